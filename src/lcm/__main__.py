@@ -1,0 +1,5 @@
+"""`python -m lcm` is the command `lcm`."""
+
+from lcm.cli.app import main
+
+main()

@@ -1,0 +1,1 @@
+"""The command `lcm`: arguments in, processes started, lines printed."""

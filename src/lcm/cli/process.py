@@ -1,0 +1,43 @@
+"""What every long-running command shares: an event loop, and an orderly end on Ctrl-C or SIGTERM."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Coroutine
+from typing import Any
+
+import uvloop
+
+
+def run_until_signalled(work: Coroutine[Any, Any, None], *, until_stdin_closes: bool = False) -> None:
+    """Run to the end, or until told to stop; being told is not an error."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_until_signalled(work, until_stdin_closes))
+
+
+async def _until_signalled(work: Coroutine[Any, Any, None], until_stdin_closes: bool) -> None:
+    loop = asyncio.get_running_loop()
+    told_to_stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, told_to_stop.set)
+    if until_stdin_closes:
+        _watch_stdin(loop, told_to_stop)
+    async with asyncio.TaskGroup() as tasks:
+        working = tasks.create_task(work)
+        waiting = tasks.create_task(told_to_stop.wait())
+        await asyncio.wait((working, waiting), return_when=asyncio.FIRST_COMPLETED)
+        working.cancel()
+        waiting.cancel()
+
+
+def _watch_stdin(loop: asyncio.AbstractEventLoop, closed: asyncio.Event) -> None:
+    """A parent that dies closes our standard input, however it died."""
+    descriptor = sys.stdin.fileno()
+
+    def on_readable() -> None:
+        if not os.read(descriptor, 4096):
+            loop.remove_reader(descriptor)
+            closed.set()
+
+    loop.add_reader(descriptor, on_readable)

@@ -1,0 +1,261 @@
+"""`lcm up`: everything in one process, on the embedded default.
+
+The control plane and the worker controller talk over HTTP and the in-process coordination store,
+exactly as they would from different machines. The simulator is a child process.
+"""
+
+import asyncio
+import os
+import random
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiohttp
+import msgspec
+import yaml
+from pydantic import SecretStr
+
+from lcm.control_plane.main import ControlPlaneProcess, control_plane_process
+from lcm.control_plane.settings import ControlPlaneSettings
+from lcm.core.chance import RandomIds
+from lcm.core.clock import Clock, SystemClock
+from lcm.core.hosted_service import run_services
+from lcm.core.kv.memory import MemoryKv
+from lcm.domain.template import RegionConfig
+from lcm.simulator.main import SimulationInfo
+from lcm.worker_controller.adapters.ec2 import Ec2Settings
+from lcm.worker_controller.main import WorkerControllerProcess, worker_controller_process
+from lcm.worker_controller.settings import WorkerControllerSettings
+
+READY_WITHIN_SECONDS = 30.0
+
+DEMO_FLEET = (
+    ("ccna-morning", "metal"),
+    ("ccnp-routing", "large"),
+    ("devnet-core", "medium"),
+    ("security-lab", "small"),
+    ("wireless-101", "micro"),
+)
+
+
+class StartFailed(Exception):
+    """LCM cannot start; the message says what to do."""
+
+
+@dataclass(frozen=True)
+class UpOptions:
+    """What `lcm up` was told."""
+
+    port: int
+    worker_controller_port: int
+    data_dir: Path | None
+    workers: int
+    seed: int
+    speed: float
+    simulator: bool
+    aws_endpoint: str | None
+    templates: Path
+    regions: Path
+
+
+class Ready(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything answers. Printed once, as the only line on standard output."""
+
+    url: str
+    token: str
+    ports: dict[str, int]
+    pid: int
+    data_dir: str
+    aws_endpoint: str | None
+
+
+@dataclass(frozen=True)
+class Cloud:
+    """The AWS that LCM works with."""
+
+    regions: Mapping[str, RegionConfig]
+    default_region: str
+    ec2: Ec2Settings
+    cml_port: int
+    simulation: SimulationInfo | None = None
+
+
+async def up(options: UpOptions, announce: Callable[[Ready], None]) -> None:
+    """Run LCM until cancelled; `announce` is called once, when everything answers."""
+    clock, ids = SystemClock(), RandomIds()
+    kv = MemoryKv(clock, ids)
+    async with _data_dir(options) as data_dir, _cloud(options) as cloud:
+        plane_settings = ControlPlaneSettings(
+            port=options.port,
+            data_dir=data_dir,
+            aws_region=cloud.default_region,
+            worker_templates_config_path=options.templates,
+        )
+        async with control_plane_process(
+            plane_settings, kv, clock, ids, tuple(sorted(cloud.regions))
+        ) as control_plane:
+            controller_settings = WorkerControllerSettings(
+                port=options.worker_controller_port,
+                control_plane_api_url=control_plane.url,
+                control_plane_api_key=SecretStr(control_plane.keys.controller),
+                cml_port=cloud.cml_port,
+            )
+            async with (
+                worker_controller_process(
+                    controller_settings, cloud.regions, cloud.ec2, kv, clock, ids
+                ) as controller,
+                asyncio.TaskGroup() as tasks,
+            ):
+                tasks.create_task(run_services(kv, *control_plane.services, *controller.services))
+                await _wait_until_ready(control_plane, controller, clock)
+                if cloud.simulation is not None:
+                    await _create_demo_fleet(control_plane, options)
+                announce(_ready(control_plane, controller, cloud, data_dir))
+
+
+@asynccontextmanager
+async def _data_dir(options: UpOptions) -> AsyncIterator[Path]:
+    """The one given, or a temporary one for a simulation: its cloud ends with it, so would its records."""
+    if options.data_dir is not None:
+        yield options.data_dir
+    elif options.simulator:
+        with tempfile.TemporaryDirectory(prefix="lcm-") as directory:
+            yield Path(directory)
+    else:
+        yield Path("lcm-data")
+
+
+@asynccontextmanager
+async def _cloud(options: UpOptions) -> AsyncIterator[Cloud]:
+    if options.aws_endpoint is not None:
+        info = await _ask_simulation(options.aws_endpoint)
+        yield _simulated(info) if info else _configured(options)
+    elif options.simulator:
+        async with _simulator_process(options) as info:
+            yield _simulated(info)
+    else:
+        yield _configured(options)
+
+
+def _simulated(info: SimulationInfo) -> Cloud:
+    regions = {config.region: config for config in info.regions}
+    ec2 = Ec2Settings(
+        endpoint_url=info.aws_endpoint,
+        access_key_id="simulated",
+        secret_access_key="simulated",
+        page_size=100,
+    )
+    return Cloud(regions, info.regions[0].region, ec2, info.cml_port, info)
+
+
+def _configured(options: UpOptions) -> Cloud:
+    """AWS itself, or an endpoint that is no simulator of ours: regions come from the file."""
+    try:
+        config = yaml.safe_load(options.regions.read_text()) or {}
+        regions = msgspec.convert(config.get("aws_region_configs") or {}, dict[str, RegionConfig])
+    except (OSError, yaml.YAMLError, msgspec.ValidationError) as error:
+        raise StartFailed(f"cannot read {options.regions}: {error}") from None
+    if not regions:
+        raise StartFailed(f"{options.regions} configures no region under aws_region_configs")
+    default = config.get("aws_default_region") or next(iter(regions))
+    settings = WorkerControllerSettings()
+    return Cloud(regions, default, Ec2Settings(endpoint_url=options.aws_endpoint), settings.cml_port)
+
+
+async def _ask_simulation(endpoint: str) -> SimulationInfo | None:
+    """What the simulator behind an endpoint says about itself; None if it is something else."""
+    try:
+        async with (
+            asyncio.timeout(5),
+            aiohttp.ClientSession() as session,
+            session.get(f"{endpoint.rstrip('/')}/_lcm/simulation") as response,
+        ):
+            body = await response.read()
+    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        raise StartFailed(f"nothing answers at {endpoint}: {str(error) or 'no answer in time'}") from None
+    try:
+        return msgspec.json.decode(body, type=SimulationInfo)
+    except msgspec.MsgspecError:
+        return None
+
+
+@asynccontextmanager
+async def _simulator_process(options: UpOptions) -> AsyncIterator[SimulationInfo]:
+    """A simulator that lives as long as this block; it ends by itself if we are killed."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "lcm", "simulate", "--json", "--until-stdin-closes",
+        "--seed", str(options.seed), "--speed", str(options.speed),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        # Ctrl-C reaches the whole group; the simulator must outlive those who still talk to it.
+        start_new_session=True,
+    )  # fmt: skip
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(READY_WITHIN_SECONDS):
+            line = await process.stdout.readline()
+        if not line:
+            raise StartFailed("the simulator did not start; 'lcm simulate' shows why")
+        yield msgspec.json.decode(line, type=SimulationInfo)
+    finally:
+        process.stdin.close()
+        await process.wait()
+
+
+async def _wait_until_ready(
+    control_plane: ControlPlaneProcess, controller: WorkerControllerProcess, clock: Clock
+) -> None:
+    """Ready means: the API answers, everything is published, and the controller leads."""
+    async with asyncio.timeout(READY_WITHIN_SECONDS), aiohttp.ClientSession() as session:
+        while True:
+            try:
+                async with session.get(f"{control_plane.url}/ready") as response:
+                    if response.status == 200 and controller.reconciler.is_leader:
+                        return
+            except aiohttp.ClientError:
+                pass
+            await clock.sleep(0.02)
+
+
+async def _create_demo_fleet(control_plane: ControlPlaneProcess, options: UpOptions) -> None:
+    """A few workers to look at, asked for as a person would; none if there are workers already."""
+    chance = random.Random(options.seed)
+    headers = {"Authorization": f"Bearer {control_plane.keys.admin}"}
+    async with (
+        asyncio.timeout(READY_WITHIN_SECONDS),
+        aiohttp.ClientSession(control_plane.url, headers=headers) as session,
+    ):
+        async with session.get("/api/workers", params={"include_terminated": "true", "limit": 1}) as response:
+            if (await response.json())["items"]:
+                return
+        for number in range(options.workers):
+            name, template = DEMO_FLEET[number % len(DEMO_FLEET)]
+            if number >= len(DEMO_FLEET):
+                name, template = f"{name}-{number // len(DEMO_FLEET) + 1}", chance.choice(DEMO_FLEET)[1]
+            body = {"name": name, "template_name": template}
+            async with session.post("/api/workers", json=body) as response:
+                if response.status != 202:
+                    raise StartFailed(f"cannot create the demo fleet: {await response.text()}")
+
+
+def _ready(
+    control_plane: ControlPlaneProcess, controller: WorkerControllerProcess, cloud: Cloud, data_dir: Path
+) -> Ready:
+    token = control_plane.keys.admin
+    return Ready(
+        url=f"{control_plane.url}/?token={token}",
+        token=token,
+        ports={
+            "control_plane": control_plane.port,
+            "worker_controller": controller.port,
+            "cml": cloud.cml_port,
+        },
+        pid=os.getpid(),
+        data_dir=str(data_dir),
+        aws_endpoint=cloud.ec2.endpoint_url,
+    )

@@ -1,0 +1,155 @@
+"""The control plane's HTTP application: routes, errors, the dashboard."""
+
+from pathlib import Path
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import FileResponse, RedirectResponse, Response
+from starlette.staticfiles import StaticFiles
+
+from lcm.control_plane.access import AccessDenied
+from lcm.control_plane.gate import BodyTooLarge, Gate, access_problem, body_too_large
+from lcm.control_plane.routes import catalogue, events, internal, operations, sessions, workers
+from lcm.control_plane.routes.dependencies import Services
+from lcm.control_plane.store.port import StoreUnavailable
+from lcm.core.telemetry import Telemetry
+from lcm.domain import errors
+from lcm.domain.template import WorkerTemplate
+from lcm.domain.worker import Worker
+from lcm.rest import schemas
+from lcm.web.answers import MalformedBody, install_openapi
+from lcm.web.problems import problem
+
+STATIC = Path(__file__).parent / "static"
+
+DESCRIPTION = """
+Runs fleets of Cisco Modeling Labs workers on EC2. Say what you want; controllers make it true.
+
+People use a bearer token or the session cookie; controllers use `X-API-Key` on `/api/internal`.
+Errors are RFC 9457 problem documents whose `detail` says what to do.
+"""
+
+_STRUCTS = (
+    schemas.WorkerView, schemas.WorkerPage, schemas.WorkerRecords, schemas.Timeline, schemas.TemplateList,
+    schemas.RegionList, schemas.SessionView, schemas.StatusReport, schemas.LaunchPlan, schemas.LaunchVoided,
+    schemas.InstanceReport, schemas.CmlReport, schemas.LeadershipClaim, schemas.LeadershipGrant,
+    Worker, WorkerTemplate,
+)  # fmt: skip
+
+_REFUSALS: dict[type[errors.RequestError], tuple[int, str, str]] = {
+    errors.NotFound: (404, "not-found", "Not found"),
+    errors.Conflict: (409, "conflict", "Changed meanwhile"),
+    errors.NameTaken: (409, "name-taken", "Name taken"),
+    errors.UnknownReference: (422, "unknown-reference", "Unknown template or region"),
+    errors.Fenced: (409, "fenced", "No longer the leader"),
+    errors.IllegalTransition: (409, "illegal-transition", "Not possible from this status"),
+    errors.ActionRefused: (409, "illegal-transition", "Not possible from this status"),
+}
+
+
+def build_app(services: Services, telemetry: Telemetry, operations_info: operations.Operations) -> FastAPI:
+    """Everything the control plane answers."""
+    app = FastAPI(
+        title="LCM control plane",
+        version="0.1.0",
+        description=DESCRIPTION,
+        openapi_url="/api/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+    )
+    app.state.services = services
+    app.state.telemetry = telemetry
+    app.state.operations = operations_info
+    for module in (workers, catalogue, sessions, events, internal, operations):
+        app.include_router(module.router)
+    _add_dashboard(app, services)
+    _add_error_handlers(app)
+    install_openapi(app, _STRUCTS)
+    app.add_middleware(Gate, keys=services.keys)
+    return app
+
+
+def _add_dashboard(app: FastAPI, services: Services) -> None:
+    """The built page. A token in the address becomes a cookie and leaves the address."""
+
+    @app.get("/", include_in_schema=False)
+    async def page(token: str | None = None) -> Response:
+        if token is not None:
+            response: Response = RedirectResponse("/", status_code=303)
+            if services.keys.principal_of(token) is not None:
+                sessions.remember(response, token)
+            return response
+        if not (STATIC / "index.html").exists():
+            return problem(
+                503,
+                "no-dashboard",
+                "Dashboard not built",
+                "run 'make setup' to build it; the API works without",
+            )
+        return FileResponse(STATIC / "index.html", headers={"Cache-Control": "no-store"})
+
+    @app.get("/favicon.svg", include_in_schema=False)
+    async def icon() -> Response:
+        return FileResponse(STATIC / "favicon.svg")
+
+    app.mount("/assets", StaticFiles(directory=STATIC / "assets", check_dir=False), name="assets")
+
+
+def _add_error_handlers(app: FastAPI) -> None:
+    async def refused(_: Request, error: Exception) -> Response:
+        assert isinstance(error, errors.RequestError)
+        status, kind, title = _REFUSALS[type(error)]
+        return problem(status, kind, title, str(error), allowed=getattr(error, "allowed", ()))
+
+    async def denied(_: Request, error: Exception) -> Response:
+        assert isinstance(error, AccessDenied)
+        response = access_problem(error)
+        assert isinstance(response, Response)
+        return response
+
+    async def invalid(_: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        fields = [
+            schemas.FieldError(
+                field=".".join(str(part) for part in item["loc"] if part not in ("body", "query")) or "body",
+                message=item["msg"].removeprefix("Value error, "),
+            )
+            for item in error.errors()
+        ]
+        return _invalid(fields)
+
+    async def malformed(_: Request, error: Exception) -> Response:
+        assert isinstance(error, MalformedBody)
+        return _invalid(error.errors)
+
+    async def too_large(_: Request, error: Exception) -> Response:
+        response = body_too_large()
+        assert isinstance(response, Response)
+        return response
+
+    async def store_unavailable(_: Request, error: Exception) -> Response:
+        return problem(503, "store-unavailable", "Try again later", f"{error}; nothing was changed")
+
+    async def http_error(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        detail = (
+            f"{request.method} {request.url.path}: {error.detail}; see /api/openapi.json for what there is"
+        )
+        return problem(error.status_code, "http", str(error.detail), detail)
+
+    for refusal in _REFUSALS:
+        app.add_exception_handler(refusal, refused)
+    app.add_exception_handler(AccessDenied, denied)
+    app.add_exception_handler(RequestValidationError, invalid)
+    app.add_exception_handler(MalformedBody, malformed)
+    app.add_exception_handler(BodyTooLarge, too_large)
+    app.add_exception_handler(StoreUnavailable, store_unavailable)
+    app.add_exception_handler(HTTPException, http_error)
+
+
+def _invalid(fields: list[schemas.FieldError]) -> Response:
+    what = "; ".join(f"{error.field}: {error.message}" for error in fields)
+    return problem(
+        422, "invalid", "Invalid request", f"correct these and send it again: {what}", errors=fields
+    )

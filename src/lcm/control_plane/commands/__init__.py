@@ -1,0 +1,1 @@
+"""The only writers. One function each: load, decide with the domain, compare-and-set."""

@@ -1,0 +1,37 @@
+"""The controller reports facts about a worker that are not its status."""
+
+from msgspec.structs import replace
+
+from lcm.control_plane.context import ControlPlane
+from lcm.control_plane.store.port import Fence
+from lcm.domain.worker import Worker, attach_instance
+from lcm.rest.schemas import CmlReport, InstanceReport
+
+
+async def report_instance(
+    control_plane: ControlPlane, worker_id: str, report: InstanceReport, *, fence: Fence
+) -> Worker:
+    """The instance has other addresses now."""
+    now = control_plane.clock.now()
+    return await control_plane.workers.change(
+        worker_id,
+        lambda worker: attach_instance(worker, report.instance, now=now),
+        expected_version=report.expected_version,
+        fence=fence,
+    )
+
+
+async def report_cml(
+    control_plane: ControlPlane, worker_id: str, report: CmlReport, *, fence: Fence
+) -> Worker:
+    """CML answered, or stopped answering. The first certificate seen is the one that counts."""
+
+    def decide(worker: Worker) -> Worker:
+        return replace(
+            worker,
+            cml_ready=report.ready,
+            cml_version=report.version or worker.cml_version,
+            cml_certificate_sha256=worker.cml_certificate_sha256 or report.certificate_sha256,
+        )
+
+    return await control_plane.workers.change(worker_id, decide, fence=fence)

@@ -1,0 +1,112 @@
+"""Tells the coordination store what the records say, with no hole between the two writes.
+
+A commit leaves its document unpublished; publishing writes the keys and then marks the version. A
+crash at any point leaves something unpublished, which the next round finds. A marker key shows that
+the coordination store still has what we wrote: if it is gone (wiped, replaced), everything is
+written again.
+"""
+
+import asyncio
+
+import msgspec
+import structlog
+
+from lcm.control_plane.store.port import Store, StoreUnavailable
+from lcm.control_plane.workers import KIND, Workers, decode_worker
+from lcm.core.clock import Clock
+from lcm.core.health import Health
+from lcm.core.hosted_service import HostedService
+from lcm.core.kv.port import Kv, KvUnavailable
+from lcm.domain.worker import Worker
+
+log = structlog.get_logger(__name__)
+
+CALL_TIMEOUT_SECONDS = 2.0
+
+
+class Publisher(HostedService):
+    """Writes `<prefix>/workers/{id}/state` and `/desired_state`, at once and again when behind."""
+
+    name = "publisher"
+
+    def __init__(
+        self,
+        store: Store,
+        workers: Workers,
+        kv: Kv,
+        *,
+        clock: Clock,
+        health: Health,
+        key_prefix: str = "/lcm",
+        sweep_seconds: float = 5.0,
+    ) -> None:
+        self._store = store
+        self._kv = kv
+        self._clock = clock
+        self._health = health
+        self._prefix = key_prefix
+        self._sweep_seconds = sweep_seconds
+        self._fresh: dict[str, Worker] = {}
+        self._something_fresh = asyncio.Event()
+        self.is_behind = True
+        workers.subscribe(self._on_commit)
+
+    def _on_commit(self, _: Worker | None, after: Worker) -> None:
+        self._fresh[after.id] = after
+        self._something_fresh.set()
+
+    async def run(self) -> None:
+        while True:
+            self._health.tick(self.name, self._sweep_seconds)
+            try:
+                await self._publish_whatever_is_behind()
+                await self._publish_fresh_until(self._clock.monotonic() + self._sweep_seconds)
+            except (KvUnavailable, StoreUnavailable, TimeoutError) as error:
+                self.is_behind = True
+                self._health.freeze("coordination store", str(error) or "no answer")
+                log.warning("cannot publish; will catch up", error=repr(error))
+                await self._clock.sleep(1.0)
+
+    async def _publish_fresh_until(self, deadline: float) -> None:
+        while (remaining := deadline - self._clock.monotonic()) > 0:
+            try:
+                async with asyncio.timeout(remaining):
+                    await self._something_fresh.wait()
+            except TimeoutError:
+                return
+            self._something_fresh.clear()
+            fresh, self._fresh = self._fresh, {}
+            await self._publish(list(fresh.values()))
+
+    async def _publish_whatever_is_behind(self) -> None:
+        async with asyncio.timeout(CALL_TIMEOUT_SECONDS):
+            marker = await self._kv.get(f"{self._prefix}/published")
+        documents = await (self._store.list_unpublished(KIND) if marker else self._store.list_all(KIND))
+        workers = []
+        for document in documents:
+            try:
+                workers.append(decode_worker(document))
+            except msgspec.MsgspecError as error:
+                log.error("unreadable record not published", worker_id=document.id, error=str(error))
+        await self._publish(workers)
+        if not marker:
+            await self._put(f"{self._prefix}/published", b"{}")
+        self.is_behind = False
+        self._health.thaw("coordination store")
+
+    async def _publish(self, workers: list[Worker]) -> None:
+        for worker in workers:
+            base = f"{self._prefix}/workers/{worker.id}"
+            wish = {"desired_status": worker.desired_status, "generation": worker.generation}
+            truth = {"status": worker.status, "version": worker.version}
+            await self._put(f"{base}/desired_state", msgspec.json.encode(wish))
+            await self._put(f"{base}/state", msgspec.json.encode(truth))
+        if workers:
+            await self._store.mark_published(KIND, {worker.id: worker.version for worker in workers})
+
+    async def _put(self, key: str, value: bytes) -> None:
+        """Write only what changed: a key that stays the same must not wake anybody."""
+        async with asyncio.timeout(CALL_TIMEOUT_SECONDS):
+            current = await self._kv.get(key)
+            if current is None or current.value != value:
+                await self._kv.put(key, value)

@@ -1,0 +1,1 @@
+"""Questions about the records; they change nothing."""

@@ -1,0 +1,67 @@
+"""What routes ask for: the control plane, the person, the controller behind a request."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from lcm.control_plane.access import AccessDenied, AccessKeys, Principal, Role, authenticate, require
+from lcm.control_plane.commands.claim_leadership import fence_for
+from lcm.control_plane.context import ControlPlane
+from lcm.control_plane.sse import EventHub
+from lcm.control_plane.store.port import Fence
+from lcm.rest.schemas import API_KEY_HEADER, EPOCH_HEADER, SERVICE_HEADER
+
+
+@dataclass(frozen=True)
+class Services:
+    """Everything the routes use; hung on the application by main.py."""
+
+    control_plane: ControlPlane
+    hub: EventHub
+    keys: AccessKeys
+
+
+def services(request: Request) -> Services:
+    found: Services = request.app.state.services
+    return found
+
+
+def control_plane(request: Request) -> ControlPlane:
+    return services(request).control_plane
+
+
+def person(role: Role) -> Callable[[Request], Principal]:
+    """A dependency: somebody signed in who has at least this role."""
+
+    def check(request: Request) -> Principal:
+        principal = authenticate(request, services(request).keys)
+        require(principal, role)
+        return principal
+
+    return check
+
+
+def controller(request: Request) -> str:
+    """A dependency: a controller, by its key; gives the name of its service."""
+    key = request.headers.get(API_KEY_HEADER, "")
+    if not services(request).keys.is_controller(key):
+        raise AccessDenied(401, f"controllers send their key in {API_KEY_HEADER}; it is missing or wrong")
+    return request.headers.get(SERVICE_HEADER, "unnamed")
+
+
+def leader_fence(request: Request, service: Annotated[str, Depends(controller)]) -> Fence:
+    """A dependency: the epoch that a leader's write must carry."""
+    epoch = request.headers.get(EPOCH_HEADER, "")
+    if not (epoch.isascii() and epoch.isdigit()):
+        raise AccessDenied(403, f"writes carry the leader's epoch in {EPOCH_HEADER}; claim one first")
+    return fence_for(service, int(epoch))
+
+
+Plane = Annotated[ControlPlane, Depends(control_plane)]
+Viewer = Annotated[Principal, Depends(person(Role.VIEWER))]
+Operator = Annotated[Principal, Depends(person(Role.OPERATOR))]
+Admin = Annotated[Principal, Depends(person(Role.ADMIN))]
+Controller = Annotated[str, Depends(controller)]
+LeaderFence = Annotated[Fence, Depends(leader_fence)]

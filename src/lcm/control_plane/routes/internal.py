@@ -1,0 +1,128 @@
+"""For controllers only: they read records and report what they saw and did (`InternalController`).
+
+Every write carries the leader's epoch and is refused with 409 `fenced` once a newer one exists.
+"""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query
+from starlette.responses import Response
+
+from lcm.control_plane.commands.claim_leadership import claim_leadership
+from lcm.control_plane.commands.promise_launch import forget_launch, promise_launch
+from lcm.control_plane.commands.report_details import report_cml, report_instance
+from lcm.control_plane.commands.report_status import report_status
+from lcm.control_plane.queries.workers import list_workers
+from lcm.control_plane.routes.dependencies import Controller, LeaderFence, Plane
+from lcm.domain.lifecycle import WorkerStatus
+from lcm.domain.template import WorkerTemplate
+from lcm.domain.worker import Worker
+from lcm.rest.schemas import (
+    CmlReport,
+    InstanceReport,
+    LaunchPlan,
+    LaunchVoided,
+    LeadershipClaim,
+    LeadershipGrant,
+    StatusReport,
+    WorkerRecords,
+)
+from lcm.web.answers import answer, body_of, documented, reads
+
+router = APIRouter(prefix="/api/internal", tags=["internal"])
+
+_WRITE = documented(Worker, problems=[404, 409, 422])
+
+
+@router.get("/workers", summary="List worker records", **documented(WorkerRecords, problems=[422]))
+async def list_all(
+    _: Controller,
+    plane: Plane,
+    status: Annotated[list[WorkerStatus] | None, Query()] = None,
+    aws_region: Annotated[str | None, Query(max_length=63)] = None,
+    include_terminated: bool = False,
+) -> Response:
+    workers = await list_workers(
+        plane, statuses=status or (), aws_region=aws_region, include_terminated=include_terminated
+    )
+    return answer(WorkerRecords(items=workers))
+
+
+@router.get("/workers/{worker_id}", summary="Get a worker record", **documented(Worker, problems=[404]))
+async def get(worker_id: str, _: Controller, plane: Plane) -> Response:
+    return answer(await plane.workers.get(worker_id))
+
+
+@router.post("/workers/{worker_id}/status", summary="Report a status", **_WRITE, **reads(StatusReport))
+async def status(
+    worker_id: str,
+    report: Annotated[StatusReport, Depends(body_of(StatusReport))],
+    service: Controller,
+    fence: LeaderFence,
+    plane: Plane,
+) -> Response:
+    return answer(await report_status(plane, worker_id, report, by=service, fence=fence))
+
+
+@router.post("/workers/{worker_id}/launch-plan", summary="Promise a launch", **_WRITE, **reads(LaunchPlan))
+async def plan_launch(
+    worker_id: str,
+    plan: Annotated[LaunchPlan, Depends(body_of(LaunchPlan))],
+    fence: LeaderFence,
+    plane: Plane,
+) -> Response:
+    return answer(await promise_launch(plane, worker_id, plan, fence=fence))
+
+
+@router.post("/workers/{worker_id}/launch-void", summary="Void a launch", **_WRITE, **reads(LaunchVoided))
+async def void_launch(
+    worker_id: str,
+    voided: Annotated[LaunchVoided, Depends(body_of(LaunchVoided))],
+    fence: LeaderFence,
+    plane: Plane,
+) -> Response:
+    return answer(await forget_launch(plane, worker_id, voided, fence=fence))
+
+
+@router.post(
+    "/workers/{worker_id}/ec2-details", summary="Report EC2 facts", **_WRITE, **reads(InstanceReport)
+)
+async def ec2_details(
+    worker_id: str,
+    report: Annotated[InstanceReport, Depends(body_of(InstanceReport))],
+    fence: LeaderFence,
+    plane: Plane,
+) -> Response:
+    return answer(await report_instance(plane, worker_id, report, fence=fence))
+
+
+@router.post("/workers/{worker_id}/cml-data", summary="Report CML facts", **_WRITE, **reads(CmlReport))
+async def cml_data(
+    worker_id: str,
+    report: Annotated[CmlReport, Depends(body_of(CmlReport))],
+    fence: LeaderFence,
+    plane: Plane,
+) -> Response:
+    return answer(await report_cml(plane, worker_id, report, fence=fence))
+
+
+@router.get(
+    "/worker-templates/by-name/{name}",
+    summary="Get a template",
+    **documented(WorkerTemplate, problems=[404]),
+)
+async def template(name: str, _: Controller, plane: Plane) -> Response:
+    return answer(await plane.templates.get(name))
+
+
+@router.post(
+    "/leadership",
+    summary="Claim an epoch",
+    **documented(LeadershipGrant, problems=[409, 422]),
+    **reads(LeadershipClaim),
+)
+async def leadership(
+    claim: Annotated[LeadershipClaim, Depends(body_of(LeadershipClaim))], _: Controller, plane: Plane
+) -> Response:
+    """The same claim again gets the same epoch; an older election than the known one is refused."""
+    return answer(await claim_leadership(plane, claim))

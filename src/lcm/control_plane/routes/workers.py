@@ -1,0 +1,129 @@
+"""Workers, for people. Actions answer 202 at once; effects follow and show up in the stream."""
+
+import re
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from starlette.responses import Response
+
+from lcm.control_plane.commands.create_worker import create_worker
+from lcm.control_plane.commands.request_action import request_action
+from lcm.control_plane.queries.workers import list_workers, page_of_workers
+from lcm.control_plane.routes.dependencies import Admin, Operator, Plane, Viewer
+from lcm.domain.lifecycle import WorkerStatus
+from lcm.domain.worker import Action
+from lcm.rest.schemas import Timeline, WorkerPage, WorkerView
+from lcm.web.answers import answer, documented
+
+router = APIRouter(prefix="/api/workers", tags=["workers"])
+
+
+NAME_PATTERN = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
+
+
+def _is_host_name(name: str) -> str:
+    if re.fullmatch(NAME_PATTERN, name) is None:
+        raise ValueError("use 1 to 63 lower-case letters, digits and hyphens, no hyphen at either end")
+    return name
+
+
+def _not_reserved(key: str) -> str:
+    if key.lower().startswith("aws:"):
+        raise ValueError("tag keys that begin with 'aws:' are reserved by AWS")
+    return key
+
+
+TagKey = Annotated[
+    str, Field(min_length=1, max_length=128, pattern=r"^[^\x00-\x1f]+$"), AfterValidator(_not_reserved)
+]
+TagValue = Annotated[str, Field(max_length=256, pattern=r"^[^\x00-\x1f]*$")]
+
+
+class NewWorker(BaseModel):
+    """What a person says about a worker they want."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"examples": [{"name": "networking-101", "template_name": "metal"}]},
+    )
+
+    name: Annotated[str, AfterValidator(_is_host_name)] = Field(
+        description="1 to 63 lower-case letters, digits and hyphens; unique among live workers.",
+        json_schema_extra={"pattern": NAME_PATTERN},
+    )
+    template_name: str = Field(min_length=1, max_length=63, description="A name of /api/worker-templates.")
+    aws_region: str | None = Field(
+        None, max_length=63, description="A name of /api/regions; the default region if left out."
+    )
+    tags: dict[TagKey, TagValue] = Field(
+        default_factory=dict, max_length=40, description="EC2 tags besides LCM's own."
+    )
+
+
+@router.get("", summary="List workers", **documented(WorkerPage, problems=[422]))
+async def list_all(
+    _: Viewer,
+    plane: Plane,
+    status: Annotated[list[WorkerStatus] | None, Query(description="Only these statuses.")] = None,
+    aws_region: Annotated[str | None, Query(max_length=63)] = None,
+    include_terminated: bool = False,
+    limit: Annotated[int, Query(ge=1, le=500)] = 100,
+    after: Annotated[str | None, Query(max_length=200, description="`next` of the page before.")] = None,
+) -> Response:
+    """Workers by name; terminated ones only if asked for."""
+    workers = await list_workers(
+        plane, statuses=status or (), aws_region=aws_region, include_terminated=include_terminated
+    )
+    return answer(page_of_workers(workers, limit=limit, after=after))
+
+
+@router.post("", summary="Create a worker", **documented(WorkerView, 202, "Accepted.", problems=[409, 422]))
+async def create(body: NewWorker, person: Admin, plane: Plane) -> Response:
+    """Record the wish for a worker; the controller launches it."""
+    worker = await create_worker(
+        plane,
+        name=body.name,
+        template_name=body.template_name,
+        aws_region=body.aws_region,
+        tags=body.tags,
+        by=person.name,
+    )
+    return answer(WorkerView.of(worker), 202)
+
+
+@router.get("/{worker_id}", summary="Get a worker", **documented(WorkerView, problems=[404]))
+async def get(worker_id: str, _: Viewer, plane: Plane) -> Response:
+    return answer(WorkerView.of(await plane.workers.get(worker_id)))
+
+
+@router.get("/{worker_id}/timeline", summary="A worker's history", **documented(Timeline, problems=[404]))
+async def timeline(worker_id: str, _: Viewer, plane: Plane) -> Response:
+    """Every status the worker went through, who or what caused it, and why; oldest first."""
+    worker = await plane.workers.get(worker_id)
+    return answer(Timeline(items=worker.state_history))
+
+
+_ACTION = documented(WorkerView, 202, "Accepted; effects follow.", problems=[404, 409])
+
+
+@router.post("/{worker_id}/start", summary="Start a worker", **_ACTION)
+async def start(worker_id: str, person: Operator, plane: Plane) -> Response:
+    return answer(WorkerView.of(await request_action(plane, worker_id, Action.START, by=person.name)), 202)
+
+
+@router.post("/{worker_id}/stop", summary="Stop a worker", **_ACTION)
+async def stop(worker_id: str, person: Operator, plane: Plane) -> Response:
+    """The disk is kept; start it again any time."""
+    return answer(WorkerView.of(await request_action(plane, worker_id, Action.STOP, by=person.name)), 202)
+
+
+@router.post("/{worker_id}/retry", summary="Retry a failed worker", **_ACTION)
+async def retry(worker_id: str, person: Operator, plane: Plane) -> Response:
+    return answer(WorkerView.of(await request_action(plane, worker_id, Action.RETRY, by=person.name)), 202)
+
+
+@router.delete("/{worker_id}", summary="Terminate a worker", **_ACTION)
+async def delete(worker_id: str, person: Admin, plane: Plane) -> Response:
+    """The instance and its disk are destroyed; the record stays for the audit."""
+    return answer(WorkerView.of(await request_action(plane, worker_id, Action.DELETE, by=person.name)), 202)

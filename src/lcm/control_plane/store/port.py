@@ -1,0 +1,82 @@
+"""Where records live: documents with a version, changed only by compare-and-set.
+
+A document's body is opaque here. Every accepted write is durable when the call returns.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class StoreUnavailable(Exception):
+    """The store cannot answer, or could not make a write durable."""
+
+
+class VersionConflict(Exception):
+    """The document is not at the version the writer read, or exists already."""
+
+
+class UniqueKeyTaken(Exception):
+    """Another document of this kind holds a key that must be unique."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        super().__init__(key)
+
+
+class FenceBroken(Exception):
+    """A newer epoch has been claimed: the writer no longer leads."""
+
+
+@dataclass(frozen=True)
+class Document:
+    """One version of one thing."""
+
+    kind: str
+    id: str
+    version: int
+    body: bytes
+    unique_keys: tuple[str, ...] = ()
+    """Claimed by a write, released by the next one that does not name them; not shown by reads."""
+
+
+@dataclass(frozen=True)
+class Fence:
+    """Lets a write through only while this document is at this version, checked in the same commit.
+
+    An epoch is the version of its leadership document, so claiming the next one fences the last.
+    """
+
+    kind: str
+    id: str
+    version: int
+
+
+class Store(Protocol):
+    """Every call may raise StoreUnavailable."""
+
+    async def get(self, kind: str, document_id: str) -> Document | None: ...
+
+    async def list_all(self, kind: str) -> Sequence[Document]:
+        """All documents of a kind, by id."""
+        ...
+
+    async def insert(self, document: Document, fence: Fence | None = None) -> None:
+        """Add version 1. Raises VersionConflict if the id exists, UniqueKeyTaken, FenceBroken."""
+        ...
+
+    async def replace(self, document: Document, fence: Fence | None = None) -> None:
+        """Put version n over version n-1. Raises VersionConflict, UniqueKeyTaken, FenceBroken."""
+        ...
+
+    async def delete(self, kind: str, document_id: str, expected_version: int) -> None:
+        """Remove the document and its unique keys. Raises VersionConflict."""
+        ...
+
+    async def list_unpublished(self, kind: str) -> Sequence[Document]:
+        """Documents with a version that was not marked as published."""
+        ...
+
+    async def mark_published(self, kind: str, versions: Mapping[str, int]) -> None:
+        """Remember which version of each document has been published; never moves back."""
+        ...

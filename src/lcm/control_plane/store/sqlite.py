@@ -1,0 +1,287 @@
+"""The store in one SQLite file: the embedded default.
+
+One thread owns the writing connection and commits whatever has gathered while it was busy, so many
+writers share one flush to disk. `synchronous=FULL`: an acknowledged write survives a power cut.
+Another thread reads. One process per file (two writing processes starve each other).
+"""
+
+import asyncio
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from lcm.control_plane.store.port import (
+    Document,
+    Fence,
+    FenceBroken,
+    StoreUnavailable,
+    UniqueKeyTaken,
+    VersionConflict,
+)
+
+_SCHEMA_VERSION: Final = 1
+_SCHEMA: Final = """
+CREATE TABLE documents (
+    kind TEXT NOT NULL,
+    id TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    published_version INTEGER NOT NULL DEFAULT 0,
+    body BLOB NOT NULL,
+    PRIMARY KEY (kind, id)
+);
+CREATE INDEX unpublished ON documents (kind) WHERE published_version < version;
+CREATE TABLE unique_keys (
+    kind TEXT NOT NULL,
+    key TEXT NOT NULL,
+    id TEXT NOT NULL,
+    PRIMARY KEY (kind, key)
+) WITHOUT ROWID;
+CREATE INDEX unique_keys_by_document ON unique_keys (kind, id);
+"""
+
+_MAX_BATCH: Final = 500
+_MAX_QUEUED: Final = 10_000
+_CALL_TIMEOUT_SECONDS: Final = 10.0
+
+Operation = Callable[[sqlite3.Connection], None]
+
+
+@dataclass
+class _Write:
+    operation: Operation
+    done: asyncio.Future[None]
+    error: Exception | None = None
+
+    def resolve(self) -> None:
+        if self.done.done():
+            return  # the caller was cancelled; the write stands all the same
+        if self.error is None:
+            self.done.set_result(None)
+        else:
+            self.done.set_exception(self.error)
+
+
+class SqliteStore:
+    """Use as `async with SqliteStore(path) as store`."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._writes: queue.Queue[_Write | None] = queue.Queue(_MAX_QUEUED)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._writer = threading.Thread(target=self._write_forever, name="sqlite-writer", daemon=True)
+        self._reader = ThreadPoolExecutor(1, thread_name_prefix="sqlite-reader")
+        self._reading: sqlite3.Connection | None = None
+
+    async def __aenter__(self) -> Self:
+        self._loop = asyncio.get_running_loop()
+        await self._loop.run_in_executor(self._reader, self._open)
+        self._writer.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._writes.put(None)
+        self._writer.join(timeout=_CALL_TIMEOUT_SECONDS)
+        if self._reading is not None:
+            self._reader.submit(self._reading.close)
+        self._reader.shutdown()
+
+    async def get(self, kind: str, document_id: str) -> Document | None:
+        rows = await self._read(
+            "SELECT id, version, body FROM documents WHERE kind = ? AND id = ?", (kind, document_id)
+        )
+        return Document(kind, *rows[0]) if rows else None
+
+    async def list_all(self, kind: str) -> Sequence[Document]:
+        rows = await self._read("SELECT id, version, body FROM documents WHERE kind = ? ORDER BY id", (kind,))
+        return [Document(kind, *row) for row in rows]
+
+    async def list_unpublished(self, kind: str) -> Sequence[Document]:
+        rows = await self._read(
+            "SELECT id, version, body FROM documents"
+            " WHERE kind = ? AND published_version < version ORDER BY id",
+            (kind,),
+        )
+        return [Document(kind, *row) for row in rows]
+
+    async def insert(self, document: Document, fence: Fence | None = None) -> None:
+        def operation(db: sqlite3.Connection) -> None:
+            _check_fence(db, fence)
+            if document.version != 1:
+                raise VersionConflict(document.id)
+            try:
+                db.execute(
+                    "INSERT INTO documents (kind, id, version, body) VALUES (?, ?, 1, ?)",
+                    (document.kind, document.id, document.body),
+                )
+            except sqlite3.IntegrityError:
+                raise VersionConflict(document.id) from None
+            _claim_unique_keys(db, document)
+
+        await self._write(operation)
+
+    async def replace(self, document: Document, fence: Fence | None = None) -> None:
+        def operation(db: sqlite3.Connection) -> None:
+            _check_fence(db, fence)
+            updated = db.execute(
+                "UPDATE documents SET version = ?, body = ? WHERE kind = ? AND id = ? AND version = ?",
+                (document.version, document.body, document.kind, document.id, document.version - 1),
+            )
+            if updated.rowcount == 0:
+                raise VersionConflict(document.id)
+            db.execute("DELETE FROM unique_keys WHERE kind = ? AND id = ?", (document.kind, document.id))
+            _claim_unique_keys(db, document)
+
+        await self._write(operation)
+
+    async def delete(self, kind: str, document_id: str, expected_version: int) -> None:
+        def operation(db: sqlite3.Connection) -> None:
+            deleted = db.execute(
+                "DELETE FROM documents WHERE kind = ? AND id = ? AND version = ?",
+                (kind, document_id, expected_version),
+            )
+            if deleted.rowcount == 0:
+                raise VersionConflict(document_id)
+            db.execute("DELETE FROM unique_keys WHERE kind = ? AND id = ?", (kind, document_id))
+
+        await self._write(operation)
+
+    async def mark_published(self, kind: str, versions: Mapping[str, int]) -> None:
+        rows = [(version, kind, document_id, version) for document_id, version in versions.items()]
+
+        def operation(db: sqlite3.Connection) -> None:
+            db.executemany(
+                "UPDATE documents SET published_version = ?"
+                " WHERE kind = ? AND id = ? AND published_version < ?",
+                rows,
+            )
+
+        await self._write(operation)
+
+    def _open(self) -> None:
+        """Create or check the file, and open the reading connection, in the reader's thread."""
+        try:
+            db = _connect(self._path)
+            found = db.execute("PRAGMA user_version").fetchone()[0]
+            if found == 0:
+                db.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {_SCHEMA_VERSION}; COMMIT;")
+            elif found != _SCHEMA_VERSION:
+                raise StoreUnavailable(
+                    f"{self._path} has schema {found}, this version of LCM reads {_SCHEMA_VERSION};"
+                    " use the LCM version that wrote it"
+                )
+            self._reading = db
+        except sqlite3.Error as error:
+            raise StoreUnavailable(f"cannot open {self._path}: {error}") from error
+
+    async def _read(self, query: str, parameters: tuple[str, ...]) -> list[tuple[Any, ...]]:
+        def operation() -> list[tuple[Any, ...]]:
+            assert self._reading is not None
+            return self._reading.execute(query, parameters).fetchall()
+
+        assert self._loop is not None
+        try:
+            async with asyncio.timeout(_CALL_TIMEOUT_SECONDS):
+                return await self._loop.run_in_executor(self._reader, operation)
+        except (sqlite3.Error, TimeoutError) as error:
+            raise StoreUnavailable(f"cannot read {self._path.name}: {error}") from error
+
+    async def _write(self, operation: Operation) -> None:
+        assert self._loop is not None
+        write = _Write(operation, self._loop.create_future())
+        try:
+            self._writes.put_nowait(write)
+            async with asyncio.timeout(_CALL_TIMEOUT_SECONDS):
+                await write.done
+        except queue.Full:
+            raise StoreUnavailable("too many writes are waiting; try again") from None
+        except TimeoutError:
+            raise StoreUnavailable("the write was not confirmed in time; it may still happen") from None
+
+    def _write_forever(self) -> None:
+        """The writer thread: gather what waits, commit it together, then tell everyone."""
+        db = _connect(self._path)
+        is_open = True
+        while is_open:
+            batch: list[_Write] = []
+            write = self._writes.get()
+            while write is not None:
+                batch.append(write)
+                if len(batch) == _MAX_BATCH:
+                    break
+                try:
+                    write = self._writes.get_nowait()
+                except queue.Empty:
+                    break
+            is_open = write is not None
+            if batch:
+                _commit(db, batch)
+                self._tell(batch)
+        db.close()
+
+    def _tell(self, batch: list[_Write]) -> None:
+        """Futures are resolved in the order of their commits, so listeners hear of changes in order."""
+
+        def resolve_all() -> None:
+            for write in batch:
+                write.resolve()
+
+        assert self._loop is not None
+        try:
+            self._loop.call_soon_threadsafe(resolve_all)
+        except RuntimeError:
+            return  # the loop is closed: nobody is waiting any more
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    db = sqlite3.connect(path, isolation_level=None, timeout=5.0, check_same_thread=False)
+    db.execute("PRAGMA journal_mode = WAL")
+    db.execute("PRAGMA synchronous = FULL")
+    return db
+
+
+def _commit(db: sqlite3.Connection, batch: list[_Write]) -> None:
+    """One transaction for all; a write that fails is undone alone."""
+    try:
+        db.execute("BEGIN IMMEDIATE")
+        for write in batch:
+            db.execute("SAVEPOINT one")
+            try:
+                write.operation(db)
+            except (VersionConflict, UniqueKeyTaken, FenceBroken) as refusal:
+                write.error = refusal
+                db.execute("ROLLBACK TO one")
+            db.execute("RELEASE one")
+        db.execute("COMMIT")
+    except sqlite3.Error as error:
+        for write in batch:
+            write.error = StoreUnavailable(f"not written: {error}")
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+
+
+def _check_fence(db: sqlite3.Connection, fence: Fence | None) -> None:
+    if fence is None:
+        return
+    row = db.execute(
+        "SELECT version FROM documents WHERE kind = ? AND id = ?", (fence.kind, fence.id)
+    ).fetchone()
+    if row is None or row[0] != fence.version:
+        raise FenceBroken(f"{fence.kind}/{fence.id}")
+
+
+def _claim_unique_keys(db: sqlite3.Connection, document: Document) -> None:
+    for key in document.unique_keys:
+        try:
+            db.execute(
+                "INSERT INTO unique_keys (kind, key, id) VALUES (?, ?, ?)", (document.kind, key, document.id)
+            )
+        except sqlite3.IntegrityError:
+            raise UniqueKeyTaken(key) from None

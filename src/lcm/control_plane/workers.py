@@ -1,0 +1,114 @@
+"""The worker records: read, added and changed only through here, by compare-and-set."""
+
+from collections.abc import Callable
+
+import msgspec
+import structlog
+from msgspec.structs import replace
+
+from lcm.control_plane.store.port import (
+    Document,
+    Fence,
+    FenceBroken,
+    Store,
+    UniqueKeyTaken,
+    VersionConflict,
+)
+from lcm.domain.errors import Conflict, Fenced, NameTaken, NotFound
+from lcm.domain.lifecycle import TERMINATED
+from lcm.domain.worker import Worker
+
+log = structlog.get_logger(__name__)
+
+KIND = "worker"
+MAX_ATTEMPTS = 8
+
+Listener = Callable[[Worker | None, Worker], None]
+"""Told of every commit, in order: the record before (None for a new one) and after."""
+
+
+class Workers:
+    """All workers, live and terminated."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._listeners: list[Listener] = []
+
+    def subscribe(self, listener: Listener) -> None:
+        self._listeners.append(listener)
+
+    async def get(self, worker_id: str) -> Worker:
+        document = await self._store.get(KIND, worker_id)
+        if document is None:
+            raise NotFound(f"there is no worker {worker_id!r}; list them with GET /api/workers")
+        return decode_worker(document)
+
+    async def list_all(self) -> list[Worker]:
+        """Every readable record; one that cannot be read is reported and left out."""
+        workers = []
+        for document in await self._store.list_all(KIND):
+            try:
+                workers.append(decode_worker(document))
+            except msgspec.MsgspecError as error:
+                log.error("unreadable record left out", worker_id=document.id, error=str(error))
+        return workers
+
+    async def add(self, worker: Worker) -> Worker:
+        try:
+            await self._store.insert(_encode(worker))
+        except UniqueKeyTaken:
+            raise NameTaken(
+                f"a worker named {worker.name!r} exists; choose another name or delete that one first"
+            ) from None
+        self._tell(None, worker)
+        return worker
+
+    async def change(
+        self,
+        worker_id: str,
+        decide: Callable[[Worker], Worker],
+        *,
+        expected_version: int | None = None,
+        fence: Fence | None = None,
+    ) -> Worker:
+        """Load, decide, compare-and-set. `decide` may run several times; what it leaves alone is not written.
+
+        With `expected_version` the change is made to exactly that version or not at all.
+        """
+        for _ in range(MAX_ATTEMPTS):
+            before = await self.get(worker_id)
+            if expected_version is not None and before.version != expected_version:
+                raise Conflict(
+                    f"worker {worker_id} is at version {before.version}, not {expected_version}; read again"
+                )
+            after = decide(before)
+            if after == before:
+                return before
+            after = replace(after, version=before.version + 1)
+            try:
+                await self._store.replace(_encode(after), fence)
+            except VersionConflict:
+                continue
+            except FenceBroken:
+                raise Fenced("a newer leader exists; stop acting and campaign again") from None
+            self._tell(before, after)
+            return after
+        raise Conflict(f"worker {worker_id} is changed by many at once; try again")
+
+    def _tell(self, before: Worker | None, after: Worker) -> None:
+        for listener in self._listeners:
+            listener(before, after)
+
+
+def _encode(worker: Worker) -> Document:
+    """A name is unique among workers that are not terminated."""
+    names = () if worker.status is TERMINATED else (f"name:{worker.name}",)
+    return Document(KIND, worker.id, worker.version, msgspec.json.encode(worker), names)
+
+
+_decoder = msgspec.json.Decoder(Worker)
+
+
+def decode_worker(document: Document) -> Worker:
+    """The record a document of this kind holds."""
+    return _decoder.decode(document.body)

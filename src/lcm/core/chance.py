@@ -1,0 +1,23 @@
+"""Randomness and identifiers come in through here, so that a seed decides them in a simulation."""
+
+import random
+import uuid
+from typing import Protocol
+
+
+class Ids(Protocol):
+    """Makes identifiers nobody else has."""
+
+    def new_id(self) -> str:
+        """A fresh UUID4 in its usual lower-case form."""
+        ...
+
+
+class RandomIds:
+    """UUIDs drawn from a source of randomness; the operating system's unless told otherwise."""
+
+    def __init__(self, rng: random.Random | None = None) -> None:
+        self._rng = rng or random.SystemRandom()
+
+    def new_id(self) -> str:
+        return str(uuid.UUID(int=self._rng.getrandbits(128), version=4))

@@ -1,0 +1,35 @@
+"""Time comes in through here, so that a simulation can hand out its own."""
+
+import asyncio
+import time
+from datetime import UTC, datetime
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """The only way to ask for the time or to let it pass."""
+
+    def now(self) -> datetime:
+        """Wall time in UTC: for records and people, never for measuring."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds that only ever grow: for deadlines and durations."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Let that much monotonic time pass."""
+        ...
+
+
+class SystemClock:
+    """The machine's own time."""
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)

@@ -1,0 +1,276 @@
+"""One leader at a time: whoever holds the key in the coordination store, while its lease lives.
+
+A lease is for liveness. Safety comes from two other things: the leader stops acting on its own
+monotonic deadline, before the lease can have expired, and every write it makes carries an epoch that
+the control plane checks (docs/adr/0005).
+"""
+
+import asyncio
+from abc import abstractmethod
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import structlog
+
+from lcm.core.backoff import Backoff
+from lcm.core.clock import Clock
+from lcm.core.health import Health
+from lcm.core.kv.port import ChangeKind, Kv, KvUnavailable, LeaseExpired, LeaseId
+from lcm.core.reconciliation import ReconciliationConfig, ReconciliationHostedService
+from lcm.core.telemetry import Telemetry
+
+log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+
+
+class LeadershipLost(Exception):
+    """This process must not act any more."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeaderElectionConfig:
+    """Who runs for which office, and how long silence is tolerated."""
+
+    etcd_endpoints: tuple[str, ...] = ("localhost:2379",)
+    election_key_prefix: str = "/elections"
+    lease_ttl: int = 15
+    retry_interval: float = 5.0
+    instance_id: str
+    service_name: str = "service"
+    call_timeout_seconds: float = 2.0
+    sweep_delay: float = 2.0
+    """Seconds after election until everything is looked at once."""
+
+    @property
+    def key(self) -> str:
+        return f"{self.election_key_prefix}/{self.service_name}/leader"
+
+    @property
+    def renew_every_seconds(self) -> float:
+        return self.lease_ttl / 3
+
+    @property
+    def act_for_seconds(self) -> float:
+        """How long after a renewal was sent the leader may still act: well before the lease can end."""
+        return self.lease_ttl * 0.7
+
+
+@dataclass(frozen=True)
+class ElectionWin:
+    """The proof of a won election that an epoch is claimed with."""
+
+    cluster_id: str
+    revision: int
+    """The create-revision of the election key: grows with every election of the same store."""
+    instance_id: str
+
+
+@dataclass
+class Leadership:
+    """The right to act, until the deadline."""
+
+    win: ElectionWin
+    epoch: int
+    deadline: float
+    _monotonic: Callable[[], float] = field(repr=False)
+
+    def check(self) -> None:
+        """Call right before every effect. Raises LeadershipLost once the deadline has passed."""
+        if self._monotonic() >= self.deadline:
+            raise LeadershipLost("the lease could not be renewed in time")
+
+
+class LeaderElectedHostedService(ReconciliationHostedService[T]):
+    """Reconciles only while it leads. Losing the lead stops everything it started, at once."""
+
+    fatal: tuple[type[Exception], ...] = (LeadershipLost,)
+
+    def __init__(
+        self,
+        config: ReconciliationConfig,
+        election: LeaderElectionConfig,
+        kv: Kv | None,
+        *,
+        clock: Clock,
+        telemetry: Telemetry,
+        health: Health,
+    ) -> None:
+        super().__init__(config, clock=clock, telemetry=telemetry, health=health)
+        self.election = election
+        self.kv = kv
+        self.leadership: Leadership | None = None
+        self._resign = asyncio.Event()
+
+    @property
+    def is_leader(self) -> bool:
+        return self.leadership is not None
+
+    @abstractmethod
+    async def claim_epoch(self, win: ElectionWin) -> int:
+        """Turn a won election into an epoch; raise an error of `fatal` if a newer leader exists."""
+
+    async def lead(self) -> None:
+        """What a leader does besides reconciling; cancelled when the lead is lost."""
+        await super().run()
+
+    def resign(self) -> None:
+        """Step down after the current moment; another instance may take over at once."""
+        self._resign.set()
+
+    async def run(self) -> None:
+        while True:
+            try:
+                if self.kv is None:
+                    await self._lead_alone()
+                else:
+                    await self._campaign_and_lead(self.kv)
+            except* (KvUnavailable, LeaseExpired, TimeoutError) as errors:
+                self.health.freeze("coordination store", str(_first(errors)) or "no answer")
+                log.warning("coordination store unreachable: nobody leads", error=repr(_first(errors)))
+            except* self.fatal as errors:
+                log.warning("no longer leading", reason=str(_first(errors)))
+            self._resign.clear()
+            await self.clock.sleep(min(1.0, self.election.retry_interval))
+
+    async def _lead_alone(self) -> None:
+        """No coordination store is configured at all: a single instance leads at once."""
+        win = ElectionWin(f"alone-{self.election.instance_id}", 1, self.election.instance_id)
+        leadership = Leadership(win, 0, float("inf"), self.clock.monotonic)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._wait_for_resignation(), name="resignation")
+            tasks.create_task(self._take_office(leadership), name="lead")
+
+    async def _campaign_and_lead(self, kv: Kv) -> None:
+        async with self._won_election(kv) as (leadership, lease), asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._hold_lease(kv, lease, leadership), name="lease")
+            tasks.create_task(self._wait_for_resignation(), name="resignation")
+            tasks.create_task(self._take_office(leadership), name="lead")
+
+    @asynccontextmanager
+    async def _won_election(self, kv: Kv) -> AsyncIterator[tuple[Leadership, LeaseId]]:
+        """Wait until the key is ours; give it back on the way out, so that a standby need not wait."""
+        while True:
+            await self._wait_until_vacant(kv)
+            asked_at = self.clock.monotonic()
+            async with asyncio.timeout(self.election.call_timeout_seconds):
+                lease = await kv.grant_lease(self.election.lease_ttl)
+            try:
+                async with asyncio.timeout(self.election.call_timeout_seconds):
+                    cluster_id = await kv.cluster_id()
+                    revision = await kv.put_if_absent(
+                        self.election.key, self.election.instance_id.encode(), lease
+                    )
+                if revision is not None:
+                    self.health.thaw("coordination store")
+                    win = ElectionWin(cluster_id, revision, self.election.instance_id)
+                    deadline = asked_at + self.election.act_for_seconds
+                    yield Leadership(win, 0, deadline, self.clock.monotonic), lease
+                    return
+            finally:
+                await self._give_back(kv, lease)
+
+    async def _wait_until_vacant(self, kv: Kv) -> None:
+        """A standby watches the key, and looks again every retry interval in case the watch is deaf."""
+        while True:
+            async with asyncio.timeout(self.election.call_timeout_seconds):
+                listing = await kv.list_prefix(self.election.key)
+            self.health.thaw("coordination store")
+            if not any(item.key == self.election.key for item in listing.items):
+                return
+            try:
+                async with (
+                    asyncio.timeout(self.election.retry_interval),
+                    aclosing(kv.watch_prefix(self.election.key, listing.revision + 1)) as changes,  # type: ignore[type-var]
+                ):
+                    async for change in changes:
+                        if change.kind is ChangeKind.DELETE:
+                            break
+            except TimeoutError:
+                continue
+
+    async def _give_back(self, kv: Kv, lease: LeaseId) -> None:
+        try:
+            async with asyncio.timeout(self.election.call_timeout_seconds):
+                await kv.revoke_lease(lease)
+        except (KvUnavailable, TimeoutError):
+            log.info("could not give the lease back; it will expire")
+
+    async def _hold_lease(self, kv: Kv, lease: LeaseId, leadership: Leadership) -> None:
+        """Renew until it fails for too long; then raise, which stops all the others."""
+        pause = self.election.renew_every_seconds
+        while True:
+            await self.clock.sleep(min(pause, leadership.deadline - self.clock.monotonic()))
+            leadership.check()
+            asked_at = self.clock.monotonic()
+            try:
+                async with asyncio.timeout(
+                    min(self.election.call_timeout_seconds, leadership.deadline - asked_at)
+                ):
+                    seconds_left = await kv.keep_alive(lease)
+            except (KvUnavailable, TimeoutError) as error:
+                log.warning("lease not renewed", error=repr(error))
+                pause = self.election.renew_every_seconds / 5
+                continue
+            if seconds_left <= 0:
+                raise LeadershipLost("the lease is gone")
+            leadership.deadline = asked_at + self.election.act_for_seconds
+            pause = self.election.renew_every_seconds
+
+    async def _wait_for_resignation(self) -> None:
+        await self._resign.wait()
+        raise LeadershipLost("resigned")
+
+    async def _take_office(self, leadership: Leadership) -> None:
+        leadership.epoch = await self._claim_epoch_patiently(leadership.win)
+        self.leadership = leadership
+        log.info("leading", epoch=leadership.epoch, key=self.election.key)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._first_sweep(), name="first-sweep")
+                tasks.create_task(self.lead(), name="loops")
+        finally:
+            self.leadership = None
+
+    async def _claim_epoch_patiently(self, win: ElectionWin) -> int:
+        """Without an epoch nothing can be written, so there is nothing else to do than to ask again."""
+        backoff, attempt = Backoff(max_seconds=self.election.retry_interval), 0
+        while True:
+            try:
+                epoch = await self.claim_epoch(win)
+            except self.fatal:
+                raise
+            except Exception as error:
+                self.health.freeze("epoch", str(error) or type(error).__name__)
+                log.warning("cannot claim an epoch", error=str(error))
+                await self.clock.sleep(backoff.delay_seconds(attempt))
+                attempt += 1
+            else:
+                self.health.thaw("epoch")
+                return epoch
+
+    async def _first_sweep(self) -> None:
+        """Look at everything once, settled or not: the world may have changed while nobody led."""
+        await self.clock.sleep(self.election.sweep_delay)
+        attempt = 0
+        while True:
+            try:
+                await self.sweep(everything=True)
+            except self.fatal:
+                raise
+            except Exception as error:
+                log.warning("first sweep failed", error=str(error))
+                await self.clock.sleep(self._backoff.delay_seconds(attempt))
+                attempt += 1
+            else:
+                return
+
+
+def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The first real error inside a group of groups."""
+    error: BaseException = errors
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

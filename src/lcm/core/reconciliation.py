@@ -1,0 +1,302 @@
+"""The reconcile loop: many resources, a few at a time, each alone, failures with backoff.
+
+Keys come from a poll, from a watch (see `watch`) or from an operator; they all go through one work
+queue. There is no barrier between cycles. A reconcile that waits long gives its slot to another key
+(it stays excluded itself), so slow resources never delay the others.
+"""
+
+import asyncio
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Generic, TypeVar, assert_never
+
+import structlog
+from opentelemetry.metrics import Histogram
+
+from lcm.core.backoff import Backoff
+from lcm.core.clock import Clock
+from lcm.core.health import Health
+from lcm.core.hosted_service import HostedService, supervise
+from lcm.core.results import ReconciliationResult, Requeue, Retry, Skip, Success
+from lcm.core.telemetry import Telemetry
+from lcm.core.work_queue import WorkQueue
+
+log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReconciliationConfig:
+    """How often, how many at once, how patient."""
+
+    interval_seconds: float = 30.0
+    initial_delay: float = 5.0
+    polling_enabled: bool = True
+    max_concurrent: int = 10
+    backoff_base: float = 1.0
+    max_backoff: float = 60.0
+    backoff_multiplier: float = 2.0
+    metric_prefix: str = "reconciliation"
+    park_after_seconds: float = 0.005
+    """A reconcile that has been waiting this long no longer counts against max_concurrent."""
+    max_parked: int = 1_000
+    """How many may wait like that at once."""
+
+
+class ResourceStatus(StrEnum):
+    """Where the loop stands with a resource."""
+
+    PENDING = "pending"
+    IN_PROGRESS = "in_progress"
+    SUCCESS = "success"
+    FAILED = "failed"
+
+
+@dataclass
+class ResourceState:
+    """What the loop remembers about one resource; lost on restart, and that is fine."""
+
+    resource_id: str
+    status: ResourceStatus = ResourceStatus.PENDING
+    retry_count: int = 0
+    next_retry_at: datetime | None = None
+    last_reconciled_at: datetime | None = None
+    settled: Hashable | None = None
+    """What `settled_marker` said when the resource last converged."""
+
+
+class ReconciliationHostedService(HostedService, Generic[T]):
+    """Polls, queues, reconciles. A subclass says what a resource is and how to move it one step."""
+
+    fatal: tuple[type[Exception], ...] = ()
+    """Errors that end the whole service instead of one reconcile."""
+
+    def __init__(
+        self, config: ReconciliationConfig, *, clock: Clock, telemetry: Telemetry, health: Health
+    ) -> None:
+        self.config = config
+        self.clock = clock
+        self.telemetry = telemetry
+        self.health = health
+        self.states: dict[str, ResourceState] = {}
+        self.last_reconciliation: datetime | None = None
+        self.queue: WorkQueue[str] = WorkQueue(clock)
+        self._backoff = Backoff(config.backoff_base, config.backoff_multiplier, config.max_backoff)
+        self._listed: dict[str, T] = {}
+        self._working_since: dict[asyncio.Task[None], float] = {}
+        self._parked: set[asyncio.Task[None]] = set()
+        self._all_slots_busy = asyncio.Event()
+        self._totals: Counter[str] = Counter()
+        self._duration: Histogram | None = None
+
+    @abstractmethod
+    async def list_resources(self) -> Sequence[T]:
+        """Every resource that may need work."""
+
+    @abstractmethod
+    async def fetch_single_resource(self, resource_id: str) -> T | None:
+        """One resource as it is now; None if it is gone."""
+
+    @abstractmethod
+    async def reconcile_resource(self, resource: T) -> ReconciliationResult:
+        """Move one resource one step towards its spec; safe at any time, any number of times."""
+
+    @abstractmethod
+    def resource_id(self, resource: T) -> str: ...
+
+    def settled_marker(self, resource: T) -> Hashable | None:
+        """If equal to what it was at the last success a poll skips the resource; None never skips."""
+        return None
+
+    async def run(self) -> None:
+        # Left over from an earlier run (an earlier leadership), when the world was another.
+        self.queue = WorkQueue(self.clock)
+        self.states.clear()
+        self._listed.clear()
+        self._working_since.clear()
+        self._parked.clear()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.queue.release_due(), name="queue-timers")
+            tasks.create_task(self._relieve(tasks), name="relieve")
+            for _ in range(self.config.max_concurrent):
+                self._add_slot(tasks)
+            tasks.create_task(
+                supervise(self._poll_forever, name="poll", clock=self.clock, fatal=self.fatal), name="poll"
+            )
+
+    async def sweep(self, *, everything: bool = False) -> int:
+        """List and queue what may need work; `everything` includes settled and backed-off resources."""
+        resources = await self.list_resources()
+        queued = 0
+        for resource in resources:
+            resource_id = self.resource_id(resource)
+            state = self.states.get(resource_id)
+            marker = self.settled_marker(resource)
+            if not everything and state and marker is not None and state.settled == marker:
+                continue
+            if everything:
+                self.queue.add(resource_id)
+            elif not self.queue.offer(resource_id):
+                continue
+            self._listed[resource_id] = resource
+            queued += 1
+        return queued
+
+    def trigger(self, resource_id: str) -> None:
+        """Reconcile this one as soon as possible, whatever its backoff says."""
+        self._listed.pop(resource_id, None)
+        self.queue.add(resource_id)
+
+    def forget(self, resource_id: str) -> None:
+        """Drop what is remembered about a resource that is gone."""
+        self.states.pop(resource_id, None)
+        self._listed.pop(resource_id, None)
+
+    def is_polling(self) -> bool:
+        return self.config.polling_enabled
+
+    async def _poll_forever(self) -> None:
+        period = self.config.interval_seconds
+        self.health.tick("poll", period + self.config.initial_delay)
+        await self.clock.sleep(self.config.initial_delay)
+        failures = 0
+        while True:
+            self.health.tick("poll", period)
+            try:
+                if self.is_polling():
+                    await self.sweep()
+                    self.last_reconciliation = self.clock.now()
+                self.health.thaw("resource list")
+                failures = 0
+            except self.fatal:
+                raise
+            except Exception as error:
+                self.health.freeze("resource list", str(error) or type(error).__name__)
+                log.warning("cannot list resources", error=str(error))
+                await self.clock.sleep(min(self._backoff.delay_seconds(failures), period))
+                failures += 1
+                continue
+            await self.clock.sleep(period)
+
+    def _add_slot(self, tasks: asyncio.TaskGroup) -> None:
+        tasks.create_task(self._serve(), name="reconcile")
+
+    async def _serve(self) -> None:
+        """One slot: take a key, work on it, take the next; end if the slot was given away meanwhile."""
+        me = asyncio.current_task()
+        assert me is not None
+        while True:
+            resource_id = await self.queue.get()
+            self._working_since[me] = self.clock.monotonic()
+            if self._busy_slots() >= self.config.max_concurrent:
+                self._all_slots_busy.set()
+            try:
+                await self._reconcile_one(resource_id)
+            finally:
+                self.queue.done(resource_id)
+                del self._working_since[me]
+            if me in self._parked:
+                self._parked.discard(me)
+                return
+
+    def _busy_slots(self) -> int:
+        return len(self._working_since) - len(self._parked)
+
+    async def _relieve(self, tasks: asyncio.TaskGroup) -> None:
+        """When every slot is taken and keys wait, let the ones that only wait give theirs away."""
+        while True:
+            if self._busy_slots() < self.config.max_concurrent:
+                self._all_slots_busy.clear()
+                await self._all_slots_busy.wait()
+            await self.clock.sleep(self.config.park_after_seconds)
+            if not self.queue.ready_count:
+                continue
+            patience_ends = self.clock.monotonic() - self.config.park_after_seconds
+            for task, since in list(self._working_since.items()):
+                if since <= patience_ends and task not in self._parked:
+                    if len(self._parked) >= self.config.max_parked:
+                        break
+                    self._parked.add(task)
+                    self._add_slot(tasks)
+
+    async def _reconcile_one(self, resource_id: str) -> None:
+        self._create_instruments_on_first_use()
+        state = self.states.setdefault(resource_id, ResourceState(resource_id))
+        state.status = ResourceStatus.IN_PROGRESS
+        started = self.clock.monotonic()
+        resource = None
+        with structlog.contextvars.bound_contextvars(resource_id=resource_id):
+            try:
+                resource = self._listed.pop(resource_id, None) or await self.fetch_single_resource(
+                    resource_id
+                )
+                if resource is None:
+                    self.forget(resource_id)
+                    return
+                result = await self.reconcile_resource(resource)
+            except self.fatal:
+                raise
+            except Exception as error:
+                log.exception("reconcile failed")
+                result = Retry(str(error) or type(error).__name__)
+        self._apply(state, result, resource)
+        self._totals[type(result).__name__.lower()] += 1
+        assert self._duration is not None
+        self._duration.record(self.clock.monotonic() - started)
+
+    def _apply(self, state: ResourceState, result: ReconciliationResult, resource: T | None) -> None:
+        """The one place where a result becomes the next time to look."""
+        match result:
+            case Success() | Skip():
+                state.status = ResourceStatus.SUCCESS
+                state.retry_count = 0
+                state.next_retry_at = None
+                state.last_reconciled_at = self.clock.now()
+                state.settled = self.settled_marker(resource) if resource is not None else None
+            case Requeue(after_seconds=after):
+                state.status = ResourceStatus.PENDING
+                state.retry_count = 0
+                state.next_retry_at = None
+                state.settled = None
+                if after is not None:
+                    self.queue.add_after(state.resource_id, after)
+            case Retry(reason, at_least):
+                delay = max(self._backoff.delay_seconds(state.retry_count), at_least)
+                state.status = ResourceStatus.FAILED
+                state.retry_count += 1
+                state.next_retry_at = self.clock.now() + timedelta(seconds=delay)
+                state.settled = None
+                log.info(
+                    "will retry", resource_id=state.resource_id, reason=reason, after_seconds=round(delay, 1)
+                )
+                self.queue.add_after(state.resource_id, delay)
+            case _:
+                assert_never(result)
+
+    def _create_instruments_on_first_use(self) -> None:
+        if self._duration is not None:
+            return
+        prefix = self.config.metric_prefix
+        self._duration = self.telemetry.histogram(
+            f"{prefix}_reconcile_duration_seconds", "Time one reconcile took."
+        )
+        self.telemetry.counter(
+            f"{prefix}_reconcile_total",
+            "Reconciles by result.",
+            lambda: [(count, {"result": result}) for result, count in self._totals.items()],
+        )
+        self.telemetry.gauge(
+            f"{prefix}_active_reconciles",
+            "Reconciles going on now.",
+            lambda: [(len(self._working_since), {})],
+        )
+        self.telemetry.gauge(
+            f"{prefix}_resources_pending",
+            "Resources waiting for their turn.",
+            lambda: [(len(self.queue), {})],
+        )

@@ -1,0 +1,34 @@
+"""What one reconcile came to. The loop, not the step, decides when to run again."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Success:
+    """Converged: forget past failures, wait for the next event or poll."""
+
+
+@dataclass(frozen=True)
+class Requeue:
+    """Not converged yet, nothing is wrong: look again after a while, or with the next cycle."""
+
+    reason: str
+    after_seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class Retry:
+    """A transient failure: run again with exponential backoff, but not before `at_least_seconds`."""
+
+    reason: str
+    at_least_seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Skip:
+    """Nothing to do here."""
+
+    reason: str
+
+
+ReconciliationResult = Success | Requeue | Retry | Skip

@@ -1,0 +1,118 @@
+"""Metrics and logs of one process: OpenTelemetry instruments, read out in Prometheus' format.
+
+Counts are kept as plain integers where things happen and read by callbacks when somebody looks, so
+a hot path never pays for an instrument and a series ends with the thing it describes.
+"""
+
+import logging
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from typing import Literal
+
+import structlog
+from opentelemetry.exporter.prometheus import PrometheusMetricReader
+from opentelemetry.metrics import CallbackOptions, Histogram, Observation
+from opentelemetry.sdk.metrics import MeterProvider
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+from lcm.core.clock import Clock
+from lcm.core.hosted_service import HostedService
+
+_DURATION_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+
+Labels = Mapping[str, str]
+Reading = tuple[float, Labels]
+
+
+class Telemetry:
+    """The instruments of one service; several services in one process do not mix."""
+
+    content_type = CONTENT_TYPE_LATEST
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        reader = PrometheusMetricReader(
+            disable_target_info=True, scope_info_enabled=False, registry=self._registry
+        )
+        self._provider = MeterProvider(metric_readers=[reader], shutdown_on_exit=False)
+        self._meter = self._provider.get_meter("lcm")
+
+    def gauge(self, name: str, description: str, read: Callable[[], Iterable[Reading]]) -> None:
+        """A value that goes up and down, read when somebody looks."""
+        self._meter.create_observable_gauge(name, [_callback(read)], description=description)
+
+    def counter(self, name: str, description: str, read: Callable[[], Iterable[Reading]]) -> None:
+        """A total that only grows, read when somebody looks."""
+        self._meter.create_observable_counter(name, [_callback(read)], description=description)
+
+    def histogram(self, name: str, description: str) -> Histogram:
+        """Durations in seconds, from a millisecond to a minute."""
+        return self._meter.create_histogram(
+            name, description=description, explicit_bucket_boundaries_advisory=_DURATION_BUCKETS
+        )
+
+    def render(self) -> bytes:
+        """Everything, as a Prometheus scrape wants it."""
+        return generate_latest(self._registry)
+
+
+def _callback(read: Callable[[], Iterable[Reading]]) -> Callable[[CallbackOptions], Iterable[Observation]]:
+    def observe(_: CallbackOptions) -> Iterable[Observation]:
+        return [Observation(value, dict(labels)) for value, labels in read()]
+
+    return observe
+
+
+class LoopLagMonitor(HostedService):
+    """Measures how late the event loop runs its timers: blocking calls show up here."""
+
+    name = "loop-lag"
+
+    def __init__(self, telemetry: Telemetry, clock: Clock, interval_seconds: float = 0.1) -> None:
+        self._clock = clock
+        self._interval = interval_seconds
+        self._recent: list[float] = [0.0] * 100
+        self.max_seconds = 0.0
+        telemetry.gauge(
+            "lcm_event_loop_lag_seconds",
+            "Lateness of the event loop: newest sample, worst of the last ten seconds, worst since start.",
+            lambda: [
+                (self._recent[-1], {"window": "last"}),
+                (max(self._recent), {"window": "10s"}),
+                (self.max_seconds, {"window": "start"}),
+            ],
+        )
+
+    async def run(self) -> None:
+        while True:
+            before = self._clock.monotonic()
+            await self._clock.sleep(self._interval)
+            lag = max(0.0, self._clock.monotonic() - before - self._interval)
+            self._recent = [*self._recent[1:], lag]
+            self.max_seconds = max(self.max_seconds, lag)
+
+
+LogFormat = Literal["human", "json"]
+
+
+def configure_logging(log_format: LogFormat, level: str = "INFO") -> None:
+    """One line an event on stderr, for people or for machines; other libraries only from WARNING on."""
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(message)s")
+    renderer: structlog.typing.Processor = (
+        structlog.processors.JSONRenderer()
+        if log_format == "json"
+        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+    )
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=False,
+    )

@@ -1,0 +1,120 @@
+"""Reacting to changes: a prefix of the coordination store is watched, a change wakes one key.
+
+The watch only says "look". Losing it costs speed, not correctness: polling goes on (and is switched
+on if it was off), and a new watch begins with a look at everything.
+"""
+
+import asyncio
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import TypeVar
+
+import structlog
+
+from lcm.core.clock import Clock
+from lcm.core.debounce import Debounce
+from lcm.core.election import LeaderElectedHostedService, LeaderElectionConfig
+from lcm.core.health import Health
+from lcm.core.kv.port import Change, ChangeKind, Kv, KvUnavailable
+from lcm.core.reconciliation import ReconciliationConfig
+from lcm.core.telemetry import Telemetry
+
+log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+
+GIVEN_UP_RETRY_SECONDS = 60.0
+"""After the last quick attempt to watch again, one try a minute."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WatchConfig:
+    """Which keys wake the loop, and how a lost watch is won back."""
+
+    enabled: bool = True
+    prefix: str = ""
+    reconnect_delay: float = 1.0
+    max_reconnect_attempts: int = 10
+    debounce_seconds: float = 0.5
+    call_timeout_seconds: float = 2.0
+
+    def reconnect_delay_seconds(self, attempt: int) -> float:
+        """Linear, then once a minute; `attempt` counts from 1."""
+        if attempt > self.max_reconnect_attempts:
+            return GIVEN_UP_RETRY_SECONDS
+        return self.reconnect_delay * attempt
+
+
+class WatchTriggeredHostedService(LeaderElectedHostedService[T]):
+    """Reconciles a resource within milliseconds of its change."""
+
+    def __init__(
+        self,
+        config: ReconciliationConfig,
+        election: LeaderElectionConfig,
+        watch: WatchConfig,
+        kv: Kv | None,
+        *,
+        clock: Clock,
+        telemetry: Telemetry,
+        health: Health,
+    ) -> None:
+        super().__init__(config, election, kv, clock=clock, telemetry=telemetry, health=health)
+        self.watch = watch
+        self.is_watching = False
+        self._debounce: Debounce[str] = Debounce(watch.debounce_seconds, clock)
+
+    def parse_watch_key(self, key: str) -> str | None:
+        """The resource a key belongs to: the first part after the prefix."""
+        rest = key.removeprefix(self.watch.prefix)
+        return rest.split("/", 1)[0] or None if rest != key else None
+
+    def wakes(self, change: Change) -> bool:
+        """Whether this change is worth a look; a subclass ignores the echo of its own writes."""
+        return True
+
+    def is_polling(self) -> bool:
+        return super().is_polling() or not self.is_watching
+
+    async def lead(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            if self.kv is not None and self.watch.enabled:
+                tasks.create_task(self._watch_forever(self.kv), name="watch")
+            tasks.create_task(super().lead(), name="reconciliation")
+
+    async def _watch_forever(self, kv: Kv) -> None:
+        attempt = 0
+        while True:
+            try:
+                async with asyncio.timeout(self.watch.call_timeout_seconds):
+                    listing = await kv.list_prefix(self.watch.prefix)
+                self.is_watching = True
+                if attempt:
+                    attempt = 0
+                    await self.sweep(everything=True)  # changes may have passed while nobody watched
+                async with aclosing(kv.watch_prefix(self.watch.prefix, listing.revision + 1)) as changes:  # type: ignore[type-var]
+                    async for change in changes:
+                        self._on_change(change)
+                raise KvUnavailable("the watch ended")
+            except self.fatal:
+                raise
+            except Exception as error:
+                attempt += 1
+                delay = self.watch.reconnect_delay_seconds(attempt)
+                log.warning("watch lost", error=str(error), attempt=attempt, retry_in_seconds=delay)
+            finally:
+                self.is_watching = False
+            await self.clock.sleep(delay)
+
+    def _on_change(self, change: Change) -> None:
+        resource_id = self.parse_watch_key(change.key)
+        if resource_id is None or not self.wakes(change):
+            return
+        if change.kind is ChangeKind.DELETE:
+            self.forget(resource_id)
+        delay = self._debounce.delay_seconds(resource_id)
+        if delay == 0.0:
+            self.trigger(resource_id)
+        elif delay is not None:
+            self._listed.pop(resource_id, None)
+            self.queue.add_after(resource_id, delay)

@@ -1,0 +1,136 @@
+"""Everything that can go wrong in the words of the domain.
+
+    LcmError
+    ├── TransientError            try again later; the world may allow it then
+    │   ├── Unreachable           no answer: the effect may or may not have happened
+    │   ├── Throttled             the other side asked us to slow down
+    │   ├── CapacityShortage      EC2 has no such machine free right now
+    │   ├── QuotaExceeded         an account limit is reached; a person must raise it or free something
+    │   ├── CredentialsRefused    we are not allowed to ask: nothing may be concluded from it
+    │   └── WrongInstanceState    the instance is on its way to another state; look again
+    ├── PermanentError            will not heal by itself; a person must change something
+    │   ├── TemplateMissing
+    │   ├── RegionNotConfigured
+    │   ├── ImageNotFound
+    │   ├── LaunchRefused         EC2 refuses these launch parameters
+    │   └── CertificateChanged    a worker shows another certificate than the one pinned
+    ├── LaunchVoid                the instance of a launch token is gone for good: a new generation is due
+    └── RequestError              the caller asked for something that cannot be done
+        ├── NotFound
+        ├── Conflict              the record changed since it was read
+        ├── NameTaken
+        ├── IllegalTransition     the table has no such row
+        ├── ActionRefused         people cannot do this to a worker in this status
+        ├── UnknownReference      a template or region nobody has heard of
+        └── Fenced                a newer leader exists; the caller must stop acting
+
+Only adapters translate foreign exceptions into these; only loops catch them all.
+"""
+
+from collections.abc import Iterable
+
+
+class LcmError(Exception):
+    """Base of every error this project raises on purpose."""
+
+
+class TransientError(LcmError):
+    """Expected to pass; repeat with backoff."""
+
+
+class Unreachable(TransientError):
+    """No answer came back. An effect that was asked for may still happen."""
+
+
+class Throttled(TransientError):
+    """The other side limits our rate."""
+
+
+class CapacityShortage(TransientError):
+    """EC2 has no capacity of this type in this place at the moment."""
+
+
+class QuotaExceeded(TransientError):
+    """A limit of the account is reached."""
+
+
+class CredentialsRefused(TransientError):
+    """The cloud does not accept our identity; observations made with it mean nothing."""
+
+
+class WrongInstanceState(TransientError):
+    """The instance cannot do that from the state it is in now."""
+
+
+class PermanentError(LcmError):
+    """Repeating the same request cannot succeed."""
+
+
+class TemplateMissing(PermanentError):
+    """The worker names a template that does not exist."""
+
+
+class RegionNotConfigured(PermanentError):
+    """The worker's region has no network configuration."""
+
+
+class ImageNotFound(PermanentError):
+    """No machine image matches the template's pattern in this region."""
+
+
+class LaunchRefused(PermanentError):
+    """EC2 rejects the launch parameters themselves."""
+
+
+class CertificateChanged(PermanentError):
+    """A worker presents a certificate other than the pinned one."""
+
+
+class LaunchVoid(LcmError):
+    """The launch token belongs to an instance that no longer exists."""
+
+
+class RequestError(LcmError):
+    """The request cannot be carried out; the message says what to do instead."""
+
+
+class NotFound(RequestError):
+    """The named resource does not exist."""
+
+
+class Conflict(RequestError):
+    """The record is no longer at the version the caller read."""
+
+
+class NameTaken(RequestError):
+    """Another live resource holds a name that must be unique."""
+
+
+class UnknownReference(RequestError):
+    """The request names a template or region that is not configured."""
+
+
+class Fenced(RequestError):
+    """The caller's leadership epoch is over."""
+
+
+class IllegalTransition(RequestError):
+    """The transition table has no such row; `allowed` names the ones it has."""
+
+    def __init__(self, current: str, wanted: str, allowed: Iterable[str]) -> None:
+        self.current = current
+        self.wanted = wanted
+        self.allowed = sorted(allowed)
+        ways = ", ".join(self.allowed) or "none, it is final"
+        super().__init__(f"cannot go from {current} to {wanted}; possible from here: {ways}")
+
+
+class ActionRefused(RequestError):
+    """The worker's status does not allow what a person asked for; `allowed` names what it does."""
+
+    def __init__(self, action: str, status: str, allowed: Iterable[str]) -> None:
+        self.current = status
+        self.wanted = action
+        self.allowed = sorted(allowed)
+        ways = ", ".join(self.allowed) or "none, it is gone for good"
+        super().__init__(f"cannot {action} a worker that is {status}; possible actions: {ways}")

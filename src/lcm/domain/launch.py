@@ -1,0 +1,99 @@
+"""How a worker becomes an instance: exactly what is asked of EC2, decided once and written down.
+
+The launch intent is stored before EC2 is called. Its token is a pure function of worker and
+generation, so any process at any time repeats the very same request (docs/adr/0003).
+"""
+
+import hashlib
+from collections.abc import Mapping
+from datetime import datetime
+from typing import NewType
+
+import msgspec
+
+from lcm.domain.template import RegionConfig, WorkerTemplate
+
+WorkerId = NewType("WorkerId", str)
+InstanceId = NewType("InstanceId", str)
+
+MANAGED_BY_TAG = "lcm:managed_by"
+MANAGED_BY = "lablet-cloud-manager"
+DISCOVERY_TAG = "cml-managed"
+WORKER_ID_TAG = "worker_id"
+
+MAX_UNATTENDED_LAUNCHES = 3
+"""Launch generations without a person asking: a broken image must not burn money all night."""
+
+
+class MachineImage(msgspec.Struct, frozen=True, kw_only=True):
+    """An AMI, as EC2 describes it."""
+
+    id: str
+    name: str
+    description: str = ""
+    creation_date: str = ""
+
+
+class LaunchSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """Every parameter of one RunInstances call."""
+
+    region: str
+    image: MachineImage
+    instance_type: str
+    security_group_ids: tuple[str, ...]
+    subnet_id: str
+    key_name: str | None
+    tags: dict[str, str]
+
+
+class LaunchIntent(msgspec.Struct, frozen=True, kw_only=True):
+    """The promise to launch: written before EC2 hears of it, kept until it is resolved."""
+
+    generation: int
+    client_token: str
+    spec: LaunchSpec
+    requested_at: datetime
+
+
+def client_token(worker_id: WorkerId, generation: int) -> str:
+    """The idempotency token of one launch generation; EC2 accepts up to 64 characters."""
+    digest = hashlib.sha256(f"lcm/{worker_id}/{generation}".encode()).hexdigest()
+    return f"lcm-{digest[:48]}"
+
+
+def instance_tags(
+    *,
+    worker_id: WorkerId,
+    name: str,
+    template: WorkerTemplate,
+    region: RegionConfig,
+    overrides: Mapping[str, str],
+    environment: str,
+) -> dict[str, str]:
+    """Region defaults first, worker overrides last; the tags that prove ownership cannot be overridden."""
+    return {
+        **region.default_tags,
+        "Name": name,
+        "template_name": template.name,
+        "cml-environment": environment,
+        "cml-region": region.region,
+        **overrides,
+        WORKER_ID_TAG: worker_id,
+        MANAGED_BY_TAG: MANAGED_BY,
+        DISCOVERY_TAG: "true",
+    }
+
+
+def launch_spec(
+    *, region: RegionConfig, template: WorkerTemplate, image: MachineImage, tags: dict[str, str]
+) -> LaunchSpec:
+    """The request that a template makes in a region."""
+    return LaunchSpec(
+        region=region.region,
+        image=image,
+        instance_type=template.instance_type,
+        security_group_ids=region.security_group_ids,
+        subnet_id=region.subnet_id,
+        key_name=region.key_name,
+        tags=tags,
+    )

@@ -1,0 +1,63 @@
+"""What we know about something outside: a value, a proof that it is gone, or nothing.
+
+An exception, an empty list or a missing answer is `Unknown`. Only `Known` may lead to an effect
+that destroys, and only `Absent` may lead to calling something gone.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Generic, TypeVar
+
+T_co = TypeVar("T_co", covariant=True)
+
+ABSENCE_READS = 3
+ABSENCE_SPAN = timedelta(minutes=5)
+"""EC2 forgets new instances for minutes at a time: one miss proves nothing (ADR 0004)."""
+
+
+@dataclass(frozen=True)
+class Known(Generic[T_co]):
+    """We saw it, then."""
+
+    value: T_co
+    taken_at: datetime
+
+
+@dataclass(frozen=True)
+class Absent:
+    """It is not there, and this is why we are sure."""
+
+    proof: str
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """We could not look, or have not looked often enough."""
+
+    reason: str
+
+
+Observation = Known[T_co] | Absent | Unknown
+
+
+@dataclass(frozen=True)
+class Misses:
+    """Complete reads in a row, at different times, that did not show the thing."""
+
+    reads: int
+    since: datetime
+    until: datetime
+
+    @staticmethod
+    def first(at: datetime) -> "Misses":
+        return Misses(1, at, at)
+
+    def again(self, at: datetime) -> "Misses":
+        """Count one more read; reads at the same instant are one read."""
+        return self if at <= self.until else Misses(self.reads + 1, self.since, at)
+
+    def verdict(self) -> Absent | Unknown:
+        """Absent only with enough reads over enough time."""
+        if self.reads >= ABSENCE_READS and self.until - self.since >= ABSENCE_SPAN:
+            return Absent(f"missing in {self.reads} complete reads over {self.until - self.since}")
+        return Unknown(f"not seen in {self.reads} reads since {self.since.isoformat(timespec='seconds')}")

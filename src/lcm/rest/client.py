@@ -1,0 +1,187 @@
+"""A controller's client of the control plane: the only way a controller changes a record."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import aiohttp
+import msgspec
+
+from lcm.domain.errors import Conflict, Fenced, IllegalTransition, NotFound, RequestError, Unreachable
+from lcm.domain.launch import LaunchSpec, WorkerId
+from lcm.domain.lifecycle import WorkerStatus
+from lcm.domain.template import WorkerTemplate
+from lcm.domain.worker import Instance, Worker
+from lcm.rest.schemas import (
+    API_KEY_HEADER,
+    EPOCH_HEADER,
+    PROBLEM_TYPE_PREFIX,
+    SERVICE_HEADER,
+    CmlReport,
+    InstanceReport,
+    LaunchPlan,
+    LaunchVoided,
+    LeadershipClaim,
+    LeadershipGrant,
+    Problem,
+    StatusReport,
+    WorkerRecords,
+)
+
+T = TypeVar("T")
+
+_worker = msgspec.json.Decoder(Worker)
+_problem = msgspec.json.Decoder(Problem)
+
+
+class ControlPlaneClient:
+    """Use as `async with`. `epoch` says under which leadership writes are made.
+
+    No answer within the timeout, or a 5xx, raises Unreachable: a write may have happened. A refusal
+    raises the domain error it stands for.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        api_key: str,
+        service: str,
+        epoch: Callable[[], int],
+        timeout_seconds: float = 5.0,
+    ) -> None:
+        self._url = url.rstrip("/") + "/api/internal"
+        self._headers = {API_KEY_HEADER: api_key, SERVICE_HEADER: service}
+        self._service = service
+        self._epoch = epoch
+        self._timeout_seconds = timeout_seconds
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        self._session = aiohttp.ClientSession(headers=self._headers)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    async def list_resources(self) -> list[Worker]:
+        """Every worker that is not terminated."""
+        body = await self._call("GET", "/workers")
+        return msgspec.json.decode(body, type=WorkerRecords).items
+
+    async def fetch_single_resource(self, worker_id: str) -> Worker | None:
+        try:
+            return _worker.decode(await self._call("GET", f"/workers/{worker_id}"))
+        except NotFound:
+            return None
+
+    async def get_worker_template(self, name: str) -> WorkerTemplate | None:
+        try:
+            body = await self._call("GET", f"/worker-templates/by-name/{name}")
+        except NotFound:
+            return None
+        return msgspec.json.decode(body, type=WorkerTemplate)
+
+    async def claim_leadership(self, cluster_id: str, revision: int, instance_id: str) -> int:
+        claim = LeadershipClaim(
+            service=self._service, cluster_id=cluster_id, revision=revision, instance_id=instance_id
+        )
+        body = await self._call("POST", "/leadership", claim)
+        return msgspec.json.decode(body, type=LeadershipGrant).epoch
+
+    async def update_status(
+        self,
+        worker: Worker,
+        status: WorkerStatus,
+        reason: str,
+        *,
+        observed: bool = False,
+        instance: Instance | None = None,
+    ) -> Worker:
+        """Change the status of exactly the version that was read."""
+        return await self._report(
+            worker.id,
+            "status",
+            StatusReport(
+                status=status,
+                reason=reason,
+                expected_version=worker.version,
+                observed=observed,
+                instance=instance,
+            ),
+        )
+
+    async def promise_launch(self, worker: Worker, spec: LaunchSpec) -> Worker:
+        return await self._report(
+            worker.id, "launch-plan", LaunchPlan(spec=spec, expected_version=worker.version)
+        )
+
+    async def void_launch(self, worker: Worker, reason: str) -> Worker:
+        return await self._report(
+            worker.id, "launch-void", LaunchVoided(reason=reason, expected_version=worker.version)
+        )
+
+    async def report_instance(self, worker: Worker, instance: Instance) -> Worker:
+        return await self._report(
+            worker.id, "ec2-details", InstanceReport(instance=instance, expected_version=worker.version)
+        )
+
+    async def report_cml(
+        self, worker: Worker, *, ready: bool, version: str | None, certificate_sha256: str | None
+    ) -> Worker:
+        return await self._report(
+            worker.id,
+            "cml-data",
+            CmlReport(ready=ready, version=version, certificate_sha256=certificate_sha256),
+        )
+
+    async def _report(self, worker_id: WorkerId, what: str, report: msgspec.Struct) -> Worker:
+        headers = {EPOCH_HEADER: str(self._epoch())}
+        return _worker.decode(await self._call("POST", f"/workers/{worker_id}/{what}", report, headers))
+
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        body: msgspec.Struct | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> bytes:
+        assert self._session is not None, "use the client as a context manager"
+        data = msgspec.json.encode(body) if body is not None else None
+        try:
+            async with (
+                asyncio.timeout(self._timeout_seconds),
+                self._session.request(method, self._url + path, data=data, headers=headers) as response,
+            ):
+                answer = await response.read()
+                status = response.status
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise Unreachable(f"control plane: {str(error) or type(error).__name__}") from error
+        if status < 400:
+            return answer
+        raise _error_of(status, answer)
+
+
+def _error_of(status: int, answer: bytes) -> Exception:
+    """The domain error a refusal stands for; anything not understood is no answer at all."""
+    try:
+        problem = _problem.decode(answer)
+    except msgspec.MsgspecError:
+        return Unreachable(f"control plane answered {status} without a reason")
+    kind = problem.type.removeprefix(PROBLEM_TYPE_PREFIX)
+    refusals: dict[str, Callable[[str], Any]] = {
+        "not-found": NotFound,
+        "conflict": Conflict,
+        "fenced": Fenced,
+    }
+    if kind in refusals:
+        refusal: Exception = refusals[kind](problem.detail)
+        return refusal
+    if kind == "illegal-transition":
+        return IllegalTransition("its present status", problem.detail, problem.allowed)
+    if status >= 500 or status in (401, 403, 429):
+        return Unreachable(f"control plane: {problem.detail}")
+    return RequestError(problem.detail)

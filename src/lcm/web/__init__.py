@@ -1,0 +1,1 @@
+"""What every process that answers HTTP shares: the server itself and the shape of its errors."""

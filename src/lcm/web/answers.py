@@ -1,0 +1,120 @@
+"""Answers and bodies that are msgspec structs, and their part of the OpenAPI document.
+
+FastAPI knows pydantic only. These few functions let a route answer with a struct, read one, and
+say so in the schema, from the one definition.
+"""
+
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, TypeVar
+
+import msgspec
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from starlette.requests import Request
+from starlette.responses import Response
+
+from lcm.rest.schemas import FieldError, Problem
+from lcm.web.problems import MEDIA_TYPE
+
+T = TypeVar("T")
+
+_REF = "#/components/schemas/{name}"
+
+
+class MalformedBody(Exception):
+    """The body is not what the route takes."""
+
+    def __init__(self, errors: list[FieldError]) -> None:
+        self.errors = errors
+        super().__init__("; ".join(f"{error.field}: {error.message}" for error in errors))
+
+
+def answer(struct: Any, status: int = 200) -> Response:
+    return Response(msgspec.json.encode(struct), status, media_type="application/json")
+
+
+def documented(
+    struct: type | None,
+    status: int = 200,
+    description: str = "As asked for.",
+    *,
+    problems: Iterable[int] = (),
+) -> dict[str, Any]:
+    """Route arguments that say what comes back, the problems included."""
+    responses: dict[int | str, dict[str, Any]] = {
+        code: {"description": _PROBLEMS[code], "content": {MEDIA_TYPE: {"schema": _ref(Problem)}}}
+        for code in (*problems, 401, 403)
+    }
+    content = {"application/json": {"schema": _ref(struct)}} if struct is not None else {}
+    responses[status] = {"description": description, "content": content}
+    return {"status_code": status, "responses": responses, "response_class": Response}
+
+
+def reads(struct: type) -> dict[str, Any]:
+    """Route arguments that say which struct the body must be."""
+    return {
+        "openapi_extra": {
+            "requestBody": {"required": True, "content": {"application/json": {"schema": _ref(struct)}}}
+        }
+    }
+
+
+def body_of(struct: type[T]) -> Callable[[Request], Coroutine[Any, Any, T]]:
+    """A dependency that reads the body as this struct and refuses everything else."""
+    decoder = msgspec.json.Decoder(struct)
+
+    async def read(request: Request) -> T:
+        try:
+            return decoder.decode(await request.body())
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            message, _, place = str(error).partition(" - at `$")
+            field = place.rstrip("`").lstrip(".") or "body"
+            raise MalformedBody([FieldError(field=field, message=message)]) from None
+
+    return read
+
+
+def install_openapi(app: FastAPI, structs: Iterable[type]) -> None:
+    """Put the structs' schemas beside FastAPI's own."""
+
+    def build() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            schema = get_openapi(
+                title=app.title, version=app.version, description=app.description, routes=app.routes
+            )
+            _, components = msgspec.json.schema_components([*structs, Problem], ref_template=_REF)
+            schemas = schema.setdefault("components", {}).setdefault("schemas", {})
+            schemas.update(components)
+            _drop_pydantic_errors(schema)
+            app.openapi_schema = schema
+        return app.openapi_schema
+
+    app.openapi = build  # type: ignore[method-assign]
+
+
+def _drop_pydantic_errors(schema: dict[str, Any]) -> None:
+    """FastAPI documents its own 422 body; ours is a problem document."""
+    for operations in schema["paths"].values():
+        for operation in operations.values():
+            invalid = operation["responses"].get("422")
+            if invalid is not None:
+                invalid["description"] = _PROBLEMS[422]
+                invalid["content"] = {MEDIA_TYPE: {"schema": _ref(Problem)}}
+    for name in ("HTTPValidationError", "ValidationError"):
+        schema["components"]["schemas"].pop(name, None)
+
+
+def _ref(struct: type) -> dict[str, str]:
+    return {"$ref": _REF.format(name=struct.__name__)}
+
+
+_PROBLEMS = {
+    400: "The request cannot be understood.",
+    401: "No valid token.",
+    403: "The token's role does not allow this.",
+    404: "No such thing.",
+    409: "Not possible in this state; the document says what is.",
+    413: "The body is too large.",
+    422: "The request names something unknown or has a wrong field.",
+    503: "The store cannot answer; nothing was changed.",
+}

@@ -1,0 +1,1 @@
+"""Foreign APIs in the words of `ports`: they translate, and decide nothing."""

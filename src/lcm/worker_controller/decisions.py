@@ -1,0 +1,114 @@
+"""What a step can decide. At most one of these is carried out before the world is looked at again."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from lcm.domain.launch import InstanceId
+from lcm.domain.lifecycle import UNKNOWN, WorkerStatus, status_of_ec2_state
+from lcm.domain.observation import Observation
+from lcm.domain.worker import Instance, Worker
+
+
+@dataclass(frozen=True)
+class Move:
+    """Record another status, then go on with the step of that status."""
+
+    to: WorkerStatus
+    reason: str
+    observed: bool = False
+    drift: str | None = None
+    """The kind of drift this repairs or reports, for the metrics."""
+    instance: Instance | None = None
+    """The instance to record along with it."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Ask EC2 for the instance: repeat the promised launch, or promise one first."""
+
+
+@dataclass(frozen=True)
+class VoidLaunch:
+    """The promised instance is gone for good: forget the promise, so that a new one can be made."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class StartInstance:
+    """Ask EC2 to start the instance."""
+
+    instance_id: InstanceId
+
+
+@dataclass(frozen=True)
+class StopInstance:
+    """Ask EC2 to stop the instance."""
+
+    instance_id: InstanceId
+
+
+@dataclass(frozen=True)
+class TerminateInstance:
+    """Ask EC2 to terminate the instance."""
+
+    instance_id: InstanceId
+
+
+@dataclass(frozen=True)
+class Tend:
+    """All is as wanted: look after the running worker."""
+
+    instance: Instance
+
+
+@dataclass(frozen=True)
+class Wait:
+    """EC2 is on its way, or cannot tell: look again soon."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Nothing:
+    """Converged, or nothing LCM may do."""
+
+    reason: str
+
+
+Decision = (
+    Move | Launch | VoidLaunch | StartInstance | StopInstance | TerminateInstance | Tend | Wait | Nothing
+)
+
+
+@dataclass(frozen=True)
+class Situation:
+    """All that a step may look at."""
+
+    worker: Worker
+    seen: Observation[Instance]
+    now: datetime
+    provisioning_timeout: timedelta
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether the way from PENDING to RUNNING has taken too long."""
+        since = self.worker.pending_since
+        return since is not None and self.now - since > self.provisioning_timeout
+
+    def overdue_reason(self) -> str:
+        minutes = self.provisioning_timeout.total_seconds() / 60
+        last_word = self.worker.status_reason or "no reason known"
+        left_behind = self.worker.ec2_instance_id
+        cost = (
+            f"; instance {left_behind} still exists and costs money: retry or delete" if left_behind else ""
+        )
+        return f"not running after {minutes:g} minutes (last: {last_word}){cost}"
+
+
+def report_drift(instance: Instance, reason: str) -> Move:
+    """EC2 did something by itself: tell the truth and touch nothing."""
+    status = status_of_ec2_state(instance.state)
+    if status is UNKNOWN:
+        reason = f"EC2 reports {instance.state!r}"
+    return Move(status, reason, observed=True, drift=f"instance_{instance.state.replace('-', '_')}")

@@ -1,0 +1,123 @@
+"""What EC2 says about workers: one listing per region feeds a whole cycle.
+
+Turns answers into `Known`, `Absent` or `Unknown`. An instance that is not shown is `Unknown` until
+enough complete reads over enough time missed it. A worker we have just changed, or are waiting for,
+is looked at afresh.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+import structlog
+
+from lcm.core.clock import Clock
+from lcm.domain.errors import TransientError
+from lcm.domain.launch import WORKER_ID_TAG, InstanceId, WorkerId
+from lcm.domain.observation import Absent, Known, Misses, Observation, Unknown
+from lcm.domain.worker import Instance, Worker
+from lcm.worker_controller.ports import CloudProvider
+
+log = structlog.get_logger(__name__)
+
+LISTING_MAX_AGE_SECONDS = 15.0
+
+
+@dataclass(frozen=True)
+class _Listing:
+    """One complete answer."""
+
+    by_id: dict[InstanceId, Instance]
+    by_worker: dict[str, list[Instance]]
+    asked_at: float
+    taken_at: datetime
+
+
+class InstanceObserver:
+    """Looks at EC2 on behalf of the reconciler; forgets everything with the leadership."""
+
+    def __init__(self, cloud: CloudProvider, clock: Clock) -> None:
+        self._cloud = cloud
+        self._clock = clock
+        self._listings: dict[str, _Listing] = {}
+        self._look_again_after: dict[WorkerId, float] = {}
+        self._misses: dict[tuple[WorkerId, str], Misses] = {}
+        self.last_seen: dict[WorkerId, str] = {}
+        """EC2 state by worker, for the metrics."""
+
+    async def refresh(self, regions: Iterable[str]) -> None:
+        """List each region once, for the cycle that follows. A region that does not answer is left out."""
+        for region in sorted(set(regions)):
+            asked_at = self._clock.monotonic()
+            try:
+                instances = await self._cloud.list_instances(region)
+            except TransientError as error:
+                self._listings.pop(region, None)
+                log.warning("cannot list instances", region=region, error=str(error))
+                continue
+            by_worker: dict[str, list[Instance]] = {}
+            for instance in instances:
+                by_worker.setdefault(instance.tags.get(WORKER_ID_TAG, ""), []).append(instance)
+            self._listings[region] = _Listing(
+                {instance.id: instance for instance in instances}, by_worker, asked_at, self._clock.now()
+            )
+
+    def look_again(self, worker_id: WorkerId) -> None:
+        """What was seen so far no longer counts for this worker."""
+        self._look_again_after[worker_id] = self._clock.monotonic()
+
+    def forget(self, worker_id: WorkerId) -> None:
+        self._look_again_after.pop(worker_id, None)
+        self.last_seen.pop(worker_id, None)
+        for key in [key for key in self._misses if key[0] == worker_id]:
+            del self._misses[key]
+
+    async def observe(self, worker: Worker) -> Observation[Instance]:
+        """The worker's instance, by its id or, while that is not known, by the worker's tag."""
+        if not worker.may_have_instance:
+            return Absent("no launch was ever asked for")
+        listing = self._fresh_listing(worker)
+        if listing is not None:
+            instance = _pick(worker, listing.by_id, listing.by_worker.get(worker.id, []))
+            if instance is not None:
+                return self._seen(worker, instance, listing.taken_at)
+        # Not in the listing (or none is fresh): ask about this one before concluding anything.
+        try:
+            instance = await self._ask(worker)
+        except TransientError as error:
+            return Unknown(str(error))
+        taken_at = self._clock.now()
+        return self._seen(worker, instance, taken_at) if instance else self._missed(worker, taken_at)
+
+    def _fresh_listing(self, worker: Worker) -> _Listing | None:
+        listing = self._listings.get(worker.aws_region)
+        if listing is None or self._clock.monotonic() - listing.asked_at > LISTING_MAX_AGE_SECONDS:
+            return None
+        return listing if listing.asked_at > self._look_again_after.get(worker.id, -1.0) else None
+
+    async def _ask(self, worker: Worker) -> Instance | None:
+        if worker.ec2_instance_id is not None:
+            return await self._cloud.describe_instance(worker.aws_region, worker.ec2_instance_id)
+        return _pick(worker, {}, list(await self._cloud.find_instances(worker.aws_region, worker.id)))
+
+    def _seen(self, worker: Worker, instance: Instance, taken_at: datetime) -> Known[Instance]:
+        self._misses.pop(_identity(worker), None)
+        self.last_seen[worker.id] = instance.state
+        return Known(instance, taken_at)
+
+    def _missed(self, worker: Worker, at: datetime) -> Absent | Unknown:
+        key = _identity(worker)
+        self._misses[key] = self._misses[key].again(at) if key in self._misses else Misses.first(at)
+        return self._misses[key].verdict()
+
+
+def _identity(worker: Worker) -> tuple[WorkerId, str]:
+    """Misses of one launch say nothing about the next."""
+    return worker.id, worker.ec2_instance_id or f"launch-{worker.launch_generation}"
+
+
+def _pick(worker: Worker, by_id: dict[InstanceId, Instance], tagged: list[Instance]) -> Instance | None:
+    """The instance that is this worker: by its id, else the live one among those with its tag."""
+    if worker.ec2_instance_id is not None:
+        return by_id.get(worker.ec2_instance_id)
+    return next((instance for instance in tagged if not instance.is_gone), None)

@@ -1,0 +1,319 @@
+"""The heart of the worker controller: look at a worker, decide, do one thing, report it.
+
+    record ──┐
+             ├─> step of its status (pure) ─> decision ─> one effect ─> report ─> next look
+    EC2 ─────┘
+
+The step for each status is a file in `steps/`; what its decision means is `_carry_out` below.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Final, assert_never
+
+import structlog
+
+from lcm.core.clock import Clock
+from lcm.core.election import ElectionWin, LeaderElectionConfig, LeadershipLost
+from lcm.core.health import Health
+from lcm.core.kv.port import Change, ChangeKind, Kv
+from lcm.core.reconciliation import ReconciliationConfig
+from lcm.core.results import ReconciliationResult, Requeue, Retry, Success
+from lcm.core.telemetry import Telemetry
+from lcm.core.watch import WatchConfig, WatchTriggeredHostedService
+from lcm.domain.errors import (
+    CapacityShortage,
+    Conflict,
+    Fenced,
+    LcmError,
+    PermanentError,
+    QuotaExceeded,
+    RequestError,
+    TransientError,
+    WrongInstanceState,
+)
+from lcm.domain.launch import WorkerId
+from lcm.domain.lifecycle import (
+    DRAINING,
+    FAILED,
+    PENDING,
+    PROVISIONING,
+    RUNNING,
+    STARTING,
+    STOPPED,
+    STOPPING,
+    TERMINATED,
+    TERMINATING,
+    UNKNOWN,
+    DesiredStatus,
+    WorkerStatus,
+    is_allowed,
+)
+from lcm.domain.template import RegionConfig
+from lcm.domain.worker import Worker
+from lcm.worker_controller.decisions import (
+    Decision,
+    Launch,
+    Move,
+    Nothing,
+    Situation,
+    StartInstance,
+    StopInstance,
+    Tend,
+    TerminateInstance,
+    VoidLaunch,
+    Wait,
+)
+from lcm.worker_controller.launching import Launcher
+from lcm.worker_controller.observer import InstanceObserver
+from lcm.worker_controller.ports import CloudProvider, CmlSystem, ControlPlane
+from lcm.worker_controller.settings import WorkerControllerSettings
+from lcm.worker_controller.steps import (
+    draining,
+    failed,
+    pending,
+    provisioning,
+    running,
+    starting,
+    stopped,
+    stopping,
+    terminating,
+    unknown,
+)
+from lcm.worker_controller.tending import Tender
+
+log = structlog.get_logger(__name__)
+
+STEPS: Final[Mapping[WorkerStatus, Callable[[Situation], Decision]]] = {
+    PENDING: pending.decide,
+    PROVISIONING: provisioning.decide,
+    STARTING: starting.decide,
+    RUNNING: running.decide,
+    DRAINING: draining.decide,
+    STOPPING: stopping.decide,
+    STOPPED: stopped.decide,
+    TERMINATING: terminating.decide,
+    FAILED: failed.decide,
+    UNKNOWN: unknown.decide,
+    TERMINATED: lambda _: Nothing("terminated"),
+}
+
+MOVES_PER_PASS: Final = 8
+"""A worker that goes through more statuses than this at once gives others a turn first."""
+
+PATIENCE_SECONDS: Final[Mapping[type[LcmError], float]] = {CapacityShortage: 180.0, QuotaExceeded: 900.0}
+"""Errors that repeating soon cannot cure."""
+
+
+class WorkerReconciler(WatchTriggeredHostedService[Worker]):
+    """Makes workers what people want them to be, and keeps them that way."""
+
+    name = "worker-reconciler"
+    fatal = (LeadershipLost, Fenced)
+
+    def __init__(
+        self,
+        settings: WorkerControllerSettings,
+        regions: Mapping[str, RegionConfig],
+        *,
+        control_plane: ControlPlane,
+        cloud: CloudProvider,
+        cml: CmlSystem,
+        kv: Kv | None,
+        clock: Clock,
+        telemetry: Telemetry,
+        health: Health,
+        instance_id: str,
+    ) -> None:
+        super().__init__(
+            ReconciliationConfig(
+                interval_seconds=settings.reconcile_interval,
+                polling_enabled=settings.reconcile_polling_enabled,
+                metric_prefix="worker",
+            ),
+            LeaderElectionConfig(
+                election_key_prefix=settings.etcd_key_prefix,
+                lease_ttl=settings.leader_lease_ttl,
+                instance_id=instance_id,
+                service_name="worker-controller",
+            ),
+            WatchConfig(prefix=f"{settings.etcd_key_prefix}/workers/"),
+            kv,
+            clock=clock,
+            telemetry=telemetry,
+            health=health,
+        )
+        self._settings = settings
+        self._control_plane = control_plane
+        self._cloud = cloud
+        self.observer = InstanceObserver(cloud, clock)
+        self._launcher = Launcher(
+            control_plane, cloud, regions, settings.environment_tag, self._check_leadership
+        )
+        self._tender = Tender(
+            control_plane,
+            cml,
+            settings.use_private_ip_for_monitoring,
+            settings.wait_seconds,
+            self._count_drift,
+        )
+        self.counts: Counter[str] = Counter()
+        self.drifts: Counter[tuple[WorkerId, str]] = Counter()
+        self.drifting: set[WorkerId] = set()
+        self.managed: dict[WorkerId, WorkerStatus] = {}
+
+    # What the shared machinery asks for.
+
+    async def claim_epoch(self, win: ElectionWin) -> int:
+        return await self._control_plane.claim_leadership(win.cluster_id, win.revision, win.instance_id)
+
+    async def list_resources(self) -> Sequence[Worker]:
+        workers = await self._control_plane.list_resources()
+        await self.observer.refresh({worker.aws_region for worker in workers if worker.may_have_instance})
+        self.managed = {worker.id: worker.status for worker in workers}
+        return workers
+
+    async def fetch_single_resource(self, resource_id: str) -> Worker | None:
+        return await self._control_plane.fetch_single_resource(resource_id)
+
+    def resource_id(self, resource: Worker) -> str:
+        return resource.id
+
+    def settled_marker(self, resource: Worker) -> Hashable | None:
+        """Nothing at EC2 can change what is to be done about these, so a poll need not look."""
+        rests = resource.status is FAILED or resource.desired_status is DesiredStatus.STOPPED
+        return resource.version if rests and resource.status in (FAILED, STOPPED, PENDING) else None
+
+    def wakes(self, change: Change) -> bool:
+        """Only what people want wakes us: status is our own report, and its echo means nothing."""
+        return change.key.endswith("/desired_state") or change.kind is ChangeKind.DELETE
+
+    # One pass over one worker.
+
+    async def reconcile_resource(self, resource: Worker) -> ReconciliationResult:
+        worker = resource
+        try:
+            for _ in range(MOVES_PER_PASS):
+                decision = STEPS[worker.status](await self._look_at(worker))
+                outcome = await self._carry_out(worker, decision)
+                if not isinstance(outcome, Worker):
+                    return outcome
+                worker = outcome
+            return Requeue("many moves in one pass", after_seconds=0)
+        except Fenced:
+            raise
+        except Conflict:
+            return Requeue("the record changed meanwhile", after_seconds=0)
+        except WrongInstanceState as error:
+            self.observer.look_again(worker.id)
+            return Requeue(str(error), self._settings.wait_seconds)
+        except TransientError as error:
+            self.observer.look_again(worker.id)
+            await self._note(worker, str(error))
+            return Retry(str(error), PATIENCE_SECONDS.get(type(error), 0.0))
+        except PermanentError as error:
+            await self._give_up(worker, str(error))
+            return Retry(str(error))
+
+    async def _look_at(self, worker: Worker) -> Situation:
+        seen = await self.observer.observe(worker)
+        return Situation(worker, seen, self.clock.now(), self._settings.provisioning_timeout)
+
+    async def _carry_out(self, worker: Worker, decision: Decision) -> Worker | ReconciliationResult:
+        """Do the one thing that was decided. A worker that comes back is looked at again at once."""
+        match decision:
+            case Move():
+                return await self._move(worker, decision)
+            case Launch():
+                launched = await self._launcher.launch(worker)
+                self.observer.look_again(worker.id)
+                self._count_arrival(worker, launched)
+                return launched
+            case VoidLaunch(reason):
+                return await self._control_plane.void_launch(worker, reason)
+            case StartInstance(instance_id):
+                self._check_leadership()
+                await self._cloud.start_instance(worker.aws_region, instance_id)
+                return self._look_soon(worker, "EC2 was asked to start it")
+            case StopInstance(instance_id):
+                self._check_leadership()
+                await self._cloud.stop_instance(worker.aws_region, instance_id)
+                return self._look_soon(worker, "EC2 was asked to stop it")
+            case TerminateInstance(instance_id):
+                self._check_leadership()
+                await self._cloud.terminate_instance(worker.aws_region, instance_id)
+                return self._look_soon(worker, "EC2 was asked to terminate it")
+            case Tend(instance):
+                self.drifting.discard(worker.id)
+                return await self._tender.tend(worker, instance)
+            case Wait(reason):
+                return self._look_soon(worker, reason)
+            case Nothing():
+                self.drifting.discard(worker.id)
+                return Success()
+            case _:
+                assert_never(decision)
+
+    async def _move(self, worker: Worker, move: Move) -> Worker:
+        moved = await self._control_plane.update_status(
+            worker, move.to, move.reason, observed=move.observed, instance=move.instance
+        )
+        if move.drift is not None:
+            self._count_drift(worker, move.drift)
+        self._count_arrival(worker, moved)
+        log.info(
+            "moved", **{"from": str(worker.status), "to": str(moved.status), "reason": moved.status_reason}
+        )
+        if moved.status is TERMINATED:
+            self.observer.forget(worker.id)
+            self.managed.pop(worker.id, None)
+            self.drifting.discard(worker.id)
+        return moved
+
+    def _look_soon(self, worker: Worker, reason: str) -> Requeue:
+        self.observer.look_again(worker.id)
+        return Requeue(reason, self._settings.wait_seconds)
+
+    async def _note(self, worker: Worker, reason: str) -> None:
+        """Show people what holds the worker up; written once, not at every attempt."""
+        if worker.status_reason == reason:
+            return
+        try:
+            await self._control_plane.update_status(worker, worker.status, reason)
+        except Fenced:
+            raise
+        except (TransientError, RequestError) as error:
+            log.info("could not note the reason", error=str(error))
+
+    async def _give_up(self, worker: Worker, reason: str) -> None:
+        if not is_allowed(worker.status, FAILED):
+            await self._note(worker, reason)
+            return
+        await self._move(worker, Move(FAILED, reason))
+
+    def _check_leadership(self) -> None:
+        """Call right before every effect at EC2, which cannot be fenced."""
+        if self.leadership is None:
+            raise LeadershipLost("not leading")
+        self.leadership.check()
+
+    # What is counted.
+
+    def _count_arrival(self, before: Worker, after: Worker) -> None:
+        if before.status is not after.status:
+            self.managed[after.id] = after.status
+            counter = _COUNTED.get(after.status)
+            if counter is not None:
+                self.counts[counter] += 1
+
+    def _count_drift(self, worker: Worker, drift: str) -> None:
+        self.drifts[worker.id, drift] += 1
+        self.drifting.add(worker.id)
+
+
+_COUNTED: Final = {
+    PROVISIONING: "provisioned_count",
+    RUNNING: "started_count",
+    STOPPED: "stopped_count",
+    TERMINATED: "terminated_count",
+}

@@ -1,0 +1,59 @@
+"""What the worker controller can be told, by environment or by the command line."""
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Self
+
+from pydantic import Field, PositiveFloat, PositiveInt, SecretStr, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class WorkerControllerSettings(BaseSettings):
+    """Environment names are the field names in upper case, unless an alias says otherwise."""
+
+    model_config = SettingsConfigDict(frozen=True, extra="ignore", populate_by_name=True)
+
+    host: str = Field(
+        "127.0.0.1", validation_alias="WORKER_CONTROLLER_HOST", description="Address to listen on."
+    )
+    port: int = Field(
+        8083, ge=0, le=65535, validation_alias="WORKER_CONTROLLER_PORT", description="0: any free one."
+    )
+    control_plane_api_url: str = Field("http://localhost:8080", description="Where the records are.")
+    control_plane_api_key: SecretStr = Field(SecretStr(""), description="The controllers' key.")
+    worker_controller_instance_id: str = Field("auto", description="Name of this instance in elections.")
+
+    etcd_key_prefix: str = Field("/lcm", description="Prefix of every key in the coordination store.")
+    leader_lease_ttl: PositiveInt = Field(15, description="Seconds until a silent leader is replaced.")
+    reconcile_interval: PositiveFloat = Field(30.0, description="Seconds between looks at everything.")
+    reconcile_polling_enabled: bool = Field(True, description="Off: only changes wake the controller.")
+    wait_seconds: PositiveFloat = Field(
+        2.0,
+        validation_alias="WORKER_WAIT_SECONDS",
+        description="Seconds between looks at a worker on its way.",
+    )
+    provisioning_timeout_seconds: PositiveFloat = Field(
+        900.0, description="Seconds from PENDING to RUNNING before a worker is FAILED."
+    )
+
+    regions_config_path: Path = Field(Path("config/regions.yaml"), description="aws_region_configs.")
+    environment_tag: str = Field(
+        "production", validation_alias="LCM_ENVIRONMENT", description="Value of the tag cml-environment."
+    )
+    aws_endpoint_url: str | None = Field(None, description="Another EC2 endpoint than AWS itself.")
+    use_private_ip_for_monitoring: bool = Field(False, description="Reach CML at the private address.")
+    cml_port: int = Field(
+        443, ge=1, le=65535, validation_alias="CML_WORKER_API_PORT", description="CML's HTTPS port."
+    )
+
+    @property
+    def provisioning_timeout(self) -> timedelta:
+        return timedelta(seconds=self.provisioning_timeout_seconds)
+
+    @model_validator(mode="after")
+    def _lease_survives_one_missed_renewal(self) -> Self:
+        if self.leader_lease_ttl < 3:
+            raise ValueError(
+                "LEADER_LEASE_TTL must be at least 3 seconds: one lost packet would end a shorter lease"
+            )
+        return self

@@ -1,0 +1,35 @@
+"""PENDING: make sure there is exactly one instance, or none if it is no longer wanted."""
+
+from lcm.domain.launch import MAX_UNATTENDED_LAUNCHES
+from lcm.domain.lifecycle import FAILED, PROVISIONING, TERMINATED, DesiredStatus
+from lcm.domain.observation import Absent, Known, Unknown
+from lcm.worker_controller.decisions import Decision, Launch, Move, Nothing, Situation, VoidLaunch, Wait
+
+
+def decide(situation: Situation) -> Decision:
+    """An instance that is there is adopted, whoever launched it; only then is a launch thought of."""
+    worker, seen = situation.worker, situation.seen
+    wanted = worker.desired_status
+    match seen:
+        case Known(instance) if not instance.is_gone:
+            return Move(PROVISIONING, f"instance {instance.id} exists", instance=instance)
+        case Known(instance):
+            return VoidLaunch(
+                f"instance {instance.id} is {instance.state}: {instance.state_reason or 'no reason'}"
+            )
+        case Absent(proof) if worker.may_have_instance and not worker.has_unresolved_launch:
+            return VoidLaunch(f"instance {worker.ec2_instance_id} is gone: {proof}")
+        case Absent() if wanted is DesiredStatus.TERMINATED:
+            return Move(TERMINATED, "deleted before anything was launched")
+        case Unknown(reason) if not worker.has_unresolved_launch or wanted is DesiredStatus.TERMINATED:
+            # Without an id the launch may still take effect: only a proven absence ends the search.
+            return Wait(f"looking for an instance: {reason}")
+    if situation.is_overdue:
+        return Move(FAILED, situation.overdue_reason())
+    if worker.launch is None and wanted is DesiredStatus.STOPPED:
+        return Nothing("stopped before anything was launched")
+    if worker.launch is None and worker.unattended_launches >= MAX_UNATTENDED_LAUNCHES:
+        return Move(
+            FAILED, f"{MAX_UNATTENDED_LAUNCHES} launches in a row did not last: {worker.status_reason}"
+        )
+    return Launch()

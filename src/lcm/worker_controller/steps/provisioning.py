@@ -1,0 +1,25 @@
+"""PROVISIONING: EC2 accepted the launch; wait for the instance to run."""
+
+from lcm.domain.lifecycle import FAILED, STARTING, TERMINATING, DesiredStatus
+from lcm.domain.observation import Absent, Known, Unknown
+from lcm.worker_controller.decisions import Decision, Move, Situation, Wait, report_drift
+
+
+def decide(situation: Situation) -> Decision:
+    worker, seen = situation.worker, situation.seen
+    if worker.ec2_instance_id is None:
+        return Move(FAILED, "no instance is recorded for this worker; retry to launch one")
+    if worker.desired_status is DesiredStatus.TERMINATED:
+        return Move(TERMINATING, "deleted while it was being launched")
+    match seen:
+        case Known(instance) if instance.state == "running":
+            return Move(STARTING, "EC2 reports running", instance=instance)
+        case Known(instance) if instance.is_gone:
+            return Move(FAILED, f"the instance died: {instance.state_reason or instance.state}")
+        case Known(instance) if instance.state != "pending":
+            return report_drift(instance, "stopped outside LCM while it was being launched")
+        case Absent(proof):
+            return Move(FAILED, f"the instance is gone: {proof}")
+    if situation.is_overdue:
+        return Move(FAILED, situation.overdue_reason())
+    return Wait(seen.reason if isinstance(seen, Unknown) else "EC2 reports pending")

@@ -1,0 +1,27 @@
+"""RUNNING: first what people want, then what EC2 did without us, then look after the worker."""
+
+from lcm.domain.launch import MAX_UNATTENDED_LAUNCHES
+from lcm.domain.lifecycle import FAILED, PENDING, STARTING, STOPPING, TERMINATING, DesiredStatus
+from lcm.domain.observation import Absent, Known, Unknown
+from lcm.worker_controller.decisions import Decision, Move, Situation, Tend, Wait, report_drift
+
+
+def decide(situation: Situation) -> Decision:
+    worker, seen = situation.worker, situation.seen
+    if worker.desired_status is DesiredStatus.TERMINATED:
+        return Move(TERMINATING, "people want it deleted")
+    if worker.desired_status is DesiredStatus.STOPPED:
+        return Move(STOPPING, "people want it stopped")
+    match seen:
+        case Known(instance) if instance.state == "running":
+            return Tend(instance)
+        case Known(instance) if instance.state == "pending":
+            return Move(STARTING, "restarted outside LCM", observed=True, drift="instance_pending")
+        case Known(instance):
+            return report_drift(instance, f"{instance.state} outside LCM")
+        case Absent(proof) if worker.unattended_launches >= MAX_UNATTENDED_LAUNCHES:
+            return Move(FAILED, f"the instance is gone again: {proof}", drift="instance_missing")
+        case Absent(proof):
+            return Move(PENDING, f"the instance is gone: {proof}", drift="instance_missing")
+        case Unknown(reason):
+            return Wait(reason)

@@ -1,0 +1,24 @@
+"""STOPPING: a stop was decided; ask EC2 until it says stopped."""
+
+from lcm.domain.lifecycle import STOPPED, TERMINATING, DesiredStatus
+from lcm.domain.observation import Absent, Known, Unknown
+from lcm.worker_controller.decisions import Decision, Move, Situation, StopInstance, Wait, report_drift
+
+
+def decide(situation: Situation) -> Decision:
+    worker, seen = situation.worker, situation.seen
+    if worker.desired_status is DesiredStatus.TERMINATED:
+        return Move(TERMINATING, "deleted while it was stopping")
+    match seen:
+        case Absent(proof):
+            return Move(STOPPED, f"there is no instance: {proof}")
+        case Known(instance) if instance.state == "stopped":
+            return Move(STOPPED, "EC2 reports stopped", instance=instance)
+        case Known(instance) if instance.state == "running":
+            return StopInstance(instance.id)
+        case Known(instance) if instance.state in {"stopping", "pending"}:
+            return Wait(f"EC2 reports {instance.state}")
+        case Known(instance):
+            return report_drift(instance, f"{instance.state} outside LCM")
+        case Unknown(reason):
+            return Wait(reason)

@@ -1,0 +1,19 @@
+"""UNKNOWN: EC2 reported something LCM did not understand; keep looking until it does."""
+
+from lcm.domain.lifecycle import TERMINATED, TERMINATING, UNKNOWN, DesiredStatus, status_of_ec2_state
+from lcm.domain.observation import Absent, Known, Unknown
+from lcm.worker_controller.decisions import Decision, Move, Situation, Wait
+
+
+def decide(situation: Situation) -> Decision:
+    match situation.seen:
+        case Known(instance) if status_of_ec2_state(instance.state) is not UNKNOWN:
+            if situation.worker.desired_status is DesiredStatus.TERMINATED and not instance.is_gone:
+                return Move(TERMINATING, "people want it deleted", observed=True)
+            return Move(status_of_ec2_state(instance.state), f"EC2 reports {instance.state}", observed=True)
+        case Known(instance):
+            return Wait(f"EC2 reports {instance.state!r}")
+        case Absent(proof):
+            return Move(TERMINATED, f"there is no instance: {proof}", observed=True)
+        case Unknown(reason):
+            return Wait(reason)

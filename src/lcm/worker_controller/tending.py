@@ -1,0 +1,51 @@
+"""What a running worker gets in every pass, in order: its addresses recorded, its CML found ready."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import structlog
+
+from lcm.core.results import ReconciliationResult, Requeue, Success
+from lcm.domain.errors import Unreachable
+from lcm.domain.worker import Instance, Worker
+from lcm.worker_controller.ports import CmlSystem, ControlPlane
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class Tender:
+    """Looks after workers whose instance runs as wanted."""
+
+    control_plane: ControlPlane
+    cml: CmlSystem
+    use_private_ip: bool
+    wait_seconds: float
+    count_drift: Callable[[Worker, str], None]
+
+    async def tend(self, worker: Worker, instance: Instance) -> ReconciliationResult:
+        if (worker.public_ip, worker.private_ip) != (instance.public_ip, instance.private_ip):
+            self.count_drift(worker, "address_changed")
+            worker = await self.control_plane.report_instance(worker, instance)
+        return Success() if worker.cml_ready else await self._look_for_cml(worker)
+
+    async def _look_for_cml(self, worker: Worker) -> ReconciliationResult:
+        """Booting takes minutes on metal: refused, 502 and `ready: false` are all part of it."""
+        host = self._host_of(worker)
+        if host is None:
+            return Requeue("no address to reach CML at", self.wait_seconds)
+        try:
+            told = await self.cml.get_system_information(host, worker.cml_certificate_sha256)
+        except Unreachable as error:
+            log.debug("CML not reached", error=str(error))
+            return Requeue("CML is booting", self.wait_seconds)
+        if told.ready or worker.cml_certificate_sha256 is None:
+            await self.control_plane.report_cml(
+                worker, ready=told.ready, version=told.version, certificate_sha256=told.certificate_sha256
+            )
+        return Success() if told.ready else Requeue("CML is not ready yet", self.wait_seconds)
+
+    def _host_of(self, worker: Worker) -> str | None:
+        if self.use_private_ip:
+            return worker.private_ip
+        return worker.public_ip or worker.private_ip
