@@ -75,6 +75,8 @@ class ReconciliationHostedService(HostedService, Generic[T]):
 
     fatal: tuple[type[Exception], ...] = ()
     """Errors that end the whole service instead of one reconcile."""
+    passing: tuple[type[Exception], ...] = ()
+    """Errors that are expected to pass by themselves: retried without a stack trace in the log."""
 
     def __init__(
         self, config: ReconciliationConfig, *, clock: Clock, telemetry: Telemetry, health: Health
@@ -241,6 +243,8 @@ class ReconciliationHostedService(HostedService, Generic[T]):
                 result = await self.reconcile_resource(resource)
             except self.fatal:
                 raise
+            except self.passing as error:
+                result = Retry(str(error))
             except Exception as error:
                 log.exception("reconcile failed")
                 result = Retry(str(error) or type(error).__name__)

@@ -110,6 +110,7 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
 
     name = "worker-reconciler"
     fatal = (LeadershipLost, Fenced)
+    passing = (TransientError,)
 
     def __init__(
         self,

@@ -18,6 +18,8 @@ def decide(situation: Situation) -> Decision:
             return Wait(reason)
         case DesiredStatus.RUNNING, _:
             return Move(STARTING, "people want it running")
+        case DesiredStatus.STOPPED, Known(instance) if instance.state == "pending":
+            return Move(STARTING, "started outside LCM", observed=True, drift="instance_pending")
         case DesiredStatus.STOPPED, Known(instance) if instance.state not in {"stopped", "stopping"}:
             return report_drift(instance, f"{instance.state} outside LCM")
         case _:

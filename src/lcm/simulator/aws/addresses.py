@@ -1,0 +1,29 @@
+"""Where simulated machines live: all of it loopback, no two regions overlapping."""
+
+import itertools
+from ipaddress import IPv4Network
+from typing import Final
+
+VPC: Final = IPv4Network("127.64.0.0/16")
+SUBNETS: Final = {
+    "us-east-1": IPv4Network("127.64.0.0/18"),
+    "eu-west-1": IPv4Network("127.64.64.0/18"),
+}
+PUBLIC: Final = IPv4Network("127.64.128.0/17")
+
+
+class PublicAddresses:
+    """Hands out public addresses; one that was given back comes round again as late as possible."""
+
+    def __init__(self, network: IPv4Network = PUBLIC) -> None:
+        self._round = itertools.cycle(map(str, network.hosts()))
+        self._in_use: set[str] = set()
+
+    def take(self) -> str:
+        """An address nobody has. There are more of them than the subnets have room for machines."""
+        address = next(candidate for candidate in self._round if candidate not in self._in_use)
+        self._in_use.add(address)
+        return address
+
+    def give_back(self, address: str) -> None:
+        self._in_use.discard(address)

@@ -1,0 +1,79 @@
+"""Things that go wrong on demand: EC2 calls that fail, hang, dawdle or lose their reply."""
+
+import threading
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Literal
+
+import msgspec
+
+
+class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is to happen to calls of one operation, as `POST /_lcm/faults` takes it."""
+
+    operation: str
+    kind: Literal["error", "hang", "lose_reply", "delay"]
+    count: int | None = 1
+    """How many calls it strikes; null: all of them until the faults are cleared."""
+    instance_id: str | None = None
+    """Only calls that name this instance."""
+    code: str = "InternalError"
+    status: int = 500
+    seconds: float | None = None
+    """How long a call hangs (null: until the faults are cleared) or is delayed (null: one second)."""
+
+
+@dataclass
+class _Armed:
+    fault: Fault
+    left: int | None
+
+    def is_meant_for(self, operation: str, instance_ids: Collection[str]) -> bool:
+        named = self.fault.instance_id
+        return self.fault.operation == operation and (named is None or named in instance_ids)
+
+
+@dataclass(frozen=True)
+class Strike:
+    """One call struck by one fault."""
+
+    fault: Fault
+    cleared: threading.Event
+
+    def wait(self, default_seconds: float | None = None) -> None:
+        """Take the fault's time; clearing the faults ends the wait. Never call it with the lock held."""
+        self.cleared.wait(default_seconds if self.fault.seconds is None else self.fault.seconds)
+
+
+class Faults:
+    """The faults in force. Safe to use from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._cleared = threading.Event()
+        self._armed: list[_Armed] = []
+
+    def add(self, fault: Fault) -> None:
+        with self._lock:
+            self._armed.append(_Armed(fault, fault.count))
+
+    def clear(self) -> None:
+        """End every fault, and let go of the calls that wait in one."""
+        with self._lock:
+            self._armed.clear()
+            self._cleared.set()
+            self._cleared = threading.Event()
+
+    def strike(self, operation: str, instance_ids: Collection[str]) -> Strike | None:
+        """The oldest fault meant for this call, used up by one; None if the call goes through."""
+        with self._lock:
+            for armed in self._armed:
+                if armed.is_meant_for(operation, instance_ids):
+                    break
+            else:
+                return None
+            if armed.left is not None:
+                armed.left -= 1
+                if armed.left <= 0:
+                    self._armed.remove(armed)
+            return Strike(armed.fault, self._cleared)

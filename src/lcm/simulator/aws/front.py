@@ -1,0 +1,100 @@
+"""The door of the AWS process: faults first, then moto, one request at a time."""
+
+import re
+import traceback
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
+from xml.sax.saxutils import escape
+
+from werkzeug.wrappers import Response
+
+from lcm.simulator.aws.calls import Call, read_call
+from lcm.simulator.aws.world import World
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIApplication
+
+CONTROL: Final = "/_lcm/"
+READING: Final = ("Describe", "Get")
+"""How operations begin that change nothing."""
+
+_CODE: Final = re.compile(rb"<Code>([^<]+)</Code>")
+
+
+class ReplyLostError(ConnectionError):
+    """The connection is to be closed without an answer."""
+
+
+class Front:
+    """The WSGI application of the AWS process."""
+
+    def __init__(self, world: World, *, aws: "WSGIApplication", control: "WSGIApplication") -> None:
+        self._world = world
+        self._aws = aws
+        self._control = control
+
+    def __call__(self, environ: dict[str, Any], start_response: "StartResponse") -> Iterable[bytes]:
+        if environ["PATH_INFO"].startswith(CONTROL):
+            return self._control(environ, start_response)
+        call = read_call(environ)
+        response = self._ask_moto(environ) if call is None else self._answer(call, environ)
+        return response(environ, start_response)
+
+    def _answer(self, call: Call, environ: dict[str, Any]) -> Response:
+        self._world.calls.add(call)
+        strike = self._world.faults.strike(call.operation, call.instance_ids)
+        if strike is None:
+            return self._perform(call, environ)
+        match strike.fault.kind:
+            case "error":
+                call.outcome = strike.fault.code
+                return error(strike.fault.status, strike.fault.code, "The simulator was told to fail.")
+            case "hang":
+                call.outcome = "hung"
+                strike.wait()
+                raise ReplyLostError
+            case "delay":
+                strike.wait(default_seconds=1.0)
+                return self._perform(call, environ)
+            case "lose_reply":
+                self._perform(call, environ)
+                call.outcome = "reply lost"
+                raise ReplyLostError
+
+    def _perform(self, call: Call, environ: dict[str, Any]) -> Response:
+        response = self._ask_moto(environ)
+        call.outcome = _outcome(response)
+        if not call.operation.startswith(READING):
+            with self._world.changed:
+                self._world.machines.touch()
+                self._world.changed.notify_all()
+        return response
+
+    def _ask_moto(self, environ: dict[str, Any]) -> Response:
+        """moto is not thread-safe: one request at a time, answered completely."""
+        with self._world.changed:
+            self._world.machines.settle()
+            try:
+                return Response.from_app(self._aws, environ, buffered=True)
+            except NotImplementedError as missing:
+                return error(400, "UnsupportedOperation", str(missing))
+            except Exception as failure:
+                traceback.print_exc()
+                return error(500, "InternalError", f"The simulator failed: {failure!r}")
+
+
+def error(status: int, code: str, message: str) -> Response:
+    """An error as EC2 writes it."""
+    body = (
+        '<?xml version="1.0" encoding="UTF-8"?>\n'
+        f"<Response><Errors><Error><Code>{escape(code)}</Code><Message>{escape(message)}</Message></Error></Errors>"
+        "<RequestID>00000000-0000-4000-8000-000000000000</RequestID></Response>"
+    )
+    return Response(body, status=status, content_type="text/xml;charset=UTF-8")
+
+
+def _outcome(response: Response) -> str:
+    if response.status_code < 400:
+        return "ok"
+    code = _CODE.search(response.get_data())
+    return code[1].decode() if code else str(response.status_code)

@@ -1,0 +1,57 @@
+"""Wires the AWS process: moto, our rules and the control endpoint behind one port.
+
+Imports moto, so it is imported after the environment that moto reads is set.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+from werkzeug.serving import WSGIRequestHandler, make_server
+from werkzeug.test import Client
+
+from lcm.simulator.aws import moto_ec2
+from lcm.simulator.aws.addresses import SUBNETS
+from lcm.simulator.aws.config import AwsConfig, AwsReady
+from lcm.simulator.aws.control import Control
+from lcm.simulator.aws.front import Front
+from lcm.simulator.aws.machines import Machines
+from lcm.simulator.aws.world import World, steady_unix_time
+
+
+def serve(config: AwsConfig, announce: Callable[[AwsReady], None]) -> None:
+    """Announce once everything answers at full speed, then serve for ever."""
+    instances = moto_ec2.MotoInstances()
+    machines = Machines(pace=config.pace, delays=config.delays, view=instances, now=steady_unix_time)
+    regions = [moto_ec2.furnish(region) for region in SUBNETS]
+    moto_ec2.install(machines, instances, {region.region: region.subnet_id for region in regions})
+    aws: Any = DomainDispatcherApplication(create_backend_app)
+    for region in SUBNETS:
+        _warm_up(aws, region)
+
+    world = World(machines, instances)
+    front: Any = Front(world, aws=aws, control=Control(world))
+    server = make_server(config.host, config.port, front, threaded=True, request_handler=QuietHandler)
+    announce(AwsReady(port=server.server_port, regions=regions))
+    server.serve_forever()
+
+
+class QuietHandler(WSGIRequestHandler):
+    """Logs nothing, and closes the connection when the application gives no answer."""
+
+    def log(self, *_: Any) -> None:
+        pass
+
+    def connection_dropped(self, error: BaseException, environ: dict[str, Any] | None = None) -> None:
+        self.close_connection = True
+
+
+def _warm_up(aws: Any, region: str) -> None:
+    """moto's first answers take seconds; let nobody wait for them."""
+    scope = f"Credential=warm-up/20260101/{region}/ec2/aws4_request"
+    for operation in ("DescribeInstances", "DescribeImages"):
+        Client(aws).post(
+            "/",
+            data={"Action": operation, "Version": "2016-11-15"},
+            headers={"Authorization": f"AWS4-HMAC-SHA256 {scope}, SignedHeaders=host, Signature=0"},
+        )

@@ -1,0 +1,110 @@
+"""The machine under a CML server: what its instance type gives it, and how busy it is."""
+
+import math
+import random
+import uuid
+from typing import Any, Final, NamedTuple
+
+GIB: Final = 1024**3
+
+
+class Hardware(NamedTuple):
+    """What an instance type has."""
+
+    vcpus: int
+    memory_gib: int
+    disk_gib: int
+    cpu_model: str
+
+
+_BURSTABLE: Final = "Intel(R) Xeon(R) Platinum 8259CL CPU @ 2.50GHz"
+
+# fmt: off
+HARDWARE: Final = {
+    #                      vCPU   GiB  disk
+    "t3.micro":   Hardware(2,      1,   64, _BURSTABLE),
+    "t3.small":   Hardware(2,      2,   64, _BURSTABLE),
+    "t3.medium":  Hardware(2,      4,   64, _BURSTABLE),
+    "t3.large":   Hardware(2,      8,   64, _BURSTABLE),
+    "m5zn.metal": Hardware(48,   192,  512, "Intel(R) Xeon(R) Platinum 8252C CPU @ 3.80GHz"),
+}
+# fmt: on
+
+OTHER: Final = Hardware(4, 16, 128, _BURSTABLE)
+"""Types nobody has written down yet."""
+
+
+class Load:
+    """How busy one server is without labs: slow waves whose shape the machine's name decides."""
+
+    def __init__(self, name: str) -> None:
+        rng = random.Random(name)
+        self._cpu = (rng.uniform(4, 12), rng.uniform(1, 3.5), rng.uniform(400, 900), rng.uniform(0, math.tau))
+        self._memory = (
+            rng.uniform(0.18, 0.3),
+            rng.uniform(0.01, 0.04),
+            rng.uniform(900, 1800),
+            rng.uniform(0, math.tau),
+        )
+        self._disk = (rng.uniform(0.25, 0.4), 0.01, rng.uniform(7200, 14400), rng.uniform(0, math.tau))
+        self.compute_id = str(uuid.UUID(int=rng.getrandbits(128), version=4))
+
+    def cpu_percent(self, seconds_up: float) -> float:
+        return round(_wave(self._cpu, seconds_up), 2)
+
+    def memory_share(self, seconds_up: float) -> float:
+        return _wave(self._memory, seconds_up)
+
+    def disk_share(self, seconds_up: float) -> float:
+        return _wave(self._disk, seconds_up)
+
+
+def system_stats(hardware: Hardware, load: Load, seconds_up: float) -> dict[str, Any]:
+    """The body of `GET /system_stats` at a moment of the server's life."""
+    percent = load.cpu_percent(seconds_up)
+    memory = _usage(hardware.memory_gib, load.memory_share(seconds_up))
+    disk = _usage(hardware.disk_gib, load.disk_share(seconds_up))
+    compute = {
+        "hostname": "cml-controller",
+        "is_controller": True,
+        "stats": {
+            "cpu": {
+                "count": hardware.vcpus,
+                "percent": percent,
+                "model": hardware.cpu_model,
+                "predicted": 0,
+                "load": [_load_average(hardware, load, seconds_up, minutes) for minutes in (1, 5, 15)],
+            },
+            "memory": memory,
+            "disk": disk,
+            "dominfo": {
+                "allocated_cpus": 0,
+                "allocated_memory": 0,
+                "total_nodes": 0,
+                "total_orphans": 0,
+                "running_nodes": 0,
+                "running_orphans": 0,
+            },
+        },
+    }
+    return {
+        "computes": {load.compute_id: compute},
+        "all": {"cpu": {"count": hardware.vcpus, "percent": percent}, "memory": memory, "disk": disk},
+        "controller": {"disk": disk},
+    }
+
+
+def _wave(shape: tuple[float, float, float, float], seconds: float) -> float:
+    middle, swing, period, phase = shape
+    return middle + swing * math.sin(math.tau * seconds / period + phase)
+
+
+def _usage(size_gib: int, share: float) -> dict[str, int]:
+    total = size_gib * GIB
+    used = int(total * share)
+    return {"total": total, "free": total - used, "used": used}
+
+
+def _load_average(hardware: Hardware, load: Load, seconds_up: float, minutes: int) -> float:
+    """The load of the middle of the interval: close enough to its mean for slow waves."""
+    return round(hardware.vcpus * load.cpu_percent(max(0.0, seconds_up - 30.0 * minutes)) / 100, 2)

@@ -1,0 +1,28 @@
+"""The instances as the AWS process tells them to the CML process (`GET /_lcm/instances`)."""
+
+import msgspec
+
+
+class SimulatedInstance(msgspec.Struct, frozen=True, kw_only=True):
+    """One EC2 instance, as much of it as the machine itself would know."""
+
+    id: str
+    region: str
+    state: str
+    private_ip: str
+    public_ip: str | None
+    image_name: str
+    image_id: str
+    instance_type: str
+    tags: dict[str, str]
+    running_since: float | None
+    """Unix seconds; None unless running."""
+    generation: int
+    """How often its operating system was started."""
+
+
+class InstanceListing(msgspec.Struct, frozen=True, kw_only=True):
+    """Every instance of every region; the version differs whenever anything in it does."""
+
+    version: int
+    instances: list[SimulatedInstance]

@@ -1,0 +1,250 @@
+"""A whole LCM in one event loop: real commands, publisher, kv and reconciler; only ports are in memory."""
+
+import asyncio
+import itertools
+import random
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from lcm.control_plane.commands.claim_leadership import claim_leadership, fence_for
+from lcm.control_plane.commands.create_worker import create_worker
+from lcm.control_plane.commands.promise_launch import forget_launch, promise_launch
+from lcm.control_plane.commands.report_details import report_cml, report_instance
+from lcm.control_plane.commands.report_status import report_status
+from lcm.control_plane.commands.request_action import request_action
+from lcm.control_plane.context import ControlPlane
+from lcm.control_plane.publisher import Publisher
+from lcm.control_plane.queries.workers import list_workers
+from lcm.control_plane.store.memory import MemoryStore
+from lcm.control_plane.templates import Templates
+from lcm.control_plane.workers import Workers
+from lcm.core.chance import RandomIds
+from lcm.core.health import Health
+from lcm.core.hosted_service import run_services
+from lcm.core.kv.memory import MemoryKv
+from lcm.core.telemetry import Telemetry
+from lcm.domain.errors import Unreachable
+from lcm.domain.launch import InstanceId, LaunchSpec
+from lcm.domain.lifecycle import WorkerStatus
+from lcm.domain.template import RegionConfig, WorkerTemplate
+from lcm.domain.worker import Action, Instance, Worker
+from lcm.rest.schemas import (
+    CmlReport,
+    InstanceReport,
+    LaunchPlan,
+    LaunchVoided,
+    LeadershipClaim,
+    StatusReport,
+)
+from lcm.simulator.memory_cloud import MemoryCloud
+from lcm.simulator.virtual_time import VirtualClock
+from lcm.worker_controller.ports import CmlSystemInformation
+from lcm.worker_controller.reconciler import WorkerReconciler
+from lcm.worker_controller.settings import WorkerControllerSettings
+
+REGION = RegionConfig(region="us-east-1", security_group_ids=("sg-1",), subnet_id="subnet-1", key_name="k")
+TEMPLATES = Path(__file__).parents[2] / "config" / "worker_templates.yaml"
+SERVICE = "worker-controller"
+
+
+class DirectControlPlane:
+    """The worker controller's port to the control plane, without HTTP in between."""
+
+    def __init__(self, plane: ControlPlane) -> None:
+        self._plane = plane
+        self.epoch = 0
+        self.is_reachable = True
+
+    async def list_resources(self) -> Sequence[Worker]:
+        self._answer()
+        return await list_workers(self._plane)
+
+    async def fetch_single_resource(self, worker_id: str) -> Worker | None:
+        self._answer()
+        return await self._plane.workers.get(worker_id)
+
+    async def get_worker_template(self, name: str) -> WorkerTemplate | None:
+        self._answer()
+        return await self._plane.templates.find(name)
+
+    async def claim_leadership(self, cluster_id: str, revision: int, instance_id: str) -> int:
+        self._answer()
+        claim = LeadershipClaim(
+            service=SERVICE, cluster_id=cluster_id, revision=revision, instance_id=instance_id
+        )
+        self.epoch = (await claim_leadership(self._plane, claim)).epoch
+        return self.epoch
+
+    async def update_status(
+        self,
+        worker: Worker,
+        status: WorkerStatus,
+        reason: str,
+        *,
+        observed: bool = False,
+        instance: Instance | None = None,
+    ) -> Worker:
+        self._answer()
+        report = StatusReport(
+            status=status,
+            reason=reason,
+            expected_version=worker.version,
+            observed=observed,
+            instance=instance,
+        )
+        return await report_status(self._plane, worker.id, report, by=SERVICE, fence=self._fence())
+
+    async def promise_launch(self, worker: Worker, spec: LaunchSpec) -> Worker:
+        self._answer()
+        plan = LaunchPlan(spec=spec, expected_version=worker.version)
+        return await promise_launch(self._plane, worker.id, plan, fence=self._fence())
+
+    async def void_launch(self, worker: Worker, reason: str) -> Worker:
+        self._answer()
+        voided = LaunchVoided(reason=reason, expected_version=worker.version)
+        return await forget_launch(self._plane, worker.id, voided, fence=self._fence())
+
+    async def report_instance(self, worker: Worker, instance: Instance) -> Worker:
+        self._answer()
+        report = InstanceReport(instance=instance, expected_version=worker.version)
+        return await report_instance(self._plane, worker.id, report, fence=self._fence())
+
+    async def report_cml(
+        self, worker: Worker, *, ready: bool, version: str | None, certificate_sha256: str | None
+    ) -> Worker:
+        self._answer()
+        report = CmlReport(ready=ready, version=version, certificate_sha256=certificate_sha256)
+        return await report_cml(self._plane, worker.id, report, fence=self._fence())
+
+    def _fence(self) -> Any:
+        return fence_for(SERVICE, self.epoch)
+
+    def _answer(self) -> None:
+        if not self.is_reachable:
+            raise Unreachable("control plane: no answer")
+
+
+class MemoryCml:
+    """A CML server on every running machine; it answers once it has booted."""
+
+    def __init__(self, cloud: MemoryCloud, boot_seconds: float = 30.0) -> None:
+        self._cloud = cloud
+        self._boot_seconds = boot_seconds
+        self.certificate = "a" * 64
+
+    async def get_system_information(self, host: str, pinned_sha256: str | None) -> CmlSystemInformation:
+        machine = self._cloud.machine_at(host)
+        if machine is None or machine.running_since is None:
+            raise Unreachable(f"CML at {host}: connection refused")
+        uptime = self._cloud.clock.monotonic() - machine.running_since
+        return CmlSystemInformation("2.9.1+build.7", uptime >= self._boot_seconds, self.certificate)
+
+
+class Fleet:
+    """People, the control plane, one or more worker controllers, and a cloud."""
+
+    def __init__(self, settings: WorkerControllerSettings | None = None) -> None:
+        self.clock = VirtualClock()
+        self.ids = RandomIds(random.Random(1))
+        self.cloud = MemoryCloud(self.clock)
+        self.cml = MemoryCml(self.cloud)
+        self.kv = MemoryKv(self.clock, self.ids)
+        self.store = MemoryStore()
+        self.workers = Workers(self.store)
+        self.templates = Templates(self.store)
+        self.plane = ControlPlane(
+            self.store, self.workers, self.templates, self.clock, self.ids, (REGION.region,), REGION.region
+        )
+        self.publisher = Publisher(
+            self.store, self.workers, self.kv, clock=self.clock, health=Health(self.clock)
+        )
+        self.settings = settings or WorkerControllerSettings()
+        self.ports: list[DirectControlPlane] = []
+        self.controllers: list[WorkerReconciler] = []
+        self.commits: list[Worker] = []
+        self._followed: dict[str, int] = {}
+        self._news = asyncio.Event()
+        self.workers.subscribe(self._on_commit)
+
+    @asynccontextmanager
+    async def running(self, controllers: int = 1) -> AsyncIterator["Fleet"]:
+        await self.templates.seed(yaml.safe_load(TEMPLATES.read_text()))
+        for number in range(controllers):
+            self.add_controller(f"controller-{number}")
+        async with asyncio.TaskGroup() as tasks:
+            task = tasks.create_task(run_services(self.kv, self.publisher, *self.controllers))
+            while not any(controller.is_leader for controller in self.controllers):
+                await self.clock.sleep(0.1)
+            yield self
+            task.cancel()
+
+    def add_controller(self, instance_id: str) -> WorkerReconciler:
+        port = DirectControlPlane(self.plane)
+        controller = WorkerReconciler(
+            self.settings,
+            {REGION.region: REGION},
+            control_plane=port,
+            cloud=self.cloud,
+            cml=self.cml,
+            kv=self.kv,
+            clock=self.clock,
+            telemetry=Telemetry(),
+            health=Health(self.clock),
+            instance_id=instance_id,
+        )
+        self.ports.append(port)
+        self.controllers.append(controller)
+        return controller
+
+    @property
+    def leader(self) -> WorkerReconciler:
+        return next(controller for controller in self.controllers if controller.is_leader)
+
+    async def create(self, name: str = "lab", template: str = "metal") -> Worker:
+        return await create_worker(
+            self.plane, name=name, template_name=template, aws_region=None, tags={}, by="ann"
+        )
+
+    async def running_worker(self, name: str = "lab") -> Worker:
+        worker = await self.create(name)
+        return await self.until(worker, WorkerStatus.RUNNING)
+
+    async def ask(self, worker: Worker, action: Action) -> Worker:
+        return await request_action(self.plane, worker.id, action, by="ann")
+
+    async def get(self, worker: Worker) -> Worker:
+        return await self.workers.get(worker.id)
+
+    async def until(self, worker: Worker, status: WorkerStatus, within_seconds: float = 1_200) -> Worker:
+        """Follow the worker's life from where it was last followed to, until this status."""
+        async with asyncio.timeout(within_seconds):
+            while True:
+                self._news.clear()
+                for position in range(self._followed.get(worker.id, 0), len(self.commits)):
+                    commit = self.commits[position]
+                    if commit.id == worker.id and commit.status is status:
+                        self._followed[worker.id] = position + 1
+                        return commit
+                await self._news.wait()
+
+    def life_of(self, worker: Worker) -> list[str]:
+        """The statuses it went through, in order."""
+        statuses = [commit.status.value for commit in self.commits if commit.id == worker.id]
+        return [status for status, _ in itertools.groupby(statuses)]
+
+    def effects(self) -> list[str]:
+        """The calls that changed something at EC2, in order."""
+        changing = {"launch_instance", "start_instance", "stop_instance", "terminate_instance"}
+        return [call.operation for call in self.cloud.calls if call.operation in changing]
+
+    def instance_id(self, worker: Worker) -> InstanceId:
+        [machine] = self.cloud.live_machines(worker.id)
+        return machine.id
+
+    def _on_commit(self, before: Worker | None, after: Worker) -> None:
+        self.commits.append(after)
+        self._news.set()

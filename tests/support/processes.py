@@ -1,0 +1,100 @@
+"""LCM and its simulator as a user runs them: real processes, gone when the block is left."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import IO, Any
+
+import msgspec
+
+from lcm.cli.up import Ready
+from lcm.simulator.main import SimulationInfo
+
+SPEED = 20
+"""How much faster than in its demo the simulated world runs in tests."""
+
+
+async def eventually(check: Callable[[], Awaitable[Any]], *, within_seconds: float = 15.0) -> Any:
+    """Ask again and again until the answer is true-ish, and return it; fails after the deadline."""
+    async with asyncio.timeout(within_seconds):
+        while not (answer := await check()):  # noqa: ASYNC110 - another process decides when
+            await asyncio.sleep(0.01)  # noqa: TID251 - in real time
+    return answer
+
+
+@dataclass(frozen=True)
+class Running:
+    """A process that is ready, and what it has said on standard error so far."""
+
+    process: subprocess.Popen[str]
+    errors: IO[str]
+
+    def complaints(self) -> str:
+        self.errors.seek(0)
+        return self.errors.read()
+
+
+@dataclass(frozen=True)
+class RunningSimulator(Running):
+    """`lcm simulate`."""
+
+    info: SimulationInfo
+
+
+@dataclass(frozen=True)
+class RunningLcm(Running):
+    """`lcm up`."""
+
+    ready: Ready
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.ready.ports['control_plane']}"
+
+    @property
+    def worker_controller_url(self) -> str:
+        return f"http://127.0.0.1:{self.ready.ports['worker_controller']}"
+
+
+@contextmanager
+def running_simulator(*options: str) -> Iterator[RunningSimulator]:
+    with _running("simulate", "--speed", str(SPEED), *options) as (line, process, errors):
+        yield RunningSimulator(process, errors, msgspec.json.decode(line, type=SimulationInfo))
+
+
+@contextmanager
+def running_lcm(*options: str, **environment: str) -> Iterator[RunningLcm]:
+    environment = {"WORKER_WAIT_SECONDS": "0.05", **environment}
+    arguments = ("up", "--port", "0", "--speed", str(SPEED), *options)
+    with _running(*arguments, **environment) as (line, process, errors):
+        yield RunningLcm(process, errors, msgspec.json.decode(line, type=Ready))
+
+
+@contextmanager
+def _running(*arguments: str, **environment: str) -> Iterator[tuple[str, subprocess.Popen[str], IO[str]]]:
+    with (
+        tempfile.TemporaryFile("w+") as errors,
+        subprocess.Popen(
+            [sys.executable, "-m", "lcm", *arguments, "--json"],
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            env={**os.environ, **environment},
+        ) as process,
+    ):
+        assert process.stdout is not None
+        try:
+            line = process.stdout.readline()
+            assert line, f"lcm {' '.join(arguments)} ended with {process.wait()} before it was ready"
+            yield line, process, errors
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(timeout=10)
+            errors.seek(0)
+            print(errors.read(), file=sys.stderr)

@@ -1,0 +1,308 @@
+"""A worker's whole life and what disturbs it, on virtual time with everything but the wire."""
+
+import asyncio
+
+import pytest
+
+from lcm.domain.errors import CapacityShortage, Unreachable
+from lcm.domain.lifecycle import (
+    FAILED,
+    PENDING,
+    PROVISIONING,
+    RUNNING,
+    STARTING,
+    STOPPED,
+    STOPPING,
+    TERMINATED,
+    TERMINATING,
+    WorkerStatus,
+)
+from lcm.domain.worker import Action
+from lcm.simulator.memory_cloud import Delays, Moment
+from lcm.worker_controller.settings import WorkerControllerSettings
+from support.fleet import Fleet
+
+
+async def test_a_worker_goes_through_its_whole_life() -> None:
+    async with Fleet().running() as fleet:
+        worker = await fleet.running_worker()
+        await fleet.ask(worker, Action.STOP)
+        await fleet.until(worker, STOPPED)
+        await fleet.ask(worker, Action.START)
+        await fleet.until(worker, RUNNING)
+        await fleet.ask(worker, Action.DELETE)
+        await fleet.until(worker, TERMINATED)
+        assert fleet.life_of(worker) == [
+            *(PENDING, PROVISIONING, STARTING, RUNNING),
+            *(STOPPING, STOPPED, STARTING, RUNNING),
+            *(TERMINATING, TERMINATED),
+        ]
+        assert fleet.effects() == [
+            "launch_instance",
+            "stop_instance",
+            "start_instance",
+            "terminate_instance",
+        ]
+        counts = fleet.leader.counts
+        assert (counts["provisioned_count"], counts["started_count"]) == (1, 2)
+        assert (counts["stopped_count"], counts["terminated_count"]) == (1, 1)
+
+
+class TestAcceptanceExamples:
+    """Seed 002 §5, row by row: what is desired, what EC2 shows, what is done."""
+
+    async def test_desired_running_and_ec2_stopped_starts_it(self) -> None:
+        async with Fleet().running() as fleet:
+            worker = await fleet.running_worker()
+            fleet.cloud.stop(fleet.instance_id(worker))
+            await fleet.until(worker, STOPPED)
+            await fleet.until(worker, RUNNING)
+            assert fleet.effects() == ["launch_instance", "start_instance"]
+
+    async def test_desired_running_and_cml_not_known_to_be_ready_finds_it_ready(self) -> None:
+        async with Fleet().running() as fleet:
+            worker = await fleet.running_worker()
+            assert not worker.cml_ready
+            await fleet.clock.sleep(60)
+            worker = await fleet.get(worker)
+            assert worker.cml_ready
+            assert worker.cml_version == "2.9.1+build.7"
+
+    async def test_desired_running_and_running_does_nothing(self) -> None:
+        async with Fleet().running() as fleet:
+            worker = await fleet.running_worker()
+            await fleet.clock.sleep(60)
+            settled = await fleet.get(worker)
+            await fleet.clock.sleep(3_600)
+            assert await fleet.get(worker) == settled
+            assert fleet.effects() == ["launch_instance"]
+
+    async def test_desired_stopped_and_ec2_running_stops_it(self) -> None:
+        async with Fleet().running() as fleet:
+            worker = await fleet.running_worker()
+            await fleet.ask(worker, Action.STOP)
+            await fleet.until(worker, STOPPED)
+            assert fleet.effects() == ["launch_instance", "stop_instance"]
+
+    async def test_desired_terminated_and_ec2_exists_terminates_it(self) -> None:
+        async with Fleet().running() as fleet:
+            worker = await fleet.running_worker()
+            await fleet.ask(worker, Action.DELETE)
+            await fleet.until(worker, TERMINATED)
+            assert fleet.cloud.live_machines(worker.id) == []
+
+    async def test_desired_running_and_ec2_missing_launches_it_anew(self) -> None:
+        async with Fleet().running() as fleet:
+            worker = await fleet.running_worker()
+            gone = fleet.instance_id(worker)
+            fleet.cloud.forget(gone)
+            await fleet.until(worker, PENDING)
+            worker = await fleet.until(worker, RUNNING)
+            assert worker.ec2_instance_id != gone
+            assert len(fleet.cloud.live_machines(worker.id)) == 1
+
+
+async def test_a_click_reaches_ec2_before_the_debounce_window_is_over() -> None:
+    async with Fleet().running() as fleet:
+        worker = await fleet.running_worker()
+        await fleet.clock.sleep(100)  # the key is quiet
+        clicked_at = fleet.clock.monotonic()
+        await fleet.ask(worker, Action.STOP)
+        await fleet.until(worker, STOPPED)
+        [stop] = [call for call in fleet.cloud.calls if call.operation == "stop_instance"]
+        assert stop.at == clicked_at
+
+
+async def test_watch_and_poll_on_the_same_pending_worker_launch_one_instance() -> None:
+    async with Fleet().running() as fleet:
+        worker = await fleet.create()
+        for _ in range(20):
+            fleet.leader.trigger(worker.id)
+            await fleet.leader.sweep(everything=True)
+            await fleet.clock.sleep(0.01)
+        await fleet.until(worker, RUNNING)
+        assert fleet.effects() == ["launch_instance"]
+        assert len(fleet.cloud.machines) == 1
+
+
+async def test_a_worker_whose_ec2_call_hangs_does_not_delay_another() -> None:
+    fleet = Fleet()
+
+    async def hang(moment: Moment, operation: str, subject: str) -> None:
+        if operation == "stop_instance" and subject == stuck_instance:
+            await asyncio.Event().wait()
+
+    async with fleet.running():
+        stuck, healthy = await fleet.running_worker("stuck"), await fleet.running_worker("healthy")
+        stuck_instance = fleet.instance_id(stuck)
+        fleet.cloud.interfere = hang
+        await fleet.ask(stuck, Action.STOP)
+        await fleet.clock.sleep(1)
+        asked_at = fleet.clock.monotonic()
+        await fleet.ask(healthy, Action.STOP)
+        await fleet.until(healthy, STOPPED)
+        assert fleet.cloud.calls[-1].at - asked_at <= fleet.cloud.delays.stop + fleet.settings.wait_seconds
+        assert (await fleet.get(stuck)).status is STOPPING
+
+
+async def test_a_lost_reply_to_a_launch_does_not_launch_twice() -> None:
+    fleet = Fleet()
+    lost: list[str] = []
+
+    async def lose_first_reply(moment: Moment, operation: str, subject: str) -> None:
+        if operation == "launch_instance" and moment == "after" and not lost:
+            lost.append(subject)
+            raise Unreachable("EC2 us-east-1: connection reset")
+
+    fleet.cloud.interfere = lose_first_reply
+    async with fleet.running():
+        worker = await fleet.running_worker()
+        assert lost
+        assert len(fleet.cloud.machines) == 1
+        assert worker.launch_generation == 1
+
+
+async def test_a_new_instance_that_ec2_does_not_show_for_minutes_is_waited_for() -> None:
+    fleet = Fleet()
+    fleet.cloud.delays = Delays(visibility=280)
+    async with fleet.running():
+        worker = await fleet.running_worker()
+        assert len(fleet.cloud.machines) == 1
+        assert worker.launch_generation == 1
+
+
+async def test_a_capacity_drought_keeps_the_worker_pending_with_the_reason() -> None:
+    fleet = Fleet()
+    drought = True
+
+    async def no_capacity(moment: Moment, operation: str, subject: str) -> None:
+        if operation == "launch_instance" and drought:
+            raise CapacityShortage("EC2 refused RunInstances: InsufficientInstanceCapacity: none left")
+
+    fleet.cloud.interfere = no_capacity
+    async with fleet.running():
+        worker = await fleet.create()
+        await fleet.clock.sleep(10)
+        worker = await fleet.get(worker)
+        assert worker.status is PENDING
+        assert "InsufficientInstanceCapacity" in worker.status_reason
+        drought = False
+        await fleet.until(worker, RUNNING)
+        assert len(fleet.cloud.machines) == 1
+
+
+async def test_a_worker_that_does_not_run_in_time_fails_and_a_retry_uses_the_same_instance() -> None:
+    fleet = Fleet(WorkerControllerSettings(provisioning_timeout_seconds=60))
+    fleet.cloud.delays = Delays(launch=120)
+    async with fleet.running():
+        worker = await fleet.until(await fleet.create(), FAILED)
+        assert "still exists and costs money" in worker.status_reason
+        await fleet.ask(worker, Action.RETRY)
+        await fleet.until(worker, PROVISIONING)
+        worker = await fleet.until(worker, RUNNING)
+        assert len(fleet.cloud.machines) == 1
+
+
+async def test_a_missing_template_fails_the_worker_and_says_what_to_do() -> None:
+    async with Fleet().running() as fleet:
+        worker = await fleet.create("odd", "small")
+        # The record names a template that has been removed since.
+        await fleet.store.delete("worker-template", "small", 1)
+        failed = await fleet.until(worker, FAILED)
+        assert "create it, then retry" in failed.status_reason
+        assert fleet.effects() == []
+
+
+@pytest.mark.parametrize("early", [0.0, 0.5, 5.0, 25.0])
+async def test_deleting_a_worker_at_any_time_of_its_launch_leaves_nothing_behind(early: float) -> None:
+    async with Fleet().running() as fleet:
+        worker = await fleet.create()
+        await fleet.clock.sleep(early)
+        await fleet.ask(worker, Action.DELETE)
+        await fleet.until(worker, TERMINATED)
+        assert fleet.cloud.live_machines(worker.id) == []
+
+
+@pytest.mark.parametrize("early", [0.5, 5.0, 25.0])
+async def test_stopping_a_worker_during_its_launch_ends_with_it_stopped(early: float) -> None:
+    async with Fleet().running() as fleet:
+        worker = await fleet.create()
+        await fleet.clock.sleep(early)
+        await fleet.ask(worker, Action.STOP)
+        await fleet.until(worker, STOPPED)
+
+
+async def test_a_worker_terminated_in_the_console_is_shown_as_terminated_and_not_resurrected() -> None:
+    async with Fleet().running() as fleet:
+        worker = await fleet.running_worker()
+        fleet.cloud.terminate(fleet.instance_id(worker))
+        await fleet.until(worker, TERMINATED)
+        await fleet.clock.sleep(3_600)
+        assert fleet.effects() == ["launch_instance"]
+        assert any(drift == "instance_shutting_down" for _, drift in fleet.leader.drifts)
+
+
+@pytest.mark.parametrize(("wait_seconds", "shown_as"), [(1, STARTING), (30, RUNNING)])
+async def test_a_stopped_worker_started_in_the_console_is_stopped_again(
+    wait_seconds: float, shown_as: WorkerStatus
+) -> None:
+    async with Fleet().running() as fleet:
+        worker = await fleet.running_worker()
+        await fleet.ask(worker, Action.STOP)
+        await fleet.until(worker, STOPPED)
+        await fleet.clock.sleep(100)  # it has settled
+        fleet.cloud.start(fleet.instance_id(worker))
+        await fleet.clock.sleep(wait_seconds)
+        await fleet.leader.sweep(everything=True)
+        await fleet.until(worker, shown_as)
+        await fleet.until(worker, STOPPED)
+        assert fleet.effects() == ["launch_instance", "stop_instance", "stop_instance"]
+
+
+async def test_the_address_follows_a_stop_and_start() -> None:
+    async with Fleet().running() as fleet:
+        before = await fleet.running_worker()
+        await fleet.ask(before, Action.STOP)
+        await fleet.until(before, STOPPED)
+        await fleet.ask(before, Action.START)
+        after = await fleet.until(before, RUNNING)
+        assert after.public_ip not in (None, before.public_ip)
+
+
+async def test_a_standby_takes_over_and_finishes_a_launch_without_a_second_instance() -> None:
+    async with Fleet().running(controllers=2) as fleet:
+        worker = await fleet.create()
+        await fleet.until(worker, PROVISIONING)
+        first = fleet.leader
+        first.resign()
+        worker = await fleet.until(worker, RUNNING)
+        assert len(fleet.cloud.machines) == 1
+        assert fleet.leader is not first or not first.is_leader
+
+
+async def test_while_the_control_plane_is_down_nothing_is_touched_and_later_all_is_done() -> None:
+    async with Fleet().running() as fleet:
+        worker = await fleet.running_worker()
+        fleet.ports[0].is_reachable = False
+        await fleet.ask(worker, Action.STOP)
+        await fleet.clock.sleep(1_800)
+        assert fleet.effects() == ["launch_instance"]
+        assert fleet.leader.health.freeze_reasons
+        fleet.ports[0].is_reachable = True
+        await fleet.until(worker, STOPPED, within_seconds=120)
+
+
+async def test_an_idle_day_changes_nothing() -> None:
+    async with Fleet().running() as fleet:
+        worker = await fleet.running_worker()
+        await fleet.clock.sleep(120)
+        version = (await fleet.get(worker)).version
+        await fleet.clock.sleep(86_400)
+        assert (await fleet.get(worker)).version == version
+        assert fleet.effects() == ["launch_instance"]
+
+
+def test_every_status_has_a_step() -> None:
+    from lcm.worker_controller.reconciler import STEPS
+
+    assert set(STEPS) == set(WorkerStatus)
