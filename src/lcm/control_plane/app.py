@@ -1,6 +1,8 @@
 """The control plane's HTTP application: routes, errors, the dashboard."""
 
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -50,23 +52,33 @@ _REFUSALS: dict[type[errors.RequestError], tuple[int, str, str]] = {
 
 def build_app(services: Services, telemetry: Telemetry, operations_info: operations.Operations) -> FastAPI:
     """Everything the control plane answers."""
+    app = _api()
+    app.state.services = services
+    app.state.telemetry = telemetry
+    app.state.operations = operations_info
+    _add_dashboard(app, services)
+    _add_error_handlers(app)
+    app.add_middleware(Gate, keys=services.keys)
+    return app
+
+
+def openapi_document() -> dict[str, Any]:
+    """The API's description, for the reference documentation."""
+    return _api().openapi()
+
+
+def _api() -> FastAPI:
     app = FastAPI(
         title="LCM control plane",
-        version="0.1.0",
+        version=version("lablet-cloud-manager"),
         description=DESCRIPTION,
         openapi_url="/api/openapi.json",
         docs_url=None,
         redoc_url=None,
     )
-    app.state.services = services
-    app.state.telemetry = telemetry
-    app.state.operations = operations_info
     for module in (workers, catalogue, sessions, events, internal, operations):
         app.include_router(module.router)
-    _add_dashboard(app, services)
-    _add_error_handlers(app)
     install_openapi(app, _STRUCTS)
-    app.add_middleware(Gate, keys=services.keys)
     return app
 
 

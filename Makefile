@@ -1,0 +1,66 @@
+# The two commands are `make run` and `make test`; everything they need they install by themselves.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+UI_SOURCES := $(shell find ui -path ui/node_modules -prune -o -type f -print 2>/dev/null)
+UI_BUILT := src/lcm/control_plane/static/index.html
+
+.PHONY: help setup run test check lint unit bench docs lock browser clean
+
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+setup: $(VENV)/ready $(UI_BUILT) ## Set up the environment and build the dashboard, nothing else
+
+run: setup ## Run LCM with a simulated cloud and print the dashboard's URL
+	@$(BIN)/lcm up $(ARGS)
+
+test: setup browser check ## Run every check and every test
+	$(BIN)/python -m pytest $(ARGS)
+
+check: lint ## Lint, types, import rules (Python and dashboard)
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	cd ui && PATH="$(CURDIR)/$(BIN):$$PATH" npm run --silent check
+	cd ui && PATH="$(CURDIR)/$(BIN):$$PATH" npm run --silent test
+
+lint: setup
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+unit: setup ## The quick tests: no process, no socket, virtual time
+	$(BIN)/python -m pytest -q tests/unit tests/contract/test_kv.py $(ARGS)
+
+bench: setup ## Measure what performance claims rest on
+	@for script in benchmarks/bench_*.py; do $(BIN)/python $$script $(ARGS) || exit 1; done
+
+docs: setup ## Generate docs/reference from the code
+	$(BIN)/python -m tools.generate_docs
+
+lock: $(VENV)/uv ## Resolve the dependencies anew and pin them
+	$(BIN)/uv pip compile pyproject.toml --extra simulator --group dev --universal --generate-hashes \
+	  --no-emit-index-url --no-header --no-annotate -o requirements.lock
+
+browser: ## Install Chromium for the end-to-end tests where that is possible
+	@tools/install-browser
+
+clean: ## Remove everything that was built or installed
+	rm -rf $(VENV) ui/node_modules src/lcm/control_plane/static .mypy_cache .ruff_cache .pytest_cache
+
+$(VENV)/uv:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "LCM needs Python 3.11 or newer; say which: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	@touch $@
+
+$(VENV)/ready: $(VENV)/uv requirements.lock pyproject.toml
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(UI_BUILT): $(VENV)/ready $(UI_SOURCES)
+	cd ui && PATH="$(CURDIR)/$(BIN):$$PATH" npm ci --silent --no-audit --no-fund
+	cd ui && PATH="$(CURDIR)/$(BIN):$$PATH" npm run --silent build
+	@touch $@

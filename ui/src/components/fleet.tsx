@@ -1,0 +1,73 @@
+import { askToCreate } from "../commands";
+import { refusalFor } from "../session";
+import { entries, isLoaded } from "../store";
+import { listableCount, rows } from "../view";
+import { NoMatch, NoWorkers } from "./empty";
+import { FleetToolbar } from "./fleet-toolbar";
+import { FleetTable, SkeletonTable } from "./fleet-table";
+import { Glyph } from "./icons";
+import { Summary } from "./summary";
+
+export function Fleet() {
+  return (
+    <>
+      <div class="page-head">
+        <h1>Fleet</h1>
+        <CreateButton />
+      </div>
+      <Summary />
+      <FleetList />
+      <Shortcuts />
+    </>
+  );
+}
+
+function CreateButton() {
+  const refusal = refusalFor("create");
+  return (
+    <button
+      type="button"
+      class="button button-primary"
+      disabled={refusal !== null}
+      title={refusal ?? "Create worker (c)"}
+      onClick={askToCreate}
+    >
+      <Glyph name="plus" />
+      Create worker
+    </button>
+  );
+}
+
+function FleetList() {
+  if (!isLoaded.value) return <SkeletonTable />;
+  if (entries.value.size === 0) return <NoWorkers />;
+  return (
+    <>
+      <FleetToolbar />
+      {rows.value.length > 0 ? <FleetTable /> : <NoMatch isFiltered={listableCount.value > 0} />}
+    </>
+  );
+}
+
+function Shortcuts() {
+  return (
+    <footer class="shortcuts" aria-label="Keyboard shortcuts">
+      <span>
+        <kbd>/</kbd> filter
+      </span>
+      <span>
+        <kbd>c</kbd> create
+      </span>
+      <span>
+        <kbd>j</kbd>
+        <kbd>k</kbd> move
+      </span>
+      <span>
+        <kbd>Enter</kbd> open
+      </span>
+      <span>
+        <kbd>Esc</kbd> close
+      </span>
+    </footer>
+  );
+}

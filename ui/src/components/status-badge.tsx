@@ -1,0 +1,22 @@
+import { type DesiredStatus, type Status, statusInfo } from "../model";
+
+export function StatusBadge({ status }: { status: Status }) {
+  const { label, tone, moving } = statusInfo(status);
+  return (
+    <span class="badge" data-tone={tone} data-moving={moving} data-hollow={status === "terminated"}>
+      <span class="dot" />
+      {label}
+    </span>
+  );
+}
+
+/** Where the worker is heading, if it is not there yet. */
+export function DesiredHint({ status, desired }: { status: Status; desired: DesiredStatus }) {
+  if (status === desired) return null;
+  return (
+    <span class="desired" title={`Wanted: ${desired}`}>
+      <span aria-hidden="true">→</span>
+      <span class="visually-hidden">wanted:</span> {desired}
+    </span>
+  );
+}

@@ -1,0 +1,101 @@
+import { useSignal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+import * as api from "../api";
+import { now } from "../clock";
+import { formatDuration, formatMoment } from "../format";
+import { statusInfo, type TimelineItem, type WorkerView } from "../model";
+import { Age, Ago } from "./time";
+
+/** What happened to the worker, newest first; fetched again whenever its record changes. */
+export function Timeline({ worker }: { worker: WorkerView }) {
+  const items = useSignal<readonly TimelineItem[] | null>(null);
+  const problem = useSignal<string | null>(null);
+
+  useEffect(() => {
+    let isCurrent = true;
+    api.getTimeline(worker.id).then(
+      (answer) => {
+        if (!isCurrent) return;
+        items.value = answer;
+        problem.value = null;
+      },
+      (error: unknown) => {
+        if (isCurrent) problem.value = error instanceof Error ? error.message : String(error);
+      },
+    );
+    return () => {
+      isCurrent = false;
+    };
+  }, [worker.id, worker.version]);
+
+  if (problem.value !== null) return <p class="panel-note">{problem.value}</p>;
+  if (items.value === null) return <TimelineSkeleton />;
+  const oldestFirst = items.value;
+  return (
+    <ol class="timeline" data-testid="timeline">
+      {oldestFirst
+        .map((item, index) => <Step key={index} item={item} endedAt={endOf(oldestFirst, index)} />)
+        .reverse()}
+    </ol>
+  );
+}
+
+/** When the status that this item began was over; null if it still lasts. */
+function endOf(items: readonly TimelineItem[], index: number): string | null {
+  return items.slice(index + 1).find((later) => later.to !== later.from)?.at ?? null;
+}
+
+function Step({ item, endedAt }: { item: TimelineItem; endedAt: string | null }) {
+  // A wish is recorded where it was made, without a change of status.
+  if (item.from === item.to) return <WishStep item={item} />;
+  const { label, tone, moving } = statusInfo(item.to);
+  return (
+    <li class="step" data-to={item.to} data-tone={tone} data-moving={endedAt === null && moving}>
+      <span class="dot" />
+      <div class="step-head">
+        <span class="step-status">{label}</span>
+        {endedAt === null ? (
+          <span class="step-span">
+            for <Age at={item.at} />
+          </span>
+        ) : (
+          <span class="step-span" title="How long the status lasted">
+            {formatDuration(Date.parse(endedAt) - Date.parse(item.at))}
+          </span>
+        )}
+      </div>
+      {item.reason !== "" && <p class="step-reason">{item.reason}</p>}
+      <When item={item} />
+    </li>
+  );
+}
+
+function WishStep({ item }: { item: TimelineItem }) {
+  return (
+    <li class="step step-wish" data-to={item.to}>
+      <span class="dot" />
+      <span class="step-wish-text">{item.reason}</span>
+      <When item={item} />
+    </li>
+  );
+}
+
+function When({ item }: { item: TimelineItem }) {
+  return (
+    <p class="step-when">
+      <Ago at={item.at} />
+      <span>{formatMoment(item.at, now.peek())}</span>
+      <span>{item.by}</span>
+    </p>
+  );
+}
+
+function TimelineSkeleton() {
+  return (
+    <div class="timeline-skeleton" aria-busy="true">
+      <span class="bone" />
+      <span class="bone" />
+      <span class="bone" />
+    </div>
+  );
+}

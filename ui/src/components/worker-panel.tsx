@@ -1,0 +1,176 @@
+/** One worker beside the fleet: what it is, why it is so, what can be done, and what happened. */
+
+import { useSignal } from "@preact/signals";
+import type { ComponentChildren } from "preact";
+import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
+import * as api from "../api";
+import { formatUsd } from "../format";
+import { focusOn, isWalkingRows, rowLinkId } from "../keyboard";
+import { statusInfo, type WorkerView } from "../model";
+import { showFleet } from "../router";
+import { applyWorkers, desiredStatus, entries, isLoaded, templates, type WorkerEntry } from "../store";
+import { Copyable } from "./copyable";
+import { Glyph } from "./icons";
+import { DesiredHint, StatusBadge } from "./status-badge";
+import { Ago } from "./time";
+import { Timeline } from "./timeline";
+import { WorkerActions } from "./worker-actions";
+import { CmlVersion } from "./worker-row";
+
+export function WorkerPanel({ id }: { id: string }) {
+  const panel = useRef<HTMLElement>(null);
+  const entry = entries.value.get(id);
+
+  useLayoutEffect(() => {
+    const element = panel.current;
+    // Whoever walks through the rows with the keyboard stays in the list.
+    if (!isWalkingRows()) element?.focus({ preventScroll: true });
+    return () => {
+      if (element?.contains(document.activeElement) === true) focusOn(rowLinkId(id));
+    };
+  }, [id]);
+
+  return (
+    <aside ref={panel} class="panel" tabIndex={-1} aria-label={entry?.worker.value.name ?? "Worker"}>
+      {entry === undefined ? <Missing id={id} /> : <Details entry={entry} />}
+    </aside>
+  );
+}
+
+function CloseButton() {
+  return (
+    <button type="button" class="icon-button" title="Close (Esc)" aria-label="Close" onClick={showFleet}>
+      <Glyph name="close" />
+    </button>
+  );
+}
+
+/** A link may lead to a worker that the fleet has not brought: ask for it by its id. */
+function Missing({ id }: { id: string }) {
+  const problem = useSignal<string | null>(null);
+  const hasFleet = isLoaded.value;
+  useEffect(() => {
+    if (!hasFleet) return;
+    api.getWorker(id).then(
+      (worker) => applyWorkers([worker]),
+      (error: unknown) => {
+        problem.value = error instanceof Error ? error.message : String(error);
+      },
+    );
+  }, [id, hasFleet]);
+  return (
+    <>
+      <header class="panel-head">
+        <h2>{problem.value === null ? <span class="bone" /> : "No such worker"}</h2>
+        <CloseButton />
+      </header>
+      {problem.value !== null && <p class="panel-note">{problem.value}</p>}
+    </>
+  );
+}
+
+function Details({ entry }: { entry: WorkerEntry }) {
+  const worker = entry.worker.value;
+  return (
+    <>
+      <header class="panel-head">
+        <div class="panel-title">
+          <h2>{worker.name}</h2>
+          <Copyable text={worker.id} />
+        </div>
+        <CloseButton />
+      </header>
+      <State entry={entry} />
+      <WorkerActions entry={entry} place="panel" />
+      <Facts worker={worker} />
+      <section class="panel-section" aria-label="Timeline">
+        <h3>Timeline</h3>
+        <Timeline worker={worker} />
+      </section>
+    </>
+  );
+}
+
+function State({ entry }: { entry: WorkerEntry }) {
+  const worker = entry.worker.value;
+  const { tone, meaning } = statusInfo(worker.status);
+  return (
+    <div class="state" data-tone={tone}>
+      <span class="status-line">
+        <StatusBadge status={worker.status} />
+        <DesiredHint status={worker.status} desired={desiredStatus(entry)} />
+      </span>
+      <p class="state-meaning">{meaning}</p>
+      {worker.status_reason !== "" && <p class="state-reason">{worker.status_reason}</p>}
+    </div>
+  );
+}
+
+function Facts({ worker }: { worker: WorkerView }) {
+  const template = templates.value.find((candidate) => candidate.name === worker.template_name);
+  const tags = Object.entries(worker.tags);
+  return (
+    <dl class="facts">
+      <Fact label="Instance">{worker.ec2_instance_id !== null && <Copyable text={worker.ec2_instance_id} />}</Fact>
+      <Fact label="Template">
+        {worker.template_name}
+        {worker.instance_type !== null && <span class="fact-aside">{worker.instance_type}</span>}
+      </Fact>
+      <Fact label="Price">
+        {template !== undefined && (
+          <>
+            {formatUsd(template.usd_per_hour)} <span class="fact-aside">per hour of compute</span>
+          </>
+        )}
+      </Fact>
+      <Fact label="Region">{worker.aws_region}</Fact>
+      <Fact label="CML">{(worker.cml_version !== null || worker.cml_ready) && <CmlVersion worker={worker} />}</Fact>
+      <Fact label="Public address">
+        {worker.public_ip !== null && (
+          <>
+            <Copyable text={worker.public_ip} />
+            {worker.cml_ready && (
+              <a class="open-cml" href={`https://${worker.public_ip}/`} target="_blank" rel="noreferrer">
+                Open CML <Glyph name="external" />
+              </a>
+            )}
+          </>
+        )}
+      </Fact>
+      <Fact label="Private address">{worker.private_ip !== null && <Copyable text={worker.private_ip} />}</Fact>
+      <Fact label="Image">
+        {worker.ami_id !== null && (
+          <>
+            {worker.ami_name} <span class="fact-aside mono">{worker.ami_id}</span>
+          </>
+        )}
+      </Fact>
+      <Fact label="Created">
+        <Ago at={worker.created_at} />
+        <span class="fact-aside">by {worker.created_by}</span>
+      </Fact>
+      <Fact label="Updated">
+        <Ago at={worker.updated_at} />
+      </Fact>
+      {tags.length > 0 && (
+        <Fact label="Tags">
+          {tags.map(([key, value]) => (
+            <span key={key} class="tag">
+              {key}={value}
+            </span>
+          ))}
+        </Fact>
+      )}
+    </dl>
+  );
+}
+
+function Fact({ label, children }: { label: string; children: ComponentChildren }) {
+  const isAbsent = children === null || children === false;
+  return (
+    <div class="fact">
+      <dt>{label}</dt>
+      <dd>{isAbsent ? <span class="absent">—</span> : children}</dd>
+    </div>
+  );
+}

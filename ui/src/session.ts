@@ -1,0 +1,119 @@
+/** Who is signed in, and with it whether the page loads and follows the fleet at all. */
+
+import { computed, effect, signal } from "@preact/signals";
+import * as api from "./api";
+import { type Action, refusal, type Role, type Session } from "./model";
+import * as store from "./store";
+import { connection, EventStream } from "./stream";
+import { showError } from "./toasts";
+import { showTerminated } from "./view";
+
+export type SessionState =
+  | { readonly kind: "checking" }
+  | { readonly kind: "signed-out" }
+  | ({ readonly kind: "signed-in" } & Session);
+
+export const session = signal<SessionState>({ kind: "checking" });
+
+const role = computed<Role>(() => (session.value.kind === "signed-in" ? session.value.role : "viewer"));
+
+/** Why the person may not do it, or null. */
+export function refusalFor(action: Action | "create"): string | null {
+  return refusal(role.value, action);
+}
+
+const RETRY_MS = 3_000;
+
+const stream = new EventStream({
+  applyWorkers: store.applyWorkers,
+  replaceWorkers(workers) {
+    store.replaceWorkers(workers);
+    // What was terminated since the last snapshot is not in this one.
+    if (showTerminated.peek()) void loadTerminated();
+  },
+  recover,
+});
+
+export async function startSession(): Promise<void> {
+  api.onUnauthorized(leave);
+  window.addEventListener("online", reconnectNow);
+  effect(() => {
+    if (session.value.kind === "signed-in" && showTerminated.value) void loadTerminated();
+  });
+  await resumeSession();
+}
+
+async function resumeSession(): Promise<void> {
+  try {
+    enter(await api.getSession());
+  } catch (error) {
+    if (error instanceof api.ApiError && error.status === 401) return;
+    connection.value = "offline";
+    window.setTimeout(() => void resumeSession(), RETRY_MS);
+  }
+}
+
+export async function signIn(token: string): Promise<void> {
+  enter(await api.signIn(token));
+}
+
+export async function signOut(): Promise<void> {
+  try {
+    await api.signOut();
+    leave();
+  } catch (error) {
+    showError("Could not sign out", error);
+  }
+}
+
+export function reconnectNow(): void {
+  stream.retryNow();
+}
+
+function enter(who: Session): void {
+  session.value = { kind: "signed-in", ...who };
+  stream.open();
+  void load();
+}
+
+function leave(): void {
+  stream.close();
+  session.value = { kind: "signed-out" };
+  store.forgetEverything();
+}
+
+async function load(): Promise<void> {
+  const catalogues = loadCatalogues();
+  try {
+    store.applyWorkers(await api.listWorkers());
+    store.isLoaded.value = true;
+  } catch (error) {
+    // The stream's snapshot may still bring them.
+    if (!store.isLoaded.value) showError("Could not load the workers", error);
+  }
+  await catalogues;
+}
+
+async function loadCatalogues(): Promise<void> {
+  try {
+    [store.templates.value, store.regions.value] = await Promise.all([api.listTemplates(), api.listRegions()]);
+  } catch (error) {
+    showError("Could not load templates and regions", error);
+  }
+}
+
+async function loadTerminated(): Promise<void> {
+  try {
+    store.applyWorkers(await api.listTerminatedWorkers());
+  } catch (error) {
+    showError("Could not load the terminated workers", error);
+  }
+}
+
+async function recover(): Promise<void> {
+  try {
+    store.applyWorkers(await api.listWorkers());
+  } catch {
+    // A 401 has led to the sign-in view; anything else shows as the connection's state.
+  }
+}

@@ -1,0 +1,96 @@
+/**
+ * All that the page knows about the fleet. Each worker has a signal of its own, so that one
+ * worker's change renders one row. Answers and events arrive in any order: versions decide.
+ */
+
+import { batch, computed, signal, type Signal } from "@preact/signals";
+import { type Action, desiredAfter, type DesiredStatus, type Region, statusInfo, type Template, usdPerHour, type WorkerView } from "./model";
+
+export interface WorkerEntry {
+  readonly id: string;
+  readonly worker: Signal<WorkerView>;
+  /** The action a person asked for that has not been answered yet. */
+  readonly pending: Signal<Action | null>;
+}
+
+/** What people want, counting the wish that is still on its way. */
+export function desiredStatus(entry: WorkerEntry): DesiredStatus {
+  const pending = entry.pending.value;
+  return pending === null ? entry.worker.value.desired_status : desiredAfter(pending);
+}
+
+export const entries = signal<ReadonlyMap<string, WorkerEntry>>(new Map());
+export const isLoaded = signal(false);
+export const templates = signal<readonly Template[]>([]);
+export const regions = signal<readonly Region[]>([]);
+
+/** What a screen reader is told about changes that nobody asked for just now. */
+export const announcement = signal("");
+
+export const costPerHour = computed(() =>
+  usdPerHour(
+    [...entries.value.values()].map((entry) => entry.worker.value),
+    templates.value,
+  ),
+);
+
+/** Takes in what is newer than what is known and leaves the rest. */
+export function applyWorkers(workers: readonly WorkerView[]): void {
+  const next = new Map(entries.peek());
+  const changed: WorkerView[] = [];
+  batch(() => {
+    for (const worker of workers) {
+      const entry = next.get(worker.id);
+      if (entry === undefined) {
+        next.set(worker.id, newEntry(worker));
+      } else if (worker.version > entry.worker.peek().version) {
+        if (worker.status !== entry.worker.peek().status) changed.push(worker);
+        entry.worker.value = worker;
+      }
+    }
+    if (next.size > entries.peek().size) entries.value = next;
+    if (changed.length > 0) announce(changed);
+  });
+}
+
+/**
+ * Forgets everything that is not among these workers, whatever its version. Only terminated workers
+ * stay: snapshots leave them out, and they never change again.
+ */
+export function replaceWorkers(workers: readonly WorkerView[]): void {
+  const known = entries.peek();
+  batch(() => {
+    const next = new Map([...known].filter(([, entry]) => entry.worker.peek().status === "terminated"));
+    for (const worker of workers) {
+      // A row keeps its entry, so that it is not drawn anew.
+      const entry = known.get(worker.id) ?? newEntry(worker);
+      entry.worker.value = worker;
+      next.set(worker.id, entry);
+    }
+    entries.value = next;
+    isLoaded.value = true;
+  });
+}
+
+export function forgetEverything(): void {
+  batch(() => {
+    entries.value = new Map();
+    isLoaded.value = false;
+    templates.value = [];
+    regions.value = [];
+    announcement.value = "";
+  });
+}
+
+function newEntry(worker: WorkerView): WorkerEntry {
+  return { id: worker.id, worker: signal(worker), pending: signal<Action | null>(null) };
+}
+
+const MAX_ANNOUNCED = 3;
+
+function announce(changed: readonly WorkerView[]): void {
+  announcement.value =
+    changed.length > MAX_ANNOUNCED
+      ? `${changed.length} workers changed status`
+      : changed.map((worker) => `${worker.name} is ${statusInfo(worker.status).label.toLowerCase()}`).join(", ");
+}

@@ -1,0 +1,143 @@
+/** Keeps the event stream open and says how it is doing. */
+
+import { signal } from "@preact/signals";
+import { clockSkew } from "./clock";
+import { EventReader, type FleetSink, WORKER_EVENTS } from "./events";
+
+export type Connection = "connecting" | "live" | "offline";
+
+export const connection = signal<Connection>("connecting");
+
+/** Events that arrive within this time are shown together. */
+const FLUSH_MS = 16;
+/** The server's heartbeat comes every 30 s: after two missed ones nobody is there. */
+const SILENCE_MS = 75_000;
+/** A reconnection that takes longer is called offline. */
+const PATIENCE_MS = 8_000;
+const FIRST_RETRY_MS = 1_000;
+const MAX_RETRY_MS = 30_000;
+
+export interface StreamOwner extends FleetSink {
+  /** The browser gave up on the stream: find out whether the session is still valid, and refetch. */
+  recover(): Promise<void>;
+}
+
+export class EventStream {
+  readonly #owner: StreamOwner;
+  readonly #reader: EventReader;
+  #source: EventSource | null = null;
+  #failures = 0;
+  #flushTimer = 0;
+  #retryTimer = 0;
+  #silenceTimer = 0;
+  #patienceTimer = 0;
+
+  constructor(owner: StreamOwner) {
+    this.#owner = owner;
+    this.#reader = new EventReader(owner);
+  }
+
+  open(): void {
+    this.#release();
+    const source = new EventSource("/api/events/stream");
+    this.#source = source;
+    let wasConnected = false;
+    this.#waitPatiently();
+
+    this.#on(source, "connected", (data) => {
+      this.#isLive();
+      setClock(data);
+      this.#reader.connected(data, wasConnected);
+      wasConnected = true;
+    });
+    this.#on(source, "reset", (data) => {
+      // Also the first word of a server that cannot resume where the last one ended.
+      this.#isLive();
+      this.#reader.reset(data);
+      wasConnected = true;
+    });
+    this.#on(source, "worker.snapshot", (data) => this.#reader.snapshot(data));
+    for (const type of WORKER_EVENTS) this.#on(source, type, (data) => this.#reader.changed(data));
+    this.#on(source, "heartbeat", setClock);
+    this.#on(source, "system.sse.shutdown", () => this.#waitPatiently());
+    this.#on(source, "auth.session.expired", () => void this.#owner.recover());
+    source.onerror = () => this.#failed(source);
+  }
+
+  close(): void {
+    this.#release();
+    this.#failures = 0;
+    connection.value = "connecting";
+  }
+
+  /** For a person, or a browser back online, who does not want to wait for the next attempt. */
+  retryNow(): void {
+    if (this.#source !== null || this.#retryTimer !== 0) this.open();
+  }
+
+  #on(source: EventSource, type: string, handle: (data: string) => void): void {
+    source.addEventListener(type, (event: MessageEvent<string>) => {
+      this.#listenForSilence();
+      handle(event.data);
+      if (this.#flushTimer === 0) this.#flushTimer = window.setTimeout(() => this.#flush(), FLUSH_MS);
+    });
+  }
+
+  #flush(): void {
+    this.#flushTimer = 0;
+    this.#reader.flush();
+  }
+
+  #isLive(): void {
+    window.clearTimeout(this.#patienceTimer);
+    this.#failures = 0;
+    connection.value = "live";
+  }
+
+  #failed(source: EventSource): void {
+    // Resuming after half a snapshot would miss the other half: begin anew instead.
+    if (source.readyState === EventSource.CLOSED || this.#reader.isMidSnapshot) this.#retryLater();
+    else this.#waitPatiently();
+  }
+
+  #waitPatiently(): void {
+    if (connection.value === "live") connection.value = "connecting";
+    window.clearTimeout(this.#patienceTimer);
+    this.#patienceTimer = window.setTimeout(() => {
+      connection.value = "offline";
+    }, PATIENCE_MS);
+  }
+
+  #listenForSilence(): void {
+    window.clearTimeout(this.#silenceTimer);
+    this.#silenceTimer = window.setTimeout(() => this.#retryLater(), SILENCE_MS);
+  }
+
+  #retryLater(): void {
+    this.#release();
+    this.#failures += 1;
+    connection.value = this.#failures > 1 ? "offline" : "connecting";
+    const delay = Math.min(MAX_RETRY_MS, FIRST_RETRY_MS * 2 ** (this.#failures - 1));
+    this.#retryTimer = window.setTimeout(() => {
+      this.open();
+      void this.#owner.recover();
+    }, delay);
+  }
+
+  #release(): void {
+    this.#source?.close();
+    this.#source = null;
+    this.#reader.flush();
+    this.#reader.abandonSnapshot();
+    for (const timer of [this.#flushTimer, this.#retryTimer, this.#silenceTimer, this.#patienceTimer]) {
+      window.clearTimeout(timer);
+    }
+    this.#flushTimer = 0;
+    this.#retryTimer = 0;
+  }
+}
+
+function setClock(data: string): void {
+  const { server_time } = JSON.parse(data) as { readonly server_time: string };
+  clockSkew.value = Date.parse(server_time) - Date.now();
+}

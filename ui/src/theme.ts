@@ -1,0 +1,34 @@
+/** Dark, light, or as the system has it; remembered in this browser. */
+
+import { effect, signal } from "@preact/signals";
+
+export type Theme = "auto" | "dark" | "light";
+
+const KEY = "lcm.theme";
+const NEXT: Readonly<Record<Theme, Theme>> = { auto: "dark", dark: "light", light: "auto" };
+
+function remembered(): Theme {
+  try {
+    const value = window.localStorage.getItem(KEY);
+    return value === "dark" || value === "light" ? value : "auto";
+  } catch {
+    return "auto"; // storage is off limits in some private windows
+  }
+}
+
+export const theme = signal<Theme>(remembered());
+
+export function startTheme(): void {
+  effect(() => {
+    document.documentElement.dataset["theme"] = theme.value;
+  });
+}
+
+export function nextTheme(): void {
+  theme.value = NEXT[theme.value];
+  try {
+    window.localStorage.setItem(KEY, theme.value);
+  } catch {
+    // Not remembered, but applied.
+  }
+}

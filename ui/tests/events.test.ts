@@ -1,0 +1,88 @@
+import { beforeEach, describe, expect, test } from "vitest";
+import { EventReader, type FleetSink } from "../src/events";
+import type { WorkerView } from "../src/model";
+import { worker } from "./examples";
+
+class RecordingSink implements FleetSink {
+  readonly calls: [string, ...string[]][] = [];
+
+  replaceWorkers(workers: readonly WorkerView[]): void {
+    this.calls.push(["replace", ...workers.map(({ name }) => name)]);
+  }
+
+  applyWorkers(workers: readonly WorkerView[]): void {
+    this.calls.push(["apply", ...workers.map(({ name }) => name)]);
+  }
+}
+
+const about = (name: string) => JSON.stringify({ worker: worker({ name }) });
+const beginning = (workers: number) => JSON.stringify({ workers });
+
+describe("the event stream", () => {
+  let sink: RecordingSink;
+  let reader: EventReader;
+
+  beforeEach(() => {
+    sink = new RecordingSink();
+    reader = new EventReader(sink);
+  });
+
+  test("a snapshot replaces everything once it is complete, and not before", () => {
+    reader.connected(beginning(2), false);
+    reader.snapshot(about("a"));
+    reader.flush();
+    expect(sink.calls).toEqual([]);
+    reader.snapshot(about("b"));
+    expect(sink.calls).toEqual([["replace", "a", "b"]]);
+  });
+
+  test("a first connection to an empty fleet says that there is nothing", () => {
+    reader.connected(beginning(0), false);
+    expect(sink.calls).toEqual([["replace"]]);
+  });
+
+  test("a resumed connection keeps what is known", () => {
+    reader.connected(beginning(0), true);
+    reader.changed(about("missed"));
+    reader.flush();
+    expect(sink.calls).toEqual([["apply", "missed"]]);
+  });
+
+  test("a reset begins anew, in the middle of a snapshot too", () => {
+    reader.connected(beginning(2), false);
+    reader.snapshot(about("stale"));
+    reader.reset(beginning(1));
+    reader.snapshot(about("fresh"));
+    expect(sink.calls).toEqual([["replace", "fresh"]]);
+  });
+
+  test("a change during a snapshot is applied after it", () => {
+    reader.connected(beginning(1), false);
+    reader.changed(about("new"));
+    reader.flush();
+    reader.snapshot(about("a"));
+    reader.flush();
+    expect(sink.calls).toEqual([
+      ["replace", "a"],
+      ["apply", "new"],
+    ]);
+  });
+
+  test("a burst of changes is handed over at once", () => {
+    reader.changed(about("a"));
+    reader.changed(about("b"));
+    reader.flush();
+    reader.flush();
+    expect(sink.calls).toEqual([["apply", "a", "b"]]);
+  });
+
+  test("half a snapshot is forgotten with its connection", () => {
+    reader.connected(beginning(2), false);
+    reader.snapshot(about("a"));
+    expect(reader.isMidSnapshot).toBe(true);
+    reader.abandonSnapshot();
+    reader.connected(beginning(1), false);
+    reader.snapshot(about("b"));
+    expect(sink.calls).toEqual([["replace", "b"]]);
+  });
+});

@@ -1,0 +1,46 @@
+/** Workers and templates for tests: a test names only what it is about. */
+
+import type { Template, WorkerView } from "../src/model";
+
+export function worker(fields: Partial<WorkerView> = {}): WorkerView {
+  return {
+    id: fields.name ?? "w-1",
+    name: "w-1",
+    template_name: "small",
+    aws_region: "us-east-1",
+    tags: {},
+    created_at: "2026-01-01T00:00:00Z",
+    created_by: "ada",
+    updated_at: "2026-01-01T00:00:00Z",
+    version: 1,
+    generation: 1,
+    desired_status: "running",
+    status: "running",
+    status_reason: "",
+    ec2_instance_id: null,
+    instance_type: null,
+    ami_id: null,
+    ami_name: null,
+    public_ip: null,
+    private_ip: null,
+    cml_version: null,
+    cml_ready: false,
+    possible_actions: [],
+    ...fields,
+  };
+}
+
+export function template(fields: Partial<Template> = {}): Template {
+  return {
+    name: "small",
+    description: "",
+    instance_type: "t3.small",
+    cpu: 2,
+    memory_gb: 2,
+    disk_gb: 50,
+    max_nodes: 5,
+    usd_per_hour: 0.0208,
+    enabled: true,
+    ...fields,
+  };
+}

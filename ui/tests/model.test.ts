@@ -1,0 +1,135 @@
+import { describe, expect, test } from "vitest";
+import {
+  compareWorkers,
+  matchesText,
+  nameProblem,
+  refusal,
+  sensibleActions,
+  type Sort,
+  type Status,
+  STATUSES,
+  statusInfo,
+  suggestName,
+  usdPerHour,
+} from "../src/model";
+import { template, worker } from "./examples";
+
+describe("statuses", () => {
+  test.each<[Status, string]>([
+    ["running", "green"],
+    ["pending", "orange"],
+    ["provisioning", "orange"],
+    ["starting", "orange"],
+    ["failed", "red"],
+    ["terminating", "red"],
+    ["stopped", "grey"],
+    ["terminated", "grey"],
+    ["draining", "blue"],
+    ["unknown", "purple"],
+  ])("%s is %s", (status, tone) => {
+    expect(statusInfo(status).tone).toBe(tone);
+  });
+
+  test("a status from a newer server is shown as unknown", () => {
+    expect(statusInfo("hibernating" as Status)).toBe(statusInfo("unknown"));
+  });
+});
+
+describe("the running cost", () => {
+  test("counts what EC2 bills: from starting to stopping, and nothing else", () => {
+    const billed = STATUSES.filter((status) => usdPerHour([worker({ status })], [template({ usd_per_hour: 2 })]) > 0);
+    expect(billed).toEqual(["starting", "running", "draining", "stopping"]);
+  });
+
+  test("a template without a known price costs nothing rather than breaking the sum", () => {
+    const workers = [worker({ template_name: "gone" }), worker({ template_name: "small" })];
+    expect(usdPerHour(workers, [template({ name: "small", usd_per_hour: 0.5 })])).toBe(0.5);
+  });
+});
+
+describe("actions", () => {
+  test("asking for what is already wanted is not offered", () => {
+    const possible_actions = ["delete", "start", "stop"] as const;
+    expect(sensibleActions(worker({ possible_actions, desired_status: "running" }))).toEqual(["stop", "delete"]);
+    expect(sensibleActions(worker({ possible_actions, desired_status: "stopped" }))).toEqual(["start", "delete"]);
+    expect(sensibleActions(worker({ possible_actions: ["delete"], desired_status: "terminated" }))).toEqual([]);
+  });
+
+  test("a viewer reads, an operator runs, an admin creates and deletes", () => {
+    expect(refusal("viewer", "stop")).toBe("Needs the role operator; you are signed in as viewer.");
+    expect(refusal("operator", "stop")).toBeNull();
+    expect(refusal("operator", "delete")).toContain("admin");
+    expect(refusal("admin", "create")).toBeNull();
+  });
+});
+
+describe("the filter", () => {
+  const found = worker({ name: "bgp-lab-01", public_ip: "52.1.2.3", template_name: "metal", id: "01JABC" });
+
+  test.each(["BGP", "52.1.2", "metal", "01jabc", " lab "])("finds by %s", (text) => {
+    expect(matchesText(found, text)).toBe(true);
+  });
+
+  test("leaves out the rest", () => {
+    expect(matchesText(found, "ospf")).toBe(false);
+  });
+});
+
+describe("sorting", () => {
+  function order(sort: Sort, ...workers: ReturnType<typeof worker>[]): string[] {
+    return workers.sort(compareWorkers(sort)).map(({ name }) => name);
+  }
+
+  test("numbers in names count as numbers", () => {
+    const names = order({ column: "name", descending: false }, worker({ name: "w-10" }), worker({ name: "w-9" }));
+    expect(names).toEqual(["w-9", "w-10"]);
+  });
+
+  test("by status, what needs a person comes first", () => {
+    const names = order(
+      { column: "status", descending: false },
+      worker({ name: "b", status: "running" }),
+      worker({ name: "c", status: "terminating" }),
+      worker({ name: "a", status: "failed" }),
+    );
+    expect(names).toEqual(["a", "b", "c"]);
+  });
+
+  test("by age, the youngest comes first", () => {
+    const names = order(
+      { column: "age", descending: false },
+      worker({ name: "old", created_at: "2026-01-01T00:00:00Z" }),
+      worker({ name: "young", created_at: "2026-02-01T00:00:00Z" }),
+    );
+    expect(names).toEqual(["young", "old"]);
+  });
+
+  test("equal workers keep the order of their names in both directions", () => {
+    for (const descending of [false, true]) {
+      const names = order({ column: "region", descending }, worker({ name: "b" }), worker({ name: "a" }));
+      expect(names).toEqual(["a", "b"]);
+    }
+  });
+});
+
+describe("names", () => {
+  test.each(["a", "cml-01", "0", "a".repeat(63)])("%s is fine", (name) => {
+    expect(nameProblem(name)).toBeNull();
+  });
+
+  test.each([
+    ["", "name"],
+    ["Lab", "Lower case"],
+    ["my lab", "Only"],
+    ["-lab", "Begin and end"],
+    ["lab-", "Begin and end"],
+    ["a".repeat(64), "63"],
+  ])("%s is refused with a word on how to mend it", (name, hint) => {
+    expect(nameProblem(name)).toContain(hint);
+  });
+
+  test("the suggestion is the first one that is free", () => {
+    expect(suggestName([])).toBe("cml-01");
+    expect(suggestName(["cml-01", "cml-03"])).toBe("cml-02");
+  });
+});
