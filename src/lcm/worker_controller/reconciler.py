@@ -138,7 +138,10 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
                 instance_id=instance_id,
                 service_name="worker-controller",
             ),
-            WatchConfig(prefix=f"{settings.etcd_key_prefix}/workers/"),
+            WatchConfig(
+                prefix=f"{settings.etcd_key_prefix}/workers/",
+                debounce_seconds=settings.watch_debounce_seconds,
+            ),
             kv,
             clock=clock,
             telemetry=telemetry,
@@ -210,10 +213,10 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
             return Requeue(str(error), self._settings.wait_seconds)
         except TransientError as error:
             self.observer.look_again(worker.id)
-            await self._note(worker, str(error))
+            await self._explain(worker, str(error))
             return Retry(str(error), PATIENCE_SECONDS.get(type(error), 0.0))
         except PermanentError as error:
-            await self._give_up(worker, str(error))
+            await self._explain(worker, str(error), give_up=True)
             return Retry(str(error))
 
     async def _look_at(self, worker: Worker) -> Situation:
@@ -275,22 +278,20 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
         self.observer.look_again(worker.id)
         return Requeue(reason, self._settings.wait_seconds)
 
-    async def _note(self, worker: Worker, reason: str) -> None:
-        """Show people what holds the worker up; written once, not at every attempt."""
-        if worker.status_reason == reason:
-            return
+    async def _explain(self, worker: Worker, reason: str, *, give_up: bool = False) -> None:
+        """Show people what holds the worker up, once and not at every attempt; FAILED if it is hopeless."""
         try:
-            await self._control_plane.update_status(worker, worker.status, reason)
+            # Read again: the pass that failed may have changed the record on its way.
+            current = await self._control_plane.fetch_single_resource(worker.id)
+            if current is None or current.status is not worker.status:
+                return
+            target = FAILED if give_up and is_allowed(current.status, FAILED) else current.status
+            if target is not current.status or reason != current.status_reason:
+                await self._move(current, Move(target, reason))
         except Fenced:
             raise
         except (TransientError, RequestError) as error:
-            log.info("could not note the reason", error=str(error))
-
-    async def _give_up(self, worker: Worker, reason: str) -> None:
-        if not is_allowed(worker.status, FAILED):
-            await self._note(worker, reason)
-            return
-        await self._move(worker, Move(FAILED, reason))
+            log.info("could not record the reason", error=str(error))
 
     def _check_leadership(self) -> None:
         """Call right before every effect at EC2, which cannot be fenced."""

@@ -27,6 +27,9 @@ class WorkerControllerSettings(BaseSettings):
     leader_lease_ttl: PositiveInt = Field(15, description="Seconds until a silent leader is replaced.")
     reconcile_interval: PositiveFloat = Field(30.0, description="Seconds between looks at everything.")
     reconcile_polling_enabled: bool = Field(True, description="Off: only changes wake the controller.")
+    watch_debounce_seconds: PositiveFloat = Field(
+        0.5, description="Seconds in which further changes of a worker are merged into one look."
+    )
     wait_seconds: PositiveFloat = Field(
         2.0,
         validation_alias="WORKER_WAIT_SECONDS",

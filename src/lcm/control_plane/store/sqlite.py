@@ -6,6 +6,7 @@ Another thread reads. One process per file (two writing processes starve each ot
 """
 
 import asyncio
+import contextlib
 import queue
 import sqlite3
 import threading
@@ -168,16 +169,18 @@ class SqliteStore:
     def _open(self) -> None:
         """Create or check the file, and open the reading connection, in the reader's thread."""
         try:
-            db = _connect(self._path)
-            found = db.execute("PRAGMA user_version").fetchone()[0]
-            if found == 0:
-                db.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {_SCHEMA_VERSION}; COMMIT;")
-            elif found != _SCHEMA_VERSION:
+            with contextlib.closing(sqlite3.connect(self._path)) as unchanged:
+                found = unchanged.execute("PRAGMA user_version").fetchone()[0]
+            if found not in (0, _SCHEMA_VERSION):
                 raise StoreUnavailable(
                     f"{self._path} has schema {found}, this version of LCM reads {_SCHEMA_VERSION};"
                     " use the LCM version that wrote it"
                 )
-            self._reading = db
+            self._reading = _connect(self._path)
+            if found == 0:
+                self._reading.executescript(
+                    f"BEGIN; {_SCHEMA} PRAGMA user_version = {_SCHEMA_VERSION}; COMMIT;"
+                )
         except sqlite3.Error as error:
             raise StoreUnavailable(f"cannot open {self._path}: {error}") from error
 

@@ -1,0 +1,209 @@
+"""What every cloud provider promises: the one in memory and EC2's wire protocol alike."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+
+import pytest
+
+from lcm.core.chance import RandomIds
+from lcm.core.clock import SystemClock
+from lcm.domain.errors import (
+    ImageNotFound,
+    LaunchRefused,
+    LaunchVoid,
+    RegionNotConfigured,
+    WrongInstanceState,
+)
+from lcm.domain.launch import InstanceId, LaunchSpec, MachineImage, WorkerId
+from lcm.domain.template import RegionConfig
+from lcm.domain.worker import Instance
+from lcm.simulator.memory_cloud import Delays, MemoryCloud
+from lcm.worker_controller.adapters.ec2 import Ec2Provider, Ec2Settings
+from lcm.worker_controller.ports import CloudProvider
+from support.processes import RunningSimulator, eventually, running_simulator
+
+ids = RandomIds()
+
+
+class Cloud:
+    """A provider under test, with the region it can be used in."""
+
+    def __init__(self, provider: CloudProvider, region: RegionConfig) -> None:
+        self.provider = provider
+        self.region = region
+
+    async def spec(self, worker_id: str, **changes: str) -> LaunchSpec:
+        image = await self.provider.resolve_ami(self.region.region, "CML-*")
+        return LaunchSpec(
+            region=self.region.region,
+            image=image,
+            instance_type=changes.get("instance_type", "t3.small"),
+            security_group_ids=self.region.security_group_ids,
+            subnet_id=self.region.subnet_id,
+            key_name=self.region.key_name,
+            tags={"cml-managed": "true", "worker_id": worker_id, "Name": worker_id},
+        )
+
+    async def launch(self) -> Instance:
+        worker_id = ids.new_id()
+        return await self.provider.launch_instance(await self.spec(worker_id), f"token-{worker_id}")
+
+    async def until(self, instance: Instance, state: str) -> Instance:
+        async def is_there() -> Instance | None:
+            seen = await self.provider.describe_instance(instance.region, instance.id)
+            return seen if seen and seen.state == state else None
+
+        found: Instance = await eventually(is_there)
+        return found
+
+
+@pytest.fixture(scope="module")
+def simulator() -> Iterator[RunningSimulator]:
+    with running_simulator() as running:
+        yield running
+
+
+@pytest.fixture(params=["memory", "ec2"])
+async def cloud(request: pytest.FixtureRequest) -> AsyncIterator[Cloud]:
+    if request.param == "memory":
+        config = RegionConfig(region="us-east-1", security_group_ids=("sg-1",), subnet_id="subnet-1")
+        delays = Delays(launch=0.1, start=0.1, stop=0.1, terminate=0.1)
+        yield Cloud(MemoryCloud(SystemClock(), delays), config)
+        return
+    info = request.getfixturevalue("simulator").info
+    settings = Ec2Settings(
+        endpoint_url=info.aws_endpoint, access_key_id="x", secret_access_key="x", page_size=5
+    )
+    async with Ec2Provider(settings, [info.regions[0].region]) as provider:
+        yield Cloud(provider, info.regions[0])
+
+
+async def test_the_newest_image_of_a_name_is_found(cloud: Cloud) -> None:
+    image = await cloud.provider.resolve_ami(cloud.region.region, "CML-*")
+    assert image.name == "CML-2.9.1-20260415"
+
+
+async def test_an_unknown_image_name_is_a_permanent_error(cloud: Cloud) -> None:
+    with pytest.raises(ImageNotFound):
+        await cloud.provider.resolve_ami(cloud.region.region, "NOPE-*")
+
+
+async def test_a_launch_gives_an_instance_with_its_tags_that_comes_to_run(cloud: Cloud) -> None:
+    instance = await cloud.launch()
+    assert instance.state == "pending"
+    running = await cloud.until(instance, "running")
+    assert running.tags["worker_id"] == instance.tags["worker_id"]
+    assert running.has_address
+    assert running.instance_type == "t3.small"
+
+
+async def test_the_same_token_again_gives_the_same_instance(cloud: Cloud) -> None:
+    spec = await cloud.spec(ids.new_id())
+    first = await cloud.provider.launch_instance(spec, f"same-{spec.tags['worker_id']}")
+    second = await cloud.provider.launch_instance(spec, f"same-{spec.tags['worker_id']}")
+    assert first.id == second.id
+    found = await cloud.provider.find_instances(spec.region, WorkerId(spec.tags["worker_id"]))
+    assert len(found) == 1
+
+
+async def test_the_same_token_with_other_parameters_is_refused(cloud: Cloud) -> None:
+    worker_id = ids.new_id()
+    await cloud.provider.launch_instance(await cloud.spec(worker_id), f"other-{worker_id}")
+    with pytest.raises(LaunchRefused):
+        await cloud.provider.launch_instance(
+            await cloud.spec(worker_id, instance_type="t3.large"), f"other-{worker_id}"
+        )
+
+
+async def test_a_token_whose_instance_is_gone_is_void(cloud: Cloud) -> None:
+    spec = await cloud.spec(ids.new_id())
+    token = f"void-{spec.tags['worker_id']}"
+    instance = await cloud.provider.launch_instance(spec, token)
+    await cloud.provider.terminate_instance(spec.region, instance.id)
+    with pytest.raises(LaunchVoid):
+        await cloud.provider.launch_instance(spec, token)
+
+
+async def test_stop_and_start_keep_the_instance_and_change_its_public_address(cloud: Cloud) -> None:
+    before = await cloud.until(await cloud.launch(), "running")
+    await cloud.provider.stop_instance(before.region, before.id)
+    stopped = await cloud.until(before, "stopped")
+    assert stopped.public_ip is None
+    await cloud.provider.start_instance(before.region, before.id)
+    after = await cloud.until(before, "running")
+    assert after.private_ip == before.private_ip
+    assert after.public_ip not in (None, before.public_ip)
+
+
+async def test_asking_again_for_what_is_on_its_way_succeeds(cloud: Cloud) -> None:
+    instance = await cloud.until(await cloud.launch(), "running")
+    provider, region = cloud.provider, instance.region
+    await provider.start_instance(region, instance.id)
+    await provider.stop_instance(region, instance.id)
+    await provider.stop_instance(region, instance.id)
+    await cloud.until(instance, "stopped")
+    await provider.stop_instance(region, instance.id)
+    await provider.terminate_instance(region, instance.id)
+    await provider.terminate_instance(region, instance.id)
+    await cloud.until(instance, "terminated")
+
+
+Effect = Callable[[CloudProvider, Instance], Awaitable[None]]
+
+
+@pytest.mark.parametrize(
+    "effect",
+    [
+        lambda provider, instance: provider.start_instance(instance.region, instance.id),
+        lambda provider, instance: provider.stop_instance(instance.region, instance.id),
+    ],
+    ids=["start", "stop"],
+)
+async def test_a_terminated_instance_cannot_be_moved(cloud: Cloud, effect: Effect) -> None:
+    instance = await cloud.launch()
+    await cloud.provider.terminate_instance(instance.region, instance.id)
+    with pytest.raises(WrongInstanceState):
+        await effect(cloud.provider, instance)
+
+
+async def test_terminating_an_unknown_instance_succeeds(cloud: Cloud) -> None:
+    await cloud.provider.terminate_instance(cloud.region.region, InstanceId("i-0123456789abcdef0"))
+
+
+async def test_an_unknown_instance_is_an_answer_not_an_error(cloud: Cloud) -> None:
+    unknown = InstanceId("i-0123456789abcdef0")
+    assert await cloud.provider.describe_instance(cloud.region.region, unknown) is None
+
+
+async def test_a_listing_is_complete_over_several_pages(cloud: Cloud) -> None:
+    launched = {(await cloud.launch()).id for _ in range(12)}
+    listed = {instance.id for instance in await cloud.provider.list_instances(cloud.region.region)}
+    assert launched <= listed
+
+
+async def test_nothing_is_found_for_a_worker_nobody_launched(cloud: Cloud) -> None:
+    assert not await cloud.provider.find_instances(cloud.region.region, WorkerId(ids.new_id()))
+
+
+async def test_a_region_without_configuration_is_a_permanent_error(simulator: RunningSimulator) -> None:
+    settings = Ec2Settings(endpoint_url=simulator.info.aws_endpoint, access_key_id="x", secret_access_key="x")
+    async with Ec2Provider(settings, ["us-east-1"]) as provider:
+        with pytest.raises(RegionNotConfigured):
+            await provider.resolve_ami("mars-north-1", "CML-*")
+
+
+async def test_a_launch_with_an_image_that_does_not_exist_is_refused(simulator: RunningSimulator) -> None:
+    settings = Ec2Settings(endpoint_url=simulator.info.aws_endpoint, access_key_id="x", secret_access_key="x")
+    region = simulator.info.regions[0]
+    async with Ec2Provider(settings, [region.region]) as provider:
+        spec = await Cloud(provider, region).spec(ids.new_id())
+        broken = LaunchSpec(
+            region=spec.region,
+            image=MachineImage(id="ami-00000000", name="gone"),
+            instance_type=spec.instance_type,
+            security_group_ids=spec.security_group_ids,
+            subnet_id=spec.subnet_id,
+            key_name=spec.key_name,
+            tags=spec.tags,
+        )
+        with pytest.raises(LaunchRefused, match="InvalidAMIID"):
+            await provider.launch_instance(broken, ids.new_id())

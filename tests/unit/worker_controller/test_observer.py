@@ -1,0 +1,168 @@
+"""Known, Absent, Unknown: what may be concluded from what EC2 shows."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import pytest
+from msgspec.structs import replace
+
+from lcm.domain.errors import CredentialsRefused, Throttled, TransientError, Unreachable
+from lcm.domain.launch import InstanceId, LaunchIntent, LaunchSpec, MachineImage, WorkerId
+from lcm.domain.observation import Absent, Known, Unknown
+from lcm.domain.worker import Instance, Worker, new_worker
+from lcm.simulator.memory_cloud import Delays, MemoryCloud
+from lcm.simulator.virtual_time import VirtualClock
+from lcm.worker_controller.observer import InstanceObserver
+
+SPEC = LaunchSpec(
+    region="us-east-1",
+    image=MachineImage(id="ami-1", name="CML-1"),
+    instance_type="t3.small",
+    security_group_ids=("sg-1",),
+    subnet_id="subnet-1",
+    key_name=None,
+    tags={"cml-managed": "true", "worker_id": "w-1"},
+)
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+@pytest.fixture
+def cloud(clock: VirtualClock) -> MemoryCloud:
+    return MemoryCloud(clock, Delays(launch=1))
+
+
+@pytest.fixture
+def observer(cloud: MemoryCloud, clock: VirtualClock) -> InstanceObserver:
+    return InstanceObserver(cloud, clock)
+
+
+def a_worker(instance_id: str | None = None) -> Worker:
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    worker = new_worker(
+        worker_id=WorkerId("w-1"),
+        name="lab",
+        template_name="small",
+        aws_region="us-east-1",
+        tags={},
+        by="ann",
+        now=now,
+    )
+    intent = LaunchIntent(generation=1, client_token="lcm-1", spec=SPEC, requested_at=now)
+    return replace(
+        worker,
+        launch=intent,
+        launch_generation=1,
+        ec2_instance_id=InstanceId(instance_id) if instance_id else None,
+    )
+
+
+def operations(cloud: MemoryCloud) -> list[str]:
+    return [call.operation for call in cloud.calls]
+
+
+async def test_a_worker_that_was_never_launched_has_no_instance(observer: InstanceObserver) -> None:
+    assert isinstance(await observer.observe(replace(a_worker(), launch=None)), Absent)
+
+
+async def test_one_listing_serves_all_workers_of_a_cycle(
+    cloud: MemoryCloud, observer: InstanceObserver
+) -> None:
+    instance = await cloud.launch_instance(SPEC, "lcm-1")
+    await observer.refresh(["us-east-1"])
+    for _ in range(100):
+        assert isinstance(await observer.observe(a_worker(instance.id)), Known)
+    assert operations(cloud) == ["launch_instance", "list_instances"]
+
+
+async def test_a_worker_just_acted_on_is_looked_at_afresh(
+    cloud: MemoryCloud, observer: InstanceObserver, clock: VirtualClock
+) -> None:
+    instance = await cloud.launch_instance(SPEC, "lcm-1")
+    await observer.refresh(["us-east-1"])
+    observer.look_again(WorkerId("w-1"))
+    await clock.sleep(2)
+    seen = await observer.observe(a_worker(instance.id))
+    assert isinstance(seen, Known)
+    assert seen.value.state == "running"
+    assert operations(cloud)[-1] == "describe_instance"
+
+
+async def test_an_old_listing_is_not_trusted(
+    cloud: MemoryCloud, observer: InstanceObserver, clock: VirtualClock
+) -> None:
+    instance = await cloud.launch_instance(SPEC, "lcm-1")
+    await observer.refresh(["us-east-1"])
+    await clock.sleep(20)
+    await observer.observe(a_worker(instance.id))
+    assert operations(cloud)[-1] == "describe_instance"
+
+
+async def test_a_launch_whose_reply_was_lost_is_found_by_the_workers_tag(
+    cloud: MemoryCloud, observer: InstanceObserver
+) -> None:
+    instance = await cloud.launch_instance(SPEC, "lcm-1")
+    seen = await observer.observe(a_worker())
+    assert isinstance(seen, Known)
+    assert seen.value.id == instance.id
+
+
+async def test_a_dead_instance_with_the_workers_tag_is_not_taken_for_the_worker(
+    cloud: MemoryCloud, observer: InstanceObserver
+) -> None:
+    instance = await cloud.launch_instance(SPEC, "lcm-1")
+    cloud.terminate(instance.id)
+    assert isinstance(await observer.observe(a_worker()), Unknown)
+
+
+async def test_an_instance_is_gone_only_after_three_reads_over_five_minutes(
+    observer: InstanceObserver, clock: VirtualClock
+) -> None:
+    worker = a_worker("i-unknown")
+    assert isinstance(await observer.observe(worker), Unknown)
+    assert isinstance(await observer.observe(worker), Unknown)
+    await clock.sleep(299)
+    assert isinstance(await observer.observe(worker), Unknown)
+    await clock.sleep(1)
+    assert isinstance(await observer.observe(worker), Absent)
+
+
+async def test_seeing_it_once_starts_the_count_again(
+    cloud: MemoryCloud, observer: InstanceObserver, clock: VirtualClock
+) -> None:
+    instance = await cloud.launch_instance(SPEC, "lcm-1")
+    hidden = cloud.machines.pop(instance.id)
+    for _ in range(10):
+        await observer.observe(a_worker(instance.id))
+        await clock.sleep(29)
+    cloud.machines[instance.id] = hidden
+    assert isinstance(await observer.observe(a_worker(instance.id)), Known)
+    del cloud.machines[instance.id]
+    await clock.sleep(60)
+    assert isinstance(await observer.observe(a_worker(instance.id)), Unknown)
+
+
+class RefusingCloud(MemoryCloud):
+    """Answers every question with an error."""
+
+    error: TransientError = Unreachable("no answer")
+
+    async def list_instances(self, region: str) -> Sequence[Instance]:
+        raise self.error
+
+    async def describe_instance(self, region: str, instance_id: InstanceId) -> Instance | None:
+        raise self.error
+
+
+@pytest.mark.parametrize("error", [Unreachable("x"), Throttled("x"), CredentialsRefused("x")])
+async def test_an_error_is_never_read_as_gone(error: TransientError, clock: VirtualClock) -> None:
+    cloud = RefusingCloud(clock)
+    cloud.error = error
+    observer = InstanceObserver(cloud, clock)
+    for _ in range(20):
+        await observer.refresh(["us-east-1"])
+        assert isinstance(await observer.observe(a_worker("i-1")), Unknown)
+        await clock.sleep(60)
