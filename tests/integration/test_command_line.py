@@ -34,6 +34,20 @@ async def test_a_signal_ends_everything_with_exit_code_0_and_no_stack_trace(numb
         assert "Traceback" not in lcm.complaints()
 
 
+async def test_a_signal_during_the_start_ends_it_just_as_quietly() -> None:
+    command = [sys.executable, "-m", "lcm", "up", "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+
+        async def has_a_child() -> bool:
+            return bool(children.read_text())
+
+        await eventually(has_a_child)
+        process.send_signal(signal.SIGINT)
+        out, complaints = process.communicate(timeout=5)
+        assert (process.returncode, out, complaints) == (0, "", "")
+
+
 async def test_the_simulator_does_not_outlive_a_killed_lcm() -> None:
     with running_lcm("--workers", "0") as lcm:
         lcm.process.kill()

@@ -41,7 +41,7 @@ async def test_the_stream_tells_the_same_life_in_order(api: Api) -> None:
     async with api.stream() as events:
         assert (await events.next())["event"] == "connected"
         worker = await api.create("streamed")
-        told = []
+        told: list[str] = []
         for action, goal in (("stop", "running"), ("delete", "stopped"), (None, "terminated")):
             while not told or told[-1] != goal:
                 event = await events.next()

@@ -1,5 +1,6 @@
 """The commands and their options."""
 
+import contextlib
 import sys
 from importlib.metadata import version
 from pathlib import Path
@@ -9,7 +10,8 @@ import msgspec
 import typer
 from rich.console import Console
 
-from lcm.cli.process import run_until_signalled
+from lcm.cli.process import leave_quietly_on_signals, run_until_signalled
+from lcm.cli.simulator_child import SimulatorChild
 from lcm.core.telemetry import configure_logging
 
 app = typer.Typer(
@@ -58,38 +60,41 @@ def up(
     log_json: LogJson = False,
 ) -> None:
     """Run everything on this machine: control plane, worker controller, dashboard, simulated cloud."""
-    from lcm.cli.up import Ready, StartFailed, UpOptions, up  # slow to import: not for --help
-    from lcm.control_plane.store.port import StoreUnavailable
-    from lcm.web.server import AddressInUse
-
     configure_logging("json" if log_json else "human", log_level)
-    if worker_controller_port is None:
-        worker_controller_port = 0 if port == 0 else 8083
-    options = UpOptions(
-        port=port,
-        worker_controller_port=worker_controller_port,
-        data_dir=data_dir,
-        workers=workers,
-        seed=seed,
-        speed=speed,
-        simulator=simulator,
-        aws_endpoint=aws_endpoint,
-        templates=templates,
-        regions=regions,
-    )
+    with contextlib.ExitStack() as stack:
+        # The simulator takes seconds to start; so do the imports below. Let them do so together.
+        child = None
+        if simulator and aws_endpoint is None:
+            child = stack.enter_context(SimulatorChild(seed=seed, speed=speed))
 
-    def announce(ready: Ready) -> None:
-        if as_json:
-            print(msgspec.json.encode(ready).decode(), flush=True)
-            return
-        console = Console()
-        console.print(f"[bold green]LCM is ready.[/] Dashboard: [bold]{ready.url}[/]", soft_wrap=True)
-        console.print("Ctrl-C stops everything.", style="dim")
+        from lcm.cli.up import Ready, StartFailed, UpOptions, up
+        from lcm.control_plane.store.port import StoreUnavailable
+        from lcm.web.server import AddressInUse
 
-    try:
-        run_until_signalled(up(options, announce))
-    except* (StartFailed, AddressInUse, StoreUnavailable, FileNotFoundError) as failures:
-        _fail(failures)
+        def announce(ready: Ready) -> None:
+            if as_json:
+                print(msgspec.json.encode(ready).decode(), flush=True)
+                return
+            console = Console()
+            console.print(f"[bold green]LCM is ready.[/] Dashboard: [bold]{ready.url}[/]", soft_wrap=True)
+            console.print("Ctrl-C stops everything.", style="dim")
+
+        if worker_controller_port is None:
+            worker_controller_port = 0 if port == 0 else 8083
+        options = UpOptions(
+            port=port,
+            worker_controller_port=worker_controller_port,
+            data_dir=data_dir,
+            workers=workers,
+            seed=seed,
+            aws_endpoint=aws_endpoint,
+            templates=templates,
+            regions=regions,
+        )
+        try:
+            run_until_signalled(up(options, child, announce))
+        except* (StartFailed, AddressInUse, StoreUnavailable, FileNotFoundError) as failures:
+            _fail(failures)
 
 
 @app.command()
@@ -138,4 +143,5 @@ def _fail(failures: BaseExceptionGroup[BaseException]) -> None:
 
 
 def main() -> None:
+    leave_quietly_on_signals()
     app()

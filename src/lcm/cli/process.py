@@ -10,6 +10,12 @@ from typing import Any
 import uvloop
 
 
+def leave_quietly_on_signals() -> None:
+    """Until an event loop runs, Ctrl-C or SIGTERM just ends the program, with everything it opened."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: sys.exit(0))
+
+
 def run_until_signalled(work: Coroutine[Any, Any, None], *, until_stdin_closes: bool = False) -> None:
     """Run to the end, or until told to stop; being told is not an error."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

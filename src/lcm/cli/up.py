@@ -7,10 +7,9 @@ exactly as they would from different machines. The simulator is a child process.
 import asyncio
 import os
 import random
-import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +18,7 @@ import msgspec
 import yaml
 from pydantic import SecretStr
 
+from lcm.cli.simulator_child import SimulatorChild
 from lcm.control_plane.main import ControlPlaneProcess, control_plane_process
 from lcm.control_plane.settings import ControlPlaneSettings
 from lcm.core.chance import RandomIds
@@ -55,8 +55,6 @@ class UpOptions:
     data_dir: Path | None
     workers: int
     seed: int
-    speed: float
-    simulator: bool
     aws_endpoint: str | None
     templates: Path
     regions: Path
@@ -84,11 +82,12 @@ class Cloud:
     simulation: SimulationInfo | None = None
 
 
-async def up(options: UpOptions, announce: Callable[[Ready], None]) -> None:
+async def up(options: UpOptions, simulator: SimulatorChild | None, announce: Callable[[Ready], None]) -> None:
     """Run LCM until cancelled; `announce` is called once, when everything answers."""
     clock, ids = SystemClock(), RandomIds()
     kv = MemoryKv(clock, ids)
-    async with _data_dir(options) as data_dir, _cloud(options) as cloud:
+    cloud = await _cloud(options, simulator)
+    with _data_dir(options, is_simulated=cloud.simulation is not None) as data_dir:
         plane_settings = ControlPlaneSettings(
             port=options.port,
             data_dir=data_dir,
@@ -117,28 +116,39 @@ async def up(options: UpOptions, announce: Callable[[Ready], None]) -> None:
                 announce(_ready(control_plane, controller, cloud, data_dir))
 
 
-@asynccontextmanager
-async def _data_dir(options: UpOptions) -> AsyncIterator[Path]:
+@contextmanager
+def _data_dir(options: UpOptions, *, is_simulated: bool) -> Iterator[Path]:
     """The one given, or a temporary one for a simulation: its cloud ends with it, so would its records."""
     if options.data_dir is not None:
         yield options.data_dir
-    elif options.simulator:
+    elif is_simulated:
         with tempfile.TemporaryDirectory(prefix="lcm-") as directory:
             yield Path(directory)
     else:
         yield Path("lcm-data")
 
 
-@asynccontextmanager
-async def _cloud(options: UpOptions) -> AsyncIterator[Cloud]:
+async def _cloud(options: UpOptions, simulator: SimulatorChild | None) -> Cloud:
+    if simulator is not None:
+        return _simulated(await _ready_simulation(simulator))
     if options.aws_endpoint is not None:
         info = await _ask_simulation(options.aws_endpoint)
-        yield _simulated(info) if info else _configured(options)
-    elif options.simulator:
-        async with _simulator_process(options) as info:
-            yield _simulated(info)
-    else:
-        yield _configured(options)
+        return _simulated(info) if info else _configured(options)
+    return _configured(options)
+
+
+async def _ready_simulation(simulator: SimulatorChild) -> SimulationInfo:
+    """Waits in a thread: the simulator announces itself on a pipe."""
+    reading = asyncio.get_running_loop().run_in_executor(None, simulator.read_ready_line)
+    try:
+        async with asyncio.timeout(READY_WITHIN_SECONDS):
+            line = await asyncio.shield(reading)
+    except (TimeoutError, asyncio.CancelledError):
+        simulator.end()  # which also ends the reading
+        raise
+    if not line:
+        raise StartFailed("the simulator did not start; 'lcm simulate' shows why")
+    return msgspec.json.decode(line, type=SimulationInfo)
 
 
 def _simulated(info: SimulationInfo) -> Cloud:
@@ -181,30 +191,6 @@ async def _ask_simulation(endpoint: str) -> SimulationInfo | None:
         return msgspec.json.decode(body, type=SimulationInfo)
     except msgspec.MsgspecError:
         return None
-
-
-@asynccontextmanager
-async def _simulator_process(options: UpOptions) -> AsyncIterator[SimulationInfo]:
-    """A simulator that lives as long as this block; it ends by itself if we are killed."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "lcm", "simulate", "--json", "--until-stdin-closes",
-        "--seed", str(options.seed), "--speed", str(options.speed),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        # Ctrl-C reaches the whole group; the simulator must outlive those who still talk to it.
-        start_new_session=True,
-    )  # fmt: skip
-    assert process.stdin is not None
-    assert process.stdout is not None
-    try:
-        async with asyncio.timeout(READY_WITHIN_SECONDS):
-            line = await process.stdout.readline()
-        if not line:
-            raise StartFailed("the simulator did not start; 'lcm simulate' shows why")
-        yield msgspec.json.decode(line, type=SimulationInfo)
-    finally:
-        process.stdin.close()
-        await process.wait()
 
 
 async def _wait_until_ready(

@@ -11,7 +11,7 @@ from starlette.responses import FileResponse, RedirectResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from lcm.control_plane.access import AccessDenied
-from lcm.control_plane.gate import BodyTooLarge, Gate, access_problem, body_too_large
+from lcm.control_plane.gate import Gate, access_problem
 from lcm.control_plane.routes import catalogue, events, internal, operations, sessions, workers
 from lcm.control_plane.routes.dependencies import Services
 from lcm.control_plane.store.port import StoreUnavailable
@@ -36,7 +36,7 @@ _STRUCTS = (
     schemas.WorkerView, schemas.WorkerPage, schemas.WorkerRecords, schemas.Timeline, schemas.TemplateList,
     schemas.RegionList, schemas.SessionView, schemas.StatusReport, schemas.LaunchPlan, schemas.LaunchVoided,
     schemas.InstanceReport, schemas.CmlReport, schemas.LeadershipClaim, schemas.LeadershipGrant,
-    Worker, WorkerTemplate,
+    Worker, WorkerTemplate, operations.HealthView, operations.ReadyView,
 )  # fmt: skip
 
 _REFUSALS: dict[type[errors.RequestError], tuple[int, str, str]] = {
@@ -116,35 +116,23 @@ def _add_error_handlers(app: FastAPI) -> None:
 
     async def denied(_: Request, error: Exception) -> Response:
         assert isinstance(error, AccessDenied)
-        response = access_problem(error)
-        assert isinstance(response, Response)
-        return response
+        return access_problem(error)
 
     async def invalid(_: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
-        fields = [
-            schemas.FieldError(
-                field=".".join(str(part) for part in item["loc"] if part not in ("body", "query")) or "body",
-                message=item["msg"].removeprefix("Value error, "),
-            )
-            for item in error.errors()
-        ]
-        return _invalid(fields)
+        return _invalid([_field_error(item) for item in error.errors()])
 
     async def malformed(_: Request, error: Exception) -> Response:
         assert isinstance(error, MalformedBody)
         return _invalid(error.errors)
-
-    async def too_large(_: Request, error: Exception) -> Response:
-        response = body_too_large()
-        assert isinstance(response, Response)
-        return response
 
     async def store_unavailable(_: Request, error: Exception) -> Response:
         return problem(503, "store-unavailable", "Try again later", f"{error}; nothing was changed")
 
     async def http_error(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
+        if error.status_code == 400:  # FastAPI's word for a body that is no text at all
+            return _invalid([schemas.FieldError(field="body", message="not valid JSON")])
         detail = (
             f"{request.method} {request.url.path}: {error.detail}; see /api/openapi.json for what there is"
         )
@@ -155,9 +143,16 @@ def _add_error_handlers(app: FastAPI) -> None:
     app.add_exception_handler(AccessDenied, denied)
     app.add_exception_handler(RequestValidationError, invalid)
     app.add_exception_handler(MalformedBody, malformed)
-    app.add_exception_handler(BodyTooLarge, too_large)
     app.add_exception_handler(StoreUnavailable, store_unavailable)
     app.add_exception_handler(HTTPException, http_error)
+
+
+def _field_error(item: dict[str, Any]) -> schemas.FieldError:
+    """What pydantic found, at the field as its sender knows it."""
+    if item["type"] == "json_invalid":
+        return schemas.FieldError(field="body", message=f"not valid JSON: {item['ctx']['error']}")
+    field = ".".join(str(part) for part in item["loc"] if part not in ("body", "query", "header"))
+    return schemas.FieldError(field=field or "body", message=item["msg"].removeprefix("Value error, "))
 
 
 def _invalid(fields: list[schemas.FieldError]) -> Response:

@@ -3,8 +3,11 @@
 Access is denied by default: a path is open only if it is named here.
 """
 
+import asyncio
+
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import HTTPConnection
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lcm.control_plane.access import AccessDenied, AccessKeys, authenticate
@@ -12,6 +15,7 @@ from lcm.rest.schemas import API_KEY_HEADER
 from lcm.web.problems import problem
 
 MAX_BODY_BYTES = 1024 * 1024
+BODY_TIMEOUT_SECONDS = 10.0
 
 OPEN_PATHS = frozenset({"/", "/favicon.svg", "/health", "/ready", "/metrics"})
 OPEN_PREFIXES = ("/assets/",)
@@ -58,15 +62,19 @@ class Gate:
 
         try:
             self._check_access(scope)
-            limited = _limit_body(Headers(scope=scope), receive)
+            with_body = await _read_body(Headers(scope=scope), receive)
         except AccessDenied as denied:
-            refusal = access_problem(denied)
-            await refusal(scope, receive, send_with_headers)
-            return
+            await access_problem(denied)(scope, receive, send_with_headers)
         except BodyTooLarge:
-            await body_too_large()(scope, receive, send_with_headers)
-            return
-        await self._app(scope, limited, send_with_headers)
+            detail = f"a request may carry at most {MAX_BODY_BYTES} bytes"
+            refusal = problem(413, "too-large", "Body too large", detail)
+            await refusal(scope, receive, send_with_headers)
+        except TimeoutError:
+            detail = f"the body did not arrive within {BODY_TIMEOUT_SECONDS:g} seconds; send it again"
+            refusal = problem(408, "too-slow", "Body too slow", detail)
+            await refusal(scope, receive, send_with_headers)
+        else:
+            await self._app(scope, with_body, send_with_headers)
 
     def _check_access(self, scope: Scope) -> None:
         path: str = scope["path"]
@@ -86,28 +94,33 @@ class Gate:
         authenticate(connection, self._keys)
 
 
-def _limit_body(headers: Headers, receive: Receive) -> Receive:
-    """Refuse a body that says it is too large, and count one that does not say."""
+async def _read_body(headers: Headers, receive: Receive) -> Receive:
+    """Take the whole body in before anybody looks at it, and hand it on; refuse one that is too large."""
     announced = headers.get("content-length", "0")
     if not announced.isdigit() or int(announced) > MAX_BODY_BYTES:
         raise BodyTooLarge
+    chunks: list[bytes] = []
     received = 0
+    async with asyncio.timeout(BODY_TIMEOUT_SECONDS):
+        while True:
+            message = await receive()
+            if message["type"] != "http.request":
+                break  # the sender left
+            chunks.append(message.get("body", b""))
+            received += len(chunks[-1])
+            if received > MAX_BODY_BYTES:
+                raise BodyTooLarge
+            if not message.get("more_body", False):
+                message = {"type": "http.request", "body": b"".join(chunks), "more_body": False}
+                break
+    pending: list[Message] = [message]
 
-    async def counting_receive() -> Message:
-        nonlocal received
-        message = await receive()
-        received += len(message.get("body", b""))
-        if received > MAX_BODY_BYTES:
-            raise BodyTooLarge
-        return message
+    async def replay() -> Message:
+        return pending.pop() if pending else await receive()
 
-    return counting_receive
+    return replay
 
 
-def access_problem(denied: AccessDenied) -> ASGIApp:
+def access_problem(denied: AccessDenied) -> Response:
     kind, title = ("unauthorized", "Not signed in") if denied.status == 401 else ("forbidden", "Not allowed")
     return problem(denied.status, kind, title, denied.detail)
-
-
-def body_too_large() -> ASGIApp:
-    return problem(413, "too-large", "Body too large", f"a request may carry at most {MAX_BODY_BYTES} bytes")

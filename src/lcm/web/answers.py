@@ -39,11 +39,12 @@ def documented(
     description: str = "As asked for.",
     *,
     problems: Iterable[int] = (),
+    public: bool = False,
 ) -> dict[str, Any]:
-    """Route arguments that say what comes back, the problems included."""
+    """Route arguments that say what comes back, the problems included; `public` needs no token."""
     responses: dict[int | str, dict[str, Any]] = {
         code: {"description": _PROBLEMS[code], "content": {MEDIA_TYPE: {"schema": _ref(Problem)}}}
-        for code in (*problems, 401, 403)
+        for code in (*problems, *(() if public else (401, 403)))
     }
     content = {"application/json": {"schema": _ref(struct)}} if struct is not None else {}
     responses[status] = {"description": description, "content": content}

@@ -56,9 +56,9 @@ async def get(worker_id: str, _: Controller, plane: Plane) -> Response:
 @router.post("/workers/{worker_id}/status", summary="Report a status", **_WRITE, **reads(StatusReport))
 async def status(
     worker_id: str,
-    report: Annotated[StatusReport, Depends(body_of(StatusReport))],
     service: Controller,
     fence: LeaderFence,
+    report: Annotated[StatusReport, Depends(body_of(StatusReport))],
     plane: Plane,
 ) -> Response:
     return answer(await report_status(plane, worker_id, report, by=service, fence=fence))
@@ -67,8 +67,8 @@ async def status(
 @router.post("/workers/{worker_id}/launch-plan", summary="Promise a launch", **_WRITE, **reads(LaunchPlan))
 async def plan_launch(
     worker_id: str,
-    plan: Annotated[LaunchPlan, Depends(body_of(LaunchPlan))],
     fence: LeaderFence,
+    plan: Annotated[LaunchPlan, Depends(body_of(LaunchPlan))],
     plane: Plane,
 ) -> Response:
     return answer(await promise_launch(plane, worker_id, plan, fence=fence))
@@ -77,8 +77,8 @@ async def plan_launch(
 @router.post("/workers/{worker_id}/launch-void", summary="Void a launch", **_WRITE, **reads(LaunchVoided))
 async def void_launch(
     worker_id: str,
-    voided: Annotated[LaunchVoided, Depends(body_of(LaunchVoided))],
     fence: LeaderFence,
+    voided: Annotated[LaunchVoided, Depends(body_of(LaunchVoided))],
     plane: Plane,
 ) -> Response:
     return answer(await forget_launch(plane, worker_id, voided, fence=fence))
@@ -89,8 +89,8 @@ async def void_launch(
 )
 async def ec2_details(
     worker_id: str,
-    report: Annotated[InstanceReport, Depends(body_of(InstanceReport))],
     fence: LeaderFence,
+    report: Annotated[InstanceReport, Depends(body_of(InstanceReport))],
     plane: Plane,
 ) -> Response:
     return answer(await report_instance(plane, worker_id, report, fence=fence))
@@ -99,8 +99,8 @@ async def ec2_details(
 @router.post("/workers/{worker_id}/cml-data", summary="Report CML facts", **_WRITE, **reads(CmlReport))
 async def cml_data(
     worker_id: str,
-    report: Annotated[CmlReport, Depends(body_of(CmlReport))],
     fence: LeaderFence,
+    report: Annotated[CmlReport, Depends(body_of(CmlReport))],
     plane: Plane,
 ) -> Response:
     return answer(await report_cml(plane, worker_id, report, fence=fence))
@@ -122,7 +122,7 @@ async def template(name: str, _: Controller, plane: Plane) -> Response:
     **reads(LeadershipClaim),
 )
 async def leadership(
-    claim: Annotated[LeadershipClaim, Depends(body_of(LeadershipClaim))], _: Controller, plane: Plane
+    _: Controller, claim: Annotated[LeadershipClaim, Depends(body_of(LeadershipClaim))], plane: Plane
 ) -> Response:
     """The same claim again gets the same epoch; an older election than the known one is refused."""
     return answer(await claim_leadership(plane, claim))

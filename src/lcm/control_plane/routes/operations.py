@@ -1,6 +1,7 @@
 """For those who run the process: is it alive, is it ready, what does it measure."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 from fastapi import APIRouter, Request
@@ -8,7 +9,7 @@ from starlette.responses import Response
 
 from lcm.control_plane.publisher import Publisher
 from lcm.core.health import Health
-from lcm.web.answers import answer
+from lcm.web.answers import answer, documented
 
 router = APIRouter(tags=["operations"])
 
@@ -28,7 +29,17 @@ class HealthView(msgspec.Struct, frozen=True, kw_only=True):
     reasons: list[str]
 
 
-@router.get("/health", summary="Is it alive")
+class ReadyView(msgspec.Struct, frozen=True, kw_only=True):
+    ready: bool
+
+
+def _answers(struct: type, when_not: str) -> dict[str, Any]:
+    documentation = documented(struct, public=True)
+    documentation["responses"][503] = {**documentation["responses"][200], "description": when_not}
+    return documentation
+
+
+@router.get("/health", summary="Is it alive", **_answers(HealthView, "A loop is silent."))
 async def health(request: Request) -> Response:
     operations: Operations = request.app.state.operations
     silent = [f"loop {name} is silent" for name in operations.health.silent_loops]
@@ -38,11 +49,11 @@ async def health(request: Request) -> Response:
     return answer(view, 503 if silent else 200)
 
 
-@router.get("/ready", summary="Is everything published that was committed")
+@router.get("/ready", summary="Is it of use", **_answers(ReadyView, "Not everything is published yet."))
 async def ready(request: Request) -> Response:
     operations: Operations = request.app.state.operations
     is_ready = not operations.publisher.is_behind
-    return answer({"ready": is_ready}, 200 if is_ready else 503)
+    return answer(ReadyView(ready=is_ready), 200 if is_ready else 503)
 
 
 @router.get("/metrics", summary="Prometheus metrics", include_in_schema=False)

@@ -1,0 +1,104 @@
+"""The dashboard as a person uses it."""
+
+import re
+
+from playwright.async_api import ConsoleMessage, Locator, Page, Request, expect
+
+from support.api import admin_of
+from support.processes import RunningLcm, running_lcm
+
+
+def row(page: Page, name: str) -> Locator:
+    return page.locator(f'[data-worker-name="{name}"]')
+
+
+async def shows(page: Page, name: str, status: str) -> None:
+    await expect(row(page, name)).to_have_attribute("data-status", status, timeout=20_000)
+
+
+async def open_dashboard(page: Page, lcm: RunningLcm) -> None:
+    await page.goto(lcm.ready.url)
+    await page.wait_for_selector('[data-connection="live"]')
+
+
+async def test_the_list_changes_without_a_reload(page: Page, lcm: RunningLcm) -> None:
+    await open_dashboard(page, lcm)
+    await page.evaluate("window.loadedOnce = true")
+    async with admin_of(lcm) as api:
+        worker = await api.create("from-elsewhere")
+        await shows(page, "from-elsewhere", "running")
+        await api.act(worker, "stop")
+        await shows(page, "from-elsewhere", "stopped")
+    assert await page.evaluate("window.loadedOnce") is True
+
+
+async def test_a_person_takes_a_worker_through_its_life_by_clicks(page: Page, lcm: RunningLcm) -> None:
+    await open_dashboard(page, lcm)
+    await page.get_by_role("button", name="Create worker").first.click()
+    dialog = page.get_by_role("dialog")
+    await dialog.get_by_label("Name").fill("clicked")
+    await dialog.get_by_role("radio", name=re.compile("large")).check(force=True)
+    await dialog.get_by_role("button", name="Create", exact=True).click()
+    await shows(page, "clicked", "running")
+
+    await page.get_by_role("button", name="Stop clicked").click()
+    await shows(page, "clicked", "stopped")
+    await page.get_by_role("button", name="Start clicked").click()
+    await shows(page, "clicked", "running")
+
+    await row(page, "clicked").click()
+    timeline = page.get_by_test_id("timeline")
+    await expect(timeline.locator('[data-to="stopped"]').first).to_be_visible()
+
+    await page.get_by_role("button", name="Delete clicked").click()
+    await page.get_by_role("button", name="Delete worker").click()
+    await expect(row(page, "clicked")).to_have_count(0, timeout=20_000)
+    await expect(timeline.locator('[data-to="terminated"]')).to_be_visible()
+
+
+async def test_a_name_that_is_taken_is_said_at_the_field(page: Page, lcm: RunningLcm) -> None:
+    await open_dashboard(page, lcm)
+    await shows(page, "ccna-morning", "running")
+    await page.get_by_role("button", name="Create worker").first.click()
+    dialog = page.get_by_role("dialog")
+    await dialog.get_by_label("Name").fill("ccna-morning")
+    await dialog.get_by_role("button", name="Create", exact=True).click()
+    await expect(dialog.get_by_text("choose another name")).to_be_visible()
+
+
+async def test_without_a_token_there_is_only_the_sign_in(page: Page, lcm: RunningLcm) -> None:
+    await page.goto(lcm.url)
+    field = page.get_by_label(re.compile("token", re.IGNORECASE))
+    await field.fill("guess")
+    await field.press("Enter")
+    await expect(page.get_by_text("not valid")).to_be_visible()
+    await field.fill(lcm.ready.token)
+    await field.press("Enter")
+    await page.wait_for_selector('[data-connection="live"]')
+
+
+async def test_the_page_asks_nobody_else_and_breaks_no_rule(page: Page, lcm: RunningLcm) -> None:
+    hosts: set[str] = set()
+    complaints: list[str] = []
+
+    def on_request(request: Request) -> None:
+        hosts.add(request.url.split("/")[2])
+
+    def on_console(message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            complaints.append(message.text)
+
+    page.on("request", on_request)
+    page.on("console", on_console)
+    await open_dashboard(page, lcm)
+    await row(page, "ccna-morning").click()
+    await expect(page.get_by_test_id("timeline")).to_be_visible()
+    assert hosts == {lcm.url.removeprefix("http://")}
+    assert complaints == []
+
+
+async def test_the_page_says_so_when_the_server_is_gone(page: Page) -> None:
+    with running_lcm("--workers", "0") as lcm:
+        await open_dashboard(page, lcm)
+    pill = page.locator("[data-connection]").first
+    await expect(pill).not_to_have_attribute("data-connection", "live", timeout=20_000)

@@ -1,0 +1,88 @@
+"""Epochs: a newer leader shuts out an older one, and nobody rightful is locked out."""
+
+from datetime import UTC, datetime
+from random import Random
+
+import pytest
+from msgspec.structs import replace
+
+from lcm.control_plane.commands.claim_leadership import claim_leadership, fence_for
+from lcm.control_plane.context import ControlPlane
+from lcm.control_plane.store.memory import MemoryStore
+from lcm.control_plane.templates import Templates
+from lcm.control_plane.workers import Workers
+from lcm.core.chance import RandomIds
+from lcm.domain.errors import Fenced
+from lcm.domain.launch import WorkerId
+from lcm.domain.lifecycle import RUNNING
+from lcm.domain.worker import new_worker
+from lcm.rest.schemas import LeadershipClaim
+from lcm.simulator.virtual_time import VirtualClock
+
+
+@pytest.fixture
+def plane() -> ControlPlane:
+    store = MemoryStore()
+    return ControlPlane(
+        store,
+        Workers(store),
+        Templates(store),
+        VirtualClock(),
+        RandomIds(Random(1)),
+        ("us-east-1",),
+        "us-east-1",
+    )
+
+
+async def claim(plane: ControlPlane, cluster: str, revision: int, instance: str = "a") -> int:
+    request = LeadershipClaim(
+        service="worker-controller", cluster_id=cluster, revision=revision, instance_id=instance
+    )
+    return (await claim_leadership(plane, request)).epoch
+
+
+async def test_every_later_election_gets_a_higher_epoch(plane: ControlPlane) -> None:
+    assert [await claim(plane, "etcd", revision) for revision in (5, 9, 30)] == [1, 2, 3]
+
+
+async def test_the_same_claim_again_gets_the_same_epoch(plane: ControlPlane) -> None:
+    assert await claim(plane, "etcd", 5) == await claim(plane, "etcd", 5) == 1
+
+
+async def test_a_winner_that_was_paused_cannot_fence_out_the_real_leader(plane: ControlPlane) -> None:
+    await claim(plane, "etcd", 9, "new")
+    with pytest.raises(Fenced):
+        await claim(plane, "etcd", 5, "paused")
+    assert await claim(plane, "etcd", 9, "new") == 1
+
+
+async def test_a_wiped_coordination_store_starts_above_the_stored_epoch(plane: ControlPlane) -> None:
+    await claim(plane, "etcd", 900)
+    assert await claim(plane, "etcd-after-the-wipe", 3) == 2
+
+
+async def test_a_leader_of_the_store_before_the_wipe_is_refused(plane: ControlPlane) -> None:
+    await claim(plane, "etcd", 900)
+    await claim(plane, "etcd-after-the-wipe", 3)
+    with pytest.raises(Fenced):
+        await claim(plane, "etcd", 901)
+
+
+async def test_a_write_under_an_older_epoch_is_refused_and_changes_nothing(plane: ControlPlane) -> None:
+    worker = await plane.workers.add(
+        new_worker(
+            worker_id=WorkerId("ada"),
+            name="ada",
+            template_name="small",
+            aws_region="us-east-1",
+            tags={},
+            by="ann",
+            now=datetime(2026, 1, 1, tzinfo=UTC),
+        )
+    )
+    old = fence_for("worker-controller", await claim(plane, "etcd", 5))
+    new = fence_for("worker-controller", await claim(plane, "etcd", 6))
+    with pytest.raises(Fenced):
+        await plane.workers.change("ada", lambda w: replace(w, status=RUNNING), fence=old)
+    assert await plane.workers.get("ada") == worker
+    await plane.workers.change("ada", lambda w: replace(w, status=RUNNING), fence=new)

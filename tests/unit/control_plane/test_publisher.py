@@ -1,0 +1,154 @@
+"""No hole between the record and the coordination store, wherever the process dies."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from random import Random
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from lcm.control_plane.publisher import Publisher
+from lcm.control_plane.store.memory import MemoryStore
+from lcm.control_plane.workers import Workers
+from lcm.core.chance import RandomIds
+from lcm.core.health import Health
+from lcm.core.kv.memory import MemoryKv
+from lcm.core.kv.port import Item, KvUnavailable, LeaseId
+from lcm.domain.launch import WorkerId
+from lcm.domain.lifecycle import RUNNING, DesiredStatus
+from lcm.domain.worker import Worker, new_worker
+from lcm.simulator.virtual_time import VirtualClock
+
+
+class FlakyKv(MemoryKv):
+    """A coordination store that can be away."""
+
+    is_away = False
+
+    async def get(self, key: str) -> Item | None:
+        self._answer()
+        return await super().get(key)
+
+    async def put(self, key: str, value: bytes, lease: LeaseId | None = None) -> int:
+        self._answer()
+        return await super().put(key, value, lease)
+
+    def _answer(self) -> None:
+        if self.is_away:
+            raise KvUnavailable("away")
+
+
+class Plane:
+    """A store, its publisher and a coordination store."""
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+        self.store = MemoryStore()
+        self.kv = FlakyKv(self.clock, RandomIds(Random(1)))
+        self.health = Health(self.clock)
+        self.reopen()
+
+    def reopen(self) -> None:
+        """As after a restart: memory is lost, the store is not."""
+        self.workers = Workers(self.store)
+        self.publisher = Publisher(self.store, self.workers, self.kv, clock=self.clock, health=self.health)
+
+    @asynccontextmanager
+    async def publishing(self) -> AsyncIterator[None]:
+        async with asyncio.TaskGroup() as tasks:
+            task = tasks.create_task(self.publisher.run())
+            yield
+            task.cancel()
+
+    async def add(self, name: str = "ada") -> Worker:
+        worker = new_worker(
+            worker_id=WorkerId(name),
+            name=name,
+            template_name="small",
+            aws_region="us-east-1",
+            tags={},
+            by="ann",
+            now=datetime(2026, 1, 1, tzinfo=UTC),
+        )
+        return await self.workers.add(worker)
+
+    async def key(self, name: str) -> Any:
+        item = await MemoryKv.get(self.kv, f"/lcm/workers/{name}")
+        return json.loads(item.value) if item else None
+
+
+@pytest.fixture
+def plane() -> Plane:
+    return Plane()
+
+
+async def test_a_commit_is_published_at_once(plane: Plane) -> None:
+    async with plane.publishing():
+        await plane.clock.sleep(0)
+        await plane.add()
+        await plane.clock.sleep(0.001)
+        assert await plane.key("ada/desired_state") == {"desired_status": "running", "generation": 1}
+        assert await plane.key("ada/state") == {"status": "pending", "version": 1}
+        assert await plane.store.list_unpublished("worker") == []
+
+
+async def test_what_was_committed_before_a_crash_is_published_after_it(plane: Plane) -> None:
+    await plane.add()
+    assert await plane.key("ada/state") is None
+    plane.reopen()
+    async with plane.publishing():
+        await plane.clock.sleep(0.001)
+        assert await plane.key("ada/state") == {"status": "pending", "version": 1}
+
+
+async def test_while_the_coordination_store_is_away_nothing_is_lost(plane: Plane) -> None:
+    plane.kv.is_away = True
+    async with plane.publishing():
+        await plane.add()
+        await plane.clock.sleep(600)
+        assert plane.health.freeze_reasons
+        plane.kv.is_away = False
+        await plane.clock.sleep(1.001)
+        assert await plane.key("ada/state") == {"status": "pending", "version": 1}
+        assert plane.health.freeze_reasons == []
+
+
+async def test_a_wiped_coordination_store_is_filled_again(plane: Plane) -> None:
+    async with plane.publishing():
+        await plane.add()
+        await plane.clock.sleep(10)
+        for item in (await plane.kv.list_prefix("/")).items:
+            await plane.kv.delete(item.key)
+        await plane.clock.sleep(5.001)
+        assert await plane.key("ada/desired_state") is not None
+
+
+async def test_a_key_that_stays_the_same_is_not_written_again(plane: Plane) -> None:
+    async with plane.publishing():
+        await plane.add()
+        await plane.clock.sleep(1)
+        before = await plane.kv.get("/lcm/workers/ada/desired_state")
+        await plane.workers.change("ada", lambda worker: replace(worker, status=RUNNING))
+        await plane.clock.sleep(1)
+        after = await plane.kv.get("/lcm/workers/ada/desired_state")
+        assert before == after
+        assert (await plane.key("ada/state"))["status"] == "running"
+
+
+async def test_the_newest_version_wins_whatever_the_order_of_publishing(plane: Plane) -> None:
+    async with plane.publishing():
+        await plane.add()
+        for generation in range(2, 50):
+            await plane.workers.change(
+                "ada",
+                lambda worker, generation=generation: replace(  # type: ignore[misc]
+                    worker, desired_status=DesiredStatus.STOPPED, generation=generation
+                ),
+            )
+        await plane.clock.sleep(1)
+        assert (await plane.key("ada/desired_state"))["generation"] == 49
+        assert (await plane.key("ada/state"))["version"] == 49
