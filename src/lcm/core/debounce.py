@@ -21,8 +21,8 @@ class Debounce(Generic[K]):
         self._clock = clock
         self._window_ends: dict[K, float] = {}
 
-    def delay_seconds(self, key: K) -> float | None:
-        """0 to run at once, seconds to run at the end of the window, None if a run is due there already."""
+    def delay_seconds(self, key: K) -> float:
+        """0 to run at once, otherwise the seconds to the end of the window, whatever was said before."""
         now = self._clock.monotonic()
         end = self._window_ends.get(key)
         if end is None or now >= end:
@@ -30,7 +30,8 @@ class Debounce(Generic[K]):
             self._window_ends[key] = now + self._window
             return 0.0
         if end - now > self._window:
-            return None
+            # Said again for every event: the run asked for before may have been brought forward since.
+            return end - self._window - now
         # The run at the end of this window opens the next one, so that a steady stream of events
         # costs one run a window. The longer end also marks that run as already asked for.
         self._window_ends[key] = end + self._window

@@ -17,6 +17,7 @@ import structlog
 from lcm.core.backoff import Backoff
 from lcm.core.clock import Clock
 from lcm.core.health import Health
+from lcm.core.hosted_service import contains
 from lcm.core.kv.port import ChangeKind, Kv, KvUnavailable, LeaseExpired, LeaseId
 from lcm.core.reconciliation import ReconciliationConfig, ReconciliationHostedService
 from lcm.core.telemetry import Telemetry
@@ -224,7 +225,10 @@ class LeaderElectedHostedService(ReconciliationHostedService[T]):
         raise LeadershipLost("resigned")
 
     async def _take_office(self, leadership: Leadership) -> None:
-        leadership.epoch = await self._claim_epoch_patiently(leadership.win)
+        try:
+            leadership.epoch = await self._claim_epoch_patiently(leadership.win)
+        finally:
+            self.health.thaw("epoch")
         self.leadership = leadership
         log.info("leading", epoch=leadership.epoch, key=self.election.key)
         try:
@@ -240,15 +244,14 @@ class LeaderElectedHostedService(ReconciliationHostedService[T]):
         while True:
             try:
                 epoch = await self.claim_epoch(win)
-            except self.fatal:
-                raise
             except Exception as error:
+                if contains(error, self.fatal):
+                    raise
                 self.health.freeze("epoch", str(error) or type(error).__name__)
                 log.warning("cannot claim an epoch", error=str(error))
                 await self.clock.sleep(backoff.delay_seconds(attempt))
                 attempt += 1
             else:
-                self.health.thaw("epoch")
                 return epoch
 
     async def _first_sweep(self) -> None:
@@ -258,9 +261,9 @@ class LeaderElectedHostedService(ReconciliationHostedService[T]):
         while True:
             try:
                 await self.sweep(everything=True)
-            except self.fatal:
-                raise
             except Exception as error:
+                if contains(error, self.fatal):
+                    raise
                 log.warning("first sweep failed", error=str(error))
                 await self.clock.sleep(self._backoff.delay_seconds(attempt))
                 attempt += 1

@@ -37,9 +37,19 @@ async def run_services(*services: HostedService) -> None:
         await service.run()
         raise ServiceEnded(service.name)
 
+    if not services:
+        return
+    # Nested, so that each one is only cancelled after all that were started later have stopped.
     async with asyncio.TaskGroup() as tasks:
-        for service in services:
-            tasks.create_task(run_one(service), name=service.name)
+        tasks.create_task(run_one(services[0]), name=services[0].name)
+        await run_services(*services[1:])
+
+
+def contains(error: BaseException, kinds: tuple[type[Exception], ...]) -> bool:
+    """Whether it is one of these, or a group with one of these inside."""
+    if isinstance(error, BaseExceptionGroup):
+        return any(contains(inner, kinds) for inner in error.exceptions)
+    return isinstance(error, kinds)
 
 
 async def supervise(
@@ -61,9 +71,9 @@ async def supervise(
         try:
             await work()
             log.error("a loop ended by itself", loop=name)
-        except fatal:
-            raise
-        except Exception:
+        except Exception as error:
+            if contains(error, fatal):
+                raise
             log.exception("a loop failed", loop=name)
         if clock.monotonic() - started > 600:
             failures = 0

@@ -20,7 +20,7 @@ from opentelemetry.metrics import Histogram
 from lcm.core.backoff import Backoff
 from lcm.core.clock import Clock
 from lcm.core.health import Health
-from lcm.core.hosted_service import HostedService, supervise
+from lcm.core.hosted_service import HostedService, contains, supervise
 from lcm.core.results import ReconciliationResult, Requeue, Retry, Skip, Success
 from lcm.core.telemetry import Telemetry
 from lcm.core.work_queue import WorkQueue
@@ -68,6 +68,8 @@ class ResourceState:
     last_reconciled_at: datetime | None = None
     settled: Hashable | None = None
     """What `settled_marker` said when the resource last converged."""
+    looked_at: float = float("-inf")
+    """When the last reconcile began, on the monotonic clock."""
 
 
 class ReconciliationHostedService(HostedService, Generic[T]):
@@ -122,17 +124,23 @@ class ReconciliationHostedService(HostedService, Generic[T]):
         self._listed.clear()
         self._working_since.clear()
         self._parked.clear()
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self.queue.release_due(), name="queue-timers")
-            tasks.create_task(self._relieve(tasks), name="relieve")
-            for _ in range(self.config.max_concurrent):
-                self._add_slot(tasks)
-            tasks.create_task(
-                supervise(self._poll_forever, name="poll", clock=self.clock, fatal=self.fatal), name="poll"
-            )
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self.queue.release_due(), name="queue-timers")
+                tasks.create_task(self._relieve(tasks), name="relieve")
+                for _ in range(self.config.max_concurrent):
+                    self._add_slot(tasks)
+                tasks.create_task(
+                    supervise(self._poll_forever, name="poll", clock=self.clock, fatal=self.fatal),
+                    name="poll",
+                )
+        finally:
+            self.health.forget("poll")
+            self.health.thaw("resource list")
 
     async def sweep(self, *, everything: bool = False) -> int:
         """List and queue what may need work; `everything` includes settled and backed-off resources."""
+        asked_at = self.clock.monotonic()
         resources = await self.list_resources()
         queued = 0
         for resource in resources:
@@ -141,11 +149,15 @@ class ReconciliationHostedService(HostedService, Generic[T]):
             marker = self.settled_marker(resource)
             if not everything and state and marker is not None and state.settled == marker:
                 continue
-            if everything:
-                self.queue.add(resource_id)
-            elif not self.queue.offer(resource_id):
+            is_new = self.queue.offer(resource_id)
+            if not is_new and not everything:
                 continue
-            self._listed[resource_id] = resource
+            self.queue.add(resource_id)
+            if is_new and (state is None or state.looked_at < asked_at):
+                self._listed[resource_id] = resource
+            else:
+                # Asked for or looked at since the list was asked for: this copy may be older.
+                self._listed.pop(resource_id, None)
             queued += 1
         return queued
 
@@ -175,9 +187,9 @@ class ReconciliationHostedService(HostedService, Generic[T]):
                     self.last_reconciliation = self.clock.now()
                 self.health.thaw("resource list")
                 failures = 0
-            except self.fatal:
-                raise
             except Exception as error:
+                if contains(error, self.fatal):
+                    raise
                 self.health.freeze("resource list", str(error) or type(error).__name__)
                 log.warning("cannot list resources", error=str(error))
                 await self.clock.sleep(min(self._backoff.delay_seconds(failures), period))
@@ -230,7 +242,7 @@ class ReconciliationHostedService(HostedService, Generic[T]):
         self._create_instruments_on_first_use()
         state = self.states.setdefault(resource_id, ResourceState(resource_id))
         state.status = ResourceStatus.IN_PROGRESS
-        started = self.clock.monotonic()
+        started = state.looked_at = self.clock.monotonic()
         resource = None
         with structlog.contextvars.bound_contextvars(resource_id=resource_id):
             try:
@@ -246,6 +258,8 @@ class ReconciliationHostedService(HostedService, Generic[T]):
             except self.passing as error:
                 result = Retry(str(error))
             except Exception as error:
+                if contains(error, self.fatal):
+                    raise
                 log.exception("reconcile failed")
                 result = Retry(str(error) or type(error).__name__)
         self._apply(state, result, resource)

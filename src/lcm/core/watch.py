@@ -15,6 +15,7 @@ from lcm.core.clock import Clock
 from lcm.core.debounce import Debounce
 from lcm.core.election import LeaderElectedHostedService, LeaderElectionConfig
 from lcm.core.health import Health
+from lcm.core.hosted_service import contains
 from lcm.core.kv.port import Change, ChangeKind, Kv, KvUnavailable
 from lcm.core.reconciliation import ReconciliationConfig
 from lcm.core.telemetry import Telemetry
@@ -25,6 +26,10 @@ T = TypeVar("T")
 
 GIVEN_UP_RETRY_SECONDS = 60.0
 """After the last quick attempt to watch again, one try a minute."""
+
+
+STEADY_WATCH_SECONDS = 60.0
+"""A watch that held this long was a success: the delays start over when it breaks."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,21 +90,22 @@ class WatchTriggeredHostedService(LeaderElectedHostedService[T]):
     async def _watch_forever(self, kv: Kv) -> None:
         attempt = 0
         while True:
+            began = self.clock.monotonic()
             try:
                 async with asyncio.timeout(self.watch.call_timeout_seconds):
                     listing = await kv.list_prefix(self.watch.prefix)
                 self.is_watching = True
                 if attempt:
-                    attempt = 0
                     await self.sweep(everything=True)  # changes may have passed while nobody watched
                 async with aclosing(kv.watch_prefix(self.watch.prefix, listing.revision + 1)) as changes:  # type: ignore[type-var]
                     async for change in changes:
                         self._on_change(change)
                 raise KvUnavailable("the watch ended")
-            except self.fatal:
-                raise
             except Exception as error:
-                attempt += 1
+                if contains(error, self.fatal):
+                    raise
+                held = self.clock.monotonic() - began >= STEADY_WATCH_SECONDS
+                attempt = 1 if held else attempt + 1
                 delay = self.watch.reconnect_delay_seconds(attempt)
                 log.warning("watch lost", error=str(error), attempt=attempt, retry_in_seconds=delay)
             finally:
@@ -112,9 +118,5 @@ class WatchTriggeredHostedService(LeaderElectedHostedService[T]):
             return
         if change.kind is ChangeKind.DELETE:
             self.forget(resource_id)
-        delay = self._debounce.delay_seconds(resource_id)
-        if delay == 0.0:
-            self.trigger(resource_id)
-        elif delay is not None:
-            self._listed.pop(resource_id, None)
-            self.queue.add_after(resource_id, delay)
+        self._listed.pop(resource_id, None)
+        self.queue.add_after(resource_id, self._debounce.delay_seconds(resource_id))

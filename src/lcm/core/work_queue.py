@@ -70,7 +70,7 @@ class WorkQueue(Generic[K]):
         if key in self._in_progress or key in self._due_at or key in self._wanted:
             return False
         self.add(key)
-        return True
+        return key in self._wanted
 
     async def get(self) -> K:
         """The next key. The caller works on it alone until it calls `done`."""

@@ -213,6 +213,8 @@ def move(
         if not observed or worker.status in (TERMINATED, PENDING):
             raise IllegalTransition(worker.status, target, allowed_targets(worker.status, observed=observed))
         reason = f"unforeseen: EC2 went from {worker.status} to {target}"
+        if worker.status is UNKNOWN:
+            return replace(worker, status_reason=reason, updated_at=now)
         target = UNKNOWN
     moved = replace(
         worker,
@@ -260,6 +262,8 @@ def plan_launch(worker: Worker, spec: LaunchSpec, *, now: datetime) -> Worker:
         raise IllegalTransition(worker.status, "a new launch", allowed_targets(worker.status))
     if worker.has_unresolved_launch:
         raise Conflict("an earlier launch of this worker is unresolved; repeat that one")
+    if worker.ec2_instance_id is not None:
+        raise Conflict(f"instance {worker.ec2_instance_id} is not proven gone; void its launch first")
     if worker.unattended_launches >= MAX_UNATTENDED_LAUNCHES:
         raise Conflict(
             f"{worker.unattended_launches} launches without a person asking; retry to launch again"
@@ -285,7 +289,16 @@ def plan_launch(worker: Worker, spec: LaunchSpec, *, now: datetime) -> Worker:
 
 def void_launch(worker: Worker, *, reason: str, now: datetime) -> Worker:
     """Forget a launch whose instance is proven gone, so that a new generation may follow."""
-    return replace(worker, launch=None, ec2_instance_id=None, status_reason=reason, updated_at=now)
+    return replace(
+        worker,
+        launch=None,
+        ec2_instance_id=None,
+        public_ip=None,
+        private_ip=None,
+        cml_certificate_sha256=None,
+        status_reason=reason,
+        updated_at=now,
+    )
 
 
 def attach_instance(worker: Worker, instance: Instance, *, now: datetime) -> Worker:

@@ -206,8 +206,9 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
             return Requeue("many moves in one pass", after_seconds=0)
         except Fenced:
             raise
-        except Conflict:
-            return Requeue("the record changed meanwhile", after_seconds=0)
+        except Conflict as conflict:
+            # What changed the record also woke us: this pass just has to get out of the way.
+            return Retry(str(conflict))
         except WrongInstanceState as error:
             self.observer.look_again(worker.id)
             return Requeue(str(error), self._settings.wait_seconds)

@@ -261,6 +261,9 @@ def _commit(db: sqlite3.Connection, batch: list[_Write]) -> None:
             except (VersionConflict, UniqueKeyTaken, FenceBroken) as refusal:
                 write.error = refusal
                 db.execute("ROLLBACK TO one")
+            except (ValueError, OverflowError, sqlite3.DataError) as unwritable:  # what SQLite cannot hold
+                write.error = unwritable
+                db.execute("ROLLBACK TO one")
             db.execute("RELEASE one")
         db.execute("COMMIT")
     except sqlite3.Error as error:
@@ -281,7 +284,7 @@ def _check_fence(db: sqlite3.Connection, fence: Fence | None) -> None:
 
 
 def _claim_unique_keys(db: sqlite3.Connection, document: Document) -> None:
-    for key in document.unique_keys:
+    for key in dict.fromkeys(document.unique_keys):
         try:
             db.execute(
                 "INSERT INTO unique_keys (kind, key, id) VALUES (?, ?, ?)", (document.kind, key, document.id)

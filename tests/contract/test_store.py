@@ -1,0 +1,449 @@
+"""What every store keeps to: compare-and-set, unique keys, fences, and nothing acknowledged is lost."""
+
+import asyncio
+import json
+import sqlite3
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from lcm.control_plane.store.memory import MemoryStore
+from lcm.control_plane.store.port import (
+    Document,
+    Fence,
+    FenceBroken,
+    Store,
+    StoreUnavailable,
+    UniqueKeyTaken,
+    VersionConflict,
+)
+from lcm.control_plane.store.sqlite import SqliteStore
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
+    async with AsyncExitStack() as stack:
+        if request.param == "memory":
+            yield MemoryStore()
+        else:
+            yield await stack.enter_async_context(SqliteStore(tmp_path / "lcm.db"))
+
+
+def doc(
+    document_id: str, version: int = 1, body: bytes = b"", *, kind: str = "worker", keys: str = ""
+) -> Document:
+    """A document; `keys` are its unique keys, separated by spaces."""
+    return Document(kind, document_id, version, body, tuple(keys.split()))
+
+
+async def ids(store: Store, kind: str = "worker") -> list[str]:
+    return [document.id for document in await store.list_all(kind)]
+
+
+async def unpublished(store: Store) -> dict[str, int]:
+    return {document.id: document.version for document in await store.list_unpublished("worker")}
+
+
+# Documents.
+
+
+async def test_an_inserted_document_is_read_as_it_was_written(store: Store) -> None:
+    await store.insert(doc("a", body=bytes(range(256))))
+    assert await store.get("worker", "a") == doc("a", body=bytes(range(256)))
+
+
+async def test_a_document_that_was_never_inserted_is_not_there(store: Store) -> None:
+    assert await store.get("worker", "a") is None
+    assert list(await store.list_all("worker")) == []
+
+
+async def test_documents_are_listed_by_id_and_kinds_do_not_mix(store: Store) -> None:
+    for document_id in ("c", "a", "é", "b"):
+        await store.insert(doc(document_id))
+    await store.insert(doc("a", kind="template", body=b"other"))
+    assert await ids(store) == ["a", "b", "c", "é"]
+    assert await ids(store, "template") == ["a"]
+    assert await store.get("template", "a") == doc("a", kind="template", body=b"other")
+
+
+async def test_an_id_can_be_inserted_once(store: Store) -> None:
+    await store.insert(doc("a", body=b"first"))
+    with pytest.raises(VersionConflict):
+        await store.insert(doc("a", body=b"second"))
+    assert await store.get("worker", "a") == doc("a", body=b"first")
+
+
+async def test_a_document_begins_with_version_one(store: Store) -> None:
+    with pytest.raises(VersionConflict):
+        await store.insert(doc("a", version=2))
+    assert await ids(store) == []
+
+
+async def test_a_document_is_replaced_from_the_version_before(store: Store) -> None:
+    await store.insert(doc("a", body=b"1"))
+    await store.replace(doc("a", 2, b"2"))
+    await store.replace(doc("a", 3, b"3"))
+    assert await store.get("worker", "a") == doc("a", 3, b"3")
+
+
+@pytest.mark.parametrize("version", [0, 1, 2, 4, 5])
+async def test_a_document_is_not_replaced_from_any_other_version(store: Store, version: int) -> None:
+    await store.insert(doc("a", body=b"1"))
+    await store.replace(doc("a", 2, b"2"))
+    with pytest.raises(VersionConflict):
+        await store.replace(doc("a", version, b"other"))
+    assert await store.get("worker", "a") == doc("a", 2, b"2")
+
+
+async def test_what_does_not_exist_cannot_be_replaced(store: Store) -> None:
+    with pytest.raises(VersionConflict):
+        await store.replace(doc("a", 2))
+    assert await ids(store) == []
+
+
+async def test_a_document_is_deleted_at_its_version(store: Store) -> None:
+    await store.insert(doc("a"))
+    await store.replace(doc("a", 2))
+    for version in (1, 3):
+        with pytest.raises(VersionConflict):
+            await store.delete("worker", "a", version)
+    await store.delete("worker", "a", 2)
+    assert await store.get("worker", "a") is None
+    with pytest.raises(VersionConflict):
+        await store.delete("worker", "a", 2)
+
+
+async def test_a_deleted_id_can_be_inserted_again(store: Store) -> None:
+    await store.insert(doc("a", body=b"old"))
+    await store.delete("worker", "a", 1)
+    await store.insert(doc("a", body=b"new"))
+    assert await store.get("worker", "a") == doc("a", body=b"new")
+
+
+# Unique keys.
+
+
+async def test_a_unique_key_can_be_held_by_one_document_of_a_kind(store: Store) -> None:
+    await store.insert(doc("a", keys="name:lab"))
+    with pytest.raises(UniqueKeyTaken) as taken:
+        await store.insert(doc("b", keys="address:1 name:lab"))
+    assert taken.value.key == "name:lab"
+    assert await ids(store) == ["a"]
+    await store.insert(doc("b", kind="template", keys="name:lab"))
+
+
+async def test_a_refused_document_holds_none_of_its_keys(store: Store) -> None:
+    await store.insert(doc("a", keys="name:lab"))
+    with pytest.raises(UniqueKeyTaken):
+        await store.insert(doc("b", keys="address:1 name:lab"))
+    await store.insert(doc("c", keys="address:1"))
+
+
+async def test_a_key_named_again_is_kept(store: Store) -> None:
+    await store.insert(doc("a", keys="name:lab"))
+    await store.replace(doc("a", 2, keys="name:lab"))
+    with pytest.raises(UniqueKeyTaken):
+        await store.insert(doc("b", keys="name:lab"))
+
+
+async def test_a_key_no_longer_named_is_released(store: Store) -> None:
+    await store.insert(doc("a", keys="name:lab"))
+    await store.replace(doc("a", 2))
+    await store.insert(doc("b", keys="name:lab"))
+
+
+async def test_a_key_of_a_deleted_document_is_released(store: Store) -> None:
+    await store.insert(doc("a", keys="name:lab"))
+    await store.delete("worker", "a", 1)
+    await store.insert(doc("b", keys="name:lab"))
+
+
+async def test_a_key_can_change_hands_only_after_its_release(store: Store) -> None:
+    await store.insert(doc("a", keys="name:one"))
+    await store.insert(doc("b", keys="name:two"))
+    with pytest.raises(UniqueKeyTaken):
+        await store.replace(doc("b", 2, b"new", keys="name:one"))
+    assert await store.get("worker", "b") == doc("b")
+    with pytest.raises(UniqueKeyTaken):
+        await store.insert(doc("c", keys="name:two"))  # the refused change released nothing
+    await store.replace(doc("a", 2, keys="name:three"))
+    await store.replace(doc("b", 2, keys="name:one"))
+
+
+async def test_a_key_named_twice_is_named_once(store: Store) -> None:
+    await store.insert(doc("a", keys="name:lab name:lab"))
+    with pytest.raises(UniqueKeyTaken):
+        await store.insert(doc("b", keys="name:lab"))
+
+
+async def test_unique_keys_are_not_shown_by_reads(store: Store) -> None:
+    await store.insert(doc("a", keys="name:lab"))
+    assert await store.get("worker", "a") == doc("a")
+    assert list(await store.list_all("worker")) == list(await store.list_unpublished("worker")) == [doc("a")]
+
+
+async def test_of_many_at_once_exactly_one_gets_a_key(store: Store) -> None:
+    async def insert(number: int) -> bool:
+        try:
+            await store.insert(doc(f"w{number}", keys="name:lab"))
+        except UniqueKeyTaken:
+            return False
+        return True
+
+    async with asyncio.TaskGroup() as tasks:
+        tries = [tasks.create_task(insert(number)) for number in range(50)]
+    assert sum(attempt.result() for attempt in tries) == 1
+    assert len(await ids(store)) == 1
+
+
+# Fences.
+
+EPOCH_2 = Fence("leadership", "worker-controller", 2)
+
+
+@pytest.fixture
+async def led(store: Store) -> Store:
+    """A store whose second leader has claimed its epoch."""
+    await store.insert(doc("worker-controller", kind="leadership"))
+    await store.replace(doc("worker-controller", 2, kind="leadership"))
+    return store
+
+
+@pytest.mark.parametrize(
+    "fence",
+    [
+        pytest.param(Fence("leadership", "worker-controller", 1), id="stale"),
+        pytest.param(Fence("leadership", "worker-controller", 3), id="future"),
+        pytest.param(Fence("leadership", "nobody", 2), id="never claimed"),
+        pytest.param(Fence("elsewhere", "worker-controller", 2), id="elsewhere"),
+    ],
+)
+async def test_a_write_behind_another_epoch_is_refused_and_nothing_is_written(
+    led: Store, fence: Fence
+) -> None:
+    await led.insert(doc("a", body=b"1", keys="name:one"))
+    with pytest.raises(FenceBroken):
+        await led.insert(doc("b", keys="name:two"), fence)
+    with pytest.raises(FenceBroken):
+        await led.replace(doc("a", 2, b"2", keys="name:three"), fence)
+    assert list(await led.list_all("worker")) == [doc("a", body=b"1")]
+    await led.insert(doc("c", keys="name:two name:three"))
+
+
+async def test_a_write_of_the_present_epoch_is_accepted(led: Store) -> None:
+    await led.insert(doc("a", body=b"1"), EPOCH_2)
+    await led.replace(doc("a", 2, b"2"), EPOCH_2)
+    assert await led.get("worker", "a") == doc("a", 2, b"2")
+
+
+async def test_claiming_the_next_epoch_fences_the_last(led: Store) -> None:
+    await led.insert(doc("a"), EPOCH_2)
+    await led.replace(doc("worker-controller", 3, kind="leadership"), EPOCH_2)
+    with pytest.raises(FenceBroken):
+        await led.replace(doc("a", 2), EPOCH_2)
+
+
+async def test_a_broken_fence_is_told_before_a_version_conflict(led: Store) -> None:
+    with pytest.raises(FenceBroken):
+        await led.replace(doc("never there", 7), Fence("leadership", "worker-controller", 1))
+
+
+# Publishing.
+
+
+async def test_a_new_version_is_unpublished_until_it_is_marked(store: Store) -> None:
+    await store.insert(doc("a"))
+    await store.insert(doc("b"))
+    assert await unpublished(store) == {"a": 1, "b": 1}
+    await store.mark_published("worker", {"a": 1})
+    assert await unpublished(store) == {"b": 1}
+    await store.replace(doc("a", 2))
+    assert await unpublished(store) == {"a": 2, "b": 1}
+    await store.mark_published("worker", {"a": 2, "b": 1})
+    assert await unpublished(store) == {}
+
+
+async def test_a_version_written_while_the_last_was_published_stays_unpublished(store: Store) -> None:
+    await store.insert(doc("a"))
+    await store.replace(doc("a", 2))
+    await store.mark_published("worker", {"a": 1})
+    assert await unpublished(store) == {"a": 2}
+
+
+async def test_a_mark_never_moves_back(store: Store) -> None:
+    await store.insert(doc("a"))
+    await store.replace(doc("a", 2))
+    await store.mark_published("worker", {"a": 2})
+    await store.mark_published("worker", {"a": 1})
+    assert await unpublished(store) == {}
+
+
+async def test_marks_of_what_is_gone_or_never_was_mean_nothing(store: Store) -> None:
+    await store.insert(doc("a"))
+    await store.mark_published("worker", {"a": 1})
+    await store.delete("worker", "a", 1)
+    await store.mark_published("worker", {"a": 1, "never there": 1})
+    await store.insert(doc("a"))
+    assert await unpublished(store) == {"a": 1}
+
+
+async def test_marking_nothing_is_fine(store: Store) -> None:
+    await store.mark_published("worker", {})
+
+
+# Many writers.
+
+
+async def test_of_two_hundred_writers_exactly_one_wins_each_version_and_no_update_is_lost(
+    store: Store,
+) -> None:
+    await store.insert(doc("a", body=b"[]"))
+    won: list[int] = []
+
+    async def write(number: int) -> None:
+        while True:
+            current = await store.get("worker", "a")
+            assert current is not None
+            body = json.dumps([*json.loads(current.body), number]).encode()
+            try:
+                await store.replace(doc("a", current.version + 1, body))
+            except VersionConflict:
+                continue
+            won.append(current.version + 1)
+            return
+
+    async with asyncio.TaskGroup() as tasks:
+        for number in range(200):
+            tasks.create_task(write(number))
+    final = await store.get("worker", "a")
+    assert final is not None
+    assert final.version == 201
+    assert sorted(won) == list(range(2, 202))
+    assert sorted(json.loads(final.body)) == list(range(200))
+
+
+async def test_a_writer_reads_its_own_write(store: Store) -> None:
+    async def write_and_read(document_id: str) -> None:
+        await store.insert(doc(document_id))
+        for version in range(2, 12):
+            await store.replace(doc(document_id, version))
+            found = await store.get("worker", document_id)
+            assert found is not None
+            assert found.version == version
+
+    async with asyncio.TaskGroup() as tasks:
+        for number in range(20):
+            tasks.create_task(write_and_read(f"w{number}"))
+
+
+async def test_a_writer_that_gives_up_does_not_harm_the_others(store: Store) -> None:
+    async with asyncio.TaskGroup() as tasks:
+        writers = [tasks.create_task(store.insert(doc(f"w{number}"))) for number in range(20)]
+        writers[7].cancel()
+    assert set(await ids(store)) >= {f"w{number}" for number in range(20) if number != 7}
+
+
+# SQLite: the file.
+
+
+async def test_what_was_written_survives_reopening(tmp_path: Path) -> None:
+    async with SqliteStore(tmp_path / "lcm.db") as store:
+        await store.insert(doc("a", body=b"1", keys="name:lab"))
+        await store.replace(doc("a", 2, b"2", keys="name:lab"))
+        await store.insert(doc("b"))
+        await store.mark_published("worker", {"b": 1})
+    async with SqliteStore(tmp_path / "lcm.db") as store:
+        assert list(await store.list_all("worker")) == [doc("a", 2, b"2"), doc("b")]
+        assert await unpublished(store) == {"a": 2}
+        with pytest.raises(UniqueKeyTaken):
+            await store.insert(doc("c", keys="name:lab"))
+
+
+async def test_a_file_of_another_schema_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "lcm.db"
+    with sqlite3.connect(path) as db:
+        db.execute("PRAGMA user_version = 99")
+    db.close()
+    with pytest.raises(StoreUnavailable, match=r"has schema 99.*use the LCM version that wrote it"):
+        await SqliteStore(path).__aenter__()
+    with sqlite3.connect(path) as db:
+        assert db.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,)
+    db.close()
+
+
+@pytest.mark.parametrize("content", [b"no database at all, but long enough to look at" * 20])
+async def test_a_file_that_is_no_database_is_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "lcm.db"
+    path.write_bytes(content)
+    with pytest.raises(StoreUnavailable, match="cannot open"):
+        await SqliteStore(path).__aenter__()
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        pytest.param(lambda store: store.insert(doc("\ud800")), id="an id that is no text"),
+        pytest.param(lambda store: store.insert(doc("b", keys="name:\ud800")), id="a key that is no text"),
+        pytest.param(lambda store: store.delete("worker", "a", 2**70), id="a version beyond all counting"),
+    ],
+)
+async def test_a_write_that_sqlite_cannot_express_is_refused_alone(
+    tmp_path: Path, write: Callable[[Store], Awaitable[None]]
+) -> None:
+    async with SqliteStore(tmp_path / "lcm.db") as store:
+        await store.insert(doc("a"))
+        async with asyncio.timeout(1):
+            with pytest.raises((StoreUnavailable, VersionConflict, ValueError, OverflowError)):
+                await write(store)
+            await store.replace(doc("a", 2))
+        assert list(await store.list_all("worker")) == [doc("a", 2)]
+
+
+async def test_a_directory_that_does_not_exist_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailable, match="nowhere"):
+        await SqliteStore(tmp_path / "nowhere" / "lcm.db").__aenter__()
+
+
+WRITER = """
+import asyncio, sys
+from pathlib import Path
+from lcm.control_plane.store.port import Document
+from lcm.control_plane.store.sqlite import SqliteStore
+
+async def write(store, name):
+    version = 1
+    await store.insert(Document("worker", name, 1, b""))
+    while True:
+        print(name, version, flush=True)
+        version += 1
+        await store.replace(Document("worker", name, version, b""))
+
+async def main():
+    async with SqliteStore(Path(sys.argv[1])) as store, asyncio.TaskGroup() as tasks:
+        for number in range(5):
+            tasks.create_task(write(store, f"w{number}"))
+
+asyncio.run(main())
+"""
+
+
+async def test_an_acknowledged_write_is_there_after_the_writer_was_killed(tmp_path: Path) -> None:
+    path = tmp_path / "lcm.db"
+    writer = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", WRITER, str(path), stdout=asyncio.subprocess.PIPE
+    )
+    assert writer.stdout is not None
+    lines = [await writer.stdout.readline() for _ in range(200)]
+    writer.kill()
+    lines += (await writer.stdout.read()).splitlines(keepends=True)
+    await writer.wait()
+    acknowledged = dict(line.split() for line in lines if line.endswith(b"\n"))
+    async with SqliteStore(path) as store:
+        found = {document.id: document.version for document in await store.list_all("worker")}
+    assert set(found) == {name.decode() for name in acknowledged}
+    for name, version in acknowledged.items():
+        assert found[name.decode()] - int(version) in (0, 1)  # one may have been on its way

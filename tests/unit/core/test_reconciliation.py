@@ -1,0 +1,453 @@
+"""The reconcile loop: when a resource is looked at, how many at once, and what failures cost."""
+
+import asyncio
+from itertools import pairwise
+
+import pytest
+from structlog.typing import EventDict
+
+from lcm.core.reconciliation import ReconciliationConfig, ResourceStatus
+from lcm.core.results import ReconciliationResult, Requeue, Retry, Skip, Success
+from lcm.simulator.virtual_time import BEGINNING, VirtualClock
+from support.core import (
+    AT_ONCE,
+    NEVER_POLLS,
+    PollingReconciler,
+    Thing,
+    World,
+    first_error,
+    running,
+)
+
+clock = VirtualClock()
+
+
+def test_the_defaults_are_those_of_the_contract() -> None:
+    config = ReconciliationConfig()
+    assert (config.interval_seconds, config.initial_delay, config.polling_enabled) == (30.0, 5.0, True)
+    assert config.max_concurrent == 10
+    assert (config.backoff_base, config.backoff_multiplier, config.max_backoff) == (1.0, 2.0, 60.0)
+    assert config.metric_prefix == "reconciliation"
+
+
+# When a resource is looked at.
+
+
+async def test_the_first_poll_waits_for_the_initial_delay_and_then_comes_every_interval() -> None:
+    world = World(clock, "a")
+    async with running(PollingReconciler(world, ReconciliationConfig())):
+        await clock.sleep(70)
+    assert world.starts("a") == [5.0, 35.0, 65.0]
+
+
+@pytest.mark.parametrize(
+    ("result", "looks"),
+    [
+        (Success(), [0, 30, 60, 90]),
+        (Skip("nothing to do"), [0, 30, 60, 90]),
+        (Requeue("later"), [0, 30, 60, 90]),
+        (Requeue("soon", after_seconds=40), [0, 40, 80]),
+        (Requeue("soon", after_seconds=25), [0, 25, 50, 75, 100]),
+        (Retry("broken"), [0, 1, 3, 7, 15, 31, 63]),
+        (Retry("no capacity", at_least_seconds=45), [0, 45, 90]),
+        (Retry("asked to wait a little", at_least_seconds=3), [0, 3, 6, 10, 18, 34, 66]),
+    ],
+)
+async def test_a_result_decides_the_next_look(result: ReconciliationResult, looks: list[float]) -> None:
+    world = World(clock, "a")
+    world.always(result)
+    async with running(PollingReconciler(world)):
+        await clock.sleep(101)
+    assert world.starts("a") == looks
+
+
+async def test_failures_wait_1_2_4_8_16_32_60_60_seconds_whatever_the_poll_says() -> None:
+    world = World(clock, "a")
+    world.always(Retry("broken"))
+    async with running(PollingReconciler(world)):
+        await clock.sleep(244)
+    starts = world.starts("a")
+    assert [b - a for a, b in pairwise(starts)] == [1, 2, 4, 8, 16, 32, 60, 60, 60]
+
+
+async def test_an_exception_is_a_retry_with_backoff_and_does_not_kill_the_loop() -> None:
+    world = World(clock, "a", "b")
+
+    async def act(thing: Thing) -> ReconciliationResult:
+        if thing.id == "a":
+            raise RuntimeError("a bug")
+        return Success()
+
+    world.act = act
+    service = PollingReconciler(world)
+    async with running(service):
+        await clock.sleep(31.5)
+        assert service.states["a"].status is ResourceStatus.FAILED
+        assert service.states["a"].retry_count == 6
+    assert world.starts("a") == [0, 1, 3, 7, 15, 31]
+    assert world.starts("b") == [0, 30]
+
+
+async def test_a_failing_fetch_is_a_retry_too() -> None:
+    class Forgetful(PollingReconciler):
+        async def fetch_single_resource(self, resource_id: str) -> Thing | None:
+            if clock.monotonic() < 3:
+                raise ConnectionError("no answer")
+            return await super().fetch_single_resource(resource_id)
+
+    world = World(clock, "a")
+    service = Forgetful(world, NEVER_POLLS)
+    async with running(service):
+        service.trigger("a")
+        await clock.sleep(10)
+    assert world.starts("a") == [3.0]  # after tries at 0 and 1
+
+
+@pytest.mark.parametrize("forgiving", [Success(), Skip("fine"), Requeue("later", after_seconds=5)])
+async def test_any_result_but_retry_forgives_past_failures(forgiving: ReconciliationResult) -> None:
+    world = World(clock, "a")
+    world.script(Retry("1"), Retry("2"), Retry("3"), forgiving, Retry("again"))
+    service = PollingReconciler(world, NEVER_POLLS)
+    async with running(service):
+        service.trigger("a")
+        await clock.sleep(8)
+        assert service.states["a"].retry_count == 0
+        service.trigger("a")
+        await clock.sleep(2)
+    assert world.starts("a")[:4] == [0, 1, 3, 7]
+    assert world.starts("a")[4:6] == [8, 9]
+
+
+async def test_a_resources_state_tells_where_the_loop_stands() -> None:
+    world = World(clock, "a")
+    world.script(Retry("1"), Retry("2"))
+    service = PollingReconciler(world)
+    async with running(service):
+        await clock.sleep(2)
+        failed = service.states["a"]
+        assert (failed.status, failed.retry_count) == (ResourceStatus.FAILED, 2)
+        assert failed.next_retry_at is not None
+        assert (failed.next_retry_at - BEGINNING).total_seconds() == 3
+        world.last_for(5)
+        await clock.sleep(2)
+        assert service.states["a"].status is ResourceStatus.IN_PROGRESS
+        await clock.sleep(5)
+        done = service.states["a"]
+        assert (done.status, done.retry_count, done.next_retry_at) == (ResourceStatus.SUCCESS, 0, None)
+        assert done.last_reconciled_at is not None
+        assert (done.last_reconciled_at - BEGINNING).total_seconds() == 8
+    assert service.last_reconciliation == BEGINNING
+
+
+async def test_a_poll_leaves_alone_what_is_in_progress() -> None:
+    world = World(clock, "a")
+    world.last_for(45)
+    async with running(PollingReconciler(world)):
+        await clock.sleep(100)
+    assert world.starts("a") == [0, 60]
+
+
+async def test_without_polling_nothing_is_listed() -> None:
+    world = World(clock, "a")
+    async with running(PollingReconciler(world, NEVER_POLLS)):
+        await clock.sleep(100)
+    assert world.lists == []
+
+
+# Triggers.
+
+
+async def test_a_trigger_runs_at_once_whatever_the_backoff_says() -> None:
+    world = World(clock, "a")
+    world.always(Retry("broken"))
+    service = PollingReconciler(world)
+    async with running(service):
+        await clock.sleep(20)
+        service.trigger("a")
+        await clock.sleep(1)
+    assert world.starts("a") == [0, 1, 3, 7, 15, 20]
+
+
+async def test_a_trigger_during_a_run_causes_one_more_run_with_the_newest_version() -> None:
+    world = World(clock, "a")
+    world.last_for(2)
+    service = PollingReconciler(world)
+    async with running(service):
+        await clock.sleep(1)
+        for _ in range(3):
+            world.change("a")
+            service.trigger("a")
+        await clock.sleep(10)
+    assert world.starts("a") == [0, 2]
+    assert world.versions("a") == [1, 4]
+
+
+async def test_a_triggered_resource_that_is_gone_is_forgotten() -> None:
+    world = World(clock, "a")
+    service = PollingReconciler(world, NEVER_POLLS)
+    async with running(service):
+        service.trigger("a")
+        service.trigger("never there")
+        await clock.sleep(1)
+        assert set(service.states) == {"a"}
+        del world.things["a"]
+        service.trigger("a")
+        await clock.sleep(1)
+        assert service.states == {}
+    assert world.starts() == [0.0]
+
+
+# Settled resources.
+
+
+async def test_a_poll_skips_a_settled_resource_until_it_changes() -> None:
+    world = World(clock, "a")
+    world.change("a", marker="rests at 2")
+    async with running(PollingReconciler(world)):
+        await clock.sleep(65)
+        assert world.starts("a") == [0]
+        world.change("a", marker="rests at 3")
+        await clock.sleep(90)
+    assert world.starts("a") == [0, 90]
+
+
+async def test_a_look_at_everything_includes_the_settled_and_the_backed_off() -> None:
+    world = World(clock, "settled", "failing")
+    world.change("settled", marker="rests")
+
+    async def act(thing: Thing) -> ReconciliationResult:
+        return Success() if thing.id == "settled" else Retry("broken")
+
+    world.act = act
+    service = PollingReconciler(world)
+    async with running(service):
+        await clock.sleep(20)
+        assert await service.sweep() == 0
+        assert await service.sweep(everything=True) == 2
+        await clock.sleep(1)
+    assert world.starts("settled") == [0, 20]
+    assert world.starts("failing") == [0, 1, 3, 7, 15, 20]
+
+
+@pytest.mark.parametrize("result", [Retry("broken", at_least_seconds=29), Requeue("not yet")])
+async def test_a_resource_that_did_not_converge_is_not_settled(result: ReconciliationResult) -> None:
+    world = World(clock, "a")
+    world.change("a", marker="rests")
+    world.script(result)
+    async with running(PollingReconciler(world)):
+        await clock.sleep(31)
+    assert len(world.starts("a")) == 2
+
+
+# Copies from a list may be old.
+
+
+async def test_a_run_asked_for_during_a_sweep_sees_the_newest_version() -> None:
+    world = World(clock, "a")
+    service = PollingReconciler(world, NEVER_POLLS)
+    async with running(service):
+        world.last_for(2)
+        service.trigger("a")
+        await clock.sleep(1)
+        world.list_seconds = 0.5
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(service.sweep(everything=True))  # lists version 1
+            await clock.sleep(0.25)
+            world.change("a")
+            service.trigger("a")
+        await clock.sleep(10)
+    assert world.versions("a")[-1] == 2
+
+
+@pytest.mark.parametrize("everything", [True, False])
+async def test_a_copy_older_than_the_last_look_is_not_used(everything: bool) -> None:
+    world = World(clock, "a")
+    service = PollingReconciler(world, NEVER_POLLS)
+    async with running(service):
+        world.list_seconds = 2
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(service.sweep(everything=everything))  # lists version 1
+            await clock.sleep(1)
+            world.change("a")
+            service.trigger("a")  # looks at version 2, and is done with it
+        await clock.sleep(10)
+    assert set(world.versions("a")) == {2}
+
+
+# How many at once.
+
+
+@pytest.mark.parametrize("seconds", [0.001, 0.003, 0.004])
+async def test_quick_reconciles_never_exceed_max_concurrent(seconds: float) -> None:
+    world = World(clock, *(f"t{n}" for n in range(200)))
+    world.last_for(seconds)
+    async with running(PollingReconciler(world)):
+        await clock.sleep(1)
+    assert world.most_at_once == 10
+    assert len(world.runs) == 200
+    assert world.starts()[-1] == pytest.approx(19 * seconds)
+
+
+@pytest.mark.parametrize("max_concurrent", [1, 10])
+async def test_one_hanging_resource_does_not_delay_another(max_concurrent: int) -> None:
+    world = World(clock, "hanging", "other")
+    world.last_for(lambda thing: 1_000 if thing.id == "hanging" else 0)
+    config = ReconciliationConfig(initial_delay=0, max_concurrent=max_concurrent)
+    async with running(PollingReconciler(world, config)):
+        await clock.sleep(65)
+    assert world.starts("hanging") == [0]
+    assert [start // 30 for start in world.starts("other")] == [0, 1, 2]
+    assert all(start % 30 <= 0.010 for start in world.starts("other"))
+
+
+@pytest.mark.parametrize("moment", [0.05, 0.5, 1.9])
+async def test_fifty_hanging_resources_of_a_thousand_do_not_delay_a_hot_one(moment: float) -> None:
+    hot = "t0001"
+    world = World(clock, *(f"t{n:04}" for n in range(1_000)))
+    world.last_for(lambda thing: 2 if int(thing.id[1:]) % 20 == 0 else 0)
+    service = PollingReconciler(world)
+    async with running(service):
+        await clock.sleep(moment)
+        assert len(world.busy) == 50
+        service.trigger(hot)
+        await clock.sleep(0.010)
+    assert len(world.starts(hot)) == 2
+    assert world.starts(hot)[-1] - moment <= 0.010
+
+
+async def test_a_backlog_with_fifty_hanging_resources_is_worked_off_in_fifty_milliseconds() -> None:
+    world = World(clock, *(f"t{n:04}" for n in range(1_000)))
+    world.last_for(lambda thing: 2 if int(thing.id[1:]) < 50 else 0)  # all of them ahead of the rest
+    async with running(PollingReconciler(world)):
+        await clock.sleep(1)
+    assert len(world.runs) == 1_000
+    assert world.starts()[-1] <= 0.050
+
+
+async def test_no_more_than_max_parked_wait_beside_the_slots() -> None:
+    world = World(clock, *(f"t{n}" for n in range(30)))
+    world.last_for(1)
+    config = ReconciliationConfig(initial_delay=0, max_concurrent=2, max_parked=5)
+    async with running(PollingReconciler(world, config)):
+        await clock.sleep(20)
+    assert world.most_at_once == 7
+    assert len(world.runs) == 30
+
+
+async def test_slots_given_away_are_not_gained() -> None:
+    world = World(clock, *(f"t{n}" for n in range(100)))
+    world.last_for(1)
+    service = PollingReconciler(world)
+    async with running(service):
+        await clock.sleep(25)  # all of them were parked
+        assert len(world.runs) == 100
+        world.most_at_once = 0
+        world.last_for(0.001)
+        await clock.sleep(10)
+    assert len(world.runs) == 200
+    assert world.most_at_once == 10
+
+
+# Faults.
+
+
+async def test_a_fatal_error_ends_the_service() -> None:
+    class Fragile(PollingReconciler):
+        fatal = (KeyError,)
+
+    world = World(clock, "a")
+    world.script(KeyError("a newer leader"))
+    assert isinstance(await first_error(Fragile(world).run()), KeyError)
+
+
+async def test_a_fatal_error_inside_a_group_ends_the_service_too() -> None:
+    class Fragile(PollingReconciler):
+        fatal = (KeyError,)
+
+    async def act(_: Thing) -> ReconciliationResult:
+        raise ExceptionGroup("of a task group", [KeyError("a newer leader")])
+
+    world = World(clock, "a")
+    world.act = act
+    service = Fragile(world)
+    async with asyncio.timeout(10):
+        assert isinstance(await first_error(service.run()), KeyError)
+
+
+async def test_an_error_that_passes_by_itself_is_retried_without_a_stack_trace(logs: list[EventDict]) -> None:
+    class Patient(PollingReconciler):
+        passing = (ConnectionError,)
+
+    world = World(clock, "a")
+    world.script(ConnectionError("away for a moment"), KeyError("a bug"))
+    async with running(Patient(world)):
+        await clock.sleep(0.5)
+        assert [entry["event"] for entry in logs] == ["will retry"]
+        await clock.sleep(3)
+    assert [entry["event"] for entry in logs] == ["will retry", "reconcile failed", "will retry"]
+    assert world.starts("a") == [0, 1, 3]
+
+
+async def test_a_failing_list_is_tried_again_with_backoff_and_shown() -> None:
+    world = World(clock, "a")
+    world.list_error = ConnectionError("control plane away")
+    service = PollingReconciler(world)
+    async with running(service):
+        await clock.sleep(10)
+        assert service.health.freeze_reasons == ["resource list: control plane away"]
+        world.list_error = None
+        await clock.sleep(6)
+        assert service.health.freeze_reasons == []
+    assert world.lists == [0, 1, 3, 7, 15]
+    assert world.starts("a") == [15]
+
+
+async def test_a_list_that_never_ends_makes_the_loop_silent() -> None:
+    world = World(clock, "a")
+    world.list_seconds = 10_000
+    service = PollingReconciler(world)
+    async with running(service):
+        await clock.sleep(90)
+        assert service.health.silent_loops == []
+        await clock.sleep(1)
+        assert service.health.silent_loops == ["poll"]
+
+
+async def test_a_poll_that_ended_with_its_service_is_not_silent() -> None:
+    world = World(clock, "a")
+    service = PollingReconciler(world)
+    async with running(service):
+        await clock.sleep(10)
+    await clock.sleep(1_000)
+    assert service.health.silent_loops == []
+
+
+async def test_a_service_that_runs_again_starts_afresh() -> None:
+    world = World(clock, "a")
+    world.always(Retry("broken"))
+    service = PollingReconciler(world)
+    async with running(service):
+        await clock.sleep(20)
+    async with running(service):
+        await clock.sleep(2)
+        assert service.states["a"].retry_count == 2
+    assert world.starts("a") == [0, 1, 3, 7, 15, 20, 21]
+
+
+# Metrics.
+
+
+async def test_reconciles_are_counted_by_result() -> None:
+    world = World(clock, "a")
+    world.script(Retry("1"), Retry("2"), Requeue("3", after_seconds=1), Skip("4"), Success())
+    service = PollingReconciler(world, AT_ONCE)
+    async with running(service):
+        await clock.sleep(31)
+        metrics = service.telemetry.render().decode()
+    assert 'reconciliation_reconcile_total{result="retry"} 2.0' in metrics
+    assert 'reconciliation_reconcile_total{result="requeue"} 1.0' in metrics
+    assert 'reconciliation_reconcile_total{result="skip"} 1.0' in metrics
+    assert 'reconciliation_reconcile_total{result="success"} 1.0' in metrics
+    assert "reconciliation_reconcile_duration_seconds_count 5.0" in metrics
+    assert "reconciliation_active_reconciles 0.0" in metrics
+    assert "reconciliation_resources_pending 0.0" in metrics

@@ -1,0 +1,180 @@
+"""The launch promise: one token for one generation, and an end to launches nobody asked for."""
+
+from datetime import timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lcm.domain.errors import Conflict, IllegalTransition
+from lcm.domain.launch import (
+    MAX_UNATTENDED_LAUNCHES,
+    InstanceId,
+    WorkerId,
+    client_token,
+    instance_tags,
+    launch_spec,
+)
+from lcm.domain.lifecycle import FAILED, PENDING, PROVISIONING, RUNNING, STARTING, WorkerStatus
+from lcm.domain.template import RegionConfig, WorkerTemplate
+from lcm.domain.worker import Action, Worker, attach_instance, move, plan_launch, request, void_launch
+from support.core import IMAGE, NOON, SPEC, a_worker, an_instance
+
+LATER = NOON + timedelta(minutes=1)
+TEMPLATE = WorkerTemplate(
+    name="small",
+    description="a small one",
+    instance_type="m5zn.metal",
+    cpu=48,
+    memory_gb=192,
+    disk_gb=250,
+    max_nodes=100,
+    usd_per_hour=3.96,
+)
+REGION = RegionConfig(
+    region="eu-west-1",
+    security_group_ids=("sg-1", "sg-2"),
+    subnet_id="subnet-1",
+    key_name="ops",
+    default_tags={"cost-centre": "labs", "Name": "unnamed", "worker_id": "from the region"},
+)
+
+
+def planned(worker: Worker) -> Worker:
+    return plan_launch(worker, SPEC, now=LATER)
+
+
+def token_of(worker: Worker) -> str:
+    assert worker.launch is not None
+    return worker.launch.client_token
+
+
+def lost(worker: Worker) -> Worker:
+    """The launched instance came up, and then it was gone."""
+    worker = attach_instance(worker, an_instance(), now=LATER)
+    for status in (PROVISIONING, STARTING, RUNNING, PENDING):
+        worker = move(worker, status, by="controller", reason="because", now=LATER)
+    return worker
+
+
+def tags(**overrides: str) -> dict[str, str]:
+    return instance_tags(
+        worker_id=WorkerId("w-1"),
+        name="lab-1",
+        template=TEMPLATE,
+        region=REGION,
+        overrides=overrides,
+        environment="test",
+    )
+
+
+def test_a_promise_names_generation_token_parameters_and_time() -> None:
+    worker = planned(a_worker())
+    assert worker.launch is not None
+    assert worker.launch.generation == worker.launch_generation == 1
+    assert worker.launch.client_token == client_token(worker.id, 1)
+    assert worker.launch.spec == SPEC
+    assert worker.launch.requested_at == LATER
+    assert worker.has_unresolved_launch
+
+
+@settings(deadline=None)
+@given(st.text(max_size=300), st.integers(1, 10**9))
+def test_a_token_depends_on_worker_and_generation_alone_and_fits_ec2(worker_id: str, number: int) -> None:
+    token = client_token(WorkerId(worker_id), number)
+    assert token == client_token(WorkerId(worker_id), number)
+    assert len(token) <= 64
+    assert token.isascii()
+    assert token.isprintable()
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.uuids().map(str), st.integers(1, 1_000)), unique=True, max_size=50))
+def test_no_two_generations_share_a_token(launches: list[tuple[str, int]]) -> None:
+    assert len({client_token(WorkerId(w), n) for w, n in launches}) == len(launches)
+
+
+def test_the_next_generation_has_another_token() -> None:
+    first = planned(a_worker())
+    second = planned(void_launch(first, reason="gone", now=LATER))
+    assert second.launch_generation == 2
+    assert token_of(second) != token_of(first)
+
+
+def test_an_unresolved_launch_is_repeated_not_replaced() -> None:
+    with pytest.raises(Conflict, match="repeat that one"):
+        planned(planned(a_worker()))
+
+
+@pytest.mark.parametrize("status", sorted(set(WorkerStatus) - {PENDING}))
+def test_only_a_pending_worker_can_promise_a_launch(status: WorkerStatus) -> None:
+    with pytest.raises(IllegalTransition):
+        planned(a_worker(status=status))
+
+
+def test_no_launch_is_promised_while_an_earlier_instance_is_not_proven_gone() -> None:
+    failed = a_worker(status=FAILED, ec2_instance_id=InstanceId("i-1"))
+    retried = request(failed, Action.RETRY, by="ada", now=LATER)
+    with pytest.raises(Conflict, match="i-1"):
+        planned(retried)
+
+
+def test_after_three_unattended_launches_a_person_must_ask() -> None:
+    worker = a_worker()
+    for _ in range(MAX_UNATTENDED_LAUNCHES):
+        worker = lost(planned(worker))
+    assert MAX_UNATTENDED_LAUNCHES == 3
+    with pytest.raises(Conflict, match="3 launches without a person asking"):
+        planned(worker)
+
+
+@pytest.mark.parametrize("actions", [[Action.STOP, Action.START], [Action.RETRY]])
+def test_a_persons_request_allows_three_more_launches(actions: list[Action]) -> None:
+    worker = a_worker(
+        status=FAILED if actions == [Action.RETRY] else PENDING,
+        unattended_launches=MAX_UNATTENDED_LAUNCHES,
+        launch_generation=7,
+    )
+    for action in actions:
+        worker = request(worker, action, by="ada", now=LATER)
+    for _ in range(MAX_UNATTENDED_LAUNCHES):
+        worker = lost(planned(worker))
+    assert worker.launch_generation == 10  # generations never start over, so no token is used twice
+
+
+def test_region_defaults_come_first_and_worker_overrides_last() -> None:
+    assert tags(**{"cost-centre": "ada", "Name": "my lab", "cml-environment": "hers"}) == {
+        "cost-centre": "ada",
+        "Name": "my lab",
+        "template_name": "small",
+        "worker_id": "w-1",
+        "lcm:managed_by": "lablet-cloud-manager",
+        "cml-managed": "true",
+        "cml-environment": "hers",
+        "cml-region": "eu-west-1",
+    }
+
+
+def test_without_overrides_every_tag_of_the_contract_is_there() -> None:
+    assert tags() == {
+        "cost-centre": "labs",
+        "Name": "lab-1",
+        "template_name": "small",
+        "worker_id": "w-1",
+        "lcm:managed_by": "lablet-cloud-manager",
+        "cml-managed": "true",
+        "cml-environment": "test",
+        "cml-region": "eu-west-1",
+    }
+
+
+@pytest.mark.parametrize("tag", ["worker_id", "lcm:managed_by", "cml-managed"])
+def test_nobody_can_override_who_owns_an_instance(tag: str) -> None:
+    assert tags(**{tag: "somebody else"}) == tags()
+
+
+def test_a_template_in_a_region_makes_one_exact_request() -> None:
+    spec = launch_spec(region=REGION, template=TEMPLATE, image=IMAGE, tags={"a": "b"})
+    assert (spec.region, spec.subnet_id, spec.key_name) == ("eu-west-1", "subnet-1", "ops")
+    assert spec.security_group_ids == ("sg-1", "sg-2")
+    assert (spec.image, spec.instance_type, spec.tags) == (IMAGE, "m5zn.metal", {"a": "b"})

@@ -1,0 +1,115 @@
+"""What people can ask of a worker: they change the wish, never the truth."""
+
+from datetime import timedelta
+from itertools import product
+
+import pytest
+
+from lcm.domain.errors import ActionRefused
+from lcm.domain.launch import InstanceId
+from lcm.domain.lifecycle import FAILED, PENDING, TERMINATED, TERMINATING, DesiredStatus, WorkerStatus
+from lcm.domain.worker import Action, HistoryEntry, Worker, possible_actions, request
+from support.core import NOON, a_worker
+
+START, STOP, DELETE, RETRY = Action.START, Action.STOP, Action.DELETE, Action.RETRY
+LATER = NOON + timedelta(hours=1)
+
+POSSIBLE = {status: {START, STOP, DELETE} for status in WorkerStatus} | {
+    FAILED: {RETRY, DELETE},
+    TERMINATING: {DELETE},
+    TERMINATED: set(),
+}
+WISH = {START: DesiredStatus.RUNNING, STOP: DesiredStatus.STOPPED, DELETE: DesiredStatus.TERMINATED}
+
+
+def asked(worker: Worker, action: Action) -> Worker:
+    return request(worker, action, by="bob", now=LATER)
+
+
+@pytest.mark.parametrize("status", WorkerStatus)
+def test_a_status_allows_certain_actions(status: WorkerStatus) -> None:
+    assert possible_actions(a_worker(status=status)) == POSSIBLE[status]
+
+
+@pytest.mark.parametrize(
+    ("status", "action"),
+    [(s, a) for s, a in product(WorkerStatus, Action) if a in POSSIBLE[s] and a is not RETRY],
+)
+def test_an_action_changes_the_wish_and_not_the_status(status: WorkerStatus, action: Action) -> None:
+    other = DesiredStatus.STOPPED if action is START else DesiredStatus.RUNNING
+    worker = asked(a_worker(status=status, desired_status=other, unattended_launches=2), action)
+    assert worker.desired_status is WISH[action]
+    assert worker.status is status
+    assert worker.generation == 2
+    assert worker.unattended_launches == 0
+    assert worker.updated_at == LATER
+
+
+@pytest.mark.parametrize(
+    ("status", "action"),
+    [
+        (s, a)
+        for s, a in product(WorkerStatus, Action)
+        if a not in POSSIBLE[s] and (s, a) != (TERMINATED, DELETE)
+    ],
+)
+def test_an_action_the_status_does_not_allow_is_refused_and_the_possible_ones_named(
+    status: WorkerStatus, action: Action
+) -> None:
+    with pytest.raises(ActionRefused) as refused:
+        asked(a_worker(status=status), action)
+    assert refused.value.allowed == sorted(POSSIBLE[status])
+    assert f"cannot {action} a worker that is {status}" in str(refused.value)
+
+
+@pytest.mark.parametrize("action", [START, STOP, DELETE])
+def test_asking_twice_changes_nothing(action: Action) -> None:
+    once = asked(a_worker(), action)
+    assert asked(once, action) is once
+
+
+def test_asking_for_what_is_wanted_already_changes_nothing() -> None:
+    worker = a_worker()
+    assert asked(worker, START) is worker
+
+
+def test_deleting_what_is_gone_changes_nothing() -> None:
+    worker = a_worker(status=TERMINATED, desired_status=DesiredStatus.TERMINATED)
+    assert asked(worker, DELETE) is worker
+
+
+@pytest.mark.parametrize("action", [START, STOP, RETRY])
+@pytest.mark.parametrize("status", sorted(set(WorkerStatus) - {TERMINATED}))
+def test_a_deletion_cannot_be_taken_back(action: Action, status: WorkerStatus) -> None:
+    doomed = a_worker(status=status, desired_status=DesiredStatus.TERMINATED)
+    with pytest.raises(ActionRefused, match="possible actions: delete"):
+        asked(doomed, action)
+
+
+def test_a_request_is_a_line_of_the_timeline() -> None:
+    assert asked(a_worker(), STOP).state_history[-1] == HistoryEntry(
+        source=PENDING, target=PENDING, by="bob", reason="stop requested", at=LATER
+    )
+
+
+def test_a_retried_worker_is_pending_again_with_a_fresh_clock_and_fresh_launches() -> None:
+    failed = a_worker(status=FAILED, unattended_launches=3, pending_since=None)
+    worker = asked(failed, RETRY)
+    assert worker.status is PENDING
+    assert worker.desired_status is DesiredStatus.RUNNING
+    assert worker.generation == failed.generation + 1
+    assert worker.unattended_launches == 0
+    assert worker.pending_since == LATER
+    assert worker.state_history[-1] == HistoryEntry(
+        source=FAILED, target=PENDING, by="bob", reason="retried", at=LATER
+    )
+
+
+def test_a_retried_worker_that_was_wanted_stopped_is_wanted_running() -> None:
+    failed = a_worker(status=FAILED, desired_status=DesiredStatus.STOPPED)
+    assert asked(failed, RETRY).desired_status is DesiredStatus.RUNNING
+
+
+def test_a_retry_keeps_the_instance_that_may_still_be_there() -> None:
+    failed = a_worker(status=FAILED, ec2_instance_id=InstanceId("i-1"))
+    assert asked(failed, RETRY).ec2_instance_id == "i-1"
