@@ -15,14 +15,13 @@ from enum import StrEnum
 from typing import Generic, TypeVar, assert_never
 
 import structlog
-from opentelemetry.metrics import Histogram
 
 from lcm.core.backoff import Backoff
 from lcm.core.clock import Clock
 from lcm.core.health import Health
 from lcm.core.hosted_service import HostedService, contains, supervise
 from lcm.core.results import ReconciliationResult, Requeue, Retry, Skip, Success
-from lcm.core.telemetry import Telemetry
+from lcm.core.telemetry import Durations, Telemetry
 from lcm.core.work_queue import WorkQueue
 
 log = structlog.get_logger(__name__)
@@ -96,7 +95,7 @@ class ReconciliationHostedService(HostedService, Generic[T]):
         self._parked: set[asyncio.Task[None]] = set()
         self._all_slots_busy = asyncio.Event()
         self._totals: Counter[str] = Counter()
-        self._duration: Histogram | None = None
+        self._duration: Durations | None = None
 
     @abstractmethod
     async def list_resources(self) -> Sequence[T]:
@@ -244,24 +243,21 @@ class ReconciliationHostedService(HostedService, Generic[T]):
         state.status = ResourceStatus.IN_PROGRESS
         started = state.looked_at = self.clock.monotonic()
         resource = None
-        with structlog.contextvars.bound_contextvars(resource_id=resource_id):
-            try:
-                resource = self._listed.pop(resource_id, None) or await self.fetch_single_resource(
-                    resource_id
-                )
-                if resource is None:
-                    self.forget(resource_id)
-                    return
-                result = await self.reconcile_resource(resource)
-            except self.fatal:
+        try:
+            resource = self._listed.pop(resource_id, None) or await self.fetch_single_resource(resource_id)
+            if resource is None:
+                self.forget(resource_id)
+                return
+            result = await self.reconcile_resource(resource)
+        except self.fatal:
+            raise
+        except self.passing as error:
+            result = Retry(str(error))
+        except Exception as error:
+            if contains(error, self.fatal):
                 raise
-            except self.passing as error:
-                result = Retry(str(error))
-            except Exception as error:
-                if contains(error, self.fatal):
-                    raise
-                log.exception("reconcile failed")
-                result = Retry(str(error) or type(error).__name__)
+            log.exception("reconcile failed", resource_id=resource_id)
+            result = Retry(str(error) or type(error).__name__)
         self._apply(state, result, resource)
         self._totals[type(result).__name__.lower()] += 1
         assert self._duration is not None
@@ -300,7 +296,7 @@ class ReconciliationHostedService(HostedService, Generic[T]):
         if self._duration is not None:
             return
         prefix = self.config.metric_prefix
-        self._duration = self.telemetry.histogram(
+        self._duration = self.telemetry.durations(
             f"{prefix}_reconcile_duration_seconds", "Time one reconcile took."
         )
         self.telemetry.counter(

@@ -267,7 +267,12 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
             self._count_drift(worker, move.drift)
         self._count_arrival(worker, moved)
         log.info(
-            "moved", **{"from": str(worker.status), "to": str(moved.status), "reason": moved.status_reason}
+            "moved",
+            worker_id=worker.id,
+            was=str(worker.status),
+            status=str(moved.status),
+            reason=moved.status_reason,
+            epoch=self.leadership.epoch if self.leadership else None,
         )
         if moved.status is TERMINATED:
             self.observer.forget(worker.id)
@@ -292,7 +297,7 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
         except Fenced:
             raise
         except (TransientError, RequestError) as error:
-            log.info("could not record the reason", error=str(error))
+            log.info("could not record the reason", worker_id=worker.id, error=str(error))
 
     def _check_leadership(self) -> None:
         """Call right before every effect at EC2, which cannot be fenced."""

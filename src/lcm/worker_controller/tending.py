@@ -37,7 +37,7 @@ class Tender:
         try:
             told = await self.cml.get_system_information(host, worker.cml_certificate_sha256)
         except Unreachable as error:
-            log.debug("CML not reached", error=str(error))
+            log.debug("CML not reached", worker_id=worker.id, error=str(error))
             return Requeue("CML is booting", self.wait_seconds)
         if told.ready or worker.cml_certificate_sha256 is None:
             await self.control_plane.report_cml(

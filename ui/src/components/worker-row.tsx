@@ -85,10 +85,11 @@ function StatusCell({ entry }: { entry: WorkerEntry }) {
 export function CmlVersion({ worker }: { worker: WorkerView }) {
   if (worker.cml_version === null && !worker.cml_ready) return <span class="first absent">—</span>;
   const readiness = worker.cml_ready ? "CML answers" : "CML does not answer yet";
+  const version = worker.cml_version ?? "CML";
   return (
-    <span class="first cml" title={readiness}>
+    <span class="first cml" title={`${version}: ${readiness}`}>
       <span class="dot" data-tone={worker.cml_ready ? "green" : "grey"} />
-      {worker.cml_version ?? "CML"}
+      {version.split("+", 1)[0]}
       <span class="visually-hidden">, {readiness}</span>
     </span>
   );

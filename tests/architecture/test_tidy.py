@@ -1,0 +1,85 @@
+"""What holds for the whole tree, beyond what linters check."""
+
+import ast
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tools.generate_docs import REFERENCE, documents
+
+ROOT = Path(__file__).parents[2]
+SOURCES = sorted((ROOT / "src").rglob("*.py"))
+
+
+def tracked_files() -> list[Path]:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)
+    return [ROOT / name for name in listed.stdout.split("\0") if name]
+
+
+@pytest.mark.parametrize("name", documents())
+def test_the_generated_reference_is_up_to_date(name: str) -> None:
+    assert (REFERENCE / name).read_text() == documents()[name], "run 'make docs'"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=[str(path.relative_to(ROOT)) for path in SOURCES])
+def test_every_module_says_what_it_is_for(path: Path) -> None:
+    text = path.read_text()
+    assert not text.strip() or ast.get_docstring(ast.parse(text)), "a module docstring is missing"
+
+
+def test_no_lock_file_names_a_host() -> None:
+    for name in ("requirements.lock", "ui/package-lock.json"):
+        text = (ROOT / name).read_text()
+        assert '"resolved"' not in text
+        assert not re.search(r"https?://[^\s\"/]*(pypi|npm|registry|pythonhosted)", text), name
+
+
+def test_no_tracked_file_is_built_or_vendored() -> None:
+    built = [p for p in tracked_files() if {"node_modules", "static", ".venv", "dist"} & set(p.parts)]
+    assert built == []
+
+
+def mission_tests() -> list[str]:
+    return re.findall(r"`(tests/[\w/.-]+\.py::[\w:]+)`", (ROOT / "docs" / "mission.md").read_text())
+
+
+def test_every_ticked_line_of_the_mission_names_a_test() -> None:
+    lines = (ROOT / "docs" / "mission.md").read_text().splitlines()
+    ticked = [line for line in lines if line.lstrip().startswith("- [x]")]
+    assert ticked
+    assert [line for line in ticked if "::test_" not in line and "::Test" not in line] == []
+
+
+def test_every_test_the_mission_names_exists() -> None:
+    named = mission_tests()
+    assert named
+    missing = []
+    for reference in named:
+        path, *names = reference.split("::")
+        text = (ROOT / path).read_text() if (ROOT / path).exists() else ""
+        if not all(re.search(rf"(def|class) {name}\b", text) for name in names):
+            missing.append(reference)
+    assert missing == []
+
+
+def test_the_worker_controller_never_names_cmls_labs_api() -> None:
+    for path in (ROOT / "src" / "lcm" / "worker_controller").rglob("*.py"):
+        assert "/labs" not in path.read_text(), path
+
+
+def test_the_control_plane_never_names_aws_or_cml_endpoints() -> None:
+    for path in (ROOT / "src" / "lcm" / "control_plane").rglob("*.py"):
+        text = path.read_text()
+        assert "/api/v0" not in text, path
+        assert "amazonaws" not in text, path
+
+
+def test_every_link_between_documents_leads_somewhere() -> None:
+    broken = []
+    for path in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]:
+        for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", path.read_text()):
+            if not target.startswith(("http:", "https:", "mailto:")) and not (path.parent / target).exists():
+                broken.append(f"{path.relative_to(ROOT)} -> {target}")
+    assert broken == []
