@@ -6,7 +6,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-
 from tools.generate_docs import REFERENCE, documents
 
 ROOT = Path(__file__).parents[2]

@@ -128,7 +128,8 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def may_have_instance(self) -> bool:
-        return self.ec2_instance_id is not None or self.launch is not None
+        is_over = self.status is TERMINATED
+        return not is_over and (self.ec2_instance_id is not None or self.launch is not None)
 
 
 def new_worker(

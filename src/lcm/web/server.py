@@ -1,4 +1,4 @@
-"""An HTTP server as a hosted service: it binds first, so that its port is known, and stops politely."""
+"""An HTTP server as a hosted service: its port is known before it runs, and it stops politely."""
 
 import asyncio
 import contextlib
@@ -12,6 +12,10 @@ from lcm.core.hosted_service import HostedService
 
 DRAIN_SECONDS = 2
 """How long open requests get to finish when the server stops."""
+
+
+BACKLOG = 2048
+"""Connections that may wait to be accepted."""
 
 
 class _Server(uvicorn.Server):
@@ -30,7 +34,7 @@ class HttpServer(HostedService):
     ) -> None:
         self.name = name
         self._before_stop = before_stop
-        self._socket = bind(host, port)
+        self._socket = listen(host, port)
         self.host = host
         self.port: int = self._socket.getsockname()[1]
         self._server = _Server(
@@ -67,12 +71,13 @@ class AddressInUse(Exception):
     """Something else listens there already."""
 
 
-def bind(host: str, port: int) -> socket.socket:
-    """A listening address, or a clear word about why it cannot be had."""
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that callers may already knock at, or a clear word about why it cannot be had."""
     listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
+        listener.listen(BACKLOG)
     except OSError as error:
         listener.close()
         raise AddressInUse(

@@ -1,0 +1,66 @@
+"""TLS to CML: trust on first use, then only that certificate."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from lcm.cml.connection import CmlConnections
+from lcm.domain.errors import CertificateChanged, Unreachable
+from lcm.simulator.cml.certificate import self_signed_context
+from lcm.worker_controller.adapters.cml_system import CmlSystemSpiClient
+
+HOST = "127.0.0.1"
+
+
+@asynccontextmanager
+async def cml_server(directory: Path, status: int = 200, body: str = "{}") -> AsyncIterator[int]:
+    """A server with a certificate of its own."""
+
+    async def answer(_: web.BaseRequest) -> web.Response:
+        return web.Response(status=status, text=body)
+
+    runner = web.ServerRunner(web.Server(answer))
+    await runner.setup()
+    site = web.TCPSite(runner, HOST, 0, ssl_context=self_signed_context("i-1", directory))
+    await site.start()
+    try:
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()
+
+
+INFORMATION = '{"version":"2.9.1+build.7","ready":true,"allow_ssh_pubkey_auth":false,"oui":null}'
+
+
+async def test_the_first_contact_learns_the_certificate_and_the_next_insists_on_it(tmp_path: Path) -> None:
+    async with cml_server(tmp_path, body=INFORMATION) as port, CmlConnections(port) as connections:
+        cml = CmlSystemSpiClient(connections)
+        first = await cml.get_system_information(HOST, None)
+        assert (first.version, first.ready, len(first.certificate_sha256)) == ("2.9.1+build.7", True, 64)
+        again = await cml.get_system_information(HOST, first.certificate_sha256)
+        assert again == first
+
+
+async def test_another_certificate_stops_the_conversation(tmp_path: Path) -> None:
+    async with cml_server(tmp_path, body=INFORMATION) as port, CmlConnections(port) as connections:
+        with pytest.raises(CertificateChanged, match="pinned is"):
+            await connections.get(HOST, "/api/v0/system_information", "ab" * 32)
+
+
+async def test_a_booting_cml_is_unreachable_not_broken(tmp_path: Path) -> None:
+    async with cml_server(tmp_path, status=502, body="<html>") as port, CmlConnections(port) as connections:
+        with pytest.raises(Unreachable, match="502"):
+            await connections.get(HOST, "/api/v0/system_information", None)
+    async with CmlConnections(port) as connections:
+        with pytest.raises(Unreachable):
+            await connections.get(HOST, "/api/v0/system_information", None)
+
+
+@pytest.mark.parametrize("body", ["", "[]", '{"version": 3}', "not json", '{"version":"2.9.1"}'])
+async def test_an_answer_that_makes_no_sense_is_unreachable(tmp_path: Path, body: str) -> None:
+    async with cml_server(tmp_path, body=body) as port, CmlConnections(port) as connections:
+        with pytest.raises(Unreachable):
+            await CmlSystemSpiClient(connections).get_system_information(HOST, None)
