@@ -62,5 +62,5 @@ $(VENV)/ready: $(VENV)/uv requirements.lock pyproject.toml
 
 $(UI_BUILT): $(VENV)/ready $(UI_SOURCES)
 	cd ui && PATH="$(CURDIR)/$(BIN):$$PATH" npm ci --silent --no-audit --no-fund
-	cd ui && PATH="$(CURDIR)/$(BIN):$$PATH" npm run --silent build
+	cd ui && PATH="$(CURDIR)/$(BIN):$$PATH" npm run --silent build -- --logLevel warn
 	@touch $@

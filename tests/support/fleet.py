@@ -27,7 +27,7 @@ from lcm.core.health import Health
 from lcm.core.hosted_service import run_services
 from lcm.core.kv.memory import MemoryKv
 from lcm.core.telemetry import Telemetry
-from lcm.domain.errors import Unreachable
+from lcm.domain.errors import CertificateChanged, Unreachable
 from lcm.domain.launch import InstanceId, LaunchSpec
 from lcm.domain.lifecycle import WorkerStatus
 from lcm.domain.template import RegionConfig, WorkerTemplate
@@ -140,6 +140,8 @@ class MemoryCml:
         machine = self._cloud.machine_at(host)
         if machine is None or machine.running_since is None:
             raise Unreachable(f"CML at {host}: connection refused")
+        if pinned_sha256 not in (None, self.certificate):
+            raise CertificateChanged(f"{host} shows another certificate")
         uptime = self._cloud.clock.monotonic() - machine.running_since
         return CmlSystemInformation("2.9.1+build.7", uptime >= self._boot_seconds, self.certificate)
 

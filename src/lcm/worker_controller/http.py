@@ -145,7 +145,6 @@ def register_metrics(telemetry: Telemetry, reconciler: WorkerReconciler) -> None
         lambda: [
             (count, {"worker_id": worker_id, "drift_type": drift})
             for (worker_id, drift), count in reconciler.drifts.items()
-            if worker_id in reconciler.managed
         ],
     )
     telemetry.gauge(

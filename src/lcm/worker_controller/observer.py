@@ -12,7 +12,8 @@ from datetime import datetime
 import structlog
 
 from lcm.core.clock import Clock
-from lcm.domain.errors import TransientError
+from lcm.core.health import Health
+from lcm.domain.errors import LcmError
 from lcm.domain.launch import WORKER_ID_TAG, InstanceId, WorkerId
 from lcm.domain.observation import Absent, Known, Misses, Observation, Unknown
 from lcm.domain.worker import Instance, Worker
@@ -34,11 +35,12 @@ class _Listing:
 
 
 class InstanceObserver:
-    """Looks at EC2 on behalf of the reconciler; forgets everything with the leadership."""
+    """Looks at EC2 on behalf of the reconciler, for the time of one leadership."""
 
-    def __init__(self, cloud: CloudProvider, clock: Clock) -> None:
+    def __init__(self, cloud: CloudProvider, clock: Clock, health: Health) -> None:
         self._cloud = cloud
         self._clock = clock
+        self._health = health
         self._listings: dict[str, _Listing] = {}
         self._look_again_after: dict[WorkerId, float] = {}
         self._misses: dict[tuple[WorkerId, str], Misses] = {}
@@ -51,10 +53,12 @@ class InstanceObserver:
             asked_at = self._clock.monotonic()
             try:
                 instances = await self._cloud.list_instances(region)
-            except TransientError as error:
+            except LcmError as error:
                 self._listings.pop(region, None)
+                self._health.freeze(f"EC2 {region}", str(error))
                 log.warning("cannot list instances", region=region, error=str(error))
                 continue
+            self._health.thaw(f"EC2 {region}")
             by_worker: dict[str, list[Instance]] = {}
             for instance in instances:
                 by_worker.setdefault(instance.tags.get(WORKER_ID_TAG, ""), []).append(instance)
@@ -84,7 +88,7 @@ class InstanceObserver:
         # Not in the listing (or none is fresh): ask about this one before concluding anything.
         try:
             instance = await self._ask(worker)
-        except TransientError as error:
+        except LcmError as error:
             return Unknown(str(error))
         taken_at = self._clock.now()
         return self._seen(worker, instance, taken_at) if instance else self._missed(worker, taken_at)

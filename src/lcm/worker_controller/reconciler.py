@@ -47,7 +47,6 @@ from lcm.domain.lifecycle import (
     UNKNOWN,
     DesiredStatus,
     WorkerStatus,
-    is_allowed,
 )
 from lcm.domain.template import RegionConfig
 from lcm.domain.worker import Worker
@@ -150,7 +149,7 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
         self._settings = settings
         self._control_plane = control_plane
         self._cloud = cloud
-        self.observer = InstanceObserver(cloud, clock)
+        self.observer = InstanceObserver(cloud, clock, health)
         self._launcher = Launcher(
             control_plane, cloud, regions, settings.environment_tag, self._check_leadership
         )
@@ -167,6 +166,11 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
         self.managed: dict[WorkerId, WorkerStatus] = {}
 
     # What the shared machinery asks for.
+
+    async def lead(self) -> None:
+        # What an earlier leadership saw says nothing about now.
+        self.observer = InstanceObserver(self._cloud, self.clock, self.health)
+        await super().lead()
 
     async def claim_epoch(self, win: ElectionWin) -> int:
         return await self._control_plane.claim_leadership(win.cluster_id, win.revision, win.instance_id)
@@ -185,12 +189,23 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
 
     def settled_marker(self, resource: Worker) -> Hashable | None:
         """Nothing at EC2 can change what is to be done about these, so a poll need not look."""
-        rests = resource.status is FAILED or resource.desired_status is DesiredStatus.STOPPED
-        return resource.version if rests and resource.status in (FAILED, STOPPED, PENDING) else None
+        is_given_up = resource.status is FAILED
+        is_held_back = resource.status is PENDING and resource.desired_status is DesiredStatus.STOPPED
+        return resource.version if is_given_up or is_held_back else None
 
     def wakes(self, change: Change) -> bool:
         """Only what people want wakes us: status is our own report, and its echo means nothing."""
         return change.key.endswith("/desired_state") or change.kind is ChangeKind.DELETE
+
+    def forget(self, resource_id: str) -> None:
+        """A worker that is gone leaves nothing behind, neither in memory nor in the metrics."""
+        super().forget(resource_id)
+        worker_id = WorkerId(resource_id)
+        self.observer.forget(worker_id)
+        self.managed.pop(worker_id, None)
+        self.drifting.discard(worker_id)
+        for key in [key for key in self.drifts if key[0] == worker_id]:
+            del self.drifts[key]
 
     # One pass over one worker.
 
@@ -217,7 +232,8 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
             await self._explain(worker, str(error))
             return Retry(str(error), PATIENCE_SECONDS.get(type(error), 0.0))
         except PermanentError as error:
-            await self._explain(worker, str(error), give_up=True)
+            # A launch that cannot succeed is given up; a worker that exists is not.
+            await self._explain(worker, str(error), give_up=worker.status is PENDING)
             return Retry(str(error))
 
     async def _look_at(self, worker: Worker) -> Situation:
@@ -275,9 +291,7 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
             epoch=self.leadership.epoch if self.leadership else None,
         )
         if moved.status is TERMINATED:
-            self.observer.forget(worker.id)
-            self.managed.pop(worker.id, None)
-            self.drifting.discard(worker.id)
+            self.forget(worker.id)
         return moved
 
     def _look_soon(self, worker: Worker, reason: str) -> Requeue:
@@ -291,7 +305,7 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
             current = await self._control_plane.fetch_single_resource(worker.id)
             if current is None or current.status is not worker.status:
                 return
-            target = FAILED if give_up and is_allowed(current.status, FAILED) else current.status
+            target = FAILED if give_up else current.status
             if target is not current.status or reason != current.status_reason:
                 await self._move(current, Move(target, reason))
         except Fenced:

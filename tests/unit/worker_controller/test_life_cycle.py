@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from lcm.domain.errors import CapacityShortage, Unreachable
+from lcm.domain.errors import CapacityShortage, RegionNotConfigured, Unreachable
 from lcm.domain.lifecycle import (
     FAILED,
     PENDING,
@@ -239,24 +239,54 @@ async def test_a_worker_terminated_in_the_console_is_shown_as_terminated_and_not
         await fleet.until(worker, TERMINATED)
         await fleet.clock.sleep(3_600)
         assert fleet.effects() == ["launch_instance"]
-        assert any(drift == "instance_shutting_down" for _, drift in fleet.leader.drifts)
+        assert "shutting-down outside LCM" in [
+            entry.reason for entry in (await fleet.get(worker)).state_history
+        ]
+        assert not fleet.leader.drifts
 
 
-@pytest.mark.parametrize(("wait_seconds", "shown_as"), [(1, STARTING), (30, RUNNING)])
-async def test_a_stopped_worker_started_in_the_console_is_stopped_again(
-    wait_seconds: float, shown_as: WorkerStatus
+@pytest.mark.parametrize(("start_seconds", "shown_as"), [(120, STARTING), (0, RUNNING)])
+async def test_a_stopped_worker_started_in_the_console_is_seen_in_a_cycle_and_stopped_again(
+    start_seconds: float, shown_as: WorkerStatus
 ) -> None:
     async with Fleet().running() as fleet:
         worker = await fleet.running_worker()
         await fleet.ask(worker, Action.STOP)
         await fleet.until(worker, STOPPED)
-        await fleet.clock.sleep(100)  # it has settled
+        fleet.cloud.delays = Delays(start=start_seconds)
         fleet.cloud.start(fleet.instance_id(worker))
-        await fleet.clock.sleep(wait_seconds)
-        await fleet.leader.sweep(everything=True)
-        await fleet.until(worker, shown_as)
+        await fleet.until(worker, shown_as, within_seconds=31)
         await fleet.until(worker, STOPPED)
         assert fleet.effects() == ["launch_instance", "stop_instance", "stop_instance"]
+
+
+async def test_another_certificate_blocks_cml_but_never_fails_the_worker() -> None:
+    async with Fleet().running() as fleet:
+        worker = await fleet.running_worker()
+        await fleet.clock.sleep(120)
+        await fleet.ask(worker, Action.STOP)
+        await fleet.until(worker, STOPPED)
+        fleet.cml.certificate = "b" * 64
+        await fleet.ask(worker, Action.START)
+        await fleet.until(worker, RUNNING)
+        await fleet.clock.sleep(300)
+        worker = await fleet.get(worker)
+        assert (worker.status, worker.cml_ready) == (RUNNING, False)
+        assert "another certificate" in worker.status_reason
+
+
+async def test_a_region_that_is_no_longer_configured_never_fails_a_running_worker() -> None:
+    fleet = Fleet()
+
+    async def not_configured(moment: Moment, operation: str, subject: str) -> None:
+        raise RegionNotConfigured("region 'us-east-1' is not in aws_region_configs; configure it")
+
+    async with fleet.running():
+        worker = await fleet.running_worker()
+        fleet.cloud.interfere = not_configured
+        await fleet.clock.sleep(3_600)
+        assert (await fleet.get(worker)).status is RUNNING
+        assert any("EC2 us-east-1" in reason for reason in fleet.leader.health.freeze_reasons)
 
 
 async def test_the_address_follows_a_stop_and_start() -> None:

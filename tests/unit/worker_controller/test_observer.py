@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 import pytest
 from msgspec.structs import replace
 
+from lcm.core.health import Health
 from lcm.domain.errors import CredentialsRefused, Throttled, TransientError, Unreachable
 from lcm.domain.launch import InstanceId, LaunchIntent, LaunchSpec, MachineImage, WorkerId
 from lcm.domain.observation import Absent, Known, Unknown
@@ -37,7 +38,7 @@ def cloud(clock: VirtualClock) -> MemoryCloud:
 
 @pytest.fixture
 def observer(cloud: MemoryCloud, clock: VirtualClock) -> InstanceObserver:
-    return InstanceObserver(cloud, clock)
+    return InstanceObserver(cloud, clock, Health(clock))
 
 
 def a_worker(instance_id: str | None = None) -> Worker:
@@ -161,8 +162,10 @@ class RefusingCloud(MemoryCloud):
 async def test_an_error_is_never_read_as_gone(error: TransientError, clock: VirtualClock) -> None:
     cloud = RefusingCloud(clock)
     cloud.error = error
-    observer = InstanceObserver(cloud, clock)
+    health = Health(clock)
+    observer = InstanceObserver(cloud, clock, health)
     for _ in range(20):
         await observer.refresh(["us-east-1"])
         assert isinstance(await observer.observe(a_worker("i-1")), Unknown)
+        assert health.freeze_reasons
         await clock.sleep(60)
