@@ -11,6 +11,7 @@ from lcm.domain.errors import (
     LaunchRefused,
     LaunchVoid,
     RegionNotConfigured,
+    TokenMismatch,
     WrongInstanceState,
 )
 from lcm.domain.launch import InstanceId, LaunchSpec, MachineImage, WorkerId
@@ -108,7 +109,7 @@ async def test_the_same_token_again_gives_the_same_instance(cloud: Cloud) -> Non
 async def test_the_same_token_with_other_parameters_is_refused(cloud: Cloud) -> None:
     worker_id = ids.new_id()
     await cloud.provider.launch_instance(await cloud.spec(worker_id), f"other-{worker_id}")
-    with pytest.raises(LaunchRefused):
+    with pytest.raises(TokenMismatch):
         await cloud.provider.launch_instance(
             await cloud.spec(worker_id, instance_type="t3.large"), f"other-{worker_id}"
         )

@@ -12,7 +12,8 @@
     │   ├── TemplateMissing
     │   ├── RegionNotConfigured
     │   ├── ImageNotFound
-    │   ├── LaunchRefused         EC2 refuses these launch parameters
+    │   ├── LaunchRefused         EC2 refuses these launch parameters; nothing was launched
+    │   ├── TokenMismatch         the launch token was used with other parameters
     │   └── CertificateChanged    a worker shows another certificate than the one pinned
     ├── LaunchVoid                the instance of a launch token is gone for good: a new generation is due
     └── RequestError              the caller asked for something that cannot be done
@@ -79,7 +80,11 @@ class ImageNotFound(PermanentError):
 
 
 class LaunchRefused(PermanentError):
-    """EC2 rejects the launch parameters themselves."""
+    """EC2 rejects the launch parameters themselves; nothing was launched."""
+
+
+class TokenMismatch(PermanentError):
+    """The launch token was used before with other parameters: an instance may exist."""
 
 
 class CertificateChanged(PermanentError):

@@ -196,6 +196,7 @@ def request(worker: Worker, action: Action, *, by: str, now: datetime) -> Worker
         desired_status=desired,
         generation=worker.generation + 1,
         unattended_launches=0,
+        status_reason=f"{action} requested" if worker.status is PENDING else worker.status_reason,
         updated_at=now,
         state_history=_remember(worker, worker.status, by=by, reason=f"{action} requested", now=now),
     )

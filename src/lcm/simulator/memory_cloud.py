@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from lcm.core.clock import Clock
-from lcm.domain.errors import ImageNotFound, LaunchRefused, LaunchVoid, Unreachable, WrongInstanceState
+from lcm.domain.errors import ImageNotFound, LaunchVoid, TokenMismatch, Unreachable, WrongInstanceState
 from lcm.domain.launch import DISCOVERY_TAG, WORKER_ID_TAG, InstanceId, LaunchSpec, MachineImage, WorkerId
 from lcm.domain.worker import Instance
 
@@ -171,7 +171,7 @@ class MemoryCloud:
         if machine is None:
             return None
         if machine.spec != spec:
-            raise LaunchRefused("IdempotentParameterMismatch: the token was used with other parameters")
+            raise TokenMismatch("IdempotentParameterMismatch: the token was used with other parameters")
         if machine.is_gone:
             raise LaunchVoid(f"IdempotentInstanceTerminated: {machine.id} is {machine.state}")
         return machine

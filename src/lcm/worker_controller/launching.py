@@ -7,7 +7,7 @@ after it every repetition asks EC2 for the same instance under the same token (d
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from lcm.domain.errors import LaunchVoid, RegionNotConfigured, TemplateMissing
+from lcm.domain.errors import LaunchRefused, LaunchVoid, RegionNotConfigured, TemplateMissing
 from lcm.domain.launch import instance_tags, launch_spec
 from lcm.domain.lifecycle import PROVISIONING
 from lcm.domain.template import RegionConfig
@@ -35,6 +35,10 @@ class Launcher:
             instance = await self.cloud.launch_instance(worker.launch.spec, worker.launch.client_token)
         except LaunchVoid as gone:
             return await self.control_plane.void_launch(worker, str(gone))
+        except LaunchRefused as refusal:
+            # Nothing was launched: a retry must be free to ask for something else.
+            await self.control_plane.void_launch(worker, str(refusal))
+            raise
         # Record the id before anything else: a crash between the launch and this line leaves a machine
         # that only the token and the tag can find again.
         return await self.control_plane.update_status(

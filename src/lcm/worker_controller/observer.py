@@ -44,20 +44,27 @@ class InstanceObserver:
         self._listings: dict[str, _Listing] = {}
         self._look_again_after: dict[WorkerId, float] = {}
         self._misses: dict[tuple[WorkerId, str], Misses] = {}
+        self._blind_in: dict[str, str] = {}
         self.last_seen: dict[WorkerId, str] = {}
         """EC2 state by worker, for the metrics."""
 
     async def refresh(self, regions: Iterable[str]) -> None:
-        """List each region once, for the cycle that follows. A region that does not answer is left out."""
+        """List each region once, for the cycle that follows.
+
+        Where that fails nothing is known about anything until it succeeds again, so nothing is
+        started, stopped, terminated or launched there.
+        """
         for region in sorted(set(regions)):
             asked_at = self._clock.monotonic()
             try:
                 instances = await self._cloud.list_instances(region)
             except LcmError as error:
                 self._listings.pop(region, None)
+                self._blind_in[region] = str(error)
                 self._health.freeze(f"EC2 {region}", str(error))
                 log.warning("cannot list instances", region=region, error=str(error))
                 continue
+            self._blind_in.pop(region, None)
             self._health.thaw(f"EC2 {region}")
             by_worker: dict[str, list[Instance]] = {}
             for instance in instances:
@@ -78,6 +85,8 @@ class InstanceObserver:
 
     async def observe(self, worker: Worker) -> Observation[Instance]:
         """The worker's instance, by its id or, while that is not known, by the worker's tag."""
+        if worker.aws_region in self._blind_in:
+            return Unknown(self._blind_in[worker.aws_region])
         if not worker.may_have_instance:
             return Absent("no launch was ever asked for")
         listing = self._fresh_listing(worker)

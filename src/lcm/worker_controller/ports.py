@@ -66,7 +66,8 @@ class CloudProvider(Protocol):
     async def launch_instance(self, spec: LaunchSpec, client_token: str) -> Instance:
         """Start one instance. The same token again gives the same instance, never a second.
 
-        Raises LaunchVoid if the token's instance is gone for good.
+        Raises LaunchVoid if the token's instance is gone for good, LaunchRefused if nothing was
+        launched and nothing will be, TokenMismatch if the token was used with other parameters.
         """
         ...
 

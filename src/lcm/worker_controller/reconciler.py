@@ -177,7 +177,7 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
 
     async def list_resources(self) -> Sequence[Worker]:
         workers = await self._control_plane.list_resources()
-        await self.observer.refresh({worker.aws_region for worker in workers if worker.may_have_instance})
+        await self.observer.refresh({worker.aws_region for worker in workers})
         self.managed = {worker.id: worker.status for worker in workers}
         return workers
 

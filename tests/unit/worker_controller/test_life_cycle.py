@@ -4,7 +4,13 @@ import asyncio
 
 import pytest
 
-from lcm.domain.errors import CapacityShortage, RegionNotConfigured, Unreachable
+from lcm.domain.errors import (
+    CapacityShortage,
+    CredentialsRefused,
+    LaunchRefused,
+    RegionNotConfigured,
+    Unreachable,
+)
 from lcm.domain.lifecycle import (
     FAILED,
     PENDING,
@@ -201,6 +207,47 @@ async def test_a_worker_that_does_not_run_in_time_fails_and_a_retry_uses_the_sam
         await fleet.until(worker, PROVISIONING)
         worker = await fleet.until(worker, RUNNING)
         assert len(fleet.cloud.machines) == 1
+
+
+async def test_a_refused_launch_fails_the_worker_and_a_retry_asks_for_something_else() -> None:
+    fleet = Fleet()
+    refused = True
+
+    async def refuse(moment: Moment, operation: str, subject: str) -> None:
+        if operation == "launch_instance" and refused:
+            raise LaunchRefused("EC2 refused RunInstances: InvalidSubnetID.NotFound: no such subnet")
+
+    fleet.cloud.interfere = refuse
+    async with fleet.running():
+        worker = await fleet.until(await fleet.create(), FAILED)
+        assert "InvalidSubnetID" in worker.status_reason
+        assert worker.launch is None
+        refused = False
+        await fleet.ask(worker, Action.RETRY)
+        worker = await fleet.until(worker, RUNNING)
+        assert worker.launch_generation == 2
+
+
+async def test_where_ec2_cannot_be_read_nothing_is_launched() -> None:
+    fleet = Fleet()
+    denied = False
+
+    async def deny(moment: Moment, operation: str, subject: str) -> None:
+        if operation == "list_instances" and denied:
+            raise CredentialsRefused("EC2 refused DescribeInstances: UnauthorizedOperation: no")
+
+    fleet.cloud.interfere = deny
+    async with fleet.running():
+        await fleet.running_worker("first")
+        denied = True
+        await fleet.clock.sleep(40)
+        second = await fleet.create("second")
+        await fleet.clock.sleep(600)
+        assert (await fleet.get(second)).status is PENDING
+        assert fleet.effects() == ["launch_instance"]
+        assert any("UnauthorizedOperation" in reason for reason in fleet.leader.health.freeze_reasons)
+        denied = False
+        await fleet.until(second, RUNNING, within_seconds=120)
 
 
 async def test_a_missing_template_fails_the_worker_and_says_what_to_do() -> None:

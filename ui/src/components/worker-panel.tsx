@@ -17,6 +17,11 @@ import { Timeline } from "./timeline";
 import { WorkerActions } from "./worker-actions";
 import { CmlVersion } from "./worker-row";
 
+/** A simulated worker has CML's API but no pages to open. */
+function isLoopback(address: string): boolean {
+  return address.startsWith("127.");
+}
+
 export function WorkerPanel({ id }: { id: string }) {
   const panel = useRef<HTMLElement>(null);
   const entry = entries.value.get(id);
@@ -129,7 +134,7 @@ function Facts({ worker }: { worker: WorkerView }) {
         {worker.public_ip !== null && (
           <>
             <Copyable text={worker.public_ip} />
-            {worker.cml_ready && (
+            {worker.cml_ready && !isLoopback(worker.public_ip) && (
               <a class="open-cml" href={`https://${worker.public_ip}/`} target="_blank" rel="noreferrer">
                 Open CML <Glyph name="external" />
               </a>

@@ -44,7 +44,7 @@ _ERRORS: Final[Mapping[str, type[errors.LcmError]]] = {
     "IncorrectInstanceState": errors.WrongInstanceState,
     "IncorrectState": errors.WrongInstanceState,
     "IdempotentInstanceTerminated": errors.LaunchVoid,
-    "IdempotentParameterMismatch": errors.LaunchRefused,
+    "IdempotentParameterMismatch": errors.TokenMismatch,
     "InvalidAMIID.NotFound": errors.LaunchRefused,
     "InvalidAMIID.Malformed": errors.LaunchRefused,
     "InvalidAMIID.Unavailable": errors.LaunchRefused,
