@@ -22,7 +22,7 @@ from lcm.core.kv.memory import MemoryKv
 from lcm.domain.errors import Conflict, Fenced, IllegalTransition, Unreachable
 from lcm.domain.lifecycle import FAILED, RUNNING
 from lcm.domain.worker import Worker
-from lcm.rest.client import ControlPlaneClient
+from lcm.rest.client import ControlPlaneClient, HttpTransport
 from lcm.web.server import HttpServer
 from support.api import person
 from support.fleet import TEMPLATES
@@ -42,7 +42,6 @@ class Plane:
 
     client: ControlPlaneClient
     worker: Worker
-    epoch: int
 
 
 @pytest.fixture
@@ -56,14 +55,15 @@ async def plane(tmp_path: Path) -> AsyncIterator[Plane]:
         person(process.url, process.keys.admin) as admin,
     ):
         created = await admin.create("talked-about")
-        plane: Plane
-        async with ControlPlaneClient(
-            process.url, process.keys.controller, "worker-controller", lambda: plane.epoch
-        ) as client:
+        epoch = 0
+        async with HttpTransport(process.url) as transport:
+            client = ControlPlaneClient(
+                transport, process.keys.controller, "worker-controller", lambda: epoch
+            )
             worker = await client.fetch_single_resource(created["id"])
             assert worker is not None
-            plane = Plane(client, worker, await client.claim_leadership("etcd", 1, "a"))
-            yield plane
+            epoch = await client.claim_leadership("etcd", 1, "a")
+            yield Plane(client, worker)
 
 
 async def test_records_arrive_whole(plane: Plane) -> None:
@@ -103,13 +103,17 @@ async def test_an_older_epoch_is_fenced(plane: Plane) -> None:
         await plane.client.claim_leadership("etcd", 1, "a")
 
 
+def client_of(transport: HttpTransport) -> ControlPlaneClient:
+    return ControlPlaneClient(transport, "key", "worker-controller", lambda: 1)
+
+
 async def test_no_answer_means_unreachable() -> None:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))  # bound, but it never listens
         url = f"http://127.0.0.1:{nobody.getsockname()[1]}"
-        async with ControlPlaneClient(url, "key", "worker-controller", lambda: 1) as client:
+        async with HttpTransport(url) as transport:
             with pytest.raises(Unreachable):
-                await client.list_resources()
+                await client_of(transport).list_resources()
 
 
 @pytest.mark.parametrize(("status", "body"), [(500, b"oops"), (502, b"<html>"), (429, b"{}"), (503, b"")])
@@ -120,10 +124,10 @@ async def test_an_answer_that_makes_no_sense_means_unreachable(status: int, body
     server = HttpServer("senseless", Starlette(routes=[Route("/{path:path}", answer)]), "127.0.0.1", 0)
     async with (
         running(server),
-        ControlPlaneClient(server.url, "key", "worker-controller", lambda: 1) as client,
+        HttpTransport(server.url) as transport,
     ):
         with pytest.raises(Unreachable):
-            await client.list_resources()
+            await client_of(transport).list_resources()
 
 
 async def test_an_answer_that_never_comes_is_given_up() -> None:
@@ -134,7 +138,7 @@ async def test_an_answer_that_never_comes_is_given_up() -> None:
     server = HttpServer("hanging", Starlette(routes=[Route("/{path:path}", hang)]), "127.0.0.1", 0)
     async with (
         running(server),
-        ControlPlaneClient(server.url, "key", "worker-controller", lambda: 1, timeout_seconds=0.1) as client,
+        HttpTransport(server.url, timeout_seconds=0.1) as transport,
     ):
         with pytest.raises(Unreachable):
-            await client.fetch_single_resource("w")
+            await client_of(transport).fetch_single_resource("w")

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import structlog
 import yaml
+from fastapi import FastAPI
 
 from lcm.control_plane.access import AccessKeys
 from lcm.control_plane.app import build_app
@@ -18,6 +19,7 @@ from lcm.control_plane.routes.dependencies import Services
 from lcm.control_plane.routes.operations import Operations
 from lcm.control_plane.settings import ControlPlaneSettings
 from lcm.control_plane.sse import EventHub
+from lcm.control_plane.store.port import Store
 from lcm.control_plane.store.sqlite import SqliteStore
 from lcm.control_plane.templates import Templates
 from lcm.control_plane.workers import Workers
@@ -33,6 +35,16 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
+class ControlPlaneParts:
+    """A control plane put together: the application that answers, the loop that publishes, the stream."""
+
+    app: FastAPI
+    publisher: Publisher
+    hub: EventHub
+    telemetry: Telemetry
+
+
+@dataclass(frozen=True)
 class ControlPlaneProcess:
     """What a caller needs to know of a control plane that is about to run."""
 
@@ -40,6 +52,30 @@ class ControlPlaneProcess:
     url: str
     port: int
     keys: AccessKeys
+
+
+def assemble(
+    store: Store,
+    kv: Kv,
+    keys: AccessKeys,
+    *,
+    clock: Clock,
+    ids: Ids,
+    regions: tuple[str, ...],
+    default_region: str,
+    key_prefix: str = "/lcm",
+) -> ControlPlaneParts:
+    """Everything but the engines: the same parts on SQLite and HTTP, or in a simulation."""
+    telemetry, health = Telemetry(), Health(clock)
+    workers, templates = Workers(store), Templates(store)
+    plane = ControlPlane(store, workers, templates, clock, ids, regions, default_region)
+    hub = EventHub(clock, ids, snapshot=workers.list_all)
+    workers.subscribe(hub.on_worker_commit)
+    publisher = Publisher(store, workers, kv, clock=clock, health=health, key_prefix=key_prefix)
+    telemetry.gauge("lcm_sse_subscribers", "Open event streams.", lambda: [(hub.subscriber_count, {})])
+    telemetry.counter("lcm_sse_resets_total", "Streams that read too slowly.", lambda: [(hub.resets, {})])
+    app = build_app(Services(plane, hub, keys), telemetry, Operations(health, publisher))
+    return ControlPlaneParts(app, publisher, hub, telemetry)
 
 
 @asynccontextmanager
@@ -52,24 +88,25 @@ async def control_plane_process(
     keys = AccessKeys.load_or_create(
         settings.data_dir / "keys.json", given_key.get_secret_value() if given_key else None
     )
-    telemetry, health = Telemetry(), Health(clock)
     async with SqliteStore(settings.data_dir / "lcm.db") as store:
-        workers, templates = Workers(store), Templates(store)
         if settings.worker_templates_auto_seed:
-            path = settings.worker_templates_config_path
-            log.info("templates seeded", count=await templates.seed(yaml.safe_load(path.read_text()) or {}))
-        plane = ControlPlane(store, workers, templates, clock, ids, regions, settings.aws_region)
-        hub = EventHub(clock, ids, snapshot=workers.list_all)
-        workers.subscribe(hub.on_worker_commit)
-        publisher = Publisher(
-            store, workers, kv, clock=clock, health=health, key_prefix=settings.etcd_key_prefix
+            config = yaml.safe_load(settings.worker_templates_config_path.read_text()) or {}
+            log.info("templates seeded", count=await Templates(store).seed(config))
+        parts = assemble(
+            store,
+            kv,
+            keys,
+            clock=clock,
+            ids=ids,
+            regions=regions,
+            default_region=settings.aws_region,
+            key_prefix=settings.etcd_key_prefix,
         )
-        telemetry.gauge("lcm_sse_subscribers", "Open event streams.", lambda: [(hub.subscriber_count, {})])
-        telemetry.counter("lcm_sse_resets_total", "Streams that read too slowly.", lambda: [(hub.resets, {})])
-        app = build_app(Services(plane, hub, keys), telemetry, Operations(health, publisher))
-        server = HttpServer("control-plane", app, settings.host, settings.port, before_stop=hub.close)
+        server = HttpServer(
+            "control-plane", parts.app, settings.host, settings.port, before_stop=parts.hub.close
+        )
         yield ControlPlaneProcess(
-            services=(server, publisher, LoopLagMonitor(telemetry, clock)),
+            services=(server, parts.publisher, LoopLagMonitor(parts.telemetry, clock)),
             url=server.url,
             port=server.port,
             keys=keys,

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Protocol, Self
 
 import aiohttp
 import msgspec
@@ -29,36 +29,30 @@ from lcm.rest.schemas import (
     WorkerRecords,
 )
 
-T = TypeVar("T")
-
 _worker = msgspec.json.Decoder(Worker)
 _problem = msgspec.json.Decoder(Problem)
 
 
-class ControlPlaneClient:
-    """Use as `async with`. `epoch` says under which leadership writes are made.
+class Transport(Protocol):
+    """Carries a request to the control plane and its answer back."""
 
-    No answer within the timeout, or a 5xx, raises Unreachable: a write may have happened. A refusal
-    raises the domain error it stands for.
-    """
+    async def send(
+        self, method: str, path: str, headers: Mapping[str, str], body: bytes | None
+    ) -> tuple[int, bytes]:
+        """Status and body. Raises Unreachable if no answer came; the request may have been carried out."""
+        ...
 
-    def __init__(
-        self,
-        url: str,
-        api_key: str,
-        service: str,
-        epoch: Callable[[], int],
-        timeout_seconds: float = 5.0,
-    ) -> None:
-        self._url = url.rstrip("/") + "/api/internal"
-        self._headers = {API_KEY_HEADER: api_key, SERVICE_HEADER: service}
-        self._service = service
-        self._epoch = epoch
+
+class HttpTransport:
+    """Use as `async with`. Gives up on an answer after the timeout."""
+
+    def __init__(self, url: str, timeout_seconds: float = 5.0) -> None:
+        self._url = url.rstrip("/")
         self._timeout_seconds = timeout_seconds
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
-        self._session = aiohttp.ClientSession(headers=self._headers)
+        self._session = aiohttp.ClientSession()
         return self
 
     async def __aexit__(
@@ -66,6 +60,32 @@ class ControlPlaneClient:
     ) -> None:
         if self._session is not None:
             await self._session.close()
+
+    async def send(
+        self, method: str, path: str, headers: Mapping[str, str], body: bytes | None
+    ) -> tuple[int, bytes]:
+        assert self._session is not None, "use the transport as a context manager"
+        try:
+            async with (
+                asyncio.timeout(self._timeout_seconds),
+                self._session.request(method, self._url + path, data=body, headers=headers) as response,
+            ):
+                return response.status, await response.read()
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise Unreachable(f"control plane: {str(error) or type(error).__name__}") from error
+
+
+class ControlPlaneClient:
+    """What a controller can ask and report. `epoch` says under which leadership writes are made.
+
+    A 5xx raises Unreachable: a write may have happened. A refusal raises the domain error it stands for.
+    """
+
+    def __init__(self, transport: Transport, api_key: str, service: str, epoch: Callable[[], int]) -> None:
+        self._transport = transport
+        self._headers = {API_KEY_HEADER: api_key, SERVICE_HEADER: service}
+        self._service = service
+        self._epoch = epoch
 
     async def list_resources(self) -> list[Worker]:
         """Every worker that is not terminated."""
@@ -139,27 +159,12 @@ class ControlPlaneClient:
         )
 
     async def _report(self, worker_id: WorkerId, what: str, report: msgspec.Struct) -> Worker:
-        headers = {EPOCH_HEADER: str(self._epoch())}
-        return _worker.decode(await self._call("POST", f"/workers/{worker_id}/{what}", report, headers))
+        return _worker.decode(await self._call("POST", f"/workers/{worker_id}/{what}", report))
 
-    async def _call(
-        self,
-        method: str,
-        path: str,
-        body: msgspec.Struct | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> bytes:
-        assert self._session is not None, "use the client as a context manager"
-        data = msgspec.json.encode(body) if body is not None else None
-        try:
-            async with (
-                asyncio.timeout(self._timeout_seconds),
-                self._session.request(method, self._url + path, data=data, headers=headers) as response,
-            ):
-                answer = await response.read()
-                status = response.status
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise Unreachable(f"control plane: {str(error) or type(error).__name__}") from error
+    async def _call(self, method: str, path: str, report: msgspec.Struct | None = None) -> bytes:
+        headers = {**self._headers, EPOCH_HEADER: str(self._epoch())}
+        body = msgspec.json.encode(report) if report is not None else None
+        status, answer = await self._transport.send(method, f"/api/internal{path}", headers, body)
         if status < 400:
             return answer
         raise _error_of(status, answer)

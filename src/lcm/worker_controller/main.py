@@ -17,7 +17,7 @@ from lcm.core.hosted_service import HostedService
 from lcm.core.kv.port import Kv
 from lcm.core.telemetry import LoopLagMonitor, Telemetry
 from lcm.domain.template import RegionConfig
-from lcm.rest.client import ControlPlaneClient
+from lcm.rest.client import ControlPlaneClient, HttpTransport
 from lcm.web.server import HttpServer
 from lcm.worker_controller.adapters.cml_system import CmlSystemSpiClient
 from lcm.worker_controller.adapters.ec2 import Ec2Provider, Ec2Settings
@@ -53,16 +53,14 @@ async def worker_controller_process(
         return reconciler.leadership.epoch if reconciler.leadership else 0
 
     async with (
-        ControlPlaneClient(
-            settings.control_plane_api_url, api_key, service="worker-controller", epoch=epoch
-        ) as control_plane,
+        HttpTransport(settings.control_plane_api_url) as transport,
         Ec2Provider(ec2, regions) as cloud,
         CmlConnections(settings.cml_port) as cml,
     ):
         reconciler = WorkerReconciler(
             settings,
             regions,
-            control_plane=control_plane,
+            control_plane=ControlPlaneClient(transport, api_key, service="worker-controller", epoch=epoch),
             cloud=cloud,
             cml=CmlSystemSpiClient(cml),
             kv=kv,

@@ -1,8 +1,11 @@
-"""What routes ask for: the control plane, the person, the controller behind a request."""
+"""What routes ask for: the control plane, the person, the controller behind a request.
 
-from collections.abc import Callable
+All of them are coroutines: FastAPI would run plain functions in a thread.
+"""
+
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Depends, Request
 
@@ -28,14 +31,14 @@ def services(request: Request) -> Services:
     return found
 
 
-def control_plane(request: Request) -> ControlPlane:
+async def control_plane(request: Request) -> ControlPlane:
     return services(request).control_plane
 
 
-def person(role: Role) -> Callable[[Request], Principal]:
+def person(role: Role) -> Callable[[Request], Coroutine[Any, Any, Principal]]:
     """A dependency: somebody signed in who has at least this role."""
 
-    def check(request: Request) -> Principal:
+    async def check(request: Request) -> Principal:
         principal = authenticate(request, services(request).keys)
         require(principal, role)
         return principal
@@ -43,7 +46,7 @@ def person(role: Role) -> Callable[[Request], Principal]:
     return check
 
 
-def controller(request: Request) -> str:
+async def controller(request: Request) -> str:
     """A dependency: a controller, by its key; gives the name of its service."""
     key = request.headers.get(API_KEY_HEADER, "")
     if not services(request).keys.is_controller(key):
@@ -51,7 +54,7 @@ def controller(request: Request) -> str:
     return request.headers.get(SERVICE_HEADER, "unnamed")
 
 
-def leader_fence(request: Request, service: Annotated[str, Depends(controller)]) -> Fence:
+async def leader_fence(request: Request, service: Annotated[str, Depends(controller)]) -> Fence:
     """A dependency: the epoch that a leader's write must carry."""
     epoch = request.headers.get(EPOCH_HEADER, "")
     if not (epoch.isascii() and epoch.isdigit()):
