@@ -42,22 +42,26 @@ Observation = Known[T_co] | Absent | Unknown
 
 @dataclass(frozen=True)
 class Misses:
-    """Complete reads in a row, at different times, that did not show the thing."""
+    """Complete reads in a row, at different times, that did not show the thing.
+
+    Times are monotonic seconds: a wall clock that is set forward must not prove anything.
+    """
 
     reads: int
-    since: datetime
-    until: datetime
+    since: float
+    until: float
 
     @staticmethod
-    def first(at: datetime) -> "Misses":
+    def first(at: float) -> "Misses":
         return Misses(1, at, at)
 
-    def again(self, at: datetime) -> "Misses":
+    def again(self, at: float) -> "Misses":
         """Count one more read; reads at the same instant are one read."""
         return self if at <= self.until else Misses(self.reads + 1, self.since, at)
 
     def verdict(self) -> Absent | Unknown:
         """Absent only with enough reads over enough time."""
-        if self.reads >= ABSENCE_READS and self.until - self.since >= ABSENCE_SPAN:
-            return Absent(f"missing in {self.reads} complete reads over {self.until - self.since}")
-        return Unknown(f"not seen in {self.reads} reads since {self.since.isoformat(timespec='seconds')}")
+        span = timedelta(seconds=self.until - self.since)
+        if self.reads >= ABSENCE_READS and span >= ABSENCE_SPAN:
+            return Absent(f"missing in {self.reads} complete reads over {span}")
+        return Unknown(f"missing in {self.reads} reads over {span}, which proves nothing yet")

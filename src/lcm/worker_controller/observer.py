@@ -99,8 +99,7 @@ class InstanceObserver:
             instance = await self._ask(worker)
         except LcmError as error:
             return Unknown(str(error))
-        taken_at = self._clock.now()
-        return self._seen(worker, instance, taken_at) if instance else self._missed(worker, taken_at)
+        return self._seen(worker, instance, self._clock.now()) if instance else self._missed(worker)
 
     def _fresh_listing(self, worker: Worker) -> _Listing | None:
         listing = self._listings.get(worker.aws_region)
@@ -118,8 +117,8 @@ class InstanceObserver:
         self.last_seen[worker.id] = instance.state
         return Known(instance, taken_at)
 
-    def _missed(self, worker: Worker, at: datetime) -> Absent | Unknown:
-        key = _identity(worker)
+    def _missed(self, worker: Worker) -> Absent | Unknown:
+        key, at = _identity(worker), self._clock.monotonic()
         self._misses[key] = self._misses[key].again(at) if key in self._misses else Misses.first(at)
         return self._misses[key].verdict()
 

@@ -100,6 +100,9 @@ STEPS: Final[Mapping[WorkerStatus, Callable[[Situation], Decision]]] = {
 MOVES_PER_PASS: Final = 8
 """A worker that goes through more statuses than this at once gives others a turn first."""
 
+EFFECTS: Final = (Launch, StartInstance, StopInstance, TerminateInstance)
+"""Decisions that change something at EC2, which cannot be fenced and cannot be taken back."""
+
 PATIENCE_SECONDS: Final[Mapping[type[LcmError], float]] = {CapacityShortage: 180.0, QuotaExceeded: 900.0}
 """Errors that repeating soon cannot cure."""
 
@@ -214,6 +217,8 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
         try:
             for _ in range(MOVES_PER_PASS):
                 decision = STEPS[worker.status](await self._look_at(worker))
+                if isinstance(decision, EFFECTS) and worker is resource:
+                    worker = await self._confirm(worker)
                 outcome = await self._carry_out(worker, decision)
                 if not isinstance(outcome, Worker):
                     return outcome
@@ -235,6 +240,13 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
             # A launch that cannot succeed is given up; a worker that exists is not.
             await self._explain(worker, str(error), give_up=worker.status is PENDING)
             return Retry(str(error))
+
+    async def _confirm(self, worker: Worker) -> Worker:
+        """Write before acting: only the newest record, under the newest epoch, may lead to an effect.
+
+        A copy that is out of date or a leader that was replaced is refused here, before EC2 hears of it.
+        """
+        return await self._control_plane.update_status(worker, worker.status, worker.status_reason)
 
     async def _look_at(self, worker: Worker) -> Situation:
         seen = await self.observer.observe(worker)
