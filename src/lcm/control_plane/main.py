@@ -71,7 +71,9 @@ def assemble(
     plane = ControlPlane(store, workers, templates, clock, ids, regions, default_region)
     hub = EventHub(clock, ids, snapshot=workers.list_all)
     workers.subscribe(hub.on_worker_commit)
-    publisher = Publisher(store, workers, kv, clock=clock, health=health, key_prefix=key_prefix)
+    publisher = Publisher(
+        store, workers, kv, clock=clock, health=health, on_found=hub.on_worker_found, key_prefix=key_prefix
+    )
     telemetry.gauge("lcm_sse_subscribers", "Open event streams.", lambda: [(hub.subscriber_count, {})])
     telemetry.counter("lcm_sse_resets_total", "Streams that read too slowly.", lambda: [(hub.resets, {})])
     app = build_app(Services(plane, hub, keys), telemetry, Operations(health, publisher))

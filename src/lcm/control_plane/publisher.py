@@ -7,6 +7,7 @@ written again.
 """
 
 import asyncio
+from collections.abc import Callable
 
 import msgspec
 import structlog
@@ -25,7 +26,10 @@ CALL_TIMEOUT_SECONDS = 2.0
 
 
 class Publisher(HostedService):
-    """Writes `<prefix>/workers/{id}/state` and `/desired_state`, at once and again when behind."""
+    """Writes `<prefix>/workers/{id}/state` and `/desired_state`, at once and again when behind.
+
+    `on_found` hears of records that were behind: a write whose confirmation was lost told nobody else.
+    """
 
     name = "publisher"
 
@@ -37,6 +41,7 @@ class Publisher(HostedService):
         *,
         clock: Clock,
         health: Health,
+        on_found: Callable[[Worker], None] = lambda _: None,
         key_prefix: str = "/lcm",
         sweep_seconds: float = 5.0,
     ) -> None:
@@ -44,6 +49,7 @@ class Publisher(HostedService):
         self._kv = kv
         self._clock = clock
         self._health = health
+        self._on_found = on_found
         self._prefix = key_prefix
         self._sweep_seconds = sweep_seconds
         self._fresh: dict[str, Worker] = {}
@@ -88,6 +94,8 @@ class Publisher(HostedService):
                 workers.append(decode_worker(document))
             except msgspec.MsgspecError as error:
                 log.error("unreadable record not published", worker_id=document.id, error=str(error))
+        for worker in workers:
+            self._on_found(worker)
         await self._publish(workers)
         if not marker:
             await self._put(f"{self._prefix}/published", b"{}")

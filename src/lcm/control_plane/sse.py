@@ -71,6 +71,7 @@ class EventHub:
         self._count = 0
         self._buffer: deque[tuple[int, bytes]] = deque(maxlen=buffer_size)
         self._subscribers: set[_Subscriber] = set()
+        self._told: dict[str, int] = {}
         self._is_closing = False
         self.resets = 0
 
@@ -82,14 +83,18 @@ class EventHub:
         """Every committed change of a worker becomes the event that says best what happened."""
         kind = _event_type(before, after)
         if kind is not None:
-            self.publish(
-                kind,
-                {
-                    "worker_id": after.id,
-                    "worker": WorkerView.of(after),
-                    "previous_status": before.status if before else None,
-                },
-            )
+            self._publish_worker(kind, before, after)
+
+    def on_worker_found(self, worker: Worker) -> None:
+        """A record turned out newer than what was told: its commit was never confirmed to its writer."""
+        if worker.version > self._told.get(worker.id, 0):
+            self._publish_worker("worker.status.updated", None, worker)
+
+    def _publish_worker(self, kind: str, before: Worker | None, after: Worker) -> None:
+        self._told[after.id] = after.version
+        previous = before.status if before else None
+        view = WorkerView.of(after)
+        self.publish(kind, {"worker_id": after.id, "worker": view, "previous_status": previous})
 
     def publish(self, event_type: str, data: Mapping[str, Any]) -> None:
         self._count += 1

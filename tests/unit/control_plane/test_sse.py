@@ -159,6 +159,18 @@ async def test_a_quiet_stream_beats_every_thirty_seconds(hub: EventHub) -> None:
     assert clock.monotonic() - started == 60
 
 
+async def test_a_commit_nobody_was_told_of_is_told_when_it_is_found(hub: EventHub) -> None:
+    stream = Stream(hub.stream(None))
+    await stream.take(3)
+    hub.on_worker_found(replace(a_worker("ada"), version=7))
+    hub.on_worker_found(replace(a_worker("ada"), version=7))
+    hub.on_worker_found(replace(a_worker("bob"), version=2))
+    told = [
+        (event["data"]["worker_id"], event["data"]["worker"]["version"]) for event in await stream.take(2)
+    ]
+    assert told == [("ada", 7), ("bob", 2)]
+
+
 async def test_at_the_end_everybody_is_told(hub: EventHub) -> None:
     stream = Stream(hub.stream(None))
     await stream.take(3)

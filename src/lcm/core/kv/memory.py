@@ -36,13 +36,13 @@ class MemoryKv(HostedService):
 
     def __init__(self, clock: Clock, ids: Ids, history_limit: int = 10_000) -> None:
         self._clock = clock
+        self._ids = ids
         self._cluster_id = ids.new_id()
         self._revision = 0
         self._compacted = 0
         self._items: dict[str, Item] = {}
         self._lease_of: dict[str, LeaseId] = {}
         self._leases: dict[LeaseId, _Lease] = {}
-        self._lease_count = 0
         self._history: deque[Change] = deque()
         self._history_limit = history_limit
         self._news: asyncio.Future[None] | None = None
@@ -85,8 +85,8 @@ class MemoryKv(HostedService):
         return self._delete(key)
 
     async def grant_lease(self, ttl_seconds: int) -> LeaseId:
-        self._lease_count += 1
-        lease_id = LeaseId(self._lease_count)
+        # Unguessable, as etcd's: a lease of a store that was lost must not mean one of its successor's.
+        lease_id = LeaseId(int(self._ids.new_id().replace("-", "")[:15], 16))
         self._leases[lease_id] = _Lease(ttl_seconds, self._clock.monotonic() + ttl_seconds)
         self._leases_changed.set()
         return lease_id
