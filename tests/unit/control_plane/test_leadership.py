@@ -65,7 +65,16 @@ async def test_a_leader_of_the_store_before_the_wipe_is_refused(plane: ControlPl
     await claim(plane, "etcd", 900)
     await claim(plane, "etcd-after-the-wipe", 3)
     with pytest.raises(Fenced):
-        await claim(plane, "etcd", 901)
+        await claim(plane, "etcd", 900)
+
+
+async def test_a_late_claim_of_a_lost_store_does_not_lock_out_the_living_one(plane: ControlPlane) -> None:
+    await claim(plane, "etcd", 900)
+    await claim(plane, "etcd-after-two-wipes", 3, "rightful")
+    await claim(plane, "etcd-between-the-wipes", 7, "late")
+    with pytest.raises(Fenced):
+        await claim(plane, "etcd-after-two-wipes", 3, "rightful")
+    assert await claim(plane, "etcd-after-two-wipes", 4, "rightful") == 4
 
 
 async def test_a_write_under_an_older_epoch_is_refused_and_changes_nothing(plane: ControlPlane) -> None:

@@ -17,32 +17,30 @@ MAX_ATTEMPTS = 8
 
 
 class Leadership(msgspec.Struct, frozen=True, kw_only=True):
-    """Who leads a service, by which election, and which coordination stores came before."""
+    """Who leads a service, and the newest election of each coordination store that was ever claimed."""
 
     cluster_id: str
-    revision: int
     instance_id: str
-    earlier_clusters: tuple[str, ...] = ()
+    newest_elections: dict[str, int]
 
 
 async def claim_leadership(control_plane: ControlPlane, claim: LeadershipClaim) -> LeadershipGrant:
-    """The same claim again gets the same epoch; an older election than the known one is refused.
+    """The same claim again gets the same epoch; an election that is not newer than the known is refused.
 
-    A coordination store never seen before starts above the stored epoch: a wiped etcd or a restarted
-    in-process store cannot lock out a rightful leader.
+    Elections are compared within one coordination store only. Another store starts above the stored
+    epoch: a wiped etcd or a restarted in-process store cannot lock out a rightful leader, and a claim of
+    a lost store that arrives late cannot either, because the next election of the living one is newer.
     """
     for _ in range(MAX_ATTEMPTS):
         document = await control_plane.store.get(KIND, claim.service)
         known = msgspec.json.decode(document.body, type=Leadership) if document else None
         version = document.version if document else 0
-        if known is not None:
-            if claim.cluster_id in known.earlier_clusters:
-                raise Fenced("this coordination store was replaced by another one since")
-            if claim.cluster_id == known.cluster_id:
-                if claim.revision < known.revision:
-                    raise Fenced("a later election was won by another instance")
-                if claim.revision == known.revision:
-                    return LeadershipGrant(epoch=version)
+        newest = known.newest_elections.get(claim.cluster_id, 0) if known else 0
+        if known is not None and claim.revision <= newest:
+            is_holder = (known.cluster_id, known.instance_id) == (claim.cluster_id, claim.instance_id)
+            if claim.revision == newest and is_holder:
+                return LeadershipGrant(epoch=version)
+            raise Fenced("another instance won a later election; campaign again")
         claimed = Document(KIND, claim.service, version + 1, msgspec.json.encode(_next(known, claim)))
         try:
             await (control_plane.store.replace(claimed) if known else control_plane.store.insert(claimed))
@@ -53,14 +51,12 @@ async def claim_leadership(control_plane: ControlPlane, claim: LeadershipClaim) 
 
 
 def _next(known: Leadership | None, claim: LeadershipClaim) -> Leadership:
-    earlier = known.earlier_clusters if known else ()
-    if known is not None and known.cluster_id != claim.cluster_id:
-        earlier = (*earlier, known.cluster_id)[-REMEMBERED_CLUSTERS:]
+    elections = dict(known.newest_elections) if known else {}
+    elections.pop(claim.cluster_id, None)
+    elections[claim.cluster_id] = claim.revision
+    newest_last = list(elections.items())[-REMEMBERED_CLUSTERS:]
     return Leadership(
-        cluster_id=claim.cluster_id,
-        revision=claim.revision,
-        instance_id=claim.instance_id,
-        earlier_clusters=earlier,
+        cluster_id=claim.cluster_id, instance_id=claim.instance_id, newest_elections=dict(newest_last)
     )
 
 
