@@ -213,6 +213,16 @@ async def test_a_live_workers_name_cannot_be_taken_but_a_terminated_ones_can(api
     await api.create("taken")
 
 
+async def test_the_same_key_and_request_make_one_worker_and_another_request_is_refused(api: Api) -> None:
+    headers = {"Idempotency-Key": "once"}
+    first = await api.call("POST", "/api/workers", small(name="once"), headers=headers)
+    again = await api.call("POST", "/api/workers", small(name="once"), headers=headers)
+    assert (first[0], again[0]) == (202, 202)
+    assert first[1]["id"] == again[1]["id"]
+    status, problem = await api.call("POST", "/api/workers", small(name="twice"), headers=headers)
+    assert (status, problem["type"]) == (422, "urn:lcm:problem:key-reused")
+
+
 async def test_a_body_over_a_megabyte_is_refused(api: Api) -> None:
     async with api.session.post("/api/workers", data=io.BytesIO(b"x" * (1024 * 1024 + 1))) as response:
         assert response.status == 413

@@ -43,6 +43,7 @@ _REFUSALS: dict[type[errors.RequestError], tuple[int, str, str]] = {
     errors.NotFound: (404, "not-found", "Not found"),
     errors.Conflict: (409, "conflict", "Changed meanwhile"),
     errors.NameTaken: (409, "name-taken", "Name taken"),
+    errors.KeyReused: (422, "key-reused", "Idempotency key reused"),
     errors.UnknownReference: (422, "unknown-reference", "Unknown template or region"),
     errors.Fenced: (409, "fenced", "No longer the leader"),
     errors.IllegalTransition: (409, "illegal-transition", "Not possible from this status"),

@@ -56,6 +56,8 @@ class Workers:
     async def add(self, worker: Worker) -> Worker:
         try:
             await self._store.insert(_encode(worker))
+        except VersionConflict:
+            raise Conflict(f"worker {worker.id} exists already") from None
         except UniqueKeyTaken:
             raise NameTaken(
                 f"a worker named {worker.name!r} exists; choose another name or delete that one first"

@@ -20,6 +20,7 @@
         ├── NotFound
         ├── Conflict              the record changed since it was read
         ├── NameTaken
+        ├── KeyReused             the idempotency key was used for another request
         ├── IllegalTransition     the table has no such row
         ├── ActionRefused         people cannot do this to a worker in this status
         ├── UnknownReference      a template or region nobody has heard of
@@ -109,6 +110,10 @@ class Conflict(RequestError):
 
 class NameTaken(RequestError):
     """Another live resource holds a name that must be unique."""
+
+
+class KeyReused(RequestError):
+    """The idempotency key belongs to a different request."""
 
 
 class UnknownReference(RequestError):

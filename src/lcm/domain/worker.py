@@ -121,6 +121,9 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
 
     state_history: tuple[HistoryEntry, ...] = ()
 
+    request_digest: str | None = None
+    """What was asked for under the idempotency key that made this worker's id."""
+
     @property
     def has_unresolved_launch(self) -> bool:
         """A launch was promised and its instance is not known yet: it may exist."""
@@ -141,6 +144,7 @@ def new_worker(
     tags: Mapping[str, str],
     by: str,
     now: datetime,
+    request_digest: str | None = None,
 ) -> Worker:
     """A worker that people have just asked for."""
     reason = "created"
@@ -156,6 +160,7 @@ def new_worker(
         pending_since=now,
         status_reason=reason,
         state_history=(HistoryEntry(source=None, target=PENDING, by=by, reason=reason, at=now),),
+        request_digest=request_digest,
     )
 
 

@@ -3,7 +3,7 @@
 import re
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Header, Query
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
@@ -79,8 +79,18 @@ async def list_all(
 
 
 @router.post("", summary="Create a worker", **documented(WorkerView, 202, "Accepted.", problems=[409, 422]))
-async def create(body: NewWorker, person: Admin, plane: Plane) -> Response:
-    """Record the wish for a worker; the controller launches it."""
+async def create(
+    body: NewWorker,
+    person: Admin,
+    plane: Plane,
+    idempotency_key: Annotated[
+        str | None, Header(min_length=1, max_length=200, description="Makes it safe to send this again.")
+    ] = None,
+) -> Response:
+    """Record the wish for a worker; the controller launches it.
+
+    With an `Idempotency-Key` the same request again gets the same worker, never a second one.
+    """
     worker = await create_worker(
         plane,
         name=body.name,
@@ -88,6 +98,7 @@ async def create(body: NewWorker, person: Admin, plane: Plane) -> Response:
         aws_region=body.aws_region,
         tags=body.tags,
         by=person.name,
+        idempotency_key=idempotency_key,
     )
     return answer(WorkerView.of(worker), 202)
 
