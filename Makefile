@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 UI_SOURCES := $(shell find ui -path ui/node_modules -prune -o -type f -print 2>/dev/null)
 UI_BUILT := src/lcm/control_plane/static/index.html
 
-.PHONY: help setup run test check lint unit bench docs lock browser clean
+.PHONY: help setup run test check lint unit bench sim soak docs lock browser clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -34,6 +34,12 @@ unit: setup ## The quick tests: no process, no socket, virtual time
 
 bench: setup ## Measure what performance claims rest on
 	@for script in $(filter-out benchmarks/report.py,$(wildcard benchmarks/*.py)); do $(BIN)/python $$script $(ARGS) || exit 1; done
+
+sim: setup ## Run one simulated seed: make sim SEED=7 [SCENARIO=stop_start PLAN='role:site:nth:act;…']
+	@cd tests && ../$(BIN)/python -m simulation.run --seed $(or $(SEED),0) --scenario $(or $(SCENARIO),wander) --plan '$(PLAN)'
+
+soak: setup ## Run many random simulated seeds: make soak [SEEDS=10000]
+	@cd tests && ../$(BIN)/python -m simulation.soak --seeds $(or $(SEEDS),10000)
 
 docs: setup ## Generate docs/reference from the code
 	$(BIN)/python -m tools.generate_docs

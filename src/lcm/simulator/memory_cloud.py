@@ -45,6 +45,9 @@ class Machine:
     public_ip: str | None = None
     running_since: float | None = None
     state_reason: str | None = None
+    last_stopped_at: float = float("-inf")
+    moves: list[str] = field(default_factory=list)
+    """What really happened to it, in order."""
 
     @property
     def is_gone(self) -> bool:
@@ -191,6 +194,7 @@ class MemoryCloud:
         return machine
 
     def _go(self, machine: Machine, now: str, then: str, seconds: float) -> None:
+        machine.moves.append(f"{machine.state if machine.moves else 'new'} to {then}")
         machine.state, machine.next_state = now, then
         machine.changes_at = self.clock.monotonic() + seconds
         if now != "running":
@@ -202,6 +206,8 @@ class MemoryCloud:
         for machine in self.machines.values():
             if machine.next_state is not None and machine.changes_at <= now:
                 machine.state, machine.next_state = machine.next_state, None
+                if machine.state == "stopped":
+                    machine.last_stopped_at = machine.changes_at
                 if machine.state == "running":
                     self._public_ips += 1
                     machine.public_ip = f"198.51.100.{self._public_ips}"

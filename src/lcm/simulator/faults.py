@@ -1,0 +1,85 @@
+"""What can go wrong at a call: decided by a plan, or by chance from a seed.
+
+A planned fault names its call by role, site and ordinal, so taking one out leaves the others where they
+are. Chance is a pure function of the seed and the same three, so a run can be repeated, and a random run
+can be turned into a plan and shrunk.
+"""
+
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Act(StrEnum):
+    """What happens instead of a call that just works."""
+
+    CRASH_BEFORE = "crash-before"
+    CRASH_AFTER = "crash-after"
+    LOST = "reply-lost"
+    LATE = "late-effect"
+    ERROR = "error"
+    HANG = "hang"
+    STALE = "stale-read"
+
+
+@dataclass(frozen=True, order=True)
+class Fault:
+    """One fault at one call."""
+
+    role: str
+    site: str
+    nth: int
+    act: Act
+
+    def __str__(self) -> str:
+        return f"{self.role}:{self.site}:{self.nth}:{self.act.value}"
+
+    @staticmethod
+    def parse(text: str) -> "Fault":
+        role, site, nth, act = text.split(":")
+        return Fault(role, site, int(nth), Act(act))
+
+
+DEFAULT_RATES: Mapping[Act, float] = {
+    Act.CRASH_BEFORE: 0.005,
+    Act.CRASH_AFTER: 0.005,
+    Act.LOST: 0.01,
+    Act.LATE: 0.005,
+    Act.ERROR: 0.01,
+    Act.HANG: 0.005,
+    Act.STALE: 0.03,
+}
+
+
+@dataclass
+class Faults:
+    """Chooses the fault of every call, and remembers what it chose."""
+
+    seed: int
+    plan: frozenset[Fault] = frozenset()
+    rates: Mapping[Act, float] = field(default_factory=dict)
+    applied: list[Fault] = field(default_factory=list)
+
+    def choose(self, role: str, site: str, nth: int, possible: Iterable[Act]) -> Fault | None:
+        allowed = tuple(possible)
+        for act in allowed:
+            fault = Fault(role, site, nth, act)
+            if fault in self.plan:
+                return self._apply(fault)
+        draw = chance(self.seed, "fault", role, site, nth)
+        for act in allowed:
+            rate = self.rates.get(act, 0.0)
+            if draw < rate:
+                return self._apply(Fault(role, site, nth, act))
+            draw -= rate
+        return None
+
+    def _apply(self, fault: Fault) -> Fault:
+        self.applied.append(fault)
+        return fault
+
+
+def chance(seed: int, *what: object) -> float:
+    """A number in [0, 1) that only depends on what it is asked for."""
+    return zlib.crc32("/".join(map(str, (seed, *what))).encode()) / 2**32

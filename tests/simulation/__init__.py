@@ -1,0 +1,1 @@
+"""The seeded proof: scenarios, invariants, faults, and planted bugs that must be caught."""

@@ -1,0 +1,266 @@
+"""What must hold in every simulated run. Each says the sentence it enforces.
+
+The truth is the world's (disk, cloud), not what any process was shown.
+"""
+
+import asyncio
+from collections import defaultdict, deque
+
+import msgspec
+
+from lcm.control_plane.store.port import Document, Fence
+from lcm.domain.launch import MAX_UNATTENDED_LAUNCHES, WORKER_ID_TAG
+from lcm.domain.lifecycle import (
+    PENDING,
+    RUNNING,
+    STARTING,
+    STOPPED,
+    STOPPING,
+    TERMINATED,
+    TERMINATING,
+    is_allowed,
+)
+from lcm.domain.worker import Worker
+from lcm.simulator.world import Call, Process, Violation, World
+
+
+class Invariant:
+    """Looks at calls, effects and commits, and at the world when it has come to rest."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        world.on_call.append(self.on_call)
+        world.on_effect.append(self.on_effect)
+        world.disk.on_commit.append(self._on_commit)
+
+    def on_call(self, process: Process, call: Call) -> None: ...
+
+    def on_effect(self, process: Process, call: Call) -> None: ...
+
+    def on_worker(self, before: Worker | None, after: Worker, fence: Fence | None) -> None: ...
+
+    def on_document(self, before: Document | None, after: Document, fence: Fence | None) -> None: ...
+
+    def at_rest(self) -> None: ...
+
+    def require(self, condition: bool, detail: str) -> None:
+        if not condition:
+            raise Violation(type(self).__name__, detail)
+
+    def _on_commit(self, before: Document | None, after: Document, fence: Fence | None) -> None:
+        try:
+            self.on_document(before, after, fence)
+            if after.kind == "worker":
+                old = msgspec.json.decode(before.body, type=Worker) if before else None
+                self.on_worker(old, msgspec.json.decode(after.body, type=Worker), fence)
+        except Violation as violation:
+            self.world.fail(violation)
+
+
+class I1OneLiveInstance(Invariant):
+    """A worker never has more than one live instance."""
+
+    def on_effect(self, process: Process, call: Call) -> None:
+        if call.site == "ec2.launch_instance":
+            worker_id = call.subject.split(" ")[0]
+            live = self.world.cloud.live_machines(worker_id)
+            self.require(len(live) <= 1, f"worker {worker_id} has {len(live)} live instances")
+
+
+class I2Bijection(Invariant):
+    """At rest every live instance of ours has exactly one record, and every record's instance exists."""
+
+    def at_rest(self) -> None:
+        workers = {worker.id: worker for worker in self.world.disk.peek_all()}
+        for machine in self.world.cloud.machines.values():
+            worker_id = machine.spec.tags.get(WORKER_ID_TAG, "")
+            if machine.is_gone or worker_id.startswith("foreign"):
+                continue
+            worker = workers.get(worker_id)  # type: ignore[call-overload]
+            self.require(
+                worker is not None and worker.ec2_instance_id == machine.id,
+                f"{machine.id} ({machine.state}) runs for nobody",
+            )
+        for worker in workers.values():
+            if worker.status in (RUNNING, STOPPED) and worker.ec2_instance_id is not None:
+                self.require(
+                    worker.ec2_instance_id in self.world.cloud.machines, f"{worker.name} points at nothing"
+                )
+
+
+class I3IntentFirst(Invariant):
+    """When EC2 launches, the record already holds that token and those parameters."""
+
+    def on_effect(self, process: Process, call: Call) -> None:
+        if call.site == "ec2.launch_instance":
+            worker_id, token = call.subject.split(" ")
+            worker = self.world.disk.peek(worker_id)
+            promised = worker.launch if worker else None
+            self.require(promised is not None and promised.client_token == token, f"{token} was not promised")
+            machine = next(m for m in self.world.cloud.machines.values() if m.token == token)
+            assert promised is not None
+            self.require(promised.spec == machine.spec, f"{token} was promised with other parameters")
+
+
+class I4BoundedLaunches(Invariant):
+    """No more instances than launch generations, and at most three of those without a person asking."""
+
+    def on_effect(self, process: Process, call: Call) -> None:
+        if call.site == "ec2.launch_instance":
+            worker_id = call.subject.split(" ")[0]
+            worker = self.world.disk.peek(worker_id)
+            created = sum(
+                machine.spec.tags.get(WORKER_ID_TAG) == worker_id
+                for machine in self.world.cloud.machines.values()
+            )
+            assert worker is not None
+            self.require(created <= worker.launch_generation, f"{created} instances for {worker_id}")
+            self.require(worker.unattended_launches <= MAX_UNATTENDED_LAUNCHES, "too many launches unasked")
+
+
+class I5LegalTransitions(Invariant):
+    """Every commit is a row of the table; nothing follows TERMINATED."""
+
+    def on_worker(self, before: Worker | None, after: Worker, fence: Fence | None) -> None:
+        if before is None:
+            self.require(after.status is PENDING, "a worker begins PENDING")
+            return
+        self.require(before.status is not TERMINATED, f"{after.name} changed after it was TERMINATED")
+        self.require(
+            before.status is after.status or is_allowed(before.status, after.status, observed=True),
+            f"{before.status} -> {after.status}",
+        )
+
+
+DECIDED = {
+    "ec2.start_instance": STARTING,
+    "ec2.stop_instance": STOPPING,
+    "ec2.terminate_instance": TERMINATING,
+}
+
+
+class I7NewestIntent(Invariant):
+    """Every start, stop and terminate was decided in writing, and that decision still stands."""
+
+    def on_call(self, process: Process, call: Call) -> None:
+        decided = DECIDED.get(call.site)
+        if decided is not None:
+            self.require(call.state.split(">")[0] == decided.value, f"{call.site} while {call.state}")
+
+
+class I8Fencing(Invariant):
+    """Epochs of accepted writes never decrease; nobody acts at EC2 past its deadline; one leads at a time."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._newest = 0
+
+    def on_document(self, before: Document | None, after: Document, fence: Fence | None) -> None:
+        if after.kind == "leadership":
+            self._newest = max(self._newest, after.version)
+        if fence is not None:
+            self.require(fence.version >= self._newest, f"epoch {fence.version} after {self._newest}")
+
+    def on_call(self, process: Process, call: Call) -> None:
+        leaders = self.world.leaders()
+        if not self.world.was_wiped_recently:
+            self.require(len(leaders) <= 1, f"{[leader.name for leader in leaders]} lead at once")
+        if call.site.startswith("ec2.") and call.mutates:
+            self.require(process in leaders, f"{process.name} acts without the lead")
+
+
+class I11DurableAcknowledgements(Invariant):
+    """What was answered with 202 is in the record, unless a newer wish replaced it."""
+
+    def at_rest(self) -> None:
+        for worker_id, generation in self.world.acknowledged.items():
+            worker = self.world.disk.peek(worker_id)
+            self.require(
+                worker is not None and worker.generation >= generation,
+                f"wish {generation} of {worker_id} is lost",
+            )
+
+
+class I12NoLostUpdate(Invariant):
+    """The versions of a record are 1, 2, 3 … without a gap."""
+
+    def on_document(self, before: Document | None, after: Document, fence: Fence | None) -> None:
+        expected = before.version + 1 if before else 1
+        self.require(
+            after.version == expected, f"{after.kind} {after.id}: {after.version} after {expected - 1}"
+        )
+
+
+class I14Monotonic(Invariant):
+    """Generation never decreases, and a worker's history only grows."""
+
+    def on_worker(self, before: Worker | None, after: Worker, fence: Fence | None) -> None:
+        if before is not None:
+            self.require(after.generation >= before.generation, "the generation went back")
+            self.require(
+                after.launch_generation >= before.launch_generation, "the launch generation went back"
+            )
+            self.require(after.unattended_launches <= MAX_UNATTENDED_LAUNCHES, "too many launches unasked")
+
+
+class I17Bounded(Invariant):
+    """At rest no queue is long and no process has collected tasks."""
+
+    def at_rest(self) -> None:
+        workers = len(self.world.disk.peek_all())
+        for process in self.world.controllers:
+            if process.reconciler is not None:
+                self.require(len(process.reconciler.queue) <= workers, f"{process.name} has a long queue")
+        tasks = len(asyncio.all_tasks())
+        self.require(tasks <= 100, f"{tasks} tasks at rest")
+
+
+class I18Rates(Invariant):
+    """No process asks the same thing more than twenty times in a second."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._recent: dict[tuple[str, str, str], deque[float]] = defaultdict(lambda: deque(maxlen=21))
+
+    def on_call(self, process: Process, call: Call) -> None:
+        if process.role == "user" or call.site.startswith("store."):
+            return
+        times = self._recent[process.name, call.site, call.subject]
+        times.append(call.at)
+        if len(times) == 21:
+            self.require(call.at - times[0] > 1.0, f"{call.site} {call.subject} 21 times in a second")
+
+
+class I19UnknownIsNotAValue(Invariant):
+    """A worker is called stopped, terminated or missing only if it really is."""
+
+    def on_worker(self, before: Worker | None, after: Worker, fence: Fence | None) -> None:
+        if before is None or before.status is after.status:
+            return
+        live = self.world.cloud.live_machines(after.id)
+        if after.status is TERMINATED or (after.status is PENDING and before.status is RUNNING):
+            self.require(not live, f"{after.name} is {after.status} but {[m.id for m in live]} lives")
+        if after.status is STOPPED:
+            now = self.world.clock.monotonic()
+            running = [m for m in live if m.state in ("running", "pending")]
+            restarted = [m for m in running if now - m.last_stopped_at < 120]
+            self.require(len(running) == len(restarted), f"{after.name} is {after.status} but runs")
+
+
+class I21Alive(Invariant):
+    """At rest exactly one controller leads and all its loops are alive."""
+
+    def at_rest(self) -> None:
+        leaders = self.world.leaders()
+        self.require(len(leaders) == 1, f"{len(leaders)} leaders at rest")
+        reconciler = leaders[0].reconciler
+        assert reconciler is not None
+        self.require(not reconciler.health.silent_loops, f"silent: {reconciler.health.silent_loops}")
+        self.require(not reconciler.health.freeze_reasons, f"frozen: {reconciler.health.freeze_reasons}")
+
+
+ALL = (
+    I1OneLiveInstance, I2Bijection, I3IntentFirst, I4BoundedLaunches, I5LegalTransitions, I7NewestIntent,
+    I8Fencing, I11DurableAcknowledgements, I12NoLostUpdate, I14Monotonic, I17Bounded, I18Rates,
+    I19UnknownIsNotAValue, I21Alive,
+)  # fmt: skip

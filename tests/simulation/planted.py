@@ -1,0 +1,192 @@
+"""Bugs that were made on purpose: a proof that cannot fail proves nothing.
+
+Each is a small change to the real code that can be switched on; the harness must catch every one.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from lcm.control_plane.publisher import Publisher
+from lcm.control_plane.sse import EventHub
+from lcm.control_plane.store.memory import MemoryStore
+from lcm.control_plane.store.port import Document, Fence
+from lcm.core.election import LeaderElectedHostedService, Leadership
+from lcm.core.reconciliation import ReconciliationHostedService
+from lcm.core.results import ReconciliationResult, Requeue
+from lcm.domain import worker as domain
+from lcm.domain.errors import LcmError
+from lcm.domain.lifecycle import PROVISIONING, TERMINATED, TERMINATING
+from lcm.domain.observation import Absent, Misses
+from lcm.domain.worker import Instance, Worker
+from lcm.simulator.ports import SimulatedCloud, SimulatedStore
+from lcm.worker_controller import reconciler as controller
+from lcm.worker_controller.decisions import Decision, Move, Situation
+from lcm.worker_controller.launching import Launcher
+from lcm.worker_controller.observer import InstanceObserver
+
+PLANTED: dict[str, Callable[[], Any]] = {}
+
+
+def planted(function: Callable[[], Iterator[None]]) -> Callable[[], Iterator[None]]:
+    PLANTED[function.__name__] = contextmanager(function)
+    return function
+
+
+def swapped(owner: Any, name: str, replacement: Any) -> Iterator[None]:
+    """Put something else in its place, for the time of a run."""
+    original = owner.__dict__[name] if isinstance(owner, type) else getattr(owner, name)
+    setattr(owner, name, replacement)
+    try:
+        yield
+    finally:
+        setattr(owner, name, original)
+
+
+swapped_in = contextmanager(swapped)
+
+
+@planted
+def no_client_token() -> Iterator[None]:
+    original = SimulatedCloud.launch_instance
+
+    async def launch(self: SimulatedCloud, spec: Any, client_token: str) -> Instance:
+        fresh = f"{client_token}-{len(self._cloud.machines)}"
+        return await original(self, spec, fresh)
+
+    yield from swapped(SimulatedCloud, "launch_instance", launch)
+
+
+@planted
+def launched_before_it_is_promised() -> Iterator[None]:
+    original = Launcher._promise
+
+    async def promise(self: Launcher, worker: Worker) -> Worker:
+        promised = await original(self, worker)
+        assert promised.launch is not None
+        await self.control_plane.void_launch(promised, "forgotten")
+        return promised
+
+    yield from swapped(Launcher, "_promise", promise)
+
+
+@planted
+def not_found_means_gone() -> Iterator[None]:
+    yield from swapped(Misses, "verdict", lambda self: Absent("not found"))
+
+
+@planted
+def an_error_means_gone() -> Iterator[None]:
+    original = InstanceObserver._ask
+
+    async def ask(self: InstanceObserver, worker: Worker) -> Instance | None:
+        try:
+            return await original(self, worker)
+        except LcmError:
+            return None
+
+    with swapped_in(Misses, "verdict", lambda self: Absent("an error")):
+        yield from swapped(InstanceObserver, "_ask", ask)
+
+
+@planted
+def the_epoch_is_not_checked() -> Iterator[None]:
+    yield from swapped(MemoryStore, "_check_fence", lambda self, fence: None)
+
+
+@planted
+def the_lease_is_not_watched() -> Iterator[None]:
+    async def hold(self: Any, kv: Any, lease: Any, leadership: Leadership) -> None:
+        leadership.deadline = float("inf")
+        while True:
+            await self.clock.sleep(60)
+
+    yield from swapped(LeaderElectedHostedService, "_hold_lease", hold)
+
+
+@planted
+def compare_and_set_without_compare() -> Iterator[None]:
+    async def replace(self: MemoryStore, document: Document, fence: Fence | None = None) -> None:
+        self._check_fence(fence)
+        self._save(document)
+
+    yield from swapped(MemoryStore, "replace", replace)
+
+
+@planted
+def terminated_before_ec2_says_so() -> Iterator[None]:
+    def decide(situation: Situation) -> Decision:
+        return Move(TERMINATED, "surely gone by now")
+
+    steps = {**controller.STEPS, TERMINATING: decide}
+    yield from swapped(controller, "STEPS", steps)
+
+
+@planted
+def running_is_believed_too_early() -> Iterator[None]:
+    original = controller.STEPS[PROVISIONING]
+
+    def decide(situation: Situation) -> Decision:
+        decision = original(situation)
+        return (
+            Move(TERMINATED, "took too long", observed=True)
+            if type(decision).__name__ == "Wait"
+            else decision
+        )
+
+    yield from swapped(controller, "STEPS", {**controller.STEPS, PROVISIONING: decide})
+
+
+@planted
+def a_wait_is_a_busy_loop() -> Iterator[None]:
+    def look_soon(self: Any, worker: Worker, reason: str) -> ReconciliationResult:
+        self.observer.look_again(worker.id)
+        return Requeue(reason, after_seconds=0.001)
+
+    yield from swapped(controller.WorkerReconciler, "_look_soon", look_soon)
+
+
+@planted
+def acknowledged_before_it_is_written() -> Iterator[None]:
+    async def replace(self: SimulatedStore, document: Document, fence: Fence | None = None) -> None:
+        await self.get(document.kind, document.id)
+        if document.kind != "worker" or document.version % 5:
+            await original(self, document, fence)
+
+    original = SimulatedStore.replace
+    yield from swapped(SimulatedStore, "replace", replace)
+
+
+@planted
+def the_stream_drops_an_event() -> Iterator[None]:
+    original = EventHub.publish
+
+    def publish(self: EventHub, event_type: str, data: Any) -> None:
+        if self._count % 7 == 6:
+            self._count += 1
+            return
+        original(self, event_type, data)
+
+    yield from swapped(EventHub, "publish", publish)
+
+
+@planted
+def any_transition_is_allowed() -> Iterator[None]:
+    def decide(situation: Situation) -> Decision:
+        return Move(PROVISIONING, "why not")
+
+    steps = {**controller.STEPS, TERMINATED: decide, TERMINATING: decide}
+    with swapped_in(controller, "STEPS", steps):
+        yield from swapped(domain, "is_allowed", lambda *_, **__: True)
+
+
+@planted
+def nobody_looks_again() -> Iterator[None]:
+    async def sweep(self: Any, *, everything: bool = False) -> int:
+        return 0
+
+    async def behind(self: Publisher) -> None:
+        self.is_behind = False
+
+    with swapped_in(Publisher, "_publish_whatever_is_behind", behind):
+        yield from swapped(ReconciliationHostedService, "sweep", sweep)

@@ -1,0 +1,221 @@
+"""What happens to a fleet. A scenario is a function; to add one, write it and it is in the list."""
+
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from random import Random
+from typing import Any
+
+from lcm.domain.errors import CapacityShortage
+from lcm.domain.launch import LaunchSpec, MachineImage
+from lcm.domain.lifecycle import RUNNING, STOPPED, TERMINATED
+from lcm.simulator.memory_cloud import Moment
+from simulation.story import Story
+
+Scenario = Callable[[Story], Awaitable[None]]
+SCENARIOS: dict[str, Scenario] = {}
+
+
+def scenario(function: Scenario) -> Scenario:
+    SCENARIOS[function.__name__] = function
+    return function
+
+
+@scenario
+async def create_ready_delete(story: Story) -> None:
+    worker = await story.create("ada")
+    await story.until(worker, RUNNING)
+    await story.pause(60)
+    await story.act(worker, "delete")
+    await story.until(worker, TERMINATED)
+
+
+@scenario
+async def stop_start(story: Story) -> None:
+    worker = await story.create("ada")
+    await story.until(worker, RUNNING)
+    await story.act(worker, "stop")
+    await story.until(worker, STOPPED)
+    await story.act(worker, "start")
+    await story.until(worker, RUNNING)
+
+
+@scenario
+async def drought_at_launch(story: Story) -> None:
+    await with_drought(story, "launch_instance")
+    worker = await story.create("ada")
+    await story.pause(400)
+    story.world.cloud.interfere = None
+    await story.until(worker, RUNNING)
+
+
+@scenario
+async def drought_at_start(story: Story) -> None:
+    worker = await story.create("ada")
+    await story.until(worker, RUNNING)
+    await story.act(worker, "stop")
+    await story.until(worker, STOPPED)
+    await with_drought(story, "start_instance")
+    await story.act(worker, "start")
+    await story.pause(400)
+    story.world.cloud.interfere = None
+    await story.until(worker, RUNNING)
+
+
+async def with_drought(story: Story, starved: str) -> None:
+    async def no_capacity(moment: Moment, operation: str, subject: str) -> None:
+        if operation == starved and moment == "before":
+            raise CapacityShortage("InsufficientInstanceCapacity")
+
+    story.world.cloud.interfere = no_capacity
+
+
+@scenario
+async def from_none_to_twenty_and_back(story: Story) -> None:
+    workers = [await story.create(f"w-{number}") for number in range(20)]
+    for worker in workers:
+        await story.until(worker, RUNNING)
+    for worker in workers:
+        await story.act(worker, "delete")
+    for worker in workers:
+        await story.until(worker, TERMINATED)
+
+
+@scenario
+async def a_foreign_instance_with_our_tags_is_left_alone(story: Story) -> None:
+    spec = LaunchSpec(
+        region="us-east-1",
+        image=MachineImage(id="ami-2", name="CML-2.9.1-20260415"),
+        instance_type="t3.small",
+        security_group_ids=("sg-1",),
+        subnet_id="subnet-1",
+        key_name=None,
+        tags={"cml-managed": "true", "worker_id": "foreign-1"},
+    )
+    machine = await story.world.cloud.launch_instance(spec, "somebody-elses-token")
+    worker = await story.create("ada")
+    await story.until(worker, RUNNING)
+    await story.act(worker, "delete")
+    await story.until(worker, TERMINATED)
+    assert not story.world.cloud.machines[machine.id].is_gone
+
+
+@scenario
+async def template_changed_mid_launch(story: Story) -> None:
+    worker = await story.create("ada", "small")
+    for entry in story.world.templates["worker_templates"]:
+        if entry["name"] == "small":
+            entry["instance_type"] = "t3.large"
+    story.world.plane.crash()  # templates are read at start
+    await story.until(worker, RUNNING)
+
+
+@scenario
+async def leader_changes_every_thirty_seconds(story: Story) -> None:
+    workers = [await story.create(f"w-{number}") for number in range(3)]
+    for action in ("stop", "start", "delete"):
+        for worker in workers:
+            await story.act(worker, action)
+        for _ in range(3):
+            await story.pause(30)
+            for leader in story.world.leaders():
+                assert leader.reconciler is not None
+                leader.reconciler.resign()
+    for worker in workers:
+        await story.until(worker, TERMINATED)
+
+
+@scenario
+async def control_plane_restarts(story: Story) -> None:
+    workers = [await story.create(f"w-{number}") for number in range(3)]
+    for action in ("stop", "start", "delete"):
+        for worker in workers:
+            await story.act(worker, action)
+            story.world.plane.crash()
+            await story.pause(7)
+    for worker in workers:
+        await story.until(worker, TERMINATED)
+
+
+@scenario
+async def coordination_store_wiped(story: Story) -> None:
+    first = await story.create("ada")
+    await story.until(first, RUNNING)
+    await story.world.wipe_kv()
+    await story.act(first, "stop")
+    second = await story.create("bob")
+    await story.until(first, STOPPED)
+    await story.until(second, RUNNING)
+    await story.world.wipe_kv()
+    await story.act(second, "delete")
+    await story.until(second, TERMINATED)
+
+
+@scenario
+async def a_human_stops_and_terminates_in_the_console(story: Story) -> None:
+    first, second = await story.create("ada"), await story.create("bob")
+    running = [await story.until(worker, RUNNING) for worker in (first, second)]
+    await story.pause(60)
+    cloud = story.world.cloud
+    for worker, click in zip(running, (cloud.stop, cloud.terminate), strict=True):
+        live = cloud.live_machines(worker.id)
+        if live and live[0].state == "running":
+            click(live[0].id)
+    await story.pause(120)
+
+
+@scenario
+async def the_wish_flips_inside_a_reconcile(story: Story) -> None:
+    worker = await story.create("ada")
+    rng = Random(story.world.faults.seed)
+    for _ in range(12):
+        await story.act(worker, rng.choice(["stop", "start"]))
+        await story.pause(rng.choice([0.01, 0.1, 0.5, 1.0, 11.0]))
+
+
+@scenario
+async def an_idle_day(story: Story) -> None:
+    worker = await story.create("ada")
+    await story.until(worker, RUNNING)
+    await story.pause(86_400)
+
+
+async def wander(story: Story) -> None:
+    """People do anything at any time, and so does the world: the story of random runs."""
+    rng = Random(f"wander/{story.world.faults.seed}")
+    workers: list[str] = []
+    for step in range(rng.randint(6, 14)):
+        await story.pause(rng.choice([0.0, 0.3, 2.0, 15.0, 60.0]))
+        if len(workers) < 3 and (not workers or rng.random() < 0.4):
+            workers.append(await story.create(f"w-{step}"))
+        elif rng.random() < 0.7:
+            action = rng.choices(["stop", "start", "delete"], [5, 5, 2])[0]
+            await story.act(rng.choice(workers), action)
+        else:
+            await disturb(story, rng)
+
+
+async def disturb(story: Story, rng: Random) -> None:
+    """Something happens that no call site is to blame for."""
+    world = story.world
+    processes = (world.plane, *world.controllers)
+    match rng.randrange(8):
+        case 0:
+            rng.choice(processes).crash()
+        case 1:
+            process = rng.choice(processes)
+            process.frozen_until = world.clock.monotonic() + rng.choice([5.0, 20.0, 60.0])
+        case 2:
+            world.cuts.add((rng.choice(world.controllers).name, rng.choice(["kv", "http", "ec2"])))
+        case 3:
+            world.cuts.add((world.plane.name, "kv"))
+        case 4:
+            world.cuts.clear()
+        case 5:
+            await world.wipe_kv()
+        case 6:
+            rng.choice(processes).skew = timedelta(minutes=rng.choice([-60, -5, 5, 60]))
+        case 7:
+            machines = [m for m in world.cloud.machines.values() if m.state == "running" and not m.next_state]
+            if machines:
+                click: Any = rng.choice([world.cloud.stop, world.cloud.stop, world.cloud.terminate])
+                click(rng.choice(machines).id)

@@ -1,0 +1,118 @@
+"""What people do in a scenario, in few words. They repeat a request until it is answered."""
+
+import json
+from typing import Any
+
+from lcm.domain.errors import Unreachable
+from lcm.domain.lifecycle import FAILED, PENDING, RUNNING, STOPPED, TERMINATED, DesiredStatus, WorkerStatus
+from lcm.domain.worker import Worker
+from lcm.simulator.ports import SimulatedTransport
+from lcm.simulator.world import KEYS, World
+
+PATIENCE_SECONDS = 3 * 3600.0
+
+
+class RunEnded(Exception):
+    """A violation ended the run; the story need not go on."""
+
+
+class TooLate(Exception):
+    """Something did not come about in all this time."""
+
+
+class Story:
+    """A person with the admin's token."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self._transport = SimulatedTransport(world.user)
+
+    async def create(self, name: str, template: str = "small") -> str:
+        """The new worker's id."""
+        body = {"name": name, "template_name": template}
+        status, answer = await self._ask("POST", "/api/workers", body, key=f"create {name}")
+        assert status == 202, answer
+        self._acknowledge(answer)
+        return str(answer["id"])
+
+    async def act(self, worker_id: str, action: str) -> None:
+        method, path = ("DELETE", "") if action == "delete" else ("POST", f"/{action}")
+        status, answer = await self._ask(method, f"/api/workers/{worker_id}{path}", None)
+        assert status in (202, 409), answer
+        if status == 202:
+            self._acknowledge(answer)
+
+    async def until(self, worker_id: str, status: WorkerStatus) -> Worker:
+        """Wait for it, and retry for it where a person would."""
+        ends = self.world.clock.monotonic() + PATIENCE_SECONDS
+        while self.world.clock.monotonic() < ends:
+            self._stop_if_over()
+            worker = self.world.disk.peek(worker_id)
+            if worker is not None and worker.status is status:
+                return worker
+            if worker is not None and worker.status is FAILED and status is not FAILED:
+                await self.act(worker_id, "retry")
+            await self.world.clock.sleep(1.0)
+        raise TooLate(f"{worker_id} is not {status}")
+
+    async def pause(self, seconds: float) -> None:
+        """Let time pass, in steps, so that a violation is noticed."""
+        ends = self.world.clock.monotonic() + seconds
+        while (left := ends - self.world.clock.monotonic()) > 0:
+            self._stop_if_over()
+            await self.world.clock.sleep(min(left, 60.0))
+
+    def unsettled(self) -> list[str]:
+        """Workers that are not what people want."""
+        return [
+            f"{worker.name} is {worker.status}, wanted {worker.desired_status}: {worker.status_reason}"
+            for worker in self.world.disk.peek_all()
+            if not _is_settled(worker)
+        ]
+
+    async def settle(self, within_seconds: float) -> None:
+        """Everything becomes what people want; where LCM gave up, people retry."""
+        ends = self.world.clock.monotonic() + within_seconds
+        while self.unsettled():
+            self._stop_if_over()
+            if self.world.clock.monotonic() > ends:
+                raise TooLate("; ".join(self.unsettled()))
+            for worker in self.world.disk.peek_all():
+                if worker.status is FAILED:
+                    is_wanted = worker.desired_status is not DesiredStatus.TERMINATED
+                    await self.act(worker.id, "retry" if is_wanted else "delete")
+            await self.world.clock.sleep(5.0)
+
+    async def _ask(self, method: str, path: str, body: Any, key: str | None = None) -> tuple[int, Any]:
+        headers = {"Authorization": f"Bearer {KEYS.admin}", "Content-Type": "application/json"}
+        if key is not None:
+            headers["Idempotency-Key"] = key
+        data = json.dumps(body).encode() if body is not None else None
+        while True:
+            self._stop_if_over()
+            try:
+                status, answer = await self._transport.send(method, path, headers, data)
+            except Unreachable:
+                await self.world.clock.sleep(2.0)
+                continue
+            if status < 500 and not (status == 422 and b"unknown-reference" in answer):
+                return status, json.loads(answer) if answer else None
+            await self.world.clock.sleep(2.0)
+
+    def _acknowledge(self, answer: dict[str, Any]) -> None:
+        known = self.world.acknowledged.get(answer["id"], 0)
+        self.world.acknowledged[answer["id"]] = max(known, answer["generation"])
+
+    def _stop_if_over(self) -> None:
+        if self.world.is_over:
+            raise RunEnded
+
+
+def _is_settled(worker: Worker) -> bool:
+    match worker.desired_status:
+        case DesiredStatus.RUNNING:
+            return worker.status is RUNNING and worker.cml_ready
+        case DesiredStatus.STOPPED:
+            return worker.status is STOPPED or (worker.status is PENDING and not worker.may_have_instance)
+        case DesiredStatus.TERMINATED:
+            return worker.status is TERMINATED
