@@ -110,7 +110,13 @@ async def up(options: UpOptions, simulator: SimulatorChild | None, announce: Cal
                 asyncio.TaskGroup() as tasks,
             ):
                 tasks.create_task(run_services(kv, *control_plane.services, *controller.services))
-                await _wait_until_ready(control_plane, controller, clock)
+                try:
+                    await _wait_until_ready(control_plane, controller, clock)
+                except TimeoutError:
+                    missing = (
+                        f"not ready within {READY_WITHIN_SECONDS:g} s; --log-level INFO shows what is missing"
+                    )
+                    raise StartFailed(missing) from None
                 if cloud.simulation is not None:
                     await _create_demo_fleet(control_plane, options)
                 announce(_ready(control_plane, controller, cloud, data_dir))

@@ -21,7 +21,7 @@ class Leadership(msgspec.Struct, frozen=True, kw_only=True):
 
     cluster_id: str
     instance_id: str
-    newest_elections: dict[str, int]
+    newest_elections: dict[str, int] = {}
 
 
 async def claim_leadership(control_plane: ControlPlane, claim: LeadershipClaim) -> LeadershipGrant:
