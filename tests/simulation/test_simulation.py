@@ -17,7 +17,7 @@ from simulation.run import Outcome, simulate, simulate_random
 from simulation.scenarios import SCENARIOS
 from simulation.shrink import shrink
 
-RANDOM_SEEDS = 1_000
+RANDOM_SEEDS = 300
 HUNT_SEEDS = 1_000
 HERE = Path(__file__).parent
 

@@ -52,12 +52,31 @@ class _JumpingSelector(selectors.BaseSelector):
         return self._real.get_map()
 
 
+class _NumberedTask(asyncio.Task[Any]):
+    """Hashed by its number: sets of tasks, as task groups keep them, have the same order in every process."""
+
+    _made = 0
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        _NumberedTask._made += 1
+        self._number = _NumberedTask._made
+        super().__init__(*arguments, **options)
+
+    def __hash__(self) -> int:
+        return self._number
+
+
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
     """Starts at second 0 and jumps from timer to timer."""
 
     def __init__(self) -> None:
         self._now = 0.0
+        _NumberedTask._made = 0
         super().__init__(_JumpingSelector(self._jump))
+        self.set_task_factory(self._make_task)
+
+    def _make_task(self, _: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> asyncio.Task[Any]:
+        return _NumberedTask(coro, loop=self, **options)
 
     def time(self) -> float:
         return self._now
