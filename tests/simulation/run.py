@@ -6,7 +6,7 @@ import contextlib
 import logging
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,9 +64,19 @@ def simulate(
     knobs: Knobs | None = None,
 ) -> Outcome:
     """Run a scenario under these faults, heal, let it settle, let it rest; the first violation ends it."""
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     faults = Faults(seed, frozenset(plan), dict(rates or {}))
-    return run_in_virtual_time(_simulate(scenario, faults, knobs or Knobs()))
+    with _without_logs():
+        return run_in_virtual_time(_simulate(scenario, faults, knobs or Knobs()))
+
+
+@contextlib.contextmanager
+def _without_logs() -> Iterator[None]:
+    before = structlog.get_config()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    try:
+        yield
+    finally:
+        structlog.configure(**before)
 
 
 def simulate_random(seed: int) -> Outcome:
