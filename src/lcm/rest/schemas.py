@@ -10,6 +10,7 @@ import msgspec
 
 from lcm.domain.launch import InstanceId, LaunchSpec, WorkerId
 from lcm.domain.lifecycle import DesiredStatus, WorkerStatus
+from lcm.domain.live import ActivityEvent, LabChange, LabStats, MonitorState, Sample, SampleSource
 from lcm.domain.template import WorkerTemplate
 from lcm.domain.worker import Action, HistoryEntry, Instance, Worker, possible_actions
 
@@ -160,6 +161,46 @@ class CmlReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     ready: bool
     version: str | None = None
     certificate_sha256: str | None = None
+
+
+class ActivityReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Signs of people on one worker, in the order they were seen.
+
+    `stream` names the observer's run and `last_sequence` counts its events for this worker up to the last
+    one here: what was told before is recognised and counts once.
+    """
+
+    worker_id: WorkerId
+    activity_events: list[ActivityEvent]
+    source: SampleSource
+    stream: str
+    last_sequence: int
+
+
+class LiveReports(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Whatever came in from all workers since the last report; sent together because that is cheap."""
+
+    samples: list[Sample] = []
+    lab_stats: list[LabStats] = []
+    lab_changes: list[LabChange] = []
+    activity: list[ActivityReport] = []
+
+
+class LiveReceipt(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of live reports; those of unknown or resting workers are dropped."""
+
+    accepted: int
+    dropped: int
+
+
+class WebSocketReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where the live connection to a worker stands, and since when."""
+
+    connected: bool
+    status: MonitorState
+    reason: str = ""
+    connected_at: datetime | None = None
+    disconnected_at: datetime | None = None
 
 
 class LeadershipClaim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
