@@ -10,6 +10,7 @@ from enum import StrEnum
 import msgspec
 from msgspec.structs import replace
 
+from lcm.domain.cost import MonthlyUse, book
 from lcm.domain.errors import ActionRefused, Conflict, IllegalTransition
 from lcm.domain.launch import (
     MAX_UNATTENDED_LAUNCHES,
@@ -43,8 +44,26 @@ class Action(StrEnum):
 
     START = "start"
     STOP = "stop"
+    DRAIN = "drain"
+    CANCEL_DRAIN = "cancel-drain"
     DELETE = "delete"
     RETRY = "retry"
+
+
+class PauseReason(StrEnum):
+    """Why a worker was stopped last."""
+
+    IDLE_TIMEOUT = "idle_timeout"
+    MANUAL = "manual"
+    EXTERNAL = "external"
+
+
+class Hold(msgspec.Struct, frozen=True, kw_only=True):
+    """Somebody wants the worker left running, used or not, until then."""
+
+    until: datetime
+    by: str
+    reason: str = ""
 
 
 class HistoryEntry(msgspec.Struct, frozen=True, kw_only=True, rename={"source": "from", "target": "to"}):
@@ -120,6 +139,31 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     cml_certificate_sha256: str | None = None
 
     state_history: tuple[HistoryEntry, ...] = ()
+    status_since: datetime | None = None
+    """When the present status began; booked as use when it ends."""
+    use: tuple[MonthlyUse, ...] = ()
+    """How long it ran and was paused, by month."""
+
+    is_idle_detection_enabled: bool = True
+    hold: Hold | None = None
+    last_activity_at: datetime | None = None
+    last_activity_check_at: datetime | None = None
+    next_idle_check_at: datetime | None = None
+    target_pause_at: datetime | None = None
+    """When it will be paused unless somebody uses it."""
+    pause_decided_at: datetime | None = None
+    """An automatic pause was decided then and waits for its second look."""
+    pause_reason: PauseReason | None = None
+    last_paused_at: datetime | None = None
+    last_paused_by: str | None = None
+    last_resumed_at: datetime | None = None
+    auto_pause_count: int = 0
+    manual_pause_count: int = 0
+    auto_resume_count: int = 0
+    manual_resume_count: int = 0
+
+    drain_started_at: datetime | None = None
+    refresh_requested_at: datetime | None = None
 
     request_digest: str | None = None
     """What was asked for under the idempotency key that made this worker's id."""
@@ -158,6 +202,7 @@ def new_worker(
         created_by=by,
         updated_at=now,
         pending_since=now,
+        status_since=now,
         status_reason=reason,
         state_history=(HistoryEntry(source=None, target=PENDING, by=by, reason=reason, at=now),),
         request_digest=request_digest,
@@ -172,12 +217,18 @@ def possible_actions(worker: Worker) -> frozenset[Action]:
         return frozenset({Action.DELETE})
     if worker.status is FAILED:
         return frozenset({Action.RETRY, Action.DELETE})
+    if worker.status is DRAINING:
+        return frozenset({Action.START, Action.CANCEL_DRAIN, Action.STOP, Action.DELETE})
+    if worker.status is RUNNING and worker.desired_status is DesiredStatus.RUNNING:
+        return frozenset({Action.START, Action.STOP, Action.DRAIN, Action.DELETE})
     return frozenset({Action.START, Action.STOP, Action.DELETE})
 
 
 _WANTED_BY = {
     Action.START: DesiredStatus.RUNNING,
+    Action.CANCEL_DRAIN: DesiredStatus.RUNNING,
     Action.STOP: DesiredStatus.STOPPED,
+    Action.DRAIN: DesiredStatus.STOPPED,
     Action.DELETE: DesiredStatus.TERMINATED,
 }
 
@@ -193,10 +244,12 @@ def request(worker: Worker, action: Action, *, by: str, now: datetime) -> Worker
         return replace(
             move(retried, PENDING, by=by, reason="retried", now=now), unattended_launches=0, pending_since=now
         )
+    if action is Action.DRAIN:
+        return drain(worker, by=by, reason="drain requested", now=now)
     desired = _WANTED_BY[action]
-    if desired is worker.desired_status:
+    if desired is worker.desired_status and worker.drain_started_at is None:
         return worker
-    return replace(
+    changed = replace(
         worker,
         desired_status=desired,
         generation=worker.generation + 1,
@@ -204,6 +257,68 @@ def request(worker: Worker, action: Action, *, by: str, now: datetime) -> Worker
         status_reason=f"{action} requested" if worker.status is PENDING else worker.status_reason,
         updated_at=now,
         state_history=_remember(worker, worker.status, by=by, reason=f"{action} requested", now=now),
+    )
+    if desired is DesiredStatus.STOPPED:
+        # A drain that somebody cuts short by a stop waits for nobody any more.
+        return _paused(replace(changed, drain_started_at=None), PauseReason.MANUAL, by=by, now=now)
+    if desired is DesiredStatus.RUNNING and worker.desired_status is DesiredStatus.STOPPED:
+        return replace(changed, manual_resume_count=worker.manual_resume_count + 1, pause_decided_at=None)
+    return changed
+
+
+def drain(worker: Worker, *, by: str, reason: str, now: datetime) -> Worker:
+    """Let people finish, take nobody new, then stop. Only a running worker can be drained.
+
+    The status changes here and not by a report: from this commit on nobody may be placed on it.
+    """
+    drained = replace(worker, desired_status=DesiredStatus.STOPPED, generation=worker.generation + 1)
+    drained = move(drained, DRAINING, by=by, reason=reason, now=now)
+    return replace(drained, drain_started_at=now)
+
+
+def pause(worker: Worker, *, by: str, reason: str, now: datetime) -> Worker:
+    """Stop a worker because nobody uses it. The caller has asked `idle.pause_guard` first."""
+    paused = replace(
+        worker,
+        desired_status=DesiredStatus.STOPPED,
+        generation=worker.generation + 1,
+        updated_at=now,
+        state_history=_remember(worker, worker.status, by=by, reason=reason, now=now),
+    )
+    return _paused(paused, PauseReason.IDLE_TIMEOUT, by=by, now=now)
+
+
+def cancel_pause(worker: Worker, *, by: str, reason: str, now: datetime) -> Worker:
+    """Somebody used the worker after LCM decided to pause it and before EC2 was asked to."""
+    if worker.pause_decided_at is not None:
+        worker = replace(worker, pause_decided_at=None)
+    was_paused_by_us = (
+        worker.pause_reason is PauseReason.IDLE_TIMEOUT and worker.desired_status is DesiredStatus.STOPPED
+    )
+    if not was_paused_by_us or worker.status is not RUNNING:
+        return worker
+    return replace(
+        worker,
+        desired_status=DesiredStatus.RUNNING,
+        generation=worker.generation + 1,
+        pause_reason=None,
+        auto_pause_count=worker.auto_pause_count - 1,
+        updated_at=now,
+        state_history=_remember(worker, worker.status, by=by, reason=reason, now=now),
+    )
+
+
+def _paused(worker: Worker, why: PauseReason, *, by: str, now: datetime) -> Worker:
+    is_automatic = why is PauseReason.IDLE_TIMEOUT
+    return replace(
+        worker,
+        pause_reason=why,
+        last_paused_at=now,
+        last_paused_by=by,
+        pause_decided_at=None,
+        target_pause_at=None,
+        auto_pause_count=worker.auto_pause_count + is_automatic,
+        manual_pause_count=worker.manual_pause_count + (why is PauseReason.MANUAL),
     )
 
 
@@ -229,7 +344,17 @@ def move(
         status_reason=reason,
         updated_at=now,
         state_history=_remember(worker, target, by=by, reason=reason, now=now),
+        status_since=now,
+        use=book(
+            worker.use,
+            worker.status,
+            was_paused=worker.pause_reason is PauseReason.IDLE_TIMEOUT,
+            since=worker.status_since or worker.updated_at,
+            until=now,
+        ),
     )
+    if observed and target is STOPPED and worker.desired_status is DesiredStatus.RUNNING:
+        moved = _paused(moved, PauseReason.EXTERNAL, by=by, now=now)
     return _settle_fields(worker, moved, now)
 
 
@@ -241,6 +366,12 @@ def _settle_fields(before: Worker, after: Worker, now: datetime) -> Worker:
         after = replace(after, public_ip=None, pending_since=None)
     if after.status in (RUNNING, FAILED, TERMINATING):
         after = replace(after, pending_since=None)
+    if after.status is RUNNING and _was_paused(after):
+        after = replace(after, last_resumed_at=now)
+    if after.status is not RUNNING:
+        after = replace(after, pause_decided_at=None, target_pause_at=None, next_idle_check_at=None)
+    if before.status is DRAINING:
+        after = replace(after, drain_started_at=None)
     if after.status is TERMINATED:
         after = replace(
             after,
@@ -261,6 +392,13 @@ def _settle_fields(before: Worker, after: Worker, now: datetime) -> Worker:
             cml_certificate_sha256=None,
         )
     return after
+
+
+def _was_paused(worker: Worker) -> bool:
+    """Whether the last pause has not been followed by a resumption yet."""
+    if worker.last_paused_at is None:
+        return False
+    return worker.last_resumed_at is None or worker.last_resumed_at < worker.last_paused_at
 
 
 def plan_launch(worker: Worker, spec: LaunchSpec, *, now: datetime) -> Worker:

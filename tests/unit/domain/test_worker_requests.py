@@ -7,19 +7,36 @@ import pytest
 
 from lcm.domain.errors import ActionRefused
 from lcm.domain.launch import InstanceId
-from lcm.domain.lifecycle import FAILED, PENDING, TERMINATED, TERMINATING, DesiredStatus, WorkerStatus
-from lcm.domain.worker import Action, HistoryEntry, Worker, possible_actions, request
+from lcm.domain.lifecycle import (
+    DRAINING,
+    FAILED,
+    PENDING,
+    RUNNING,
+    TERMINATED,
+    TERMINATING,
+    DesiredStatus,
+    WorkerStatus,
+)
+from lcm.domain.worker import Action, HistoryEntry, PauseReason, Worker, possible_actions, request
 from support.core import NOON, a_worker
 
 START, STOP, DELETE, RETRY = Action.START, Action.STOP, Action.DELETE, Action.RETRY
+DRAIN, CANCEL_DRAIN = Action.DRAIN, Action.CANCEL_DRAIN
 LATER = NOON + timedelta(hours=1)
 
 POSSIBLE = {status: {START, STOP, DELETE} for status in WorkerStatus} | {
+    RUNNING: {START, STOP, DRAIN, DELETE},
+    DRAINING: {START, CANCEL_DRAIN, STOP, DELETE},
     FAILED: {RETRY, DELETE},
     TERMINATING: {DELETE},
     TERMINATED: set(),
 }
-WISH = {START: DesiredStatus.RUNNING, STOP: DesiredStatus.STOPPED, DELETE: DesiredStatus.TERMINATED}
+WISH = {
+    START: DesiredStatus.RUNNING,
+    CANCEL_DRAIN: DesiredStatus.RUNNING,
+    STOP: DesiredStatus.STOPPED,
+    DELETE: DesiredStatus.TERMINATED,
+}
 
 
 def asked(worker: Worker, action: Action) -> Worker:
@@ -33,10 +50,10 @@ def test_a_status_allows_certain_actions(status: WorkerStatus) -> None:
 
 @pytest.mark.parametrize(
     ("status", "action"),
-    [(s, a) for s, a in product(WorkerStatus, Action) if a in POSSIBLE[s] and a is not RETRY],
+    [(s, a) for s, a in product(WorkerStatus, Action) if a in POSSIBLE[s] and a in WISH],
 )
 def test_an_action_changes_the_wish_and_not_the_status(status: WorkerStatus, action: Action) -> None:
-    other = DesiredStatus.STOPPED if action is START else DesiredStatus.RUNNING
+    other = DesiredStatus.STOPPED if WISH[action] is DesiredStatus.RUNNING else DesiredStatus.RUNNING
     worker = asked(a_worker(status=status, desired_status=other, unattended_launches=2), action)
     assert worker.desired_status is WISH[action]
     assert worker.status is status
@@ -113,3 +130,40 @@ def test_a_retried_worker_that_was_wanted_stopped_is_wanted_running() -> None:
 def test_a_retry_keeps_the_instance_that_may_still_be_there() -> None:
     failed = a_worker(status=FAILED, ec2_instance_id=InstanceId("i-1"))
     assert asked(failed, RETRY).ec2_instance_id == "i-1"
+
+
+# Draining
+
+
+def test_a_drained_worker_takes_nobody_new_from_that_moment_on() -> None:
+    worker = asked(a_worker(status=RUNNING), DRAIN)
+    assert (worker.status, worker.desired_status) == (DRAINING, DesiredStatus.STOPPED)
+    assert worker.drain_started_at == LATER
+    assert worker.generation == 2
+
+
+@pytest.mark.parametrize("action", [CANCEL_DRAIN, START])
+def test_a_cancelled_drain_wants_the_worker_running(action: Action) -> None:
+    worker = asked(asked(a_worker(status=RUNNING), DRAIN), action)
+    assert worker.desired_status is DesiredStatus.RUNNING
+
+
+def test_a_stop_cuts_a_drain_short() -> None:
+    worker = asked(asked(a_worker(status=RUNNING), DRAIN), STOP)
+    assert worker.desired_status is DesiredStatus.STOPPED
+    assert worker.drain_started_at is None
+
+
+# Pauses and resumptions are counted
+
+
+def test_a_stop_by_a_person_is_a_manual_pause() -> None:
+    worker = asked(a_worker(status=RUNNING), STOP)
+    assert (worker.pause_reason, worker.last_paused_by) == (PauseReason.MANUAL, "bob")
+    assert (worker.manual_pause_count, worker.auto_pause_count) == (1, 0)
+    assert worker.last_paused_at == LATER
+
+
+def test_a_start_by_a_person_is_a_manual_resumption() -> None:
+    worker = asked(asked(a_worker(status=RUNNING), STOP), START)
+    assert worker.manual_resume_count == 1

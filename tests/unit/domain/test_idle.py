@@ -1,0 +1,150 @@
+"""When a worker counts as unused, and what keeps it running all the same."""
+
+from datetime import timedelta
+
+import pytest
+from msgspec.structs import replace
+
+from lcm.domain.idle import (
+    DECISION_EXPIRES,
+    SECOND_LOOK,
+    Evidence,
+    IdlePolicy,
+    PauseGuard,
+    assess,
+    pause_due_at,
+    pause_guard,
+)
+from lcm.domain.lifecycle import DRAINING, RUNNING, STARTING, STOPPED, DesiredStatus
+from lcm.domain.worker import Hold, Worker, cancel_pause, move, pause
+from support.core import NOON, a_worker
+
+POLICY = IdlePolicy()
+PROOF = Evidence(telemetry_fetched=True, running_workers=3)
+MINUTE = timedelta(minutes=1)
+
+
+def used(minutes_ago: float, **fields: object) -> Worker:
+    """A running worker that somebody used so long before noon."""
+    worker = a_worker(status=RUNNING, created_at=NOON - timedelta(days=1), **fields)
+    return replace(worker, last_activity_at=NOON - minutes_ago * MINUTE)
+
+
+def decided(worker: Worker, seconds_ago: float = 60) -> Worker:
+    return replace(worker, pause_decided_at=NOON - timedelta(seconds=seconds_ago))
+
+
+# Since when
+
+
+def test_the_last_activity_counts_then_the_last_resumption_then_the_creation() -> None:
+    created = a_worker(status=RUNNING, created_at=NOON - 90 * MINUTE)
+    resumed = replace(created, last_resumed_at=NOON - 80 * MINUTE)
+    active = replace(resumed, last_activity_at=NOON - 70 * MINUTE)
+    assert [assess(w, POLICY, NOON).idle_minutes for w in (created, resumed, active)] == [90, 80, 70]
+
+
+@pytest.mark.parametrize(("minutes", "is_idle"), [(59, False), (60, False), (61, True)])
+def test_idle_means_unused_for_more_than_the_timeout(minutes: float, is_idle: bool) -> None:
+    assert assess(used(minutes), POLICY, NOON).is_idle is is_idle
+
+
+def test_activity_in_the_future_of_our_clock_is_activity_now() -> None:
+    assert assess(used(-5), POLICY, NOON).idle_minutes == 0
+
+
+# Guards, in their order
+
+
+def test_nothing_forbids_pausing_a_proven_idle_worker_at_the_second_look() -> None:
+    assert pause_guard(decided(used(61)), POLICY, PROOF, NOON) is None
+
+
+@pytest.mark.parametrize(
+    ("guard", "worker", "policy", "evidence"),
+    [
+        ("not_running", used(61, desired_status=DesiredStatus.RUNNING), POLICY, PROOF),
+        ("stop_requested", used(61, desired_status=DesiredStatus.STOPPED), POLICY, PROOF),
+        ("detection_disabled", used(61, is_idle_detection_enabled=False), POLICY, PROOF),
+        ("auto_pause_disabled", used(61), IdlePolicy(auto_pause_enabled=False), PROOF),
+        ("held", used(61, hold=Hold(until=NOON + MINUTE, by="ada")), POLICY, PROOF),
+        ("active", used(59), POLICY, PROOF),
+        ("snoozed", used(61, last_resumed_at=NOON - 59 * MINUTE), POLICY, PROOF),
+        ("suppressed", used(61), POLICY, Evidence(telemetry_fetched=True, suppressed=True)),
+        ("active_sessions", used(61), POLICY, Evidence(telemetry_fetched=True, active_sessions=1)),
+        (
+            "min_workers",
+            used(61),
+            IdlePolicy(min_workers=2),
+            Evidence(telemetry_fetched=True, running_workers=2),
+        ),
+        ("unconfirmed", used(61), POLICY, Evidence(telemetry_fetched=False)),
+    ],
+)
+def test_a_guard_forbids_the_pause_even_at_the_second_look(
+    guard: str, worker: Worker, policy: IdlePolicy, evidence: Evidence
+) -> None:
+    if guard == "not_running":
+        worker = replace(worker, status=DRAINING)
+    assert pause_guard(decided(worker), policy, evidence, NOON) == guard
+
+
+@pytest.mark.parametrize(
+    "seconds_ago", [None, SECOND_LOOK.total_seconds() - 1, DECISION_EXPIRES.total_seconds() + 1]
+)
+def test_a_pause_needs_a_recent_decision_and_a_second_look_at_it(seconds_ago: float | None) -> None:
+    worker = used(61) if seconds_ago is None else decided(used(61), seconds_ago)
+    assert pause_guard(worker, POLICY, PROOF, NOON) is PauseGuard.SECOND_LOOK
+
+
+def test_a_hold_that_is_over_forbids_nothing() -> None:
+    assert assess(used(61, hold=Hold(until=NOON, by="ada")), POLICY, NOON).guard is None
+
+
+# The countdown
+
+
+def test_the_countdown_ends_with_the_longest_protection() -> None:
+    worker = used(10)
+    assert pause_due_at(worker, POLICY) == NOON + 50 * MINUTE
+    resumed = replace(worker, last_resumed_at=NOON)
+    assert pause_due_at(resumed, POLICY) == NOON + 60 * MINUTE
+    held = replace(resumed, hold=Hold(until=NOON + 300 * MINUTE, by="ada"))
+    assert pause_due_at(held, POLICY) == NOON + 300 * MINUTE
+
+
+def test_there_is_no_countdown_for_a_worker_that_is_never_paused() -> None:
+    assert pause_due_at(used(10, is_idle_detection_enabled=False), POLICY) is None
+    assert pause_due_at(used(10), IdlePolicy(auto_pause_enabled=False)) is None
+
+
+# What a pause does to the record
+
+
+def test_an_automatic_pause_wants_the_worker_stopped_and_says_so() -> None:
+    worker = pause(decided(used(61)), by="idle detection", reason="unused for 61 minutes", now=NOON)
+    assert worker.desired_status is DesiredStatus.STOPPED
+    assert (worker.pause_reason, worker.auto_pause_count) == ("idle_timeout", 1)
+    assert worker.pause_decided_at is None
+    assert worker.state_history[-1].reason == "unused for 61 minutes"
+
+
+def test_use_between_the_decision_and_the_stop_cancels_the_pause() -> None:
+    paused = pause(decided(used(61)), by="idle detection", reason="unused", now=NOON)
+    worker = cancel_pause(paused, by="activity", reason="a node was started", now=NOON + MINUTE)
+    assert worker.desired_status is DesiredStatus.RUNNING
+    assert (worker.pause_reason, worker.auto_pause_count) == (None, 0)
+    assert worker.generation == paused.generation + 1
+
+
+def test_use_does_not_take_back_what_a_person_asked_for() -> None:
+    stopped_by_a_person = used(61, desired_status=DesiredStatus.STOPPED, pause_reason="manual")
+    assert cancel_pause(stopped_by_a_person, by="activity", reason="", now=NOON) == stopped_by_a_person
+
+
+def test_a_resumed_worker_is_known_as_resumed_once_it_runs() -> None:
+    paused = replace(used(61), last_paused_at=NOON, pause_reason="idle_timeout", status=STOPPED)
+    starting = move(paused, STARTING, by="c", reason="wanted", now=NOON + MINUTE)
+    assert starting.last_resumed_at is None
+    running = move(starting, RUNNING, by="c", reason="runs", now=NOON + 5 * MINUTE)
+    assert running.last_resumed_at == NOON + 5 * MINUTE
