@@ -13,7 +13,7 @@ from fastapi import FastAPI
 
 from lcm.control_plane.access import AccessKeys
 from lcm.control_plane.app import build_app
-from lcm.control_plane.context import ControlPlane
+from lcm.control_plane.context import ControlPlane, Policies
 from lcm.control_plane.publisher import Publisher
 from lcm.control_plane.routes.dependencies import Services
 from lcm.control_plane.routes.operations import Operations
@@ -63,12 +63,14 @@ def assemble(
     ids: Ids,
     regions: tuple[str, ...],
     default_region: str,
+    policies: Policies | None = None,
     key_prefix: str = "/lcm",
 ) -> ControlPlaneParts:
     """Everything but the engines: the same parts on SQLite and HTTP, or in a simulation."""
     telemetry, health = Telemetry(), Health(clock)
     workers, templates = Workers(store), Templates(store)
-    plane = ControlPlane(store, workers, templates, clock, ids, regions, default_region)
+    policies = policies or Policies()
+    plane = ControlPlane(store, workers, templates, clock, ids, regions, default_region, policies)
     hub = EventHub(clock, ids, snapshot=workers.list_all)
     workers.subscribe(hub.on_worker_commit)
     publisher = Publisher(
@@ -102,6 +104,7 @@ async def control_plane_process(
             ids=ids,
             regions=regions,
             default_region=settings.aws_region,
+            policies=settings.policies(),
             key_prefix=settings.etcd_key_prefix,
         )
         server = HttpServer(

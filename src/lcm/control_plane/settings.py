@@ -1,9 +1,14 @@
 """What the control plane can be told, by environment or by the command line."""
 
+from datetime import timedelta
 from pathlib import Path
 
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from lcm.control_plane.context import Policies
+from lcm.domain.idle import IdlePolicy
+from lcm.domain.scaling import ScalingPolicy
 
 
 class ControlPlaneSettings(BaseSettings):
@@ -27,3 +32,37 @@ class ControlPlaneSettings(BaseSettings):
     worker_templates_config_path: Path = Field(
         Path("config/worker_templates.yaml"), description="Templates to seed, upserted by name."
     )
+
+    worker_idle_timeout_minutes: float = Field(
+        60, gt=0, description="A worker unused for longer counts as idle."
+    )
+    worker_auto_pause_enabled: bool = Field(True, description="Stop idle workers.")
+    worker_auto_pause_snooze_minutes: float = Field(
+        60, ge=0, description="A resumed worker is not paused for this long."
+    )
+    idle_detection_interval: float = Field(
+        300, gt=0, description="Seconds between two evaluations of one worker."
+    )
+    min_workers: int = Field(0, ge=0, description="Never pause or drain below this many running workers.")
+    max_workers_per_region: int = Field(10, ge=1, description="Scale-up is refused at this many.")
+    scale_up_cooldown_seconds: float = Field(300, ge=0, description="Between two scale-ups of a region.")
+    drain_timeout_seconds: float = Field(
+        14_400, gt=0, description="How long a drain waits, if the template does not say."
+    )
+
+    def policies(self) -> Policies:
+        """The same in the words of the domain."""
+        return Policies(
+            idle=IdlePolicy(
+                timeout=timedelta(minutes=self.worker_idle_timeout_minutes),
+                snooze=timedelta(minutes=self.worker_auto_pause_snooze_minutes),
+                auto_pause_enabled=self.worker_auto_pause_enabled,
+                min_workers=self.min_workers,
+                check_interval=timedelta(seconds=self.idle_detection_interval),
+            ),
+            scaling=ScalingPolicy(
+                max_workers_per_region=self.max_workers_per_region,
+                scale_up_cooldown=timedelta(seconds=self.scale_up_cooldown_seconds),
+            ),
+            drain_timeout=timedelta(seconds=self.drain_timeout_seconds),
+        )

@@ -44,6 +44,7 @@ class IdlePolicy:
     snooze: timedelta = timedelta(minutes=60)
     auto_pause_enabled: bool = True
     min_workers: int = 0
+    check_interval: timedelta = timedelta(seconds=300)
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,6 @@ class Evidence:
 
     telemetry_fetched: bool
     """CML answered when asked about activity just now; not reached counts as active."""
-    active_sessions: int = 0
     running_workers: int = 1
     """Workers of the fleet that run now, this one included."""
     suppressed: bool = False
@@ -123,7 +123,7 @@ def pause_guard(worker: Worker, policy: IdlePolicy, evidence: Evidence, now: dat
         return guard
     if evidence.suppressed:
         return PauseGuard.SUPPRESSED
-    if evidence.active_sessions > 0:
+    if worker.sessions:
         return PauseGuard.ACTIVE_SESSIONS
     if evidence.running_workers <= policy.min_workers:
         return PauseGuard.MIN_WORKERS
@@ -133,6 +133,13 @@ def pause_guard(worker: Worker, policy: IdlePolicy, evidence: Evidence, now: dat
     if decided_at is None or not SECOND_LOOK <= now - decided_at <= DECISION_EXPIRES:
         return PauseGuard.SECOND_LOOK
     return None
+
+
+def decision_time(worker: Worker, now: datetime) -> datetime:
+    """When the pause that is being confirmed was decided: earlier, or just now if that was too long ago."""
+    decided_at = worker.pause_decided_at
+    is_current = decided_at is not None and now - decided_at <= DECISION_EXPIRES
+    return decided_at if decided_at is not None and is_current else now
 
 
 def _standing_guard(worker: Worker, policy: IdlePolicy) -> PauseGuard | None:

@@ -162,7 +162,11 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     auto_resume_count: int = 0
     manual_resume_count: int = 0
 
+    sessions: tuple[str, ...] = ()
+    """Lablet sessions placed on it; while there is one, nothing stops it by itself."""
     drain_started_at: datetime | None = None
+    drain_deadline_at: datetime | None = None
+    """A drain that is not over by then is ended by a stop."""
     refresh_requested_at: datetime | None = None
 
     request_digest: str | None = None
@@ -228,7 +232,6 @@ _WANTED_BY = {
     Action.START: DesiredStatus.RUNNING,
     Action.CANCEL_DRAIN: DesiredStatus.RUNNING,
     Action.STOP: DesiredStatus.STOPPED,
-    Action.DRAIN: DesiredStatus.STOPPED,
     Action.DELETE: DesiredStatus.TERMINATED,
 }
 
@@ -244,10 +247,9 @@ def request(worker: Worker, action: Action, *, by: str, now: datetime) -> Worker
         return replace(
             move(retried, PENDING, by=by, reason="retried", now=now), unattended_launches=0, pending_since=now
         )
-    if action is Action.DRAIN:
-        return drain(worker, by=by, reason="drain requested", now=now)
     desired = _WANTED_BY[action]
-    if desired is worker.desired_status and worker.drain_started_at is None:
+    is_cut_short = action is Action.STOP and worker.status is DRAINING
+    if desired is worker.desired_status and not is_cut_short:
         return worker
     changed = replace(
         worker,
@@ -260,20 +262,39 @@ def request(worker: Worker, action: Action, *, by: str, now: datetime) -> Worker
     )
     if desired is DesiredStatus.STOPPED:
         # A drain that somebody cuts short by a stop waits for nobody any more.
-        return _paused(replace(changed, drain_started_at=None), PauseReason.MANUAL, by=by, now=now)
+        return _paused(replace(changed, drain_deadline_at=now), PauseReason.MANUAL, by=by, now=now)
     if desired is DesiredStatus.RUNNING and worker.desired_status is DesiredStatus.STOPPED:
         return replace(changed, manual_resume_count=worker.manual_resume_count + 1, pause_decided_at=None)
     return changed
 
 
-def drain(worker: Worker, *, by: str, reason: str, now: datetime) -> Worker:
-    """Let people finish, take nobody new, then stop. Only a running worker can be drained.
+def drain(worker: Worker, *, deadline: datetime, by: str, reason: str, now: datetime) -> Worker:
+    """Let people finish until the deadline, take nobody new, then stop. Draining twice changes nothing.
 
     The status changes here and not by a report: from this commit on nobody may be placed on it.
     """
+    if worker.status is DRAINING and worker.desired_status is DesiredStatus.STOPPED:
+        return worker
+    if Action.DRAIN not in possible_actions(worker):
+        raise ActionRefused(Action.DRAIN, worker.status, possible_actions(worker))
     drained = replace(worker, desired_status=DesiredStatus.STOPPED, generation=worker.generation + 1)
     drained = move(drained, DRAINING, by=by, reason=reason, now=now)
-    return replace(drained, drain_started_at=now)
+    return replace(drained, drain_started_at=now, drain_deadline_at=deadline)
+
+
+def assign_session(worker: Worker, session_id: str, *, now: datetime) -> Worker:
+    """Place a session. Shares its compare-and-set with drain and pause: one of them comes first."""
+    if session_id in worker.sessions:
+        return worker
+    is_open = worker.status is RUNNING and worker.desired_status is DesiredStatus.RUNNING
+    if not is_open:
+        raise Conflict(f"worker {worker.id} takes no session: it is {worker.status}, place it elsewhere")
+    return replace(worker, sessions=(*worker.sessions, session_id), pause_decided_at=None, updated_at=now)
+
+
+def release_session(worker: Worker, session_id: str, *, now: datetime) -> Worker:
+    left = tuple(session for session in worker.sessions if session != session_id)
+    return replace(worker, sessions=left, updated_at=now) if left != worker.sessions else worker
 
 
 def pause(worker: Worker, *, by: str, reason: str, now: datetime) -> Worker:
@@ -371,7 +392,9 @@ def _settle_fields(before: Worker, after: Worker, now: datetime) -> Worker:
     if after.status is not RUNNING:
         after = replace(after, pause_decided_at=None, target_pause_at=None, next_idle_check_at=None)
     if before.status is DRAINING:
-        after = replace(after, drain_started_at=None)
+        after = replace(after, drain_started_at=None, drain_deadline_at=None)
+    if after.status in (STOPPED, TERMINATED, PENDING):
+        after = replace(after, sessions=())
     if after.status is TERMINATED:
         after = replace(
             after,

@@ -5,14 +5,25 @@ strict decoder and the OpenAPI schema. What people send is checked by pydantic a
 """
 
 from datetime import datetime
+from typing import Any
 
 import msgspec
 
+from lcm.domain.idle import PauseGuard
 from lcm.domain.launch import InstanceId, LaunchSpec, WorkerId
 from lcm.domain.lifecycle import DesiredStatus, WorkerStatus
 from lcm.domain.live import ActivityEvent, LabChange, LabStats, MonitorState, Sample, SampleSource
+from lcm.domain.scaling import AuditEntry, AuditEvent
 from lcm.domain.template import WorkerTemplate
-from lcm.domain.worker import Action, HistoryEntry, Instance, Worker, possible_actions
+from lcm.domain.worker import (
+    Action,
+    HistoryEntry,
+    Hold,
+    Instance,
+    PauseReason,
+    Worker,
+    possible_actions,
+)
 
 API_KEY_HEADER = "X-API-Key"
 SERVICE_HEADER = "X-LCM-Service"
@@ -201,6 +212,136 @@ class WebSocketReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     reason: str = ""
     connected_at: datetime | None = None
     disconnected_at: datetime | None = None
+
+
+class TelemetryEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """One entry of CML's `telemetry/events`."""
+
+    category: str
+    timestamp: datetime
+    data: dict[str, Any] = {}
+
+
+class IdleCheckRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Judge whether a worker is used; `raw_telemetry_events` is null if CML could not be asked."""
+
+    force_check: bool = False
+    raw_telemetry_events: list[TelemetryEvent] | None = None
+    suppress_auto_pause: bool = False
+
+
+class IdleCheck(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of judging whether a worker is used."""
+
+    worker_id: WorkerId
+    checked_at: datetime
+    telemetry_fetched: bool
+    activity_updated: bool
+    idle_check_performed: bool
+    auto_pause_triggered: bool
+    is_idle: bool
+    idle_minutes: float
+    eligible_for_pause: bool
+    in_snooze_period: bool
+    guard: PauseGuard | None = None
+    """What forbids a pause now; null if nothing does."""
+    next_check_at: datetime | None = None
+    error: str | None = None
+
+
+class IdleStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """How a worker stands between use and pause."""
+
+    worker_id: WorkerId
+    is_idle_detection_enabled: bool
+    is_idle: bool
+    idle_minutes: float
+    eligible_for_pause: bool
+    in_snooze_period: bool
+    guard: PauseGuard | None
+    last_activity_at: datetime | None
+    last_activity_check_at: datetime | None
+    next_idle_check_at: datetime | None
+    target_pause_at: datetime | None
+    hold: Hold | None
+    pause_reason: PauseReason | None
+    last_paused_at: datetime | None
+    last_paused_by: str | None
+    last_resumed_at: datetime | None
+    auto_pause_count: int
+    manual_pause_count: int
+    auto_resume_count: int
+    manual_resume_count: int
+
+
+class SessionChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A lablet session comes to a worker or leaves it."""
+
+    session_id: str
+
+
+class ScaleUpRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Placement found no room: add a worker of this template."""
+
+    template: str
+    reason: str
+    aws_region: str | None = None
+
+
+class AuditRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A controller did, or did not do, something about the size of the fleet."""
+
+    event: AuditEvent
+    reason: str
+    worker_id: str | None = None
+
+
+class AuditPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Scaling decisions, newest first; `next` asks for older ones."""
+
+    items: list[AuditEntry]
+    next: str | None = None
+
+
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a worker is in its state and what happens next, in sentences; codes are for programs."""
+
+    worker_id: WorkerId
+    status: WorkerStatus
+    desired_status: DesiredStatus
+    code: str
+    summary: str
+    holding: list["Reason"]
+    next: list["Reason"]
+
+
+class Reason(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that holds a worker where it is, or that will happen to it."""
+
+    code: str
+    text: str
+    at: datetime | None = None
+
+
+class CostLine(msgspec.Struct, frozen=True, kw_only=True):
+    """What something costs: now per hour, this month so far, and what pausing saved this month."""
+
+    key: str
+    usd_per_hour: float
+    usd_this_month: float
+    usd_saved_this_month: float
+    running_hours_this_month: float
+    paused_hours_this_month: float
+
+
+class CostReport(msgspec.Struct, frozen=True, kw_only=True):
+    """Costs in US dollars of the calendar month (UTC); prices are those of the templates."""
+
+    month: str
+    total: CostLine
+    by_worker: list[CostLine]
+    by_template: list[CostLine]
+    by_region: list[CostLine]
 
 
 class LeadershipClaim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -1,37 +1,17 @@
 """Epochs: a newer leader shuts out an older one, and nobody rightful is locked out."""
 
 from datetime import UTC, datetime
-from random import Random
 
 import pytest
 from msgspec.structs import replace
 
 from lcm.control_plane.commands.claim_leadership import claim_leadership, fence_for
 from lcm.control_plane.context import ControlPlane
-from lcm.control_plane.store.memory import MemoryStore
-from lcm.control_plane.templates import Templates
-from lcm.control_plane.workers import Workers
-from lcm.core.chance import RandomIds
 from lcm.domain.errors import Fenced
 from lcm.domain.launch import WorkerId
 from lcm.domain.lifecycle import RUNNING
 from lcm.domain.worker import new_worker
 from lcm.rest.schemas import LeadershipClaim
-from lcm.simulator.virtual_time import VirtualClock
-
-
-@pytest.fixture
-def plane() -> ControlPlane:
-    store = MemoryStore()
-    return ControlPlane(
-        store,
-        Workers(store),
-        Templates(store),
-        VirtualClock(),
-        RandomIds(Random(1)),
-        ("us-east-1",),
-        "us-east-1",
-    )
 
 
 async def claim(plane: ControlPlane, cluster: str, revision: int, instance: str = "a") -> int:

@@ -71,7 +71,7 @@ def test_nothing_forbids_pausing_a_proven_idle_worker_at_the_second_look() -> No
         ("active", used(59), POLICY, PROOF),
         ("snoozed", used(61, last_resumed_at=NOON - 59 * MINUTE), POLICY, PROOF),
         ("suppressed", used(61), POLICY, Evidence(telemetry_fetched=True, suppressed=True)),
-        ("active_sessions", used(61), POLICY, Evidence(telemetry_fetched=True, active_sessions=1)),
+        ("active_sessions", used(61, sessions=("lablet-1",)), POLICY, PROOF),
         (
             "min_workers",
             used(61),

@@ -17,7 +17,7 @@ from lcm.domain.lifecycle import (
     DesiredStatus,
     WorkerStatus,
 )
-from lcm.domain.worker import Action, HistoryEntry, PauseReason, Worker, possible_actions, request
+from lcm.domain.worker import Action, HistoryEntry, PauseReason, Worker, drain, possible_actions, request
 from support.core import NOON, a_worker
 
 START, STOP, DELETE, RETRY = Action.START, Action.STOP, Action.DELETE, Action.RETRY
@@ -67,7 +67,7 @@ def test_an_action_changes_the_wish_and_not_the_status(status: WorkerStatus, act
     [
         (s, a)
         for s, a in product(WorkerStatus, Action)
-        if a not in POSSIBLE[s] and (s, a) != (TERMINATED, DELETE)
+        if a not in POSSIBLE[s] and a is not DRAIN and (s, a) != (TERMINATED, DELETE)
     ],
 )
 def test_an_action_the_status_does_not_allow_is_refused_and_the_possible_ones_named(
@@ -135,8 +135,13 @@ def test_a_retry_keeps_the_instance_that_may_still_be_there() -> None:
 # Draining
 
 
+def drained(worker: Worker) -> Worker:
+    return drain(worker, deadline=LATER + timedelta(hours=4), by="bob", reason="maintenance", now=LATER)
+
+
 def test_a_drained_worker_takes_nobody_new_from_that_moment_on() -> None:
-    worker = asked(a_worker(status=RUNNING), DRAIN)
+    worker = drained(a_worker(status=RUNNING))
+    assert worker.drain_deadline_at == LATER + timedelta(hours=4)
     assert (worker.status, worker.desired_status) == (DRAINING, DesiredStatus.STOPPED)
     assert worker.drain_started_at == LATER
     assert worker.generation == 2
@@ -144,14 +149,25 @@ def test_a_drained_worker_takes_nobody_new_from_that_moment_on() -> None:
 
 @pytest.mark.parametrize("action", [CANCEL_DRAIN, START])
 def test_a_cancelled_drain_wants_the_worker_running(action: Action) -> None:
-    worker = asked(asked(a_worker(status=RUNNING), DRAIN), action)
+    worker = asked(drained(a_worker(status=RUNNING)), action)
     assert worker.desired_status is DesiredStatus.RUNNING
 
 
 def test_a_stop_cuts_a_drain_short() -> None:
-    worker = asked(asked(a_worker(status=RUNNING), DRAIN), STOP)
+    worker = asked(drained(a_worker(status=RUNNING)), STOP)
     assert worker.desired_status is DesiredStatus.STOPPED
-    assert worker.drain_started_at is None
+    assert worker.drain_deadline_at == LATER
+
+
+def test_draining_twice_changes_nothing() -> None:
+    once = drained(a_worker(status=RUNNING))
+    assert drained(once) is once
+
+
+@pytest.mark.parametrize("status", sorted(set(WorkerStatus) - {RUNNING, DRAINING}))
+def test_only_a_running_worker_can_be_drained(status: WorkerStatus) -> None:
+    with pytest.raises(ActionRefused, match="cannot drain"):
+        drained(a_worker(status=status))
 
 
 # Pauses and resumptions are counted

@@ -1,0 +1,71 @@
+"""The scaling audit log: why the fleet grew or shrank, and why it did not."""
+
+import msgspec
+
+from lcm.control_plane.store.port import Document, Store
+from lcm.core.chance import Ids
+from lcm.core.clock import Clock
+from lcm.domain.scaling import AuditEntry, AuditEvent
+
+KIND = "audit"
+
+_decoder = msgspec.json.Decoder(AuditEntry)
+
+
+class AuditLog:
+    """Append-only and bounded: the oldest entries make room."""
+
+    def __init__(self, store: Store, clock: Clock, ids: Ids, max_entries: int = 5_000) -> None:
+        self._store = store
+        self._clock = clock
+        self._ids = ids
+        self._max_entries = max_entries
+        self._size: int | None = None
+
+    async def record(
+        self,
+        event: AuditEvent,
+        *,
+        by: str,
+        reason: str,
+        worker_id: str | None = None,
+        template_name: str | None = None,
+        aws_region: str | None = None,
+    ) -> AuditEntry:
+        now = self._clock.now()
+        entry = AuditEntry(
+            id=f"{now:%Y%m%dT%H%M%S.%f}-{self._ids.new_id()[:8]}",
+            at=now,
+            event=event,
+            by=by,
+            reason=reason,
+            worker_id=worker_id,
+            template_name=template_name,
+            aws_region=aws_region,
+        )
+        await self._store.insert(Document(KIND, entry.id, 1, msgspec.json.encode(entry)))
+        await self._make_room()
+        return entry
+
+    async def newest(
+        self, *, event: AuditEvent | None = None, worker_id: str | None = None, before: str | None = None
+    ) -> list[AuditEntry]:
+        """Entries, newest first; ids sort by time."""
+        entries = [_decoder.decode(document.body) for document in await self._store.list_all(KIND)]
+        return [
+            entry
+            for entry in sorted(entries, key=lambda entry: entry.id, reverse=True)
+            if (event is None or entry.event is event)
+            and (worker_id is None or entry.worker_id == worker_id)
+            and (before is None or entry.id < before)
+        ]
+
+    async def _make_room(self) -> None:
+        if self._size is None:
+            self._size = len(await self._store.list_all(KIND)) - 1
+        self._size += 1
+        if self._size > self._max_entries:
+            documents = await self._store.list_all(KIND)
+            for document in documents[: len(documents) - self._max_entries * 9 // 10]:
+                await self._store.delete(KIND, document.id, document.version)
+            self._size = len(await self._store.list_all(KIND))

@@ -1,0 +1,146 @@
+"""The idle pipeline: take telemetry, update activity, evaluate, pause.
+
+A pause takes two calls: the first that finds nothing against it records the decision, a later one with
+fresh evidence carries it out. Verdict and wish are one compare-and-set, so activity that is committed
+in between is never overlooked.
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from msgspec.structs import replace
+
+from lcm.control_plane.context import ControlPlane
+from lcm.control_plane.store.port import Fence
+from lcm.domain.idle import (
+    SECOND_LOOK,
+    Evidence,
+    PauseGuard,
+    assess,
+    decision_time,
+    pause_due_at,
+    pause_guard,
+)
+from lcm.domain.lifecycle import RUNNING, DesiredStatus
+from lcm.domain.worker import Worker, cancel_pause, pause
+from lcm.rest.schemas import IdleCheck, IdleCheckRequest, TelemetryEvent
+
+BY = "idle detection"
+
+ACTIVITY_CATEGORIES = frozenset(
+    {
+        "start_lab",
+        "stop_lab",
+        "create_lab",
+        "import_lab",
+        "export_lab",
+        "wipe_lab",
+        "delete_lab",
+        "start_node",
+        "stop_node",
+        "queue_node",
+        "boot_node",
+        "user_activity",
+    }
+)
+
+
+async def detect_idle(
+    control_plane: ControlPlane, worker_id: str, request: IdleCheckRequest, *, fence: Fence
+) -> IdleCheck:
+    """Judge one worker. At most one evaluation per check interval, unless forced."""
+    policy, now = control_plane.policies.idle, control_plane.clock.now()
+    worker = await control_plane.workers.get(worker_id)
+    used_at = newest_use(request.raw_telemetry_events or (), now)
+    if not request.force_check and worker.next_idle_check_at and now < worker.next_idle_check_at:
+        is_news = is_newer_use(worker, used_at)
+        worker = await control_plane.workers.change(
+            worker_id, lambda w: _with_use(w, used_at, now), fence=fence
+        )
+        return _result(control_plane, worker, request, now, performed=False, activity_updated=is_news)
+
+    async with control_plane.pause_turn:
+        evidence = Evidence(
+            telemetry_fetched=request.raw_telemetry_events is not None,
+            running_workers=await _running_workers(control_plane),
+            suppressed=request.suppress_auto_pause,
+        )
+        guard: PauseGuard | None = None
+        is_news = False
+
+        def decide(current: Worker) -> Worker:
+            nonlocal guard, is_news
+            is_news = is_newer_use(current, used_at)
+            current = _with_use(current, used_at, now)
+            guard = pause_guard(current, policy, evidence, now)
+            if guard is None:
+                minutes = assess(current, policy, now).idle_minutes
+                return pause(current, by=BY, reason=f"unused for {minutes:.0f} minutes", now=now)
+            is_decided = guard is PauseGuard.SECOND_LOOK
+            return replace(
+                current,
+                last_activity_check_at=now,
+                pause_decided_at=decision_time(current, now) if is_decided else None,
+                next_idle_check_at=now + (SECOND_LOOK if is_decided else policy.check_interval),
+                target_pause_at=pause_due_at(current, policy),
+            )
+
+        worker = await control_plane.workers.change(worker_id, decide, fence=fence)
+    return _result(control_plane, worker, request, now, performed=True, activity_updated=is_news, guard=guard)
+
+
+def newest_use(events: Sequence[TelemetryEvent], now: datetime) -> datetime | None:
+    """When people last did something, by CML's telemetry; a server whose clock is ahead says now."""
+    moments = [
+        moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        for moment in (event.timestamp for event in events if event.category in ACTIVITY_CATEGORIES)
+    ]
+    return min(max(moments), now) if moments else None
+
+
+def is_newer_use(worker: Worker, used_at: datetime | None) -> bool:
+    if used_at is None:
+        return False
+    return worker.last_activity_at is None or used_at > worker.last_activity_at
+
+
+def _with_use(worker: Worker, used_at: datetime | None, now: datetime) -> Worker:
+    """Activity only ever moves forward; no news is no news."""
+    if not is_newer_use(worker, used_at):
+        return worker
+    return cancel_pause(
+        replace(worker, last_activity_at=used_at), by=BY, reason="used after the pause was decided", now=now
+    )
+
+
+async def _running_workers(control_plane: ControlPlane) -> int:
+    workers = await control_plane.workers.list_all()
+    return sum(w.status is RUNNING and w.desired_status is DesiredStatus.RUNNING for w in workers)
+
+
+def _result(
+    control_plane: ControlPlane,
+    worker: Worker,
+    request: IdleCheckRequest,
+    now: datetime,
+    *,
+    performed: bool,
+    activity_updated: bool,
+    guard: PauseGuard | None = None,
+) -> IdleCheck:
+    idleness = assess(worker, control_plane.policies.idle, now)
+    triggered = performed and guard is None
+    return IdleCheck(
+        worker_id=worker.id,
+        checked_at=now,
+        telemetry_fetched=request.raw_telemetry_events is not None,
+        activity_updated=activity_updated,
+        idle_check_performed=performed,
+        auto_pause_triggered=triggered,
+        is_idle=idleness.is_idle,
+        idle_minutes=idleness.idle_minutes,
+        eligible_for_pause=idleness.eligible_for_pause or triggered,
+        in_snooze_period=idleness.in_snooze_period,
+        guard=None if triggered else guard or idleness.guard,
+        next_check_at=worker.next_idle_check_at,
+    )

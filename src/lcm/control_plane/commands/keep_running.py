@@ -1,0 +1,54 @@
+"""People decide how long a worker is left alone: hold it, or switch its idle detection."""
+
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from lcm.control_plane.context import ControlPlane
+from lcm.domain.idle import pause_due_at
+from lcm.domain.worker import Hold, Worker, cancel_pause
+
+
+async def hold_worker(
+    control_plane: ControlPlane, worker_id: str, *, until: datetime, reason: str, by: str
+) -> Worker:
+    """Keep it running until then, used or not. A pause that was decided and not carried out is off."""
+    now = control_plane.clock.now()
+
+    def decide(worker: Worker) -> Worker:
+        held = replace(worker, hold=Hold(until=until, by=by, reason=reason), updated_at=now)
+        return _with_countdown(control_plane, cancel_pause(held, by=by, reason="held", now=now))
+
+    return await control_plane.workers.change(worker_id, decide)
+
+
+async def release_hold(control_plane: ControlPlane, worker_id: str) -> Worker:
+    now = control_plane.clock.now()
+
+    def decide(worker: Worker) -> Worker:
+        if worker.hold is None:
+            return worker
+        return _with_countdown(control_plane, replace(worker, hold=None, updated_at=now))
+
+    return await control_plane.workers.change(worker_id, decide)
+
+
+async def toggle_idle_detection(
+    control_plane: ControlPlane, worker_id: str, *, enabled: bool, by: str
+) -> Worker:
+    """Switched off, a worker runs until somebody stops it."""
+    now = control_plane.clock.now()
+
+    def decide(worker: Worker) -> Worker:
+        if worker.is_idle_detection_enabled is enabled:
+            return worker
+        toggled = replace(worker, is_idle_detection_enabled=enabled, updated_at=now)
+        if not enabled:
+            toggled = cancel_pause(toggled, by=by, reason="idle detection switched off", now=now)
+        return _with_countdown(control_plane, toggled)
+
+    return await control_plane.workers.change(worker_id, decide)
+
+
+def _with_countdown(control_plane: ControlPlane, worker: Worker) -> Worker:
+    return replace(worker, target_pause_at=pause_due_at(worker, control_plane.policies.idle))

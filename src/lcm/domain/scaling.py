@@ -1,0 +1,62 @@
+"""When a worker may be added, and what keeps an idle one from being drained.
+
+Every answer has the label under which the audit log remembers it.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+import msgspec
+
+
+class AuditEvent(StrEnum):
+    """What the scaling audit log can say."""
+
+    SCALE_UP_ACCEPTED = "scale_up_accepted"
+    SCALE_UP_REJECTED = "scale_up_rejected"
+    PROVISIONED = "provisioned"
+    SCALE_DOWN_INITIATED = "scale_down_initiated"
+    SCALE_DOWN_FAILED = "scale_down_failed"
+    DRAINED = "drained"
+    SKIPPED_AUTO_PAUSE = "skipped_auto_pause"
+    SKIPPED_NOT_IDLE = "skipped_not_idle"
+    SKIPPED_NOT_ELIGIBLE = "skipped_not_eligible"
+    SKIPPED_MIN_WORKERS = "skipped_min_workers"
+    SKIPPED_COOLDOWN = "skipped_cooldown"
+
+
+class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of the scaling audit log."""
+
+    id: str
+    at: datetime
+    event: AuditEvent
+    by: str
+    reason: str
+    worker_id: str | None = None
+    template_name: str | None = None
+    aws_region: str | None = None
+
+
+@dataclass(frozen=True)
+class ScalingPolicy:
+    """How far the fleet may grow, and how fast."""
+
+    max_workers_per_region: int = 10
+    scale_up_cooldown: timedelta = timedelta(seconds=300)
+
+
+def scale_up_refusal(
+    policy: ScalingPolicy, *, active_workers: int, last_scale_up_at: datetime | None, now: datetime
+) -> str | None:
+    """Why no worker may be added to a region now; None if one may."""
+    if active_workers >= policy.max_workers_per_region:
+        return (
+            f"{active_workers} workers are active in this region and at most"
+            f" {policy.max_workers_per_region} may be; raise MAX_WORKERS_PER_REGION or delete one"
+        )
+    if last_scale_up_at is not None and now - last_scale_up_at < policy.scale_up_cooldown:
+        left = (last_scale_up_at + policy.scale_up_cooldown - now).total_seconds()
+        return f"a worker was added a moment ago; ask again in {left:.0f} s"
+    return None

@@ -1,0 +1,309 @@
+"""The idle pipeline: busy until the opposite is proven twice."""
+
+from dataclasses import replace as with_fields
+from datetime import timedelta
+
+import pytest
+from msgspec.structs import replace
+
+from lcm.control_plane.commands.claim_leadership import claim_leadership, fence_for
+from lcm.control_plane.commands.detect_idle import detect_idle
+from lcm.control_plane.commands.keep_running import hold_worker, release_hold, toggle_idle_detection
+from lcm.control_plane.commands.place_session import place_session, remove_session
+from lcm.control_plane.commands.request_action import request_action
+from lcm.control_plane.context import ControlPlane, Policies
+from lcm.control_plane.store.port import Fence
+from lcm.domain.errors import Conflict, Fenced
+from lcm.domain.idle import IdlePolicy
+from lcm.domain.launch import WorkerId
+from lcm.domain.lifecycle import RUNNING, STOPPING, DesiredStatus
+from lcm.domain.worker import Action, Worker, move
+from lcm.rest.schemas import IdleCheck, IdleCheckRequest, LeadershipClaim, TelemetryEvent
+from support.core import a_worker
+
+MINUTE = 60.0
+NO_NEWS: list[TelemetryEvent] = []
+
+
+class Desk:
+    """The worker controller's side of the conversation."""
+
+    def __init__(self, plane: ControlPlane, fence: Fence) -> None:
+        self.plane = plane
+        self.fence = fence
+
+    async def add(self, name: str = "lab") -> Worker:
+        now = self.plane.clock.now()
+        worker = a_worker(id=WorkerId(f"id-{name}"), name=name, status=RUNNING, created_at=now)
+        return await self.plane.workers.add(worker)
+
+    async def check(
+        self, worker: Worker, telemetry: list[TelemetryEvent] | None = NO_NEWS, **options: bool
+    ) -> IdleCheck:
+        request = IdleCheckRequest(raw_telemetry_events=telemetry, **options)
+        return await detect_idle(self.plane, worker.id, request, fence=self.fence)
+
+    async def look_twice(
+        self, worker: Worker, telemetry: list[TelemetryEvent] | None = NO_NEWS, **options: bool
+    ) -> IdleCheck:
+        """Decide, and confirm a moment later."""
+        await self.check(worker, telemetry, **options)
+        await self.plane.clock.sleep(15)
+        return await self.check(worker, telemetry, force_check=True, **options)
+
+    def event(self, category: str, minutes_ago: float = 0) -> TelemetryEvent:
+        at = self.plane.clock.now() - timedelta(minutes=minutes_ago)
+        return TelemetryEvent(category=category, timestamp=at.replace(tzinfo=None))
+
+    async def passes(self, minutes: float) -> None:
+        await self.plane.clock.sleep(minutes * MINUTE)
+
+
+@pytest.fixture
+async def desk(plane: ControlPlane) -> Desk:
+    claim = LeadershipClaim(service="worker-controller", cluster_id="c", revision=1, instance_id="a")
+    grant = await claim_leadership(plane, claim)
+    return Desk(plane, fence_for("worker-controller", grant.epoch))
+
+
+async def test_sixty_one_idle_minutes_pause_a_worker_at_the_second_look(desk: Desk) -> None:
+    worker = await desk.add()
+    await desk.passes(61)
+    first = await desk.check(worker)
+    assert (first.is_idle, first.eligible_for_pause, first.auto_pause_triggered) == (True, True, False)
+    assert first.guard == "second_look"
+    await desk.plane.clock.sleep(15)
+    second = await desk.check(worker)
+    assert second.auto_pause_triggered
+    paused = await desk.plane.workers.get(worker.id)
+    assert paused.desired_status is DesiredStatus.STOPPED
+    assert (paused.pause_reason, paused.auto_pause_count) == ("idle_timeout", 1)
+    assert paused.last_paused_by == "idle detection"
+
+
+async def test_a_second_look_that_comes_too_soon_pauses_nothing(desk: Desk) -> None:
+    worker = await desk.add()
+    await desk.passes(61)
+    await desk.check(worker)
+    await desk.plane.clock.sleep(14)
+    assert not (await desk.check(worker, force_check=True)).auto_pause_triggered
+
+
+async def test_a_decision_that_nobody_confirmed_for_long_is_made_anew(desk: Desk) -> None:
+    worker = await desk.add()
+    await desk.passes(61)
+    await desk.check(worker)
+    await desk.passes(16)
+    assert not (await desk.check(worker)).auto_pause_triggered
+    await desk.plane.clock.sleep(15)
+    assert (await desk.check(worker)).auto_pause_triggered
+
+
+async def test_empty_answers_for_an_hour_do_not_move_the_last_activity(desk: Desk) -> None:
+    worker = await desk.add()
+    await desk.check(worker, [desk.event("start_lab")])
+    used_at = (await desk.plane.workers.get(worker.id)).last_activity_at
+    for _ in range(12):
+        await desk.passes(5)
+        await desk.check(worker)
+    assert (await desk.plane.workers.get(worker.id)).last_activity_at == used_at
+
+
+@pytest.mark.parametrize("category", ["start_lab", "queue_node", "user_activity", "import_lab"])
+async def test_what_people_do_is_activity(desk: Desk, category: str) -> None:
+    worker = await desk.add()
+    await desk.passes(61)
+    result = await desk.check(worker, [desk.event(category)])
+    assert (result.activity_updated, result.is_idle) == (True, False)
+
+
+async def test_what_machines_do_is_not_activity(desk: Desk) -> None:
+    worker = await desk.add()
+    await desk.passes(61)
+    result = await desk.check(worker, [desk.event("system_stats"), desk.event("license_info")])
+    assert (result.activity_updated, result.is_idle) == (False, True)
+
+
+async def test_old_events_of_the_full_list_change_nothing(desk: Desk) -> None:
+    worker = await desk.add()
+    await desk.check(worker, [desk.event("start_lab")])
+    await desk.passes(30)
+    result = await desk.check(worker, [desk.event("start_lab", minutes_ago=30.0), desk.event("stop_lab", 40)])
+    assert not result.activity_updated
+
+
+async def test_a_server_whose_clock_is_ahead_does_not_stay_in_use_for_ever(desk: Desk) -> None:
+    worker = await desk.add()
+    await desk.check(worker, [desk.event("start_lab", minutes_ago=-600)])
+    seen = await desk.plane.workers.get(worker.id)
+    assert seen.last_activity_at == desk.plane.clock.now()
+
+
+async def test_use_between_the_two_looks_takes_the_decision_back(desk: Desk) -> None:
+    worker = await desk.add()
+    await desk.passes(61)
+    await desk.check(worker)
+    await desk.plane.clock.sleep(15)
+    result = await desk.check(worker, [desk.event("start_node")])
+    assert (result.auto_pause_triggered, result.guard) == (False, "active")
+    assert (await desk.plane.workers.get(worker.id)).pause_decided_at is None
+
+
+async def test_use_after_the_pause_and_before_the_stop_cancels_it(desk: Desk) -> None:
+    worker = await desk.add()
+    await desk.passes(61)
+    assert (await desk.look_twice(worker)).auto_pause_triggered
+    await desk.check(worker, [desk.event("start_lab")], force_check=True)
+    seen = await desk.plane.workers.get(worker.id)
+    assert (seen.desired_status, seen.pause_reason) == (DesiredStatus.RUNNING, None)
+
+
+async def test_a_server_that_cannot_be_asked_counts_as_used(desk: Desk) -> None:
+    worker = await desk.add()
+    await desk.passes(600)
+    result = await desk.look_twice(worker, telemetry=None)
+    assert (result.auto_pause_triggered, result.guard) == (False, "unconfirmed")
+
+
+async def test_a_worker_is_evaluated_at_most_once_per_interval_unless_forced(desk: Desk) -> None:
+    worker = await desk.add()
+    assert (await desk.check(worker)).idle_check_performed
+    await desk.passes(4)
+    assert not (await desk.check(worker)).idle_check_performed
+    assert (await desk.check(worker, force_check=True)).idle_check_performed
+
+
+async def test_events_that_come_between_evaluations_still_count(desk: Desk) -> None:
+    worker = await desk.add()
+    await desk.check(worker)
+    await desk.passes(1)
+    result = await desk.check(worker, [desk.event("start_lab")])
+    assert (result.idle_check_performed, result.activity_updated) == (False, True)
+
+
+async def test_scale_down_owns_the_stop_if_it_says_so(desk: Desk) -> None:
+    worker = await desk.add()
+    await desk.passes(61)
+    result = await desk.look_twice(worker, suppress_auto_pause=True)
+    assert (result.auto_pause_triggered, result.guard) == (False, "suppressed")
+    assert result.eligible_for_pause
+
+
+async def test_a_worker_with_a_session_is_not_paused(desk: Desk) -> None:
+    worker = await desk.add()
+    await desk.passes(61)
+    await place_session(desk.plane, worker.id, "lablet-1")
+    assert (await desk.look_twice(worker)).guard == "active_sessions"
+    await remove_session(desk.plane, worker.id, "lablet-1")
+    await desk.passes(5)
+    assert (await desk.look_twice(worker)).auto_pause_triggered
+
+
+async def test_a_session_placed_between_the_looks_takes_the_decision_back(desk: Desk) -> None:
+    worker = await desk.add()
+    await desk.passes(61)
+    await desk.check(worker)
+    await place_session(desk.plane, worker.id, "lablet-1")
+    await desk.plane.clock.sleep(15)
+    assert not (await desk.check(worker)).auto_pause_triggered
+
+
+async def test_nobody_is_placed_on_a_worker_that_is_being_paused(desk: Desk) -> None:
+    worker = await desk.add()
+    await desk.passes(61)
+    await desk.look_twice(worker)
+    with pytest.raises(Conflict, match="place it elsewhere"):
+        await place_session(desk.plane, worker.id, "lablet-1")
+
+
+async def test_the_fleet_is_not_paused_below_its_minimum(plane: ControlPlane, desk: Desk) -> None:
+    desk.plane = with_fields(plane, policies=Policies(idle=IdlePolicy(min_workers=2)))
+    workers = [await desk.add(name) for name in ("a", "b", "c")]
+    await desk.passes(61)
+    for worker in workers:
+        await desk.check(worker)
+    await desk.plane.clock.sleep(15)
+    results = [await desk.check(worker) for worker in workers]
+    assert [result.auto_pause_triggered for result in results] == [True, False, False]
+    assert [result.guard for result in results[1:]] == ["min_workers", "min_workers"]
+
+
+async def test_a_resumed_worker_is_not_paused_for_an_hour(desk: Desk) -> None:
+    worker = await desk.add()
+    await desk.passes(61)
+    await desk.look_twice(worker)
+    await request_action(desk.plane, worker.id, Action.START, by="ada")
+    now = desk.plane.clock.now()
+    await desk.plane.workers.change(
+        worker.id, lambda w: replace(w, last_resumed_at=now, last_activity_at=None)
+    )
+    await desk.passes(59)
+    assert (await desk.look_twice(worker)).auto_pause_triggered is False
+    await desk.passes(5)
+    assert (await desk.look_twice(worker)).auto_pause_triggered
+
+
+async def test_a_hold_keeps_an_idle_worker_until_it_ends(desk: Desk) -> None:
+    worker = await desk.add()
+    await desk.passes(61)
+    until = desk.plane.clock.now() + timedelta(hours=2)
+    await hold_worker(desk.plane, worker.id, until=until, reason="exam", by="ada")
+    assert (await desk.look_twice(worker)).guard == "held"
+    await desk.passes(121)
+    assert (await desk.look_twice(worker)).auto_pause_triggered
+
+
+async def test_a_hold_cancels_a_pause_that_is_not_carried_out_yet(desk: Desk) -> None:
+    worker = await desk.add()
+    await desk.passes(61)
+    await desk.look_twice(worker)
+    until = desk.plane.clock.now() + timedelta(hours=2)
+    held = await hold_worker(desk.plane, worker.id, until=until, reason="", by="ada")
+    assert held.desired_status is DesiredStatus.RUNNING
+    assert held.target_pause_at == until
+
+
+async def test_a_released_hold_brings_the_countdown_back(desk: Desk) -> None:
+    worker = await desk.add()
+    until = desk.plane.clock.now() + timedelta(hours=9)
+    await hold_worker(desk.plane, worker.id, until=until, reason="", by="ada")
+    released = await release_hold(desk.plane, worker.id)
+    assert released.target_pause_at == worker.created_at + timedelta(hours=1)
+
+
+async def test_a_worker_without_idle_detection_runs_until_somebody_stops_it(desk: Desk) -> None:
+    worker = await desk.add()
+    await toggle_idle_detection(desk.plane, worker.id, enabled=False, by="ada")
+    await desk.passes(6_000)
+    assert (await desk.look_twice(worker)).guard == "detection_disabled"
+
+
+async def test_a_leader_of_the_past_pauses_nobody(desk: Desk) -> None:
+    worker = await desk.add()
+    await desk.passes(61)
+    await desk.check(worker)
+    claim = LeadershipClaim(service="worker-controller", cluster_id="c", revision=2, instance_id="b")
+    await claim_leadership(desk.plane, claim)
+    await desk.plane.clock.sleep(15)
+    with pytest.raises(Fenced):
+        await desk.check(worker)
+    assert (await desk.plane.workers.get(worker.id)).desired_status is DesiredStatus.RUNNING
+
+
+async def test_a_worker_that_moved_on_is_not_paused(desk: Desk) -> None:
+    worker = await desk.add()
+    await desk.passes(61)
+    await desk.check(worker)
+    await request_action(desk.plane, worker.id, Action.STOP, by="ada")
+    await desk.plane.clock.sleep(15)
+    result = await desk.check(worker)
+    assert result.guard == "stop_requested"
+    assert (await desk.plane.workers.get(worker.id)).pause_reason == "manual"
+
+
+def test_what_is_decided_ends_when_the_worker_leaves_running() -> None:
+    worker = a_worker(status=RUNNING)
+    at = worker.created_at
+    worker = replace(worker, pause_decided_at=at, target_pause_at=at, next_idle_check_at=at)
+    stopping = move(worker, STOPPING, by="c", reason="", now=at)
+    assert (stopping.pause_decided_at, stopping.target_pause_at, stopping.next_idle_check_at) == (None,) * 3

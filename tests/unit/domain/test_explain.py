@@ -1,0 +1,80 @@
+"""Every state is explained, by the rules that decide."""
+
+from datetime import timedelta
+
+import pytest
+from msgspec.structs import replace
+
+from lcm.domain.explain import explain
+from lcm.domain.idle import IdlePolicy
+from lcm.domain.lifecycle import DRAINING, FAILED, RUNNING, STOPPED, DesiredStatus, WorkerStatus
+from lcm.domain.worker import Hold, PauseReason, Worker
+from support.core import NOON, a_worker
+
+MINUTE = timedelta(minutes=1)
+
+
+def codes(worker: Worker, policy: IdlePolicy | None = None) -> tuple[list[str], list[str]]:
+    account = explain(worker, policy or IdlePolicy(), NOON)
+    return [point.code for point in account.holding], [point.code for point in account.next]
+
+
+def running(**fields: object) -> Worker:
+    return a_worker(status=RUNNING, cml_ready=True, created_at=NOON - 30 * MINUTE, **fields)
+
+
+@pytest.mark.parametrize("desired", DesiredStatus)
+@pytest.mark.parametrize("status", WorkerStatus)
+def test_no_state_is_left_without_an_explanation(status: WorkerStatus, desired: DesiredStatus) -> None:
+    account = explain(a_worker(status=status, desired_status=desired), IdlePolicy(), NOON)
+    assert account.summary
+    assert account.holding or account.next
+
+
+def test_a_used_worker_says_when_it_will_be_paused() -> None:
+    account = explain(running(), IdlePolicy(), NOON)
+    (pause,) = account.next
+    assert (pause.code, pause.at) == ("pause", NOON + 30 * MINUTE)
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"hold": Hold(until=NOON + MINUTE, by="ada", reason="exam")}, "held"),
+        ({"is_idle_detection_enabled": False}, "detection_disabled"),
+        ({"last_activity_at": NOON - MINUTE}, "active"),
+        ({"sessions": ("lablet-1",)}, "active_sessions"),
+        ({"cml_ready": False}, "cml_booting"),
+    ],
+)
+def test_what_keeps_a_running_worker_is_named(fields: dict[str, object], code: str) -> None:
+    worker = replace(running(), **fields)
+    assert code in codes(worker)[0]
+
+
+def test_an_idle_worker_shows_the_second_look_it_waits_for() -> None:
+    idle = replace(running(pause_decided_at=NOON), last_activity_at=NOON - 90 * MINUTE)
+    assert "second_look" in codes(idle)[0]
+
+
+@pytest.mark.parametrize(
+    ("why", "code"),
+    [
+        (PauseReason.IDLE_TIMEOUT, "paused"),
+        (PauseReason.EXTERNAL, "stopped_outside"),
+        (PauseReason.MANUAL, "stop_requested"),
+    ],
+)
+def test_a_stopped_worker_says_who_stopped_it(why: PauseReason, code: str) -> None:
+    worker = a_worker(status=STOPPED, desired_status=DesiredStatus.STOPPED, pause_reason=why)
+    assert code in codes(worker)[0]
+
+
+def test_a_failed_worker_says_that_a_person_must_act() -> None:
+    assert codes(a_worker(status=FAILED))[1] == ["person"]
+
+
+def test_a_draining_worker_says_what_it_waits_for() -> None:
+    worker = a_worker(status=DRAINING, desired_status=DesiredStatus.STOPPED, sessions=("a", "b"))
+    holding, coming = codes(worker)
+    assert ("active_sessions" in holding, coming) == (True, ["stop"])
