@@ -1,0 +1,107 @@
+"""A worker's license: what is wished, what is under way, what is true.
+
+A license belongs to a pool that many workers share, so an operation is written down before it is tried,
+counted while it fails, and a deregistration that could not be confirmed is a debt somebody must settle.
+"""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from lcm.domain.errors import Conflict
+
+MAX_ATTEMPTS: Final = 5
+
+
+class LicenseStatus(StrEnum):
+    """What is true."""
+
+    UNLICENSED = "unlicensed"
+    REGISTERED = "registered"
+    DEREGISTERED = "deregistered"
+    FAILED = "failed"
+
+
+class LicenseOperation(StrEnum):
+    """What is wished."""
+
+    REGISTER = "register"
+    DEREGISTER = "deregister"
+
+
+class License(msgspec.Struct, frozen=True, kw_only=True):
+    """The license of one worker."""
+
+    status: LicenseStatus = LicenseStatus.UNLICENSED
+    tier: str | None = None
+    pending_operation: LicenseOperation | None = None
+    pending_token: str | None = None
+    """Sealed; only the control plane can open it."""
+    operation_in_progress: bool = False
+    attempts: int = 0
+    last_error: str = ""
+    changed_at: datetime | None = None
+
+
+def wish(
+    license: License, operation: LicenseOperation, *, sealed_token: str | None, now: datetime
+) -> License:
+    """Write down what is to be done; the newest wish replaces one that has not begun."""
+    if license.operation_in_progress and license.pending_operation is not operation:
+        raise Conflict(
+            f"a license operation ({license.pending_operation}) is under way; wait until it is over"
+        )
+    if operation is LicenseOperation.DEREGISTER and license.status is not LicenseStatus.REGISTERED:
+        return replace(license, pending_operation=None, pending_token=None, attempts=0, changed_at=now)
+    return replace(
+        license,
+        pending_operation=operation,
+        pending_token=sealed_token,
+        attempts=0,
+        last_error="",
+        changed_at=now,
+    )
+
+
+def begin(license: License, operation: LicenseOperation, *, now: datetime) -> License:
+    """The controller is about to ask CML."""
+    _expect(license, operation)
+    return replace(license, operation_in_progress=True, attempts=license.attempts + 1, changed_at=now)
+
+
+def complete(license: License, operation: LicenseOperation, *, tier: str | None, now: datetime) -> License:
+    """CML confirmed it. Said twice, it changes nothing."""
+    done = LicenseStatus.REGISTERED if operation is LicenseOperation.REGISTER else LicenseStatus.DEREGISTERED
+    if license.pending_operation is not operation and license.status is done:
+        return license
+    _expect(license, operation)
+    return replace(
+        license,
+        status=done,
+        tier=tier if done is LicenseStatus.REGISTERED else None,
+        pending_operation=None,
+        pending_token=None,
+        operation_in_progress=False,
+        attempts=0,
+        last_error="",
+        changed_at=now,
+    )
+
+
+def fail(license: License, operation: LicenseOperation, *, reason: str, now: datetime) -> License:
+    """One attempt failed; after the last one the wish is given up and a person must look."""
+    _expect(license, operation)
+    failed = replace(license, operation_in_progress=False, last_error=reason, changed_at=now)
+    if license.attempts < MAX_ATTEMPTS:
+        return failed
+    return replace(
+        failed, status=LicenseStatus.FAILED, pending_operation=None, pending_token=None, attempts=0
+    )
+
+
+def _expect(license: License, operation: LicenseOperation) -> None:
+    if license.pending_operation is not operation:
+        raise Conflict(f"no {operation} is pending for this worker; read its record again")

@@ -1,0 +1,84 @@
+"""A license operation is written down, tried, counted, and ends in a truth."""
+
+import pytest
+from msgspec.structs import replace
+
+from lcm.domain.errors import Conflict
+from lcm.domain.license import (
+    MAX_ATTEMPTS,
+    License,
+    LicenseOperation,
+    LicenseStatus,
+    begin,
+    complete,
+    fail,
+    wish,
+)
+from support.core import NOON
+
+REGISTER, DEREGISTER = LicenseOperation.REGISTER, LicenseOperation.DEREGISTER
+UNLICENSED = License()
+REGISTERED = License(status=LicenseStatus.REGISTERED, tier="CML_Enterprise")
+
+
+def wished(license: License = UNLICENSED, operation: LicenseOperation = REGISTER) -> License:
+    return wish(license, operation, sealed_token="sealed" if operation is REGISTER else None, now=NOON)
+
+
+def test_a_wish_is_pending_with_its_token_until_it_is_done() -> None:
+    license = wished()
+    assert (license.status, license.pending_operation, license.pending_token) == (
+        LicenseStatus.UNLICENSED,
+        REGISTER,
+        "sealed",
+    )
+
+
+def test_a_completed_registration_forgets_the_token() -> None:
+    license = complete(begin(wished(), REGISTER, now=NOON), REGISTER, tier="CML_Enterprise", now=NOON)
+    assert (license.status, license.tier) == (LicenseStatus.REGISTERED, "CML_Enterprise")
+    assert (license.pending_operation, license.pending_token, license.operation_in_progress) == (
+        None,
+        None,
+        False,
+    )
+
+
+def test_a_failure_keeps_the_wish_until_the_last_attempt() -> None:
+    license = wished()
+    for attempt in range(1, MAX_ATTEMPTS + 1):
+        assert license.pending_operation is REGISTER
+        license = fail(begin(license, REGISTER, now=NOON), REGISTER, reason=f"no {attempt}", now=NOON)
+    assert (license.status, license.pending_operation) == (LicenseStatus.FAILED, None)
+    assert (license.pending_token, license.last_error) == (None, "no 5")
+
+
+def test_a_completion_said_twice_changes_nothing() -> None:
+    done = complete(begin(wished(), REGISTER, now=NOON), REGISTER, tier=None, now=NOON)
+    assert complete(done, REGISTER, tier=None, now=NOON) is done
+
+
+def test_a_completion_nobody_wished_for_is_refused() -> None:
+    with pytest.raises(Conflict, match="no deregister is pending"):
+        complete(wished(), DEREGISTER, tier=None, now=NOON)
+
+
+def test_an_operation_under_way_is_not_replaced_by_its_opposite() -> None:
+    under_way = begin(wished(), REGISTER, now=NOON)
+    with pytest.raises(Conflict, match="wait until it is over"):
+        wish(under_way, DEREGISTER, sealed_token=None, now=NOON)
+
+
+def test_deregistering_what_is_not_registered_needs_nothing() -> None:
+    assert wished(UNLICENSED, DEREGISTER).pending_operation is None
+
+
+def test_a_registered_license_can_be_deregistered() -> None:
+    license = wished(REGISTERED, DEREGISTER)
+    license = complete(begin(license, DEREGISTER, now=NOON), DEREGISTER, tier=None, now=NOON)
+    assert (license.status, license.tier) == (LicenseStatus.DEREGISTERED, None)
+
+
+def test_a_new_wish_starts_with_fresh_attempts() -> None:
+    tired = replace(wished(), attempts=4, last_error="no")
+    assert (wished(tired).attempts, wished(tired).last_error) == (0, "")
