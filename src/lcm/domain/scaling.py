@@ -60,3 +60,35 @@ def scale_up_refusal(
         left = (last_scale_up_at + policy.scale_up_cooldown - now).total_seconds()
         return f"a worker was added a moment ago; ask again in {left:.0f} s"
     return None
+
+
+@dataclass(frozen=True)
+class ScaleDownPolicy:
+    """How far the fleet may shrink by itself, and how fast."""
+
+    enabled: bool = False
+    min_workers: int = 0
+    cooldown_seconds: float = 600.0
+
+
+def scale_down_guard(
+    policy: ScaleDownPolicy,
+    *,
+    is_being_paused: bool,
+    is_idle: bool,
+    is_eligible: bool,
+    running_workers: int,
+    seconds_since_last: float | None,
+) -> AuditEvent | None:
+    """What keeps an idle worker from being drained, in the order it is asked; None if nothing does."""
+    if is_being_paused:
+        return AuditEvent.SKIPPED_AUTO_PAUSE
+    if not is_idle:
+        return AuditEvent.SKIPPED_NOT_IDLE
+    if not is_eligible:
+        return AuditEvent.SKIPPED_NOT_ELIGIBLE
+    if running_workers <= policy.min_workers:
+        return AuditEvent.SKIPPED_MIN_WORKERS
+    if seconds_since_last is not None and seconds_since_last < policy.cooldown_seconds:
+        return AuditEvent.SKIPPED_COOLDOWN
+    return None
