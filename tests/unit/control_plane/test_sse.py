@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from lcm.control_plane.roster import Roster
 from lcm.control_plane.sse import EventHub
 from lcm.core.chance import RandomIds
 from lcm.domain.launch import WorkerId
@@ -63,7 +64,9 @@ def hub(workers: list[Worker]) -> EventHub:
     async def snapshot() -> Sequence[Worker]:
         return workers
 
-    return EventHub(VirtualClock(), RandomIds(Random(1)), snapshot, buffer_size=50, subscriber_limit=20)
+    return EventHub(
+        VirtualClock(), RandomIds(Random(1)), Roster(snapshot), buffer_size=50, subscriber_bytes=16 * 1024
+    )
 
 
 def change(hub: EventHub, name: str = "ada", times: int = 1) -> None:
