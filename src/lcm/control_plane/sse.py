@@ -153,9 +153,11 @@ class _Subscriber:
 
     def take(self) -> bytes:
         """About a piece of what waits; empty if nothing does."""
-        self.something_waits.clear()
-        taken = [self._waiting.popleft()] if self._waiting else []
-        size = len(taken[0]) if taken else 0
+        if not self._waiting:
+            self.something_waits.clear()
+            return b""
+        taken = [self._waiting.popleft()]
+        size = len(taken[0])
         while self._waiting and size + len(self._waiting[0]) <= PIECE_BYTES:
             taken.append(self._waiting.popleft())
             size += len(taken[-1])
@@ -430,15 +432,16 @@ class EventHub:
             for piece in self._opening(last_event_id, wanted):
                 yield piece
             while not self._is_closing:
-                await subscriber.something_waits.wait()
                 if subscriber.overflowed:
                     self.resets += 1
                     self._deliver_all(channel)
                     subscriber.drop()
                     for piece in self._fresh_start("reset", {"reason": "you read too slowly"}, wanted):
                         yield piece
-                while chunk := subscriber.take():
+                elif chunk := subscriber.take():
                     yield chunk
+                else:
+                    await subscriber.something_waits.wait()
             if wanted.include_system:
                 yield _encode("system.sse.shutdown", {})
         finally:

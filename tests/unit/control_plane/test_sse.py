@@ -505,6 +505,20 @@ async def test_a_reader_that_stalls_holds_a_bounded_number_of_bytes(hub: EventHu
     assert int(newest["id"].rpartition("-")[2]) > int(after_reset[-1]["id"].rpartition("-")[2])
 
 
+async def test_a_reader_that_overflowed_while_it_was_sent_something_hears_of_it_without_another_event(
+    hub: EventHub,
+) -> None:
+    chunks = hub.stream(None)
+    for _ in range(2):
+        await anext(chunks)
+    change(hub)
+    await anext(chunks)  # the reader is busy with this one while the rest comes in
+    change(hub, times=100)
+    await VirtualClock().sleep(1)
+    async with asyncio.timeout(1):
+        assert b"event: reset" in await anext(chunks)
+
+
 async def test_a_burst_larger_than_one_flush_reaches_a_quick_reader_whole(workers: list[Worker]) -> None:
     async def snapshot() -> Sequence[Worker]:
         return workers
