@@ -18,6 +18,7 @@ from lcm.control_plane.routes import (
     idle,
     insight,
     internal,
+    live,
     operations,
     scaling,
     sessions,
@@ -48,6 +49,9 @@ _STRUCTS = (
     schemas.InstanceReport, schemas.CmlReport, schemas.LeadershipClaim, schemas.LeadershipGrant,
     schemas.IdleCheckRequest, schemas.IdleCheck, schemas.IdleStatus, schemas.SessionChange,
     schemas.ScaleUpRequest, schemas.AuditRecord, schemas.AuditPage, schemas.Explanation, schemas.CostReport,
+    schemas.Resources, schemas.LabList, schemas.Activity, schemas.LiveReports, schemas.LiveReceipt,
+    schemas.MetricsReport, schemas.ActivityEvents, schemas.LabStatsReport, schemas.LabStateChange,
+    schemas.WebSocketReport,
     Worker, WorkerTemplate, operations.HealthView, operations.ReadyView,
 )  # fmt: skip
 
@@ -89,7 +93,7 @@ def _api() -> FastAPI:
         docs_url=None,
         redoc_url=None,
     )
-    for module in (workers, idle, scaling, insight, catalogue, sessions, events, internal, operations):
+    for module in (live, workers, idle, scaling, insight, catalogue, sessions, events, internal, operations):
         app.include_router(module.router)
     install_openapi(app, _STRUCTS)
     return app

@@ -3,9 +3,13 @@
 import asyncio
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import cached_property
+from typing import Self
 
 from lcm.control_plane.audit import AuditLog
+from lcm.control_plane.epochs import Epochs
+from lcm.control_plane.labs import Labs
+from lcm.control_plane.live import LiveTable
+from lcm.control_plane.roster import Roster
 from lcm.control_plane.store.port import Store
 from lcm.control_plane.templates import Templates
 from lcm.control_plane.workers import Workers
@@ -23,25 +27,59 @@ class Policies:
     scaling: ScalingPolicy = field(default_factory=ScalingPolicy)
     drain_timeout: timedelta = timedelta(hours=4)
     """For templates that name none."""
+    activity_events_kept: int = 10
+    """Signs of people kept with each worker."""
 
 
 @dataclass(frozen=True)
 class ControlPlane:
-    """The records, the time, and what is configured."""
+    """The records, what is live, the time, and what is configured."""
 
     store: Store
     workers: Workers
     templates: Templates
+    labs: Labs
+    roster: Roster
+    live: LiveTable
+    epochs: Epochs
     clock: Clock
     ids: Ids
     regions: tuple[str, ...]
     default_region: str
-    policies: Policies = field(default_factory=Policies)
+    audit: AuditLog
+    policies: Policies
     pause_turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Pauses are decided one at a time, so that two cannot share the last worker that may go."""
     scale_turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     """The same for the last place in a region."""
 
-    @cached_property
-    def audit(self) -> AuditLog:
-        return AuditLog(self.store, self.clock, self.ids)
+    @classmethod
+    def over(
+        cls,
+        store: Store,
+        *,
+        clock: Clock,
+        ids: Ids,
+        regions: tuple[str, ...],
+        default_region: str,
+        policies: Policies | None = None,
+    ) -> Self:
+        """Everything that is kept in, or follows from, one store."""
+        workers = Workers(store)
+        roster = Roster(workers.list_all)
+        workers.subscribe(roster.on_worker_commit)
+        return cls(
+            store=store,
+            workers=workers,
+            templates=Templates(store),
+            labs=Labs(store, workers),
+            roster=roster,
+            live=LiveTable(roster),
+            epochs=Epochs(store),
+            clock=clock,
+            ids=ids,
+            regions=regions,
+            default_region=default_region,
+            audit=AuditLog(store, clock, ids),
+            policies=policies or Policies(),
+        )

@@ -32,6 +32,9 @@ class ControlPlaneSettings(BaseSettings):
     worker_templates_config_path: Path = Field(
         Path("config/worker_templates.yaml"), description="Templates to seed, upserted by name."
     )
+    worker_activity_events_max_stored: int = Field(
+        10, ge=0, le=1_000, description="Signs of people kept with each worker, newest first."
+    )
 
     worker_idle_timeout_minutes: float = Field(
         60, gt=0, description="A worker unused for longer counts as idle."
@@ -64,5 +67,6 @@ class ControlPlaneSettings(BaseSettings):
                 max_workers_per_region=self.max_workers_per_region,
                 scale_up_cooldown=timedelta(seconds=self.scale_up_cooldown_seconds),
             ),
+            activity_events_kept=self.worker_activity_events_max_stored,
             drain_timeout=timedelta(seconds=self.drain_timeout_seconds),
         )
