@@ -13,7 +13,9 @@ from schemathesis.specs.openapi.checks import ignored_auth, positive_data_accept
 from lcm.control_plane.access import AccessKeys
 from lcm.control_plane.app import build_app
 from lcm.control_plane.context import ControlPlane
+from lcm.control_plane.identity import Identity
 from lcm.control_plane.publisher import Publisher
+from lcm.control_plane.rate_limit import Buckets
 from lcm.control_plane.routes.dependencies import Services
 from lcm.control_plane.routes.operations import Operations
 from lcm.control_plane.sse import EventHub
@@ -49,10 +51,11 @@ app = build_app(
     Services(
         ControlPlane(store, workers, templates, clock, ids, ("us-east-1",), "us-east-1"),
         EventHub(clock, ids, workers.list_all),
-        AccessKeys("viewer-key", "operator-key", "admin-key", "controller-key"),
+        Identity(AccessKeys("viewer-key", "operator-key", "admin-key", "controller-key"), store, clock),
     ),
     Telemetry(),
     Operations(health, publisher),
+    Buckets(clock, per_second=1e6, burst=1_000_000),
 )
 schema = schemathesis.openapi.from_asgi("/api/openapi.json", app, headers=HEADERS).exclude(
     path="/api/events/stream"  # it never ends

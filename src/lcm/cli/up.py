@@ -26,6 +26,7 @@ from lcm.core.clock import Clock, SystemClock
 from lcm.core.hosted_service import run_services
 from lcm.core.kv.memory import MemoryKv
 from lcm.domain.template import RegionConfig
+from lcm.rest.documents import fetch_document
 from lcm.simulator.main import SimulationInfo
 from lcm.worker_controller.adapters.ec2 import Ec2Settings
 from lcm.worker_controller.main import WorkerControllerProcess, worker_controller_process
@@ -95,7 +96,7 @@ async def up(options: UpOptions, simulator: SimulatorChild | None, announce: Cal
             worker_templates_config_path=options.templates,
         )
         async with control_plane_process(
-            plane_settings, kv, clock, ids, tuple(sorted(cloud.regions))
+            plane_settings, kv, clock, ids, tuple(sorted(cloud.regions)), fetch_document
         ) as control_plane:
             controller_settings = WorkerControllerSettings(
                 port=options.worker_controller_port,

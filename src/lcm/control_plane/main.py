@@ -14,10 +14,13 @@ from fastapi import FastAPI
 from lcm.control_plane.access import AccessKeys
 from lcm.control_plane.app import build_app
 from lcm.control_plane.context import ControlPlane
+from lcm.control_plane.identity import BearerVerifier, Identity, IdentityKeeper
+from lcm.control_plane.oidc import FetchDocument, OidcVerifier
 from lcm.control_plane.publisher import Publisher
+from lcm.control_plane.rate_limit import Buckets
 from lcm.control_plane.routes.dependencies import Services
 from lcm.control_plane.routes.operations import Operations
-from lcm.control_plane.settings import ControlPlaneSettings
+from lcm.control_plane.settings import DEFAULT_REQUESTS_PER_SECOND, ControlPlaneSettings
 from lcm.control_plane.sse import EventHub
 from lcm.control_plane.store.port import Store
 from lcm.control_plane.store.sqlite import SqliteStore
@@ -33,6 +36,9 @@ from lcm.web.server import HttpServer
 
 log = structlog.get_logger(__name__)
 
+BURST_SECONDS = 5.0
+"""So much of a principal's rate may be used at once."""
+
 
 @dataclass(frozen=True)
 class ControlPlaneParts:
@@ -42,6 +48,7 @@ class ControlPlaneParts:
     publisher: Publisher
     hub: EventHub
     telemetry: Telemetry
+    identity_keeper: IdentityKeeper
 
 
 @dataclass(frozen=True)
@@ -64,6 +71,8 @@ def assemble(
     regions: tuple[str, ...],
     default_region: str,
     key_prefix: str = "/lcm",
+    issuer: BearerVerifier | None = None,
+    requests_per_second: float = DEFAULT_REQUESTS_PER_SECOND,
 ) -> ControlPlaneParts:
     """Everything but the engines: the same parts on SQLite and HTTP, or in a simulation."""
     telemetry, health = Telemetry(), Health(clock)
@@ -76,15 +85,27 @@ def assemble(
     )
     telemetry.gauge("lcm_sse_subscribers", "Open event streams.", lambda: [(hub.subscriber_count, {})])
     telemetry.counter("lcm_sse_resets_total", "Streams that read too slowly.", lambda: [(hub.resets, {})])
-    app = build_app(Services(plane, hub, keys), telemetry, Operations(health, publisher))
-    return ControlPlaneParts(app, publisher, hub, telemetry)
+    identity = Identity(keys, store, clock, issuer)
+    rate = Buckets(clock, per_second=requests_per_second, burst=int(requests_per_second * BURST_SECONDS))
+    app = build_app(Services(plane, hub, identity), telemetry, Operations(health, publisher), rate)
+    keeper = IdentityKeeper(identity, clock, health)
+    return ControlPlaneParts(app, publisher, hub, telemetry, keeper)
 
 
 @asynccontextmanager
 async def control_plane_process(
-    settings: ControlPlaneSettings, kv: Kv, clock: Clock, ids: Ids, regions: tuple[str, ...]
+    settings: ControlPlaneSettings,
+    kv: Kv,
+    clock: Clock,
+    ids: Ids,
+    regions: tuple[str, ...],
+    fetch_document: FetchDocument,
 ) -> AsyncIterator[ControlPlaneProcess]:
-    """Open the store and put everything together; run the services to bring it to life."""
+    """Open the store and put everything together; run the services to bring it to life.
+
+    `fetch_document` is only used to read the keys of the identity provider, if one is configured.
+    """
+    oidc = settings.oidc()
     settings.data_dir.mkdir(parents=True, exist_ok=True)
     given_key = settings.control_plane_api_key
     keys = AccessKeys.load_or_create(
@@ -103,12 +124,14 @@ async def control_plane_process(
             regions=regions,
             default_region=settings.aws_region,
             key_prefix=settings.etcd_key_prefix,
+            issuer=OidcVerifier(oidc, fetch_document, clock) if oidc else None,
+            requests_per_second=settings.api_requests_per_second,
         )
         server = HttpServer(
             "control-plane", parts.app, settings.host, settings.port, before_stop=parts.hub.close
         )
         yield ControlPlaneProcess(
-            services=(server, parts.publisher, LoopLagMonitor(parts.telemetry, clock)),
+            services=(server, parts.publisher, parts.identity_keeper, LoopLagMonitor(parts.telemetry, clock)),
             url=server.url,
             port=server.port,
             keys=keys,

@@ -1,9 +1,15 @@
 """What the control plane can be told, by environment or by the command line."""
 
 from pathlib import Path
+from typing import Final, Literal
 
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from lcm.control_plane.access import Role
+from lcm.control_plane.oidc import OidcConfig
+
+DEFAULT_REQUESTS_PER_SECOND: Final = 200.0
 
 
 class ControlPlaneSettings(BaseSettings):
@@ -27,3 +33,24 @@ class ControlPlaneSettings(BaseSettings):
     worker_templates_config_path: Path = Field(
         Path("config/worker_templates.yaml"), description="Templates to seed, upserted by name."
     )
+    api_requests_per_second: float = Field(
+        DEFAULT_REQUESTS_PER_SECOND, gt=0, description="Of each token; five seconds' worth may come at once."
+    )
+    oidc_issuer: str | None = Field(
+        None, description="Accept the bearer tokens of this OpenID Connect issuer, besides LCM's own."
+    )
+    oidc_audience: str = Field("lcm", description="What the issuer's tokens must name as `aud`.")
+    oidc_role_claim: str = Field(
+        "roles", description="Claim with the names of roles; dots lead inwards: `realm_access.roles`."
+    )
+    oidc_roles: dict[str, Literal["viewer", "operator", "admin"]] = Field(
+        {"lcm-viewer": "viewer", "lcm-operator": "operator", "lcm-admin": "admin"},
+        description="What each name in that claim makes of somebody, as a JSON object.",
+    )
+
+    def oidc(self) -> OidcConfig | None:
+        """Whose bearer tokens count, besides LCM's own."""
+        if self.oidc_issuer is None:
+            return None
+        roles = {name: Role[role.upper()] for name, role in self.oidc_roles.items()}
+        return OidcConfig(self.oidc_issuer, self.oidc_audience, self.oidc_role_claim, roles)
