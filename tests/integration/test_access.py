@@ -26,6 +26,10 @@ ROUTES = {
     ("POST", "/api/workers/{worker_id}/stop"): OPERATOR,
     ("POST", "/api/workers/{worker_id}/retry"): OPERATOR,
     ("GET", "/api/worker-templates"): VIEWER,
+    ("GET", "/api/worker-templates/{name}"): VIEWER,
+    ("DELETE", "/api/worker-templates/{name}"): ADMIN,
+    ("POST", "/api/worker-templates/{name}/enable"): ADMIN,
+    ("POST", "/api/worker-templates/{name}/disable"): ADMIN,
     ("GET", "/api/regions"): VIEWER,
     ("GET", "/api/session"): VIEWER,
     ("POST", "/api/session"): ANYBODY,
@@ -33,6 +37,7 @@ ROUTES = {
     ("GET", "/api/tokens"): ADMIN,
     ("POST", "/api/tokens"): ADMIN,
     ("DELETE", "/api/tokens/{token_id}"): ADMIN,
+    ("POST", "/api/secret-keys/rotate"): ADMIN,
     ("GET", "/api/events/stream"): VIEWER,
     ("GET", "/api/internal/workers"): CONTROLLER,
     ("GET", "/api/internal/workers/{worker_id}"): CONTROLLER,
@@ -172,9 +177,11 @@ async def test_whoever_signs_out_is_out_and_so_is_a_copy_of_the_cookie(lcm: Runn
         copied = {cookie.key: cookie.value for cookie in browser.cookie_jar}
         async with browser.delete("/api/session", headers={"Origin": lcm.url}) as response:
             assert response.status == 204
-        async with aiohttp.ClientSession(lcm.url, cookies=copied) as thief:
-            async with thief.get("/api/session") as response:
-                assert response.status == 401
+        async with (
+            aiohttp.ClientSession(lcm.url, cookies=copied) as thief,
+            thief.get("/api/session") as response,
+        ):
+            assert response.status == 401
 
 
 async def test_behind_tls_the_cookie_is_secure_and_bound_to_the_host(lcm: RunningLcm) -> None:
@@ -198,9 +205,11 @@ async def test_the_cookie_is_not_the_token(lcm: RunningLcm, keys: dict[str, str]
         values = [cookie.value for cookie in browser.cookie_jar]
         assert values
         assert not set(values) & set(keys.values())
-    async with aiohttp.ClientSession(lcm.url, cookies={"lcm_session": keys[ADMIN]}) as browser:
-        async with browser.get("/api/session") as response:
-            assert response.status == 401
+    async with (
+        aiohttp.ClientSession(lcm.url, cookies={"lcm_session": keys[ADMIN]}) as browser,
+        browser.get("/api/session") as response,
+    ):
+        assert response.status == 401
 
 
 async def test_a_token_is_shown_once_works_until_revoked_and_leaves_no_trace_in_the_list(

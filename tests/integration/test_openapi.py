@@ -18,9 +18,11 @@ from lcm.control_plane.publisher import Publisher
 from lcm.control_plane.rate_limit import Buckets
 from lcm.control_plane.routes.dependencies import Services
 from lcm.control_plane.routes.operations import Operations
+from lcm.control_plane.secret_box import SecretBox
 from lcm.control_plane.sse import EventHub
 from lcm.control_plane.store.memory import MemoryStore
 from lcm.control_plane.templates import Templates
+from lcm.control_plane.vault import Vault
 from lcm.control_plane.workers import Workers
 from lcm.core.chance import RandomIds
 from lcm.core.clock import SystemClock
@@ -45,11 +47,12 @@ EXCLUDED = [
 clock, ids, store = SystemClock(), RandomIds(Random(1)), MemoryStore()
 workers, templates, health = Workers(store), Templates(store), Health(clock)
 asyncio.run(templates.seed(yaml.safe_load(TEMPLATES.read_text())))
+vault = Vault(store, SecretBox.of(bytes(32)))
 publisher = Publisher(store, workers, MemoryKv(clock, ids), clock=clock, health=health)
 publisher.is_behind = False
 app = build_app(
     Services(
-        ControlPlane(store, workers, templates, clock, ids, ("us-east-1",), "us-east-1"),
+        ControlPlane(store, workers, templates, clock, ids, ("us-east-1",), "us-east-1", vault),
         EventHub(clock, ids, workers.list_all),
         Identity(AccessKeys("viewer-key", "operator-key", "admin-key", "controller-key"), store, clock),
     ),

@@ -19,8 +19,10 @@ from lcm.control_plane.commands.request_action import request_action
 from lcm.control_plane.context import ControlPlane
 from lcm.control_plane.publisher import Publisher
 from lcm.control_plane.queries.workers import list_workers
+from lcm.control_plane.secret_box import SecretBox
 from lcm.control_plane.store.memory import MemoryStore
 from lcm.control_plane.templates import Templates
+from lcm.control_plane.vault import Vault
 from lcm.control_plane.workers import Workers
 from lcm.core.chance import RandomIds
 from lcm.core.health import Health
@@ -159,7 +161,14 @@ class Fleet:
         self.workers = Workers(self.store)
         self.templates = Templates(self.store)
         self.plane = ControlPlane(
-            self.store, self.workers, self.templates, self.clock, self.ids, (REGION.region,), REGION.region
+            self.store,
+            self.workers,
+            self.templates,
+            self.clock,
+            self.ids,
+            (REGION.region,),
+            REGION.region,
+            Vault(self.store, SecretBox.of(bytes(32))),
         )
         self.publisher = Publisher(
             self.store, self.workers, self.kv, clock=self.clock, health=Health(self.clock)

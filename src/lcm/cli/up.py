@@ -15,9 +15,9 @@ from pathlib import Path
 
 import aiohttp
 import msgspec
-import yaml
 from pydantic import SecretStr
 
+from lcm.cli.regions import read_regions
 from lcm.cli.simulator_child import SimulatorChild
 from lcm.control_plane.main import ControlPlaneProcess, control_plane_process
 from lcm.control_plane.settings import ControlPlaneSettings
@@ -171,14 +171,7 @@ def _simulated(info: SimulationInfo) -> Cloud:
 
 def _configured(options: UpOptions) -> Cloud:
     """AWS itself, or an endpoint that is no simulator of ours: regions come from the file."""
-    try:
-        config = yaml.safe_load(options.regions.read_text()) or {}
-        regions = msgspec.convert(config.get("aws_region_configs") or {}, dict[str, RegionConfig])
-    except (OSError, yaml.YAMLError, msgspec.ValidationError) as error:
-        raise StartFailed(f"cannot read {options.regions}: {error}") from None
-    if not regions:
-        raise StartFailed(f"{options.regions} configures no region under aws_region_configs")
-    default = config.get("aws_default_region") or next(iter(regions))
+    regions, default = read_regions(options.regions)
     settings = WorkerControllerSettings()
     return Cloud(regions, default, Ec2Settings(endpoint_url=options.aws_endpoint), settings.cml_port)
 

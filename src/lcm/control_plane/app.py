@@ -13,7 +13,16 @@ from starlette.staticfiles import StaticFiles
 from lcm.control_plane.access import AccessDenied, TooManyRequests
 from lcm.control_plane.gate import Gate, access_problem, rate_problem, store_problem
 from lcm.control_plane.rate_limit import Buckets
-from lcm.control_plane.routes import catalogue, events, internal, operations, sessions, tokens, workers
+from lcm.control_plane.routes import (
+    catalogue,
+    events,
+    internal,
+    operations,
+    secret_keys,
+    sessions,
+    tokens,
+    workers,
+)
 from lcm.control_plane.routes.dependencies import Services
 from lcm.control_plane.store.port import StoreUnavailable
 from lcm.core.telemetry import Telemetry
@@ -38,7 +47,7 @@ _STRUCTS = (
     schemas.RegionList, schemas.SessionView, schemas.StatusReport, schemas.LaunchPlan, schemas.LaunchVoided,
     schemas.InstanceReport, schemas.CmlReport, schemas.LeadershipClaim, schemas.LeadershipGrant,
     Worker, WorkerTemplate, operations.HealthView, operations.ReadyView,
-    tokens.TokenList, tokens.TokenCreated,
+    tokens.TokenList, tokens.TokenCreated, secret_keys.KeyRotated,
 )  # fmt: skip
 
 _REFUSALS: dict[type[errors.RequestError], tuple[int, str, str]] = {
@@ -81,7 +90,7 @@ def _api() -> FastAPI:
         docs_url=None,
         redoc_url=None,
     )
-    for module in (workers, catalogue, sessions, tokens, events, internal, operations):
+    for module in (workers, catalogue, sessions, tokens, secret_keys, events, internal, operations):
         app.include_router(module.router)
     install_openapi(app, _STRUCTS)
     return app

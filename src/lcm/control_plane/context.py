@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from lcm.control_plane.store.port import Store
 from lcm.control_plane.templates import Templates
+from lcm.control_plane.vault import Vault
 from lcm.control_plane.workers import Workers
 from lcm.core.chance import Ids
 from lcm.core.clock import Clock
@@ -20,3 +21,4 @@ class ControlPlane:
     ids: Ids
     regions: tuple[str, ...]
     default_region: str
+    vault: Vault

@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import structlog
-import yaml
 from fastapi import FastAPI
 
 from lcm.control_plane.access import AccessKeys
@@ -20,14 +19,17 @@ from lcm.control_plane.publisher import Publisher
 from lcm.control_plane.rate_limit import Buckets
 from lcm.control_plane.routes.dependencies import Services
 from lcm.control_plane.routes.operations import Operations
+from lcm.control_plane.secret_box import CannotOpen, KeyFile, SecretBox
 from lcm.control_plane.settings import DEFAULT_REQUESTS_PER_SECOND, ControlPlaneSettings
 from lcm.control_plane.sse import EventHub
 from lcm.control_plane.store.port import Store
 from lcm.control_plane.store.sqlite import SqliteStore
 from lcm.control_plane.templates import Templates
+from lcm.control_plane.vault import Vault
 from lcm.control_plane.workers import Workers
 from lcm.core.chance import Ids
 from lcm.core.clock import Clock
+from lcm.core.configuration import ConfigurationError, read_yaml
 from lcm.core.health import Health
 from lcm.core.hosted_service import HostedService
 from lcm.core.kv.port import Kv
@@ -47,6 +49,7 @@ class ControlPlaneParts:
     app: FastAPI
     publisher: Publisher
     hub: EventHub
+    templates: Templates
     telemetry: Telemetry
     identity_keeper: IdentityKeeper
 
@@ -70,6 +73,7 @@ def assemble(
     ids: Ids,
     regions: tuple[str, ...],
     default_region: str,
+    vault: Vault,
     key_prefix: str = "/lcm",
     issuer: BearerVerifier | None = None,
     requests_per_second: float = DEFAULT_REQUESTS_PER_SECOND,
@@ -77,9 +81,21 @@ def assemble(
     """Everything but the engines: the same parts on SQLite and HTTP, or in a simulation."""
     telemetry, health = Telemetry(), Health(clock)
     workers, templates = Workers(store), Templates(store)
-    plane = ControlPlane(store, workers, templates, clock, ids, regions, default_region)
+    plane = ControlPlane(
+        store,
+        workers,
+        templates,
+        clock,
+        ids,
+        regions,
+        default_region,
+        vault,
+    )
     hub = EventHub(clock, ids, snapshot=workers.list_all)
     workers.subscribe(hub.on_worker_commit)
+    templates.subscribe(
+        lambda change, template: hub.publish(f"worker.template.{change}", {"template": template})
+    )
     publisher = Publisher(
         store, workers, kv, clock=clock, health=health, on_found=hub.on_worker_found, key_prefix=key_prefix
     )
@@ -89,7 +105,7 @@ def assemble(
     rate = Buckets(clock, per_second=requests_per_second, burst=int(requests_per_second * BURST_SECONDS))
     app = build_app(Services(plane, hub, identity), telemetry, Operations(health, publisher), rate)
     keeper = IdentityKeeper(identity, clock, health)
-    return ControlPlaneParts(app, publisher, hub, telemetry, keeper)
+    return ControlPlaneParts(app, publisher, hub, templates, telemetry, keeper)
 
 
 @asynccontextmanager
@@ -112,9 +128,7 @@ async def control_plane_process(
         settings.data_dir / "keys.json", given_key.get_secret_value() if given_key else None
     )
     async with SqliteStore(settings.data_dir / "lcm.db") as store:
-        if settings.worker_templates_auto_seed:
-            config = yaml.safe_load(settings.worker_templates_config_path.read_text()) or {}
-            log.info("templates seeded", count=await Templates(store).seed(config))
+        vault = await _open_vault(settings, store)
         parts = assemble(
             store,
             kv,
@@ -123,10 +137,14 @@ async def control_plane_process(
             ids=ids,
             regions=regions,
             default_region=settings.aws_region,
+            vault=vault,
             key_prefix=settings.etcd_key_prefix,
             issuer=OidcVerifier(oidc, fetch_document, clock) if oidc else None,
             requests_per_second=settings.api_requests_per_second,
         )
+        if settings.worker_templates_auto_seed:
+            config = read_yaml(settings.worker_templates_config_path)
+            log.info("templates seeded", count=await parts.templates.seed(config))
         server = HttpServer(
             "control-plane", parts.app, settings.host, settings.port, before_stop=parts.hub.close
         )
@@ -136,3 +154,20 @@ async def control_plane_process(
             port=server.port,
             keys=keys,
         )
+
+
+async def _open_vault(settings: ControlPlaneSettings, store: Store) -> Vault:
+    """With its keys; finishes a rotation that was cut off, and refuses keys that do not fit."""
+    if settings.lcm_secret_key is not None:
+        vault = Vault(store, SecretBox.parse(settings.lcm_secret_key.get_secret_value()))
+    else:
+        key_file = KeyFile(settings.data_dir / "secret-keys.json")
+        vault = Vault(store, key_file.load_or_create(), key_file)
+    try:
+        await vault.finish_rotation()
+    except CannotOpen as error:
+        raise ConfigurationError(
+            f"the secret key does not fit the stored secrets: {error}; restore LCM_SECRET_KEY or"
+            " secret-keys.json as they were"
+        ) from None
+    return vault

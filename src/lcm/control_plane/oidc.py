@@ -21,6 +21,7 @@ from joserfc.jws import JWSRegistry
 
 from lcm.control_plane.access import AccessDenied, Principal, Role
 from lcm.core.clock import Clock
+from lcm.core.configuration import ConfigurationError
 from lcm.domain.errors import Unreachable
 
 log = structlog.get_logger(__name__)
@@ -52,7 +53,7 @@ class OidcConfig:
     def __post_init__(self) -> None:
         require_private_transport(self.issuer)
         if not self.audience:
-            raise ValueError("OIDC_AUDIENCE is missing: tokens meant for others must not count here")
+            raise ConfigurationError("OIDC_AUDIENCE is missing: tokens meant for others must not count here")
 
 
 class OidcVerifier:
@@ -148,7 +149,7 @@ class OidcVerifier:
         address = str(discovered.get("jwks_uri"))
         try:
             require_private_transport(address)
-        except ValueError as error:
+        except ConfigurationError as error:
             raise Unreachable(f"jwks_uri: {error}") from None
         published = _decode(await self._fetch(address)).get("keys")
         keys = [key for entry in (published or [])[:MAX_KEYS] if (key := _public_key(entry)) is not None]
@@ -189,4 +190,4 @@ def require_private_transport(address: str) -> None:
     split = urlsplit(address)
     is_local = split.hostname in ("localhost", "127.0.0.1", "::1")
     if split.scheme != "https" and not (split.scheme == "http" and is_local):
-        raise ValueError(f"{address!r} must begin with https://")
+        raise ConfigurationError(f"{address!r} must begin with https://")

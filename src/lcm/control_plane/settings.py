@@ -27,6 +27,11 @@ class ControlPlaneSettings(BaseSettings):
     control_plane_api_key: SecretStr | None = Field(
         None, description="The controllers' key; made and kept in the data directory if not given."
     )
+    lcm_secret_key: SecretStr | None = Field(
+        None,
+        description="Seals stored secrets: 32 bytes in base64; made and kept in the data directory if not"
+        " given. Control planes on one store need the same. To rotate: the new one, a comma, the old one.",
+    )
     etcd_key_prefix: str = Field("/lcm", description="Prefix of every key in the coordination store.")
     aws_region: str = Field("us-east-1", description="Region of workers whose creator names none.")
     worker_templates_auto_seed: bool = Field(True, description="Read the templates file at start.")

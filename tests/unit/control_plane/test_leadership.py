@@ -8,8 +8,10 @@ from msgspec.structs import replace
 
 from lcm.control_plane.commands.claim_leadership import claim_leadership, fence_for
 from lcm.control_plane.context import ControlPlane
+from lcm.control_plane.secret_box import SecretBox
 from lcm.control_plane.store.memory import MemoryStore
 from lcm.control_plane.templates import Templates
+from lcm.control_plane.vault import Vault
 from lcm.control_plane.workers import Workers
 from lcm.core.chance import RandomIds
 from lcm.domain.errors import Fenced
@@ -31,6 +33,7 @@ def plane() -> ControlPlane:
         RandomIds(Random(1)),
         ("us-east-1",),
         "us-east-1",
+        Vault(store, SecretBox.of(bytes(32))),
     )
 
 
