@@ -2,8 +2,8 @@
 
 import io
 import json
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,8 @@ import aiohttp
 import pytest
 
 from lcm.control_plane.app import openapi_document
-from support.api import Api, person
-from support.processes import RunningLcm
+from support.api import Api, admin_of, person
+from support.processes import RunningLcm, running_lcm
 
 ANYBODY, VIEWER, OPERATOR, ADMIN, CONTROLLER = "anybody", "viewer", "operator", "admin", "controller"
 
@@ -29,10 +29,18 @@ ROUTES = {
     ("POST", "/api/workers/{worker_id}/stop"): OPERATOR,
     ("POST", "/api/workers/{worker_id}/retry"): OPERATOR,
     ("GET", "/api/worker-templates"): VIEWER,
+    ("GET", "/api/worker-templates/{name}"): VIEWER,
+    ("DELETE", "/api/worker-templates/{name}"): ADMIN,
+    ("POST", "/api/worker-templates/{name}/enable"): ADMIN,
+    ("POST", "/api/worker-templates/{name}/disable"): ADMIN,
     ("GET", "/api/regions"): VIEWER,
     ("GET", "/api/session"): VIEWER,
     ("POST", "/api/session"): ANYBODY,
     ("DELETE", "/api/session"): ANYBODY,
+    ("GET", "/api/tokens"): ADMIN,
+    ("POST", "/api/tokens"): ADMIN,
+    ("DELETE", "/api/tokens/{token_id}"): ADMIN,
+    ("POST", "/api/secret-keys/rotate"): ADMIN,
     ("GET", "/api/events/stream"): VIEWER,
     ("GET", "/api/internal/workers"): CONTROLLER,
     ("GET", "/api/internal/workers/{worker_id}"): CONTROLLER,
@@ -56,10 +64,14 @@ ROUTES = {
 PEOPLE = (VIEWER, OPERATOR, ADMIN)
 
 
-@pytest.fixture
-def keys(lcm: RunningLcm) -> dict[str, str]:
+def keys_of(lcm: RunningLcm) -> dict[str, str]:
     stored: dict[str, str] = json.loads((Path(lcm.ready.data_dir) / "keys.json").read_text())
     return stored
+
+
+@pytest.fixture
+def keys(lcm: RunningLcm) -> dict[str, str]:
+    return keys_of(lcm)
 
 
 @pytest.fixture
@@ -69,6 +81,15 @@ async def people(lcm: RunningLcm, keys: dict[str, str]) -> AsyncIterator[dict[st
             role: await stack.enter_async_context(person(lcm.url, keys.get(role)))
             for role in (ANYBODY, *PEOPLE)
         }
+
+
+@asynccontextmanager
+async def signed_in(lcm: RunningLcm, token: str | None = None) -> AsyncIterator[aiohttp.ClientSession]:
+    """A browser with a session cookie and nothing else."""
+    async with aiohttp.ClientSession(lcm.url, cookie_jar=aiohttp.CookieJar(unsafe=True)) as browser:
+        async with browser.post("/api/session", json={"token": token or lcm.ready.token}) as response:
+            assert response.status == 200
+        yield browser
 
 
 def test_every_route_says_who_may_use_it() -> None:
@@ -85,7 +106,13 @@ async def test_a_route_lets_in_whom_it_should_and_nobody_else(
     route: tuple[str, str], needed: str, people: dict[str, Api]
 ) -> None:
     method, template = route
-    path = template.format(worker_id="no-such-worker", lab_id="no-such-lab", name="no-such-template")
+    path = template.format(
+        worker_id="no-such-worker",
+        lab_id="no-such-lab",
+        name="no-such-template",
+        token_id="no-such-token",
+        session_id="no-such-session",
+    )
     for role, api in people.items():
         async with api.session.request(method, path) as response:
             status = response.status
@@ -140,12 +167,144 @@ async def test_a_wrong_token_signs_nobody_in(lcm: RunningLcm) -> None:
 
 
 async def test_another_site_cannot_use_the_cookie(lcm: RunningLcm) -> None:
-    cookies = {"lcm_session": lcm.ready.token}
-    async with aiohttp.ClientSession(lcm.url, cookies=cookies) as browser:
+    async with signed_in(lcm) as browser:
         body = {"name": "forged", "template_name": "small"}
-        headers = {"Origin": "https://evil.example"}
-        async with browser.post("/api/workers", json=body, headers=headers) as response:
+        for origin in ("https://evil.example", "null", f"{lcm.url}.evil.example", f"ftp{lcm.url[4:]}", ""):
+            async with browser.post("/api/workers", json=body, headers={"Origin": origin}) as response:
+                assert response.status == 403, origin
+        for site in ("cross-site", "same-site", "none"):
+            async with browser.post("/api/workers", json=body, headers={"Sec-Fetch-Site": site}) as response:
+                assert response.status == 403, site
+        async with browser.post("/api/workers", json=body) as response:
+            assert response.status == 403, "a browser that says nothing about where it comes from"
+        async with browser.delete("/api/session", headers={"Origin": "https://evil.example"}) as response:
+            assert response.status == 403, "nor may it sign anybody out"
+
+
+async def test_the_dashboard_itself_can_use_the_cookie(lcm: RunningLcm) -> None:
+    async with signed_in(lcm) as browser:
+        for headers in ({"Origin": lcm.url}, {"Sec-Fetch-Site": "same-origin"}):
+            async with browser.post("/api/workers/nobody/start", headers=headers) as response:
+                assert response.status == 404
+
+
+async def test_whoever_signs_out_is_out_and_so_is_a_copy_of_the_cookie(lcm: RunningLcm) -> None:
+    async with signed_in(lcm) as browser:
+        copied = {cookie.key: cookie.value for cookie in browser.cookie_jar}
+        async with browser.delete("/api/session", headers={"Origin": lcm.url}) as response:
+            assert response.status == 204
+        async with (
+            aiohttp.ClientSession(lcm.url, cookies=copied) as thief,
+            thief.get("/api/session") as response,
+        ):
+            assert response.status == 401
+
+
+async def test_behind_tls_the_cookie_is_secure_and_bound_to_the_host(lcm: RunningLcm) -> None:
+    headers = {"X-Forwarded-Proto": "https", "Host": "lcm.example"}
+    async with aiohttp.ClientSession(lcm.url, headers=headers) as browser:
+        async with browser.post("/api/session", json={"token": lcm.ready.token}) as response:
+            cookie = response.headers["Set-Cookie"]
+            assert cookie.startswith("__Host-lcm_session=")
+            assert {"Secure", "HttpOnly", "SameSite=strict", "Path=/"} <= set(cookie.split("; "))
+            assert "max-age=31536000" in response.headers["Strict-Transport-Security"]
+        ours = {"Cookie": cookie.partition(";")[0], "Origin": "https://lcm.example"}
+        async with browser.post("/api/workers/nobody/start", headers=ours) as response:
+            assert response.status == 404
+        plain = {"Cookie": cookie.partition(";")[0], "Origin": "http://lcm.example"}
+        async with browser.post("/api/workers/nobody/start", headers=plain) as response:
             assert response.status == 403
+
+
+async def test_the_cookie_is_not_the_token(lcm: RunningLcm, keys: dict[str, str]) -> None:
+    async with signed_in(lcm) as browser:
+        values = [cookie.value for cookie in browser.cookie_jar]
+        assert values
+        assert not set(values) & set(keys.values())
+    async with (
+        aiohttp.ClientSession(lcm.url, cookies={"lcm_session": keys[ADMIN]}) as browser,
+        browser.get("/api/session") as response,
+    ):
+        assert response.status == 401
+
+
+async def test_a_token_is_shown_once_works_until_revoked_and_leaves_no_trace_in_the_list(
+    lcm: RunningLcm, api: Api
+) -> None:
+    status, made = await api.call("POST", "/api/tokens", {"name": "pipeline", "role": "operator"})
+    assert status == 201
+    listed = await api.get("/api/tokens")
+    assert [item["name"] for item in listed["items"]] == ["pipeline"]
+    assert made["token"] not in json.dumps(listed)
+    async with person(lcm.url, made["token"]) as bearer:
+        assert await bearer.get("/api/session") == {"actor": "pipeline", "role": "operator"}
+        assert (await bearer.call("POST", "/api/workers", small()))[0] == 403
+        assert (await bearer.call("POST", "/api/tokens", {"name": "more", "role": "admin"}))[0] == 403
+        listed = await api.get("/api/tokens")
+        assert listed["items"][0]["last_used_at"] is not None
+        async with signed_in(lcm, made["token"]) as browser:
+            assert (await browser.get("/api/session")).status == 200
+            assert (await api.call("DELETE", f"/api/tokens/{made['details']['id']}"))[0] == 204
+            assert (await bearer.call("GET", "/api/session"))[0] == 401
+            assert (await browser.get("/api/session")).status == 401, "its sessions end with it"
+    assert (await api.get("/api/tokens"))["items"] == []
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ({"name": "admin", "role": "admin"}, "belong to the keys"),
+        ({"name": "", "role": "admin"}, "letters, digits"),
+        ({"name": "x", "role": "root"}, "role"),
+        ({"name": "x", "role": "viewer", "expires_in_seconds": 1}, "expires_in_seconds"),
+        ({"name": "x", "role": "viewer", "token": "mine"}, "token: Extra inputs"),
+    ],
+)
+async def test_a_token_nobody_should_have_is_refused(body: Any, says: str, api: Api) -> None:
+    status, problem = await api.call("POST", "/api/tokens", body)
+    assert status == 422
+    assert says in problem["detail"]
+
+
+async def test_a_tokens_name_can_be_had_once(api: Api) -> None:
+    body = {"name": "only-one", "role": "viewer", "expires_in_seconds": 3600}
+    status, made = await api.call("POST", "/api/tokens", body)
+    assert status == 201
+    assert (await api.call("POST", "/api/tokens", body))[0] == 409
+    await api.call("DELETE", f"/api/tokens/{made['details']['id']}")
+    assert (await api.call("POST", "/api/tokens", body))[0] == 201
+
+
+@pytest.fixture(scope="module")
+def strict_lcm() -> Iterator[RunningLcm]:
+    with running_lcm("--workers", "0", API_REQUESTS_PER_SECOND="4") as lcm:
+        yield lcm
+
+
+async def test_who_guesses_tokens_is_slowed_down_and_who_knows_one_is_not(strict_lcm: RunningLcm) -> None:
+    statuses = []
+    async with aiohttp.ClientSession(strict_lcm.url) as guesser:
+        for number in range(80):
+            async with guesser.get("/api/workers", headers={"Authorization": f"Bearer {number}"}) as response:
+                statuses.append(response.status)
+                if response.status == 429:
+                    assert int(response.headers["Retry-After"]) >= 1
+                    assert response.content_type == "application/problem+json"
+    assert set(statuses) == {401, 429}
+    async with admin_of(strict_lcm) as api:
+        assert (await api.call("GET", "/api/session"))[0] == 200
+
+
+async def test_who_asks_too_often_is_told_when_to_come_back(strict_lcm: RunningLcm) -> None:
+    async with person(strict_lcm.url, keys_of(strict_lcm)[VIEWER]) as api:
+        statuses = []
+        for _ in range(40):
+            async with api.session.get("/api/session") as response:
+                statuses.append(response.status)
+        assert statuses[:15] == [200] * 15
+        assert 429 in statuses
+        async with api.session.get("/health") as response:
+            assert response.status == 200
 
 
 async def test_every_page_carries_the_strict_headers(lcm: RunningLcm) -> None:
@@ -155,6 +314,9 @@ async def test_every_page_carries_the_strict_headers(lcm: RunningLcm) -> None:
         assert "default-src 'none'" in policy
         assert "unsafe" not in policy
         assert response.headers["X-Content-Type-Options"] == "nosniff"
+        assert "camera=()" in response.headers["Permissions-Policy"]
+        assert response.headers["Cross-Origin-Embedder-Policy"] == "require-corp"
+        assert "Strict-Transport-Security" not in response.headers, "not over a plain connection"
 
 
 def small(**changes: Any) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from lcm.domain.errors import Conflict, Fenced, IllegalTransition, Unreachable
 from lcm.domain.lifecycle import FAILED, RUNNING
 from lcm.domain.worker import Worker
 from lcm.rest.client import ControlPlaneClient, HttpTransport
+from lcm.rest.documents import fetch_document
 from lcm.web.server import HttpServer
 from support.api import person
 from support.fleet import TEMPLATES
@@ -50,7 +51,7 @@ async def plane(tmp_path: Path) -> AsyncIterator[Plane]:
     kv = MemoryKv(clock, ids)
     settings = ControlPlaneSettings(port=0, data_dir=tmp_path, worker_templates_config_path=TEMPLATES)
     async with (
-        control_plane_process(settings, kv, clock, ids, ("us-east-1",)) as process,
+        control_plane_process(settings, kv, clock, ids, ("us-east-1",), fetch_document) as process,
         running(kv, *process.services),
         person(process.url, process.keys.admin) as admin,
     ):

@@ -19,6 +19,7 @@ from lcm.core.chance import RandomIds
 from lcm.core.clock import SystemClock
 from lcm.core.hosted_service import HostedService, run_services
 from lcm.core.kv.memory import MemoryKv
+from lcm.rest.documents import fetch_document
 from support.api import Api, person
 from support.fleet import TEMPLATES
 
@@ -64,7 +65,7 @@ async def plane(tmp_path: Path) -> AsyncIterator[Plane]:
     kv = MemoryKv(clock, ids)
     settings = ControlPlaneSettings(port=0, data_dir=tmp_path, worker_templates_config_path=TEMPLATES)
     async with (
-        control_plane_process(settings, kv, clock, ids, ("us-east-1",)) as process,
+        control_plane_process(settings, kv, clock, ids, ("us-east-1",), fetch_document) as process,
         running(kv, *process.services),
         person(process.url, process.keys.admin) as admin,
         aiohttp.ClientSession(

@@ -14,11 +14,15 @@ from lcm.control_plane.access import AccessKeys
 from lcm.control_plane.app import build_app
 from lcm.control_plane.commands.claim_leadership import claim_leadership
 from lcm.control_plane.context import ControlPlane
+from lcm.control_plane.identity import Identity
 from lcm.control_plane.publisher import Publisher
+from lcm.control_plane.rate_limit import Buckets
 from lcm.control_plane.routes.dependencies import Services
 from lcm.control_plane.routes.operations import Operations
+from lcm.control_plane.secret_box import SecretBox
 from lcm.control_plane.sse import EventHub
 from lcm.control_plane.store.memory import MemoryStore
+from lcm.control_plane.vault import Vault
 from lcm.core.chance import RandomIds
 from lcm.core.clock import SystemClock
 from lcm.core.health import Health
@@ -41,7 +45,14 @@ EXCLUDED = [
 ]
 
 clock, ids, store = SystemClock(), RandomIds(Random(1)), MemoryStore()
-plane = ControlPlane.over(store, clock=clock, ids=ids, regions=("us-east-1",), default_region="us-east-1")
+plane = ControlPlane.over(
+    store,
+    clock=clock,
+    ids=ids,
+    regions=("us-east-1",),
+    default_region="us-east-1",
+    vault=Vault(store, SecretBox.of(bytes(32))),
+)
 health = Health(clock)
 asyncio.run(plane.templates.seed(yaml.safe_load(TEMPLATES.read_text())))
 leader = LeadershipClaim(service="worker-controller", cluster_id="etcd", revision=1, instance_id="a")
@@ -52,10 +63,11 @@ app = build_app(
     Services(
         plane,
         EventHub(clock, ids, plane.roster),
-        AccessKeys("viewer-key", "operator-key", "admin-key", "controller-key"),
+        Identity(AccessKeys("viewer-key", "operator-key", "admin-key", "controller-key"), store, clock),
     ),
     Telemetry(),
     Operations(health, publisher),
+    Buckets(clock, per_second=1e6, burst=1_000_000),
 )
 schema = schemathesis.openapi.from_asgi("/api/openapi.json", app, headers=HEADERS).exclude(
     path="/api/events/stream"  # it never ends

@@ -19,7 +19,9 @@ from lcm.control_plane.commands.request_action import request_action
 from lcm.control_plane.context import ControlPlane
 from lcm.control_plane.publisher import Publisher
 from lcm.control_plane.queries.workers import list_workers
+from lcm.control_plane.secret_box import SecretBox
 from lcm.control_plane.store.memory import MemoryStore
+from lcm.control_plane.vault import Vault
 from lcm.core.chance import RandomIds
 from lcm.core.health import Health
 from lcm.core.hosted_service import run_services
@@ -160,6 +162,7 @@ class Fleet:
             ids=self.ids,
             regions=(REGION.region,),
             default_region=REGION.region,
+            vault=Vault(self.store, SecretBox.of(bytes(32))),
         )
         self.workers, self.templates = self.plane.workers, self.plane.templates
         self.publisher = Publisher(

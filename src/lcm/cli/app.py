@@ -69,6 +69,7 @@ def up(
 
         from lcm.cli.up import Ready, StartFailed, UpOptions, up
         from lcm.control_plane.store.port import StoreUnavailable
+        from lcm.core.configuration import ConfigurationError
         from lcm.web.server import AddressInUse
 
         def announce(ready: Ready) -> None:
@@ -93,7 +94,7 @@ def up(
         )
         try:
             run_until_signalled(up(options, child, announce))
-        except* (StartFailed, AddressInUse, StoreUnavailable, FileNotFoundError) as failures:
+        except* (StartFailed, AddressInUse, StoreUnavailable, ConfigurationError) as failures:
             _fail(failures)
 
 

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import aiohttp
 import msgspec
-import yaml
 from pydantic import SecretStr
 
+from lcm.cli.regions import read_regions
 from lcm.cli.simulator_child import SimulatorChild
 from lcm.control_plane.main import ControlPlaneProcess, control_plane_process
 from lcm.control_plane.settings import ControlPlaneSettings
@@ -26,6 +26,7 @@ from lcm.core.clock import Clock, SystemClock
 from lcm.core.hosted_service import run_services
 from lcm.core.kv.memory import MemoryKv
 from lcm.domain.template import RegionConfig
+from lcm.rest.documents import fetch_document
 from lcm.simulator.main import SimulationInfo
 from lcm.worker_controller.adapters.ec2 import Ec2Settings
 from lcm.worker_controller.main import WorkerControllerProcess, worker_controller_process
@@ -95,7 +96,7 @@ async def up(options: UpOptions, simulator: SimulatorChild | None, announce: Cal
             worker_templates_config_path=options.templates,
         )
         async with control_plane_process(
-            plane_settings, kv, clock, ids, tuple(sorted(cloud.regions))
+            plane_settings, kv, clock, ids, tuple(sorted(cloud.regions)), fetch_document
         ) as control_plane:
             controller_settings = WorkerControllerSettings(
                 port=options.worker_controller_port,
@@ -170,14 +171,7 @@ def _simulated(info: SimulationInfo) -> Cloud:
 
 def _configured(options: UpOptions) -> Cloud:
     """AWS itself, or an endpoint that is no simulator of ours: regions come from the file."""
-    try:
-        config = yaml.safe_load(options.regions.read_text()) or {}
-        regions = msgspec.convert(config.get("aws_region_configs") or {}, dict[str, RegionConfig])
-    except (OSError, yaml.YAMLError, msgspec.ValidationError) as error:
-        raise StartFailed(f"cannot read {options.regions}: {error}") from None
-    if not regions:
-        raise StartFailed(f"{options.regions} configures no region under aws_region_configs")
-    default = config.get("aws_default_region") or next(iter(regions))
+    regions, default = read_regions(options.regions)
     settings = WorkerControllerSettings()
     return Cloud(regions, default, Ec2Settings(endpoint_url=options.aws_endpoint), settings.cml_port)
 

@@ -1,17 +1,20 @@
 """Who may do what: default deny, three roles for people, one key for controllers."""
 
+import hashlib
 import hmac
 import json
 import os
 import secrets
 from dataclasses import dataclass
+from datetime import datetime
 from enum import IntEnum
 from pathlib import Path
 from typing import Self
 
 from starlette.requests import HTTPConnection
 
-SESSION_COOKIE = "lcm_session"
+TOKEN_PREFIX = "lcm_"  # noqa: S105 - lets scanners recognise a leaked one
+SAFE_METHODS = frozenset({"GET", "HEAD"})
 
 
 class Role(IntEnum):
@@ -21,13 +24,20 @@ class Role(IntEnum):
     OPERATOR = 2
     ADMIN = 3
 
+    @property
+    def label(self) -> str:
+        return self.name.lower()
+
 
 @dataclass(frozen=True)
 class Principal:
-    """Somebody who showed a valid token."""
+    """Somebody who showed something valid. `id` is the same however they signed in; `name` is for people."""
 
+    id: str
     name: str
     role: Role
+    expires_at: datetime | None = None
+    session_id: str | None = None
 
 
 class AccessDenied(Exception):
@@ -35,6 +45,15 @@ class AccessDenied(Exception):
 
     def __init__(self, status: int, detail: str) -> None:
         self.status = status
+        self.detail = detail
+        super().__init__(detail)
+
+
+class TooManyRequests(Exception):
+    """Answered with 429."""
+
+    def __init__(self, retry_after_seconds: float, detail: str) -> None:
+        self.retry_after_seconds = retry_after_seconds
         self.detail = detail
         super().__init__(detail)
 
@@ -57,12 +76,7 @@ class AccessKeys:
             stored = {
                 role: secrets.token_urlsafe(24) for role in ("viewer", "operator", "admin", "controller")
             }
-            partial = path.with_suffix(".new")
-            with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-                json.dump(stored, file)
-                file.flush()
-                os.fsync(file.fileno())
-            partial.replace(path)
+            write_private(path, json.dumps(stored))
         keys = cls(**stored)
         return keys if controller is None else cls(keys.viewer, keys.operator, keys.admin, controller)
 
@@ -70,45 +84,77 @@ class AccessKeys:
         """Whose token this is; compared in constant time."""
         found = None
         for role in Role:
-            if _is_same(token, getattr(self, role.name.lower())):
-                found = Principal(role.name.lower(), role)
+            if _is_same(token, self._key_of(role)):
+                found = Principal(self.id_of(role), role.label, role)
         return found
+
+    def id_of(self, role: Role) -> str:
+        """Names the key without telling it; a replaced key gets another id."""
+        return f"key:{Fingerprint.of(self._key_of(role)).id}"
 
     def is_controller(self, key: str) -> bool:
         return _is_same(key, self.controller)
+
+    def _key_of(self, role: Role) -> str:
+        key: str = getattr(self, role.label)
+        return key
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """What is kept of a secret: where to find it and how to recognise it.
+
+    A fast hash is enough because nobody can try out 256 random bits; passwords would need a slow one.
+    """
+
+    id: str
+    verifier: str
+
+    @classmethod
+    def of(cls, secret: str) -> Self:
+        digest = hashlib.sha512(b"lcm credential:" + secret.encode()).hexdigest()
+        return cls(digest[:16], digest[64:])
+
+    def matches(self, verifier: str) -> bool:
+        return _is_same(self.verifier, verifier)
+
+
+def new_secret(prefix: str = "") -> str:
+    return prefix + secrets.token_urlsafe(32)
+
+
+def write_private(path: Path, text: str) -> None:
+    """Replace a file in one step; only its owner may read it, from the first byte on."""
+    partial = path.with_suffix(".new")
+    with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)
 
 
 def _is_same(given: str, expected: str) -> bool:
     return hmac.compare_digest(given.encode(), expected.encode())
 
 
-def authenticate(request: HTTPConnection, keys: AccessKeys) -> Principal:
-    """The person behind a request, by bearer token or session cookie."""
-    scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
-    token = bearer if scheme.lower() == "bearer" else request.cookies.get(SESSION_COOKIE, "")
-    if not token:
-        raise AccessDenied(
-            401, "sign in first: send 'Authorization: Bearer <token>' or open the link printed at start"
-        )
-    principal = keys.principal_of(token)
-    if principal is None:
-        raise AccessDenied(401, "this token is not valid; use the one printed at start")
-    if not bearer:
-        _refuse_foreign_origin(request)
-    return principal
+def refuse_foreign_origin(request: HTTPConnection) -> None:
+    """A cookie travels with requests that other sites make; those must not change anything.
 
-
-def _refuse_foreign_origin(request: HTTPConnection) -> None:
-    """A cookie travels with requests other sites make; those must not change anything."""
-    if request.scope.get("method", "GET") in {"GET", "HEAD"}:
+    Browsers name the origin of every request that may change something. One that names none must be
+    marked as coming from this very page. A proxy may have taken the TLS off, hence https either way.
+    """
+    if request.scope["method"] in SAFE_METHODS:
         return
+    host = request.headers.get("host", "")
     origin = request.headers.get("origin")
-    if origin is not None and origin.partition("://")[2] != request.headers.get("host"):
+    if origin is None:
+        is_ours = request.headers.get("sec-fetch-site") == "same-origin"
+    else:
+        is_ours = bool(host) and origin in (f"{request.url.scheme}://{host}", f"https://{host}")
+    if not is_ours:
         raise AccessDenied(403, "requests from other sites are refused; use a bearer token instead")
 
 
 def require(principal: Principal, role: Role) -> None:
     if principal.role < role:
-        raise AccessDenied(
-            403, f"this needs the role {role.name.lower()}; your token has {principal.role.name.lower()}"
-        )
+        raise AccessDenied(403, f"this needs the role {role.label}; your token has {principal.role.label}")

@@ -10,8 +10,9 @@ from starlette.exceptions import HTTPException
 from starlette.responses import FileResponse, RedirectResponse, Response
 from starlette.staticfiles import StaticFiles
 
-from lcm.control_plane.access import AccessDenied
-from lcm.control_plane.gate import Gate, access_problem
+from lcm.control_plane.access import AccessDenied, TooManyRequests
+from lcm.control_plane.gate import Gate, access_problem, rate_problem, store_problem
+from lcm.control_plane.rate_limit import Buckets
 from lcm.control_plane.routes import (
     catalogue,
     events,
@@ -21,7 +22,9 @@ from lcm.control_plane.routes import (
     live,
     operations,
     scaling,
+    secret_keys,
     sessions,
+    tokens,
     workers,
 )
 from lcm.control_plane.routes.dependencies import Services
@@ -53,6 +56,7 @@ _STRUCTS = (
     schemas.MetricsReport, schemas.ActivityEvents, schemas.LabStatsReport, schemas.LabStateChange,
     schemas.WebSocketReport,
     Worker, WorkerTemplate, operations.HealthView, operations.ReadyView,
+    tokens.TokenList, tokens.TokenCreated, secret_keys.KeyRotated,
 )  # fmt: skip
 
 _REFUSALS: dict[type[errors.RequestError], tuple[int, str, str]] = {
@@ -67,15 +71,17 @@ _REFUSALS: dict[type[errors.RequestError], tuple[int, str, str]] = {
 }
 
 
-def build_app(services: Services, telemetry: Telemetry, operations_info: operations.Operations) -> FastAPI:
-    """Everything the control plane answers."""
+def build_app(
+    services: Services, telemetry: Telemetry, operations_info: operations.Operations, rate: Buckets
+) -> FastAPI:
+    """Everything the control plane answers, to each principal at most at this rate."""
     app = _api()
     app.state.services = services
     app.state.telemetry = telemetry
     app.state.operations = operations_info
-    _add_dashboard(app, services)
+    _add_dashboard(app)
     _add_error_handlers(app)
-    app.add_middleware(Gate, keys=services.keys)
+    app.add_middleware(Gate, identity=services.identity, rate=rate)
     return app
 
 
@@ -93,21 +99,23 @@ def _api() -> FastAPI:
         docs_url=None,
         redoc_url=None,
     )
-    for module in (live, workers, idle, scaling, insight, catalogue, sessions, events, internal, operations):
+    for module in (
+        live, workers, idle, scaling, insight, catalogue, sessions, tokens, secret_keys, events, internal,
+        operations,
+    ):  # fmt: skip
         app.include_router(module.router)
     install_openapi(app, _STRUCTS)
     return app
 
 
-def _add_dashboard(app: FastAPI, services: Services) -> None:
+def _add_dashboard(app: FastAPI) -> None:
     """The built page. A token in the address becomes a cookie and leaves the address."""
 
     @app.get("/", include_in_schema=False)
-    async def page(token: str | None = None) -> Response:
+    async def page(request: Request, token: str | None = None) -> Response:
         if token is not None:
             response: Response = RedirectResponse("/", status_code=303)
-            if services.keys.principal_of(token) is not None:
-                sessions.remember(response, token)
+            await sessions.sign_in_by_link(token, request, response)
             return response
         if not (STATIC / "index.html").exists():
             return problem(
@@ -143,8 +151,13 @@ def _add_error_handlers(app: FastAPI) -> None:
         assert isinstance(error, MalformedBody)
         return _invalid(error.errors)
 
+    async def too_many(_: Request, error: Exception) -> Response:
+        assert isinstance(error, TooManyRequests)
+        return rate_problem(error)
+
     async def store_unavailable(_: Request, error: Exception) -> Response:
-        return problem(503, "store-unavailable", "Try again later", f"{error}; nothing was changed")
+        assert isinstance(error, StoreUnavailable)
+        return store_problem(error)
 
     async def http_error(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
@@ -158,6 +171,7 @@ def _add_error_handlers(app: FastAPI) -> None:
     for refusal in _REFUSALS:
         app.add_exception_handler(refusal, refused)
     app.add_exception_handler(AccessDenied, denied)
+    app.add_exception_handler(TooManyRequests, too_many)
     app.add_exception_handler(RequestValidationError, invalid)
     app.add_exception_handler(MalformedBody, malformed)
     app.add_exception_handler(StoreUnavailable, store_unavailable)

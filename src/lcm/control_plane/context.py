@@ -12,6 +12,7 @@ from lcm.control_plane.live import LiveTable
 from lcm.control_plane.roster import Roster
 from lcm.control_plane.store.port import Store
 from lcm.control_plane.templates import Templates
+from lcm.control_plane.vault import Vault
 from lcm.control_plane.workers import Workers
 from lcm.core.chance import Ids
 from lcm.core.clock import Clock
@@ -46,6 +47,7 @@ class ControlPlane:
     ids: Ids
     regions: tuple[str, ...]
     default_region: str
+    vault: Vault
     audit: AuditLog
     policies: Policies
     pause_turn: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -62,6 +64,7 @@ class ControlPlane:
         ids: Ids,
         regions: tuple[str, ...],
         default_region: str,
+        vault: Vault,
         policies: Policies | None = None,
     ) -> Self:
         """Everything that is kept in, or follows from, one store."""
@@ -80,6 +83,7 @@ class ControlPlane:
             ids=ids,
             regions=regions,
             default_region=default_region,
+            vault=vault,
             audit=AuditLog(store, clock, ids),
             policies=policies or Policies(),
         )

@@ -4,14 +4,17 @@ Access is denied by default: a path is open only if it is named here.
 """
 
 import asyncio
+import math
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from lcm.control_plane.access import AccessDenied, AccessKeys, authenticate
-from lcm.rest.schemas import API_KEY_HEADER
+from lcm.control_plane.access import AccessDenied, Principal, TooManyRequests
+from lcm.control_plane.identity import Identity
+from lcm.control_plane.rate_limit import Buckets
+from lcm.control_plane.store.port import StoreUnavailable
 from lcm.web.problems import problem
 
 MAX_BODY_BYTES = 1024 * 1024
@@ -19,20 +22,23 @@ BODY_TIMEOUT_SECONDS = 10.0
 
 OPEN_PATHS = frozenset({"/", "/favicon.svg", "/health", "/ready", "/metrics"})
 OPEN_PREFIXES = ("/assets/",)
-SIGN_IN = ("POST", "/api/session")
-SIGN_OUT = ("DELETE", "/api/session")
+SESSION = (("POST", "/api/session"), ("DELETE", "/api/session"))
 
 SECURITY_HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self';"
         " font-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
     ),
+    "Cross-Origin-Embedder-Policy": "require-corp",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), display-capture=(), geolocation=(), microphone=(), payment=(), usb=()",
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
+    "X-Permitted-Cross-Domain-Policies": "none",
 }
+TLS_HEADERS = {"Strict-Transport-Security": "max-age=31536000"}
 
 
 class BodyTooLarge(Exception):
@@ -40,11 +46,16 @@ class BodyTooLarge(Exception):
 
 
 class Gate:
-    """ASGI middleware in front of everything else."""
+    """ASGI middleware in front of everything else.
 
-    def __init__(self, app: ASGIApp, keys: AccessKeys) -> None:
+    A request goes on only with a known principal, who is hung on it, and within that principal's rate.
+    Controllers have no rate: their own queues pace them, and holding them up would hold up the fleet.
+    """
+
+    def __init__(self, app: ASGIApp, identity: Identity, rate: Buckets) -> None:
         self._app = app
-        self._keys = keys
+        self._identity = identity
+        self._rate = rate
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -56,15 +67,21 @@ class Gate:
                 headers = MutableHeaders(scope=message)
                 for name, value in SECURITY_HEADERS.items():
                     headers.setdefault(name, value)
+                if scope["scheme"] == "https":
+                    headers.update(TLS_HEADERS)
                 if scope["path"].startswith("/api/"):
                     headers.setdefault("Cache-Control", "no-store")
             await send(message)
 
         try:
-            self._check_access(scope)
+            await self._check_access(scope)
             with_body = await _read_body(Headers(scope=scope), receive)
         except AccessDenied as denied:
             await access_problem(denied)(scope, receive, send_with_headers)
+        except TooManyRequests as refused:
+            await rate_problem(refused)(scope, receive, send_with_headers)
+        except StoreUnavailable as error:
+            await store_problem(error)(scope, receive, send_with_headers)
         except BodyTooLarge:
             detail = f"a request may carry at most {MAX_BODY_BYTES} bytes"
             refusal = problem(413, "too-large", "Body too large", detail)
@@ -76,22 +93,27 @@ class Gate:
         else:
             await self._app(scope, with_body, send_with_headers)
 
-    def _check_access(self, scope: Scope) -> None:
+    async def _check_access(self, scope: Scope) -> None:
         path: str = scope["path"]
-        if (
-            path in OPEN_PATHS
-            or path.startswith(OPEN_PREFIXES)
-            or (scope["method"], path) in (SIGN_IN, SIGN_OUT)
-        ):
+        if path in OPEN_PATHS or path.startswith(OPEN_PREFIXES) or (scope["method"], path) in SESSION:
             return
         connection = HTTPConnection(scope)
         if path.startswith("/api/internal/"):
-            if not self._keys.is_controller(connection.headers.get(API_KEY_HEADER, "")):
-                raise AccessDenied(
-                    401, f"controllers send their key in {API_KEY_HEADER}; it is missing or wrong"
-                )
+            self._identity.require_controller(connection)
             return
-        authenticate(connection, self._keys)
+        principal = await self._identity.authenticate(connection)
+        wait = self._rate.take(principal.id)
+        if wait > 0:
+            raise TooManyRequests(wait, "your token asks too often; slow down and try again")
+        scope.setdefault("state", {})["principal"] = principal
+
+
+def principal_behind(connection: HTTPConnection) -> Principal:
+    """Whom the gate let in with this request."""
+    principal: Principal | None = connection.scope.get("state", {}).get("principal")
+    if principal is None:
+        raise AccessDenied(401, "sign in first")
+    return principal
 
 
 async def _read_body(headers: Headers, receive: Receive) -> Receive:
@@ -121,6 +143,23 @@ async def _read_body(headers: Headers, receive: Receive) -> Receive:
     return replay
 
 
+_DENIALS = {
+    401: ("unauthorized", "Not signed in"),
+    403: ("forbidden", "Not allowed"),
+    503: ("issuer-unavailable", "Identity provider unreachable"),
+}
+
+
 def access_problem(denied: AccessDenied) -> Response:
-    kind, title = ("unauthorized", "Not signed in") if denied.status == 401 else ("forbidden", "Not allowed")
+    kind, title = _DENIALS[denied.status]
     return problem(denied.status, kind, title, denied.detail)
+
+
+def rate_problem(refused: TooManyRequests) -> Response:
+    response = problem(429, "too-many-requests", "Too many requests", refused.detail)
+    response.headers["Retry-After"] = str(math.ceil(refused.retry_after_seconds))
+    return response
+
+
+def store_problem(error: StoreUnavailable) -> Response:
+    return problem(503, "store-unavailable", "Try again later", f"{error}; nothing was changed")

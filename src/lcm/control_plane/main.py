@@ -8,22 +8,27 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import structlog
-import yaml
 from fastapi import FastAPI
 
 from lcm.control_plane.access import AccessKeys
 from lcm.control_plane.app import build_app
 from lcm.control_plane.context import ControlPlane, Policies
+from lcm.control_plane.identity import BearerVerifier, Identity, IdentityKeeper
+from lcm.control_plane.oidc import FetchDocument, OidcVerifier
 from lcm.control_plane.publisher import Publisher
+from lcm.control_plane.rate_limit import Buckets
 from lcm.control_plane.routes.dependencies import Services
 from lcm.control_plane.routes.operations import Operations
-from lcm.control_plane.settings import ControlPlaneSettings
+from lcm.control_plane.secret_box import CannotOpen, KeyFile, SecretBox
+from lcm.control_plane.settings import DEFAULT_REQUESTS_PER_SECOND, ControlPlaneSettings
 from lcm.control_plane.sse import SEND_BUFFER_BYTES, EventHub
 from lcm.control_plane.store.port import Store
 from lcm.control_plane.store.sqlite import SqliteStore
 from lcm.control_plane.templates import Templates
+from lcm.control_plane.vault import Vault
 from lcm.core.chance import Ids
 from lcm.core.clock import Clock
+from lcm.core.configuration import ConfigurationError, read_yaml
 from lcm.core.health import Health
 from lcm.core.hosted_service import HostedService
 from lcm.core.kv.port import Kv
@@ -31,6 +36,9 @@ from lcm.core.telemetry import LoopLagMonitor, Telemetry
 from lcm.web.server import HttpServer
 
 log = structlog.get_logger(__name__)
+
+BURST_SECONDS = 5.0
+"""So much of a principal's rate may be used at once."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +48,9 @@ class ControlPlaneParts:
     app: FastAPI
     publisher: Publisher
     hub: EventHub
+    templates: Templates
     telemetry: Telemetry
+    identity_keeper: IdentityKeeper
 
 
 @dataclass(frozen=True)
@@ -62,8 +72,11 @@ def assemble(
     ids: Ids,
     regions: tuple[str, ...],
     default_region: str,
+    vault: Vault,
     policies: Policies | None = None,
     key_prefix: str = "/lcm",
+    issuer: BearerVerifier | None = None,
+    requests_per_second: float = DEFAULT_REQUESTS_PER_SECOND,
 ) -> ControlPlaneParts:
     """Everything but the engines: the same parts on SQLite and HTTP, or in a simulation."""
     telemetry, health = Telemetry(), Health(clock)
@@ -73,11 +86,15 @@ def assemble(
         ids=ids,
         regions=regions,
         default_region=default_region,
+        vault=vault,
         policies=policies,
     )
     hub = EventHub(clock, ids, plane.roster, newest_samples=plane.live.newest)
     plane.workers.subscribe(hub.on_worker_commit)
     plane.labs.subscribe(hub.on_lab_change)
+    plane.templates.subscribe(
+        lambda change, template: hub.publish(f"worker.template.{change}", {"template": template})
+    )
     plane.live.subscribe(hub.on_sample, hub.on_lab_stats)
     publisher = Publisher(
         store,
@@ -89,8 +106,11 @@ def assemble(
         key_prefix=key_prefix,
     )
     _register_metrics(telemetry, plane, hub)
-    app = build_app(Services(plane, hub, keys), telemetry, Operations(health, publisher))
-    return ControlPlaneParts(app, publisher, hub, telemetry)
+    identity = Identity(keys, store, clock, issuer)
+    rate = Buckets(clock, per_second=requests_per_second, burst=int(requests_per_second * BURST_SECONDS))
+    app = build_app(Services(plane, hub, identity), telemetry, Operations(health, publisher), rate)
+    keeper = IdentityKeeper(identity, clock, health)
+    return ControlPlaneParts(app, publisher, hub, plane.templates, telemetry, keeper)
 
 
 def _register_metrics(telemetry: Telemetry, plane: ControlPlane, hub: EventHub) -> None:
@@ -126,18 +146,25 @@ def _register_metrics(telemetry: Telemetry, plane: ControlPlane, hub: EventHub) 
 
 @asynccontextmanager
 async def control_plane_process(
-    settings: ControlPlaneSettings, kv: Kv, clock: Clock, ids: Ids, regions: tuple[str, ...]
+    settings: ControlPlaneSettings,
+    kv: Kv,
+    clock: Clock,
+    ids: Ids,
+    regions: tuple[str, ...],
+    fetch_document: FetchDocument,
 ) -> AsyncIterator[ControlPlaneProcess]:
-    """Open the store and put everything together; run the services to bring it to life."""
+    """Open the store and put everything together; run the services to bring it to life.
+
+    `fetch_document` is only used to read the keys of the identity provider, if one is configured.
+    """
+    oidc = settings.oidc()
     settings.data_dir.mkdir(parents=True, exist_ok=True)
     given_key = settings.control_plane_api_key
     keys = AccessKeys.load_or_create(
         settings.data_dir / "keys.json", given_key.get_secret_value() if given_key else None
     )
     async with SqliteStore(settings.data_dir / "lcm.db") as store:
-        if settings.worker_templates_auto_seed:
-            config = yaml.safe_load(settings.worker_templates_config_path.read_text()) or {}
-            log.info("templates seeded", count=await Templates(store).seed(config))
+        vault = await _open_vault(settings, store)
         parts = assemble(
             store,
             kv,
@@ -146,9 +173,15 @@ async def control_plane_process(
             ids=ids,
             regions=regions,
             default_region=settings.aws_region,
+            vault=vault,
             policies=settings.policies(),
             key_prefix=settings.etcd_key_prefix,
+            issuer=OidcVerifier(oidc, fetch_document, clock) if oidc else None,
+            requests_per_second=settings.api_requests_per_second,
         )
+        if settings.worker_templates_auto_seed:
+            config = read_yaml(settings.worker_templates_config_path)
+            log.info("templates seeded", count=await parts.templates.seed(config))
         server = HttpServer(
             "control-plane",
             parts.app,
@@ -158,8 +191,25 @@ async def control_plane_process(
             send_buffer_bytes=SEND_BUFFER_BYTES,
         )
         yield ControlPlaneProcess(
-            services=(server, parts.publisher, LoopLagMonitor(parts.telemetry, clock)),
+            services=(server, parts.publisher, parts.identity_keeper, LoopLagMonitor(parts.telemetry, clock)),
             url=server.url,
             port=server.port,
             keys=keys,
         )
+
+
+async def _open_vault(settings: ControlPlaneSettings, store: Store) -> Vault:
+    """With its keys; finishes a rotation that was cut off, and refuses keys that do not fit."""
+    if settings.lcm_secret_key is not None:
+        vault = Vault(store, SecretBox.parse(settings.lcm_secret_key.get_secret_value()))
+    else:
+        key_file = KeyFile(settings.data_dir / "secret-keys.json")
+        vault = Vault(store, key_file.load_or_create(), key_file)
+    try:
+        await vault.finish_rotation()
+    except CannotOpen as error:
+        raise ConfigurationError(
+            f"the secret key does not fit the stored secrets: {error}; restore LCM_SECRET_KEY or"
+            " secret-keys.json as they were"
+        ) from None
+    return vault

@@ -2,13 +2,18 @@
 
 from datetime import timedelta
 from pathlib import Path
+from typing import Final, Literal
 
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from lcm.control_plane.access import Role
 from lcm.control_plane.context import Policies
+from lcm.control_plane.oidc import OidcConfig
 from lcm.domain.idle import IdlePolicy
 from lcm.domain.scaling import ScalingPolicy
+
+DEFAULT_REQUESTS_PER_SECOND: Final = 200.0
 
 
 class ControlPlaneSettings(BaseSettings):
@@ -25,6 +30,11 @@ class ControlPlaneSettings(BaseSettings):
     )
     control_plane_api_key: SecretStr | None = Field(
         None, description="The controllers' key; made and kept in the data directory if not given."
+    )
+    lcm_secret_key: SecretStr | None = Field(
+        None,
+        description="Seals stored secrets: 32 bytes in base64; made and kept in the data directory if not"
+        " given. Control planes on one store need the same. To rotate: the new one, a comma, the old one.",
     )
     etcd_key_prefix: str = Field("/lcm", description="Prefix of every key in the coordination store.")
     aws_region: str = Field("us-east-1", description="Region of workers whose creator names none.")
@@ -52,6 +62,20 @@ class ControlPlaneSettings(BaseSettings):
     drain_timeout_seconds: float = Field(
         14_400, gt=0, description="How long a drain waits, if the template does not say."
     )
+    api_requests_per_second: float = Field(
+        DEFAULT_REQUESTS_PER_SECOND, gt=0, description="Of each token; five seconds' worth may come at once."
+    )
+    oidc_issuer: str | None = Field(
+        None, description="Accept the bearer tokens of this OpenID Connect issuer, besides LCM's own."
+    )
+    oidc_audience: str = Field("lcm", description="What the issuer's tokens must name as `aud`.")
+    oidc_role_claim: str = Field(
+        "roles", description="Claim with the names of roles; dots lead inwards: `realm_access.roles`."
+    )
+    oidc_roles: dict[str, Literal["viewer", "operator", "admin"]] = Field(
+        {"lcm-viewer": "viewer", "lcm-operator": "operator", "lcm-admin": "admin"},
+        description="What each name in that claim makes of somebody, as a JSON object.",
+    )
 
     def policies(self) -> Policies:
         """The same in the words of the domain."""
@@ -70,3 +94,10 @@ class ControlPlaneSettings(BaseSettings):
             activity_events_kept=self.worker_activity_events_max_stored,
             drain_timeout=timedelta(seconds=self.drain_timeout_seconds),
         )
+
+    def oidc(self) -> OidcConfig | None:
+        """Whose bearer tokens count, besides LCM's own."""
+        if self.oidc_issuer is None:
+            return None
+        roles = {name: Role[role.upper()] for name, role in self.oidc_roles.items()}
+        return OidcConfig(self.oidc_issuer, self.oidc_audience, self.oidc_role_claim, roles)

@@ -33,37 +33,26 @@ class LicenseOperation(StrEnum):
 
 
 class License(msgspec.Struct, frozen=True, kw_only=True):
-    """The license of one worker."""
+    """The license of one worker. Its token is a secret and not in here."""
 
     status: LicenseStatus = LicenseStatus.UNLICENSED
     tier: str | None = None
     pending_operation: LicenseOperation | None = None
-    pending_token: str | None = None
-    """Sealed; only the control plane can open it."""
     operation_in_progress: bool = False
     attempts: int = 0
     last_error: str = ""
     changed_at: datetime | None = None
 
 
-def wish(
-    license: License, operation: LicenseOperation, *, sealed_token: str | None, now: datetime
-) -> License:
+def wish(license: License, operation: LicenseOperation, *, now: datetime) -> License:
     """Write down what is to be done; the newest wish replaces one that has not begun."""
     if license.operation_in_progress and license.pending_operation is not operation:
         raise Conflict(
             f"a license operation ({license.pending_operation}) is under way; wait until it is over"
         )
     if operation is LicenseOperation.DEREGISTER and license.status is not LicenseStatus.REGISTERED:
-        return replace(license, pending_operation=None, pending_token=None, attempts=0, changed_at=now)
-    return replace(
-        license,
-        pending_operation=operation,
-        pending_token=sealed_token,
-        attempts=0,
-        last_error="",
-        changed_at=now,
-    )
+        return replace(license, pending_operation=None, attempts=0, changed_at=now)
+    return replace(license, pending_operation=operation, attempts=0, last_error="", changed_at=now)
 
 
 def begin(license: License, operation: LicenseOperation, *, now: datetime) -> License:
@@ -83,7 +72,6 @@ def complete(license: License, operation: LicenseOperation, *, tier: str | None,
         status=done,
         tier=tier if done is LicenseStatus.REGISTERED else None,
         pending_operation=None,
-        pending_token=None,
         operation_in_progress=False,
         attempts=0,
         last_error="",
@@ -97,9 +85,7 @@ def fail(license: License, operation: LicenseOperation, *, reason: str, now: dat
     failed = replace(license, operation_in_progress=False, last_error=reason, changed_at=now)
     if license.attempts < MAX_ATTEMPTS:
         return failed
-    return replace(
-        failed, status=LicenseStatus.FAILED, pending_operation=None, pending_token=None, attempts=0
-    )
+    return replace(failed, status=LicenseStatus.FAILED, pending_operation=None, attempts=0)
 
 
 def _expect(license: License, operation: LicenseOperation) -> None:

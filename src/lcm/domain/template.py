@@ -1,31 +1,36 @@
 """Templates say what kind of machine a worker is; regions say where it is put."""
 
 from collections.abc import Mapping
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
+
+Name = Annotated[str, Meta(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
+Count = Annotated[int, Meta(ge=1, le=1_000_000)]
 
 
 class WorkerTemplate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A size of worker that people choose by name."""
 
-    name: str
-    description: str
-    instance_type: str
-    cpu: int
-    memory_gb: int
-    disk_gb: int
-    max_nodes: int
-    usd_per_hour: float
-    ami_name_pattern: str = "CML-*"
+    name: Name
+    description: Annotated[str, Meta(max_length=500)]
+    instance_type: Annotated[str, Meta(pattern=r"^[a-z0-9-]+\.[a-z0-9-]+$")]
+    cpu: Count
+    memory_gb: Count
+    disk_gb: Count
+    max_nodes: Count
+    usd_per_hour: Annotated[float, Meta(ge=0, le=10_000)]
+    ami_name_pattern: Annotated[str, Meta(min_length=1, max_length=128)] = "CML-*"
     enabled: bool = True
-    drain_timeout_hours: float = 4.0
+    drain_timeout_hours: Annotated[float, Meta(gt=0, le=168)] = 4.0
 
 
 class RegionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The network a region's workers are launched into."""
 
-    region: str
-    security_group_ids: tuple[str, ...]
-    subnet_id: str
+    region: Name
+    security_group_ids: Annotated[tuple[str, ...], Meta(min_length=1)]
+    subnet_id: Annotated[str, Meta(min_length=1)]
     key_name: str | None = None
     default_tags: Mapping[str, str] = {}

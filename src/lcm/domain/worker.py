@@ -20,6 +20,7 @@ from lcm.domain.launch import (
     WorkerId,
     client_token,
 )
+from lcm.domain.license import License
 from lcm.domain.lifecycle import (
     DRAINING,
     FAILED,
@@ -200,6 +201,7 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
 
     sessions: tuple[str, ...] = ()
     """Lablet sessions placed on it; while there is one, nothing stops it by itself."""
+    license: License = License()
     drain_started_at: datetime | None = None
     drain_deadline_at: datetime | None = None
     """A drain that is not over by then is ended by a stop."""

@@ -19,9 +19,11 @@ import msgspec
 
 from lcm.control_plane.access import AccessKeys
 from lcm.control_plane.main import ControlPlaneParts, assemble
+from lcm.control_plane.secret_box import SecretBox
 from lcm.control_plane.store.memory import MemoryStore
 from lcm.control_plane.store.port import Document, Fence, StoreUnavailable
 from lcm.control_plane.templates import Templates
+from lcm.control_plane.vault import Vault
 from lcm.core.chance import RandomIds
 from lcm.core.health import Health
 from lcm.core.kv.memory import MemoryKv
@@ -306,6 +308,7 @@ class World:
                 ids=self.ids,
                 regions=(REGION.region,),
                 default_region=REGION.region,
+                vault=Vault(store, SecretBox.of(bytes(32))),
             )
             requests.create_task(process.parts.publisher.run(), name="publisher")
 

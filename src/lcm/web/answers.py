@@ -44,7 +44,7 @@ def documented(
     """Route arguments that say what comes back, the problems included; `public` needs no token."""
     responses: dict[int | str, dict[str, Any]] = {
         code: {"description": _PROBLEMS[code], "content": {MEDIA_TYPE: {"schema": _ref(Problem)}}}
-        for code in (*problems, *(() if public else (401, 403)))
+        for code in (*problems, *(() if public else (401, 403, 429)))
     }
     content = {"application/json": {"schema": _ref(struct)}} if struct is not None else {}
     responses[status] = {"description": description, "content": content}
@@ -116,6 +116,8 @@ _PROBLEMS = {
     404: "No such thing.",
     409: "Not possible in this state; the document says what is.",
     413: "The body is too large.",
+    412: "It is no longer at the version named in `If-Match`.",
     422: "The request names something unknown or has a wrong field.",
+    429: "Too many requests; `Retry-After` says when to try again.",
     503: "The store cannot answer; nothing was changed.",
 }

@@ -5,17 +5,21 @@ from random import Random
 import pytest
 
 from lcm.control_plane.context import ControlPlane
+from lcm.control_plane.secret_box import SecretBox
 from lcm.control_plane.store.memory import MemoryStore
+from lcm.control_plane.vault import Vault
 from lcm.core.chance import RandomIds
 from lcm.simulator.virtual_time import VirtualClock
 
 
 @pytest.fixture
 def plane() -> ControlPlane:
+    store = MemoryStore()
     return ControlPlane.over(
-        MemoryStore(),
+        store,
         clock=VirtualClock(),
         ids=RandomIds(Random(1)),
         regions=("us-east-1",),
         default_region="us-east-1",
+        vault=Vault(store, SecretBox.of(bytes(32))),
     )

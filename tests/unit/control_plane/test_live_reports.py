@@ -14,8 +14,10 @@ from lcm.control_plane.commands.report_status import report_status
 from lcm.control_plane.context import ControlPlane
 from lcm.control_plane.labs import MAX_LABS_PER_WORKER
 from lcm.control_plane.live import POINTS
+from lcm.control_plane.secret_box import SecretBox
 from lcm.control_plane.store.memory import MemoryStore
 from lcm.control_plane.store.port import Document, Fence, StoreUnavailable
+from lcm.control_plane.vault import Vault
 from lcm.core.chance import RandomIds
 from lcm.domain.errors import Fenced
 from lcm.domain.launch import InstanceId, WorkerId
@@ -74,6 +76,7 @@ def plane_over(store: MemoryStore) -> ControlPlane:
         ids=RandomIds(Random(1)),
         regions=("us-east-1",),
         default_region="us-east-1",
+        vault=Vault(store, SecretBox.of(bytes(32))),
     )
 
 

@@ -22,26 +22,18 @@ REGISTERED = License(status=LicenseStatus.REGISTERED, tier="CML_Enterprise")
 
 
 def wished(license: License = UNLICENSED, operation: LicenseOperation = REGISTER) -> License:
-    return wish(license, operation, sealed_token="sealed" if operation is REGISTER else None, now=NOON)
+    return wish(license, operation, now=NOON)
 
 
-def test_a_wish_is_pending_with_its_token_until_it_is_done() -> None:
+def test_a_wish_is_pending_until_it_is_done() -> None:
     license = wished()
-    assert (license.status, license.pending_operation, license.pending_token) == (
-        LicenseStatus.UNLICENSED,
-        REGISTER,
-        "sealed",
-    )
+    assert (license.status, license.pending_operation) == (LicenseStatus.UNLICENSED, REGISTER)
 
 
-def test_a_completed_registration_forgets_the_token() -> None:
+def test_a_completed_registration_is_true() -> None:
     license = complete(begin(wished(), REGISTER, now=NOON), REGISTER, tier="CML_Enterprise", now=NOON)
     assert (license.status, license.tier) == (LicenseStatus.REGISTERED, "CML_Enterprise")
-    assert (license.pending_operation, license.pending_token, license.operation_in_progress) == (
-        None,
-        None,
-        False,
-    )
+    assert (license.pending_operation, license.operation_in_progress) == (None, False)
 
 
 def test_a_failure_keeps_the_wish_until_the_last_attempt() -> None:
@@ -50,7 +42,7 @@ def test_a_failure_keeps_the_wish_until_the_last_attempt() -> None:
         assert license.pending_operation is REGISTER
         license = fail(begin(license, REGISTER, now=NOON), REGISTER, reason=f"no {attempt}", now=NOON)
     assert (license.status, license.pending_operation) == (LicenseStatus.FAILED, None)
-    assert (license.pending_token, license.last_error) == (None, "no 5")
+    assert license.last_error == "no 5"
 
 
 def test_a_completion_said_twice_changes_nothing() -> None:
@@ -66,7 +58,7 @@ def test_a_completion_nobody_wished_for_is_refused() -> None:
 def test_an_operation_under_way_is_not_replaced_by_its_opposite() -> None:
     under_way = begin(wished(), REGISTER, now=NOON)
     with pytest.raises(Conflict, match="wait until it is over"):
-        wish(under_way, DEREGISTER, sealed_token=None, now=NOON)
+        wish(under_way, DEREGISTER, now=NOON)
 
 
 def test_deregistering_what_is_not_registered_needs_nothing() -> None:

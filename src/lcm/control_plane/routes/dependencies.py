@@ -9,12 +9,14 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Request
 
-from lcm.control_plane.access import AccessDenied, AccessKeys, Principal, Role, authenticate, require
+from lcm.control_plane.access import AccessDenied, Principal, Role, require
 from lcm.control_plane.commands.claim_leadership import fence_for
 from lcm.control_plane.context import ControlPlane
+from lcm.control_plane.gate import principal_behind
+from lcm.control_plane.identity import Identity
 from lcm.control_plane.sse import EventHub
 from lcm.control_plane.store.port import Fence
-from lcm.rest.schemas import API_KEY_HEADER, EPOCH_HEADER, SERVICE_HEADER
+from lcm.rest.schemas import EPOCH_HEADER, SERVICE_HEADER
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,7 @@ class Services:
 
     control_plane: ControlPlane
     hub: EventHub
-    keys: AccessKeys
+    identity: Identity
 
 
 def services(request: Request) -> Services:
@@ -39,7 +41,7 @@ def person(role: Role) -> Callable[[Request], Coroutine[Any, Any, Principal]]:
     """A dependency: somebody signed in who has at least this role."""
 
     async def check(request: Request) -> Principal:
-        principal = authenticate(request, services(request).keys)
+        principal = principal_behind(request)
         require(principal, role)
         return principal
 
@@ -48,9 +50,7 @@ def person(role: Role) -> Callable[[Request], Coroutine[Any, Any, Principal]]:
 
 async def controller(request: Request) -> str:
     """A dependency: a controller, by its key; gives the name of its service."""
-    key = request.headers.get(API_KEY_HEADER, "")
-    if not services(request).keys.is_controller(key):
-        raise AccessDenied(401, f"controllers send their key in {API_KEY_HEADER}; it is missing or wrong")
+    services(request).identity.require_controller(request)
     return request.headers.get(SERVICE_HEADER, "unnamed")
 
 

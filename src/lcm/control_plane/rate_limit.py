@@ -1,0 +1,35 @@
+"""How many requests somebody may make: a bucket that refills at a steady rate, one for each of them."""
+
+from lcm.core.clock import Clock
+
+
+class Buckets:
+    """A bucket per key. Holds `burst` at most, `per_second` are added; keys beyond the bound are forgotten.
+
+    A forgotten bucket is a full one, so the bound can only let more through, never lock anybody out.
+    """
+
+    def __init__(self, clock: Clock, *, per_second: float, burst: int, max_keys: int = 10_000) -> None:
+        self._clock = clock
+        self._per_second = per_second
+        self._burst = burst
+        self._max_keys = max_keys
+        self._levels: dict[str, tuple[float, float]] = {}
+
+    def take(self, key: str) -> float:
+        """Take one. 0 if there was one, else the seconds until there is."""
+        level = self._level(key)
+        is_there = level >= 1
+        self._levels.pop(key, None)  # the dictionary's order is that of use
+        self._levels[key] = (level - 1 if is_there else level, self._clock.monotonic())
+        if len(self._levels) > self._max_keys:
+            del self._levels[next(iter(self._levels))]
+        return 0.0 if is_there else (1 - level) / self._per_second
+
+    def wait_seconds(self, key: str) -> float:
+        """How long until there is one, without taking it."""
+        return max(0.0, 1 - self._level(key)) / self._per_second
+
+    def _level(self, key: str) -> float:
+        level, at = self._levels.get(key, (float(self._burst), self._clock.monotonic()))
+        return min(self._burst, level + (self._clock.monotonic() - at) * self._per_second)

@@ -1,0 +1,32 @@
+"""Fetches small documents of strangers, such as an issuer's keys: bounded in size and time, no redirects."""
+
+import asyncio
+
+import aiohttp
+
+from lcm.domain.errors import Unreachable
+
+TIMEOUT_SECONDS = 5.0
+MAX_BYTES = 256 * 1024
+
+
+async def fetch_document(address: str) -> bytes:
+    """The document there. Raises Unreachable."""
+    try:
+        async with (
+            asyncio.timeout(TIMEOUT_SECONDS),
+            aiohttp.ClientSession() as session,
+            session.get(address, allow_redirects=False) as response,
+        ):
+            if response.status != 200:
+                raise Unreachable(f"{address} answers {response.status}")
+            document = await response.content.read(MAX_BYTES + 1)
+            while chunk := await response.content.read(MAX_BYTES + 1):
+                document += chunk
+                if len(document) > MAX_BYTES:
+                    break
+    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        raise Unreachable(f"{address}: {str(error) or 'no answer in time'}") from None
+    if len(document) > MAX_BYTES:
+        raise Unreachable(f"{address} is larger than {MAX_BYTES} bytes")
+    return document

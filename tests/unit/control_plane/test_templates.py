@@ -1,0 +1,199 @@
+"""Templates: what the file may say, how mistakes are named, and what people may switch."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from structlog.testing import capture_logs
+
+from lcm.cli.regions import read_regions
+from lcm.control_plane.store.memory import MemoryStore
+from lcm.control_plane.store.port import Document
+from lcm.control_plane.templates import KIND, Templates, read_templates
+from lcm.core.configuration import ConfigurationError, parse_yaml
+from lcm.domain.errors import NotFound
+from lcm.domain.template import WorkerTemplate
+
+GOOD = """\
+worker_templates:
+  - name: small
+    description: A handful of light nodes.
+    instance_type: t3.small
+    cpu: 2
+    memory_gb: 2
+    disk_gb: 50
+    max_nodes: 5
+    usd_per_hour: 0.0208
+"""
+
+BAD = (
+    GOOD
+    + """\
+  - name: broken
+    description: Everything about it is wrong.
+    instance_type: huge
+    cpu: two
+    memory_gb: 0
+    max_nodes: 5
+    usd_per_hour: -1
+    colour: red
+    cpu: 4
+  - just a string
+  - name: small
+    description: A second one.
+    instance_type: t3.small
+    cpu: 2
+    memory_gb: 2
+    disk_gb: 50
+    max_nodes: 5
+    usd_per_hour: 0.0208
+  - name: large
+    description: Larger topologies.
+    instance_type: t3.large
+    cpu: 2
+    memory_gb: 8
+    disk_gb: 200
+    max_nodes: 30
+    usd_per_hour: 0.0832
+"""
+)
+
+
+def names(templates: list[WorkerTemplate]) -> list[str]:
+    return [template.name for template in templates]
+
+
+def test_every_mistake_is_named_with_file_line_and_field_and_the_others_load() -> None:
+    templates, mistakes = read_templates(parse_yaml(BAD, "templates.yaml"))
+    assert names(templates) == ["small", "large"]
+    said = [str(mistake) for mistake in mistakes]
+    for expected in (
+        "templates.yaml:12: worker_templates[1].instance_type: ",
+        "templates.yaml:14: worker_templates[1].memory_gb: expected `int` >= 1",
+        "templates.yaml:16: worker_templates[1].usd_per_hour: expected `float` >= 0",
+        "templates.yaml:17: worker_templates[1].colour: unknown; there are: name, description",
+        "templates.yaml:18: worker_templates[1].cpu: it is given twice",
+        "templates.yaml:10: worker_templates[1].disk_gb: it is missing",
+        "templates.yaml:1: worker_templates[2]: it must be a mapping",
+        "templates.yaml:20: worker_templates[3].name: there is another template 'small'",
+    ):
+        assert any(line.startswith(expected) for line in said), (expected, said)
+    assert len(said) == 8
+
+
+def test_a_wrong_type_is_named_too() -> None:
+    config = parse_yaml(GOOD.replace("cpu: 2", "cpu: two"), "t.yaml")
+    _, mistakes = read_templates(config)
+    assert [str(mistake) for mistake in mistakes] == [
+        "t.yaml:5: worker_templates[0].cpu: expected `int`, got `str`"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("a: 1\nworker_templates: [", "t.yaml:2: YAML: "),
+        ("worker_templates:\n\t- x", "t.yaml:2: YAML: "),
+        ("- a\n- b\n", "t.yaml:1: file: it must be a mapping"),
+        ("a: !!python/object/apply:os.system ['true']", "t.yaml:1: YAML: could not determine a constructor"),
+    ],
+)
+def test_a_file_that_is_no_yaml_mapping_is_refused_with_its_line(text: str, says: str) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        parse_yaml(text, "t.yaml")
+    assert says in str(refused.value)
+
+
+def test_an_anchor_may_share_values_and_a_key_may_replace_one_of_them() -> None:
+    text = "base: &base\n  a: 1\n  b: 2\nreal:\n  <<: *base\n  b: 3\n"
+    config = parse_yaml(text, "t.yaml")
+    assert config["real"] == {"a": 1, "b": 3}
+    assert config["real"].repeated == {}
+
+
+@pytest.mark.parametrize("config", [{}, {"worker_templates": None}, {"worker_templates": "small"}])
+def test_a_file_without_a_list_of_templates_is_a_mistake(config: dict[str, Any]) -> None:
+    assert [m.field for m in read_templates(config)[1]] == ["worker_templates"]
+
+
+async def test_a_bad_template_is_logged_once_per_mistake_and_left_out() -> None:
+    templates = Templates(MemoryStore())
+    with capture_logs() as logs:
+        assert await templates.seed(parse_yaml(BAD, "t.yaml")) == 2
+    assert [entry["event"] for entry in logs] == ["template left out"] * 8
+    assert names(await templates.list_all()) == ["small", "large"]
+
+
+async def test_templates_are_listed_cheapest_first() -> None:
+    templates = Templates(MemoryStore())
+    config = parse_yaml(GOOD, "t.yaml")
+    entry = config["worker_templates"][0]
+    prices = {"metal": 3.96, "micro": 0.01, "same": 0.01}
+    config["worker_templates"] = [{**entry, "name": n, "usd_per_hour": usd} for n, usd in prices.items()]
+    await templates.seed(config)
+    assert names(await templates.list_all()) == ["micro", "same", "metal"]
+
+
+async def test_what_a_person_switched_off_stays_off_when_the_file_is_read_again() -> None:
+    templates = Templates(MemoryStore())
+    await templates.seed(parse_yaml(GOOD, "t.yaml"))
+    await templates.switch("small", enabled=False)
+    await templates.seed(parse_yaml(GOOD.replace("0.0208", "0.05"), "t.yaml"))
+    template = await templates.get("small")
+    assert (template.enabled, template.usd_per_hour) == (False, 0.05)
+    assert await templates.list_all(enabled_only=True) == []
+    assert (await templates.switch("small", enabled=True)).enabled
+
+
+async def test_every_change_of_a_template_is_told_and_nothing_else() -> None:
+    templates, told = Templates(MemoryStore()), []
+    templates.subscribe(lambda change, template: told.append((change, template.name, template.enabled)))
+    for _ in range(2):
+        await templates.seed(parse_yaml(GOOD, "t.yaml"))
+    for _ in range(2):
+        await templates.switch("small", enabled=False)
+    await templates.delete("small")
+    assert told == [("created", "small", True), ("updated", "small", False), ("deleted", "small", False)]
+    with pytest.raises(NotFound):
+        await templates.delete("small")
+    with pytest.raises(NotFound):
+        await templates.switch("small", enabled=True)
+
+
+async def test_templates_written_by_an_older_lcm_are_read_and_unreadable_ones_left_out() -> None:
+    store = MemoryStore()
+    (template,), _ = read_templates(parse_yaml(GOOD, "t.yaml"))
+    await store.insert(Document(KIND, "small", 1, msgspec.json.encode(template)))
+    await store.insert(Document(KIND, "strange", 1, b'{"name": 5}'))
+    templates = Templates(store)
+    assert names(await templates.list_all()) == ["small"]
+    await templates.switch("small", enabled=False)
+    assert not (await templates.get("small")).enabled
+
+
+def test_every_mistake_in_the_regions_file_is_named_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "regions.yaml"
+    path.write_text(
+        "aws_default_region: mars-north-1\n"
+        "aws_region_configs:\n"
+        "  us-east-1:\n"
+        "    region: us-west-2\n"
+        "    security_group_ids: [sg-1]\n"
+        "    subnet_id: subnet-1\n"
+        "  eu-west-1:\n"
+        "    region: eu-west-1\n"
+        "    security_group_ids: []\n"
+        "    subnet: subnet-1\n"
+    )
+    with pytest.raises(ConfigurationError) as refused:
+        read_regions(path)
+    said = str(refused.value).splitlines()
+    assert [line.split(": ")[0].rpartition(":")[2] for line in said] == ["4", "9", "10", "8", "1"]
+    assert [line.split(": ")[1] for line in said] == [
+        "us-east-1.region",
+        "eu-west-1.security_group_ids",
+        "eu-west-1.subnet",
+        "eu-west-1.subnet_id",
+        "aws_default_region",
+    ]
