@@ -19,6 +19,7 @@ from lcm.control_plane.routes import (
     idle,
     insight,
     internal,
+    licensing,
     live,
     operations,
     scaling,
@@ -31,6 +32,7 @@ from lcm.control_plane.routes.dependencies import Services
 from lcm.control_plane.store.port import StoreUnavailable
 from lcm.core.telemetry import Telemetry
 from lcm.domain import errors
+from lcm.domain.license import LicenseDebt
 from lcm.domain.template import WorkerTemplate
 from lcm.domain.worker import Worker
 from lcm.rest import schemas
@@ -54,7 +56,7 @@ _STRUCTS = (
     schemas.ScaleUpRequest, schemas.AuditRecord, schemas.AuditPage, schemas.Explanation, schemas.CostReport,
     schemas.Resources, schemas.LabList, schemas.Activity, schemas.LiveReports, schemas.LiveReceipt,
     schemas.MetricsReport, schemas.ActivityEvents, schemas.LabStatsReport, schemas.LabStateChange,
-    schemas.WebSocketReport,
+    schemas.WebSocketReport, schemas.LicenseReport, schemas.LicenseToken, schemas.LicenseDebts, LicenseDebt,
     Worker, WorkerTemplate, operations.HealthView, operations.ReadyView,
     tokens.TokenList, tokens.TokenCreated, secret_keys.KeyRotated,
 )  # fmt: skip
@@ -100,8 +102,8 @@ def _api() -> FastAPI:
         redoc_url=None,
     )
     for module in (
-        live, workers, idle, scaling, insight, catalogue, sessions, tokens, secret_keys, events, internal,
-        operations,
+        live, workers, idle, scaling, licensing, insight, catalogue, sessions, tokens, secret_keys, events,
+        internal, operations,
     ):  # fmt: skip
         app.include_router(module.router)
     install_openapi(app, _STRUCTS)

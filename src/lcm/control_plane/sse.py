@@ -18,6 +18,7 @@ import msgspec
 from lcm.control_plane.roster import Roster
 from lcm.core.chance import Ids
 from lcm.core.clock import Clock
+from lcm.domain.license import License, LicenseOperation, LicenseStatus
 from lcm.domain.lifecycle import TERMINATED
 from lcm.domain.live import LabChange, LabRecord, LabStats, Sample
 from lcm.domain.worker import Worker
@@ -539,8 +540,16 @@ class EventHub:
 def _event_type(before: Worker | None, after: Worker) -> str:
     if before is None:
         return "worker.created"
+    if before.last_paused_at != after.last_paused_at:
+        return "worker.paused"
+    if before.last_resumed_at != after.last_resumed_at:
+        return "worker.resumed"
     if before.status is not after.status:
         return "worker.terminated" if after.status is TERMINATED else "worker.status.updated"
+    if before.is_idle_detection_enabled is not after.is_idle_detection_enabled:
+        return "worker.idle_detection.toggled"
+    if before.license != after.license:
+        return _license_event(before.license, after.license)
     if (before.public_ip, before.private_ip) != (after.public_ip, after.private_ip):
         return "worker.endpoint.updated"
     if before.last_activity_check_at != after.last_activity_check_at:
@@ -551,6 +560,20 @@ def _event_type(before: Worker | None, after: Worker) -> str:
     ):
         return "worker.labs.updated"
     return "worker.status.updated"
+
+
+def _license_event(before: License, after: License) -> str:
+    if after.operation_in_progress and not before.operation_in_progress:
+        begun = after.pending_operation is LicenseOperation.REGISTER
+        return "worker.license.registration.started" if begun else "worker.license.updated"
+    if after.status is LicenseStatus.REGISTERED and before.status is not after.status:
+        return "worker.license.registration.completed"
+    if after.status is LicenseStatus.DEREGISTERED and before.status is not after.status:
+        return "worker.license.deregistered"
+    if after.last_error and before.operation_in_progress:
+        failed = before.pending_operation is LicenseOperation.REGISTER
+        return "worker.license.registration.failed" if failed else "worker.license.updated"
+    return "worker.license.updated"
 
 
 def _pieces(chunks: Iterable[bytes]) -> Iterator[bytes]:

@@ -38,21 +38,32 @@ class License(msgspec.Struct, frozen=True, kw_only=True):
     status: LicenseStatus = LicenseStatus.UNLICENSED
     tier: str | None = None
     pending_operation: LicenseOperation | None = None
+    token_ref: str | None = None
+    """Under which name the token of the pending registration is kept in the vault."""
     operation_in_progress: bool = False
     attempts: int = 0
     last_error: str = ""
     changed_at: datetime | None = None
 
 
-def wish(license: License, operation: LicenseOperation, *, now: datetime) -> License:
+def wish(
+    license: License, operation: LicenseOperation, *, token_ref: str | None = None, now: datetime
+) -> License:
     """Write down what is to be done; the newest wish replaces one that has not begun."""
     if license.operation_in_progress and license.pending_operation is not operation:
         raise Conflict(
             f"a license operation ({license.pending_operation}) is under way; wait until it is over"
         )
     if operation is LicenseOperation.DEREGISTER and license.status is not LicenseStatus.REGISTERED:
-        return replace(license, pending_operation=None, attempts=0, changed_at=now)
-    return replace(license, pending_operation=operation, attempts=0, last_error="", changed_at=now)
+        return replace(license, pending_operation=None, token_ref=None, attempts=0, changed_at=now)
+    return replace(
+        license,
+        pending_operation=operation,
+        token_ref=token_ref,
+        attempts=0,
+        last_error="",
+        changed_at=now,
+    )
 
 
 def begin(license: License, operation: LicenseOperation, *, now: datetime) -> License:
@@ -72,6 +83,7 @@ def complete(license: License, operation: LicenseOperation, *, tier: str | None,
         status=done,
         tier=tier if done is LicenseStatus.REGISTERED else None,
         pending_operation=None,
+        token_ref=None,
         operation_in_progress=False,
         attempts=0,
         last_error="",
@@ -85,9 +97,20 @@ def fail(license: License, operation: LicenseOperation, *, reason: str, now: dat
     failed = replace(license, operation_in_progress=False, last_error=reason, changed_at=now)
     if license.attempts < MAX_ATTEMPTS:
         return failed
-    return replace(failed, status=LicenseStatus.FAILED, pending_operation=None, attempts=0)
+    return replace(failed, status=LicenseStatus.FAILED, pending_operation=None, token_ref=None, attempts=0)
 
 
 def _expect(license: License, operation: LicenseOperation) -> None:
     if license.pending_operation is not operation:
         raise Conflict(f"no {operation} is pending for this worker; read its record again")
+
+
+class LicenseDebt(msgspec.Struct, frozen=True, kw_only=True):
+    """A license that a worker may still hold in the pool although the worker is gone."""
+
+    worker_id: str
+    worker_name: str
+    reason: str
+    since: datetime
+    settled_by: str | None = None
+    settled_at: datetime | None = None

@@ -11,6 +11,7 @@ import msgspec
 
 from lcm.domain.idle import PauseGuard
 from lcm.domain.launch import InstanceId, LaunchSpec, WorkerId
+from lcm.domain.license import License, LicenseDebt
 from lcm.domain.lifecycle import DesiredStatus, WorkerStatus
 from lcm.domain.live import (
     ActivityEvent,
@@ -74,6 +75,17 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
     ws_connected: bool
     ws_status: MonitorState | None
     last_activity_at: datetime | None
+    is_idle_detection_enabled: bool
+    target_pause_at: datetime | None
+    hold: Hold | None
+    pause_reason: PauseReason | None
+    last_paused_at: datetime | None
+    last_paused_by: str | None
+    last_resumed_at: datetime | None
+    sessions: tuple[str, ...]
+    drain_started_at: datetime | None
+    drain_deadline_at: datetime | None
+    license: License
     possible_actions: tuple[Action, ...]
 
     @staticmethod
@@ -381,6 +393,30 @@ class SessionChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """A lablet session comes to a worker or leaves it."""
 
     session_id: str
+
+
+class LicenseReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a license operation went."""
+
+    reason: str = ""
+    tier: str | None = None
+    is_debt: bool = False
+    """The worker is given up although its license is not known to be free."""
+
+
+class LicenseToken(msgspec.Struct, frozen=True, kw_only=True):
+    """For the worker controller alone."""
+
+    token: str
+
+    def __repr__(self) -> str:
+        return "LicenseToken(…)"
+
+
+class LicenseDebts(msgspec.Struct, frozen=True, kw_only=True):
+    """Licenses that may still be in use by workers that are gone, oldest first."""
+
+    items: list[LicenseDebt]
 
 
 class ScaleUpRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

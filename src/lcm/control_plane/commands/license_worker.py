@@ -1,0 +1,141 @@
+"""Licenses: people wish, the worker controller does and reports, a debt is kept if it could not be told.
+
+The token is put in the vault, under a name of its own, before the wish that names it is recorded: a
+crash in between leaves a secret nobody uses, never a wish without its token. It leaves the vault once no
+record names it any more.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+from msgspec.structs import replace
+
+from lcm.control_plane.context import ControlPlane
+from lcm.control_plane.store.port import Document, Fence, VersionConflict
+from lcm.domain.errors import NotFound
+from lcm.domain.license import LicenseDebt, LicenseOperation, begin, complete, fail, wish
+from lcm.domain.worker import Worker
+from lcm.rest.schemas import LicenseReport
+
+PURPOSE = "license"
+DEBT = "license-debt"
+
+_debt = msgspec.json.Decoder(LicenseDebt)
+
+
+async def request_license(control_plane: ControlPlane, worker_id: str, token: str) -> Worker:
+    """Register the worker with this token as soon as its CML is ready."""
+    await control_plane.workers.get(worker_id)
+    token_ref = f"{worker_id}-{control_plane.ids.new_id()[:8]}"
+    await control_plane.vault.put(PURPOSE, token_ref, token)
+    return await _wish(control_plane, worker_id, LicenseOperation.REGISTER, token_ref)
+
+
+async def request_deregistration(control_plane: ControlPlane, worker_id: str) -> Worker:
+    """Give the license back to its pool."""
+    return await _wish(control_plane, worker_id, LicenseOperation.DEREGISTER)
+
+
+async def license_token(control_plane: ControlPlane, worker_id: str) -> str:
+    """For the worker controller alone."""
+    worker = await control_plane.workers.get(worker_id)
+    token_ref = worker.license.token_ref
+    token = await control_plane.vault.get(PURPOSE, token_ref) if token_ref else None
+    if token is None:
+        raise NotFound(f"no license token is kept for worker {worker_id}; ask for a license again")
+    return token
+
+
+async def report_license(
+    control_plane: ControlPlane,
+    worker_id: str,
+    step: str,
+    operation: LicenseOperation,
+    report: LicenseReport,
+    *,
+    fence: Fence,
+) -> Worker:
+    """The controller began, finished or failed an operation."""
+    now = control_plane.clock.now()
+
+    def decide(worker: Worker) -> Worker:
+        match step:
+            case "start":
+                changed = begin(worker.license, operation, now=now)
+            case "complete":
+                changed = complete(worker.license, operation, tier=report.tier, now=now)
+            case _:
+                changed = fail(worker.license, operation, reason=report.reason, now=now)
+        return replace(worker, license=changed, updated_at=now) if changed != worker.license else worker
+
+    if report.is_debt:
+        await _owe(control_plane, worker_id, report.reason)
+    return await _change(control_plane, worker_id, decide, fence)
+
+
+async def list_debts(control_plane: ControlPlane) -> list[LicenseDebt]:
+    """Licenses that may still be in use by workers that are gone, oldest first."""
+    debts = [_debt.decode(document.body) for document in await control_plane.store.list_all(DEBT)]
+    return sorted(debts, key=lambda debt: debt.since)
+
+
+async def settle_debt(control_plane: ControlPlane, worker_id: str, *, by: str) -> LicenseDebt:
+    """A person freed the license in the smart account, or found it free."""
+    document = await control_plane.store.get(DEBT, worker_id)
+    if document is None:
+        raise NotFound(f"worker {worker_id} owes no license; list debts with GET /api/license-debts")
+    debt = _debt.decode(document.body)
+    if debt.settled_by is not None:
+        return debt
+    settled = replace(debt, settled_by=by, settled_at=control_plane.clock.now())
+    await control_plane.store.replace(
+        Document(DEBT, worker_id, document.version + 1, msgspec.json.encode(settled))
+    )
+    return settled
+
+
+async def _wish(
+    control_plane: ControlPlane, worker_id: str, operation: LicenseOperation, token_ref: str | None = None
+) -> Worker:
+    now = control_plane.clock.now()
+
+    def decide(worker: Worker) -> Worker:
+        wished = wish(worker.license, operation, token_ref=token_ref, now=now)
+        return replace(worker, license=wished, updated_at=now)
+
+    return await _change(control_plane, worker_id, decide)
+
+
+async def _change(
+    control_plane: ControlPlane,
+    worker_id: str,
+    decide: Callable[[Worker], Worker],
+    fence: Fence | None = None,
+) -> Worker:
+    """Change the record, then throw away the token it no longer names."""
+    before: str | None = None
+
+    def remembering(worker: Worker) -> Worker:
+        nonlocal before
+        before = worker.license.token_ref
+        return decide(worker)
+
+    worker = await control_plane.workers.change(worker_id, remembering, fence=fence)
+    if before is not None and before != worker.license.token_ref:
+        await control_plane.vault.remove(PURPOSE, before)
+    return worker
+
+
+async def _owe(control_plane: ControlPlane, worker_id: str, reason: str) -> None:
+    """Written before the report that lets the worker go; said twice, it is one debt."""
+    worker = await control_plane.workers.get(worker_id)
+    debt = LicenseDebt(
+        worker_id=worker_id,
+        worker_name=worker.name,
+        reason=reason,
+        since=control_plane.clock.now(),
+    )
+    try:
+        await control_plane.store.insert(Document(DEBT, worker_id, 1, msgspec.json.encode(debt)))
+    except VersionConflict:
+        return
