@@ -1,5 +1,6 @@
 """The control plane's HTTP application: routes, errors, the dashboard."""
 
+import math
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,7 @@ _REFUSALS: dict[type[errors.RequestError], tuple[int, str, str]] = {
     errors.Conflict: (409, "conflict", "Changed meanwhile"),
     errors.NameTaken: (409, "name-taken", "Name taken"),
     errors.KeyReused: (422, "key-reused", "Idempotency key reused"),
+    errors.TooSoon: (429, "too-soon", "Asked too soon"),
     errors.UnknownReference: (422, "unknown-reference", "Unknown template or region"),
     errors.Fenced: (409, "fenced", "No longer the leader"),
     errors.IllegalTransition: (409, "illegal-transition", "Not possible from this status"),
@@ -139,7 +141,10 @@ def _add_error_handlers(app: FastAPI) -> None:
     async def refused(_: Request, error: Exception) -> Response:
         assert isinstance(error, errors.RequestError)
         status, kind, title = _REFUSALS[type(error)]
-        return problem(status, kind, title, str(error), allowed=getattr(error, "allowed", ()))
+        response = problem(status, kind, title, str(error), allowed=getattr(error, "allowed", ()))
+        if isinstance(error, errors.TooSoon):
+            response.headers["Retry-After"] = str(math.ceil(error.retry_after_seconds))
+        return response
 
     async def denied(_: Request, error: Exception) -> Response:
         assert isinstance(error, AccessDenied)

@@ -23,6 +23,7 @@
         ├── KeyReused             the idempotency key was used for another request
         ├── IllegalTransition     the table has no such row
         ├── ActionRefused         people cannot do this to a worker in this status
+        ├── TooSoon               asked again before it makes sense
         ├── UnknownReference      a template or region nobody has heard of
         └── Fenced                a newer leader exists; the caller must stop acting
 
@@ -114,6 +115,14 @@ class NameTaken(RequestError):
 
 class KeyReused(RequestError):
     """The idempotency key belongs to a different request."""
+
+
+class TooSoon(RequestError):
+    """The same was asked a moment ago."""
+
+    def __init__(self, detail: str, retry_after_seconds: float) -> None:
+        self.retry_after_seconds = retry_after_seconds
+        super().__init__(detail)
 
 
 class UnknownReference(RequestError):

@@ -4,14 +4,15 @@ The control plane calls these inside a compare-and-set; nobody else changes a wo
 """
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
 from lcm.domain.cost import MonthlyUse, book
-from lcm.domain.errors import ActionRefused, Conflict, IllegalTransition
+from lcm.domain.errors import ActionRefused, Conflict, IllegalTransition, TooSoon
 from lcm.domain.launch import (
     MAX_UNATTENDED_LAUNCHES,
     InstanceId,
@@ -370,6 +371,18 @@ def cancel_pause(worker: Worker, *, by: str, reason: str, now: datetime) -> Work
         updated_at=now,
         state_history=_remember(worker, worker.status, by=by, reason=reason, now=now),
     )
+
+
+REFRESH_INTERVAL: Final = timedelta(seconds=10)
+
+
+def refresh(worker: Worker, *, now: datetime) -> Worker:
+    """Ask the controller to look at everything again, now."""
+    since = now - worker.refresh_requested_at if worker.refresh_requested_at else REFRESH_INTERVAL
+    if since < REFRESH_INTERVAL:
+        left = (REFRESH_INTERVAL - since).total_seconds()
+        raise TooSoon(f"it was refreshed a moment ago; ask again in {left:.0f} s", left)
+    return replace(worker, refresh_requested_at=now, generation=worker.generation + 1)
 
 
 def _paused(worker: Worker, why: PauseReason, *, by: str, now: datetime) -> Worker:

@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 
-from lcm.domain.errors import ActionRefused
+from lcm.domain.errors import ActionRefused, TooSoon
 from lcm.domain.launch import InstanceId
 from lcm.domain.lifecycle import (
     DRAINING,
@@ -17,7 +17,16 @@ from lcm.domain.lifecycle import (
     DesiredStatus,
     WorkerStatus,
 )
-from lcm.domain.worker import Action, HistoryEntry, PauseReason, Worker, drain, possible_actions, request
+from lcm.domain.worker import (
+    Action,
+    HistoryEntry,
+    PauseReason,
+    Worker,
+    drain,
+    possible_actions,
+    refresh,
+    request,
+)
 from support.core import NOON, a_worker
 
 START, STOP, DELETE, RETRY = Action.START, Action.STOP, Action.DELETE, Action.RETRY
@@ -183,3 +192,18 @@ def test_a_stop_by_a_person_is_a_manual_pause() -> None:
 def test_a_start_by_a_person_is_a_manual_resumption() -> None:
     worker = asked(asked(a_worker(status=RUNNING), STOP), START)
     assert worker.manual_resume_count == 1
+
+
+# Refresh
+
+
+def test_a_refresh_is_a_new_wish_that_wakes_the_controller() -> None:
+    worker = refresh(a_worker(status=RUNNING), now=LATER)
+    assert (worker.refresh_requested_at, worker.generation) == (LATER, 2)
+
+
+def test_a_refresh_right_after_another_is_refused_and_says_when_it_may_come() -> None:
+    worker = refresh(a_worker(status=RUNNING), now=LATER)
+    with pytest.raises(TooSoon, match="ask again in 7 s"):
+        refresh(worker, now=LATER + timedelta(seconds=3))
+    assert refresh(worker, now=LATER + timedelta(seconds=10)).generation == 3

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from lcm.control_plane.commands.create_worker import create_worker
-from lcm.control_plane.commands.request_action import request_action
+from lcm.control_plane.commands.request_action import request_action, request_refresh
 from lcm.control_plane.queries.workers import list_workers, page_of_workers
 from lcm.control_plane.routes.dependencies import Admin, Operator, Plane, Viewer
 from lcm.domain.lifecycle import WorkerStatus
@@ -167,6 +167,16 @@ async def stop(worker_id: str, person: Operator, plane: Plane) -> Response:
 @router.post("/{worker_id}/retry", summary="Retry a failed worker", **_ACTION)
 async def retry(worker_id: str, person: Operator, plane: Plane) -> Response:
     return answer(WorkerView.of(await request_action(plane, worker_id, Action.RETRY, by=person.name)), 202)
+
+
+@router.post(
+    "/{worker_id}/refresh",
+    summary="Look at a worker again, now",
+    **documented(WorkerView, 202, "Accepted; effects follow.", problems=[404]),
+)
+async def refresh(worker_id: str, _: Operator, plane: Plane) -> Response:
+    """Everything about it is read anew; at most every ten seconds."""
+    return answer(WorkerView.of(await request_refresh(plane, worker_id)), 202)
 
 
 @router.delete("/{worker_id}", summary="Terminate a worker", **_ACTION)
