@@ -423,6 +423,62 @@ async def test_the_same_key_and_request_make_one_worker_and_another_request_is_r
     assert (status, problem["type"]) == (422, "urn:lcm:problem:key-reused")
 
 
+async def test_an_action_with_a_key_is_carried_out_once(api: Api) -> None:
+    worker = await api.create("acted-on-once")
+    path = f"/api/workers/{worker['id']}"
+    headers = {"Idempotency-Key": "stop it"}
+    assert (await api.call("POST", f"{path}/stop", headers=headers))[0] == 202
+    started = await api.act(worker, "start")
+    status, answer = await api.call("POST", f"{path}/stop", headers=headers)
+    assert status == 202
+    assert (answer["desired_status"], answer["generation"]) == ("running", started["generation"])
+    status, problem = await api.call("POST", f"{path}/start", headers=headers)
+    assert (status, problem["type"]) == (422, "urn:lcm:problem:key-reused")
+
+
+async def test_an_action_on_a_version_that_is_gone_changes_nothing(api: Api) -> None:
+    worker = await api.create("seen-before")
+    path = f"/api/workers/{worker['id']}"
+    await api.until(worker, "running", cml_ready=True)
+    async with api.session.get(path) as response:
+        seen = response.headers["ETag"]
+    async with api.session.post(f"{path}/stop", headers={"If-Match": f'"0", {seen}'}) as response:
+        assert response.status == 202
+        assert response.headers["ETag"] != seen
+    for outdated in (seen, "W/" + seen, "nonsense"):
+        status, problem = await api.call("DELETE", path, headers={"If-Match": outdated})
+        assert (status, problem["type"]) == (412, "urn:lcm:problem:precondition-failed")
+    assert (await api.get(path))["desired_status"] == "stopped"
+    assert (await api.call("DELETE", path, headers={"If-Match": "*"}))[0] == 202
+
+
+async def test_a_template_can_be_withdrawn_offered_and_deleted(api: Api) -> None:
+    async with api.stream() as stream:
+        await stream.until("connected")
+        assert (await api.call("POST", "/api/worker-templates/large/disable"))[0] == 200
+        told = await stream.until("worker.template.updated")
+        assert (told["data"]["template"]["name"], told["data"]["template"]["enabled"]) == ("large", False)
+        offered = await api.get("/api/worker-templates?enabled_only=true")
+        assert [t["name"] for t in offered["items"]] == ["micro", "small", "medium", "metal"]
+        status, problem = await api.call("POST", "/api/workers", small(template_name="large"))
+        assert (status, problem["type"]) == (422, "urn:lcm:problem:unknown-reference")
+        assert (await api.call("DELETE", "/api/worker-templates/large"))[0] == 204
+        assert (await stream.until("worker.template.deleted"))["data"]["template"]["name"] == "large"
+    await api.create("needs-its-template", "medium")
+    status, problem = await api.call("DELETE", "/api/worker-templates/medium")
+    assert status == 409
+    assert "needs-its-template" in problem["detail"]
+
+
+async def test_the_secret_key_can_be_rotated_while_running(lcm: RunningLcm, api: Api) -> None:
+    path = Path(lcm.ready.data_dir) / "secret-keys.json"
+    before = path.read_text()
+    status, answer = await api.call("POST", "/api/secret-keys/rotate")
+    assert (status, answer["resealed"]) == (200, 0)
+    assert path.read_text() != before
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
 async def test_a_body_over_a_megabyte_is_refused(api: Api) -> None:
     async with api.session.post("/api/workers", data=io.BytesIO(b"x" * (1024 * 1024 + 1))) as response:
         assert response.status == 413

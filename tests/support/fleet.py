@@ -8,8 +8,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from lcm.control_plane.commands.claim_leadership import claim_leadership, fence_for
 from lcm.control_plane.commands.create_worker import create_worker
 from lcm.control_plane.commands.promise_launch import forget_launch, promise_launch
@@ -23,6 +21,7 @@ from lcm.control_plane.secret_box import SecretBox
 from lcm.control_plane.store.memory import MemoryStore
 from lcm.control_plane.vault import Vault
 from lcm.core.chance import RandomIds
+from lcm.core.configuration import read_yaml
 from lcm.core.health import Health
 from lcm.core.hosted_service import run_services
 from lcm.core.kv.memory import MemoryKv
@@ -149,13 +148,15 @@ class MemoryCml:
 class Fleet:
     """People, the control plane, one or more worker controllers, and a cloud."""
 
-    def __init__(self, settings: WorkerControllerSettings | None = None) -> None:
+    def __init__(
+        self, settings: WorkerControllerSettings | None = None, store: MemoryStore | None = None
+    ) -> None:
         self.clock = VirtualClock()
         self.ids = RandomIds(random.Random(1))
         self.cloud = MemoryCloud(self.clock)
         self.cml = MemoryCml(self.cloud)
         self.kv = MemoryKv(self.clock, self.ids)
-        self.store = MemoryStore()
+        self.store = store or MemoryStore()
         self.plane = ControlPlane.over(
             self.store,
             clock=self.clock,
@@ -176,9 +177,12 @@ class Fleet:
         self._news = asyncio.Event()
         self.workers.subscribe(self._on_commit)
 
+    async def seed(self) -> None:
+        await self.templates.seed(read_yaml(TEMPLATES))
+
     @asynccontextmanager
     async def running(self, controllers: int = 1) -> AsyncIterator["Fleet"]:
-        await self.templates.seed(yaml.safe_load(TEMPLATES.read_text()))
+        await self.seed()
         for number in range(controllers):
             self.add_controller(f"controller-{number}")
         async with asyncio.TaskGroup() as tasks:

@@ -65,6 +65,7 @@ _STRUCTS = (
 _REFUSALS: dict[type[errors.RequestError], tuple[int, str, str]] = {
     errors.NotFound: (404, "not-found", "Not found"),
     errors.Conflict: (409, "conflict", "Changed meanwhile"),
+    errors.PreconditionFailed: (412, "precondition-failed", "Changed meanwhile"),
     errors.NameTaken: (409, "name-taken", "Name taken"),
     errors.KeyReused: (422, "key-reused", "Idempotency key reused"),
     errors.TooSoon: (429, "too-soon", "Asked too soon"),

@@ -10,9 +10,11 @@ import msgspec
 import structlog
 from msgspec.structs import replace
 
+from lcm.control_plane.conditions import UNCONDITIONAL, Conditions
 from lcm.control_plane.store.port import Document, Store, VersionConflict
 from lcm.core.configuration import Marked, Mistake, check
 from lcm.domain.errors import Conflict, NotFound
+from lcm.domain.once import KeyedRequest
 from lcm.domain.template import WorkerTemplate
 
 log = structlog.get_logger(__name__)
@@ -31,6 +33,8 @@ class StoredTemplate(msgspec.Struct, frozen=True, kw_only=True):
     seeded: WorkerTemplate
     switched: bool | None = None
     """On or off by a person; None: as the file says."""
+    recent_requests: tuple[KeyedRequest, ...] = ()
+    """The last requests with an idempotency key that were carried out on this template."""
 
     @property
     def effective(self) -> WorkerTemplate:
@@ -84,13 +88,15 @@ class Templates:
             key=lambda template: (template.usd_per_hour, template.name),
         )
 
-    async def switch(self, name: str, *, enabled: bool) -> WorkerTemplate:
+    async def switch(
+        self, name: str, *, enabled: bool, conditions: Conditions = UNCONDITIONAL
+    ) -> WorkerTemplate:
         """Offer a template to people, or no longer; workers that have it keep it."""
 
         def decide(stored: StoredTemplate | None) -> StoredTemplate:
             if stored is None:
                 raise _unknown(name)
-            return replace(stored, switched=enabled)
+            return conditions.once(lambda known: replace(known, switched=enabled))(stored)
 
         return await self._change(name, decide)
 
@@ -136,7 +142,10 @@ class Templates:
                 await (self._store.replace(changed) if document else self._store.insert(changed))
             except VersionConflict:
                 continue
-            self._tell("updated" if before else "created", after.effective)
+            if before is None:
+                self._tell("created", after.effective)
+            elif before.effective != after.effective:
+                self._tell("updated", after.effective)
             return after.effective
         raise Conflict(f"template {name!r} is changed by many at once; try again")
 

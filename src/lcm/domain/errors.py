@@ -19,6 +19,7 @@
     └── RequestError              the caller asked for something that cannot be done
         ├── NotFound
         ├── Conflict              the record changed since it was read
+        ├── PreconditionFailed    the record is not at the version the caller insists on
         ├── NameTaken
         ├── KeyReused             the idempotency key was used for another request
         ├── IllegalTransition     the table has no such row
@@ -107,6 +108,10 @@ class NotFound(RequestError):
 
 class Conflict(RequestError):
     """The record is no longer at the version the caller read."""
+
+
+class PreconditionFailed(RequestError):
+    """The caller named the version it means, and the record is at another."""
 
 
 class NameTaken(RequestError):

@@ -37,6 +37,7 @@ from lcm.domain.lifecycle import (
     is_allowed,
 )
 from lcm.domain.live import ActivityEvent, ActivityMark, MonitorState
+from lcm.domain.once import KeyedRequest
 
 HISTORY_LIMIT = 100
 """Entries of `state_history` kept with the record; the newest ones win."""
@@ -210,6 +211,8 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
 
     request_digest: str | None = None
     """What was asked for under the idempotency key that made this worker's id."""
+    recent_requests: tuple[KeyedRequest, ...] = ()
+    """The last requests with an idempotency key that were carried out on this worker."""
 
     @property
     def has_unresolved_launch(self) -> bool:

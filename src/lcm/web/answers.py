@@ -29,8 +29,9 @@ class MalformedBody(Exception):
         super().__init__("; ".join(f"{error.field}: {error.message}" for error in errors))
 
 
-def answer(struct: Any, status: int = 200) -> Response:
-    return Response(msgspec.json.encode(struct), status, media_type="application/json")
+def answer(struct: Any, status: int = 200, *, etag: str | None = None) -> Response:
+    headers = {"ETag": etag} if etag is not None else None
+    return Response(msgspec.json.encode(struct), status, headers, media_type="application/json")
 
 
 def documented(

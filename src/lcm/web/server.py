@@ -7,15 +7,69 @@ from collections.abc import Callable, Iterator
 
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from lcm.core.hosted_service import HostedService
 
 DRAIN_SECONDS = 2
 """How long open requests get to finish when the server stops."""
 
+HEADER_SECONDS = 10.0
+"""How long somebody may take to say what they want, from the first byte or the connection on."""
+
+MAX_HEADER_BYTES = 64 * 1024
 
 BACKLOG = 2048
 """Connections that may wait to be accepted."""
+
+
+class _Config(uvicorn.Config):
+    """Uvicorn's, and how long the head of a request may take."""
+
+    header_seconds = HEADER_SECONDS
+
+
+class _Protocol(HttpToolsProtocol):
+    """Uvicorn's, which waits for ever for the head of a request and takes any amount of it."""
+
+    _head_timer: asyncio.TimerHandle | None = None
+    _head_bytes = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._expect_head()
+
+    def data_received(self, data: bytes) -> None:
+        cycle: RequestResponseCycle | None = self.cycle
+        if self._head_timer is None and (cycle is None or cycle.response_complete):
+            self._expect_head()
+        if self._head_timer is not None:
+            self._head_bytes += len(data)
+        super().data_received(data)
+        if self._head_timer is not None and self._head_bytes > MAX_HEADER_BYTES:
+            self._give_up()
+
+    def on_headers_complete(self) -> None:
+        self._stop_expecting()
+        super().on_headers_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_expecting()
+        super().connection_lost(exc)
+
+    def _expect_head(self) -> None:
+        self._head_bytes = 0
+        assert isinstance(self.config, _Config)
+        self._head_timer = self.loop.call_later(self.config.header_seconds, self._give_up)
+
+    def _stop_expecting(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _give_up(self) -> None:
+        self._stop_expecting()
+        self.transport.close()
 
 
 class _Server(uvicorn.Server):
@@ -37,24 +91,25 @@ class HttpServer(HostedService):
         port: int,
         before_stop: Callable[[], None] | None = None,
         send_buffer_bytes: int | None = None,
+        header_seconds: float = HEADER_SECONDS,
     ) -> None:
         self.name = name
         self._before_stop = before_stop
         self._socket = listen(host, port, send_buffer_bytes)
         self.host = host
         self.port: int = self._socket.getsockname()[1]
-        self._server = _Server(
-            uvicorn.Config(
-                app,
-                log_config=None,
-                access_log=False,
-                lifespan="off",
-                server_header=False,
-                timeout_keep_alive=30,
-                timeout_graceful_shutdown=DRAIN_SECONDS,
-                h11_max_incomplete_event_size=64 * 1024,
-            )
+        config = _Config(
+            app,
+            http=_Protocol,
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            server_header=False,
+            timeout_keep_alive=30,
+            timeout_graceful_shutdown=DRAIN_SECONDS,
         )
+        config.header_seconds = header_seconds
+        self._server = _Server(config)
 
     @property
     def url(self) -> str:

@@ -2,13 +2,20 @@
 
 from datetime import timedelta
 
+from lcm.control_plane.conditions import UNCONDITIONAL, Conditions
 from lcm.control_plane.context import ControlPlane
 from lcm.control_plane.store.port import Fence
 from lcm.domain.worker import Worker, drain
 
 
 async def drain_worker(
-    control_plane: ControlPlane, worker_id: str, *, by: str, reason: str, fence: Fence | None = None
+    control_plane: ControlPlane,
+    worker_id: str,
+    *,
+    by: str,
+    reason: str,
+    conditions: Conditions = UNCONDITIONAL,
+    fence: Fence | None = None,
 ) -> Worker:
     """The template says how long people are waited for."""
     worker = await control_plane.workers.get(worker_id)
@@ -19,6 +26,8 @@ async def drain_worker(
     now = control_plane.clock.now()
     return await control_plane.workers.change(
         worker_id,
-        lambda current: drain(current, deadline=now + patience, by=by, reason=reason, now=now),
+        conditions.guard(
+            lambda current: drain(current, deadline=now + patience, by=by, reason=reason, now=now)
+        ),
         fence=fence,
     )

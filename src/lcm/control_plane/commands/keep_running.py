@@ -4,13 +4,20 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
+from lcm.control_plane.conditions import UNCONDITIONAL, Conditions
 from lcm.control_plane.context import ControlPlane
 from lcm.domain.idle import pause_due_at
 from lcm.domain.worker import Hold, Worker, cancel_pause
 
 
 async def hold_worker(
-    control_plane: ControlPlane, worker_id: str, *, until: datetime, reason: str, by: str
+    control_plane: ControlPlane,
+    worker_id: str,
+    *,
+    until: datetime,
+    reason: str,
+    by: str,
+    conditions: Conditions = UNCONDITIONAL,
 ) -> Worker:
     """Keep it running until then, used or not. A pause that was decided and not carried out is off."""
     now = control_plane.clock.now()
@@ -19,10 +26,12 @@ async def hold_worker(
         held = replace(worker, hold=Hold(until=until, by=by, reason=reason), updated_at=now)
         return _with_countdown(control_plane, cancel_pause(held, by=by, reason="held", now=now))
 
-    return await control_plane.workers.change(worker_id, decide)
+    return await control_plane.workers.change(worker_id, conditions.guard(decide))
 
 
-async def release_hold(control_plane: ControlPlane, worker_id: str) -> Worker:
+async def release_hold(
+    control_plane: ControlPlane, worker_id: str, *, conditions: Conditions = UNCONDITIONAL
+) -> Worker:
     now = control_plane.clock.now()
 
     def decide(worker: Worker) -> Worker:
@@ -30,11 +39,16 @@ async def release_hold(control_plane: ControlPlane, worker_id: str) -> Worker:
             return worker
         return _with_countdown(control_plane, replace(worker, hold=None, updated_at=now))
 
-    return await control_plane.workers.change(worker_id, decide)
+    return await control_plane.workers.change(worker_id, conditions.guard(decide))
 
 
 async def toggle_idle_detection(
-    control_plane: ControlPlane, worker_id: str, *, enabled: bool, by: str
+    control_plane: ControlPlane,
+    worker_id: str,
+    *,
+    enabled: bool,
+    by: str,
+    conditions: Conditions = UNCONDITIONAL,
 ) -> Worker:
     """Switched off, a worker runs until somebody stops it."""
     now = control_plane.clock.now()
@@ -47,7 +61,7 @@ async def toggle_idle_detection(
             toggled = cancel_pause(toggled, by=by, reason="idle detection switched off", now=now)
         return _with_countdown(control_plane, toggled)
 
-    return await control_plane.workers.change(worker_id, decide)
+    return await control_plane.workers.change(worker_id, conditions.guard(decide))
 
 
 def _with_countdown(control_plane: ControlPlane, worker: Worker) -> Worker:

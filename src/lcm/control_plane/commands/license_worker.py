@@ -10,6 +10,7 @@ from collections.abc import Callable
 import msgspec
 from msgspec.structs import replace
 
+from lcm.control_plane.conditions import UNCONDITIONAL, Conditions
 from lcm.control_plane.context import ControlPlane
 from lcm.control_plane.store.port import Document, Fence, VersionConflict
 from lcm.domain.errors import NotFound
@@ -23,17 +24,21 @@ DEBT = "license-debt"
 _debt = msgspec.json.Decoder(LicenseDebt)
 
 
-async def request_license(control_plane: ControlPlane, worker_id: str, token: str) -> Worker:
+async def request_license(
+    control_plane: ControlPlane, worker_id: str, token: str, *, conditions: Conditions = UNCONDITIONAL
+) -> Worker:
     """Register the worker with this token as soon as its CML is ready."""
     await control_plane.workers.get(worker_id)
     token_ref = f"{worker_id}-{control_plane.ids.new_id()[:8]}"
     await control_plane.vault.put(PURPOSE, token_ref, token)
-    return await _wish(control_plane, worker_id, LicenseOperation.REGISTER, token_ref)
+    return await _wish(control_plane, worker_id, LicenseOperation.REGISTER, conditions, token_ref)
 
 
-async def request_deregistration(control_plane: ControlPlane, worker_id: str) -> Worker:
+async def request_deregistration(
+    control_plane: ControlPlane, worker_id: str, *, conditions: Conditions = UNCONDITIONAL
+) -> Worker:
     """Give the license back to its pool."""
-    return await _wish(control_plane, worker_id, LicenseOperation.DEREGISTER)
+    return await _wish(control_plane, worker_id, LicenseOperation.DEREGISTER, conditions)
 
 
 async def license_token(control_plane: ControlPlane, worker_id: str) -> str:
@@ -95,7 +100,11 @@ async def settle_debt(control_plane: ControlPlane, worker_id: str, *, by: str) -
 
 
 async def _wish(
-    control_plane: ControlPlane, worker_id: str, operation: LicenseOperation, token_ref: str | None = None
+    control_plane: ControlPlane,
+    worker_id: str,
+    operation: LicenseOperation,
+    conditions: Conditions,
+    token_ref: str | None = None,
 ) -> Worker:
     now = control_plane.clock.now()
 
@@ -103,7 +112,7 @@ async def _wish(
         wished = wish(worker.license, operation, token_ref=token_ref, now=now)
         return replace(worker, license=wished, updated_at=now)
 
-    return await _change(control_plane, worker_id, decide)
+    return await _change(control_plane, worker_id, conditions.guard(decide))
 
 
 async def _change(

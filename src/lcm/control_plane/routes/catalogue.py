@@ -4,8 +4,9 @@ import structlog
 from fastapi import APIRouter
 from starlette.responses import Response
 
+from lcm.control_plane.conditions import Conditions
 from lcm.control_plane.queries.workers import list_workers
-from lcm.control_plane.routes.dependencies import Admin, Plane, Viewer
+from lcm.control_plane.routes.dependencies import Admin, Keyed, Plane, Viewer
 from lcm.domain.errors import Conflict
 from lcm.domain.template import WorkerTemplate
 from lcm.rest.schemas import RegionList, RegionView, TemplateList
@@ -16,6 +17,7 @@ log = structlog.get_logger(__name__)
 router = APIRouter(prefix="/api", tags=["catalogue"])
 
 _TEMPLATE = documented(WorkerTemplate, problems=[404])
+_SWITCH = documented(WorkerTemplate, problems=[404, 422])
 
 
 @router.get("/worker-templates", summary="List templates", **documented(TemplateList, problems=[422]))
@@ -29,16 +31,16 @@ async def get_template(name: str, _: Viewer, plane: Plane) -> Response:
     return answer(await plane.templates.get(name))
 
 
-@router.post("/worker-templates/{name}/enable", summary="Offer a template", **_TEMPLATE)
-async def enable_template(name: str, person: Admin, plane: Plane) -> Response:
+@router.post("/worker-templates/{name}/enable", summary="Offer a template", **_SWITCH)
+async def enable_template(name: str, person: Admin, plane: Plane, keyed: Keyed) -> Response:
     """New workers may use it again, also after a restart."""
-    return await _switch(plane, name, enabled=True, by=person.name)
+    return await _switch(plane, name, enabled=True, by=person.name, keyed=keyed)
 
 
-@router.post("/worker-templates/{name}/disable", summary="Withdraw a template", **_TEMPLATE)
-async def disable_template(name: str, person: Admin, plane: Plane) -> Response:
+@router.post("/worker-templates/{name}/disable", summary="Withdraw a template", **_SWITCH)
+async def disable_template(name: str, person: Admin, plane: Plane, keyed: Keyed) -> Response:
     """No new workers use it, also after a restart; those that have it stay as they are."""
-    return await _switch(plane, name, enabled=False, by=person.name)
+    return await _switch(plane, name, enabled=False, by=person.name, keyed=keyed)
 
 
 @router.delete(
@@ -62,7 +64,7 @@ async def list_regions(_: Viewer, plane: Plane) -> Response:
     return answer(RegionList(items=views))
 
 
-async def _switch(plane: Plane, name: str, *, enabled: bool, by: str) -> Response:
-    template = await plane.templates.switch(name, enabled=enabled)
+async def _switch(plane: Plane, name: str, *, enabled: bool, by: str, keyed: Keyed) -> Response:
+    template = await plane.templates.switch(name, enabled=enabled, conditions=Conditions(keyed))
     log.info("template switched", template=name, enabled=enabled, by=by)
     return answer(template)

@@ -7,15 +7,17 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from fastapi import Depends, Request
+from fastapi import Depends, Header, Request
 
 from lcm.control_plane.access import AccessDenied, Principal, Role, require
 from lcm.control_plane.commands.claim_leadership import fence_for
+from lcm.control_plane.conditions import Conditions, keyed_request
 from lcm.control_plane.context import ControlPlane
 from lcm.control_plane.gate import principal_behind
 from lcm.control_plane.identity import Identity
 from lcm.control_plane.sse import EventHub
 from lcm.control_plane.store.port import Fence
+from lcm.domain.once import KeyedRequest
 from lcm.rest.schemas import EPOCH_HEADER, SERVICE_HEADER
 
 
@@ -62,9 +64,43 @@ async def leader_fence(request: Request, service: Annotated[str, Depends(control
     return fence_for(service, int(epoch))
 
 
+async def keyed(
+    request: Request,
+    idempotency_key: Annotated[
+        str | None,
+        Header(min_length=1, max_length=200, description="Makes it safe to send this request again."),
+    ] = None,
+) -> KeyedRequest | None:
+    """A dependency: how to recognise the request when it is sent again."""
+    if idempotency_key is None:
+        return None
+    return keyed_request(
+        principal_behind(request).id,
+        idempotency_key,
+        request.method.encode(),
+        request.url.path.encode(),
+        request.url.query.encode(),
+        await request.body(),
+    )
+
+
+async def conditions(
+    request: Annotated[KeyedRequest | None, Depends(keyed)],
+    if_match: Annotated[
+        str | None, Header(max_length=1000, description="Only if the `ETag` is still one of these.")
+    ] = None,
+) -> Conditions:
+    """A dependency: when the request may be carried out."""
+    if if_match is None or if_match.strip() == "*":
+        return Conditions(request)
+    return Conditions(request, frozenset(tag.strip() for tag in if_match.split(",")))
+
+
 Plane = Annotated[ControlPlane, Depends(control_plane)]
 Viewer = Annotated[Principal, Depends(person(Role.VIEWER))]
 Operator = Annotated[Principal, Depends(person(Role.OPERATOR))]
 Admin = Annotated[Principal, Depends(person(Role.ADMIN))]
 Controller = Annotated[str, Depends(controller)]
+Keyed = Annotated[KeyedRequest | None, Depends(keyed)]
+Given = Annotated[Conditions, Depends(conditions)]
 LeaderFence = Annotated[Fence, Depends(leader_fence)]

@@ -10,13 +10,12 @@ from starlette.responses import Response
 from lcm.control_plane.commands.detect_idle import detect_idle
 from lcm.control_plane.commands.keep_running import hold_worker, release_hold, toggle_idle_detection
 from lcm.control_plane.queries.idle import idle_status
-from lcm.control_plane.routes.dependencies import Controller, LeaderFence, Operator, Plane, Viewer
-from lcm.rest.schemas import IdleCheck, IdleCheckRequest, IdleStatus, WorkerView
+from lcm.control_plane.routes.dependencies import Controller, Given, LeaderFence, Operator, Plane, Viewer
+from lcm.control_plane.routes.intents import INTENT, accepted
+from lcm.rest.schemas import IdleCheck, IdleCheckRequest, IdleStatus
 from lcm.web.answers import answer, body_of, documented, reads
 
 router = APIRouter(tags=["idle detection"])
-
-_ACTION = documented(WorkerView, 202, "Accepted; effects follow.", problems=[404, 409])
 
 
 class NewHold(BaseModel):
@@ -34,30 +33,32 @@ class NewHold(BaseModel):
 @router.put(
     "/api/workers/{worker_id}/hold",
     summary="Keep a worker running",
-    **documented(WorkerView, 202, "Accepted; effects follow.", problems=[404, 409, 422]),
+    **INTENT,
 )
-async def hold(worker_id: str, body: NewHold, person: Operator, plane: Plane) -> Response:
+async def hold(worker_id: str, body: NewHold, person: Operator, plane: Plane, given: Given) -> Response:
     """Nothing pauses it before that moment; a pause that was decided and not carried out is off."""
     until: datetime = body.until
-    worker = await hold_worker(plane, worker_id, until=until, reason=body.reason, by=person.name)
-    return answer(WorkerView.of(worker), 202)
+    worker = await hold_worker(
+        plane, worker_id, until=until, reason=body.reason, by=person.name, conditions=given
+    )
+    return accepted(worker)
 
 
-@router.delete("/api/workers/{worker_id}/hold", summary="End a hold", **_ACTION)
-async def release(worker_id: str, _: Operator, plane: Plane) -> Response:
-    return answer(WorkerView.of(await release_hold(plane, worker_id)), 202)
+@router.delete("/api/workers/{worker_id}/hold", summary="End a hold", **INTENT)
+async def release(worker_id: str, _: Operator, plane: Plane, given: Given) -> Response:
+    return accepted(await release_hold(plane, worker_id, conditions=given))
 
 
-@router.post("/api/workers/{worker_id}/idle-detection/enable", summary="Pause it when idle", **_ACTION)
-async def enable(worker_id: str, person: Operator, plane: Plane) -> Response:
-    worker = await toggle_idle_detection(plane, worker_id, enabled=True, by=person.name)
-    return answer(WorkerView.of(worker), 202)
+@router.post("/api/workers/{worker_id}/idle-detection/enable", summary="Pause it when idle", **INTENT)
+async def enable(worker_id: str, person: Operator, plane: Plane, given: Given) -> Response:
+    worker = await toggle_idle_detection(plane, worker_id, enabled=True, by=person.name, conditions=given)
+    return accepted(worker)
 
 
-@router.post("/api/workers/{worker_id}/idle-detection/disable", summary="Never pause it", **_ACTION)
-async def disable(worker_id: str, person: Operator, plane: Plane) -> Response:
-    worker = await toggle_idle_detection(plane, worker_id, enabled=False, by=person.name)
-    return answer(WorkerView.of(worker), 202)
+@router.post("/api/workers/{worker_id}/idle-detection/disable", summary="Never pause it", **INTENT)
+async def disable(worker_id: str, person: Operator, plane: Plane, given: Given) -> Response:
+    worker = await toggle_idle_detection(plane, worker_id, enabled=False, by=person.name, conditions=given)
+    return accepted(worker)
 
 
 @router.get(

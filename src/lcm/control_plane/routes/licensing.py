@@ -14,10 +14,11 @@ from lcm.control_plane.commands.license_worker import (
     request_license,
     settle_debt,
 )
-from lcm.control_plane.routes.dependencies import Admin, LeaderFence, Plane, Viewer
+from lcm.control_plane.routes.dependencies import Admin, Given, LeaderFence, Plane, Viewer
+from lcm.control_plane.routes.intents import INTENT, accepted
 from lcm.domain.license import LicenseDebt, LicenseOperation
 from lcm.domain.worker import Worker
-from lcm.rest.schemas import LicenseDebts, LicenseReport, LicenseToken, WorkerView
+from lcm.rest.schemas import LicenseDebts, LicenseReport, LicenseToken
 from lcm.web.answers import answer, body_of, documented, reads
 
 router = APIRouter(tags=["licensing"])
@@ -36,21 +37,21 @@ class NewLicense(BaseModel):
 @router.post(
     "/api/workers/{worker_id}/license",
     summary="License a worker",
-    **documented(WorkerView, 202, "Accepted; effects follow.", problems=[404, 409, 422]),
+    **INTENT,
 )
-async def register(worker_id: str, body: NewLicense, _: Admin, plane: Plane) -> Response:
+async def register(worker_id: str, body: NewLicense, _: Admin, plane: Plane, given: Given) -> Response:
     """The worker controller registers it once CML is ready; `license` of the worker shows how it goes."""
-    worker = await request_license(plane, worker_id, body.token.get_secret_value())
-    return answer(WorkerView.of(worker), 202)
+    worker = await request_license(plane, worker_id, body.token.get_secret_value(), conditions=given)
+    return accepted(worker)
 
 
 @router.delete(
     "/api/workers/{worker_id}/license",
     summary="Give a license back",
-    **documented(WorkerView, 202, "Accepted; effects follow.", problems=[404, 409]),
+    **INTENT,
 )
-async def deregister(worker_id: str, _: Admin, plane: Plane) -> Response:
-    return answer(WorkerView.of(await request_deregistration(plane, worker_id)), 202)
+async def deregister(worker_id: str, _: Admin, plane: Plane, given: Given) -> Response:
+    return accepted(await request_deregistration(plane, worker_id, conditions=given))
 
 
 @router.get("/api/license-debts", summary="Licenses not known to be free", **documented(LicenseDebts))

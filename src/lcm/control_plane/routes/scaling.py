@@ -9,29 +9,29 @@ from lcm.control_plane.commands.drain_worker import drain_worker
 from lcm.control_plane.commands.place_session import place_session, remove_session
 from lcm.control_plane.commands.request_action import request_action
 from lcm.control_plane.commands.scale_up import scale_up
-from lcm.control_plane.routes.dependencies import Controller, LeaderFence, Operator, Plane, Viewer
+from lcm.control_plane.routes.dependencies import Controller, Given, LeaderFence, Operator, Plane, Viewer
+from lcm.control_plane.routes.intents import INTENT, accepted
 from lcm.domain.scaling import AuditEvent
 from lcm.domain.worker import Action, Worker
-from lcm.rest.schemas import AuditPage, AuditRecord, ScaleUpRequest, SessionChange, WorkerView
+from lcm.rest.schemas import AuditPage, AuditRecord, ScaleUpRequest, SessionChange
 from lcm.web.answers import answer, body_of, documented, reads
 
 router = APIRouter(tags=["scaling"])
 
-_ACTION = documented(WorkerView, 202, "Accepted; effects follow.", problems=[404, 409])
 _WRITE = documented(Worker, problems=[404, 409, 422])
 
 
-@router.post("/api/workers/{worker_id}/drain", summary="Drain a worker", **_ACTION)
-async def drain(worker_id: str, person: Operator, plane: Plane) -> Response:
+@router.post("/api/workers/{worker_id}/drain", summary="Drain a worker", **INTENT)
+async def drain(worker_id: str, person: Operator, plane: Plane, given: Given) -> Response:
     """Nobody new is placed on it; it stops when its sessions are over or the drain takes too long."""
-    worker = await drain_worker(plane, worker_id, by=person.name, reason="drain requested")
-    return answer(WorkerView.of(worker), 202)
+    worker = await drain_worker(plane, worker_id, by=person.name, reason="drain requested", conditions=given)
+    return accepted(worker)
 
 
-@router.post("/api/workers/{worker_id}/cancel-drain", summary="Cancel a drain", **_ACTION)
-async def cancel_drain(worker_id: str, person: Operator, plane: Plane) -> Response:
-    worker = await request_action(plane, worker_id, Action.CANCEL_DRAIN, by=person.name)
-    return answer(WorkerView.of(worker), 202)
+@router.post("/api/workers/{worker_id}/cancel-drain", summary="Cancel a drain", **INTENT)
+async def cancel_drain(worker_id: str, person: Operator, plane: Plane, given: Given) -> Response:
+    worker = await request_action(plane, worker_id, Action.CANCEL_DRAIN, by=person.name, conditions=given)
+    return accepted(worker)
 
 
 @router.get(

@@ -3,14 +3,16 @@
 import re
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Query
+from fastapi import APIRouter, Query
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from lcm.control_plane.commands.create_worker import create_worker
 from lcm.control_plane.commands.request_action import request_action, request_refresh
+from lcm.control_plane.conditions import etag
 from lcm.control_plane.queries.workers import list_workers, page_of_workers
-from lcm.control_plane.routes.dependencies import Admin, Operator, Plane, Viewer
+from lcm.control_plane.routes.dependencies import Admin, Given, Keyed, Operator, Plane, Viewer
+from lcm.control_plane.routes.intents import INTENT, accepted
 from lcm.domain.lifecycle import WorkerStatus
 from lcm.domain.worker import Action
 from lcm.rest.schemas import Activity, LabList, Resources, Timeline, WorkerPage, WorkerView
@@ -83,9 +85,7 @@ async def create(
     body: NewWorker,
     person: Admin,
     plane: Plane,
-    idempotency_key: Annotated[
-        str | None, Header(min_length=1, max_length=200, description="Makes it safe to send this again.")
-    ] = None,
+    keyed: Keyed,
 ) -> Response:
     """Record the wish for a worker; the controller launches it.
 
@@ -98,14 +98,16 @@ async def create(
         aws_region=body.aws_region,
         tags=body.tags,
         by=person.name,
-        idempotency_key=idempotency_key,
+        request=keyed,
     )
-    return answer(WorkerView.of(worker), 202)
+    return accepted(worker)
 
 
 @router.get("/{worker_id}", summary="Get a worker", **documented(WorkerView, problems=[404]))
 async def get(worker_id: str, _: Viewer, plane: Plane) -> Response:
-    return answer(WorkerView.of(await plane.workers.get(worker_id)))
+    """The `ETag` names this version; send it back as `If-Match` to act on nothing else."""
+    worker = await plane.workers.get(worker_id)
+    return answer(WorkerView.of(worker), etag=etag(worker.version))
 
 
 @router.get("/{worker_id}/timeline", summary="A worker's history", **documented(Timeline, problems=[404]))
@@ -150,36 +152,33 @@ async def activity(worker_id: str, _: Viewer, plane: Plane) -> Response:
     )
 
 
-_ACTION = documented(WorkerView, 202, "Accepted; effects follow.", problems=[404, 409])
+@router.post("/{worker_id}/start", summary="Start a worker", **INTENT)
+async def start(worker_id: str, person: Operator, plane: Plane, given: Given) -> Response:
+    return accepted(await request_action(plane, worker_id, Action.START, by=person.name, conditions=given))
 
 
-@router.post("/{worker_id}/start", summary="Start a worker", **_ACTION)
-async def start(worker_id: str, person: Operator, plane: Plane) -> Response:
-    return answer(WorkerView.of(await request_action(plane, worker_id, Action.START, by=person.name)), 202)
-
-
-@router.post("/{worker_id}/stop", summary="Stop a worker", **_ACTION)
-async def stop(worker_id: str, person: Operator, plane: Plane) -> Response:
+@router.post("/{worker_id}/stop", summary="Stop a worker", **INTENT)
+async def stop(worker_id: str, person: Operator, plane: Plane, given: Given) -> Response:
     """The disk is kept; start it again any time."""
-    return answer(WorkerView.of(await request_action(plane, worker_id, Action.STOP, by=person.name)), 202)
+    return accepted(await request_action(plane, worker_id, Action.STOP, by=person.name, conditions=given))
 
 
-@router.post("/{worker_id}/retry", summary="Retry a failed worker", **_ACTION)
-async def retry(worker_id: str, person: Operator, plane: Plane) -> Response:
-    return answer(WorkerView.of(await request_action(plane, worker_id, Action.RETRY, by=person.name)), 202)
+@router.post("/{worker_id}/retry", summary="Retry a failed worker", **INTENT)
+async def retry(worker_id: str, person: Operator, plane: Plane, given: Given) -> Response:
+    return accepted(await request_action(plane, worker_id, Action.RETRY, by=person.name, conditions=given))
 
 
 @router.post(
     "/{worker_id}/refresh",
     summary="Look at a worker again, now",
-    **documented(WorkerView, 202, "Accepted; effects follow.", problems=[404]),
+    **INTENT,
 )
-async def refresh(worker_id: str, _: Operator, plane: Plane) -> Response:
+async def refresh(worker_id: str, _: Operator, plane: Plane, given: Given) -> Response:
     """Everything about it is read anew; at most every ten seconds."""
-    return answer(WorkerView.of(await request_refresh(plane, worker_id)), 202)
+    return accepted(await request_refresh(plane, worker_id, conditions=given))
 
 
-@router.delete("/{worker_id}", summary="Terminate a worker", **_ACTION)
-async def delete(worker_id: str, person: Admin, plane: Plane) -> Response:
+@router.delete("/{worker_id}", summary="Terminate a worker", **INTENT)
+async def delete(worker_id: str, person: Admin, plane: Plane, given: Given) -> Response:
     """The instance and its disk are destroyed; the record stays for the audit."""
-    return answer(WorkerView.of(await request_action(plane, worker_id, Action.DELETE, by=person.name)), 202)
+    return accepted(await request_action(plane, worker_id, Action.DELETE, by=person.name, conditions=given))
