@@ -7,8 +7,8 @@ scenario has already been disturbed at is not repeated. Then pairs: a second cra
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from lcm.simulator.calls import Violation
 from lcm.simulator.faults import Act, Fault
-from lcm.simulator.world import Violation
 from simulation.run import Outcome, simulate
 from simulation.scenarios import SCENARIOS
 

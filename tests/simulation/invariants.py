@@ -21,7 +21,9 @@ from lcm.domain.lifecycle import (
     is_allowed,
 )
 from lcm.domain.worker import Worker
-from lcm.simulator.world import Call, Process, Violation, World
+from lcm.simulator.calls import Call, Violation
+from lcm.simulator.processes import Process
+from lcm.simulator.world import World
 
 
 class Invariant:
@@ -29,9 +31,13 @@ class Invariant:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        world.on_call.append(self.on_call)
-        world.on_effect.append(self.on_effect)
-        world.disk.on_commit.append(self._on_commit)
+        mine, nothing = type(self), Invariant
+        if mine.on_call is not nothing.on_call:
+            world.on_call.append(self.on_call)
+        if mine.on_effect is not nothing.on_effect:
+            world.on_effect.append(self.on_effect)
+        if mine.on_worker is not nothing.on_worker or mine.on_document is not nothing.on_document:
+            world.disk.on_commit.append(self._on_commit)
 
     def on_call(self, process: Process, call: Call) -> None: ...
 

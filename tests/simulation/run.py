@@ -14,9 +14,11 @@ import structlog
 import yaml
 
 from lcm.domain.launch import WORKER_ID_TAG
+from lcm.simulator.calls import Call, Violation
 from lcm.simulator.faults import DEFAULT_RATES, Act, Fault, Faults
+from lcm.simulator.knobs import Knobs
 from lcm.simulator.virtual_time import run_in_virtual_time
-from lcm.simulator.world import Call, Knobs, Violation, World
+from lcm.simulator.world import World
 from simulation.browser import Browser
 from simulation.invariants import ALL, Invariant
 from simulation.scenarios import SCENARIOS, Scenario, wander
@@ -64,7 +66,7 @@ def simulate(
     knobs: Knobs | None = None,
 ) -> Outcome:
     """Run a scenario under these faults, heal, let it settle, let it rest; the first violation ends it."""
-    faults = Faults(seed, frozenset(plan), dict(rates or {}))
+    faults = Faults(seed, tuple(plan), dict(rates or {}))
     with _without_logs():
         return run_in_virtual_time(_simulate(scenario, faults, knobs or Knobs()))
 
@@ -90,8 +92,7 @@ async def _simulate(scenario: str, faults: Faults, knobs: Knobs) -> Outcome:
     with contextlib.suppress(asyncio.CancelledError):
         async with world.running():
             browser = Browser(world)
-            assert world._late is not None
-            world._late.create_task(browser.run(), name="browser")
+            world.start(browser.run(), "browser")
             await _tell(world, SCENARIOS.get(scenario, wander), invariants, browser)
     return Outcome(
         scenario,

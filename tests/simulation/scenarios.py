@@ -140,12 +140,12 @@ async def control_plane_restarts(story: Story) -> None:
 async def coordination_store_wiped(story: Story) -> None:
     first = await story.create("ada")
     await story.until(first, RUNNING)
-    await story.world.wipe_kv()
+    story.world.wipe_kv()
     await story.act(first, "stop")
     second = await story.create("bob")
     await story.until(first, STOPPED)
     await story.until(second, RUNNING)
-    await story.world.wipe_kv()
+    story.world.wipe_kv()
     await story.act(second, "delete")
     await story.until(second, TERMINATED)
 
@@ -197,13 +197,12 @@ async def wander(story: Story) -> None:
 async def disturb(story: Story, rng: Random) -> None:
     """Something happens that no call site is to blame for."""
     world = story.world
-    processes = (world.plane, *world.controllers)
+    processes = world.processes
     match rng.randrange(8):
         case 0:
             rng.choice(processes).crash()
         case 1:
-            process = rng.choice(processes)
-            process.frozen_until = world.clock.monotonic() + rng.choice([5.0, 20.0, 60.0])
+            rng.choice(processes).freeze(rng.choice([5.0, 20.0, 60.0]))
         case 2:
             world.cuts.add((rng.choice(world.controllers).name, rng.choice(["kv", "http", "ec2"])))
         case 3:
@@ -211,7 +210,7 @@ async def disturb(story: Story, rng: Random) -> None:
         case 4:
             world.cuts.clear()
         case 5:
-            await world.wipe_kv()
+            world.wipe_kv()
         case 6:
             rng.choice(processes).skew = timedelta(minutes=rng.choice([-60, -5, 5, 60]))
         case 7:

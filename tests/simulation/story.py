@@ -7,7 +7,8 @@ from lcm.domain.errors import Unreachable
 from lcm.domain.lifecycle import FAILED, PENDING, RUNNING, STOPPED, TERMINATED, DesiredStatus, WorkerStatus
 from lcm.domain.worker import Worker
 from lcm.simulator.ports import SimulatedTransport
-from lcm.simulator.world import KEYS, World
+from lcm.simulator.processes import KEYS
+from lcm.simulator.world import World
 
 PATIENCE_SECONDS = 3 * 3600.0
 

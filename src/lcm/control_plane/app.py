@@ -78,7 +78,9 @@ def _api() -> FastAPI:
         redoc_url=None,
     )
     for module in (workers, catalogue, sessions, events, internal, operations):
-        app.include_router(module.router)
+        # Not `include_router`: it adds nothing to routes that know their whole path, matches each request
+        # twice, and builds every route anew for every application.
+        app.router.routes.extend(module.router.routes)
     install_openapi(app, _STRUCTS)
     return app
 
