@@ -4,7 +4,7 @@ The truth is the world's (disk, cloud), not what any process was shown.
 """
 
 import asyncio
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 
 import msgspec
 
@@ -22,7 +22,7 @@ from lcm.domain.lifecycle import (
 )
 from lcm.domain.worker import Worker
 from lcm.simulator.calls import Call, Violation
-from lcm.simulator.processes import Process
+from lcm.simulator.processes import ControllerProcess, Process
 from lcm.simulator.world import World
 
 
@@ -172,7 +172,10 @@ class I8Fencing(Invariant):
         if not self.world.was_wiped_recently:
             self.require(len(leaders) <= 1, f"{[leader.name for leader in leaders]} lead at once")
         if call.site.startswith("ec2.") and call.mutates:
-            self.require(process in leaders, f"{process.name} acts without the lead")
+            self.require(process in leaders, f"{process.name} acts past its deadline")
+            if not self.world.was_wiped_recently:
+                is_holder = isinstance(process, ControllerProcess) and process.holds_the_lease
+                self.require(is_holder, f"{process.name} acts without the lease")
 
 
 class I11DurableAcknowledgements(Invariant):
@@ -195,6 +198,15 @@ class I12NoLostUpdate(Invariant):
         self.require(
             after.version == expected, f"{after.kind} {after.id}: {after.version} after {expected - 1}"
         )
+
+
+class I13Idempotent(Invariant):
+    """A creation that is sent again under its key makes one worker and gets the same answer."""
+
+    def at_rest(self) -> None:
+        names = Counter(worker.name for worker in self.world.disk.peek_all())
+        twice = [name for name, count in names.items() if count > 1]
+        self.require(not twice, f"{twice} were created more than once")
 
 
 class I14Monotonic(Invariant):
@@ -267,6 +279,6 @@ class I21Alive(Invariant):
 
 ALL = (
     I1OneLiveInstance, I2Bijection, I3IntentFirst, I4BoundedLaunches, I5LegalTransitions, I7NewestIntent,
-    I8Fencing, I11DurableAcknowledgements, I12NoLostUpdate, I14Monotonic, I17Bounded, I18Rates,
+    I8Fencing, I11DurableAcknowledgements, I12NoLostUpdate, I13Idempotent, I14Monotonic, I17Bounded, I18Rates,
     I19UnknownIsNotAValue, I21Alive,
 )  # fmt: skip

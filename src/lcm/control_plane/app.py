@@ -14,7 +14,7 @@ from lcm.control_plane.access import AccessDenied
 from lcm.control_plane.gate import Gate, access_problem
 from lcm.control_plane.routes import catalogue, events, internal, operations, sessions, workers
 from lcm.control_plane.routes.dependencies import Services
-from lcm.control_plane.store.port import StoreUnavailable
+from lcm.control_plane.store.port import StoreUnavailable, WriteUnconfirmed
 from lcm.core.telemetry import Telemetry
 from lcm.domain import errors
 from lcm.domain.template import WorkerTemplate
@@ -129,6 +129,10 @@ def _add_error_handlers(app: FastAPI) -> None:
         assert isinstance(error, MalformedBody)
         return _invalid(error.errors)
 
+    async def unconfirmed(_: Request, error: Exception) -> Response:
+        detail = f"{error}: it may have happened or happen yet; look before you send it again"
+        return problem(503, "write-unconfirmed", "Perhaps changed", detail)
+
     async def store_unavailable(_: Request, error: Exception) -> Response:
         return problem(503, "store-unavailable", "Try again later", f"{error}; nothing was changed")
 
@@ -146,6 +150,7 @@ def _add_error_handlers(app: FastAPI) -> None:
     app.add_exception_handler(AccessDenied, denied)
     app.add_exception_handler(RequestValidationError, invalid)
     app.add_exception_handler(MalformedBody, malformed)
+    app.add_exception_handler(WriteUnconfirmed, unconfirmed)
     app.add_exception_handler(StoreUnavailable, store_unavailable)
     app.add_exception_handler(HTTPException, http_error)
 

@@ -45,6 +45,15 @@ class ControlPlaneParts:
 
 
 @dataclass(frozen=True)
+class Limits:
+    """How much is kept for the stream's readers, and how often the coordination store is looked at."""
+
+    event_buffer: int = 1_000
+    event_backlog: int = 1_000
+    publish_sweep_seconds: float = 5.0
+
+
+@dataclass(frozen=True)
 class ControlPlaneProcess:
     """What a caller needs to know of a control plane that is about to run."""
 
@@ -64,15 +73,29 @@ def assemble(
     regions: tuple[str, ...],
     default_region: str,
     key_prefix: str = "/lcm",
+    limits: Limits | None = None,
 ) -> ControlPlaneParts:
     """Everything but the engines: the same parts on SQLite and HTTP, or in a simulation."""
-    telemetry, health = Telemetry(), Health(clock)
+    telemetry, health, limits = Telemetry(), Health(clock), limits or Limits()
     workers, templates = Workers(store), Templates(store)
     plane = ControlPlane(store, workers, templates, clock, ids, regions, default_region)
-    hub = EventHub(clock, ids, snapshot=workers.list_all)
+    hub = EventHub(
+        clock,
+        ids,
+        snapshot=workers.list_all,
+        buffer_size=limits.event_buffer,
+        subscriber_limit=limits.event_backlog,
+    )
     workers.subscribe(hub.on_worker_commit)
     publisher = Publisher(
-        store, workers, kv, clock=clock, health=health, on_found=hub.on_worker_found, key_prefix=key_prefix
+        store,
+        workers,
+        kv,
+        clock=clock,
+        health=health,
+        on_found=hub.on_worker_found,
+        key_prefix=key_prefix,
+        sweep_seconds=limits.publish_sweep_seconds,
     )
     telemetry.gauge("lcm_sse_subscribers", "Open event streams.", lambda: [(hub.subscriber_count, {})])
     telemetry.counter("lcm_sse_resets_total", "Streams that read too slowly.", lambda: [(hub.resets, {})])

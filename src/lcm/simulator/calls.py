@@ -1,6 +1,5 @@
 """What is known of a call that left a simulated process, and what is said when something did not hold."""
 
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 Role = Literal["controller", "plane", "user"]
@@ -27,12 +26,13 @@ class Call(NamedTuple):
         return f"{self.n:5} {self.at:10.3f} {self.process:14} {what}"
 
 
-@dataclass(frozen=True)
 class Violation(Exception):
     """Something that must always hold did not."""
 
-    invariant: str
-    detail: str
+    def __init__(self, invariant: str, detail: str) -> None:
+        super().__init__(invariant, detail)
+        self.invariant = invariant
+        self.detail = detail
 
     def __str__(self) -> str:
         return f"{self.invariant}: {self.detail}"

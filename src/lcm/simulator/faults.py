@@ -84,10 +84,6 @@ class Faults:
             draw -= rate
         return None
 
-    def stop(self) -> None:
-        """From here on everything works."""
-        self._planned, self.rates = {}, {}
-
 
 def chance(seed: int, *what: object) -> float:
     """A number in [0, 1) that only depends on what it is asked for."""

@@ -8,12 +8,13 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
-from lcm.control_plane.store.port import Document, Fence, StoreUnavailable
+from lcm.control_plane.store.port import Document, Fence, StoreUnavailable, WriteUnconfirmed
 from lcm.core.kv.port import Change, Item, KvUnavailable, LeaseId, Listing
 from lcm.domain.errors import CapacityShortage, Throttled, Unreachable
 from lcm.domain.launch import InstanceId, LaunchSpec, MachineImage, WorkerId
 from lcm.domain.worker import Instance
 from lcm.simulator.asgi import request
+from lcm.simulator.calls import Violation
 from lcm.worker_controller.ports import CmlSystemInformation
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ class SimulatedPort:
     name: ClassVar[str]
     error: ClassVar[Error]
     """What no answer looks like to the caller."""
+    unconfirmed: ClassVar[Error | None] = None
+    """What no answer to a write looks like, if that is another thing."""
 
     def __init__(self, process: "Process") -> None:
         self._process = process
@@ -66,8 +69,8 @@ class SimulatedPort:
             subject,
             effect,
             mutates=True,
-            error=type(self).error,
-            refusal=refusal,
+            error=type(self).unconfirmed or type(self).error,
+            refusal=refusal or type(self).error,
         )
 
 
@@ -76,6 +79,7 @@ class SimulatedStore(SimulatedPort):
 
     name = "store"
     error = StoreUnavailable
+    unconfirmed = WriteUnconfirmed
 
     async def get(self, kind: str, document_id: str) -> Document | None:
         return await self._read(f"get {kind}", document_id, lambda: self._world.disk.get(kind, document_id))
@@ -197,7 +201,10 @@ class SimulatedTransport(SimulatedPort):
             raise Unreachable("control plane: no answer")
         if handling.cancelled() or handling.exception() is not None:
             raise Unreachable("control plane: connection reset")
-        return handling.result()
+        status, answer = handling.result()
+        if status == 500:
+            self._world.fail(Violation("an unexpected error", f"{method} {path} was answered with 500"))
+        return status, answer
 
 
 async def _handled(

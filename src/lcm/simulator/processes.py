@@ -6,11 +6,12 @@ real thing together in `run`, with the ports of `lcm.simulator.ports`, and name 
 
 import asyncio
 from abc import abstractmethod
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from lcm.control_plane.access import AccessKeys
-from lcm.control_plane.main import ControlPlaneParts, assemble
+from lcm.control_plane.main import ControlPlaneParts, Limits, assemble
 from lcm.control_plane.store.port import StoreUnavailable
 from lcm.control_plane.templates import Templates
 from lcm.core.health import Health
@@ -136,7 +137,7 @@ class PlaneProcess(Process):
         self.parts = self.requests = None
 
     async def run(self) -> None:
-        store = ports.SimulatedStore(self)
+        store, knobs = ports.SimulatedStore(self), self.world.knobs
         try:
             await Templates(store).seed(self.world.templates)
         except StoreUnavailable:
@@ -153,6 +154,7 @@ class PlaneProcess(Process):
                 ids=self.world.ids,
                 regions=(REGION.region,),
                 default_region=REGION.region,
+                limits=Limits(knobs.event_buffer, knobs.event_backlog, knobs.publish_sweep_seconds),
             )
             requests.create_task(self.parts.publisher.run(), name="publisher")
 
@@ -165,6 +167,17 @@ class ControllerProcess(Process):
 
     def forget(self) -> None:
         self.reconciler = None
+
+    @property
+    def instance_id(self) -> str:
+        return f"{self.name}-{self.incarnation}"
+
+    @property
+    def holds_the_lease(self) -> bool:
+        """Whether the coordination store says so, too."""
+        return self.reconciler is not None and (
+            self.world.kv.peek(self.reconciler.election.key) == self.instance_id
+        )
 
     @property
     def is_leading(self) -> bool:
@@ -184,6 +197,7 @@ class ControllerProcess(Process):
                 reconcile_interval=knobs.reconcile_interval,
                 wait_seconds=knobs.wait_seconds,
                 watch_debounce_seconds=knobs.debounce_seconds,
+                provisioning_timeout_seconds=knobs.provisioning_seconds,
             ),
             {REGION.region: REGION},
             control_plane=ControlPlaneClient(
@@ -195,7 +209,18 @@ class ControllerProcess(Process):
             clock=clock,
             telemetry=Telemetry(),
             health=Health(clock),
-            instance_id=f"{self.name}-{self.incarnation}",
+            instance_id=self.instance_id,
+        )
+        reconciler.config = replace(
+            reconciler.config,
+            queue_capacity=knobs.queue_capacity,
+            max_concurrent=knobs.max_concurrent,
+            max_parked=knobs.max_parked,
+        )
+        reconciler.election = replace(
+            reconciler.election,
+            call_timeout_seconds=knobs.election_timeout_seconds,
+            retry_interval=knobs.election_retry_seconds,
         )
         await reconciler.run()
 

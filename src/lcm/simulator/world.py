@@ -16,14 +16,13 @@ from random import Random
 from typing import Any, Final, TypeVar
 
 from lcm.core.chance import RandomIds
-from lcm.core.kv.memory import MemoryKv
 from lcm.domain.launch import WORKER_ID_TAG, InstanceId
 from lcm.simulator.calls import Call, Role, Violation
-from lcm.simulator.disk import WatchedStore
 from lcm.simulator.faults import Act, Faults, chance
 from lcm.simulator.knobs import Knobs
 from lcm.simulator.memory_cloud import Delays, MemoryCloud
 from lcm.simulator.processes import ControllerProcess, PlaneProcess, Process, ProcessCrashed, User
+from lcm.simulator.stores import WatchedKv, WatchedStore
 from lcm.simulator.virtual_time import VirtualClock, VirtualTimeLoop
 
 T = TypeVar("T")
@@ -83,7 +82,10 @@ class World:
         self.acts: dict[Site, tuple[Act, ...]] = {}
         """What can go wrong at each call site."""
         self.points: dict[Point, int] = {}
-        """The first ordinal at which each point was met."""
+        """The first ordinal at which each point was met, while faults are possible."""
+        self.stale_points: dict[Point, int] = {}
+        """The first ordinal at which a stale answer was possible at a point."""
+        self.injected: set[tuple[Point, Act]] = set()
         self.mutations = 0
         self.cuts: set[tuple[str, str]] = set()
         """Links that are down: (process, port)."""
@@ -93,6 +95,7 @@ class World:
         self.on_call: list[Watch] = []
         self.on_effect: list[Watch] = []
         self._calls = 0
+        self._is_healed = False
         self._wiped_at = float("-inf")
         self._over = asyncio.Event()
         self._tasks: asyncio.TaskGroup | None = None
@@ -165,9 +168,10 @@ class World:
             case Act.LATE:
                 self._land_later(process, call, effect)
                 await self._no_answer(error, "no answer")
-            case Act.STALE if site_answers := self._answers.get((site, subject)):
+            case Act.STALE:
+                answers = self._answers[site, subject]
                 draw = chance(self.faults.seed, "stale", call.role, site, call.nth)
-                stale: T = site_answers[int(draw * len(site_answers))]
+                stale: T = answers[int(draw * len(answers))]
                 return stale
         answer = await self._perform(process, call, effect)
         if stale_depth:
@@ -199,8 +203,17 @@ class World:
             possible = acts_at(role, mutates=mutates, may_be_stale=may_be_stale)
             self.acts[key] = possible
         state = self._state_of(subject) if subject else "-"
-        self.points.setdefault((role, site, state), nth)
-        act = self.faults.choose(role, site, nth, possible)
+        act = None
+        if not self._is_healed:
+            point = (role, site, state)
+            self.points.setdefault(point, nth)
+            if (site, subject) in self._answers:
+                self.stale_points.setdefault(point, nth)
+            elif may_be_stale:
+                possible = possible[:-1]
+            act = self.faults.choose(role, site, nth, possible)
+            if act is not None:
+                self.injected.add((point, act))
         at = self.clock.monotonic()
         fault = act.value if act else ""
         call = Call(self._calls, at, process.name, role, site, nth, subject, state, mutates, fault)
@@ -237,11 +250,16 @@ class World:
         return answer
 
     def _land_later(self, process: Process, call: Call, effect: Callable[[], Awaitable[Any]]) -> None:
-        """The request is on its way and arrives when its sender has given up."""
+        """The request is on its way and arrives when its sender has given up.
+
+        Together with the time that a new machine stays invisible this is less than five minutes: what takes
+        longer than that to show cannot be told from what is not there.
+        """
+        latest = 295.0 - self.knobs.visibility_seconds
 
         async def land() -> None:
-            delay = 5 + 290 * chance(self.faults.seed, "late", call.role, call.site, call.nth)
-            await self.clock.sleep(delay)
+            draw = chance(self.faults.seed, "late", call.role, call.site, call.nth)
+            await self.clock.sleep(5.0 + (latest - 5.0) * draw)
             try:
                 await self._perform(process, call, effect)
             except Exception:
@@ -274,7 +292,7 @@ class World:
 
     def heal(self) -> None:
         """No more faults from here on."""
-        self.faults.stop()
+        self._is_healed = True
         self.cuts.clear()
         self.cloud.interfere = None
         for process in self.processes:
@@ -287,8 +305,8 @@ class World:
         self.kv = self._new_kv()
         self.start(self.kv.run(), "kv")
 
-    def _new_kv(self) -> MemoryKv:
-        return MemoryKv(self.clock, self.ids, history_limit=self.knobs.kv_history)
+    def _new_kv(self) -> WatchedKv:
+        return WatchedKv(self.clock, self.ids, history_limit=self.knobs.kv_history)
 
     @property
     def was_wiped_recently(self) -> bool:
@@ -302,6 +320,14 @@ class World:
     @property
     def is_over(self) -> bool:
         return self._over.is_set()
+
+    async def over_within(self, seconds: float) -> None:
+        """Return after that long, or as soon as the run is over."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._over.wait()
+        except TimeoutError:
+            return
 
     def leaders(self) -> Sequence[ControllerProcess]:
         """Processes that believe they lead and are inside their deadline."""

@@ -117,5 +117,5 @@ _PROBLEMS = {
     409: "Not possible in this state; the document says what is.",
     413: "The body is too large.",
     422: "The request names something unknown or has a wrong field.",
-    503: "The store cannot answer; nothing was changed.",
+    503: "The store cannot answer; the document says whether something may have changed.",
 }

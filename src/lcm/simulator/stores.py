@@ -1,4 +1,4 @@
-"""The disk of a simulated control plane: what is committed here survives everything, and is watched."""
+"""What outlives simulated processes, and lets itself be looked at: the disk and the coordination store."""
 
 from collections.abc import Callable
 
@@ -6,6 +6,7 @@ import msgspec
 
 from lcm.control_plane.store.memory import MemoryStore
 from lcm.control_plane.store.port import Document, Fence
+from lcm.core.kv.memory import MemoryKv
 from lcm.domain.worker import Worker
 
 OnCommit = Callable[[Document | None, Document, Fence | None], None]
@@ -14,7 +15,7 @@ _decoder = msgspec.json.Decoder(Worker)
 
 
 class WatchedStore(MemoryStore):
-    """Tells its listeners of every commit, and shows records to whoever checks the truth."""
+    """The disk. Tells its listeners of every commit, and shows records to whoever checks the truth."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -47,3 +48,12 @@ class WatchedStore(MemoryStore):
     def _tell(self, before: Document | None, after: Document, fence: Fence | None) -> None:
         for listener in self.on_commit:
             listener(before, after, fence)
+
+
+class WatchedKv(MemoryKv):
+    """The coordination store; it knows who holds a key at this moment."""
+
+    def peek(self, key: str) -> str | None:
+        self._expire_leases()
+        item = self._items.get(key)
+        return item.value.decode() if item else None
