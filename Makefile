@@ -36,7 +36,7 @@ bench: setup ## Measure what performance claims rest on
 	@for script in $(filter-out benchmarks/report.py,$(wildcard benchmarks/*.py)); do $(BIN)/python $$script $(ARGS) || exit 1; done
 
 sim: setup ## Run one simulated seed: make sim SEED=7 [SCENARIO=stop_start PLAN='role:site:nth:act;…']
-	@cd tests && ../$(BIN)/python -m simulation.run --seed $(or $(SEED),0) --scenario $(or $(SCENARIO),wander) --plan '$(PLAN)'
+	@cd tests && ../$(BIN)/python -m simulation --seed $(or $(SEED),0) --scenario $(or $(SCENARIO),wander) --plan '$(PLAN)'
 
 soak: setup ## Run many random simulated seeds: make soak [SEEDS=10000]
 	@cd tests && ../$(BIN)/python -m simulation.soak --seeds $(or $(SEEDS),10000)

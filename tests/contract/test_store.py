@@ -19,6 +19,7 @@ from lcm.control_plane.store.port import (
     StoreUnavailable,
     UniqueKeyTaken,
     VersionConflict,
+    WriteUnconfirmed,
 )
 from lcm.control_plane.store.sqlite import SqliteStore
 
@@ -401,6 +402,20 @@ async def test_a_write_that_sqlite_cannot_express_is_refused_alone(
                 await write(store)
             await store.replace(doc("a", 2))
         assert list(await store.list_all("worker")) == [doc("a", 2)]
+
+
+async def test_a_write_that_was_not_confirmed_is_not_called_refused_and_may_still_happen(
+    tmp_path: Path,
+) -> None:
+    async with SqliteStore(tmp_path / "lcm.db", call_timeout_seconds=1.0) as store:
+        somebody_else = sqlite3.connect(tmp_path / "lcm.db", isolation_level=None)
+        somebody_else.execute("BEGIN IMMEDIATE")
+        with pytest.raises(WriteUnconfirmed):
+            await store.insert(doc("a"))
+        somebody_else.execute("ROLLBACK")
+        somebody_else.close()
+        await store.insert(doc("b"))
+        assert await ids(store) == ["a", "b"]
 
 
 async def test_a_directory_that_does_not_exist_is_named(tmp_path: Path) -> None:

@@ -6,7 +6,8 @@ from typing import Any
 
 from lcm.domain.lifecycle import TERMINATED
 from lcm.rest.schemas import WorkerView
-from lcm.simulator.world import Violation, World
+from lcm.simulator.calls import Violation
+from lcm.simulator.world import World
 
 
 class Browser:

@@ -4,27 +4,19 @@ The fault-free run shows the points; each point is disturbed once with each act.
 scenario has already been disturbed at is not repeated. Then pairs: a second crash soon after the first.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from lcm.simulator.calls import Violation
 from lcm.simulator.faults import Act, Fault
-from lcm.simulator.world import Violation
+from lcm.simulator.world import Point
 from simulation.run import Outcome, simulate
 from simulation.scenarios import SCENARIOS
 
-Point = tuple[str, str, str]
-"""Role, site, abstract state."""
+LONG = ("an_idle_day", "thirty_idle_days", "from_none_to_twenty_and_back")
+"""These meet no state the others do not."""
 
-READS = (Act.CRASH_BEFORE, Act.CRASH_AFTER, Act.ERROR, Act.HANG)
-WRITES = (*READS, Act.LOST, Act.LATE)
-WRITING_PREFIXES = (
-    "ec2.launch", "ec2.start", "ec2.stop", "ec2.terminate", "http.POST", "http.DELETE", "kv.put", "kv.delete",
-    "store.insert", "store.replace", "store.mark",
-)  # fmt: skip
-STALE_PREFIXES = ("ec2.list", "ec2.describe", "ec2.find", "ec2.resolve", "http.GET")
-
-# The long ones meet no state the others do not.
-PASS = [name for name in SCENARIOS if name not in ("an_idle_day", "from_none_to_twenty_and_back")]
+PASS = [name for name in SCENARIOS if name not in LONG]
 
 
 LAUNCHED = "new to running"
@@ -46,27 +38,17 @@ class Job:
     point: Point
 
 
-def acts_at(role: str, site: str) -> tuple[Act, ...]:
-    """What can go wrong at a call; people do not crash."""
-    acts: tuple[Act, ...] = WRITES if site.startswith(WRITING_PREFIXES) else READS
-    if role == "controller" and site.startswith(STALE_PREFIXES):
-        acts = (*acts, Act.STALE)
-    if role == "user":
-        acts = tuple(act for act in acts if act not in (Act.CRASH_BEFORE, Act.CRASH_AFTER))
-    return acts
-
-
 def single_faults(fault_free: Mapping[str, Outcome]) -> Iterator[Job]:
     """Each (role, site, state, act) once, in the first scenario that meets it."""
     seen: set[tuple[Point, Act]] = set()
     for scenario, outcome in fault_free.items():
         for point, nth in sorted(outcome.points.items(), key=lambda item: item[1]):
             role, site, _ = point
-            for act in acts_at(role, site):
-                if (point, act) not in seen:
+            for act in outcome.acts[role, site]:
+                at = outcome.stale_points.get(point) if act is Act.STALE else nth
+                if at is not None and (point, act) not in seen:
                     seen.add((point, act))
-                    # A stale read needs an earlier answer to be stale.
-                    yield Job(scenario, (Fault(role, site, nth + (act is Act.STALE), act),), point)
+                    yield Job(scenario, (Fault(role, site, at, act),), point)
 
 
 def crash_pairs(fault_free: Mapping[str, Outcome], every: int) -> Iterator[Job]:
@@ -79,6 +61,14 @@ def crash_pairs(fault_free: Mapping[str, Outcome], every: int) -> Iterator[Job]:
                 first = Fault(role, site, nth, Act.CRASH_AFTER)
                 second = Fault(role, site, nth + later, Act.CRASH_BEFORE)
                 yield Job(scenario, (first, second), (role, site, state))
+
+
+def long_faults(scenario: str, outcome: Outcome) -> Iterator[Job]:
+    """A few faults of each kind, spread over a scenario too long to be disturbed everywhere."""
+    jobs = list(single_faults({scenario: outcome}))
+    for act in Act:
+        kind = [job for job in jobs if job.plan[0].act is act]
+        yield from kind[:: max(1, len(kind) // 2)][:2]
 
 
 def run_job(job: Job) -> tuple[Job, Outcome]:
@@ -98,9 +88,3 @@ def differs(job: Job, outcome: Outcome, fault_free: Mapping[str, Outcome]) -> Vi
     if not is_same:
         return Violation("I20Differential", f"{dict(outcome.effects)} instead of {dict(expected)}")
     return None
-
-
-def uncovered(fault_free: Iterable[Outcome], jobs: Iterable[Job]) -> set[tuple[str, str]]:
-    """Call sites that were met and never disturbed."""
-    met = {(role, site) for outcome in fault_free for role, site in outcome.sites}
-    return met - {(job.point[0], job.point[1]) for job in jobs}

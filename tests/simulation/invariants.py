@@ -4,7 +4,7 @@ The truth is the world's (disk, cloud), not what any process was shown.
 """
 
 import asyncio
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 
 import msgspec
 
@@ -21,7 +21,9 @@ from lcm.domain.lifecycle import (
     is_allowed,
 )
 from lcm.domain.worker import Worker
-from lcm.simulator.world import Call, Process, Violation, World
+from lcm.simulator.calls import Call, Violation
+from lcm.simulator.processes import ControllerProcess, Process
+from lcm.simulator.world import World
 
 
 class Invariant:
@@ -29,9 +31,13 @@ class Invariant:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        world.on_call.append(self.on_call)
-        world.on_effect.append(self.on_effect)
-        world.disk.on_commit.append(self._on_commit)
+        mine, nothing = type(self), Invariant
+        if mine.on_call is not nothing.on_call:
+            world.on_call.append(self.on_call)
+        if mine.on_effect is not nothing.on_effect:
+            world.on_effect.append(self.on_effect)
+        if mine.on_worker is not nothing.on_worker or mine.on_document is not nothing.on_document:
+            world.disk.on_commit.append(self._on_commit)
 
     def on_call(self, process: Process, call: Call) -> None: ...
 
@@ -166,7 +172,10 @@ class I8Fencing(Invariant):
         if not self.world.was_wiped_recently:
             self.require(len(leaders) <= 1, f"{[leader.name for leader in leaders]} lead at once")
         if call.site.startswith("ec2.") and call.mutates:
-            self.require(process in leaders, f"{process.name} acts without the lead")
+            self.require(process in leaders, f"{process.name} acts past its deadline")
+            if not self.world.was_wiped_recently:
+                is_holder = isinstance(process, ControllerProcess) and process.holds_the_lease
+                self.require(is_holder, f"{process.name} acts without the lease")
 
 
 class I11DurableAcknowledgements(Invariant):
@@ -189,6 +198,15 @@ class I12NoLostUpdate(Invariant):
         self.require(
             after.version == expected, f"{after.kind} {after.id}: {after.version} after {expected - 1}"
         )
+
+
+class I13Idempotent(Invariant):
+    """A creation that is sent again under its key makes one worker and gets the same answer."""
+
+    def at_rest(self) -> None:
+        names = Counter(worker.name for worker in self.world.disk.peek_all())
+        twice = [name for name, count in names.items() if count > 1]
+        self.require(not twice, f"{twice} were created more than once")
 
 
 class I14Monotonic(Invariant):
@@ -261,6 +279,6 @@ class I21Alive(Invariant):
 
 ALL = (
     I1OneLiveInstance, I2Bijection, I3IntentFirst, I4BoundedLaunches, I5LegalTransitions, I7NewestIntent,
-    I8Fencing, I11DurableAcknowledgements, I12NoLostUpdate, I14Monotonic, I17Bounded, I18Rates,
+    I8Fencing, I11DurableAcknowledgements, I12NoLostUpdate, I13Idempotent, I14Monotonic, I17Bounded, I18Rates,
     I19UnknownIsNotAValue, I21Alive,
 )  # fmt: skip

@@ -5,19 +5,27 @@ Each is a small change to the real code that can be switched on; the harness mus
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from random import Random
 from typing import Any
 
+from msgspec.structs import replace
+
+from lcm.control_plane.commands import create_worker
 from lcm.control_plane.publisher import Publisher
 from lcm.control_plane.sse import EventHub
 from lcm.control_plane.store.memory import MemoryStore
 from lcm.control_plane.store.port import Document, Fence
+from lcm.control_plane.workers import Workers
+from lcm.core.chance import RandomIds
 from lcm.core.election import LeaderElectedHostedService, Leadership
+from lcm.core.kv.memory import MemoryKv, _Lease
+from lcm.core.kv.port import LeaseId
 from lcm.core.reconciliation import ReconciliationHostedService
 from lcm.core.results import ReconciliationResult, Requeue
 from lcm.domain import worker as domain
 from lcm.domain.errors import LcmError
 from lcm.domain.lifecycle import PROVISIONING, TERMINATED, TERMINATING
-from lcm.domain.observation import Absent, Misses
+from lcm.domain.observation import Absent, Misses, Observation
 from lcm.domain.worker import Instance, Worker
 from lcm.simulator.ports import SimulatedCloud, SimulatedStore
 from lcm.worker_controller import reconciler as controller
@@ -51,7 +59,7 @@ def no_client_token() -> Iterator[None]:
     original = SimulatedCloud.launch_instance
 
     async def launch(self: SimulatedCloud, spec: Any, client_token: str) -> Instance:
-        fresh = f"{client_token}-{len(self._cloud.machines)}"
+        fresh = f"{client_token}-{len(self._world.cloud.machines)}"
         return await original(self, spec, fresh)
 
     yield from swapped(SimulatedCloud, "launch_instance", launch)
@@ -190,3 +198,83 @@ def nobody_looks_again() -> Iterator[None]:
 
     with swapped_in(Publisher, "_publish_whatever_is_behind", behind):
         yield from swapped(ReconciliationHostedService, "sweep", sweep)
+
+
+@planted
+def effect_without_a_confirmed_record() -> Iterator[None]:
+    async def confirm(self: controller.WorkerReconciler, worker: Worker) -> Worker:
+        return worker
+
+    yield from swapped(controller.WorkerReconciler, "_confirm", confirm)
+
+
+@planted
+def the_deadline_is_not_checked_before_an_effect() -> Iterator[None]:
+    yield from swapped(controller.WorkerReconciler, "_check_leadership", lambda self: None)
+
+
+@planted
+def not_listed_means_none() -> Iterator[None]:
+    original = InstanceObserver.observe
+
+    async def observe(self: InstanceObserver, worker: Worker) -> Observation[Instance]:
+        listing = self._fresh_listing(worker)
+        if listing is not None and worker.ec2_instance_id not in listing.by_id:
+            return Absent("not in the list")
+        return await original(self, worker)
+
+    yield from swapped(InstanceObserver, "observe", observe)
+
+
+@planted
+def absence_is_timed_by_the_wall_clock() -> Iterator[None]:
+    def missed(self: InstanceObserver, worker: Worker) -> Observation[Instance]:
+        key, at = (worker.id, "any"), self._clock.now().timestamp()
+        self._misses[key] = self._misses[key].again(at) if key in self._misses else Misses.first(at)
+        return self._misses[key].verdict()
+
+    yield from swapped(InstanceObserver, "_missed", missed)
+
+
+@planted
+def a_conflict_is_retried_without_reading_again() -> Iterator[None]:
+    original = Workers.change
+
+    async def change(self: Workers, worker_id: str, decide: Any, **options: Any) -> Worker:
+        read: list[Worker] = []
+
+        def decide_once(now: Worker) -> Worker:
+            read.append(now)
+            decided: Worker = decide(read[0])
+            return replace(decided, version=now.version)
+
+        return await original(self, worker_id, decide_once, **options)
+
+    yield from swapped(Workers, "change", change)
+
+
+@planted
+def leases_are_numbered() -> Iterator[None]:
+    async def grant_lease(self: MemoryKv, ttl_seconds: int) -> LeaseId:
+        lease_id = LeaseId(len(self._leases) + self._revision + 1)
+        self._leases[lease_id] = _Lease(ttl_seconds, self._clock.monotonic() + ttl_seconds)
+        self._leases_changed.set()
+        return lease_id
+
+    yield from swapped(MemoryKv, "grant_lease", grant_lease)
+
+
+@planted
+def a_commit_without_confirmation_is_never_told() -> Iterator[None]:
+    yield from swapped(EventHub, "on_worker_found", lambda self, worker: None)
+
+
+@planted
+def a_full_queue_forgets() -> Iterator[None]:
+    yield from swapped(ReconciliationHostedService, "_left_some_out", lambda self: False)
+
+
+@planted
+def a_creation_has_no_key() -> Iterator[None]:
+    fresh = RandomIds(Random(0))
+    yield from swapped(create_worker, "_keyed_id", lambda by, key: fresh.new_id())

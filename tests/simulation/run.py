@@ -1,10 +1,8 @@
-"""One simulated run, from its seed to its verdict; `make sim SEED=…` comes here."""
+"""One simulated run, from its seed to its verdict."""
 
-import argparse
 import asyncio
 import contextlib
 import logging
-import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,17 +12,22 @@ import structlog
 import yaml
 
 from lcm.domain.launch import WORKER_ID_TAG
+from lcm.simulator.calls import Call, Violation
 from lcm.simulator.faults import DEFAULT_RATES, Act, Fault, Faults
+from lcm.simulator.knobs import Knobs
 from lcm.simulator.virtual_time import run_in_virtual_time
-from lcm.simulator.world import Call, Knobs, Violation, World
+from lcm.simulator.world import Point, Site, World
 from simulation.browser import Browser
 from simulation.invariants import ALL, Invariant
-from simulation.scenarios import SCENARIOS, Scenario, wander
+from simulation.scenarios import SCENARIOS, Tell, wander
 from simulation.story import RunEnded, Story, TooLate
 
 TEMPLATES = Path(__file__).parents[2] / "config" / "worker_templates.yaml"
 SETTLE_SECONDS = 3 * 3600.0
 QUIET_SECONDS = 1800.0
+WANDER = "wander"
+"""The name of the random story."""
+NO_FAULT = "none"
 
 
 @dataclass(frozen=True)
@@ -36,37 +39,48 @@ class Outcome:
     violation: Violation | None
     applied: tuple[Fault, ...]
     trace_hash: str
-    points: Mapping[tuple[str, str, str], int]
-    sites: Mapping[tuple[str, str], int]
+    points: Mapping[Point, int]
+    """Where faults were possible, and at which call first."""
+    stale_points: Mapping[Point, int]
+    injected: frozenset[tuple[Point, Act]]
+    acts: Mapping[Site, tuple[Act, ...]]
+    calls: int
     effects: Mapping[str, int]
     """How often machines were really launched, stopped, started and terminated, over all workers."""
     recent: tuple[Call, ...]
+    """The last calls before the violation."""
 
     def explain(self) -> str:
         """All that is needed to see it again."""
-        plan = ";".join(map(str, self.applied))
         lines = [
             f"VIOLATION {self.violation}",
-            f"scenario {self.scenario}, seed {self.seed}",
+            f"scenario {self.scenario}, seed {self.seed}, {_knobs_of(self.scenario, self.seed)}",
             *(str(call) for call in self.recent),
-            f"applied: {plan or 'no fault'}",
-            f"replay: make sim SEED={self.seed} SCENARIO={self.scenario} PLAN='{plan}'",
+            f"applied: {self.plan}",
+            self.replay,
         ]
         return "\n".join(lines)
 
+    @property
+    def plan(self) -> str:
+        return ";".join(map(str, self.applied)) or NO_FAULT
+
+    @property
+    def replay(self) -> str:
+        return f"replay: make sim SEED={self.seed} SCENARIO={self.scenario} PLAN='{self.plan}'"
+
 
 def simulate(
-    scenario: str,
-    seed: int,
-    *,
-    plan: Iterable[Fault] = (),
-    rates: Mapping[Act, float] | None = None,
-    knobs: Knobs | None = None,
+    scenario: str, seed: int, *, plan: Iterable[Fault] = (), rates: Mapping[Act, float] | None = None
 ) -> Outcome:
     """Run a scenario under these faults, heal, let it settle, let it rest; the first violation ends it."""
-    faults = Faults(seed, frozenset(plan), dict(rates or {}))
+    faults = Faults(seed, tuple(plan), dict(rates or {}))
     with _without_logs():
-        return run_in_virtual_time(_simulate(scenario, faults, knobs or Knobs()))
+        return run_in_virtual_time(_simulate(scenario, faults, _knobs_of(scenario, seed)))
+
+
+def _knobs_of(scenario: str, seed: int) -> Knobs:
+    return Knobs.draw(seed) if scenario == WANDER else SCENARIOS[scenario].knobs
 
 
 @contextlib.contextmanager
@@ -81,7 +95,7 @@ def _without_logs() -> Iterator[None]:
 
 def simulate_random(seed: int) -> Outcome:
     """A run in which everything is drawn from the seed."""
-    return simulate("wander", seed, rates=DEFAULT_RATES, knobs=Knobs.draw(seed))
+    return simulate(WANDER, seed, rates=DEFAULT_RATES)
 
 
 async def _simulate(scenario: str, faults: Faults, knobs: Knobs) -> Outcome:
@@ -90,9 +104,10 @@ async def _simulate(scenario: str, faults: Faults, knobs: Knobs) -> Outcome:
     with contextlib.suppress(asyncio.CancelledError):
         async with world.running():
             browser = Browser(world)
-            assert world._late is not None
-            world._late.create_task(browser.run(), name="browser")
-            await _tell(world, SCENARIOS.get(scenario, wander), invariants, browser)
+            world.start(browser.run(), "browser")
+            await _tell(
+                world, wander if scenario == WANDER else SCENARIOS[scenario].tell, invariants, browser
+            )
     return Outcome(
         scenario,
         faults.seed,
@@ -100,17 +115,20 @@ async def _simulate(scenario: str, faults: Faults, knobs: Knobs) -> Outcome:
         tuple(faults.applied),
         world.trace_hash,
         dict(world.points),
-        dict(world.sites),
+        dict(world.stale_points),
+        frozenset(world.injected),
+        dict(world.acts),
+        sum(world.sites.values()),
         _effects(world),
-        tuple(world.recent),
+        tuple(world.recent) if world.violation else (),
     )
 
 
-async def _tell(world: World, scenario: Scenario, invariants: Sequence[Invariant], browser: Browser) -> None:
+async def _tell(world: World, tell: Tell, invariants: Sequence[Invariant], browser: Browser) -> None:
     """Safety, liveness, quiescence."""
     story = Story(world)
     try:
-        await scenario(story)
+        await tell(story)
         world.heal()
         await story.settle(SETTLE_SECONDS)
         await story.pause(400)  # late effects land, proofs of absence come in
@@ -122,6 +140,7 @@ async def _tell(world: World, scenario: Scenario, invariants: Sequence[Invariant
             world.fail(Violation("I10Quiescence", f"{changes} changes while all was as wanted"))
         for invariant in invariants:
             invariant.at_rest()
+        await story.read_all()
         if wrong := browser.differences():
             world.fail(Violation("I14Monotonic", f"the browser shows {wrong}"))
     except RunEnded:
@@ -135,25 +154,3 @@ async def _tell(world: World, scenario: Scenario, invariants: Sequence[Invariant
 def _effects(world: World) -> dict[str, int]:
     ours = [m for m in world.cloud.machines.values() if not m.spec.tags[WORKER_ID_TAG].startswith("foreign")]
     return dict(Counter(move for machine in ours for move in machine.moves))
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="make sim", description=__doc__)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--scenario", default="wander", choices=["wander", *SCENARIOS])
-    parser.add_argument("--plan", default="", help="faults as role:site:nth:act, separated by semicolons")
-    options = parser.parse_args()
-    plan = [Fault.parse(text) for text in options.plan.split(";") if text]
-    if options.scenario == "wander" and not plan:
-        outcome = simulate_random(options.seed)
-    else:
-        knobs = Knobs.draw(options.seed) if options.scenario == "wander" else None
-        outcome = simulate(options.scenario, options.seed, plan=plan, knobs=knobs)
-    if outcome.violation is not None:
-        print(outcome.explain())
-    print(f"{sum(outcome.sites.values())} calls, {len(outcome.applied)} faults, trace {outcome.trace_hash}")
-    sys.exit(outcome.violation is not None)
-
-
-if __name__ == "__main__":
-    main()

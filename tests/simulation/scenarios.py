@@ -1,6 +1,7 @@
 """What happens to a fleet. A scenario is a function; to add one, write it and it is in the list."""
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from datetime import timedelta
 from random import Random
 from typing import Any
@@ -8,16 +9,38 @@ from typing import Any
 from lcm.domain.errors import CapacityShortage
 from lcm.domain.launch import LaunchSpec, MachineImage
 from lcm.domain.lifecycle import RUNNING, STOPPED, TERMINATED
+from lcm.simulator.knobs import CALM, Knobs
 from lcm.simulator.memory_cloud import Moment
 from simulation.story import Story
 
-Scenario = Callable[[Story], Awaitable[None]]
+DAY_SECONDS = 86_400.0
+
+Tell = Callable[[Story], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A story, and the settings it is told under."""
+
+    tell: Tell
+    knobs: Knobs
+
+
 SCENARIOS: dict[str, Scenario] = {}
 
 
-def scenario(function: Scenario) -> Scenario:
-    SCENARIOS[function.__name__] = function
-    return function
+def scenario(tell: Tell) -> Tell:
+    return under(Knobs())(tell)
+
+
+def under(knobs: Knobs) -> Callable[[Tell], Tell]:
+    """A scenario with other settings than the installed ones."""
+
+    def add(tell: Tell) -> Tell:
+        SCENARIOS[tell.__name__] = Scenario(tell, knobs)
+        return tell
+
+    return add
 
 
 @scenario
@@ -25,6 +48,7 @@ async def create_ready_delete(story: Story) -> None:
     worker = await story.create("ada")
     await story.until(worker, RUNNING)
     await story.pause(60)
+    await story.read_all()
     await story.act(worker, "delete")
     await story.until(worker, TERMINATED)
 
@@ -140,12 +164,12 @@ async def control_plane_restarts(story: Story) -> None:
 async def coordination_store_wiped(story: Story) -> None:
     first = await story.create("ada")
     await story.until(first, RUNNING)
-    await story.world.wipe_kv()
+    story.world.wipe_kv()
     await story.act(first, "stop")
     second = await story.create("bob")
     await story.until(first, STOPPED)
     await story.until(second, RUNNING)
-    await story.world.wipe_kv()
+    story.world.wipe_kv()
     await story.act(second, "delete")
     await story.until(second, TERMINATED)
 
@@ -176,7 +200,22 @@ async def the_wish_flips_inside_a_reconcile(story: Story) -> None:
 async def an_idle_day(story: Story) -> None:
     worker = await story.create("ada")
     await story.until(worker, RUNNING)
-    await story.pause(86_400)
+    await story.pause(DAY_SECONDS)
+
+
+@under(CALM)
+async def thirty_idle_days(story: Story) -> None:
+    """Nothing wears out: a worker that runs and one that is stopped are the same after a month."""
+    running, stopped = await story.create("ada"), await story.create("bob")
+    for worker in (running, stopped):
+        await story.until(worker, RUNNING)
+    await story.act(stopped, "stop")
+    await story.until(stopped, STOPPED)
+    await story.pause(30 * DAY_SECONDS)
+    await story.act(stopped, "start")
+    await story.until(stopped, RUNNING)
+    await story.act(running, "delete")
+    await story.until(running, TERMINATED)
 
 
 async def wander(story: Story) -> None:
@@ -190,6 +229,8 @@ async def wander(story: Story) -> None:
         elif rng.random() < 0.7:
             action = rng.choices(["stop", "start", "delete"], [5, 5, 2])[0]
             await story.act(rng.choice(workers), action)
+        elif rng.random() < 0.2:
+            await story.read_all()
         else:
             await disturb(story, rng)
 
@@ -197,13 +238,12 @@ async def wander(story: Story) -> None:
 async def disturb(story: Story, rng: Random) -> None:
     """Something happens that no call site is to blame for."""
     world = story.world
-    processes = (world.plane, *world.controllers)
+    processes = world.processes
     match rng.randrange(8):
         case 0:
             rng.choice(processes).crash()
         case 1:
-            process = rng.choice(processes)
-            process.frozen_until = world.clock.monotonic() + rng.choice([5.0, 20.0, 60.0])
+            rng.choice(processes).freeze(rng.choice([5.0, 20.0, 60.0]))
         case 2:
             world.cuts.add((rng.choice(world.controllers).name, rng.choice(["kv", "http", "ec2"])))
         case 3:
@@ -211,7 +251,7 @@ async def disturb(story: Story, rng: Random) -> None:
         case 4:
             world.cuts.clear()
         case 5:
-            await world.wipe_kv()
+            world.wipe_kv()
         case 6:
             rng.choice(processes).skew = timedelta(minutes=rng.choice([-60, -5, 5, 60]))
         case 7:

@@ -8,6 +8,7 @@ from concurrent.futures import ProcessPoolExecutor
 from rich.progress import Progress
 
 from simulation.run import Outcome, simulate_random
+from simulation.shrink import explain
 
 
 def main() -> None:
@@ -26,8 +27,8 @@ def main() -> None:
             if outcome.violation is not None:
                 failed.append(outcome)
                 progress.console.print(f"seed {outcome.seed}: {outcome.violation}")
-    for outcome in failed[:3]:
-        print(outcome.explain())
+    if failed:
+        print(explain(failed))
     print(f"{options.seeds} runs, {faults} faults, {len(failed)} violations")
     sys.exit(bool(failed))
 

@@ -2,12 +2,15 @@
 
 import json
 from typing import Any
+from urllib.parse import quote
 
 from lcm.domain.errors import Unreachable
 from lcm.domain.lifecycle import FAILED, PENDING, RUNNING, STOPPED, TERMINATED, DesiredStatus, WorkerStatus
 from lcm.domain.worker import Worker
+from lcm.simulator.calls import Violation
 from lcm.simulator.ports import SimulatedTransport
-from lcm.simulator.world import KEYS, World
+from lcm.simulator.processes import KEYS
+from lcm.simulator.world import World
 
 PATIENCE_SECONDS = 3 * 3600.0
 
@@ -31,7 +34,9 @@ class Story:
         """The new worker's id."""
         body = {"name": name, "template_name": template}
         status, answer = await self._ask("POST", "/api/workers", body, key=f"create {name}")
-        assert status == 202, answer
+        if status != 202:
+            self.world.fail(Violation("I13Idempotent", f"a creation was answered with {status}: {answer}"))
+            raise RunEnded
         self._acknowledge(answer)
         return str(answer["id"])
 
@@ -41,6 +46,21 @@ class Story:
         assert status in (202, 409), answer
         if status == 202:
             self._acknowledge(answer)
+
+    async def read_all(self) -> None:
+        """Page through the list, as large as a page may be: who is there all the time is seen once."""
+        before = self._live_ids()
+        seen: list[str] = []
+        query = f"?limit={self.world.knobs.page_size}"
+        while query:
+            status, page = await self._ask("GET", f"/api/workers{query}", None)
+            assert status == 200, page
+            seen += [worker["id"] for worker in page["items"]]
+            after = page["next"]
+            query = f"?limit={self.world.knobs.page_size}&after={quote(after)}" if after else ""
+        missed = (before & self._live_ids()) - set(seen)
+        if missed or len(set(seen)) != len(seen):
+            self.world.fail(Violation("I14Monotonic", f"pages show {seen}, and miss {sorted(missed)}"))
 
     async def until(self, worker_id: str, status: WorkerStatus) -> Worker:
         """Wait for it, and retry for it where a person would."""
@@ -56,11 +76,12 @@ class Story:
         raise TooLate(f"{worker_id} is not {status}")
 
     async def pause(self, seconds: float) -> None:
-        """Let time pass, in steps, so that a violation is noticed."""
-        ends = self.world.clock.monotonic() + seconds
-        while (left := ends - self.world.clock.monotonic()) > 0:
-            self._stop_if_over()
-            await self.world.clock.sleep(min(left, 60.0))
+        """Let time pass, unless a violation ends the run."""
+        await self.world.over_within(seconds)
+        self._stop_if_over()
+
+    def _live_ids(self) -> set[str]:
+        return {worker.id for worker in self.world.disk.peek_all() if worker.status is not TERMINATED}
 
     def unsettled(self) -> list[str]:
         """Workers that are not what people want."""

@@ -1,24 +1,28 @@
-"""The proof, as part of every test run: exhaustive single faults, random runs, planted bugs, determinism."""
+"""The proof, as part of every test run: exhaustive single faults, random runs, planted bugs, determinism.
+
+All of it shares one pool of processes.
+"""
 
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from lcm.simulator.faults import Act, Fault
-from simulation.exhaustive import PASS, crash_pairs, differs, run_job, single_faults, uncovered
-from simulation.planted import PLANTED
+from simulation.coverage import Coverage
+from simulation.exhaustive import LONG, PASS, crash_pairs, differs, long_faults, run_job, single_faults
+from simulation.hunt import hunt_all, report
 from simulation.run import Outcome, simulate, simulate_random
 from simulation.scenarios import SCENARIOS
-from simulation.shrink import shrink
+from simulation.shrink import explain, shrink
 
-RANDOM_SEEDS = 300
-HUNT_SEEDS = 1_000
+RANDOM_SEEDS = 1_000
+REPEATED_SEEDS = 200
 HERE = Path(__file__).parent
 
 pytestmark = pytest.mark.timeout(1_200)
@@ -31,95 +35,97 @@ def pool() -> Iterator[ProcessPoolExecutor]:
 
 
 @pytest.fixture(scope="module")
-def fault_free(pool: ProcessPoolExecutor) -> dict[str, Outcome]:
-    return dict(zip(PASS, pool.map(simulate, PASS, [0] * len(PASS)), strict=True))
+def running(pool: ProcessPoolExecutor) -> dict[str, Future[Outcome]]:
+    """Every scenario without a fault, the longest first; they go on beside whatever else is done."""
+    return {name: pool.submit(simulate, name, 0) for name in (*LONG, *PASS)}
 
 
-def explanations(outcomes: Sequence[Outcome]) -> str:
-    return "\n\n".join(outcome.explain() for outcome in outcomes[:3])
+@pytest.fixture(scope="module")
+def fault_free(running: dict[str, Future[Outcome]]) -> dict[str, Outcome]:
+    return {name: running[name].result() for name in PASS}
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
-def test_a_scenario_holds_without_faults(name: str) -> None:
-    outcome = simulate(name, 0)
-    assert outcome.violation is None, outcome.explain()
+@pytest.fixture(scope="module")
+def random_runs(pool: ProcessPoolExecutor) -> list[Outcome]:
+    return list(pool.map(simulate_random, range(RANDOM_SEEDS), chunksize=5))
 
 
 def test_no_single_fault_at_any_call_site_in_any_state_breaks_anything(
     pool: ProcessPoolExecutor, fault_free: dict[str, Outcome]
 ) -> None:
-    jobs = list(single_faults(fault_free))
-    assert uncovered(fault_free.values(), jobs) == set(), "call sites nobody disturbed"
-    failed = [
-        (outcome.violation or differs(job, outcome, fault_free), outcome)
-        for job, outcome in pool.map(run_job, jobs, chunksize=8)
-        if outcome.violation or differs(job, outcome, fault_free)
-    ]
-    sites = {(job.point[0], job.point[1]) for job in jobs}
-    print(f"{len(jobs)} single faults at {len(sites)} call sites, {len({j.point for j in jobs})} points")
-    assert not failed, f"{failed[0][0]}\n{explanations([outcome for _, outcome in failed])}"
+    done = list(pool.map(run_job, single_faults(fault_free), chunksize=4))
+    coverage = Coverage.of(fault_free, (outcome for _, outcome in done))
+    print(coverage.table())
+    assert coverage.missing() == [], "faults that were possible at a call site and never injected there"
+    failed = [outcome for _, outcome in done if outcome.violation is not None]
+    assert not failed, explain(failed)
+    different = [(differs(job, outcome, fault_free), outcome.replay) for job, outcome in done]
+    assert [difference for difference in different if difference[0] is not None] == []
 
 
 def test_no_second_crash_soon_after_the_first_breaks_anything(
     pool: ProcessPoolExecutor, fault_free: dict[str, Outcome]
 ) -> None:
-    failed = [
-        outcome
-        for _, outcome in pool.map(run_job, crash_pairs(fault_free, every=2), chunksize=8)
-        if outcome.violation is not None
-    ]
-    assert not failed, explanations(failed)
+    done = pool.map(run_job, crash_pairs(fault_free, every=2), chunksize=4)
+    failed = [outcome for _, outcome in done if outcome.violation is not None]
+    assert not failed, explain(failed)
 
 
-def test_no_random_run_breaks_anything(pool: ProcessPoolExecutor) -> None:
-    outcomes = list(pool.map(simulate_random, range(RANDOM_SEEDS), chunksize=10))
-    failed = [outcome for outcome in outcomes if outcome.violation is not None]
-    print(f"{len(outcomes)} random runs, {sum(len(o.applied) for o in outcomes)} faults")
-    assert not failed, explanations(failed)
-
-
-@pytest.mark.parametrize("regression", json.loads((HERE / "regressions" / "seeds.json").read_text()), ids=str)
-def test_a_seed_that_once_failed_never_fails_again(regression: dict[str, int]) -> None:
-    outcome = simulate_random(regression["seed"])
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_a_scenario_holds_without_faults(running: dict[str, Future[Outcome]], name: str) -> None:
+    outcome = running[name].result()
     assert outcome.violation is None, outcome.explain()
 
 
-def hunt(name: str) -> tuple[int | None, str]:
-    """After how many runs a planted bug is caught, and by what."""
-    with PLANTED[name]():
-        for runs in range(1, HUNT_SEEDS + 1):
-            outcome = simulate_random(runs - 1)
-            if outcome.violation is not None:
-                return runs, str(outcome.violation)
-    return None, "not caught"
+def test_no_fault_before_a_long_idle_time_shows_after_it(
+    pool: ProcessPoolExecutor, running: dict[str, Future[Outcome]]
+) -> None:
+    done = pool.map(run_job, long_faults("thirty_idle_days", running["thirty_idle_days"].result()))
+    failed = [outcome for _, outcome in done if outcome.violation is not None]
+    assert not failed, explain(failed)
+
+
+def test_no_random_run_breaks_anything(random_runs: list[Outcome]) -> None:
+    failed = [outcome for outcome in random_runs if outcome.violation is not None]
+    print(f"{len(random_runs)} random runs, {sum(len(run.applied) for run in random_runs)} faults")
+    assert not failed, explain(failed)
+
+
+@pytest.mark.parametrize("regression", json.loads((HERE / "regressions" / "seeds.json").read_text()), ids=str)
+def test_a_seed_that_once_failed_never_fails_again(
+    random_runs: list[Outcome], regression: dict[str, int]
+) -> None:
+    seed = regression["seed"]
+    outcome = random_runs[seed] if seed < len(random_runs) else simulate_random(seed)
+    assert outcome.violation is None, explain([outcome])
+
+
+def test_the_same_seed_gives_the_same_run_in_another_process(random_runs: list[Outcome]) -> None:
+    """Also if sets and dictionaries are laid out differently there."""
+    code = (
+        "import sys; from simulation.run import simulate_random;"
+        "print(*(simulate_random(seed).trace_hash for seed in range(*map(int, sys.argv[1:]))))"
+    )
+    half = REPEATED_SEEDS // 2
+    others = [
+        subprocess.Popen(
+            [sys.executable, "-c", code, str(first), str(first + half)],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(HERE.parent), "PYTHONHASHSEED": str(first + 1)},
+        )
+        for first in (0, half)
+    ]
+    hashes = [line for other in others for line in other.communicate(timeout=900)[0].split()]
+    assert len(hashes) == REPEATED_SEEDS
+    assert hashes == [outcome.trace_hash for outcome in random_runs[:REPEATED_SEEDS]]
 
 
 def test_every_planted_bug_is_caught(pool: ProcessPoolExecutor) -> None:
-    caught = dict(zip(PLANTED, pool.map(hunt, PLANTED), strict=True))
-    for name, (runs, by) in caught.items():
-        print(f"{name}: after {runs} runs by {by}")
-    assert len(caught) >= 12
-    assert [name for name, (runs, _) in caught.items() if runs is None] == []
-
-
-def test_the_same_seed_gives_the_same_run_in_another_process() -> None:
-    code = (
-        "from simulation.run import simulate_random;"
-        "print(*(simulate_random(seed).trace_hash for seed in range(200)))"
-    )
-    environment = {**os.environ, "PYTHONPATH": str(HERE.parent)}
-    runs = [
-        subprocess.Popen(
-            [sys.executable, "-c", code],
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**environment, "PYTHONHASHSEED": str(number)},
-        )
-        for number in (1, 2)
-    ]
-    first, second = (run.communicate(timeout=900)[0].split() for run in runs)
-    assert len(first) == 200
-    assert first == second
+    caught = hunt_all(pool)
+    print(report(caught))
+    assert len(caught) >= 16
+    assert [name for name, catch in caught.items() if catch is None] == []
 
 
 def test_a_failing_plan_shrinks_to_the_faults_that_matter() -> None:
@@ -127,3 +133,7 @@ def test_a_failing_plan_shrinks_to_the_faults_that_matter() -> None:
     noise = [Fault("plane", "kv.get", n, Act.HANG) for n in range(20)]
     plan = [*noise[:7], *needed, *noise[7:]]
     assert set(shrink(plan, lambda part: needed <= set(part))) == needed
+
+
+def test_a_failure_that_needs_no_fault_shrinks_to_none() -> None:
+    assert shrink([Fault("plane", "kv.get", 1, Act.HANG)], lambda part: True) == []

@@ -30,7 +30,7 @@ from lcm.control_plane.routes import (
     workers,
 )
 from lcm.control_plane.routes.dependencies import Services
-from lcm.control_plane.store.port import StoreUnavailable
+from lcm.control_plane.store.port import StoreUnavailable, WriteUnconfirmed
 from lcm.core.telemetry import Telemetry
 from lcm.domain import errors
 from lcm.domain.license import LicenseDebt
@@ -108,7 +108,9 @@ def _api() -> FastAPI:
         live, workers, idle, scaling, licensing, insight, catalogue, sessions, tokens, secret_keys, events,
         internal, operations,
     ):  # fmt: skip
-        app.include_router(module.router)
+        # Not `include_router`: it adds nothing to routes that know their whole path, matches each request
+        # twice, and builds every route anew for every application.
+        app.router.routes.extend(module.router.routes)
     install_openapi(app, _STRUCTS)
     return app
 
@@ -163,6 +165,10 @@ def _add_error_handlers(app: FastAPI) -> None:
         assert isinstance(error, TooManyRequests)
         return rate_problem(error)
 
+    async def unconfirmed(_: Request, error: Exception) -> Response:
+        detail = f"{error}: it may have happened or happen yet; look before you send it again"
+        return problem(503, "write-unconfirmed", "Perhaps changed", detail)
+
     async def store_unavailable(_: Request, error: Exception) -> Response:
         assert isinstance(error, StoreUnavailable)
         return store_problem(error)
@@ -182,6 +188,7 @@ def _add_error_handlers(app: FastAPI) -> None:
     app.add_exception_handler(TooManyRequests, too_many)
     app.add_exception_handler(RequestValidationError, invalid)
     app.add_exception_handler(MalformedBody, malformed)
+    app.add_exception_handler(WriteUnconfirmed, unconfirmed)
     app.add_exception_handler(StoreUnavailable, store_unavailable)
     app.add_exception_handler(HTTPException, http_error)
 

@@ -6,6 +6,7 @@ Access is denied by default: a path is open only if it is named here.
 import asyncio
 import math
 
+import structlog
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
@@ -15,7 +16,9 @@ from lcm.control_plane.access import AccessDenied, Principal, TooManyRequests
 from lcm.control_plane.identity import Identity
 from lcm.control_plane.rate_limit import Buckets
 from lcm.control_plane.store.port import StoreUnavailable
-from lcm.web.problems import problem
+from lcm.web.problems import problem, unexpected_problem
+
+log = structlog.get_logger(__name__)
 
 MAX_BODY_BYTES = 1024 * 1024
 BODY_TIMEOUT_SECONDS = 10.0
@@ -62,8 +65,12 @@ class Gate:
             await self._app(scope, receive, send)
             return
 
+        has_answered = False
+
         async def send_with_headers(message: Message) -> None:
+            nonlocal has_answered
             if message["type"] == "http.response.start":
+                has_answered = True
                 headers = MutableHeaders(scope=message)
                 for name, value in SECURITY_HEADERS.items():
                     headers.setdefault(name, value)
@@ -91,7 +98,13 @@ class Gate:
             refusal = problem(408, "too-slow", "Body too slow", detail)
             await refusal(scope, receive, send_with_headers)
         else:
-            await self._app(scope, with_body, send_with_headers)
+            try:
+                await self._app(scope, with_body, send_with_headers)
+            except Exception:
+                log.exception("a request failed", method=scope["method"], path=scope["path"])
+                if has_answered:
+                    raise
+                await unexpected_problem()(scope, receive, send_with_headers)
 
     async def _check_access(self, scope: Scope) -> None:
         path: str = scope["path"]

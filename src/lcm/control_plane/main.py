@@ -21,7 +21,7 @@ from lcm.control_plane.routes.dependencies import Services
 from lcm.control_plane.routes.operations import Operations
 from lcm.control_plane.secret_box import CannotOpen, KeyFile, SecretBox
 from lcm.control_plane.settings import DEFAULT_REQUESTS_PER_SECOND, ControlPlaneSettings
-from lcm.control_plane.sse import SEND_BUFFER_BYTES, EventHub
+from lcm.control_plane.sse import SEND_BUFFER_BYTES, SUBSCRIBER_BYTES, EventHub
 from lcm.control_plane.store.port import Store
 from lcm.control_plane.store.sqlite import SqliteStore
 from lcm.control_plane.templates import Templates
@@ -54,6 +54,15 @@ class ControlPlaneParts:
 
 
 @dataclass(frozen=True)
+class Limits:
+    """How much is kept for the stream's readers, and how often the coordination store is looked at."""
+
+    event_buffer: int = 1_000
+    event_backlog_bytes: int = SUBSCRIBER_BYTES
+    publish_sweep_seconds: float = 5.0
+
+
+@dataclass(frozen=True)
 class ControlPlaneProcess:
     """What a caller needs to know of a control plane that is about to run."""
 
@@ -77,9 +86,10 @@ def assemble(
     key_prefix: str = "/lcm",
     issuer: BearerVerifier | None = None,
     requests_per_second: float = DEFAULT_REQUESTS_PER_SECOND,
+    limits: Limits | None = None,
 ) -> ControlPlaneParts:
     """Everything but the engines: the same parts on SQLite and HTTP, or in a simulation."""
-    telemetry, health = Telemetry(), Health(clock)
+    telemetry, health, limits = Telemetry(), Health(clock), limits or Limits()
     plane = ControlPlane.over(
         store,
         clock=clock,
@@ -89,7 +99,14 @@ def assemble(
         vault=vault,
         policies=policies,
     )
-    hub = EventHub(clock, ids, plane.roster, newest_samples=plane.live.newest)
+    hub = EventHub(
+        clock,
+        ids,
+        plane.roster,
+        newest_samples=plane.live.newest,
+        buffer_size=limits.event_buffer,
+        subscriber_bytes=limits.event_backlog_bytes,
+    )
     plane.workers.subscribe(hub.on_worker_commit)
     plane.labs.subscribe(hub.on_lab_change)
     plane.templates.subscribe(
@@ -104,6 +121,7 @@ def assemble(
         health=health,
         on_found=hub.on_worker_found,
         key_prefix=key_prefix,
+        sweep_seconds=limits.publish_sweep_seconds,
     )
     _register_metrics(telemetry, plane, hub)
     identity = Identity(keys, store, clock, issuer)

@@ -67,11 +67,16 @@ class Publisher(HostedService):
             try:
                 await self._publish_whatever_is_behind()
                 await self._publish_fresh_until(self._clock.monotonic() + self._sweep_seconds)
-            except (KvUnavailable, StoreUnavailable, TimeoutError) as error:
-                self.is_behind = True
-                self._health.freeze("coordination store", str(error) or "no answer")
-                log.warning("cannot publish; will catch up", error=repr(error))
-                await self._clock.sleep(1.0)
+            except (KvUnavailable, TimeoutError) as error:
+                await self._fall_behind("coordination store", error)
+            except StoreUnavailable as error:
+                await self._fall_behind("store", error)
+
+    async def _fall_behind(self, authority: str, error: Exception) -> None:
+        self.is_behind = True
+        self._health.freeze(authority, str(error) or "no answer")
+        log.warning("cannot publish; will catch up", missing=authority, error=repr(error))
+        await self._clock.sleep(1.0)
 
     async def _publish_fresh_until(self, deadline: float) -> None:
         while (remaining := deadline - self._clock.monotonic()) > 0:
@@ -101,6 +106,7 @@ class Publisher(HostedService):
             await self._put(f"{self._prefix}/published", b"{}")
         self.is_behind = False
         self._health.thaw("coordination store")
+        self._health.thaw("store")
 
     async def _publish(self, workers: list[Worker]) -> None:
         for worker in workers:

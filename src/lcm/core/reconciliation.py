@@ -45,6 +45,8 @@ class ReconciliationConfig:
     """A reconcile that has been waiting this long no longer counts against max_concurrent."""
     max_parked: int = 1_000
     """How many may wait like that at once."""
+    queue_capacity: int = 100_000
+    """How many resources may wait for their turn; more are left to the next poll."""
 
 
 class ResourceStatus(StrEnum):
@@ -88,9 +90,10 @@ class ReconciliationHostedService(HostedService, Generic[T]):
         self.health = health
         self.states: dict[str, ResourceState] = {}
         self.last_reconciliation: datetime | None = None
-        self.queue: WorkQueue[str] = WorkQueue(clock)
+        self.queue: WorkQueue[str] = WorkQueue(clock, config.queue_capacity)
         self._backoff = Backoff(config.backoff_base, config.backoff_multiplier, config.max_backoff)
         self._listed: dict[str, T] = {}
+        self._dropped_before = 0
         self._working_since: dict[asyncio.Task[None], float] = {}
         self._parked: set[asyncio.Task[None]] = set()
         self._all_slots_busy = asyncio.Event()
@@ -118,9 +121,10 @@ class ReconciliationHostedService(HostedService, Generic[T]):
 
     async def run(self) -> None:
         # Left over from an earlier run (an earlier leadership), when the world was another.
-        self.queue = WorkQueue(self.clock)
+        self.queue = WorkQueue(self.clock, self.config.queue_capacity)
         self.states.clear()
         self._listed.clear()
+        self._dropped_before = 0
         self._working_since.clear()
         self._parked.clear()
         try:
@@ -141,6 +145,10 @@ class ReconciliationHostedService(HostedService, Generic[T]):
         """List and queue what may need work; `everything` includes settled and backed-off resources."""
         asked_at = self.clock.monotonic()
         resources = await self.list_resources()
+        if self._left_some_out():
+            # Always in the same order, a full queue would leave out the same ones for ever.
+            resources = sorted(resources, key=self._looked_at)
+        self._dropped_before = self.queue.dropped
         queued = 0
         for resource in resources:
             resource_id = self.resource_id(resource)
@@ -159,6 +167,14 @@ class ReconciliationHostedService(HostedService, Generic[T]):
                 self._listed.pop(resource_id, None)
             queued += 1
         return queued
+
+    def _left_some_out(self) -> bool:
+        """Whether the queue was too full for somebody since the last sweep began."""
+        return self.queue.dropped > self._dropped_before
+
+    def _looked_at(self, resource: T) -> float:
+        state = self.states.get(self.resource_id(resource))
+        return state.looked_at if state else float("-inf")
 
     def trigger(self, resource_id: str) -> None:
         """Reconcile this one as soon as possible, whatever its backoff says."""
@@ -181,7 +197,7 @@ class ReconciliationHostedService(HostedService, Generic[T]):
         while True:
             self.health.tick("poll", period)
             try:
-                if self.is_polling():
+                if self.is_polling() or self._left_some_out():
                     await self.sweep()
                     self.last_reconciliation = self.clock.now()
                 self.health.thaw("resource list")

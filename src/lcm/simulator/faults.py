@@ -21,6 +21,8 @@ class Act(StrEnum):
     ERROR = "error"
     HANG = "hang"
     STALE = "stale-read"
+    FREEZE = "freeze"
+    """The process is stopped while the reply is on its way, for longer than its lease."""
 
 
 @dataclass(frozen=True, order=True)
@@ -48,7 +50,8 @@ DEFAULT_RATES: Mapping[Act, float] = {
     Act.LATE: 0.005,
     Act.ERROR: 0.01,
     Act.HANG: 0.005,
-    Act.STALE: 0.03,
+    Act.STALE: 0.05,
+    Act.FREEZE: 0.002,
 }
 
 
@@ -57,27 +60,29 @@ class Faults:
     """Chooses the fault of every call, and remembers what it chose."""
 
     seed: int
-    plan: frozenset[Fault] = frozenset()
+    plan: Iterable[Fault] = ()
     rates: Mapping[Act, float] = field(default_factory=dict)
     applied: list[Fault] = field(default_factory=list)
 
-    def choose(self, role: str, site: str, nth: int, possible: Iterable[Act]) -> Fault | None:
-        allowed = tuple(possible)
-        for act in allowed:
-            fault = Fault(role, site, nth, act)
-            if fault in self.plan:
-                return self._apply(fault)
+    def __post_init__(self) -> None:
+        self._planned = {(fault.role, fault.site, fault.nth): fault for fault in self.plan}
+
+    def choose(self, role: str, site: str, nth: int, possible: Iterable[Act]) -> Act | None:
+        if self._planned:
+            planned = self._planned.get((role, site, nth))
+            if planned is not None and planned.act in possible:
+                self.applied.append(planned)
+                return planned.act
+        if not self.rates:
+            return None
         draw = chance(self.seed, "fault", role, site, nth)
-        for act in allowed:
+        for act in possible:
             rate = self.rates.get(act, 0.0)
             if draw < rate:
-                return self._apply(Fault(role, site, nth, act))
+                self.applied.append(Fault(role, site, nth, act))
+                return act
             draw -= rate
         return None
-
-    def _apply(self, fault: Fault) -> Fault:
-        self.applied.append(fault)
-        return fault
 
 
 def chance(seed: int, *what: object) -> float:

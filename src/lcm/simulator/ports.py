@@ -1,109 +1,125 @@
-"""The ports of simulated processes: every call goes through the world, which may disturb it."""
+"""The ports of simulated processes: every call goes through the world, which may disturb it.
+
+To add a call site, write the port's method and say whether it reads or writes; the faults, the trace, the
+coverage and the exhaustive pass find it by themselves.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
-from lcm.control_plane.store.port import Document, Fence, StoreUnavailable
+from lcm.control_plane.store.port import Document, Fence, StoreUnavailable, WriteUnconfirmed
 from lcm.core.kv.port import Change, Item, KvUnavailable, LeaseId, Listing
 from lcm.domain.errors import CapacityShortage, Throttled, Unreachable
 from lcm.domain.launch import InstanceId, LaunchSpec, MachineImage, WorkerId
 from lcm.domain.worker import Instance
 from lcm.simulator.asgi import request
+from lcm.simulator.calls import Violation
 from lcm.worker_controller.ports import CmlSystemInformation
 
 if TYPE_CHECKING:
-    from lcm.simulator.world import Process
+    from lcm.simulator.processes import PlaneProcess, Process
 
 T = TypeVar("T")
+Effect = Callable[[], Awaitable[T]]
+Error = Callable[[str], Exception]
 
 BOOT_SECONDS = 30.0
+STREAM_CHECK_SECONDS = 5.0
+"""How soon a broken stream is noticed."""
+RECORD_STALENESS = 40
+"""How many answers back a stale read of a record may be."""
+CLOUD_STALENESS = 3
+"""The same for EC2, which catches up within seconds."""
 
 
-class SimulatedStore:
-    """The control plane's disk."""
+class SimulatedPort:
+    """What a process reaches the outside through."""
+
+    name: ClassVar[str]
+    error: ClassVar[Error]
+    """What no answer looks like to the caller."""
+    unconfirmed: ClassVar[Error | None] = None
+    """What no answer to a write looks like, if that is another thing."""
 
     def __init__(self, process: "Process") -> None:
         self._process = process
         self._world = process.world
 
-    async def get(self, kind: str, document_id: str) -> Document | None:
+    async def _read(
+        self, operation: str, subject: str, effect: Effect[T], *, refusal: Error | None = None, stale: int = 0
+    ) -> T:
         return await self._world.call(
             self._process,
-            f"store.get {kind}",
-            document_id,
-            lambda: self._world.disk.get(kind, document_id),
+            f"{self.name}.{operation}",
+            subject,
+            effect,
             mutates=False,
-            error=StoreUnavailable,
+            error=type(self).error,
+            refusal=refusal,
+            stale_depth=stale,
         )
+
+    async def _write(
+        self, operation: str, subject: str, effect: Effect[T], *, refusal: Error | None = None
+    ) -> T:
+        return await self._world.call(
+            self._process,
+            f"{self.name}.{operation}",
+            subject,
+            effect,
+            mutates=True,
+            error=type(self).unconfirmed or type(self).error,
+            refusal=refusal or type(self).error,
+        )
+
+
+class SimulatedStore(SimulatedPort):
+    """The control plane's disk."""
+
+    name = "store"
+    error = StoreUnavailable
+    unconfirmed = WriteUnconfirmed
+
+    async def get(self, kind: str, document_id: str) -> Document | None:
+        return await self._read(f"get {kind}", document_id, lambda: self._world.disk.get(kind, document_id))
 
     async def list_all(self, kind: str) -> Sequence[Document]:
-        return await self._world.call(
-            self._process,
-            f"store.list {kind}",
-            "",
-            lambda: self._world.disk.list_all(kind),
-            mutates=False,
-            error=StoreUnavailable,
-        )
+        return await self._read(f"list {kind}", "", lambda: self._world.disk.list_all(kind))
 
     async def insert(self, document: Document, fence: Fence | None = None) -> None:
-        await self._world.call(
-            self._process,
-            f"store.insert {document.kind}",
-            document.id,
-            lambda: self._world.disk.insert(document, fence),
-            mutates=True,
-            error=StoreUnavailable,
+        await self._write(
+            f"insert {document.kind}", document.id, lambda: self._world.disk.insert(document, fence)
         )
 
     async def replace(self, document: Document, fence: Fence | None = None) -> None:
-        await self._world.call(
-            self._process,
-            f"store.replace {document.kind}",
-            document.id,
-            lambda: self._world.disk.replace(document, fence),
-            mutates=True,
-            error=StoreUnavailable,
+        await self._write(
+            f"replace {document.kind}", document.id, lambda: self._world.disk.replace(document, fence)
         )
 
     async def delete(self, kind: str, document_id: str, expected_version: int) -> None:
-        await self._world.call(
-            self._process,
-            f"store.delete {kind}",
+        await self._write(
+            f"delete {kind}",
             document_id,
             lambda: self._world.disk.delete(kind, document_id, expected_version),
-            mutates=True,
-            error=StoreUnavailable,
         )
 
     async def list_unpublished(self, kind: str) -> Sequence[Document]:
-        return await self._world.call(
-            self._process,
-            "store.list_unpublished",
-            "",
-            lambda: self._world.disk.list_unpublished(kind),
-            mutates=False,
-            error=StoreUnavailable,
-        )
+        return await self._read("list_unpublished", "", lambda: self._world.disk.list_unpublished(kind))
 
     async def mark_published(self, kind: str, versions: Mapping[str, int]) -> None:
-        await self._world.call(
-            self._process,
-            "store.mark_published",
+        await self._write(
+            "mark_published",
             next(iter(versions)),
             lambda: self._world.disk.mark_published(kind, versions),
-            mutates=True,
-            error=StoreUnavailable,
         )
 
 
-class SimulatedKv:
+class SimulatedKv(SimulatedPort):
     """The coordination store, which may be another one after it was wiped."""
 
-    def __init__(self, process: "Process") -> None:
-        self._process = process
-        self._world = process.world
+    name = "kv"
+    error = KvUnavailable
 
     async def cluster_id(self) -> str:
         return await self._read("cluster_id", "", lambda: self._world.kv.cluster_id())
@@ -139,7 +155,7 @@ class SimulatedKv:
         changes = kv.watch_prefix(prefix, start_revision)
         while True:
             try:
-                async with asyncio.timeout(5.0):
+                async with asyncio.timeout(STREAM_CHECK_SECONDS):
                     change = await anext(changes)
             except TimeoutError:
                 changes = kv.watch_prefix(prefix, start_revision)
@@ -151,154 +167,121 @@ class SimulatedKv:
             if kv is not self._world.kv or (self._process.name, "kv") in self._world.cuts:
                 raise KvUnavailable("the stream broke")
 
-    async def _read(self, name: str, subject: str, effect: Callable[[], Awaitable[T]]) -> T:
-        return await self._world.call(
-            self._process, f"kv.{name}", subject, effect, mutates=False, error=KvUnavailable
-        )
 
-    async def _write(self, name: str, subject: str, effect: Callable[[], Awaitable[T]]) -> T:
-        return await self._world.call(
-            self._process, f"kv.{name}", subject, effect, mutates=True, error=KvUnavailable
-        )
-
-
-class SimulatedTransport:
+class SimulatedTransport(SimulatedPort):
     """HTTP to the control plane: carried out by whichever of its incarnations is up."""
 
-    def __init__(self, process: "Process") -> None:
-        self._process = process
-        self._world = process.world
+    name = "http"
+    error = Unreachable
 
     async def send(
         self, method: str, path: str, headers: Mapping[str, str], body: bytes | None
     ) -> tuple[int, bytes]:
-        parts = path.partition("?")[0].split("/")
-        about = parts[4] if path.startswith("/api/internal/workers/") else ""
-        about = about or (parts[3] if path.startswith("/api/workers/") else "")
-        name = path.partition("?")[0].replace(about, "{id}") if about else path.partition("?")[0]
-        return await self._world.call(
-            self._process,
-            f"http.{method} {name}",
+        route, about = _route_of(path)
+        site = f"{method} {route}"
+        if method != "GET":
+            return await self._write(site, about, lambda: self._handle(method, path, headers, body))
+        return await self._read(
+            site,
             about,
             lambda: self._handle(method, path, headers, body),
-            mutates=method != "GET",
-            error=Unreachable,
-            may_be_stale=method == "GET" and self._process.role == "controller",
+            stale=RECORD_STALENESS if self._process.role == "controller" else 0,
         )
 
     async def _handle(
         self, method: str, path: str, headers: Mapping[str, str], body: bytes | None
     ) -> tuple[int, bytes]:
+        """The plane works on it for itself: a caller that goes away or gives up does not stop it."""
         plane = self._world.plane
-        if plane.parts is None or plane.requests is None or not plane.is_alive:
+        if plane.requests is None or not plane.is_alive:
             raise Unreachable("control plane: connection refused")
-        await plane.thawed()
-        if plane.parts is None:
-            raise Unreachable("control plane: connection reset")
-        handling = plane.requests.create_task(request(plane.parts.app, method, path, headers, body))
-        await asyncio.wait({handling})
+        handling = plane.requests.create_task(_handled(plane, method, path, headers, body))
+        await asyncio.wait({handling}, timeout=self._world.knobs.no_answer_seconds)
+        if not handling.done():
+            raise Unreachable("control plane: no answer")
         if handling.cancelled() or handling.exception() is not None:
             raise Unreachable("control plane: connection reset")
-        return handling.result()
+        status, answer = handling.result()
+        if status == 500:
+            self._world.fail(Violation("an unexpected error", f"{method} {path} was answered with 500"))
+        return status, answer
 
 
-class SimulatedCloud:
+async def _handled(
+    plane: "PlaneProcess", method: str, path: str, headers: Mapping[str, str], body: bytes | None
+) -> tuple[int, bytes]:
+    await plane.awake()
+    plane.check_alive()
+    assert plane.parts is not None
+    return await request(plane.parts.app, method, path, headers, body)
+
+
+class SimulatedCloud(SimulatedPort):
     """EC2, as a controller reaches it."""
 
-    def __init__(self, process: "Process") -> None:
-        self._process = process
-        self._world = process.world
-        self._cloud = process.world.cloud
+    name = "ec2"
+    error = Unreachable
 
     async def list_instances(self, region: str) -> Sequence[Instance]:
-        return await self._read("list_instances", "", lambda: self._cloud.list_instances(region))
+        return await self._ask("list_instances", "", lambda: self._world.cloud.list_instances(region))
 
     async def describe_instance(self, region: str, instance_id: InstanceId) -> Instance | None:
-        return await self._read(
-            "describe_instance", instance_id, lambda: self._cloud.describe_instance(region, instance_id)
+        return await self._ask(
+            "describe_instance", instance_id, lambda: self._world.cloud.describe_instance(region, instance_id)
         )
 
     async def find_instances(self, region: str, worker_id: WorkerId) -> Sequence[Instance]:
-        return await self._read(
-            "find_instances", worker_id, lambda: self._cloud.find_instances(region, worker_id)
+        return await self._ask(
+            "find_instances", worker_id, lambda: self._world.cloud.find_instances(region, worker_id)
         )
 
     async def resolve_ami(self, region: str, name_pattern: str) -> MachineImage:
-        return await self._read("resolve_ami", "", lambda: self._cloud.resolve_ami(region, name_pattern))
+        return await self._ask("resolve_ami", "", lambda: self._world.cloud.resolve_ami(region, name_pattern))
 
     async def launch_instance(self, spec: LaunchSpec, client_token: str) -> Instance:
-        return await self._world.call(
-            self._process,
-            "ec2.launch_instance",
+        return await self._write(
+            "launch_instance",
             f"{spec.tags['worker_id']} {client_token}",
-            lambda: self._cloud.launch_instance(spec, client_token),
-            mutates=True,
-            error=Unreachable,
+            lambda: self._world.cloud.launch_instance(spec, client_token),
             refusal=CapacityShortage,
         )
 
     async def start_instance(self, region: str, instance_id: InstanceId) -> None:
-        await self._world.call(
-            self._process,
-            "ec2.start_instance",
+        await self._write(
+            "start_instance",
             instance_id,
-            lambda: self._cloud.start_instance(region, instance_id),
-            mutates=True,
-            error=Unreachable,
+            lambda: self._world.cloud.start_instance(region, instance_id),
             refusal=CapacityShortage,
         )
 
     async def stop_instance(self, region: str, instance_id: InstanceId) -> None:
-        await self._world.call(
-            self._process,
-            "ec2.stop_instance",
+        await self._write(
+            "stop_instance",
             instance_id,
-            lambda: self._cloud.stop_instance(region, instance_id),
-            mutates=True,
-            error=Unreachable,
+            lambda: self._world.cloud.stop_instance(region, instance_id),
             refusal=Throttled,
         )
 
     async def terminate_instance(self, region: str, instance_id: InstanceId) -> None:
-        await self._world.call(
-            self._process,
-            "ec2.terminate_instance",
+        await self._write(
+            "terminate_instance",
             instance_id,
-            lambda: self._cloud.terminate_instance(region, instance_id),
-            mutates=True,
-            error=Unreachable,
+            lambda: self._world.cloud.terminate_instance(region, instance_id),
             refusal=Throttled,
         )
 
-    async def _read(self, name: str, subject: str, effect: Callable[[], Awaitable[T]]) -> T:
-        return await self._world.call(
-            self._process,
-            f"ec2.{name}",
-            subject,
-            effect,
-            mutates=False,
-            error=Unreachable,
-            refusal=Throttled,
-            may_be_stale=True,
-        )
+    async def _ask(self, operation: str, subject: str, effect: Effect[T]) -> T:
+        return await self._read(operation, subject, effect, refusal=Throttled, stale=CLOUD_STALENESS)
 
 
-class SimulatedCml:
+class SimulatedCml(SimulatedPort):
     """A CML server on every running machine; it answers once it has booted."""
 
-    def __init__(self, process: "Process") -> None:
-        self._process = process
-        self._world = process.world
+    name = "cml"
+    error = Unreachable
 
     async def get_system_information(self, host: str, pinned_sha256: str | None) -> CmlSystemInformation:
-        return await self._world.call(
-            self._process,
-            "cml.get_system_information",
-            "",
-            lambda: self._answer(host),
-            mutates=False,
-            error=Unreachable,
-        )
+        return await self._read("get_system_information", "", lambda: self._answer(host))
 
     async def _answer(self, host: str) -> CmlSystemInformation:
         machine = self._world.cloud.machine_at(host)
@@ -306,6 +289,15 @@ class SimulatedCml:
             raise Unreachable(f"CML at {host}: connection refused")
         is_ready = self._world.clock.monotonic() - machine.running_since >= BOOT_SECONDS
         return CmlSystemInformation("2.9.1+build.7", is_ready, machine.id.ljust(64, "0"))
+
+
+def _route_of(path: str) -> tuple[str, str]:
+    """The path with the worker's id taken out, and that id."""
+    route = path.partition("?")[0]
+    parts = route.split("/")
+    place = 4 if route.startswith("/api/internal/workers/") else 3 if route.startswith("/api/workers/") else 0
+    about, parts[place] = parts[place], "{id}" if place else ""
+    return "/".join(parts), about
 
 
 def _subject(key: str) -> str:

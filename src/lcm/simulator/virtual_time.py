@@ -7,12 +7,12 @@ other processes cannot.
 
 import asyncio
 import selectors
-from collections.abc import Callable, Coroutine, Mapping
+from collections import deque
+from collections.abc import Callable, Coroutine
+from contextvars import Context
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
-
-if TYPE_CHECKING:
-    from _typeshed import FileDescriptorLike
+from heapq import heappop, heappush
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -21,35 +21,6 @@ BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
 
 class Deadlock(RuntimeError):
     """Everybody waits for something that no passing of time will bring."""
-
-
-class _JumpingSelector(selectors.BaseSelector):
-    """Instead of sleeping until the next timer, tells the loop to be there."""
-
-    def __init__(self, jump: Callable[[float], None]) -> None:
-        self._real = selectors.DefaultSelector()
-        self._jump = jump
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        ready = self._real.select(0)
-        if not ready:
-            if timeout is None:
-                raise Deadlock("every task waits and no timer is set")
-            if timeout > 0:
-                self._jump(timeout)
-        return ready
-
-    def register(self, fileobj: "FileDescriptorLike", events: int, data: Any = None) -> selectors.SelectorKey:
-        return self._real.register(fileobj, events, data)
-
-    def unregister(self, fileobj: "FileDescriptorLike") -> selectors.SelectorKey:
-        return self._real.unregister(fileobj)
-
-    def close(self) -> None:
-        self._real.close()
-
-    def get_map(self) -> Mapping["FileDescriptorLike", selectors.SelectorKey]:
-        return self._real.get_map()
 
 
 class _NumberedTask(asyncio.Task[Any]):
@@ -67,12 +38,23 @@ class _NumberedTask(asyncio.Task[Any]):
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """Starts at second 0 and jumps from timer to timer."""
+    """Starts at second 0 and jumps from timer to timer.
+
+    Timers are kept as tuples and sockets are asked only before time moves, because a simulated run is little
+    else than timers. Of timers for the same moment the one set first goes first.
+    """
+
+    _ready: deque[asyncio.Handle]
+    _stopping: bool
+    _selector: selectors.BaseSelector
+    _process_events: Callable[[list[tuple[selectors.SelectorKey, int]]], None]
 
     def __init__(self) -> None:
         self._now = 0.0
+        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._timers_set = 0
         _NumberedTask._made = 0
-        super().__init__(_JumpingSelector(self._jump))
+        super().__init__()
         self.set_task_factory(self._make_task)
 
     def _make_task(self, _: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> asyncio.Task[Any]:
@@ -81,21 +63,63 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._now
 
-    def _jump(self, seconds: float) -> None:
-        self._now += seconds
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        handle = asyncio.Handle(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
+
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self._now + delay, callback, *args, context=context)
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        self._timers_set += 1
+        heappush(self._timers, (when, self._timers_set, timer))
+        return timer
+
+    def _timer_handle_cancelled(self, _: asyncio.TimerHandle) -> None:
+        """Asyncio counts these; here a cancelled timer is dropped when its time comes."""
+
+    def _run_once(self) -> None:
+        """What is ready, then whatever is next; replaces asyncio's, which `run_forever` calls for ever."""
+        if not self._ready and not self._stopping:
+            events = self._selector.select(0)
+            self._process_events(events)
+            if not events:
+                self._jump_to_the_next_timer()
+        for _ in range(len(self._ready)):
+            handle = self._ready.popleft()
+            if not handle._cancelled:
+                handle._run()
+
+    def _jump_to_the_next_timer(self) -> None:
+        timers = self._timers
+        while timers and timers[0][2]._cancelled:
+            heappop(timers)
+        if not timers:
+            raise Deadlock("every task waits and no timer is set")
+        self._now = max(self._now, timers[0][0])
+        while timers and timers[0][0] <= self._now:
+            self._ready.append(heappop(timers)[2])
 
 
 class VirtualClock:
-    """The clock of whatever runs on a `VirtualTimeLoop`."""
+    """The clock of whatever runs on a `VirtualTimeLoop`: of the given one, or of the one that is asking."""
+
+    def __init__(self, loop: VirtualTimeLoop | None = None) -> None:
+        self.monotonic: Callable[[], float] = loop.time if loop else lambda: asyncio.get_running_loop().time()
 
     def now(self) -> datetime:
         return BEGINNING + timedelta(seconds=self.monotonic())
 
-    def monotonic(self) -> float:
-        return asyncio.get_running_loop().time()
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
+    def sleep(self, seconds: float) -> Coroutine[Any, Any, None]:
+        return asyncio.sleep(seconds)
 
 
 def run_in_virtual_time(work: Coroutine[Any, Any, T]) -> T:

@@ -7,201 +7,45 @@ The truth (disk, coordination store, cloud) is kept here, apart from what proces
 
 import asyncio
 import hashlib
-from collections import Counter, defaultdict, deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from random import Random
-from typing import Any, Literal, TypeVar
+from typing import Any, Final, TypeVar
 
-import msgspec
-
-from lcm.control_plane.access import AccessKeys
-from lcm.control_plane.main import ControlPlaneParts, assemble
-from lcm.control_plane.secret_box import SecretBox
-from lcm.control_plane.store.memory import MemoryStore
-from lcm.control_plane.store.port import Document, Fence, StoreUnavailable
-from lcm.control_plane.templates import Templates
-from lcm.control_plane.vault import Vault
 from lcm.core.chance import RandomIds
-from lcm.core.health import Health
-from lcm.core.kv.memory import MemoryKv
-from lcm.core.telemetry import Telemetry
 from lcm.domain.launch import WORKER_ID_TAG, InstanceId
-from lcm.domain.template import RegionConfig
-from lcm.domain.worker import Worker
-from lcm.rest.client import ControlPlaneClient
-from lcm.simulator import ports
+from lcm.simulator.calls import Call, Role, Violation
 from lcm.simulator.faults import Act, Faults, chance
+from lcm.simulator.knobs import Knobs
 from lcm.simulator.memory_cloud import Delays, MemoryCloud
-from lcm.simulator.virtual_time import VirtualClock
-from lcm.worker_controller.reconciler import WorkerReconciler
-from lcm.worker_controller.settings import WorkerControllerSettings
+from lcm.simulator.processes import ControllerProcess, PlaneProcess, Process, ProcessCrashed, User
+from lcm.simulator.stores import WatchedKv, WatchedStore
+from lcm.simulator.virtual_time import VirtualClock, VirtualTimeLoop
 
 T = TypeVar("T")
 
-Role = Literal["controller", "plane", "user"]
+READ_ACTS: Final = (Act.ERROR, Act.HANG)
+WRITE_ACTS: Final = (Act.LOST, Act.LATE, *READ_ACTS)
+PROCESS_ACTS: Final = (Act.CRASH_BEFORE, Act.CRASH_AFTER, Act.FREEZE)
 
-REGION = RegionConfig(region="us-east-1", security_group_ids=("sg-1",), subnet_id="subnet-1", key_name="k")
-KEYS = AccessKeys("viewer-key", "operator-key", "admin-key", "controller-key")
-NO_ANSWER_SECONDS = 10.0
-"""How long a caller waits for an answer that does not come."""
+Watch = Callable[[Process, Call], None]
 
+Site = tuple[str, str]
+"""Role and name of a call."""
 
-class ProcessCrashed(BaseException):
-    """This process is gone; nothing of it goes on."""
-
-
-@dataclass(frozen=True)
-class Violation(Exception):
-    """Something that must always hold did not."""
-
-    invariant: str
-    detail: str
-
-    def __str__(self) -> str:
-        return f"{self.invariant}: {self.detail}"
+Point = tuple[str, str, str]
+"""Role, site, abstract state."""
 
 
-@dataclass(frozen=True)
-class Call:
-    """One call that left a process."""
-
-    n: int
-    at: float
-    process: str
-    role: str
-    site: str
-    nth: int
-    subject: str
-    state: str
-    """The abstract state it met: status and wish of the worker it is about."""
-    mutates: bool
-    fault: str
-
-    def __str__(self) -> str:
-        mark = f"  !! {self.fault}" if self.fault else ""
-        what = f"{self.site:24} {self.subject:38} {self.state}{mark}"
-        return f"{self.n:5} {self.at:10.3f} {self.process:14} {what}"
-
-
-@dataclass(frozen=True)
-class Knobs:
-    """Settings that make rare things common; a random run draws them from its seed."""
-
-    lease_ttl: int = 15
-    reconcile_interval: float = 30.0
-    wait_seconds: float = 2.0
-    debounce_seconds: float = 0.5
-    kv_history: int = 10_000
-    visibility_seconds: float = 0.0
-    machine_seconds: float = 10.0
-    latency_seconds: float = 0.02
-    controllers: int = 2
-
-    @staticmethod
-    def draw(seed: int) -> "Knobs":
-        rng = Random(f"knobs/{seed}")
-        lease_ttl = rng.choice([15, 15, 6, 3])
-        # A lease that cannot be renewed in time is a wrong setting, not a fault.
-        slowest = 0.5 if lease_ttl >= 15 else 0.05
-        return Knobs(
-            lease_ttl=lease_ttl,
-            reconcile_interval=rng.choice([30.0, 30.0, 10.0]),
-            wait_seconds=rng.choice([2.0, 2.0, 0.5]),
-            debounce_seconds=rng.choice([0.5, 0.5, 0.05]),
-            kv_history=rng.choice([10_000, 10_000, 5]),
-            visibility_seconds=rng.choice([0.0, 0.0, 30.0, 200.0]),
-            machine_seconds=rng.choice([10.0, 10.0, 60.0, 1.0]),
-            latency_seconds=rng.choice([0.02, 0.02, slowest, 0.0]),
-            controllers=rng.choice([2, 2, 3]),
-        )
-
-
-class WatchedStore(MemoryStore):
-    """The disk: what is committed here survives everything."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.on_commit: list[Callable[[Document | None, Document, Fence | None], None]] = []
-
-    async def insert(self, document: Document, fence: Fence | None = None) -> None:
-        await super().insert(document, fence)
-        self._told(None, document, fence)
-
-    async def replace(self, document: Document, fence: Fence | None = None) -> None:
-        before = await self.get(document.kind, document.id)
-        await super().replace(document, fence)
-        self._told(before, document, fence)
-
-    def peek(self, worker_id: str) -> Worker | None:
-        document = self._documents.get(("worker", worker_id))
-        return msgspec.json.decode(document.body, type=Worker) if document else None
-
-    def peek_all(self) -> list[Worker]:
-        return [
-            msgspec.json.decode(document.body, type=Worker)
-            for (kind, _), document in sorted(self._documents.items())
-            if kind == "worker"
-        ]
-
-    def _told(self, before: Document | None, after: Document, fence: Fence | None) -> None:
-        for listener in self.on_commit:
-            listener(before, after, fence)
-
-
-class ProcessClock:
-    """Time as one process sees it: its wall clock may be wrong, and it stops with the process."""
-
-    def __init__(self, process: "Process") -> None:
-        self._process = process
-
-    def now(self) -> datetime:
-        return self._process.world.clock.now() + self._process.skew
-
-    def monotonic(self) -> float:
-        return self._process.world.clock.monotonic()
-
-    async def sleep(self, seconds: float) -> None:
-        self._process.check_alive()
-        await self._process.world.clock.sleep(seconds)
-        await self._process.thawed()
-        self._process.check_alive()
-
-
-@dataclass
-class Process:
-    """One process that can crash, freeze and start again; its memory goes with it."""
-
-    world: "World"
-    name: str
-    role: Role
-    incarnation: int = 0
-    is_alive: bool = False
-    skew: timedelta = timedelta()
-    frozen_until: float = 0.0
-    reconciler: WorkerReconciler | None = None
-    parts: ControlPlaneParts | None = None
-    requests: asyncio.TaskGroup | None = None
-    task: asyncio.Task[None] | None = None
-    restart_after: float = 1.0
-
-    def check_alive(self) -> None:
-        if not self.is_alive:
-            raise ProcessCrashed(self.name)
-
-    def crash(self) -> None:
-        """As SIGKILL: at once, and without a last word."""
-        if self.is_alive and self.task is not None:
-            self.is_alive = False
-            self.parts = None
-            self.task.cancel()
-
-    async def thawed(self) -> None:
-        """Return once the process is not stopped (SIGSTOP) any more."""
-        while self.frozen_until > self.world.clock.monotonic():
-            await self.world.clock.sleep(self.frozen_until - self.world.clock.monotonic())
+def acts_at(role: Role, *, mutates: bool, may_be_stale: bool = False) -> tuple[Act, ...]:
+    """What can go wrong at a call. People neither crash nor freeze."""
+    acts: tuple[Act, ...] = WRITE_ACTS if mutates else READ_ACTS
+    if role != "user":
+        acts = (*PROCESS_ACTS, *acts)
+    return (*acts, Act.STALE) if may_be_stale else acts
 
 
 @dataclass
@@ -211,12 +55,14 @@ class World:
     faults: Faults
     knobs: Knobs = field(default_factory=Knobs)
     templates: Mapping[str, Any] = field(default_factory=dict)
-    clock: VirtualClock = field(default_factory=VirtualClock)
 
     def __post_init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualTimeLoop)
+        self.clock = VirtualClock(loop)
         self.ids = RandomIds(Random(f"ids/{self.faults.seed}"))
         self.disk = WatchedStore()
-        self.kv = MemoryKv(self.clock, self.ids, history_limit=self.knobs.kv_history)
+        self.kv = self._new_kv()
         pace = self.knobs.machine_seconds
         self.cloud = MemoryCloud(
             self.clock,
@@ -228,117 +74,60 @@ class World:
                 visibility=self.knobs.visibility_seconds,
             ),
         )
-        self.plane = Process(self, "plane", "plane")
-        self.controllers = [
-            Process(self, f"controller-{n}", "controller") for n in range(self.knobs.controllers)
-        ]
-        self.user = Process(self, "user", "user", is_alive=True)
+        self.plane = PlaneProcess(self, "plane")
+        self.controllers = [ControllerProcess(self, f"controller-{n}") for n in range(self.knobs.controllers)]
+        self.user = User(self, "user")
         self.recent: deque[Call] = deque(maxlen=200)
-        self.sites: Counter[tuple[str, str]] = Counter()
-        self.points: dict[tuple[str, str, str], int] = {}
-        """The first ordinal at which each (role, site, abstract state) was met."""
+        self.sites: Counter[Site] = Counter()
+        self.acts: dict[Site, tuple[Act, ...]] = {}
+        """What can go wrong at each call site."""
+        self.points: dict[Point, int] = {}
+        """The first ordinal at which each point was met, while faults are possible."""
+        self.stale_points: dict[Point, int] = {}
+        """The first ordinal at which a stale answer was possible at a point."""
+        self.injected: set[tuple[Point, Act]] = set()
         self.mutations = 0
         self.cuts: set[tuple[str, str]] = set()
         """Links that are down: (process, port)."""
         self.acknowledged: dict[str, int] = {}
         """The newest generation of each worker that a person was told is recorded."""
-        self._wiped_at = float("-inf")
         self.violation: Violation | None = None
-        self.on_call: list[Callable[[Process, Call], None]] = []
-        self.on_effect: list[Callable[[Process, Call], None]] = []
+        self.on_call: list[Watch] = []
+        self.on_effect: list[Watch] = []
+        self._calls = 0
+        self._is_healed = False
+        self._wiped_at = float("-inf")
         self._over = asyncio.Event()
-        self._late: asyncio.TaskGroup | None = None
+        self._tasks: asyncio.TaskGroup | None = None
         self._digest = hashlib.sha256()
-        self._answers: dict[tuple[str, str], list[Any]] = defaultdict(list)
+        self._answers: dict[tuple[str, str], deque[Any]] = {}
 
     # The run.
+
+    @property
+    def processes(self) -> Sequence[Process]:
+        return (self.plane, *self.controllers)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["World"]:
         """All processes, until the block is left."""
-        async with asyncio.TaskGroup() as tasks:
-            self._late = tasks
-            tasks.create_task(self.kv.run(), name="kv")
-            lives = [tasks.create_task(self._live(p), name=p.name) for p in (self.plane, *self.controllers)]
+        async with asyncio.TaskGroup() as self._tasks:
+            self.start(self.kv.run(), "kv")
+            for process in self.processes:
+                self.start(process.live(), process.name)
             try:
                 yield self
             finally:
                 self._over.set()
-                for process in (self.plane, *self.controllers):
+                for process in self.processes:
                     process.is_alive = False
                 for task in asyncio.all_tasks() - {asyncio.current_task()}:
                     task.cancel()
-                del lives
 
-    async def _live(self, process: Process) -> None:
-        """One incarnation after another."""
-        while not self._over.is_set():
-            process.incarnation += 1
-            process.is_alive = True
-            run = self._run_plane if process.role == "plane" else self._run_controller
-            try:
-                async with asyncio.TaskGroup() as tasks:
-                    process.task = tasks.create_task(
-                        run(process), name=f"{process.name}#{process.incarnation}"
-                    )
-            except BaseExceptionGroup as errors:
-                unexpected = errors.split((ProcessCrashed, asyncio.CancelledError))[1]
-                if unexpected is not None and process.is_alive:
-                    self.fail(Violation("process died", f"{process.name}: {_leaf(unexpected)!r}"))
-                    return
-            process.is_alive = False
-            process.parts = process.reconciler = None
-            await self.clock.sleep(process.restart_after)
-
-    async def _run_plane(self, process: Process) -> None:
-        clock, store = ProcessClock(process), ports.SimulatedStore(process)
-        try:
-            await Templates(store).seed(self.templates)
-        except StoreUnavailable:
-            # A control plane that cannot read its store does not start; whoever runs it starts it again.
-            process.crash()
-            raise ProcessCrashed(process.name) from None
-        async with asyncio.TaskGroup() as requests:
-            process.requests = requests
-            process.parts = assemble(
-                store,
-                ports.SimulatedKv(process),
-                KEYS,
-                clock=clock,
-                ids=self.ids,
-                regions=(REGION.region,),
-                default_region=REGION.region,
-                vault=Vault(store, SecretBox.of(bytes(32))),
-            )
-            requests.create_task(process.parts.publisher.run(), name="publisher")
-
-    async def _run_controller(self, process: Process) -> None:
-        clock = ProcessClock(process)
-
-        def epoch() -> int:
-            return reconciler.leadership.epoch if reconciler.leadership else 0
-
-        reconciler = WorkerReconciler(
-            WorkerControllerSettings(
-                leader_lease_ttl=self.knobs.lease_ttl,
-                reconcile_interval=self.knobs.reconcile_interval,
-                wait_seconds=self.knobs.wait_seconds,
-                watch_debounce_seconds=self.knobs.debounce_seconds,
-            ),
-            {REGION.region: REGION},
-            control_plane=ControlPlaneClient(
-                ports.SimulatedTransport(process), KEYS.controller, "worker-controller", epoch
-            ),
-            cloud=ports.SimulatedCloud(process),
-            cml=ports.SimulatedCml(process),
-            kv=ports.SimulatedKv(process),
-            clock=clock,
-            telemetry=Telemetry(),
-            health=Health(clock),
-            instance_id=f"{process.name}-{process.incarnation}",
-        )
-        process.reconciler = reconciler
-        await reconciler.run()
+    def start(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Something of the outside that goes on by itself, as long as the world does."""
+        assert self._tasks is not None
+        self._tasks.create_task(work, name=name)
 
     # Calls.
 
@@ -352,65 +141,105 @@ class World:
         mutates: bool,
         error: Callable[[str], Exception],
         refusal: Callable[[str], Exception] | None = None,
-        may_be_stale: bool = False,
+        stale_depth: int = 0,
     ) -> T:
-        """The only way out of a process. `error` is what no answer looks like, `refusal` a clear no."""
+        """The only way out of a process. `error` is what no answer looks like, `refusal` a clear no.
+
+        A read may be answered with one of its last `stale_depth` answers.
+        """
         process.check_alive()
-        self.sites[process.role, site] += 1
-        nth = self.sites[process.role, site]
-        state = self._state_of(subject)
-        self.points.setdefault((process.role, site, state), nth)
-        possible = [Act.LOST, Act.LATE, Act.ERROR, Act.HANG] if mutates else [Act.ERROR, Act.HANG]
-        if process.role != "user":
-            possible = [Act.CRASH_BEFORE, Act.CRASH_AFTER, *possible]
-        if may_be_stale and self._answers[site, subject]:
-            possible.append(Act.STALE)
-        fault = self.faults.choose(process.role, site, nth, possible)
-        call = Call(
-            n=sum(self.sites.values()),
-            at=self.clock.monotonic(),
-            process=process.name,
-            role=process.role,
-            site=site,
-            nth=nth,
-            subject=subject,
-            state=state,
-            mutates=mutates,
-            fault=fault.act.value if fault else "",
-        )
-        self._record(process, call)
-        await self._take_time(process, site, nth, "there")
-        if (process.name, site.partition(".")[0]) in self.cuts:
-            await self.clock.sleep(NO_ANSWER_SECONDS)
-            raise error("the link is down")
-        match fault.act if fault else None:
+        call, act = self._begin(process, site, subject, mutates=mutates, may_be_stale=stale_depth > 0)
+        there, back = self._latencies(call)
+        if there:
+            await self.clock.sleep(there)
+        if process.frozen_until:
+            await process.awake()
+        process.check_alive()
+        if self.cuts and (process.name, site.partition(".")[0]) in self.cuts:
+            await self._no_answer(error, "the link is down")
+        match act:
             case Act.CRASH_BEFORE:
                 process.crash()
                 raise ProcessCrashed(process.name)
             case Act.ERROR:
                 raise (refusal or error)("injected")
             case Act.HANG:
-                await self.clock.sleep(NO_ANSWER_SECONDS)
-                raise error("no answer")
+                await self._no_answer(error, "no answer")
             case Act.LATE:
                 self._land_later(process, call, effect)
-                await self.clock.sleep(NO_ANSWER_SECONDS)
-                raise error("no answer")
+                await self._no_answer(error, "no answer")
             case Act.STALE:
-                stale: T = self._answers[site, subject][0]
+                answers = self._answers[site, subject]
+                draw = chance(self.faults.seed, "stale", call.role, site, call.nth)
+                stale: T = answers[int(draw * len(answers))]
                 return stale
         answer = await self._perform(process, call, effect)
-        if may_be_stale:
-            self._answers[site, subject] = [*self._answers[site, subject][-2:], answer]
-        match fault.act if fault else None:
+        if stale_depth:
+            self._answers.setdefault((site, subject), deque(maxlen=stale_depth)).append(answer)
+        match act:
             case Act.CRASH_AFTER:
                 process.crash()
                 raise ProcessCrashed(process.name)
             case Act.LOST:
-                await self.clock.sleep(NO_ANSWER_SECONDS)
-                raise error("the reply was lost")
-        await self._take_time(process, site, nth, "back")
+                await self._no_answer(error, "the reply was lost")
+            case Act.FREEZE:
+                process.freeze(self.knobs.lease_ttl * 1.5)
+        if back:
+            await self.clock.sleep(back)
+        if process.frozen_until:
+            await process.awake()
+        process.check_alive()
         return answer
+
+    def _begin(
+        self, process: Process, site: str, subject: str, *, mutates: bool, may_be_stale: bool
+    ) -> tuple[Call, Act | None]:
+        role = process.role
+        key = (role, site)
+        self._calls += 1
+        self.sites[key] = nth = self.sites[key] + 1
+        possible = self.acts.get(key)
+        if possible is None:
+            possible = acts_at(role, mutates=mutates, may_be_stale=may_be_stale)
+            self.acts[key] = possible
+        state = self._state_of(subject) if subject else "-"
+        act = None
+        if not self._is_healed:
+            point = (role, site, state)
+            self.points.setdefault(point, nth)
+            if (site, subject) in self._answers:
+                self.stale_points.setdefault(point, nth)
+            elif may_be_stale:
+                possible = possible[:-1]
+            act = self.faults.choose(role, site, nth, possible)
+            if act is not None:
+                self.injected.add((point, act))
+        at = self.clock.monotonic()
+        fault = act.value if act else ""
+        call = Call(self._calls, at, process.name, role, site, nth, subject, state, mutates, fault)
+        self.recent.append(call)
+        self._digest.update(f"{at} {process.name} {site} {subject} {state} {fault}\n".encode())
+        for watch in self.on_call:
+            self._check(watch, process, call)
+        return call, act
+
+    def _latencies(self, call: Call) -> tuple[float, float]:
+        """How long a call takes there and back; no time at all, on either way, is as likely as any."""
+        draw = chance(self.faults.seed, "latency", call.role, call.site, call.nth)
+        seconds = draw * self.knobs.latency_seconds
+        match int(draw * 1_000) % 4:
+            case 0:
+                return 0.0, 0.0
+            case 1:
+                return seconds, 0.0
+            case 2:
+                return 0.0, seconds
+            case _:
+                return seconds / 2, seconds / 2
+
+    async def _no_answer(self, error: Callable[[str], Exception], reason: str) -> None:
+        await self.clock.sleep(self.knobs.no_answer_seconds)
+        raise error(reason)
 
     async def _perform(self, process: Process, call: Call, effect: Callable[[], Awaitable[T]]) -> T:
         answer = await effect()
@@ -421,33 +250,24 @@ class World:
         return answer
 
     def _land_later(self, process: Process, call: Call, effect: Callable[[], Awaitable[Any]]) -> None:
-        """The request is on its way and arrives when its sender has given up."""
+        """The request is on its way and arrives when its sender has given up.
+
+        Together with the time that a new machine stays invisible this is less than five minutes: what takes
+        longer than that to show cannot be told from what is not there.
+        """
+        latest = 295.0 - self.knobs.visibility_seconds
 
         async def land() -> None:
-            delay = 5 + 290 * chance(self.faults.seed, "late", call.role, call.site, call.nth)
-            await self.clock.sleep(delay)
+            draw = chance(self.faults.seed, "late", call.role, call.site, call.nth)
+            await self.clock.sleep(5.0 + (latest - 5.0) * draw)
             try:
                 await self._perform(process, call, effect)
             except Exception:
                 return  # refused on arrival; nobody is there to hear it
 
-        assert self._late is not None
-        self._late.create_task(land(), name=f"late {call.site}")
+        self.start(land(), f"late {call.site}")
 
-    async def _take_time(self, process: Process, site: str, nth: int, way: str) -> None:
-        draw = chance(self.faults.seed, "latency", process.role, site, nth, way)
-        if draw > 0.3 and self.knobs.latency_seconds:
-            await self.clock.sleep(draw * self.knobs.latency_seconds)
-        await process.thawed()
-        process.check_alive()
-
-    def _record(self, process: Process, call: Call) -> None:
-        self.recent.append(call)
-        self._digest.update(str(call).encode())
-        for watch in self.on_call:
-            self._check(watch, process, call)
-
-    def _check(self, watch: Callable[[Process, Call], None], process: Process, call: Call) -> None:
+    def _check(self, watch: Watch, process: Process, call: Call) -> None:
         try:
             watch(process, call)
         except Violation as violation:
@@ -455,11 +275,11 @@ class World:
 
     def _state_of(self, subject: str) -> str:
         """Status and wish of the worker that a call is about; only the disk knows."""
-        worker_id = subject.split(" ")[0]
+        worker_id = subject.partition(" ")[0]
         machine = self.cloud.machines.get(InstanceId(worker_id))
         if machine is not None:
             worker_id = machine.spec.tags.get(WORKER_ID_TAG, "")
-        worker = self.disk.peek(worker_id) if worker_id else None
+        worker = self.disk.peek(worker_id)
         return f"{worker.status.value}>{worker.desired_status.value}" if worker else "-"
 
     # What the outside does.
@@ -472,20 +292,21 @@ class World:
 
     def heal(self) -> None:
         """No more faults from here on."""
-        self.faults.rates = {}
-        self.faults.plan = frozenset()
+        self._is_healed = True
         self.cuts.clear()
         self.cloud.interfere = None
-        for process in (self.plane, *self.controllers):
+        for process in self.processes:
             process.frozen_until = 0.0
             process.skew = timedelta()
 
-    async def wipe_kv(self) -> None:
+    def wipe_kv(self) -> None:
         """The coordination store loses its data, as after a disaster; its watchers are cut off."""
         self._wiped_at = self.clock.monotonic()
-        self.kv = MemoryKv(self.clock, self.ids, history_limit=self.knobs.kv_history)
-        assert self._late is not None
-        self._late.create_task(self.kv.run(), name="kv")
+        self.kv = self._new_kv()
+        self.start(self.kv.run(), "kv")
+
+    def _new_kv(self) -> WatchedKv:
+        return WatchedKv(self.clock, self.ids, history_limit=self.knobs.kv_history)
 
     @property
     def was_wiped_recently(self) -> bool:
@@ -500,21 +321,14 @@ class World:
     def is_over(self) -> bool:
         return self._over.is_set()
 
-    def leaders(self) -> Sequence[Process]:
+    async def over_within(self, seconds: float) -> None:
+        """Return after that long, or as soon as the run is over."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._over.wait()
+        except TimeoutError:
+            return
+
+    def leaders(self) -> Sequence[ControllerProcess]:
         """Processes that believe they lead and are inside their deadline."""
-        now = self.clock.monotonic()
-        return [
-            process
-            for process in self.controllers
-            if process.is_alive
-            and process.reconciler is not None
-            and process.reconciler.leadership is not None
-            and now < process.reconciler.leadership.deadline
-        ]
-
-
-def _leaf(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    error: BaseException = errors
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
+        return [process for process in self.controllers if process.is_leading]

@@ -120,5 +120,5 @@ _PROBLEMS = {
     412: "It is no longer at the version named in `If-Match`.",
     422: "The request names something unknown or has a wrong field.",
     429: "Too many requests; `Retry-After` says when to try again.",
-    503: "The store cannot answer; nothing was changed.",
+    503: "The store cannot answer; the document says whether something may have changed.",
 }

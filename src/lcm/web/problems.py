@@ -30,3 +30,9 @@ def problem(
     )
     headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
     return Response(msgspec.json.encode(body), status, headers, MEDIA_TYPE)
+
+
+def unexpected_problem() -> Response:
+    """A fault of ours: what it was is for the log, not for the caller."""
+    detail = "this is a fault of LCM and is in its log; look before you send it again"
+    return problem(500, "internal", "Something went wrong", detail)

@@ -16,7 +16,7 @@ from lcm.core.health import Health
 from lcm.core.telemetry import Telemetry
 from lcm.domain.lifecycle import RUNNING
 from lcm.rest.schemas import API_KEY_HEADER
-from lcm.web.problems import problem
+from lcm.web.problems import problem, unexpected_problem
 from lcm.worker_controller.reconciler import WorkerReconciler
 
 COUNTERS = ("provisioned_count", "started_count", "stopped_count", "terminated_count")
@@ -58,7 +58,8 @@ class Operations:
                 Route("/metrics", self.show_metrics),
                 Route("/admin/stats", self.show_stats),
                 Route("/admin/trigger-reconcile", self.trigger_reconcile, methods=["POST"]),
-            ]
+            ],
+            exception_handlers={Exception: answer_unexpected},
         )
 
     async def show_health(self, _: Request) -> Response:
@@ -131,6 +132,11 @@ class Operations:
             "Not allowed",
             f"send the controllers' key in {API_KEY_HEADER}; it is missing or wrong",
         )
+
+
+async def answer_unexpected(_: Request, __: Exception) -> Response:
+    """The server logs it; the caller gets a problem like any other."""
+    return unexpected_problem()
 
 
 def _json(body: object, status: int = 200) -> Response:

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from random import Random
@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from lcm.control_plane.publisher import Publisher
 from lcm.control_plane.store.memory import MemoryStore
+from lcm.control_plane.store.port import Document, StoreUnavailable
 from lcm.control_plane.workers import Workers
 from lcm.core.chance import RandomIds
 from lcm.core.health import Health
@@ -42,12 +43,23 @@ class FlakyKv(MemoryKv):
             raise KvUnavailable("away")
 
 
+class FlakyStore(MemoryStore):
+    """A store that can be away."""
+
+    is_away = False
+
+    async def list_all(self, kind: str) -> Sequence[Document]:
+        if self.is_away:
+            raise StoreUnavailable("away")
+        return await super().list_all(kind)
+
+
 class Plane:
     """A store, its publisher and a coordination store."""
 
     def __init__(self) -> None:
         self.clock = VirtualClock()
-        self.store = MemoryStore()
+        self.store = FlakyStore()
         self.kv = FlakyKv(self.clock, RandomIds(Random(1)))
         self.health = Health(self.clock)
         self.reopen()
@@ -114,6 +126,16 @@ async def test_while_the_coordination_store_is_away_nothing_is_lost(plane: Plane
         plane.kv.is_away = False
         await plane.clock.sleep(1.001)
         assert await plane.key("ada/state") == {"status": "pending", "version": 1}
+        assert plane.health.freeze_reasons == []
+
+
+async def test_a_store_that_cannot_be_read_is_named_as_what_is_missing(plane: Plane) -> None:
+    plane.store.is_away = True
+    async with plane.publishing():
+        await plane.clock.sleep(10)
+        assert plane.health.freeze_reasons == ["store: away"]
+        plane.store.is_away = False
+        await plane.clock.sleep(1.001)
         assert plane.health.freeze_reasons == []
 
 

@@ -1,6 +1,7 @@
 """The reconcile loop: when a resource is looked at, how many at once, and what failures cost."""
 
 import asyncio
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -152,6 +153,24 @@ async def test_without_polling_nothing_is_listed() -> None:
     async with running(PollingReconciler(world, NEVER_POLLS)):
         await clock.sleep(100)
     assert world.lists == []
+
+
+async def test_a_full_queue_leaves_nobody_out_for_ever() -> None:
+    world = World(clock, "a", "b", "c")
+    async with running(PollingReconciler(world, replace(AT_ONCE, queue_capacity=1))):
+        await clock.sleep(100)
+    assert [len(world.starts(name)) for name in "abc"] == [2, 1, 1]
+
+
+async def test_who_found_the_queue_full_is_looked_for_even_without_polling() -> None:
+    world = World(clock, "a", "b")
+    service = PollingReconciler(world, replace(NEVER_POLLS, queue_capacity=1))
+    async with running(service):
+        service.trigger("a")
+        service.trigger("b")
+        assert service.queue.dropped == 1
+        await clock.sleep(100)
+    assert world.starts("b") != []
 
 
 # Triggers.

@@ -12,6 +12,10 @@ class StoreUnavailable(Exception):
     """The store cannot answer, or could not make a write durable."""
 
 
+class WriteUnconfirmed(StoreUnavailable):
+    """A write was sent and nothing was heard of it: it may have happened, and it may happen yet."""
+
+
 class VersionConflict(Exception):
     """The document is not at the version the writer read, or exists already."""
 
@@ -53,7 +57,7 @@ class Fence:
 
 
 class Store(Protocol):
-    """Every call may raise StoreUnavailable."""
+    """Every call may raise StoreUnavailable: nothing was written, unless it is a WriteUnconfirmed."""
 
     async def get(self, kind: str, document_id: str) -> Document | None: ...
 

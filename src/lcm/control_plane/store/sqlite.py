@@ -24,6 +24,7 @@ from lcm.control_plane.store.port import (
     StoreUnavailable,
     UniqueKeyTaken,
     VersionConflict,
+    WriteUnconfirmed,
 )
 
 _SCHEMA_VERSION: Final = 1
@@ -71,8 +72,9 @@ class _Write:
 class SqliteStore:
     """Use as `async with SqliteStore(path) as store`."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, call_timeout_seconds: float = _CALL_TIMEOUT_SECONDS) -> None:
         self._path = path
+        self._timeout_seconds = call_timeout_seconds
         self._writes: queue.Queue[_Write | None] = queue.Queue(_MAX_QUEUED)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._writer = threading.Thread(target=self._write_forever, name="sqlite-writer", daemon=True)
@@ -89,7 +91,7 @@ class SqliteStore:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._writes.put(None)
-        self._writer.join(timeout=_CALL_TIMEOUT_SECONDS)
+        self._writer.join(timeout=self._timeout_seconds)
         if self._reading is not None:
             self._reader.submit(self._reading.close)
         self._reader.shutdown()
@@ -191,7 +193,7 @@ class SqliteStore:
 
         assert self._loop is not None
         try:
-            async with asyncio.timeout(_CALL_TIMEOUT_SECONDS):
+            async with asyncio.timeout(self._timeout_seconds):
                 return await self._loop.run_in_executor(self._reader, operation)
         except (sqlite3.Error, TimeoutError) as error:
             raise StoreUnavailable(f"cannot read {self._path.name}: {error}") from error
@@ -201,12 +203,12 @@ class SqliteStore:
         write = _Write(operation, self._loop.create_future())
         try:
             self._writes.put_nowait(write)
-            async with asyncio.timeout(_CALL_TIMEOUT_SECONDS):
+            async with asyncio.timeout(self._timeout_seconds):
                 await write.done
         except queue.Full:
             raise StoreUnavailable("too many writes are waiting; try again") from None
         except TimeoutError:
-            raise StoreUnavailable("the write was not confirmed in time; it may still happen") from None
+            raise WriteUnconfirmed("the write was not confirmed in time") from None
 
     def _write_forever(self) -> None:
         """The writer thread: gather what waits, commit it together, then tell everyone."""

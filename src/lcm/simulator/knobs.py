@@ -1,0 +1,72 @@
+"""Settings that make rare things common; a random run draws them from its seed."""
+
+from dataclasses import dataclass
+from random import Random
+
+
+@dataclass(frozen=True)
+class Knobs:
+    """How patient, how slow and how small everything is. The defaults are those of a real installation."""
+
+    lease_ttl: int = 15
+    reconcile_interval: float = 30.0
+    wait_seconds: float = 2.0
+    debounce_seconds: float = 0.5
+    kv_history: int = 10_000
+    visibility_seconds: float = 0.0
+    machine_seconds: float = 10.0
+    latency_seconds: float = 0.02
+    controllers: int = 2
+
+    no_answer_seconds: float = 10.0
+    """How long a caller waits for an answer that does not come."""
+    election_timeout_seconds: float = 2.0
+    election_retry_seconds: float = 5.0
+    provisioning_seconds: float = 900.0
+    publish_sweep_seconds: float = 5.0
+    queue_capacity: int = 100_000
+    max_concurrent: int = 10
+    max_parked: int = 1_000
+    event_buffer: int = 1_000
+    event_backlog_bytes: int = 256 * 1024
+    page_size: int = 100
+
+    @staticmethod
+    def draw(seed: int) -> "Knobs":
+        """Mostly as installed; now and then one of them is tiny, or huge."""
+        rng = Random(f"knobs/{seed}")
+        lease_ttl = rng.choice([15, 15, 15, 15, 6, 3])
+        # A lease that cannot be renewed in time is a wrong setting, not a fault.
+        slowest = 0.5 if lease_ttl >= 15 else 0.05
+        latency_seconds = rng.choice([0.02, 0.02, slowest, 0.0])
+        machine_seconds = rng.choice([10.0, 10.0, 60.0, 1.0])
+        return Knobs(
+            lease_ttl=lease_ttl,
+            reconcile_interval=rng.choice([30.0, 30.0, 10.0]),
+            wait_seconds=rng.choice([2.0, 2.0, 0.5]),
+            debounce_seconds=rng.choice([0.5, 0.5, 0.05]),
+            kv_history=rng.choice([10_000, 10_000, 5]),
+            visibility_seconds=rng.choice([0.0, 0.0, 30.0, 200.0]),
+            machine_seconds=machine_seconds,
+            latency_seconds=latency_seconds,
+            controllers=rng.choice([2, 2, 3]),
+            no_answer_seconds=rng.choice([10.0, 10.0, 1.0]),
+            election_timeout_seconds=rng.choice([2.0, 2.0, 0.1]) if latency_seconds < 0.05 else 2.0,
+            provisioning_seconds=rng.choice([900.0, 900.0, 900.0, 6 * machine_seconds + 60]),
+            publish_sweep_seconds=rng.choice([5.0, 5.0, 20.0]),
+            queue_capacity=rng.choice([100_000, 100_000, 1]),
+            max_concurrent=rng.choice([10, 10, 1]),
+            max_parked=rng.choice([1_000, 1_000, 1]),
+            event_buffer=rng.choice([1_000, 1_000, 1]),
+            event_backlog_bytes=rng.choice([256 * 1024, 256 * 1024, 1]),
+            page_size=rng.choice([100, 100, 1]),
+        )
+
+
+CALM = Knobs(
+    lease_ttl=600,
+    reconcile_interval=600.0,
+    election_retry_seconds=600.0,
+    publish_sweep_seconds=600.0,
+)
+"""Timers of a quiet place: a month of it is a minute's work."""

@@ -1,0 +1,235 @@
+"""Simulated processes: the real control plane and the real controllers, which can crash, freeze and restart.
+
+A process is its tasks and its memory; both go with it. To simulate another kind, subclass `Process`, put the
+real thing together in `run`, with the ports of `lcm.simulator.ports`, and name it in `World`.
+"""
+
+import asyncio
+from abc import abstractmethod
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from lcm.control_plane.access import AccessKeys
+from lcm.control_plane.main import ControlPlaneParts, Limits, assemble
+from lcm.control_plane.secret_box import SecretBox
+from lcm.control_plane.store.port import StoreUnavailable
+from lcm.control_plane.templates import Templates
+from lcm.control_plane.vault import Vault
+from lcm.core.health import Health
+from lcm.core.telemetry import Telemetry
+from lcm.domain.template import RegionConfig
+from lcm.rest.client import ControlPlaneClient
+from lcm.simulator import ports
+from lcm.simulator.calls import Role, Violation
+from lcm.worker_controller.reconciler import WorkerReconciler
+from lcm.worker_controller.settings import WorkerControllerSettings
+
+if TYPE_CHECKING:
+    from lcm.simulator.world import World
+
+REGION = RegionConfig(region="us-east-1", security_group_ids=("sg-1",), subnet_id="subnet-1", key_name="k")
+KEYS = AccessKeys("viewer-key", "operator-key", "admin-key", "controller-key")
+RESTART_SECONDS = 1.0
+
+
+class ProcessCrashed(BaseException):
+    """This process is gone; nothing of it goes on."""
+
+
+class ProcessClock:
+    """Time as one process sees it: its wall clock may be wrong, and it stops with the process."""
+
+    def __init__(self, process: "Process") -> None:
+        self._process = process
+        self._clock = process.world.clock
+        self.monotonic = self._clock.monotonic
+
+    def now(self) -> datetime:
+        return self._clock.now() + self._process.skew
+
+    async def sleep(self, seconds: float) -> None:
+        self._process.check_alive()
+        await self._clock.sleep(seconds)
+        if self._process.frozen_until:
+            await self._process.awake()
+        self._process.check_alive()
+
+
+class Process:
+    """One process of the fleet."""
+
+    role: Role
+
+    def __init__(self, world: "World", name: str) -> None:
+        self.world = world
+        self.name = name
+        self.incarnation = 0
+        self.is_alive = False
+        self.skew = timedelta()
+        self.frozen_until = 0.0
+        self._task: asyncio.Task[None] | None = None
+
+    @abstractmethod
+    async def run(self) -> None:
+        """One incarnation, from start to crash."""
+
+    def forget(self) -> None:
+        """The memory is gone."""
+
+    async def live(self) -> None:
+        """One incarnation after another."""
+        while not self.world.is_over:
+            self.incarnation += 1
+            self.is_alive = True
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    self._task = tasks.create_task(self.run(), name=f"{self.name}#{self.incarnation}")
+            except BaseExceptionGroup as errors:
+                unexpected = errors.split((ProcessCrashed, asyncio.CancelledError))[1]
+                if unexpected is not None and self.is_alive:
+                    self.world.fail(Violation("process died", f"{self.name}: {_leaf(unexpected)!r}"))
+                    return
+            self.is_alive = False
+            self.forget()
+            await self.world.clock.sleep(RESTART_SECONDS)
+
+    def crash(self) -> None:
+        """As SIGKILL: at once, and without a last word."""
+        if self.is_alive and self._task is not None:
+            self.is_alive = False
+            self.forget()
+            self._task.cancel()
+
+    def freeze(self, seconds: float) -> None:
+        """As SIGSTOP, and SIGCONT after that long: the world goes on, this process does not."""
+        self.frozen_until = self.world.clock.monotonic() + seconds
+
+    def check_alive(self) -> None:
+        if not self.is_alive:
+            raise ProcessCrashed(self.name)
+
+    async def awake(self) -> None:
+        """Return once the process is not frozen any more."""
+        while (left := self.frozen_until - self.world.clock.monotonic()) > 0:
+            await self.world.clock.sleep(left)
+
+
+class User(Process):
+    """People; they neither crash nor freeze."""
+
+    role = "user"
+
+    def __init__(self, world: "World", name: str) -> None:
+        super().__init__(world, name)
+        self.is_alive = True
+
+    async def run(self) -> None:
+        raise NotImplementedError("people are not run, they act")
+
+
+class PlaneProcess(Process):
+    """The control plane."""
+
+    role = "plane"
+    parts: ControlPlaneParts | None = None
+    requests: asyncio.TaskGroup | None = None
+
+    def forget(self) -> None:
+        self.parts = self.requests = None
+
+    async def run(self) -> None:
+        store, knobs = ports.SimulatedStore(self), self.world.knobs
+        try:
+            await Templates(store).seed(self.world.templates)
+        except StoreUnavailable:
+            # A control plane that cannot read its store does not start; whoever runs it starts it again.
+            self.crash()
+            raise ProcessCrashed(self.name) from None
+        async with asyncio.TaskGroup() as requests:
+            self.requests = requests
+            self.parts = assemble(
+                store,
+                ports.SimulatedKv(self),
+                KEYS,
+                clock=ProcessClock(self),
+                ids=self.world.ids,
+                regions=(REGION.region,),
+                default_region=REGION.region,
+                vault=Vault(store, SecretBox.of(bytes(32))),
+                limits=Limits(knobs.event_buffer, knobs.event_backlog_bytes, knobs.publish_sweep_seconds),
+            )
+            requests.create_task(self.parts.publisher.run(), name="publisher")
+
+
+class ControllerProcess(Process):
+    """A worker controller, which competes with the others for the lead."""
+
+    role = "controller"
+    reconciler: WorkerReconciler | None = None
+
+    def forget(self) -> None:
+        self.reconciler = None
+
+    @property
+    def instance_id(self) -> str:
+        return f"{self.name}-{self.incarnation}"
+
+    @property
+    def holds_the_lease(self) -> bool:
+        """Whether the coordination store says so, too."""
+        return self.reconciler is not None and (
+            self.world.kv.peek(self.reconciler.election.key) == self.instance_id
+        )
+
+    @property
+    def is_leading(self) -> bool:
+        """Whether it believes that it leads, and is inside its deadline."""
+        leadership = self.reconciler.leadership if self.reconciler is not None else None
+        return leadership is not None and self.world.clock.monotonic() < leadership.deadline
+
+    async def run(self) -> None:
+        clock, knobs = ProcessClock(self), self.world.knobs
+
+        def epoch() -> int:
+            return reconciler.leadership.epoch if reconciler.leadership else 0
+
+        self.reconciler = reconciler = WorkerReconciler(
+            WorkerControllerSettings(
+                leader_lease_ttl=knobs.lease_ttl,
+                reconcile_interval=knobs.reconcile_interval,
+                wait_seconds=knobs.wait_seconds,
+                watch_debounce_seconds=knobs.debounce_seconds,
+                provisioning_timeout_seconds=knobs.provisioning_seconds,
+            ),
+            {REGION.region: REGION},
+            control_plane=ControlPlaneClient(
+                ports.SimulatedTransport(self), KEYS.controller, "worker-controller", epoch
+            ),
+            cloud=ports.SimulatedCloud(self),
+            cml=ports.SimulatedCml(self),
+            kv=ports.SimulatedKv(self),
+            clock=clock,
+            telemetry=Telemetry(),
+            health=Health(clock),
+            instance_id=self.instance_id,
+        )
+        reconciler.config = replace(
+            reconciler.config,
+            queue_capacity=knobs.queue_capacity,
+            max_concurrent=knobs.max_concurrent,
+            max_parked=knobs.max_parked,
+        )
+        reconciler.election = replace(
+            reconciler.election,
+            call_timeout_seconds=knobs.election_timeout_seconds,
+            retry_interval=knobs.election_retry_seconds,
+        )
+        await reconciler.run()
+
+
+def _leaf(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    error: BaseException = errors
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,59 @@
+"""What outlives simulated processes, and lets itself be looked at: the disk and the coordination store."""
+
+from collections.abc import Callable
+
+import msgspec
+
+from lcm.control_plane.store.memory import MemoryStore
+from lcm.control_plane.store.port import Document, Fence
+from lcm.core.kv.memory import MemoryKv
+from lcm.domain.worker import Worker
+
+OnCommit = Callable[[Document | None, Document, Fence | None], None]
+
+_decoder = msgspec.json.Decoder(Worker)
+
+
+class WatchedStore(MemoryStore):
+    """The disk. Tells its listeners of every commit, and shows records to whoever checks the truth."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.on_commit: list[OnCommit] = []
+        self._decoded: dict[str, tuple[Document, Worker]] = {}
+
+    async def insert(self, document: Document, fence: Fence | None = None) -> None:
+        await super().insert(document, fence)
+        self._tell(None, document, fence)
+
+    async def replace(self, document: Document, fence: Fence | None = None) -> None:
+        before = await self.get(document.kind, document.id)
+        await super().replace(document, fence)
+        self._tell(before, document, fence)
+
+    def peek(self, worker_id: str) -> Worker | None:
+        document = self._documents.get(("worker", worker_id))
+        if document is None:
+            return None
+        known, worker = self._decoded.get(worker_id, (None, None))
+        if worker is None or known is not document:
+            worker = _decoder.decode(document.body)
+            self._decoded[worker_id] = (document, worker)
+        return worker
+
+    def peek_all(self) -> list[Worker]:
+        found = (self.peek(document_id) for kind, document_id in sorted(self._documents) if kind == "worker")
+        return [worker for worker in found if worker is not None]
+
+    def _tell(self, before: Document | None, after: Document, fence: Fence | None) -> None:
+        for listener in self.on_commit:
+            listener(before, after, fence)
+
+
+class WatchedKv(MemoryKv):
+    """The coordination store; it knows who holds a key at this moment."""
+
+    def peek(self, key: str) -> str | None:
+        self._expire_leases()
+        item = self._items.get(key)
+        return item.value.decode() if item else None

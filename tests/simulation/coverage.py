@@ -1,0 +1,85 @@
+"""Which faults were injected at which call site, in how many abstract states: `make sim-coverage`."""
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+
+from lcm.simulator.faults import Act
+from lcm.simulator.world import Point, Site
+from simulation.exhaustive import PASS, run_job, single_faults
+from simulation.run import Outcome, simulate
+
+SHORT = {
+    Act.CRASH_BEFORE: "before",
+    Act.CRASH_AFTER: "after",
+    Act.LOST: "lost",
+    Act.LATE: "late",
+    Act.ERROR: "error",
+    Act.HANG: "hang",
+    Act.STALE: "stale",
+    Act.FREEZE: "freeze",
+}
+
+
+@dataclass
+class Coverage:
+    """Sites, what can go wrong at each, the states each was met in, and what was injected."""
+
+    acts: dict[Site, tuple[Act, ...]] = field(default_factory=dict)
+    met: set[Point] = field(default_factory=set)
+    injected: set[tuple[Point, Act]] = field(default_factory=set)
+
+    @staticmethod
+    def of(fault_free: Mapping[str, Outcome], disturbed: Iterable[Outcome]) -> "Coverage":
+        coverage = Coverage()
+        for outcome in fault_free.values():
+            coverage.met |= outcome.points.keys()
+            met = {(role, site) for role, site, _ in outcome.points}
+            coverage.acts |= {site: outcome.acts[site] for site in met}
+        for outcome in disturbed:
+            coverage.injected |= outcome.injected
+        return coverage
+
+    def missing(self) -> list[str]:
+        """What can go wrong at a call site that was met, and did not go wrong there in any state."""
+        done = {(role, site, act) for (role, site, _), act in self.injected}
+        return [
+            f"{role} {site}: {act.value}"
+            for (role, site), acts in sorted(self.acts.items())
+            for act in acts
+            if (role, site, act) not in done
+        ]
+
+    def table(self) -> str:
+        """Per site the states it was met in, and per fault the number of those in which it was injected."""
+        states = Counter((role, site) for role, site, _ in self.met)
+        done = Counter(
+            ((role, site), act)
+            for (role, site, state), act in self.injected
+            if (role, site, state) in self.met
+        )
+        width = max(len(f"{role} {site}") for role, site in self.acts)
+        heading = f"{'call site':{width}} states" + "".join(f"{SHORT[act]:>8}" for act in Act)
+        lines = [heading, "-" * len(heading)]
+        for (role, site), acts in sorted(self.acts.items()):
+            cells = (f"{done[(role, site), act] if act in acts else '·':>8}" for act in Act)
+            lines.append(f"{f'{role} {site}':{width}} {states[role, site]:>6}" + "".join(cells))
+        points = f"{len(self.acts)} call sites, {len(self.met)} points (site × state)"
+        lines.append(f"{points}, {sum(done.values())} faults injected at them")
+        return "\n".join(lines)
+
+
+def main() -> None:
+    with ProcessPoolExecutor(os.cpu_count()) as pool:
+        fault_free = dict(zip(PASS, pool.map(simulate, PASS, [0] * len(PASS)), strict=True))
+        disturbed = [outcome for _, outcome in pool.map(run_job, single_faults(fault_free), chunksize=4)]
+    coverage = Coverage.of(fault_free, disturbed)
+    print(coverage.table())
+    for missing in coverage.missing():
+        print(f"not covered: {missing}")
+
+
+if __name__ == "__main__":
+    main()

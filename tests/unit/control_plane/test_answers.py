@@ -1,0 +1,73 @@
+"""What a request is told when something behind the control plane fails."""
+
+import json
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+import pytest
+
+from lcm.control_plane.access import AccessKeys
+from lcm.control_plane.main import assemble
+from lcm.control_plane.secret_box import SecretBox
+from lcm.control_plane.store.memory import MemoryStore
+from lcm.control_plane.store.port import Document, StoreUnavailable, WriteUnconfirmed
+from lcm.control_plane.vault import Vault
+from lcm.core.chance import RandomIds
+from lcm.core.kv.memory import MemoryKv
+from lcm.simulator.asgi import request
+from lcm.simulator.virtual_time import VirtualClock
+
+KEYS = AccessKeys("viewer-key", "operator-key", "admin-key", "controller-key")
+
+
+class BrokenStore(MemoryStore):
+    """A store that fails in a way of its own."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.error = error
+
+    async def list_all(self, kind: str) -> Sequence[Document]:
+        raise self.error
+
+
+async def answer_with(error: Exception) -> tuple[int, dict[str, Any]]:
+    clock, ids = VirtualClock(), RandomIds(Random(1))
+    store = BrokenStore(error)
+    parts = assemble(
+        store,
+        MemoryKv(clock, ids),
+        KEYS,
+        clock=clock,
+        ids=ids,
+        regions=("us-east-1",),
+        default_region="us-east-1",
+        vault=Vault(store, SecretBox.of(bytes(32))),
+    )
+    headers = {"Authorization": f"Bearer {KEYS.admin}"}
+    status, body = await request(parts.app, "GET", "/api/workers", headers, None)
+    return status, json.loads(body)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "says", "never"),
+    [
+        (StoreUnavailable("disk full"), "store-unavailable", "nothing was changed", "may have happened"),
+        (WriteUnconfirmed("no word"), "write-unconfirmed", "may have happened", "nothing was changed"),
+    ],
+)
+async def test_a_failing_store_is_told_apart_from_a_write_nobody_confirmed(
+    error: Exception, kind: str, says: str, never: str
+) -> None:
+    status, problem = await answer_with(error)
+    assert (status, problem["type"]) == (503, f"urn:lcm:problem:{kind}")
+    assert says in problem["detail"]
+    assert never not in problem["detail"]
+
+
+async def test_an_unexpected_error_is_a_problem_that_gives_nothing_away() -> None:
+    status, problem = await answer_with(RuntimeError("password=hunter2"))
+    assert (status, problem["type"]) == (500, "urn:lcm:problem:internal")
+    assert "hunter2" not in json.dumps(problem)
+    assert "log" in problem["detail"]
