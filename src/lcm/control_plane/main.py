@@ -46,10 +46,12 @@ class ControlPlaneParts:
 
 @dataclass(frozen=True)
 class Limits:
-    """How much is kept for the stream's readers, and how often the coordination store is looked at."""
+    """How much is kept for the stream's readers, how often they hear that nothing happened, and how often
+    the coordination store is looked at."""
 
     event_buffer: int = 1_000
     event_backlog: int = 1_000
+    heartbeat_seconds: float = 30.0
     publish_sweep_seconds: float = 5.0
 
 
@@ -83,6 +85,7 @@ def assemble(
         clock,
         ids,
         snapshot=workers.list_all,
+        heartbeat_seconds=limits.heartbeat_seconds,
         buffer_size=limits.event_buffer,
         subscriber_limit=limits.event_backlog,
     )

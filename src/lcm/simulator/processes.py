@@ -154,7 +154,12 @@ class PlaneProcess(Process):
                 ids=self.world.ids,
                 regions=(REGION.region,),
                 default_region=REGION.region,
-                limits=Limits(knobs.event_buffer, knobs.event_backlog, knobs.publish_sweep_seconds),
+                limits=Limits(
+                    event_buffer=knobs.event_buffer,
+                    event_backlog=knobs.event_backlog,
+                    heartbeat_seconds=knobs.heartbeat_seconds,
+                    publish_sweep_seconds=knobs.publish_sweep_seconds,
+                ),
             )
             requests.create_task(self.parts.publisher.run(), name="publisher")
 
