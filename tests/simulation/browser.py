@@ -28,7 +28,7 @@ class Browser:
             chunks = plane.parts.hub.stream(self._last_id)
             while plane.incarnation == incarnation and plane.is_alive:
                 try:
-                    async with asyncio.timeout(45.0):
+                    async with asyncio.timeout(1.5 * self._world.knobs.heartbeat_seconds):
                         chunk = await anext(chunks)
                 except (TimeoutError, StopAsyncIteration):
                     break

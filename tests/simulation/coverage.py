@@ -77,6 +77,9 @@ def main() -> None:
         disturbed = [outcome for _, outcome in pool.map(run_job, single_faults(fault_free), chunksize=4)]
     coverage = Coverage.of(fault_free, disturbed)
     print(coverage.table())
+    for outcome in disturbed:
+        if outcome.violation is not None:
+            print(f"{outcome.violation}; {outcome.replay}")
     for missing in coverage.missing():
         print(f"not covered: {missing}")
 

@@ -25,6 +25,8 @@ IMPATIENT = (
     "leader_changes_every_thirty_seconds",
     "control_plane_restarts",
     "a_human_stops_and_terminates_in_the_console",
+    "a_human_restarts_in_the_console",
+    "an_instance_dies_while_it_launches",
 )
 """Here people do not wait for what they asked for, so how far a wish gets depends on time."""
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from lcm.domain.errors import CapacityShortage
 from lcm.domain.launch import LaunchSpec, MachineImage
-from lcm.domain.lifecycle import RUNNING, STOPPED, TERMINATED
+from lcm.domain.lifecycle import PROVISIONING, RUNNING, STOPPED, TERMINATED
 from lcm.simulator.knobs import CALM, Knobs
 from lcm.simulator.memory_cloud import Moment
 from simulation.story import Story
@@ -188,6 +188,29 @@ async def a_human_stops_and_terminates_in_the_console(story: Story) -> None:
 
 
 @scenario
+async def an_instance_dies_while_it_launches(story: Story) -> None:
+    worker = await story.create("ada")
+    await story.until(worker, PROVISIONING)
+    for machine in story.world.cloud.live_machines(worker):
+        story.world.cloud.terminate(machine.id, "Server.InternalError")
+    await story.until(worker, RUNNING)
+
+
+@under(Knobs(machine_seconds=1.0))
+async def a_human_restarts_in_the_console(story: Story) -> None:
+    """Too quickly to be seen: the worker runs all the time, and has another address."""
+    worker = await story.create("ada")
+    await story.until(worker, RUNNING)
+    cloud = story.world.cloud
+    for machine in cloud.live_machines(worker):
+        if machine.state == "running":
+            cloud.stop(machine.id)
+            await story.pause(1)
+            cloud.start(machine.id)
+    await story.pause(120)
+
+
+@scenario
 async def the_wish_flips_inside_a_reconcile(story: Story) -> None:
     worker = await story.create("ada")
     rng = Random(story.world.faults.seed)
@@ -245,11 +268,11 @@ async def disturb(story: Story, rng: Random) -> None:
         case 1:
             rng.choice(processes).freeze(rng.choice([5.0, 20.0, 60.0]))
         case 2:
-            world.cuts.add((rng.choice(world.controllers).name, rng.choice(["kv", "http", "ec2"])))
+            world.cut_link(rng.choice(world.controllers), rng.choice(["kv", "http", "ec2"]))
         case 3:
-            world.cuts.add((world.plane.name, "kv"))
+            world.cut_link(world.plane, "kv")
         case 4:
-            world.cuts.clear()
+            world.mend_links()
         case 5:
             world.wipe_kv()
         case 6:

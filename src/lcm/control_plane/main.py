@@ -55,10 +55,12 @@ class ControlPlaneParts:
 
 @dataclass(frozen=True)
 class Limits:
-    """How much is kept for the stream's readers, and how often the coordination store is looked at."""
+    """How much is kept for the stream's readers, how often they hear that nothing happened, and how often
+    the coordination store is looked at."""
 
     event_buffer: int = 1_000
     event_backlog_bytes: int = SUBSCRIBER_BYTES
+    heartbeat_seconds: float = 30.0
     publish_sweep_seconds: float = 5.0
 
 
@@ -104,6 +106,7 @@ def assemble(
         ids,
         plane.roster,
         newest_samples=plane.live.newest,
+        heartbeat_seconds=limits.heartbeat_seconds,
         buffer_size=limits.event_buffer,
         subscriber_bytes=limits.event_backlog_bytes,
     )

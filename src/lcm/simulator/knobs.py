@@ -24,6 +24,7 @@ class Knobs:
     election_retry_seconds: float = 5.0
     provisioning_seconds: float = 900.0
     publish_sweep_seconds: float = 5.0
+    heartbeat_seconds: float = 30.0
     queue_capacity: int = 100_000
     max_concurrent: int = 10
     max_parked: int = 1_000
@@ -68,5 +69,6 @@ CALM = Knobs(
     reconcile_interval=600.0,
     election_retry_seconds=600.0,
     publish_sweep_seconds=600.0,
+    heartbeat_seconds=600.0,
 )
 """Timers of a quiet place: a month of it is a minute's work."""

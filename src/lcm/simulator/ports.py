@@ -25,8 +25,6 @@ Effect = Callable[[], Awaitable[T]]
 Error = Callable[[str], Exception]
 
 BOOT_SECONDS = 30.0
-STREAM_CHECK_SECONDS = 5.0
-"""How soon a broken stream is noticed."""
 RECORD_STALENESS = 40
 """How many answers back a stale read of a record may be."""
 CLOUD_STALENESS = 3
@@ -155,7 +153,7 @@ class SimulatedKv(SimulatedPort):
         changes = kv.watch_prefix(prefix, start_revision)
         while True:
             try:
-                async with asyncio.timeout(STREAM_CHECK_SECONDS):
+                async with self._world.open_stream():
                     change = await anext(changes)
             except TimeoutError:
                 changes = kv.watch_prefix(prefix, start_revision)
@@ -164,7 +162,7 @@ class SimulatedKv(SimulatedPort):
                 await self._read("watch", _subject(change.key), kv.cluster_id)
                 yield change
             self._process.check_alive()
-            if kv is not self._world.kv or (self._process.name, "kv") in self._world.cuts:
+            if kv is not self._world.kv or self._world.is_cut(self._process, self.name):
                 raise KvUnavailable("the stream broke")
 
 

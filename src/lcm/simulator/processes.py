@@ -157,7 +157,12 @@ class PlaneProcess(Process):
                 regions=(REGION.region,),
                 default_region=REGION.region,
                 vault=Vault(store, SecretBox.of(bytes(32))),
-                limits=Limits(knobs.event_buffer, knobs.event_backlog_bytes, knobs.publish_sweep_seconds),
+                limits=Limits(
+                    event_buffer=knobs.event_buffer,
+                    event_backlog_bytes=knobs.event_backlog_bytes,
+                    heartbeat_seconds=knobs.heartbeat_seconds,
+                    publish_sweep_seconds=knobs.publish_sweep_seconds,
+                ),
             )
             requests.create_task(self.parts.publisher.run(), name="publisher")
 

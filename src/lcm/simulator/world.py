@@ -27,6 +27,9 @@ from lcm.simulator.virtual_time import VirtualClock, VirtualTimeLoop
 
 T = TypeVar("T")
 
+STREAM_NOTICE_SECONDS: Final = 5.0
+"""How soon a broken stream is noticed."""
+
 READ_ACTS: Final = (Act.ERROR, Act.HANG)
 WRITE_ACTS: Final = (Act.LOST, Act.LATE, *READ_ACTS)
 PROCESS_ACTS: Final = (Act.CRASH_BEFORE, Act.CRASH_AFTER, Act.FREEZE)
@@ -87,8 +90,9 @@ class World:
         """The first ordinal at which a stale answer was possible at a point."""
         self.injected: set[tuple[Point, Act]] = set()
         self.mutations = 0
-        self.cuts: set[tuple[str, str]] = set()
-        """Links that are down: (process, port)."""
+        self._cuts: set[tuple[str, str]] = set()
+        self._streams: dict[asyncio.Timeout, None] = {}
+        """Open streams, in the order they were opened."""
         self.acknowledged: dict[str, int] = {}
         """The newest generation of each worker that a person was told is recorded."""
         self.violation: Violation | None = None
@@ -155,7 +159,7 @@ class World:
         if process.frozen_until:
             await process.awake()
         process.check_alive()
-        if self.cuts and (process.name, site.partition(".")[0]) in self.cuts:
+        if self._cuts and self.is_cut(process, site.partition(".")[0]):
             await self._no_answer(error, "the link is down")
         match act:
             case Act.CRASH_BEFORE:
@@ -293,7 +297,7 @@ class World:
     def heal(self) -> None:
         """No more faults from here on."""
         self._is_healed = True
-        self.cuts.clear()
+        self.mend_links()
         self.cloud.interfere = None
         for process in self.processes:
             process.frozen_until = 0.0
@@ -304,6 +308,32 @@ class World:
         self._wiped_at = self.clock.monotonic()
         self.kv = self._new_kv()
         self.start(self.kv.run(), "kv")
+        self._break_streams()
+
+    def cut_link(self, process: Process, port: str) -> None:
+        """From now on nothing this process sends through that port arrives."""
+        self._cuts.add((process.name, port))
+        self._break_streams()
+
+    def mend_links(self) -> None:
+        self._cuts.clear()
+
+    def is_cut(self, process: Process, port: str) -> bool:
+        return (process.name, port) in self._cuts
+
+    @asynccontextmanager
+    async def open_stream(self) -> AsyncIterator[None]:
+        """Wait on a stream; a TimeoutError says that it is time to see whether it is still whole."""
+        async with asyncio.timeout(None) as stream:
+            self._streams[stream] = None
+            try:
+                yield
+            finally:
+                del self._streams[stream]
+
+    def _break_streams(self) -> None:
+        for stream in self._streams:
+            stream.reschedule(self.clock.monotonic() + STREAM_NOTICE_SECONDS)
 
     def _new_kv(self) -> WatchedKv:
         return WatchedKv(self.clock, self.ids, history_limit=self.knobs.kv_history)
