@@ -3,9 +3,10 @@
 Owns the records. Talks to its store and the coordination store, never to AWS or CML.
 """
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import structlog
 from fastapi import FastAPI
@@ -148,12 +149,28 @@ async def control_plane_process(
         server = HttpServer(
             "control-plane", parts.app, settings.host, settings.port, before_stop=parts.hub.close
         )
-        yield ControlPlaneProcess(
-            services=(server, parts.publisher, parts.identity_keeper, LoopLagMonitor(parts.telemetry, clock)),
-            url=server.url,
-            port=server.port,
-            keys=keys,
-        )
+        with _announced(settings.data_dir / "control-plane.url", server.url):
+            yield ControlPlaneProcess(
+                services=(
+                    server,
+                    parts.publisher,
+                    parts.identity_keeper,
+                    LoopLagMonitor(parts.telemetry, clock),
+                ),
+                url=server.url,
+                port=server.port,
+                keys=keys,
+            )
+
+
+@contextmanager
+def _announced(path: Path, url: str) -> Iterator[None]:
+    """Commands that have only the data directory find the address there, while there is one."""
+    path.write_text(f"{url}\n")
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
 
 
 async def _open_vault(settings: ControlPlaneSettings, store: Store) -> Vault:
