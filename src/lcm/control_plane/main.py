@@ -34,6 +34,7 @@ from lcm.core.configuration import ConfigurationError, read_yaml
 from lcm.core.health import Health
 from lcm.core.hosted_service import HostedService
 from lcm.core.kv.port import Kv
+from lcm.core.redaction import redactor
 from lcm.core.telemetry import LoopLagMonitor, Telemetry
 from lcm.web.server import HttpServer
 
@@ -128,6 +129,8 @@ async def control_plane_process(
     keys = AccessKeys.load_or_create(
         settings.data_dir / "keys.json", given_key.get_secret_value() if given_key else None
     )
+    for key in (keys.viewer, keys.operator, keys.admin, keys.controller):
+        redactor.protect(key)
     async with SqliteStore(settings.data_dir / "lcm.db") as store:
         vault = await _open_vault(settings, store)
         parts = assemble(
