@@ -14,6 +14,7 @@ from typing import IO, Any
 import msgspec
 
 from lcm.cli.up import Ready
+from lcm.core.redaction import MASK
 from lcm.simulator.main import SimulationInfo
 
 SPEED = 20
@@ -73,7 +74,9 @@ def running_lcm(*options: str, **environment: str) -> Iterator[RunningLcm]:
     environment = {"WORKER_WAIT_SECONDS": "0.05", **environment}
     arguments = ("up", "--port", "0", "--speed", str(SPEED), *options)
     with _running(*arguments, **environment) as (line, process, errors):
-        yield RunningLcm(process, errors, msgspec.json.decode(line, type=Ready))
+        running = RunningLcm(process, errors, msgspec.json.decode(line, type=Ready))
+        yield running
+        assert MASK not in running.complaints(), "something tried to log a secret"
 
 
 @contextmanager

@@ -10,6 +10,7 @@ import msgspec
 import typer
 from rich.console import Console
 
+from lcm.cli import access
 from lcm.cli.process import leave_quietly_on_signals, run_until_signalled
 from lcm.cli.simulator_child import SimulatorChild
 from lcm.core.telemetry import configure_logging
@@ -21,6 +22,9 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+app.add_typer(access.tokens, name="token")
+app.add_typer(access.secrets, name="secrets")
 
 Seed = Annotated[int, typer.Option(help="Decides everything random in the simulated world.")]
 Speed = Annotated[float, typer.Option(help="Divides the simulated world's delays.", min=0.01)]

@@ -3,9 +3,10 @@
 Owns the records. Talks to its store and the coordination store, never to AWS or CML.
 """
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import structlog
 from fastapi import FastAPI
@@ -32,6 +33,7 @@ from lcm.core.configuration import ConfigurationError, read_yaml
 from lcm.core.health import Health
 from lcm.core.hosted_service import HostedService
 from lcm.core.kv.port import Kv
+from lcm.core.redaction import redactor
 from lcm.core.telemetry import LoopLagMonitor, Telemetry
 from lcm.web.server import HttpServer
 
@@ -184,6 +186,8 @@ async def control_plane_process(
     keys = AccessKeys.load_or_create(
         settings.data_dir / "keys.json", given_key.get_secret_value() if given_key else None
     )
+    for key in (keys.viewer, keys.operator, keys.admin, keys.controller):
+        redactor.protect(key)
     async with SqliteStore(settings.data_dir / "lcm.db") as store:
         vault = await _open_vault(settings, store)
         parts = assemble(
@@ -211,12 +215,28 @@ async def control_plane_process(
             before_stop=parts.hub.close,
             send_buffer_bytes=SEND_BUFFER_BYTES,
         )
-        yield ControlPlaneProcess(
-            services=(server, parts.publisher, parts.identity_keeper, LoopLagMonitor(parts.telemetry, clock)),
-            url=server.url,
-            port=server.port,
-            keys=keys,
-        )
+        with _announced(settings.data_dir / "control-plane.url", server.url):
+            yield ControlPlaneProcess(
+                services=(
+                    server,
+                    parts.publisher,
+                    parts.identity_keeper,
+                    LoopLagMonitor(parts.telemetry, clock),
+                ),
+                url=server.url,
+                port=server.port,
+                keys=keys,
+            )
+
+
+@contextmanager
+def _announced(path: Path, url: str) -> Iterator[None]:
+    """Commands that have only the data directory find the address there, while there is one."""
+    path.write_text(f"{url}\n")
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
 
 
 async def _open_vault(settings: ControlPlaneSettings, store: Store) -> Vault:

@@ -28,6 +28,9 @@ log = structlog.get_logger(__name__)
 
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512")
 
+MALFORMED: Final = (JoseError, ValueError, TypeError, KeyError, AttributeError, RecursionError)
+"""What the library raises for tokens that somebody made up; most of it before it looks at the signature."""
+
 LEEWAY_SECONDS: Final = 60
 KEYS_FRESH_SECONDS: Final = 600.0
 KEYS_USABLE_SECONDS: Final = 24 * 3600.0
@@ -83,9 +86,9 @@ class OidcVerifier:
             await self._read_keys(because_unknown=True)
             try:
                 claims = self._claims_of(token)
-            except (JoseError, ValueError) as error:
+            except MALFORMED as error:
                 raise _refusal(error) from None
-        except (JoseError, ValueError) as error:
+        except MALFORMED as error:
             raise _refusal(error) from None
         return self._principal(claims)
 
@@ -107,7 +110,7 @@ class OidcVerifier:
         for part in self._config.role_claim.split("."):
             found = found.get(part) if isinstance(found, Mapping) else None
         names = found.split() if isinstance(found, str) else found if isinstance(found, list) else []
-        roles = [self._config.roles[name] for name in names if name in self._config.roles]
+        roles = [role for name, role in self._config.roles.items() if name in names]
         if not roles:
             known = ", ".join(sorted(self._config.roles))
             raise AccessDenied(
@@ -164,7 +167,8 @@ _FAR_AWAY: Final = 253402300799  # the last second of the year 9999
 def _refusal(error: Exception) -> AccessDenied:
     if isinstance(error, ExpiredTokenError):
         return AccessDenied(401, "this token has expired; get a new one from your identity provider")
-    return AccessDenied(401, f"this token is not valid here: {error}")
+    reason = str(error) if isinstance(error, JoseError) else "it is malformed"
+    return AccessDenied(401, f"this token is not valid here: {reason}")
 
 
 def _public_key(entry: Any) -> Key | None:

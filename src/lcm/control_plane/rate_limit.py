@@ -16,6 +16,9 @@ class Buckets:
         self._max_keys = max_keys
         self._levels: dict[str, tuple[float, float]] = {}
 
+    def __len__(self) -> int:
+        return len(self._levels)
+
     def take(self, key: str) -> float:
         """Take one. 0 if there was one, else the seconds until there is."""
         level = self._level(key)

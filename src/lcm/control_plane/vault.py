@@ -11,6 +11,7 @@ import structlog
 
 from lcm.control_plane.secret_box import KeyFile, SecretBox
 from lcm.control_plane.store.port import Document, Store, VersionConflict
+from lcm.core.redaction import redactor
 from lcm.domain.errors import Conflict
 
 log = structlog.get_logger(__name__)
@@ -44,6 +45,7 @@ class Vault:
         return self._box.current
 
     async def put(self, purpose: str, owner_id: str, secret: str) -> None:
+        redactor.protect(secret)
         place = _place(purpose, owner_id)
         async with self._sealing:
             for _ in range(MAX_ATTEMPTS):
@@ -122,7 +124,9 @@ class Vault:
         await (self._store.replace(document) if version else self._store.insert(document))
 
     def _open(self, document: Document) -> str:
-        return self._box.open(_sealed(document), belongs_to=document.id)
+        secret = self._box.open(_sealed(document), belongs_to=document.id)
+        redactor.protect(secret)
+        return secret
 
 
 def _place(purpose: str, owner_id: str) -> str:

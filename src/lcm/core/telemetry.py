@@ -9,7 +9,7 @@ import sys
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
 from itertools import accumulate
-from typing import Literal
+from typing import Literal, TextIO, cast
 
 import structlog
 from opentelemetry.exporter.prometheus import PrometheusMetricReader
@@ -22,6 +22,7 @@ from prometheus_client.registry import Collector
 
 from lcm.core.clock import Clock
 from lcm.core.hosted_service import HostedService
+from lcm.core.redaction import RedactingStream, redactor
 
 _DURATION_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
@@ -121,7 +122,8 @@ LogFormat = Literal["human", "json"]
 
 def configure_logging(log_format: LogFormat, level: str = "INFO") -> None:
     """One line an event on stderr, for people or for machines; other libraries only from WARNING on."""
-    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(message)s")
+    stream = cast(TextIO, RedactingStream(sys.stderr, redactor))
+    logging.basicConfig(stream=stream, level=logging.WARNING, format="%(message)s")
     renderer: structlog.typing.Processor = (
         structlog.processors.JSONRenderer()
         if log_format == "json"
@@ -136,6 +138,6 @@ def configure_logging(log_format: LogFormat, level: str = "INFO") -> None:
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(stream),
         cache_logger_on_first_use=False,
     )

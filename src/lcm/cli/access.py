@@ -1,0 +1,141 @@
+"""`lcm token` and `lcm secrets`: asked of the running control plane with the admin key of its directory."""
+
+import asyncio
+import json
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, NoReturn
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+TIMEOUT_SECONDS = 10.0
+
+tokens = typer.Typer(no_args_is_help=True, help="Access tokens for people and scripts.")
+secrets = typer.Typer(no_args_is_help=True, help="The key that seals stored secrets.")
+
+DataDir = Annotated[
+    Path, typer.Option(envvar="LCM_DATA_DIR", help="The data directory of the LCM to talk to.")
+]
+Url = Annotated[
+    str | None, typer.Option(help="Where its control plane answers. Default: as it wrote in its directory.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+_DURATION_SECONDS = {"m": 60, "h": 3600, "d": 86400}
+
+
+@tokens.command("create")
+def create(
+    name: Annotated[str, typer.Option(help="Who or what will use it; shown in timelines.")],
+    role: Annotated[Literal["viewer", "operator", "admin"], typer.Option(help="What it may do.")],
+    expires: Annotated[
+        str | None, typer.Option(help="After how long it ends, as 45m, 12h or 90d. Default: never.")
+    ] = None,
+    data_dir: DataDir = Path("lcm-data"),
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a token and print it, this once."""
+    body: dict[str, Any] = {"name": name, "role": role}
+    if expires is not None:
+        body["expires_in_seconds"] = _seconds(expires)
+    made = _ask(data_dir, url, "POST", "/api/tokens", body)
+    if as_json:
+        print(json.dumps(made))
+        return
+    print(made["token"])
+    Console(stderr=True).print("Keep it now: it is not shown again.", style="dim")
+
+
+@tokens.command("list")
+def list_all(data_dir: DataDir = Path("lcm-data"), url: Url = None, as_json: AsJson = False) -> None:
+    """Show every token but not the tokens themselves."""
+    items = _ask(data_dir, url, "GET", "/api/tokens")["items"]
+    if as_json:
+        print(json.dumps(items))
+        return
+    table = Table("id", "name", "role", "created by", "expires", "last used", box=None)
+    for item in items:
+        table.add_row(
+            item["id"],
+            item["name"],
+            item["role"],
+            item["created_by"],
+            _short(item["expires_at"]),
+            _short(item["last_used_at"]),
+        )
+    Console().print(table)
+
+
+@tokens.command("revoke")
+def revoke(
+    token: Annotated[str, typer.Argument(help="Its name or id, as 'lcm token list' shows them.")],
+    data_dir: DataDir = Path("lcm-data"),
+    url: Url = None,
+) -> None:
+    """End a token; sessions and streams opened with it end within seconds."""
+    items = _ask(data_dir, url, "GET", "/api/tokens")["items"]
+    found = [item for item in items if token in (item["id"], item["name"])]
+    if not found:
+        _fail(f"there is no token {token!r}; 'lcm token list' shows them")
+    _ask(data_dir, url, "DELETE", f"/api/tokens/{found[0]['id']}")
+    Console(stderr=True).print(f"Token {found[0]['name']!r} is revoked.")
+
+
+@secrets.command("rotate")
+def rotate(data_dir: DataDir = Path("lcm-data"), url: Url = None) -> None:
+    """Seal every stored secret again with a new key, and destroy the old key."""
+    rotated = _ask(data_dir, url, "POST", "/api/secret-keys/rotate")
+    Console(stderr=True).print(
+        f"Key {rotated['key_id']} seals now; {rotated['resealed']} secrets were sealed again."
+    )
+
+
+def _ask(data_dir: Path, url: str | None, method: str, path: str, body: object = None) -> Any:
+    """What the control plane answers; ends the program with its reason if it refuses."""
+    try:
+        key = json.loads((data_dir / "keys.json").read_text())["admin"]
+        address = url or (data_dir / "control-plane.url").read_text().strip()
+    except (OSError, ValueError, KeyError):
+        _fail(f"{data_dir} is not the data directory of a running LCM; say which with --data-dir")
+    status, answer = asyncio.run(_send(address, method, path, {"Authorization": f"Bearer {key}"}, body))
+    if status >= 400:
+        _fail(answer["detail"])
+    return answer
+
+
+async def _send(
+    url: str, method: str, path: str, headers: Mapping[str, str], body: object
+) -> tuple[int, Any]:
+    import aiohttp
+
+    try:
+        async with (
+            asyncio.timeout(TIMEOUT_SECONDS),
+            aiohttp.ClientSession(headers=headers) as session,
+            session.request(method, url.rstrip("/") + path, json=body) as response,
+        ):
+            text = await response.read()
+            return response.status, json.loads(text) if text else None
+    except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+        _fail(f"no answer from {url}: {str(error) or 'timed out'}; is LCM running?")
+
+
+def _seconds(duration: str) -> int:
+    match = re.fullmatch(r"(\d{1,6})([mhd])", duration)
+    if match is None:
+        _fail(f"{duration!r} is not a duration; write 45m, 12h or 90d")
+    return int(match[1]) * _DURATION_SECONDS[match[2]]
+
+
+def _short(moment: str | None) -> str:
+    return moment[:16].replace("T", " ") if moment else "never"
+
+
+def _fail(message: str) -> NoReturn:
+    Console(stderr=True).print(f"[bold red]lcm:[/] {message}", highlight=False, soft_wrap=True)
+    sys.exit(1)

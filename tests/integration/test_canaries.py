@@ -1,0 +1,179 @@
+"""No secret shows in anything LCM says, writes or keeps: canaries everywhere, and a search through it all."""
+
+import asyncio
+import base64
+import json
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from lcm.control_plane.app import openapi_document
+from lcm.control_plane.secret_box import KeyFile
+from lcm.control_plane.store.sqlite import SqliteStore
+from lcm.control_plane.vault import Vault
+from lcm.core.redaction import MASK
+from support.api import Api, person
+from support.canaries import Canaries, forms, headers_text
+from support.processes import RunningLcm, running_lcm
+
+ROLES = ("viewer", "operator", "admin", "controller")
+
+
+@asynccontextmanager
+async def observed(url: str, token: str | None, canaries: Canaries) -> AsyncIterator[Api]:
+    """A person whose every answer is kept."""
+
+    async def keep(_: Any, __: Any, params: aiohttp.TraceResponseChunkReceivedParams) -> None:
+        canaries.collect(f"answer to {params.method} {params.url.path}", params.chunk)
+
+    async def keep_headers(_: Any, __: Any, params: aiohttp.TraceRequestEndParams) -> None:
+        canaries.collect(
+            f"headers of {params.method} {params.url.path}", headers_text(params.response.headers)
+        )
+
+    tracing = aiohttp.TraceConfig()
+    tracing.on_response_chunk_received.append(keep)
+    tracing.on_request_end.append(keep_headers)
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    async with aiohttp.ClientSession(url, headers=headers, trace_configs=[tracing]) as session:
+        yield Api(session)
+
+
+async def ask_everything(api: Api, worker: Any) -> None:
+    """Every public route that can be read, and wrong requests that carry secrets."""
+    for path, operations in openapi_document()["paths"].items():
+        if "get" in operations and "stream" not in path and "/internal/" not in path:
+            await api.call("GET", path.format(worker_id=worker["id"], name="small", token_id="x"))
+
+
+async def misuse_secrets(api: Api, secret: str) -> None:
+    """Put secrets where they do not belong; no answer may repeat them."""
+    for method, path, body in (
+        ("POST", "/api/session", {"token": secret, "extra": 1}),
+        ("POST", "/api/session", {"token": secret * 1000}),
+        ("POST", "/api/session", {"token": [secret]}),
+        ("POST", "/api/tokens", {"name": secret, "role": secret}),
+        ("POST", "/api/workers", {"name": secret, "template_name": "small", "tags": {"aws:x": secret}}),
+    ):
+        status, _ = await api.call(method, path, body)
+        assert status in (401, 422), path
+    async with api.session.post(
+        "/api/session", data=f'{{"token": "{secret}', headers={"Content-Type": "application/json"}
+    ) as response:
+        assert response.status == 422
+
+
+async def live_a_life(lcm: RunningLcm, canaries: Canaries) -> None:
+    secrets = canaries.secrets
+    async with person(lcm.url, secrets["admin"]) as unobserved:
+        _, made = await unobserved.call("POST", "/api/tokens", {"name": "canary", "role": "operator"})
+        secrets["token"] = made["token"]
+        async with unobserved.session.post("/api/session", json={"token": made["token"]}) as response:
+            cookie = re.search(r"lcm_session=([^;]+)", response.headers["Set-Cookie"])
+            assert cookie is not None
+            secrets["session"] = cookie[1]
+    async with (
+        observed(lcm.url, secrets["admin"], canaries) as admin,
+        observed(lcm.url, secrets["token"], canaries) as operator,
+        observed(lcm.url, None, canaries) as browser,
+        asyncio.TaskGroup() as tasks,
+    ):
+
+        async def listen() -> None:
+            async with admin.session.get("/api/events/stream") as response:
+                async for chunk in response.content.iter_any():
+                    canaries.collect("stream", chunk)
+
+        listening = tasks.create_task(listen())
+        worker = await admin.create("canary")
+        await admin.until(worker, "running", cml_ready=True)
+        await operator.act(worker, "stop")
+        await operator.until(worker, "stopped")
+        await operator.act(worker, "start")
+        await operator.until(worker, "running", cml_ready=True)
+        await ask_everything(admin, worker)
+        await browser.call("GET", "/api/session", headers={"Cookie": f"lcm_session={secrets['session']}"})
+        await browser.call("GET", "/api/workers", headers={"X-API-Key": secrets["controller"]})
+        await browser.call("GET", "/api/internal/workers", headers={"X-API-Key": secrets["admin"]})
+        for name in ("admin", "token", "controller"):
+            await misuse_secrets(admin, secrets[name])
+        await admin.act(worker, "delete")
+        await admin.until(worker, "terminated")
+        for url in (f"{lcm.url}/metrics", f"{lcm.url}/health", f"{lcm.worker_controller_url}/metrics"):
+            async with aiohttp.ClientSession() as session, session.get(url) as response:
+                canaries.collect(url, await response.text())
+        async with aiohttp.ClientSession(headers={"X-API-Key": secrets["controller"]}) as controller:
+            for path in ("/info", "/health", "/admin/stats"):
+                async with controller.get(lcm.worker_controller_url + path) as response:
+                    canaries.collect(path, await response.text())
+            async with controller.get(f"{lcm.url}/api/internal/workers?include_terminated=true") as response:
+                canaries.collect("internal records", await response.text())
+        listening.cancel()
+
+
+async def test_no_secret_shows_in_answers_logs_events_metrics_or_the_database(tmp_path: Path) -> None:
+    canaries = Canaries({role: f'K7{role}~"q\\{role[::-1]}+/=%41&9' for role in ROLES})
+    (tmp_path / "keys.json").write_text(json.dumps(canaries.secrets))
+    secret_key = base64.b64encode(b"W2 canary that seals everything!").decode()
+    canaries.secrets |= {
+        "secret key": secret_key,
+        "raw secret key": "W2 canary that seals everything!",
+        "password": 'Pw4cml~"\\canary+/=',
+        "cloud key": "AKIACANARY0000000000",
+        "cloud secret": "x8Canary/Cloud+Secret/Cloud+Secret012345",
+    }
+    environment = {
+        "LCM_SECRET_KEY": secret_key,
+        "CML_DEFAULT_PASSWORD": canaries.secrets["password"],
+        "CML_WORKER_API_PASSWORD": canaries.secrets["password"],
+        "AWS_ACCESS_KEY_ID": canaries.secrets["cloud key"],
+        "AWS_SECRET_ACCESS_KEY": canaries.secrets["cloud secret"],
+    }
+    options = ("--workers", "1", "--data-dir", str(tmp_path), "--log-level", "DEBUG", "--log-json")
+    with running_lcm(*options, **environment) as lcm:
+        await live_a_life(lcm, canaries)
+        for path in tmp_path.glob("lcm.db*"):
+            canaries.collect(path.name, path.read_bytes())
+        lcm.process.terminate()
+        assert lcm.process.wait(timeout=10) == 0
+        log = lcm.complaints()
+    for path in tmp_path.iterdir():
+        if path.name != "keys.json":
+            canaries.collect(f"{path.name} afterwards", path.read_bytes())
+    canaries.collect("log", log)
+    assert len(canaries.secrets) >= 8
+    kinds = {where.split(" ")[0] for where, _ in canaries.collected}
+    assert {"answer", "headers", "stream", "log", "lcm.db"} <= kinds
+    assert canaries.found() == []
+    assert MASK not in log, "something tried to log a secret"
+
+
+async def test_stored_secrets_are_not_readable_in_the_databases_bytes(tmp_path: Path) -> None:
+    canaries = Canaries({"password": "cml password canary", "licence": 'licence~"canary\\token/+'})
+    key_file = KeyFile(tmp_path / "secret-keys.json")
+    async with SqliteStore(tmp_path / "lcm.db") as store:
+        vault = Vault(store, key_file.load_or_create(), key_file)
+        for number in range(20):
+            for purpose, secret in canaries.secrets.items():
+                await vault.put(purpose, f"w{number}", secret)
+        canaries.secrets["key before"] = json.loads((tmp_path / "secret-keys.json").read_text())["keys"][0]
+        assert await vault.rotate() == 40
+        canaries.secrets["key after"] = json.loads((tmp_path / "secret-keys.json").read_text())["keys"][0]
+        assert await vault.get("password", "w7") == canaries.secrets["password"]
+        for path in tmp_path.glob("lcm.db*"):
+            canaries.collect(path.name, path.read_bytes())
+    canaries.collect("afterwards", (tmp_path / "lcm.db").read_bytes())
+    assert canaries.found() == []
+
+
+@pytest.mark.parametrize("how", range(9))
+def test_the_search_finds_a_secret_in_every_form(how: int) -> None:
+    canaries = Canaries({"x": 'a~"secret\\with/+signs'})
+    _, form = list(forms(canaries.secrets["x"]))[how]
+    canaries.collect("here", b"before " + form + b" after")
+    assert canaries.found()

@@ -1,0 +1,92 @@
+"""`lcm token` and `lcm secrets`, as a person at a terminal uses them beside a running LCM."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from support.api import person
+from support.processes import RunningLcm, running_lcm
+
+
+def lcm_command(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "lcm", *arguments], capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def on(lcm: RunningLcm, *arguments: str) -> str:
+    done = lcm_command(*arguments, "--data-dir", lcm.ready.data_dir)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def refused(*arguments: str) -> str:
+    done = lcm_command(*arguments)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+async def test_a_token_is_made_used_listed_and_revoked(lcm: RunningLcm) -> None:
+    made = on(lcm, "token", "create", "--name", "ci", "--role", "viewer", "--expires", "90d").strip()
+    assert re.fullmatch(r"lcm_[\w-]{43}", made)
+    async with person(lcm.url, made) as api:
+        assert await api.get("/api/session") == {"actor": "ci", "role": "viewer"}
+        (listed,) = json.loads(on(lcm, "token", "list", "--json"))
+        assert (listed["name"], listed["role"], listed["created_by"]) == ("ci", "viewer", "admin")
+        assert made not in on(lcm, "token", "list")
+        on(lcm, "token", "revoke", "ci")
+        assert (await api.call("GET", "/api/session"))[0] == 401
+    assert json.loads(on(lcm, "token", "list", "--json")) == []
+
+
+def test_a_rotation_says_which_key_seals_now(lcm: RunningLcm) -> None:
+    done = lcm_command("secrets", "rotate", "--data-dir", lcm.ready.data_dir)
+    assert done.returncode == 0
+    assert re.search(r"Key [0-9a-f]{12} seals now; 0 secrets", done.stderr)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("token", "create", "--name", "x", "--role", "viewer", "--expires", "soon"), "45m, 12h or 90d"),
+        (("token", "create", "--name", "admin", "--role", "viewer"), "belong to the keys"),
+        (("token", "revoke", "nobody"), "there is no token 'nobody'"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_one_sentence(
+    arguments: tuple[str, ...], says: str, lcm: RunningLcm
+) -> None:
+    assert says in refused(*arguments, "--data-dir", lcm.ready.data_dir).replace("\n", " ")
+
+
+def test_where_no_lcm_runs_that_is_said(tmp_path: Path) -> None:
+    assert "--data-dir" in refused("token", "list", "--data-dir", str(tmp_path))
+    with running_lcm("--workers", "0", "--data-dir", str(tmp_path)):
+        address = (tmp_path / "control-plane.url").read_text()
+    assert not (tmp_path / "control-plane.url").exists()
+    complaint = refused("token", "list", "--data-dir", str(tmp_path), "--url", address.strip())
+    assert "is LCM running?" in complaint.replace("\n", " ")
+
+
+async def test_tokens_and_sessions_outlive_a_restart(tmp_path: Path) -> None:
+    options = ("--workers", "0", "--data-dir", str(tmp_path))
+    with running_lcm(*options) as lcm:
+        token = on(lcm, "token", "create", "--name", "lasting", "--role", "viewer").strip()
+        async with (
+            person(lcm.url, None) as browser,
+            browser.session.post("/api/session", json={"token": token}) as response,
+        ):
+            cookie = response.headers["Set-Cookie"].partition(";")[0]
+        lcm.process.kill()
+        lcm.process.wait()
+    with running_lcm(*options) as lcm:
+        async with person(lcm.url, token) as api:
+            assert (await api.get("/api/session"))["actor"] == "lasting"
+        async with person(lcm.url, None) as browser:
+            status, answer = await browser.call("GET", "/api/session", headers={"Cookie": cookie})
+            assert (status, answer["actor"]) == (200, "lasting")

@@ -1,0 +1,283 @@
+"""Who is behind a request, how long that lasts, and who is told when it ends."""
+
+import asyncio
+from collections.abc import Mapping
+from datetime import timedelta
+
+import pytest
+from starlette.requests import HTTPConnection
+
+from lcm.control_plane.access import AccessDenied, AccessKeys, Principal, Role, TooManyRequests
+from lcm.control_plane.credentials import CACHED_SECONDS, Credential
+from lcm.control_plane.identity import SESSION_LIFETIME, Identity, IdentityKeeper
+from lcm.control_plane.rate_limit import Buckets
+from lcm.control_plane.store.memory import MemoryStore
+from lcm.control_plane.store.port import Document, StoreUnavailable
+from lcm.core.health import Health
+from lcm.simulator.virtual_time import VirtualClock
+
+KEYS = AccessKeys("viewer-key", "operator-key", "admin-key", "controller-key")
+
+
+class CountingStore(MemoryStore):
+    """Counts reads, and can be away."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads = 0
+        self.is_away = False
+
+    async def get(self, kind: str, document_id: str) -> Document | None:
+        self.reads += 1
+        if self.is_away:
+            raise StoreUnavailable("away")
+        return await super().get(kind, document_id)
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+@pytest.fixture
+def store() -> CountingStore:
+    return CountingStore()
+
+
+@pytest.fixture
+def identity(store: CountingStore, clock: VirtualClock) -> Identity:
+    return Identity(KEYS, store, clock)
+
+
+def request(headers: Mapping[str, str], method: str = "GET", peer: str = "10.0.0.1") -> HTTPConnection:
+    raw = [(name.lower().encode(), value.encode()) for name, value in {"host": "lcm", **headers}.items()]
+    return HTTPConnection(
+        {
+            "type": "http",
+            "method": method,
+            "scheme": "http",
+            "path": "/",
+            "query_string": b"",
+            "headers": raw,
+            "client": (peer, 1),
+            "server": ("lcm", 80),
+        }
+    )
+
+
+def bearer(token: str, peer: str = "10.0.0.1") -> HTTPConnection:
+    return request({"Authorization": f"Bearer {token}"}, peer=peer)
+
+
+async def issue(
+    identity: Identity, clock: VirtualClock, lifetime: timedelta | None = None
+) -> tuple[str, Credential]:
+    expires_at = clock.now() + lifetime if lifetime else None
+    return await identity.tokens.issue(name="ci", role=Role.OPERATOR, by="admin", expires_at=expires_at)
+
+
+async def test_a_token_lasts_until_it_expires(identity: Identity, clock: VirtualClock) -> None:
+    token, _ = await issue(identity, clock, timedelta(hours=1))
+    principal = await identity.authenticate(bearer(token))
+    assert (principal.name, principal.role) == ("ci", Role.OPERATOR)
+    await clock.sleep(3599)
+    await identity.authenticate(bearer(token))
+    await clock.sleep(1)
+    with pytest.raises(AccessDenied):
+        await identity.authenticate(bearer(token))
+
+
+async def test_another_control_plane_notices_a_revocation_within_two_seconds(
+    store: CountingStore, clock: VirtualClock
+) -> None:
+    here, there = Identity(KEYS, store, clock), Identity(KEYS, store, clock)
+    token, credential = await issue(here, clock)
+    await there.authenticate(bearer(token))
+    await here.tokens.revoke(credential.id)
+    with pytest.raises(AccessDenied):
+        await here.authenticate(bearer(token))
+    await clock.sleep(CACHED_SECONDS)
+    with pytest.raises(AccessDenied):
+        await there.authenticate(bearer(token))
+
+
+async def test_a_busy_token_costs_one_read_in_two_seconds(
+    identity: Identity, store: CountingStore, clock: VirtualClock
+) -> None:
+    token, _ = await issue(identity, clock)
+    for _ in range(1000):
+        await identity.authenticate(bearer(token))
+        await clock.sleep(0.01)
+    assert store.reads <= 6
+
+
+async def test_who_guesses_cannot_keep_the_store_busy_or_lock_out_who_knows(
+    identity: Identity, store: CountingStore, clock: VirtualClock
+) -> None:
+    token, _ = await issue(identity, clock)
+    await identity.authenticate(bearer(token))
+    for number in range(1000):
+        with pytest.raises((AccessDenied, TooManyRequests)):
+            await identity.authenticate(bearer(f"guess {number}"))
+    assert store.reads < 100
+    await identity.authenticate(bearer(token))
+    await identity.authenticate(bearer("admin-key"))
+    with pytest.raises(AccessDenied):
+        await identity.authenticate(bearer("first guess from elsewhere", peer="10.0.0.2"))
+
+
+async def test_guessing_the_controllers_key_is_slowed_down_too(identity: Identity) -> None:
+    refusals = set()
+    for number in range(100):
+        try:
+            identity.require_controller(request({"X-API-Key": f"guess {number}"}))
+        except (AccessDenied, TooManyRequests) as refusal:
+            refusals.add(type(refusal))
+    assert refusals == {AccessDenied, TooManyRequests}
+    identity.require_controller(request({"X-API-Key": "controller-key"}))
+
+
+async def signed_in(identity: Identity, token: str) -> HTTPConnection:
+    principal = await identity.principal_of(token, request({}))
+    secret, _ = await identity.open_session(principal)
+    return request({"Cookie": f"lcm_session={secret}"})
+
+
+async def test_a_session_is_the_person_who_opened_it_and_lasts_twelve_hours(
+    identity: Identity, clock: VirtualClock
+) -> None:
+    browser = await signed_in(identity, "operator-key")
+    principal = await identity.authenticate(browser)
+    assert (principal.name, principal.role) == ("operator", Role.OPERATOR)
+    assert principal.id == (await identity.authenticate(bearer("operator-key"))).id
+    await clock.sleep(SESSION_LIFETIME.total_seconds() - 1)
+    await identity.authenticate(browser)
+    await clock.sleep(1)
+    with pytest.raises(AccessDenied):
+        await identity.authenticate(browser)
+
+
+async def test_a_session_does_not_outlast_the_token_it_was_opened_with(
+    identity: Identity, clock: VirtualClock
+) -> None:
+    token, credential = await issue(identity, clock, timedelta(hours=1))
+    browser = await signed_in(identity, token)
+    await identity.authenticate(browser)
+    await identity.tokens.revoke(credential.id)
+    with pytest.raises(AccessDenied):
+        await identity.authenticate(browser)
+
+
+async def test_a_replaced_start_up_key_ends_the_sessions_opened_with_the_old_one(
+    identity: Identity, store: CountingStore, clock: VirtualClock
+) -> None:
+    browser = await signed_in(identity, "admin-key")
+    replaced = Identity(AccessKeys("viewer-key", "operator-key", "new-key", "c"), store, clock)
+    with pytest.raises(AccessDenied):
+        await replaced.authenticate(browser)
+
+
+async def test_a_stream_is_told_within_seconds_that_its_token_was_revoked(
+    store: CountingStore, clock: VirtualClock
+) -> None:
+    here, there = Identity(KEYS, store, clock), Identity(KEYS, store, clock)
+    token, credential = await issue(here, clock)
+    principal = await there.authenticate(bearer(token))
+    ended = asyncio.Event()
+    async with asyncio.TaskGroup() as tasks:
+        keeping = tasks.create_task(IdentityKeeper(there, clock, Health(clock)).run())
+        with there.watch(principal, ended.set):
+            await clock.sleep(60)
+            assert not ended.is_set()
+            await here.tokens.revoke(credential.id)
+            async with asyncio.timeout(CACHED_SECONDS + 1.1):
+                await ended.wait()
+        keeping.cancel()
+
+
+async def test_a_stream_is_told_when_its_session_ends_however_it_ends(
+    identity: Identity, clock: VirtualClock
+) -> None:
+    told: list[str] = []
+    signing_out, expiring = await signed_in(identity, "admin-key"), await signed_in(identity, "viewer-key")
+    async with asyncio.TaskGroup() as tasks:
+        keeping = tasks.create_task(IdentityKeeper(identity, clock, Health(clock)).run())
+        with (
+            identity.watch(await identity.authenticate(signing_out), lambda: told.append("signed out")),
+            identity.watch(await identity.authenticate(expiring), lambda: told.append("expired")),
+        ):
+            await identity.close_session(
+                request({"Cookie": signing_out.headers["cookie"], "Origin": "http://lcm"}, "DELETE")
+            )
+            await clock.sleep(2)
+            assert told == ["signed out"]
+            await clock.sleep(SESSION_LIFETIME.total_seconds())
+            assert told == ["signed out", "expired"]
+        keeping.cancel()
+
+
+async def test_nobody_is_sent_away_because_the_store_does_not_answer(
+    identity: Identity, store: CountingStore, clock: VirtualClock
+) -> None:
+    token, _ = await issue(identity, clock)
+    ended: list[Principal] = []
+    principal = await identity.authenticate(bearer(token))
+    async with asyncio.TaskGroup() as tasks:
+        keeping = tasks.create_task(IdentityKeeper(identity, clock, Health(clock)).run())
+        with identity.watch(principal, lambda: ended.append(principal)):
+            store.is_away = True
+            await clock.sleep(60)
+            assert ended == []
+        keeping.cancel()
+
+
+async def test_last_use_is_written_down_and_what_expired_is_forgotten(
+    identity: Identity, store: CountingStore, clock: VirtualClock
+) -> None:
+    token, credential = await issue(identity, clock, timedelta(minutes=30))
+    await signed_in(identity, "admin-key")
+    await identity.authenticate(bearer(token))
+    async with asyncio.TaskGroup() as tasks:
+        keeping = tasks.create_task(IdentityKeeper(identity, clock, Health(clock)).run())
+        await clock.sleep(40)
+        (seen_elsewhere,) = await Identity(KEYS, store, clock).tokens.list_all()
+        assert seen_elsewhere.last_used_at is not None
+        assert (seen_elsewhere.id, seen_elsewhere.verifier) == (credential.id, credential.verifier)
+        await clock.sleep(13 * 3600)
+        assert await identity.tokens.list_all() == []
+        assert await identity.sessions.list_all() == []
+        keeping.cancel()
+
+
+async def test_nothing_of_a_secret_is_kept(
+    identity: Identity, store: CountingStore, clock: VirtualClock
+) -> None:
+    token, _ = await issue(identity, clock)
+    secret, _ = await identity.open_session(await identity.authenticate(bearer(token)))
+    documents = [*await store.list_all("access-token"), *await store.list_all("browser-session")]
+    kept = b"".join(document.body + document.id.encode() for document in documents)
+    assert kept
+    for shown in (token, secret, "admin-key"):
+        assert shown.encode() not in kept
+        assert shown[:8].encode() not in kept
+
+
+async def test_a_bucket_lets_a_burst_through_and_then_its_rate(clock: VirtualClock) -> None:
+    buckets = Buckets(clock, per_second=2.0, burst=10)
+    assert [buckets.take("a") for _ in range(10)] == [0.0] * 10
+    assert buckets.take("a") == pytest.approx(0.5)
+    assert buckets.take("b") == 0.0, "everybody has their own"
+    await clock.sleep(0.5)
+    assert buckets.take("a") == 0.0
+    assert buckets.take("a") > 0
+    await clock.sleep(3600)
+    assert [buckets.take("a") for _ in range(11)].count(0.0) == 10
+
+
+async def test_buckets_are_bounded(clock: VirtualClock) -> None:
+    buckets = Buckets(clock, per_second=1.0, burst=1, max_keys=100)
+    buckets.take("busy")
+    for number in range(10_000):
+        buckets.take(str(number))
+        assert buckets.take("busy") > 0, "whoever keeps asking is not forgotten"
+    assert len(buckets) <= 100
