@@ -5,7 +5,7 @@ Access is denied by default: a path is open only if it is named here.
 
 import asyncio
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -35,6 +35,10 @@ SECURITY_HEADERS = {
 }
 
 
+_PAGE_HEADERS = [(name.lower().encode(), value.encode()) for name, value in SECURITY_HEADERS.items()]
+_API_HEADERS = [*_PAGE_HEADERS, (b"cache-control", b"no-store")]
+
+
 class BodyTooLarge(Exception):
     """More than one request may carry."""
 
@@ -53,11 +57,10 @@ class Gate:
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in SECURITY_HEADERS.items():
-                    headers.setdefault(name, value)
-                if scope["path"].startswith("/api/"):
-                    headers.setdefault("Cache-Control", "no-store")
+                wanted = _API_HEADERS if scope["path"].startswith("/api/") else _PAGE_HEADERS
+                given = message.get("headers", [])
+                names = {name for name, _ in given}
+                message["headers"] = [*given, *(header for header in wanted if header[0] not in names)]
             await send(message)
 
         try:
