@@ -45,9 +45,10 @@ export function LoadCell({ entry }: { entry: WorkerEntry }) {
   const cell = useRef<HTMLDivElement>(null);
   const isSeen = useSeen(cell);
   const worker = entry.worker.value;
+  const isOn = isWatched(worker);
   return (
-    <div ref={cell} class="load">
-      {isSeen.value && isWatched(worker) ? <LoadNow worker={worker} /> : <span class="first absent">—</span>}
+    <div ref={cell} class="load" data-on={isOn}>
+      {isSeen.value && isOn ? <LoadNow worker={worker} /> : <span class="first absent">—</span>}
     </div>
   );
 }
@@ -57,21 +58,21 @@ function LoadNow({ worker }: { worker: WorkerView }) {
   useEffect(() => wantHistory(worker.id), [worker.id]);
   const known = load.value;
   return (
-    <>
-      <span class="load-line">
+    <span class="load-now">
+      <span class="load-trend">
         <Sparkline load={known} measure="cpu" />
-        {MEASURES.map(({ id, label }) => (
-          <span key={id} class="load-value" data-measure={id} data-tone={toneOf(known?.newest[id] ?? null)}>
-            <span class="load-label">{label === "Memory" ? "Mem" : label}</span>
-            <span class="load-number">{formatPercent(known?.newest[id] ?? null)}</span>
-          </span>
-        ))}
+        <span class="load-fresh">
+          <LinkDot worker={worker} />
+          <Freshness worker={worker} load={load} />
+        </span>
       </span>
-      <span class="load-line second">
-        <LinkDot worker={worker} />
-        <Freshness worker={worker} load={load} />
-      </span>
-    </>
+      {MEASURES.map(({ id, label }) => (
+        <span key={id} class="load-value" data-measure={id} data-tone={toneOf(known?.newest[id] ?? null)}>
+          <span class="load-label">{label === "Memory" ? "Mem" : label}</span>
+          <span class="load-number">{formatPercent(known?.newest[id] ?? null)}</span>
+        </span>
+      ))}
+    </span>
   );
 }
 
