@@ -3,88 +3,22 @@
 import asyncio
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import aiohttp
 import pytest
 
-from lcm.control_plane.main import control_plane_process
-from lcm.control_plane.settings import ControlPlaneSettings
-from lcm.core.chance import RandomIds
-from lcm.core.clock import SystemClock
-from lcm.core.hosted_service import HostedService, run_services
-from lcm.core.kv.memory import MemoryKv
-from lcm.rest.documents import fetch_document
-from support.api import Api, person
-from support.fleet import TEMPLATES
-
-T0 = datetime(2026, 1, 1, tzinfo=UTC)
-
-
-@asynccontextmanager
-async def running(*services: HostedService) -> AsyncIterator[None]:
-    async with asyncio.TaskGroup() as tasks:
-        task = tasks.create_task(run_services(*services))
-        yield
-        task.cancel()
-
-
-@dataclass
-class Plane:
-    """A control plane, an administrator, a controller, and a worker that runs."""
-
-    url: str
-    admin: Api
-    controller: aiohttp.ClientSession
-    worker_id: str
-
-    async def report(self, path: str, body: Any, epoch: int = 1) -> tuple[int, Any]:
-        headers = {"X-LCM-Epoch": str(epoch)}
-        url = f"/api/internal/workers{path.format(id=self.worker_id)}"
-        async with self.controller.post(url, json=body, headers=headers) as response:
-            return response.status, await response.json()
-
-    async def accepted(self, path: str, body: Any = None) -> Any:
-        status, answer = await self.report(path, body)
-        assert status in (200, 202), answer
-        return answer
-
-    def sample(self, seconds: float = 0, **values: Any) -> dict[str, Any]:
-        at = (T0 + timedelta(seconds=seconds)).isoformat()
-        return {"worker_id": self.worker_id, "collected_at": at, "source": "websocket", **values}
+from support.lone_plane import T0, LonePlane, lone_plane
 
 
 @pytest.fixture
-async def plane(tmp_path: Path) -> AsyncIterator[Plane]:
-    clock, ids = SystemClock(), RandomIds()
-    kv = MemoryKv(clock, ids)
-    settings = ControlPlaneSettings(port=0, data_dir=tmp_path, worker_templates_config_path=TEMPLATES)
-    async with (
-        control_plane_process(settings, kv, clock, ids, ("us-east-1",), fetch_document) as process,
-        running(kv, *process.services),
-        person(process.url, process.keys.admin) as admin,
-        aiohttp.ClientSession(
-            process.url,
-            headers={"X-API-Key": process.keys.controller, "X-LCM-Service": "worker-controller"},
-        ) as controller,
-    ):
-        created = await admin.create("live")
-        claim = {"service": "worker-controller", "cluster_id": "c", "revision": 1, "instance_id": "a"}
-        async with controller.post("/api/internal/leadership", json=claim) as response:
-            assert (await response.json()) == {"epoch": 1}
-        plane = Plane(process.url, admin, controller, created["id"])
-        for version, status in enumerate(("provisioning", "starting", "running"), start=1):
-            report = {"status": status, "reason": "test", "expected_version": version}
-            await plane.accepted("/{id}/status", report)
+async def plane(tmp_path: Path) -> AsyncIterator[LonePlane]:
+    async with lone_plane(tmp_path) as plane:
         yield plane
 
 
-async def test_a_batch_reaches_the_chart_and_the_stream(plane: Plane) -> None:
+async def test_a_batch_reaches_the_chart_and_the_stream(plane: LonePlane) -> None:
     async with plane.admin.stream() as stream:
         await stream.until("worker.snapshot")
         samples = [plane.sample(n, cpu_utilization=n, memory_utilization=40.5) for n in range(3)]
@@ -97,7 +31,7 @@ async def test_a_batch_reaches_the_chart_and_the_stream(plane: Plane) -> None:
     assert resources["points"] == [[start + n, float(n), 40.5, None] for n in range(3)]
 
 
-async def test_a_node_that_starts_reaches_the_record_and_the_stream(plane: Plane) -> None:
+async def test_a_node_that_starts_reaches_the_record_and_the_stream(plane: LonePlane) -> None:
     async with plane.admin.stream() as stream:
         await stream.until("worker.snapshot")
         change = {
@@ -115,7 +49,7 @@ async def test_a_node_that_starts_reaches_the_record_and_the_stream(plane: Plane
     assert labs["items"][0]["discovery_wanted"] is True
 
 
-async def test_signs_of_people_are_kept_and_told(plane: Plane) -> None:
+async def test_signs_of_people_are_kept_and_told(plane: LonePlane) -> None:
     found = {"activity_events": [{"category": "start_lab", "at": T0.isoformat()}], "source": "rest"}
     async with plane.admin.stream() as stream:
         await stream.until("worker.snapshot")
@@ -128,7 +62,7 @@ async def test_signs_of_people_are_kept_and_told(plane: Plane) -> None:
     assert view["last_activity_at"] == "2026-01-01T00:00:00Z"
 
 
-async def test_the_connection_is_told_once(plane: Plane) -> None:
+async def test_the_connection_is_told_once(plane: LonePlane) -> None:
     async with plane.admin.stream() as stream:
         await stream.until("worker.snapshot")
         for status in ("connected", "reconnecting", "connected", "failed", "connecting", "failed"):
@@ -142,7 +76,7 @@ async def test_the_connection_is_told_once(plane: Plane) -> None:
     assert (view["ws_connected"], view["ws_status"]) == (False, "failed")
 
 
-async def test_the_load_of_a_lab_is_passed_on(plane: Plane) -> None:
+async def test_the_load_of_a_lab_is_passed_on(plane: LonePlane) -> None:
     stats = {"nodes": {"n1": {"cpu_usage": 3.5}}, "links": {}, "collected_at": T0.isoformat()}
     async with plane.admin.stream() as stream:
         await stream.until("worker.snapshot")
@@ -152,7 +86,7 @@ async def test_the_load_of_a_lab_is_passed_on(plane: Plane) -> None:
     assert batch["events"] == [expected]
 
 
-async def test_what_cml_says_about_itself_is_kept(plane: Plane) -> None:
+async def test_what_cml_says_about_itself_is_kept(plane: LonePlane) -> None:
     report = {
         "ready": True,
         "version": "2.9.1+build.7",
@@ -167,7 +101,7 @@ async def test_what_cml_says_about_itself_is_kept(plane: Plane) -> None:
     assert worker["cml_system_info"]["oui"] is None
 
 
-async def test_a_look_at_all_labs_is_accepted_and_told(plane: Plane) -> None:
+async def test_a_look_at_all_labs_is_accepted_and_told(plane: LonePlane) -> None:
     async with plane.admin.stream() as stream:
         await stream.until("worker.snapshot")
         status, _ = await plane.report("/{id}/trigger-lab-discovery", None)
@@ -176,7 +110,7 @@ async def test_a_look_at_all_labs_is_accepted_and_told(plane: Plane) -> None:
         assert event["data"]["lab_discovery_requested_at"] is not None
 
 
-async def test_an_old_leaders_batch_is_fenced(plane: Plane) -> None:
+async def test_an_old_leaders_batch_is_fenced(plane: LonePlane) -> None:
     for epoch in (0, 2):
         status, problem = await plane.report("/metrics", {"samples": [plane.sample()]}, epoch)
         assert (status, problem["type"]) == (409, "urn:lcm:problem:fenced")
@@ -193,12 +127,12 @@ async def test_an_old_leaders_batch_is_fenced(plane: Plane) -> None:
         [],
     ],
 )
-async def test_a_malformed_batch_is_refused_with_its_field(plane: Plane, body: Any) -> None:
+async def test_a_malformed_batch_is_refused_with_its_field(plane: LonePlane, body: Any) -> None:
     status, problem = await plane.report("/metrics", body)
     assert (status, problem["type"]) == (422, "urn:lcm:problem:invalid")
 
 
-async def test_the_stream_is_filtered_by_the_server(plane: Plane) -> None:
+async def test_the_stream_is_filtered_by_the_server(plane: LonePlane) -> None:
     query = f"worker_ids={plane.worker_id}&event_types=worker.metrics,lab.&include_system=false"
     async with plane.admin.session.get(f"/api/events/stream?{query}") as response:
         await plane.accepted("/{id}/ws-status", {"connected": True, "status": "connected"})
@@ -210,7 +144,7 @@ async def test_the_stream_is_filtered_by_the_server(plane: Plane) -> None:
     assert text.count(b"event: ") == 2  # connected, and the batch
 
 
-async def test_metrics_count_what_came_in_and_what_went_out(plane: Plane) -> None:
+async def test_metrics_count_what_came_in_and_what_went_out(plane: LonePlane) -> None:
     body = {"samples": [plane.sample(), {**plane.sample(), "worker_id": "nobody"}]}
     await plane.accepted("/metrics", body)
     async with plane.admin.session.get("/metrics") as response:
@@ -222,7 +156,7 @@ async def test_metrics_count_what_came_in_and_what_went_out(plane: Plane) -> Non
 
 
 async def test_a_browser_that_stops_reading_is_told_reset_and_does_not_hold_up_another(
-    plane: Plane,
+    plane: LonePlane,
 ) -> None:
     address = urlsplit(plane.url)
     stalled = socket.socket()

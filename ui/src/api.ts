@@ -1,5 +1,7 @@
 /** The control plane's HTTP API. Every failure surfaces as an ApiError a person can read. */
 
+import type { Lab } from "./labs";
+import type { Resources } from "./live";
 import type { Action, Region, Session, Template, TimelineItem, WorkerView } from "./model";
 
 /** RFC 9457. */
@@ -123,6 +125,14 @@ export function getWorker(id: string): Promise<WorkerView> {
 
 export async function getTimeline(id: string): Promise<readonly TimelineItem[]> {
   return (await request<Page<TimelineItem>>("GET", `${workerPath(id)}/timeline`)).items;
+}
+
+export function getResources(id: string): Promise<Resources> {
+  return request("GET", `${workerPath(id)}/resources`);
+}
+
+export async function listLabs(id: string): Promise<readonly Lab[]> {
+  return (await request<Page<Lab>>("GET", `${workerPath(id)}/labs`)).items;
 }
 
 export interface NewWorker {

@@ -1,13 +1,23 @@
 /**
  * Reads the control plane's event stream without touching the network: which events add up to a
- * snapshot, and which change one worker. stream.ts owns the connection.
+ * snapshot, which change one worker, and which tell what running workers do. stream.ts owns the
+ * connection.
  */
 
+import type { LabChange, LabStatus } from "./labs";
+import type { Sample } from "./live";
 import type { WorkerView } from "./model";
 
 export interface FleetSink {
   replaceWorkers(workers: readonly WorkerView[]): void;
   applyWorkers(workers: readonly WorkerView[]): void;
+  applySamples(samples: readonly Sample[]): void;
+  applyLabChange(change: LabChange): void;
+  applyLabStatus(status: LabStatus): void;
+}
+
+interface SampleBatch {
+  readonly events: readonly Sample[];
 }
 
 interface SnapshotStart {
@@ -23,6 +33,17 @@ export const WORKER_EVENTS = [
   "worker.status.updated",
   "worker.endpoint.updated",
   "worker.terminated",
+  "worker.activity.updated",
+  "worker.labs.updated",
+] as const;
+
+/** What the server is asked for: everything above, load and labs, but not the load of every node. */
+export const WANTED_TYPES = [
+  "worker.snapshot",
+  ...WORKER_EVENTS,
+  "worker.metrics.updated",
+  "worker.lab.state_change",
+  "lab.status.updated",
 ] as const;
 
 export class EventReader {
@@ -30,6 +51,7 @@ export class EventReader {
   readonly #snapshot = new Map<string, WorkerView>();
   #awaited = 0;
   #arrived: WorkerView[] = [];
+  #samples: Sample[] = [];
 
   constructor(sink: FleetSink) {
     this.#sink = sink;
@@ -62,12 +84,27 @@ export class EventReader {
     this.#arrived.push(parse<WorkerEvent>(data).worker);
   }
 
+  samples(data: string): void {
+    this.#samples.push(...parse<SampleBatch>(data).events);
+  }
+
+  labChange(data: string): void {
+    this.#sink.applyLabChange(parse<LabChange>(data));
+  }
+
+  labStatus(data: string): void {
+    this.#sink.applyLabStatus(parse<LabStatus>(data));
+  }
+
   /** Hands over what has arrived, all at once: a burst costs one rendering. */
   flush(): void {
-    if (this.isMidSnapshot || this.#arrived.length === 0) return;
+    if (this.isMidSnapshot) return;
     const workers = this.#arrived;
+    const samples = this.#samples;
     this.#arrived = [];
-    this.#sink.applyWorkers(workers);
+    this.#samples = [];
+    if (workers.length > 0) this.#sink.applyWorkers(workers);
+    if (samples.length > 0) this.#sink.applySamples(samples);
   }
 
   /** The connection is gone, and with it the rest of a snapshot. */

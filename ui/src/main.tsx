@@ -13,6 +13,7 @@ import "./styles/controls.css";
 import "./styles/shell.css";
 import "./styles/fleet.css";
 import "./styles/worker.css";
+import "./styles/live.css";
 import "./styles/dialog.css";
 import "./styles/sign-in.css";
 

@@ -41,6 +41,11 @@ export interface WorkerView {
   readonly private_ip: string | null;
   readonly cml_version: string | null;
   readonly cml_ready: boolean;
+  readonly labs_count: number | null;
+  readonly ws_connected: boolean;
+  /** Where the live connection stands; null before there was one. */
+  readonly ws_status: string | null;
+  readonly last_activity_at: string | null;
   readonly possible_actions: readonly Action[];
 }
 

@@ -2,6 +2,9 @@
 
 import { computed, effect, signal } from "@preact/signals";
 import * as api from "./api";
+import { forgetHistory } from "./history";
+import { applyLabChange, applyLabStatus } from "./labs";
+import { applySamples, forgetLoads, keepLoads } from "./live";
 import { type Action, refusal, type Role, type Session } from "./model";
 import * as store from "./store";
 import { connection, EventStream } from "./stream";
@@ -25,9 +28,17 @@ export function refusalFor(action: Action | "create"): string | null {
 const RETRY_MS = 3_000;
 
 const stream = new EventStream({
-  applyWorkers: store.applyWorkers,
+  applyWorkers(workers) {
+    store.applyWorkers(workers);
+    forgetLoads(workers);
+  },
+  applySamples,
+  applyLabChange: (change) => applyLabChange(change, Date.now()),
+  applyLabStatus: (status) => applyLabStatus(status, Date.now()),
   replaceWorkers(workers) {
     store.replaceWorkers(workers);
+    keepLoads(new Set(workers.map((worker) => worker.id)));
+    forgetHistory();
     // What was terminated since the last snapshot is not in this one.
     if (showTerminated.peek()) void loadTerminated();
   },
@@ -80,6 +91,8 @@ function leave(): void {
   stream.close();
   session.value = { kind: "signed-out" };
   store.forgetEverything();
+  keepLoads(new Set());
+  forgetHistory();
 }
 
 async function load(): Promise<void> {

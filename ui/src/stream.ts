@@ -2,7 +2,7 @@
 
 import { signal } from "@preact/signals";
 import { clockSkew } from "./clock";
-import { EventReader, type FleetSink, WORKER_EVENTS } from "./events";
+import { EventReader, type FleetSink, WANTED_TYPES, WORKER_EVENTS } from "./events";
 
 export type Connection = "connecting" | "live" | "offline";
 
@@ -39,7 +39,7 @@ export class EventStream {
 
   open(): void {
     this.#release();
-    const source = new EventSource("/api/events/stream");
+    const source = new EventSource(`/api/events/stream?event_types=${WANTED_TYPES.join(",")}`);
     this.#source = source;
     let wasConnected = false;
     this.#waitPatiently();
@@ -58,6 +58,9 @@ export class EventStream {
     });
     this.#on(source, "worker.snapshot", (data) => this.#reader.snapshot(data));
     for (const type of WORKER_EVENTS) this.#on(source, type, (data) => this.#reader.changed(data));
+    this.#on(source, "worker.metrics.updated.batch", (data) => this.#reader.samples(data));
+    this.#on(source, "worker.lab.state_change", (data) => this.#reader.labChange(data));
+    this.#on(source, "lab.status.updated", (data) => this.#reader.labStatus(data));
     this.#on(source, "heartbeat", setClock);
     this.#on(source, "system.sse.shutdown", () => this.#waitPatiently());
     this.#on(source, "auth.session.expired", () => void this.#owner.recover());

@@ -1,5 +1,7 @@
 import { beforeEach, describe, expect, test } from "vitest";
 import { EventReader, type FleetSink } from "../src/events";
+import type { LabChange, LabStatus } from "../src/labs";
+import type { Sample } from "../src/live";
 import type { WorkerView } from "../src/model";
 import { worker } from "./examples";
 
@@ -12,6 +14,18 @@ class RecordingSink implements FleetSink {
 
   applyWorkers(workers: readonly WorkerView[]): void {
     this.calls.push(["apply", ...workers.map(({ name }) => name)]);
+  }
+
+  applySamples(samples: readonly Sample[]): void {
+    this.calls.push(["samples", ...samples.map(({ worker_id }) => worker_id)]);
+  }
+
+  applyLabChange(change: LabChange): void {
+    this.calls.push(["lab change", change.lab_id]);
+  }
+
+  applyLabStatus(status: LabStatus): void {
+    this.calls.push(["lab status", status.lab_id]);
   }
 }
 
@@ -74,6 +88,31 @@ describe("the event stream", () => {
     reader.flush();
     reader.flush();
     expect(sink.calls).toEqual([["apply", "a", "b"]]);
+  });
+
+  test("samples of a burst are handed over at once, after the workers they are about", () => {
+    reader.connected(beginning(1), false);
+    reader.samples(JSON.stringify({ events: [{ worker_id: "a" }] }));
+    reader.flush();
+    expect(sink.calls).toEqual([]);
+    reader.snapshot(about("a"));
+    reader.samples(JSON.stringify({ events: [{ worker_id: "b" }, { worker_id: "a" }] }));
+    reader.changed(about("b"));
+    reader.flush();
+    expect(sink.calls).toEqual([
+      ["replace", "a"],
+      ["apply", "b"],
+      ["samples", "a", "b", "a"],
+    ]);
+  });
+
+  test("what happens in labs is told without a wait", () => {
+    reader.labChange(JSON.stringify({ lab_id: "l1" }));
+    reader.labStatus(JSON.stringify({ lab_id: "l2" }));
+    expect(sink.calls).toEqual([
+      ["lab change", "l1"],
+      ["lab status", "l2"],
+    ]);
   });
 
   test("half a snapshot is forgotten with its connection", () => {

@@ -25,6 +25,10 @@ export function worker(fields: Partial<WorkerView> = {}): WorkerView {
     private_ip: null,
     cml_version: null,
     cml_ready: false,
+    labs_count: null,
+    ws_connected: false,
+    ws_status: null,
+    last_activity_at: null,
     possible_actions: [],
     ...fields,
   };

@@ -109,8 +109,12 @@ class LiveTable:
             listener(stats)
         return True
 
-    def count(self, kind: str, *, is_accepted: bool) -> None:
-        self.reports[kind, "accepted" if is_accepted else "dropped"] += 1
+    def count(self, kind: str, *, accepted: int, of: int) -> int:
+        """Remember how many of so many reports of a kind were of use."""
+        if of:
+            self.reports[kind, "accepted"] += accepted
+            self.reports[kind, "dropped"] += of - accepted
+        return accepted
 
     def samples_of(self, worker_id: str) -> list[Sample]:
         """The newest of each source."""

@@ -1,11 +1,21 @@
 import type { SortColumn } from "../model";
 
-export const COLUMNS: readonly { readonly id: SortColumn; readonly label: string }[] = [
-  { id: "name", label: "Name" },
-  { id: "status", label: "Status" },
-  { id: "template", label: "Template" },
-  { id: "region", label: "Region" },
-  { id: "cml", label: "CML" },
-  { id: "address", label: "Address" },
-  { id: "age", label: "Age" },
-];
+export interface Column {
+  readonly id: SortColumn | "load";
+  readonly label: string;
+  /** Null: rows sorted by something that moves every second would never stand still. */
+  readonly sort: SortColumn | null;
+}
+
+export const COLUMNS: readonly Column[] = (
+  [
+    { id: "name", label: "Name" },
+    { id: "status", label: "Status" },
+    { id: "load", label: "Load" },
+    { id: "template", label: "Template" },
+    { id: "region", label: "Region" },
+    { id: "cml", label: "CML" },
+    { id: "address", label: "Address" },
+    { id: "age", label: "Age" },
+  ] as const
+).map((column) => ({ ...column, sort: column.id === "load" ? null : column.id }));

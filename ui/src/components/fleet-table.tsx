@@ -32,10 +32,18 @@ function HeadRow() {
   return (
     <div role="row" class="row row-head">
       {COLUMNS.map((column) => {
-        const direction = column.id !== sorted ? "none" : descending ? "descending" : "ascending";
+        if (column.sort === null) {
+          return (
+            <div key={column.id} role="columnheader" class={`cell cell-${column.id} head-plain`}>
+              {column.label}
+            </div>
+          );
+        }
+        const by = column.sort;
+        const direction = by !== sorted ? "none" : descending ? "descending" : "ascending";
         return (
           <div key={column.id} role="columnheader" class={`cell cell-${column.id}`} aria-sort={direction}>
-            <button type="button" class="sort" onClick={() => sortBy(column.id)}>
+            <button type="button" class="sort" onClick={() => sortBy(by)}>
               {column.label}
               <span class="sort-arrow" aria-hidden="true" />
             </button>

@@ -78,7 +78,7 @@ function SortSelect() {
       value={sort.value.column}
       onChange={(event) => sortBy(event.currentTarget.value as SortColumn)}
     >
-      {COLUMNS.map((column) => (
+      {COLUMNS.filter((column) => column.sort !== null).map((column) => (
         <option key={column.id} value={column.id}>
           {column.label}
         </option>

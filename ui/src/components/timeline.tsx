@@ -6,7 +6,7 @@ import { formatDuration, formatMoment } from "../format";
 import { statusInfo, type TimelineItem, type WorkerView } from "../model";
 import { Age, Ago } from "./time";
 
-/** What happened to the worker, newest first; fetched again whenever its record changes. */
+/** What happened to the worker, newest first; fetched again whenever something was added to it. */
 export function Timeline({ worker }: { worker: WorkerView }) {
   const items = useSignal<readonly TimelineItem[] | null>(null);
   const problem = useSignal<string | null>(null);
@@ -26,7 +26,7 @@ export function Timeline({ worker }: { worker: WorkerView }) {
     return () => {
       isCurrent = false;
     };
-  }, [worker.id, worker.version]);
+  }, [worker.id, worker.updated_at]);
 
   if (problem.value !== null) return <p class="panel-note">{problem.value}</p>;
   if (items.value === null) return <TimelineSkeleton />;

@@ -11,6 +11,8 @@ import { showFleet } from "../router";
 import { applyWorkers, desiredStatus, entries, isLoaded, templates, type WorkerEntry } from "../store";
 import { Copyable } from "./copyable";
 import { Glyph } from "./icons";
+import { LabsSection } from "./labs";
+import { LoadSection } from "./load";
 import { DesiredHint, StatusBadge } from "./status-badge";
 import { Ago } from "./time";
 import { Timeline } from "./timeline";
@@ -87,6 +89,8 @@ function Details({ entry }: { entry: WorkerEntry }) {
       </header>
       <State entry={entry} />
       <WorkerActions entry={entry} place="panel" />
+      <LoadSection entry={entry} />
+      <LabsSection workerId={worker.id} />
       <Facts worker={worker} />
       <section class="panel-section" aria-label="Timeline">
         <h3>Timeline</h3>

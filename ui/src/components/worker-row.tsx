@@ -5,6 +5,7 @@ import type { WorkerView } from "../model";
 import { openWorkerId, showWorker, workerHref } from "../router";
 import { desiredStatus, type WorkerEntry } from "../store";
 import { useStatusGlow } from "./glow";
+import { LoadCell } from "./load";
 import { DesiredHint, StatusBadge } from "./status-badge";
 import { Age, Ago } from "./time";
 import { WorkerActions } from "./worker-actions";
@@ -32,6 +33,9 @@ export function WorkerRow({ entry }: { entry: WorkerEntry }) {
       </div>
       <div role="cell" class="cell cell-status">
         <StatusCell entry={entry} />
+      </div>
+      <div role="cell" class="cell cell-load">
+        <LoadCell entry={entry} />
       </div>
       <div role="cell" class="cell cell-template">
         <span class="first">{worker.template_name}</span>

@@ -27,14 +27,10 @@ async def report_live(control_plane: ControlPlane, reports: LiveReports, *, fenc
     await control_plane.roster.load()
     accepted = await _keep(control_plane, reports, fence)
     live = control_plane.live
-    for sample in reports.samples:
-        is_accepted = live.take_sample(sample)
-        live.count("sample", is_accepted=is_accepted)
-        accepted += is_accepted
-    for stats in reports.lab_stats:
-        is_accepted = live.take_lab_stats(stats)
-        live.count("lab_stats", is_accepted=is_accepted)
-        accepted += is_accepted
+    taken = sum([live.take_sample(sample) for sample in reports.samples])
+    accepted += live.count("sample", accepted=taken, of=len(reports.samples))
+    taken = sum([live.take_lab_stats(stats) for stats in reports.lab_stats])
+    accepted += live.count("lab_stats", accepted=taken, of=len(reports.lab_stats))
     everything = (
         len(reports.samples) + len(reports.lab_stats) + len(reports.lab_changes) + len(reports.activity)
     )
@@ -101,17 +97,14 @@ async def _keep_lab(control_plane: ControlPlane, changes: list[LabChange], fence
     is_accepted = control_plane.roster.is_live(worker_id) and await control_plane.labs.change(
         worker_id, lab_id, changes, fence=fence
     )
-    for _ in changes:
-        control_plane.live.count("lab_change", is_accepted=is_accepted)
-    return len(changes) if is_accepted else 0
+    accepted = len(changes) if is_accepted else 0
+    return control_plane.live.count("lab_change", accepted=accepted, of=len(changes))
 
 
 async def _keep_activity(control_plane: ControlPlane, report: ActivityReport, fence: Fence) -> int:
     """Signs of people count even if the worker is on its way down: they may come just in time."""
-    is_accepted = control_plane.roster.get(report.worker_id) is not None
-    control_plane.live.count("activity", is_accepted=is_accepted)
-    if not is_accepted:
-        return 0
+    if control_plane.roster.get(report.worker_id) is None:
+        return control_plane.live.count("activity", accepted=0, of=1)
     mark = ActivityMark(stream=report.stream, last_sequence=report.last_sequence) if report.stream else None
     now = control_plane.clock.now()
 
@@ -129,7 +122,7 @@ async def _keep_activity(control_plane: ControlPlane, report: ActivityReport, fe
         return replace(noted, target_pause_at=pause_due_at(noted, control_plane.policies.idle))
 
     await control_plane.workers.change(report.worker_id, decide, fence=fence)
-    return 1
+    return control_plane.live.count("activity", accepted=1, of=1)
 
 
 async def _keep_labs_count(

@@ -1,0 +1,166 @@
+/** CPU, memory and disk of a worker, as they change. */
+
+import { computed, type Signal, useComputed } from "@preact/signals";
+import { useEffect, useMemo, useRef } from "preact/hooks";
+import { now } from "../clock";
+import { wantHistory } from "../history";
+import {
+  formatPercent,
+  isWatched,
+  type Link,
+  LIVE_MS,
+  linkMeaning,
+  linkOf,
+  type Load,
+  loadOf,
+  type Measure,
+  MEASURES,
+  sparklinePath,
+} from "../live";
+import type { Tone, WorkerView } from "../model";
+import type { WorkerEntry } from "../store";
+import { useSeen } from "./seen";
+import { Ago } from "./time";
+
+const LINK: Readonly<Record<Link, { readonly tone: Tone; readonly label: string }>> = {
+  websocket: { tone: "green", label: "Connected" },
+  polling: { tone: "orange", label: "Polling" },
+  off: { tone: "grey", label: "Not running" },
+};
+
+/** Green while data are pushed, amber while they are asked for, grey while there are none. */
+export function LinkDot({ worker }: { worker: WorkerView }) {
+  const link = linkOf(worker);
+  const { tone, label } = LINK[link];
+  return (
+    <span class="link" data-link={link} data-tone={tone} title={linkMeaning(worker)}>
+      <span class="dot" />
+      <span class="visually-hidden">{label}</span>
+    </span>
+  );
+}
+
+/** A cell of the fleet's table; draws nothing while it is out of sight. */
+export function LoadCell({ entry }: { entry: WorkerEntry }) {
+  const cell = useRef<HTMLDivElement>(null);
+  const isSeen = useSeen(cell);
+  const worker = entry.worker.value;
+  const isOn = isWatched(worker);
+  return (
+    <div ref={cell} class="load" data-on={isOn}>
+      {isSeen.value && isOn ? <LoadNow worker={worker} /> : <span class="first absent">—</span>}
+    </div>
+  );
+}
+
+function LoadNow({ worker }: { worker: WorkerView }) {
+  const load = loadOf(worker.id);
+  useEffect(() => wantHistory(worker.id), [worker.id]);
+  const known = load.value;
+  return (
+    <span class="load-now">
+      <span class="load-trend">
+        <Sparkline load={known} measure="cpu" />
+        <span class="load-fresh">
+          <LinkDot worker={worker} />
+          <Freshness worker={worker} load={load} />
+        </span>
+      </span>
+      {MEASURES.map(({ id, label }) => (
+        <span key={id} class="load-value" data-measure={id} data-tone={toneOf(known?.newest[id] ?? null)}>
+          <span class="load-label">{label === "Memory" ? "Mem" : label}</span>
+          <span class="load-number">{formatPercent(known?.newest[id] ?? null)}</span>
+        </span>
+      ))}
+    </span>
+  );
+}
+
+/** "Live", or how old the newest data are. */
+function Freshness({ worker, load }: { worker: WorkerView; load: Signal<Load | null> }) {
+  const isLive = useMemo(
+    () => computed(() => load.value !== null && now.value - load.value.newest.at < LIVE_MS),
+    [load],
+  );
+  const at = useComputed(() => load.value?.newest.at ?? null);
+  if (isLive.value) return <span class="live-badge">Live</span>;
+  if (at.value === null) return <span>{linkOf(worker) === "websocket" ? "connected" : "no data yet"}</span>;
+  return <Ago at={new Date(at.value).toISOString()} />;
+}
+
+function toneOf(value: number | null): Tone | undefined {
+  if (value === null || value < 75) return undefined;
+  return value < 90 ? "orange" : "red";
+}
+
+function Sparkline({ load, measure }: { load: Load | null; measure: Measure }) {
+  const path = load === null ? "" : sparklinePath(load.points, measure);
+  return (
+    <svg class="sparkline" data-measure={measure} viewBox="0 0 100 100" preserveAspectRatio="none" aria-hidden="true">
+      {path.includes("L") && <path class="sparkline-area" d={areaUnder(path)} />}
+      <path class="sparkline-line" d={path} />
+    </svg>
+  );
+}
+
+/** Only a line without gaps can be filled. */
+function areaUnder(line: string): string {
+  if (line.lastIndexOf("M") > 0) return "";
+  const start = /^M([\d.]+)/.exec(line)?.[1] ?? "0";
+  const end = /([\d.]+) [\d.]+$/.exec(line)?.[1] ?? "100";
+  return `${line}L${end} 100L${start} 100Z`;
+}
+
+/** The worker's page: three charts and how the data get here. */
+export function LoadSection({ entry }: { entry: WorkerEntry }) {
+  const worker = entry.worker.value;
+  const load = loadOf(worker.id);
+  const isOn = isWatched(worker);
+  useEffect(() => {
+    if (isOn) wantHistory(worker.id);
+  }, [worker.id, isOn]);
+  if (!isOn) return null;
+  return (
+    <section class="panel-section" aria-label="Load">
+      <h3 class="load-head">
+        Load
+        <Freshness worker={worker} load={load} />
+      </h3>
+      <div class="charts">
+        {MEASURES.map(({ id, label }) => (
+          <Chart key={id} load={load.value} measure={id} label={label} />
+        ))}
+      </div>
+      <p class="load-link">
+        <LinkDot worker={worker} />
+        {linkMeaning(worker)}
+        {worker.last_activity_at !== null && (
+          <span class="load-used">
+            used <Ago at={worker.last_activity_at} />
+          </span>
+        )}
+      </p>
+    </section>
+  );
+}
+
+function Chart({ load, measure, label }: { load: Load | null; measure: Measure; label: string }) {
+  const value = load?.newest[measure] ?? null;
+  return (
+    <div class="chart" role="img" aria-label={`${label}: ${chartMeaning(load, measure)}`}>
+      <span class="chart-label">{label}</span>
+      <span class="chart-value" data-tone={toneOf(value)}>
+        {formatPercent(value)}
+      </span>
+      <Sparkline load={load} measure={measure} />
+    </div>
+  );
+}
+
+function chartMeaning(load: Load | null, measure: Measure): string {
+  const values = (load?.points ?? []).map((point) => point[measure]).filter((value) => value !== null);
+  if (load === null || values.length === 0) return "unknown";
+  const low = formatPercent(Math.min(...values));
+  const high = formatPercent(Math.max(...values));
+  return `${formatPercent(load.newest[measure])} now, between ${low} and ${high} lately`;
+}

@@ -1,0 +1,150 @@
+/**
+ * The labs of the worker that is open: asked for once, then kept current by the stream. What the
+ * stream has just said wins over an answer that was on its way at the same time.
+ */
+
+import { signal } from "@preact/signals";
+import type { Tone } from "./model";
+
+export interface LabNode {
+  readonly label: string | null;
+  readonly state: string | null;
+}
+
+export interface Lab {
+  readonly lab_id: string;
+  readonly title: string | null;
+  readonly state: string | null;
+  readonly nodes: Readonly<Record<string, LabNode>>;
+}
+
+export interface LabChange {
+  readonly worker_id: string;
+  readonly lab_id: string;
+  readonly element_type: string;
+  readonly element_id: string;
+  readonly event: string;
+  readonly data: Readonly<Record<string, string>>;
+}
+
+export interface LabStatus {
+  readonly worker_id: string;
+  readonly lab_id: string;
+  readonly lab: Lab | null;
+}
+
+/** Of the open worker; null until they are known. */
+export const labs = signal<ReadonlyMap<string, Lab> | null>(null);
+
+/** How long what the stream said wins over an answer. */
+const STREAM_WINS_MS = 5_000;
+
+let followed: string | null = null;
+const toldAt = new Map<string, number>();
+
+export function followLabs(workerId: string | null): void {
+  followed = workerId;
+  toldAt.clear();
+  labs.value = null;
+}
+
+/** An answer of the server, which may be older than what the stream has said since it was asked. */
+export function applyLabs(workerId: string, answer: readonly Lab[], now: number): void {
+  if (workerId !== followed) return;
+  const known = labs.peek();
+  const next = new Map<string, Lab>();
+  for (const lab of answer) {
+    if (!isFresh(lab.lab_id, now)) next.set(lab.lab_id, lab);
+  }
+  for (const [id, lab] of known ?? []) {
+    if (isFresh(id, now)) next.set(id, merged(answer.find((other) => other.lab_id === id), lab));
+  }
+  labs.value = next;
+}
+
+function isFresh(labId: string, now: number): boolean {
+  return now - (toldAt.get(labId) ?? Number.NEGATIVE_INFINITY) < STREAM_WINS_MS;
+}
+
+/** What only the answer knows, under what the stream has said. */
+function merged(answer: Lab | undefined, told: Lab): Lab {
+  if (answer === undefined) return told;
+  const nodes: Record<string, LabNode> = { ...answer.nodes };
+  for (const [id, node] of Object.entries(told.nodes)) {
+    nodes[id] = { label: node.label ?? nodes[id]?.label ?? null, state: node.state ?? nodes[id]?.state ?? null };
+  }
+  return { ...told, title: told.title ?? answer.title, state: told.state ?? answer.state, nodes };
+}
+
+export function applyLabChange(change: LabChange, now: number): void {
+  if (change.worker_id !== followed) return;
+  toldAt.set(change.lab_id, now);
+  const lab = labAfter(labs.peek()?.get(change.lab_id), change);
+  setLab(change.lab_id, lab);
+}
+
+/** The whole lab as it is now, or the news that it is gone. */
+export function applyLabStatus(status: LabStatus, now: number): void {
+  if (status.worker_id !== followed) return;
+  toldAt.set(status.lab_id, now);
+  setLab(status.lab_id, status.lab ?? undefined);
+}
+
+function setLab(id: string, lab: Lab | undefined): void {
+  const next = new Map(labs.peek() ?? []);
+  if (lab === undefined) next.delete(id);
+  else next.set(id, lab);
+  labs.value = next;
+}
+
+const LIFE = new Set(["created", "modified", "deleted"]);
+
+function labAfter(known: Lab | undefined, change: LabChange): Lab | undefined {
+  const lab = known ?? { lab_id: change.lab_id, title: null, state: null, nodes: {} };
+  const what = change.event.toLowerCase();
+  const state = (LIFE.has(what) ? change.data["state"] : change.event) ?? null;
+  if (change.element_type === "lab") {
+    if (what === "deleted") return undefined;
+    const title = change.data["title"] ?? change.data["lab_title"] ?? lab.title;
+    return { ...lab, title, state: state ?? lab.state };
+  }
+  if (change.element_type !== "node") return lab;
+  const { [change.element_id]: node, ...others } = lab.nodes;
+  if (what === "deleted") return { ...lab, nodes: others };
+  const label = change.data["label"] ?? node?.label ?? null;
+  return { ...lab, nodes: { ...lab.nodes, [change.element_id]: { label, state: state ?? node?.state ?? null } } };
+}
+
+const TONES: Readonly<Record<string, Tone>> = {
+  BOOTED: "green",
+  STARTED: "orange",
+  QUEUED: "orange",
+  DISCONNECTED: "red",
+};
+
+/** A node that has booted is up; one that has only started is on its way. */
+export function nodeTone(state: string | null): Tone {
+  return TONES[state ?? ""] ?? "grey";
+}
+
+export function labTone(state: string | null): Tone {
+  return state === "STARTED" ? "green" : state === "QUEUED" ? "orange" : "grey";
+}
+
+/** "DEFINED_ON_CORE" as people say it. */
+export function stateLabel(state: string | null): string {
+  if (state === null) return "unknown";
+  return state.toLowerCase().replaceAll("_", " ");
+}
+
+const natural = new Intl.Collator("en", { numeric: true, sensitivity: "base" });
+
+export function sortedLabs(known: ReadonlyMap<string, Lab>): readonly Lab[] {
+  return [...known.values()].sort(
+    (a, b) => natural.compare(a.title ?? a.lab_id, b.title ?? b.lab_id) || natural.compare(a.lab_id, b.lab_id),
+  );
+}
+
+export function sortedNodes(lab: Lab): readonly (readonly [string, LabNode])[] {
+  return Object.entries(lab.nodes).sort(([a, left], [b, right]) => natural.compare(left.label ?? a, right.label ?? b));
+}

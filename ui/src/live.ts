@@ -1,0 +1,180 @@
+/**
+ * The load of running workers as it comes in. Each worker has a signal of its own, so that one
+ * sample draws one cell; what is out of sight draws nothing (components/seen.ts).
+ */
+
+import { batch, signal, type Signal } from "@preact/signals";
+import type { WorkerView } from "./model";
+
+export type SampleSource = "websocket" | "rest" | "cloudwatch";
+
+/** One sample as the control plane sends it; what is left out is unknown. */
+export interface Sample {
+  readonly worker_id: string;
+  readonly collected_at: string;
+  readonly source: SampleSource;
+  readonly cpu_utilization?: number | null;
+  readonly memory_utilization?: number | null;
+  readonly disk_utilization?: number | null;
+  readonly nodes_count?: number | null;
+}
+
+/** Seconds since 1970, then percent of CPU, memory and disk. */
+export type WirePoint = readonly [number, number | null, number | null, number | null];
+
+export interface Resources {
+  readonly samples: readonly Sample[];
+  readonly points: readonly WirePoint[];
+}
+
+export interface Point {
+  /** Milliseconds since 1970. */
+  readonly at: number;
+  readonly cpu: number | null;
+  readonly memory: number | null;
+  readonly disk: number | null;
+}
+
+export type Measure = "cpu" | "memory" | "disk";
+
+export const MEASURES: readonly { readonly id: Measure; readonly label: string }[] = [
+  { id: "cpu", label: "CPU" },
+  { id: "memory", label: "Memory" },
+  { id: "disk", label: "Disk" },
+];
+
+export interface Load {
+  readonly newest: Point;
+  readonly nodes: number | null;
+  /** Oldest first; the newest is the last. */
+  readonly points: readonly Point[];
+}
+
+export const MAX_POINTS = 60;
+/** CloudWatch tells averages of minutes: it counts only where CML itself has been silent this long. */
+const CLOUDWATCH_WAITS_MS = 180_000;
+/** Data younger than this is called live. */
+export const LIVE_MS = 15_000;
+
+const loads = new Map<string, Signal<Load | null>>();
+
+export function loadOf(workerId: string): Signal<Load | null> {
+  let load = loads.get(workerId);
+  if (load === undefined) {
+    load = signal<Load | null>(null);
+    loads.set(workerId, load);
+  }
+  return load;
+}
+
+export function applySamples(samples: readonly Sample[]): void {
+  batch(() => {
+    for (const sample of samples) {
+      const load = loadOf(sample.worker_id);
+      load.value = withSample(load.peek(), sample);
+    }
+  });
+}
+
+/** The load after this sample; the same object if it brings nothing newer. */
+export function withSample(load: Load | null, sample: Sample): Load {
+  const newest: Point = {
+    at: Date.parse(sample.collected_at),
+    cpu: sample.cpu_utilization ?? null,
+    memory: sample.memory_utilization ?? null,
+    disk: sample.disk_utilization ?? null,
+  };
+  const nodes = sample.nodes_count ?? load?.nodes ?? null;
+  if (load === null) return { newest, nodes, points: [newest] };
+  const waits = sample.source === "cloudwatch" ? CLOUDWATCH_WAITS_MS : 0;
+  if (newest.at <= load.newest.at + waits) return load;
+  return { newest, nodes, points: [...load.points, newest].slice(-MAX_POINTS) };
+}
+
+/** Puts what the server remembers before what the stream has brought since: the stream wins. */
+export function applyHistory(workerId: string, resources: Resources): void {
+  const known = loadOf(workerId);
+  const told = known.peek();
+  const since = told?.points[0]?.at ?? Number.POSITIVE_INFINITY;
+  const older = resources.points
+    .map(([at, cpu, memory, disk]) => ({ at: at * 1_000, cpu, memory, disk }))
+    .filter(({ at }) => at < since);
+  const points = [...older, ...(told?.points ?? [])].slice(-MAX_POINTS);
+  const newest = points.at(-1);
+  if (newest === undefined) return;
+  const nodes = told?.nodes ?? resources.samples.find((sample) => sample.nodes_count != null)?.nodes_count ?? null;
+  known.value = { newest, nodes, points };
+}
+
+/** A worker that rests has no load: what it had before says nothing about what comes. */
+export function forgetLoads(workers: readonly WorkerView[]): void {
+  for (const worker of workers) {
+    const load = loads.get(worker.id);
+    if (load !== undefined && !isWatched(worker)) load.value = null;
+  }
+}
+
+/** Keeps the loads of these workers only. */
+export function keepLoads(workerIds: ReadonlySet<string>): void {
+  for (const id of loads.keys()) {
+    if (!workerIds.has(id)) loads.delete(id);
+  }
+}
+
+export function isWatched(worker: WorkerView): boolean {
+  return worker.status === "running" || worker.status === "draining";
+}
+
+export type Link = "websocket" | "polling" | "off";
+
+/** How a worker's data reach us. */
+export function linkOf(worker: WorkerView): Link {
+  if (!isWatched(worker)) return "off";
+  return worker.ws_connected ? "websocket" : "polling";
+}
+
+const WAITING_FOR: Readonly<Record<string, string>> = {
+  connecting: "connecting",
+  authenticating: "signing in",
+  reconnecting: "reconnecting",
+  failed: "the live connection failed",
+  disabled: "the live connection is turned off",
+};
+
+/** The same in words. */
+export function linkMeaning(worker: WorkerView): string {
+  switch (linkOf(worker)) {
+    case "websocket":
+      return "Connected: changes arrive as they happen";
+    case "polling": {
+      const why = WAITING_FOR[worker.ws_status ?? ""];
+      return why === undefined ? "Polled once a minute" : `Polled once a minute: ${why}`;
+    }
+    case "off":
+      return "Not running: nothing to watch";
+  }
+}
+
+/** Where in its width and height of 100 the line of a measure runs; gaps where it is unknown. */
+export function sparklinePath(points: readonly Point[], measure: Measure): string {
+  const first = points[0]?.at ?? 0;
+  const span = Math.max(1, (points.at(-1)?.at ?? 0) - first);
+  let path = "";
+  let isDrawing = false;
+  for (const point of points) {
+    const value = point[measure];
+    if (value === null) {
+      isDrawing = false;
+      continue;
+    }
+    const x = (((point.at - first) / span) * 100).toFixed(1);
+    const y = (100 - Math.min(100, Math.max(0, value))).toFixed(1);
+    path += `${isDrawing ? "L" : "M"}${x} ${y}`;
+    isDrawing = true;
+  }
+  return path;
+}
+
+export function formatPercent(value: number | null): string {
+  return value === null ? "—" : `${Math.round(value)}%`;
+}

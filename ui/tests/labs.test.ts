@@ -1,0 +1,94 @@
+import { beforeEach, describe, expect, test } from "vitest";
+import {
+  applyLabChange,
+  applyLabs,
+  applyLabStatus,
+  followLabs,
+  type Lab,
+  type LabChange,
+  labs,
+  nodeTone,
+  sortedLabs,
+  sortedNodes,
+  stateLabel,
+} from "../src/labs";
+
+const NOW = 1_000_000;
+
+function lab(fields: Partial<Lab> = {}): Lab {
+  return { lab_id: "l1", title: "BGP", state: "STARTED", nodes: {}, ...fields };
+}
+
+function node(event: string, fields: Partial<LabChange> = {}): LabChange {
+  return { worker_id: "w", lab_id: "l1", element_type: "node", element_id: "n1", event, data: {}, ...fields };
+}
+
+const states = () => Object.fromEntries(sortedNodes(labs.value?.get("l1") ?? lab()).map(([id, { state }]) => [id, state]));
+
+describe("labs of the open worker", () => {
+  beforeEach(() => {
+    followLabs("w");
+    applyLabs("w", [lab({ nodes: { n1: { label: "R1", state: "QUEUED" } } })], NOW);
+  });
+
+  test("a node changes state as it happens and keeps its label", () => {
+    applyLabChange(node("STARTED"), NOW);
+    applyLabChange(node("BOOTED"), NOW);
+    expect(labs.value?.get("l1")?.nodes["n1"]).toEqual({ label: "R1", state: "BOOTED" });
+  });
+
+  test("nodes come and go", () => {
+    applyLabChange(node("created", { element_id: "n2", data: { label: "R2", state: "DEFINED_ON_CORE" } }), NOW);
+    applyLabChange(node("deleted"), NOW);
+    expect(states()).toEqual({ n2: "DEFINED_ON_CORE" });
+  });
+
+  test("labs come and go", () => {
+    applyLabChange(node("STARTED", { lab_id: "l2", element_type: "lab", data: { title: "OSPF" } }), NOW);
+    expect(labs.value?.get("l2")?.title).toBe("OSPF");
+    applyLabStatus({ worker_id: "w", lab_id: "l1", lab: null }, NOW);
+    expect([...(labs.value?.keys() ?? [])]).toEqual(["l2"]);
+  });
+
+  test("what happens on another worker changes nothing", () => {
+    applyLabChange(node("BOOTED", { worker_id: "other" }), NOW);
+    applyLabs("other", [], NOW);
+    expect(states()).toEqual({ n1: "QUEUED" });
+  });
+
+  test("what the stream said wins over an answer for five seconds", () => {
+    applyLabChange(node("BOOTED"), NOW);
+    const late = [lab({ nodes: { n1: { label: "R1", state: "QUEUED" }, n2: { label: "R2", state: "QUEUED" } } })];
+    applyLabs("w", late, NOW + 4_999);
+    expect(states()).toEqual({ n1: "BOOTED", n2: "QUEUED" });
+    applyLabs("w", late, NOW + 5_000);
+    expect(states()).toEqual({ n1: "QUEUED", n2: "QUEUED" });
+  });
+
+  test("a lab that the stream just said is gone does not come back with a late answer", () => {
+    applyLabStatus({ worker_id: "w", lab_id: "l1", lab: null }, NOW);
+    applyLabs("w", [lab()], NOW + 100);
+    expect(labs.value?.size).toBe(0);
+  });
+});
+
+describe("in words and colours", () => {
+  test.each([
+    ["BOOTED", "green"],
+    ["STARTED", "orange"],
+    ["QUEUED", "orange"],
+    ["STOPPED", "grey"],
+    [null, "grey"],
+  ])("a node that is %s is %s", (state, tone) => {
+    expect(nodeTone(state)).toBe(tone);
+  });
+
+  test("states read like words", () => {
+    expect(stateLabel("DEFINED_ON_CORE")).toBe("defined on core");
+  });
+
+  test("labs are sorted as people count", () => {
+    const known = new Map(["lab 10", "lab 9"].map((title) => [title, lab({ lab_id: title, title })]));
+    expect(sortedLabs(known).map(({ title }) => title)).toEqual(["lab 9", "lab 10"]);
+  });
+});
