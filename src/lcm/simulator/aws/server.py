@@ -16,7 +16,8 @@ from lcm.simulator.aws.config import AwsConfig, AwsReady
 from lcm.simulator.aws.control import Control
 from lcm.simulator.aws.front import Front
 from lcm.simulator.aws.machines import Machines
-from lcm.simulator.aws.world import World, steady_unix_time
+from lcm.simulator.aws.world import World
+from lcm.simulator.pace import steady_unix_time
 
 
 def serve(config: AwsConfig, announce: Callable[[AwsReady], None]) -> None:
@@ -30,7 +31,14 @@ def serve(config: AwsConfig, announce: Callable[[AwsReady], None]) -> None:
         _warm_up(aws, region)
 
     world = World(machines, instances)
-    front: Any = Front(world, aws=aws, control=Control(world))
+    by_name = {region.region: region for region in regions}
+
+    def launch(region: str, instance_type: str, tags: dict[str, str]) -> str:
+        if region not in by_name:
+            raise ValueError(f"there is no region {region}")
+        return moto_ec2.launch(by_name[region], instance_type, tags)
+
+    front: Any = Front(world, aws=aws, control=Control(world, launch))
     server = make_server(config.host, config.port, front, threaded=True, request_handler=QuietHandler)
     announce(AwsReady(port=server.server_port, regions=regions))
     server.serve_forever()
