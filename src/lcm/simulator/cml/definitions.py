@@ -17,7 +17,6 @@ class NodeDefinition(NamedTuple):
     boot_seconds: float
     ports: int
     default_ports: int
-    port_name: str
 
     @property
     def image(self) -> str | None:
@@ -48,26 +47,41 @@ class NodeDefinition(NamedTuple):
             return ""
         return "Press RETURN to get started" if self.has_loopback else "login:"
 
+    def port_name(self, slot: int) -> str:
+        return PORT_NAMES.get(self.id, "eth{}").format(slot)
+
 
 SERVER: Final = "server"
 ROUTER: Final = "router"
 SWITCH: Final = "switch"
 CLOUD: Final = "external_connector"
 
+PORT_NAMES: Final = {
+    "ubuntu": "ens{}",
+    "iol-xe": "Ethernet0/{}",
+    "ioll2-xe": "Ethernet0/{}",
+    "iosv": "GigabitEthernet0/{}",
+    "iosvl2": "GigabitEthernet0/{}",
+    "nxosv9000": "Ethernet1/{}",
+    "unmanaged_switch": "port{}",
+    "external_connector": "port",
+}
+"""Of the others: eth0, eth1, …"""
+
 # fmt: off
 DEFINITIONS: Final = {row.id: row for row in (
-    #              id                  label                nature  driver  MiB    CPU  boot  ports  names
-    NodeDefinition("alpine",           "Alpine",            SERVER, "KVM",  512,   1,   8,   4,  1, "eth{}"),
-    NodeDefinition("server",           "Server",            SERVER, "KVM",  128,   1,   5,   8,  1, "eth{}"),
-    NodeDefinition("desktop",          "Desktop",           SERVER, "KVM",  512,   1,   12,  8,  1, "eth{}"),
-    NodeDefinition("ubuntu",           "Ubuntu",            SERVER, "KVM",  2048,  1,   30,  8,  1, "ens{}"),
-    NodeDefinition("iol-xe",           "IOL XE",            ROUTER, "IOL",  1024,  1,   15,  16, 4, "E0/{}"),
-    NodeDefinition("ioll2-xe",         "IOL L2 XE",         SWITCH, "IOL",  1024,  1,   15,  16, 4, "E0/{}"),
-    NodeDefinition("iosv",             "IOSv",              ROUTER, "KVM",  768,   1,   60,  16, 4, "Gi0/{}"),
-    NodeDefinition("iosvl2",           "IOSv L2",           SWITCH, "KVM",  1024,  1,   70,  16, 8, "Gi0/{}"),
-    NodeDefinition("nxosv9000",        "NX-OS 9000",        SWITCH, "KVM",  12288, 4,   180, 64, 8, "E1/{}"),
-    NodeDefinition("unmanaged_switch", "Unmanaged Switch",  SWITCH, "NONE", None, None, 0.4, 32, 8, "port{}"),
-    NodeDefinition("external_connector", "External Connector", CLOUD, "NONE", None, None, 0.4, 1, 1, "port"),
+    #              id                  label                nature  driver  MiB    CPU  boot  ports
+    NodeDefinition("alpine",           "Alpine",            SERVER, "KVM",  512,   1,   8,   4,  1),
+    NodeDefinition("server",           "Server",            SERVER, "KVM",  128,   1,   5,   8,  1),
+    NodeDefinition("desktop",          "Desktop",           SERVER, "KVM",  512,   1,   12,  8,  1),
+    NodeDefinition("ubuntu",           "Ubuntu",            SERVER, "KVM",  2048,  1,   30,  8,  1),
+    NodeDefinition("iol-xe",           "IOL XE",            ROUTER, "IOL",  1024,  1,   15,  16, 4),
+    NodeDefinition("ioll2-xe",         "IOL L2 XE",         SWITCH, "IOL",  1024,  1,   15,  16, 4),
+    NodeDefinition("iosv",             "IOSv",              ROUTER, "KVM",  768,   1,   60,  16, 4),
+    NodeDefinition("iosvl2",           "IOSv L2",           SWITCH, "KVM",  1024,  1,   70,  16, 8),
+    NodeDefinition("nxosv9000",        "NX-OS 9000",        SWITCH, "KVM",  12288, 4,   180, 64, 8),
+    NodeDefinition("unmanaged_switch", "Unmanaged Switch",  SWITCH, "NONE", None, None, 0.4, 32, 8),
+    NodeDefinition("external_connector", "External Connector", CLOUD, "NONE", None, None, 0.4, 1, 1),
 )}
 # fmt: on
 
@@ -87,7 +101,7 @@ def node_definition(definition: NodeDefinition) -> dict[str, Any]:
         "device": {
             "interfaces": {
                 "serial_ports": definition.serial_ports,
-                "physical": [definition.port_name.format(n) for n in range(definition.ports)],
+                "physical": [definition.port_name(n) for n in range(definition.ports)],
                 "has_loopback_zero": definition.has_loopback,
                 "default_count": definition.default_ports,
                 "loopback": ["Loopback0"] if definition.has_loopback else [],

@@ -370,7 +370,7 @@ class Labs:
     ) -> Interface:
         if kind == "physical":
             slot = self._free_slot(node) if slot is None else slot
-            label = label or node.definition.port_name.format(slot)
+            label = label or node.definition.port_name(slot)
         interface = Interface(id=self.new_id(), label=label or "Loopback0", slot=slot, type=kind, node=node)
         node.interfaces.append(interface)
         node.lab.interfaces[interface.id] = interface
