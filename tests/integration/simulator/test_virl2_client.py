@@ -4,10 +4,12 @@ One client version can be installed at a time; 2.9.1 runs from a directory of it
 `LCM_VIRL2_CLIENT_2_9` names one (`uv pip install --target DIR virl2-client==2.9.1`).
 """
 
+import gc
 import os
 import subprocess
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -85,9 +87,17 @@ def client(log_in: Login) -> Iterator[ClientLibrary]:
     client.licensing.wait_interval = 0.05
     yield client
     for lab in client.all_labs(show_all=True):
+        lab.wait_time = 0.05
         lab.stop(wait=True)
         lab.wipe(wait=True)
         lab.remove()
+
+
+def imported(client: ClientLibrary) -> Any:
+    """A lab from the file; imported labs ignore the waiting time that their client was given."""
+    lab = client.import_lab(TOPOLOGY)
+    lab.wait_time = 0.05
+    return lab
 
 
 def test_a_wrong_password_is_told_as_such(log_in: Login) -> None:
@@ -147,7 +157,7 @@ def test_a_lab_is_imported_found_and_downloaded(client: ClientLibrary) -> None:
 
 
 def test_a_lab_removed_by_another_client_becomes_stale(client: ClientLibrary, log_in: Login) -> None:
-    lab = client.import_lab(TOPOLOGY)
+    lab = imported(client)
     other = log_in().join_existing_lab(lab.id)
     lab.remove()
     with pytest.raises(LabNotFound):
@@ -155,7 +165,7 @@ def test_a_lab_removed_by_another_client_becomes_stale(client: ClientLibrary, lo
 
 
 def test_a_running_lab_cannot_be_removed(client: ClientLibrary) -> None:
-    lab = client.import_lab(TOPOLOGY)
+    lab = imported(client)
     lab.start(wait=True)
     with pytest.raises(APIError, match="stopped and wiped"):
         lab.remove()
@@ -199,7 +209,7 @@ def test_users_groups_and_definitions_are_told(client: ClientLibrary) -> None:
 
 
 def test_the_whole_state_of_a_lab_is_synchronised(client: ClientLibrary) -> None:
-    lab = client.import_lab(TOPOLOGY)
+    lab = imported(client)
     lab.start(wait=True)
     if client.system_info()["version"].startswith("2.9"):
         # As on real 2.9 servers: this client asks for the interfaces of a lab, which came with 2.10.
@@ -212,7 +222,7 @@ def test_the_whole_state_of_a_lab_is_synchronised(client: ClientLibrary) -> None
 
 def test_the_clients_own_listener_sees_nodes_change(log_in: Login, client: ClientLibrary) -> None:
     """Only nodes: a joined lab's own events kill this listener on real servers, too."""
-    lab = client.import_lab(TOPOLOGY)
+    lab = imported(client)
     watching = log_in(events=True)
     seen: list[tuple[str, str]] = []
     booted = threading.Event()
@@ -231,6 +241,9 @@ def test_the_clients_own_listener_sees_nodes_change(log_in: Login, client: Clien
         assert booted.wait(15), seen
     finally:
         watching.stop_event_listening()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)  # its thread leaves a transport behind
+            gc.collect()
     for node in lab.nodes():
         assert [state for node_id, state in seen if node_id == node.id] == ["QUEUED", "STARTED", "BOOTED"]
 
