@@ -15,8 +15,12 @@ from typing import Any
 
 import httpx
 import pytest
-from virl2_client import ClientLibrary
-from virl2_client.exceptions import APIError, InitializationError, LabNotFound
+from virl2_client import ClientLibrary  # type: ignore[import-untyped]
+from virl2_client.exceptions import (  # type: ignore[import-untyped]
+    APIError,
+    InitializationError,
+    LabNotFound,
+)
 
 from lcm.simulator.main import SimulatedWorker
 from support.processes import RunningSimulator, running_simulator

@@ -170,6 +170,12 @@ class Machines:
             )
         return found
 
+    def running(self, machine_id: str) -> Machine | None:
+        """This machine, if it runs."""
+        self.settle()
+        machine = self._by_id.get(machine_id)
+        return machine if machine is not None and machine.state == RUNNING else None
+
     def is_gone(self, machine_id: str) -> bool:
         """Whether it can never run again."""
         self.settle()

@@ -10,12 +10,13 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_ba
 from werkzeug.serving import WSGIRequestHandler, make_server
 from werkzeug.test import Client
 
-from lcm.simulator.aws import moto_ec2
+from lcm.simulator.aws import moto_cloudwatch, moto_ec2
 from lcm.simulator.aws.addresses import SUBNETS
 from lcm.simulator.aws.config import AwsConfig, AwsReady
 from lcm.simulator.aws.control import Control
 from lcm.simulator.aws.front import Front
 from lcm.simulator.aws.machines import Machines
+from lcm.simulator.aws.measurements import Subject
 from lcm.simulator.aws.world import World
 from lcm.simulator.pace import steady_unix_time
 
@@ -26,6 +27,14 @@ def serve(config: AwsConfig, announce: Callable[[AwsReady], None]) -> None:
     machines = Machines(pace=config.pace, delays=config.delays, view=instances, now=steady_unix_time)
     regions = [moto_ec2.furnish(region) for region in SUBNETS]
     moto_ec2.install(machines, instances, {region.region: region.subnet_id for region in regions})
+
+    def subject(instance_id: str) -> Subject | None:
+        machine = machines.running(instance_id)
+        if machine is None or machine.running_since is None:
+            return None
+        return Subject(config.pace.seed, instances.describe(machine).private_ip, machine.running_since)
+
+    moto_cloudwatch.install(subject)
     aws: Any = DomainDispatcherApplication(create_backend_app)
     for region in SUBNETS:
         _warm_up(aws, region)
