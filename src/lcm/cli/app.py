@@ -32,6 +32,9 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print the ready line as on
 LogLevel = Annotated[str, typer.Option(help="DEBUG, INFO, WARNING or ERROR, on standard error.")]
 LogJson = Annotated[bool, typer.Option(help="Log JSON lines instead of text.")]
 
+SHOWN_WORKERS = 10
+"""Named on the screen, of the workers of a simulation."""
+
 
 @app.command()
 def up(
@@ -104,8 +107,18 @@ def up(
 
 @app.command()
 def simulate(
+    workers: Annotated[
+        int, typer.Option(help="CML servers that are up from the beginning.", min=0, max=5000)
+    ] = 0,
     port: Annotated[int, typer.Option(help="Port of the AWS endpoint; 0: any.")] = 0,
     cml_port: Annotated[int, typer.Option(help="HTTPS port of every CML server; 0: any.")] = 0,
+    cml_version: Annotated[
+        str | None, typer.Option(help="Release that every CML server plays. Default: that of its image.")
+    ] = None,
+    people: Annotated[bool, typer.Option(help="Let simulated people use the CML servers.")] = True,
+    license_pool: Annotated[
+        int, typer.Option(help="How many servers the license token registers at a time.", min=0)
+    ] = 10_000,
     seed: Seed = 0,
     speed: Speed = 1.0,
     as_json: AsJson = False,
@@ -113,9 +126,10 @@ def simulate(
 ) -> None:
     """Run the simulated world alone: AWS on its real wire protocol, a CML server per instance.
 
-    Use it with `lcm up --aws-endpoint URL`; it keeps its instances when LCM restarts.
+    Use it with `lcm up --aws-endpoint URL`; it keeps its instances when LCM restarts. The ready line
+    (--json) tells the address and login of every worker, the control endpoint, and a license token.
     """
-    from lcm.simulator.main import SimulationError, SimulationInfo, SimulationSettings, run
+    from lcm.simulator.main import Manner, SimulationError, SimulationInfo, SimulationSettings, run
 
     def announce(info: SimulationInfo) -> None:
         if as_json:
@@ -123,9 +137,28 @@ def simulate(
             return
         console = Console()
         console.print(f"[bold green]The simulated cloud is ready[/] at [bold]{info.aws_endpoint}[/]")
+        for worker in info.workers[:SHOWN_WORKERS]:
+            console.print(f"  {worker.url}  {worker.instance_id}", highlight=False)
+        if len(info.workers) > SHOWN_WORKERS:
+            console.print(f"  … and {len(info.workers) - SHOWN_WORKERS} more; --json names them all")
+        console.print(f"CML login: {info.cml_username} / {info.cml_password}", highlight=False)
+        console.print(f"License token: {info.license_token}", highlight=False, soft_wrap=True)
+        console.print(f"Control: {info.control_url}", highlight=False)
         console.print(f"Use it: lcm up --aws-endpoint {info.aws_endpoint}", style="dim")
+        console.print("Ctrl-C ends it.", style="dim")
 
-    settings = SimulationSettings(seed=seed, port=port, cml_port=cml_port, speed=speed)
+    try:
+        settings = SimulationSettings(
+            seed=seed,
+            port=port,
+            cml_port=cml_port,
+            speed=speed,
+            workers=workers,
+            manner=Manner(version=cml_version, people=people),
+            license_pool=license_pool,
+        )
+    except ValueError as mistake:
+        raise typer.BadParameter(str(mistake)) from None
     try:
         run_until_signalled(run(settings, announce), until_stdin_closes=until_stdin_closes)
     except* (SimulationError, OSError) as failures:

@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -10,12 +10,14 @@ import aiohttp
 import msgspec
 
 from lcm.simulator.aws.config import AwsConfig, AwsReady
-from lcm.simulator.listing import InstanceListing
+from lcm.simulator.listing import InstanceListing, SimulatedInstance
 
 START_SECONDS: Final = 60.0
 END_SECONDS: Final = 2.0
 WAIT_SECONDS: Final = 5.0
 """How long one question for news is left open; an answer comes at once when something happens."""
+LAUNCH_BATCH: Final = 50
+"""Machines made in one request; the AWS process answers nothing else meanwhile."""
 REQUEST_TIMEOUT: Final = aiohttp.ClientTimeout(total=WAIT_SECONDS + 10)
 
 
@@ -43,6 +45,20 @@ class AwsProcess:
             body = msgspec.json.encode(info)
             async with http.put(f"{self.control_url}/simulation", data=body) as response:
                 response.raise_for_status()
+
+    async def launch(
+        self, region: str, instance_types: Sequence[str], tags: Mapping[str, str]
+    ) -> list[SimulatedInstance]:
+        """Machines of these types that have been running for a while."""
+        launched = []
+        async with aiohttp.ClientSession(timeout=REQUEST_TIMEOUT) as http:
+            for batch in range(0, len(instance_types), LAUNCH_BATCH):
+                types = instance_types[batch : batch + LAUNCH_BATCH]
+                body = msgspec.json.encode({"region": region, "instance_types": types, "tags": tags})
+                async with http.post(f"{self.control_url}/instances", data=body) as response:
+                    response.raise_for_status()
+                    launched += msgspec.json.decode(await response.read(), type=list[SimulatedInstance])
+        return launched
 
     async def listings(self) -> AsyncIterator[InstanceListing]:
         """The instances now, and again whenever something about them changes."""

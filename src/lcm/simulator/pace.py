@@ -1,6 +1,7 @@
 """How long things take in the simulated world: means to set, and a seeded draw around them."""
 
 import random
+import time
 
 import msgspec
 
@@ -33,3 +34,8 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
         """Within a fifth of the mean, divided by the speed; chosen by the seed and the thing's name."""
         name = "/".join(map(str, (self.seed, *thing)))
         return mean * random.Random(name).uniform(0.8, 1.2) / self.speed
+
+
+def steady_unix_time(offset: float = time.time() - time.monotonic()) -> float:
+    """Unix seconds that never jump, whatever is done to the machine's clock."""
+    return time.monotonic() + offset

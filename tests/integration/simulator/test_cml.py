@@ -109,6 +109,7 @@ async def test_two_simulators_live_side_by_side(
             await other_cml.becomes(instance["PrivateIpAddress"], "ready")
         assert second.info.cml_port != cml.info.cml_port
         assert second.info.cml_password == cml.info.cml_password, "the seed is the same"
+        assert second.info.license_token == cml.info.license_token
         assert await cml.look(address) == "ready"
 
 

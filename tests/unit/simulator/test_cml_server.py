@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from lcm.simulator.cml.hardware import HARDWARE, Load, system_stats
-from lcm.simulator.cml.server import CmlServer, Credentials, Query, is_cml_image
+from lcm.simulator.cml.licensing import LicensePool
+from lcm.simulator.cml.server import CmlServer, Credentials, Manner, Query, is_cml_image
 from lcm.simulator.listing import SimulatedInstance
 from lcm.simulator.pace import Delays, Pace
 
@@ -34,7 +35,13 @@ def instance(*, image_name: str = "CML-2.9.1-20260415", generation: int = 1) -> 
 @pytest.fixture
 def server() -> CmlServer:
     server = CmlServer(
-        credentials=ADMIN, pace=Pace(seed=1, speed=1.0), delays=Delays(), secret=b"only this server's"
+        instance(),
+        credentials=ADMIN,
+        pace=Pace(seed=1, speed=1.0),
+        delays=Delays(),
+        secret=b"only this server's",
+        pool=LicensePool("a-good-token", size=1),
+        manner=Manner(people=False),
     )
     server.power_on(instance())
     return server

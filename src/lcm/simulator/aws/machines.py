@@ -120,6 +120,13 @@ class Machines:
         self._show(machine)
         return machine
 
+    def age(self, machine_id: str, seconds: float) -> Machine:
+        """A machine that is on its way to running has been there for that long already."""
+        machine = self._by_id[machine_id]
+        if machine.plan is not None:
+            self._arrive(machine, Plan(self._now() - seconds, machine.plan.serial, RUNNING, machine.id))
+        return machine
+
     def move(self, name: str, region: str, machine_ids: Sequence[str]) -> list[Change]:
         """Start, stop or terminate all of them, or refuse and touch none."""
         move = MOVES[name]
@@ -162,6 +169,12 @@ class Machines:
                 f"The instance {noun} '{', '.join(sorted(missing))}' {verb} not exist",
             )
         return found
+
+    def running(self, machine_id: str) -> Machine | None:
+        """This machine, if it runs."""
+        self.settle()
+        machine = self._by_id.get(machine_id)
+        return machine if machine is not None and machine.state == RUNNING else None
 
     def is_gone(self, machine_id: str) -> bool:
         """Whether it can never run again."""

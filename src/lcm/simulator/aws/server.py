@@ -10,13 +10,15 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_ba
 from werkzeug.serving import WSGIRequestHandler, make_server
 from werkzeug.test import Client
 
-from lcm.simulator.aws import moto_ec2
+from lcm.simulator.aws import moto_cloudwatch, moto_ec2
 from lcm.simulator.aws.addresses import SUBNETS
 from lcm.simulator.aws.config import AwsConfig, AwsReady
 from lcm.simulator.aws.control import Control
 from lcm.simulator.aws.front import Front
 from lcm.simulator.aws.machines import Machines
-from lcm.simulator.aws.world import World, steady_unix_time
+from lcm.simulator.aws.measurements import Subject
+from lcm.simulator.aws.world import World
+from lcm.simulator.pace import steady_unix_time
 
 
 def serve(config: AwsConfig, announce: Callable[[AwsReady], None]) -> None:
@@ -25,12 +27,27 @@ def serve(config: AwsConfig, announce: Callable[[AwsReady], None]) -> None:
     machines = Machines(pace=config.pace, delays=config.delays, view=instances, now=steady_unix_time)
     regions = [moto_ec2.furnish(region) for region in SUBNETS]
     moto_ec2.install(machines, instances, {region.region: region.subnet_id for region in regions})
+
+    def subject(instance_id: str) -> Subject | None:
+        machine = machines.running(instance_id)
+        if machine is None or machine.running_since is None:
+            return None
+        return Subject(config.pace.seed, instances.describe(machine).private_ip, machine.running_since)
+
+    moto_cloudwatch.install(subject)
     aws: Any = DomainDispatcherApplication(create_backend_app)
     for region in SUBNETS:
         _warm_up(aws, region)
 
     world = World(machines, instances)
-    front: Any = Front(world, aws=aws, control=Control(world))
+    by_name = {region.region: region for region in regions}
+
+    def launch(region: str, instance_type: str, tags: dict[str, str]) -> str:
+        if region not in by_name:
+            raise ValueError(f"there is no region {region}")
+        return moto_ec2.launch(by_name[region], instance_type, tags)
+
+    front: Any = Front(world, aws=aws, control=Control(world, launch))
     server = make_server(config.host, config.port, front, threaded=True, request_handler=QuietHandler)
     announce(AwsReady(port=server.server_port, regions=regions))
     server.serve_forever()

@@ -42,8 +42,3 @@ class World:
                 version=self.machines.version,
                 instances=[self.instances.describe(machine) for machine in self.machines.all()],
             )
-
-
-def steady_unix_time(offset: float = time.time() - time.monotonic()) -> float:
-    """Unix seconds that never jump, whatever is done to the machine's clock."""
-    return time.monotonic() + offset

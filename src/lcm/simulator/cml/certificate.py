@@ -12,10 +12,16 @@ from cryptography.x509.oid import NameOID
 
 
 def self_signed_context(common_name: str, directory: Path | None) -> ssl.SSLContext:
-    """A TLS server context with a new key; its files exist only while they are loaded."""
+    """A TLS server context with a new key and certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    show_new_certificate(context, common_name, directory)
+    return context
+
+
+def show_new_certificate(context: ssl.SSLContext, common_name: str, directory: Path | None) -> None:
+    """New connections see another certificate; the files of its key exist only while they are loaded."""
     key = ec.generate_private_key(ec.SECP256R1())
     certificate = _certificate(common_name, key)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     if directory is not None:
         directory.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=directory, suffix=".pem") as file:
@@ -27,7 +33,6 @@ def self_signed_context(common_name: str, directory: Path | None) -> ssl.SSLCont
         file.write(certificate.public_bytes(serialization.Encoding.PEM))
         file.flush()
         context.load_cert_chain(file.name)
-    return context
 
 
 def _certificate(common_name: str, key: ec.EllipticCurvePrivateKey) -> x509.Certificate:

@@ -1,60 +1,130 @@
 """Keeps one CML server reachable for every running instance, and none for the others.
 
-All servers share one HTTP application; a request is told apart by the local address it came in on.
+Time moves in one place for all of them: `keep_time` looks at the server whose next event is due, and
+at no other. A fleet of a thousand quiet servers costs nothing.
 """
 
 import asyncio
+import heapq
 import secrets
-import ssl
 import sys
-import time
-from collections.abc import AsyncIterator, Iterable
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from pathlib import Path
 from typing import Final
 
-from aiohttp import web
-
-from lcm.simulator.cml.certificate import self_signed_context
-from lcm.simulator.cml.server import CmlServer, Credentials, Query, is_cml_image
+from lcm.simulator.cml.licensing import LicensePool
+from lcm.simulator.cml.refusal import Refused
+from lcm.simulator.cml.server import CmlServer, Credentials, Manner, is_cml_image
+from lcm.simulator.cml.site import Site
 from lcm.simulator.listing import InstanceListing, SimulatedInstance
-from lcm.simulator.pace import Delays, Pace
+from lcm.simulator.pace import Delays, Pace, steady_unix_time
 
 BIND_RETRY_SECONDS: Final = 1.0
-SHUTDOWN_SECONDS: Final = 0.5
-"""Connections are broken by then; what is left is the last answer being written."""
-
-
-@dataclass(frozen=True)
-class _Site:
-    server: CmlServer
-    tls: ssl.SSLContext
+BACKLOG: Final = 16
+"""Of each listener: there are two per worker."""
+MIN_TICK_SECONDS: Final = 0.005
+"""What falls due within this time of each other happens in one go."""
 
 
 class Fleet:
     """Every CML server of the simulation."""
 
     def __init__(
-        self, *, port: int, credentials: Credentials, pace: Pace, delays: Delays, directory: Path | None
+        self,
+        *,
+        port: int,
+        credentials: Credentials,
+        pace: Pace,
+        delays: Delays,
+        directory: Path | None,
+        manner: Manner,
+        pool: LicensePool,
+        clock: Callable[[], float] = steady_unix_time,
     ) -> None:
         self._port = port
         self._credentials = credentials
         self._pace = pace
         self._delays = delays
         self._directory = directory
-        self._sites: dict[str, _Site] = {}
+        self._clock = clock
+        self.manner = manner
+        """Of servers that are yet to come."""
+        self.pool = pool
+        self._sites: dict[str, Site] = {}
         self._boots: dict[tuple[str, int], asyncio.Task[None]] = {}
-        self._by_address: dict[str, CmlServer] = {}
-        self._http = web.Server(self._handle, access_log=None)
+        self._listening: set[str] = set()
+        self._news = asyncio.Event()
+        self._due: list[tuple[float, int, Site]] = []
+        self._serial = 0
+        self._wake = asyncio.Event()
+
+    # Looking
+
+    def now(self) -> float:
+        return self._clock()
+
+    def sites(self) -> list[Site]:
+        return list(self._sites.values())
+
+    def find(self, worker: str) -> Site:
+        """The server with this instance id or address."""
+        for site in self._sites.values():
+            instance = site.server.instance
+            if worker in (instance.id, instance.private_ip, instance.public_ip):
+                return site
+        raise Refused(404, f"there is no worker {worker}")
+
+    async def until_listening(self, instance_ids: Collection[str]) -> None:
+        """Wait until all of these can be reached."""
+        while not self._listening.issuperset(instance_ids):
+            self._news.clear()
+            await self._news.wait()
+
+    # Time
+
+    async def keep_time(self) -> None:
+        """Let things happen on every server when they are due, until cancelled."""
+        while True:
+            now = self._clock()
+            for site in self._take_due(now):
+                site.server.advance(now)
+                self.schedule(site)
+            self._wake.clear()
+            pause = max(MIN_TICK_SECONDS, self._due[0][0] - now) if self._due else None
+            try:
+                async with asyncio.timeout(pause):
+                    await self._wake.wait()
+            except TimeoutError:
+                continue
+
+    def _take_due(self, now: float) -> list[Site]:
+        due = []
+        while self._due and self._due[0][0] <= now:
+            at, _, site = heapq.heappop(self._due)
+            if site.due_at == at:
+                site.due_at = None
+                due.append(site)
+        return due
+
+    def schedule(self, site: Site) -> None:
+        """Look at a server again when it says so; call it after anything that may have changed that."""
+        due_at = site.server.due_at() if site.is_powered else None
+        if due_at == site.due_at:
+            return
+        site.due_at = due_at
+        if due_at is not None:
+            self._serial += 1
+            heapq.heappush(self._due, (due_at, self._serial, site))
+            if self._due[0][2] is site:
+                self._wake.set()
+
+    # Machines
 
     async def follow(self, listings: AsyncIterator[InstanceListing]) -> None:
         """Serve what each listing shows as running until the listings end or this is cancelled."""
-        try:
-            async with asyncio.TaskGroup() as boots:
-                async for listing in listings:
-                    self._adjust(listing.instances, boots)
-        finally:
-            await self._http.shutdown(SHUTDOWN_SECONDS)
+        async with asyncio.TaskGroup() as boots:
+            async for listing in listings:
+                self._adjust(listing.instances, boots)
 
     def _adjust(self, instances: Iterable[SimulatedInstance], boots: asyncio.TaskGroup) -> None:
         described = {i.id: i for i in instances if is_cml_image(i.image_name)}
@@ -63,79 +133,65 @@ class Fleet:
             self._boots.pop(boot).cancel()
         for instance_id in self._sites.keys() - described.keys():
             del self._sites[instance_id]
-        for boot in running.keys() - self._boots.keys():
-            self._boots[boot] = boots.create_task(self._serve(running[boot]), name=f"cml-{boot[0]}")
+        for boot, instance in running.items():
+            if boot not in self._boots:
+                self._boots[boot] = boots.create_task(self._serve(instance), name=f"cml-{boot[0]}")
 
     async def _serve(self, instance: SimulatedInstance) -> None:
         """One boot of one server, from power to cancellation."""
-        site = self._site(instance.id)
+        site = self._site(instance)
         schedule = site.server.power_on(instance)
-        await asyncio.sleep((instance.running_since or 0.0) + schedule.gateway_at - time.time())
-        addresses = [ip for ip in (instance.private_ip, instance.public_ip) if ip]
+        try:
+            await asyncio.sleep((instance.running_since or 0.0) + schedule.gateway_at - self._clock())
+            site.is_powered = True
+            self.schedule(site)
+            while True:
+                await site.until_open()
+                await self._listen(site)
+        finally:
+            site.is_powered = False
+            self.schedule(site)
+
+    async def _listen(self, site: Site) -> None:
+        """Be reachable until the site is shut or the power goes."""
+        instance = site.server.instance
         listeners: list[asyncio.Server] = []
         try:
-            self._by_address |= dict.fromkeys(addresses, site.server)
-            for address in addresses:
-                listeners.append(await self._listen(address, site.tls))
-            await asyncio.Event().wait()
+            for address in filter(None, (instance.private_ip, instance.public_ip)):
+                listeners.append(await self._bind(address, site))
+            self._listening.add(instance.id)
+            self._news.set()
+            await site.until_shut()
         finally:
             for listener in listeners:
                 listener.close()
-            self._hang_up(addresses)
+            site.hang_up()
+            self._listening.discard(instance.id)
 
-    def _site(self, instance_id: str) -> _Site:
+    def _site(self, instance: SimulatedInstance) -> Site:
         """The server of an instance, with the certificate it has had since its first boot."""
-        if instance_id not in self._sites:
+        if instance.id not in self._sites:
             server = CmlServer(
+                instance,
                 credentials=self._credentials,
                 pace=self._pace,
                 delays=self._delays,
                 secret=secrets.token_bytes(32),
+                pool=self.pool,
+                manner=self.manner,
             )
-            self._sites[instance_id] = _Site(server, self_signed_context(instance_id, self._directory))
-        return self._sites[instance_id]
+            self._sites[instance.id] = Site(
+                server, directory=self._directory, clock=self._clock, settled=self.schedule
+            )
+        return self._sites[instance.id]
 
-    async def _listen(self, address: str, tls: ssl.SSLContext) -> asyncio.Server:
+    async def _bind(self, address: str, site: Site) -> asyncio.Server:
         """Another program on our port at this address is a nuisance to one worker, not to the fleet."""
         while True:
             try:
                 return await asyncio.get_running_loop().create_server(
-                    self._http, host=address, port=self._port, ssl=tls
+                    site.connection, host=address, port=self._port, ssl=site.tls, backlog=BACKLOG
                 )
             except OSError as failure:
                 print(f"simulator: cannot listen on {address}:{self._port}: {failure}", file=sys.stderr)
                 await asyncio.sleep(BIND_RETRY_SECONDS)
-
-    def _hang_up(self, addresses: list[str]) -> None:
-        for address in addresses:
-            self._by_address.pop(address, None)
-        for connection in self._http.connections:
-            transport = connection.transport
-            if transport is not None and _local_address(transport) in addresses:
-                transport.abort()
-
-    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        transport = request.transport
-        server = self._by_address.get(_local_address(transport)) if transport else None
-        if transport is None or server is None:
-            # The machine lost its power while this connection was being made: nobody gets an answer.
-            if transport is not None:
-                transport.abort()
-            return web.Response(status=502)
-        query = Query(
-            method=request.method,
-            path=request.path,
-            authorization=request.headers.get("Authorization", ""),
-            body=await request.read(),
-        )
-        answer = server.answer(query, time.time())
-        return web.Response(
-            status=answer.status,
-            body=answer.body,
-            headers={"Server": "nginx", "Content-Type": answer.content_type},
-        )
-
-
-def _local_address(transport: asyncio.BaseTransport) -> str:
-    sockname: tuple[str, int] = transport.get_extra_info("sockname")
-    return sockname[0]

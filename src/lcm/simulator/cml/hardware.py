@@ -5,7 +5,12 @@ import random
 import uuid
 from typing import Any, Final, NamedTuple
 
+from lcm.simulator.cml.load import Demand
+
 GIB: Final = 1024**3
+FULL_PERCENT: Final = 98.0
+"""Nothing is ever fuller or busier than this."""
+NO_DEMAND: Final = Demand()
 
 
 class Hardware(NamedTuple):
@@ -59,11 +64,19 @@ class Load:
         return _wave(self._disk, seconds_up)
 
 
-def system_stats(hardware: Hardware, load: Load, seconds_up: float) -> dict[str, Any]:
-    """The body of `GET /system_stats` at a moment of the server's life."""
-    percent = load.cpu_percent(seconds_up)
-    memory = _usage(hardware.memory_gib, load.memory_share(seconds_up))
-    disk = _usage(hardware.disk_gib, load.disk_share(seconds_up))
+def system_stats(
+    hardware: Hardware,
+    load: Load,
+    seconds_up: float,
+    taken: Demand = NO_DEMAND,
+    *,
+    hyperthreading: bool = False,
+) -> dict[str, Any]:
+    """The body of `GET /system_stats` at a moment of the server's life, with what its labs take."""
+    busy = 100 * taken.busy_cpus / hardware.vcpus
+    percent = round(min(FULL_PERCENT, load.cpu_percent(seconds_up) + busy), 2)
+    memory = _usage(hardware.memory_gib, load.memory_share(seconds_up), taken.used_memory)
+    disk = _usage(hardware.disk_gib, load.disk_share(seconds_up), taken.used_disk)
     compute = {
         "hostname": "cml-controller",
         "is_controller": True,
@@ -72,17 +85,21 @@ def system_stats(hardware: Hardware, load: Load, seconds_up: float) -> dict[str,
                 "count": hardware.vcpus,
                 "percent": percent,
                 "model": hardware.cpu_model,
-                "predicted": 0,
-                "load": [_load_average(hardware, load, seconds_up, minutes) for minutes in (1, 5, 15)],
+                "predicted": round(min(100.0, 100 * taken.allocated_cpus / hardware.vcpus)),
+                "load": [
+                    round(_load_average(hardware, load, seconds_up, minutes) + taken.busy_cpus, 2)
+                    for minutes in (1, 5, 15)
+                ],
+                **({"hyperthreading": True} if hyperthreading else {}),
             },
             "memory": memory,
             "disk": disk,
             "dominfo": {
-                "allocated_cpus": 0,
-                "allocated_memory": 0,
-                "total_nodes": 0,
+                "allocated_cpus": taken.allocated_cpus,
+                "allocated_memory": taken.allocated_memory_kib,
+                "total_nodes": taken.total_nodes,
                 "total_orphans": 0,
-                "running_nodes": 0,
+                "running_nodes": taken.running_nodes,
                 "running_orphans": 0,
             },
         },
@@ -99,12 +116,12 @@ def _wave(shape: tuple[float, float, float, float], seconds: float) -> float:
     return middle + swing * math.sin(math.tau * seconds / period + phase)
 
 
-def _usage(size_gib: int, share: float) -> dict[str, int]:
+def _usage(size_gib: int, share: float, taken: float) -> dict[str, int]:
     total = size_gib * GIB
-    used = int(total * share)
+    used = int(min(total * FULL_PERCENT / 100, total * share + taken))
     return {"total": total, "free": total - used, "used": used}
 
 
 def _load_average(hardware: Hardware, load: Load, seconds_up: float, minutes: int) -> float:
     """The load of the middle of the interval: close enough to its mean for slow waves."""
-    return round(hardware.vcpus * load.cpu_percent(max(0.0, seconds_up - 30.0 * minutes)) / 100, 2)
+    return hardware.vcpus * load.cpu_percent(max(0.0, seconds_up - 30.0 * minutes)) / 100

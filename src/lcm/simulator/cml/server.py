@@ -1,53 +1,82 @@
-"""One CML server: requests in, answers out, no sockets.
+"""One CML server: requests in, answers out, events shown, no sockets and no clock of its own.
 
-Answers as CML 2.9 does, byte for byte where clients look. It lives as long as its instance: a stop
-and a start boot it again with the same certificate and the same users.
+Answers as the release it plays does, byte for byte where clients look. It lives as long as its
+instance: a stop and a start boot it again with the same users, labs and licence. Whoever owns it calls
+`advance` when `due_at` is reached, and again after every request, which may have moved that moment.
 """
 
-import hmac
+import random
 import re
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
 
+from lcm.simulator.cml.accounts import Accounts, User
+from lcm.simulator.cml.api import access, catalogue, elements, labs, licensing, system
+from lcm.simulator.cml.api.routing import Answer, Call, Query, Router
 from lcm.simulator.cml.boot import BootPhase, BootSchedule
 from lcm.simulator.cml.hardware import HARDWARE, OTHER, Load, system_stats
+from lcm.simulator.cml.labs import STARTED, Lab, Labs
+from lcm.simulator.cml.licensing import LicensePool, Licensing
+from lcm.simulator.cml.load import demand, lab_stats
+from lcm.simulator.cml.people import People
+from lcm.simulator.cml.refusal import Refused, lab_not_found
 from lcm.simulator.cml.sessions import Sessions
+from lcm.simulator.cml.telemetry import HARDWARE_CATEGORIES, Telemetry
+from lcm.simulator.cml.ui import Audience, Listener
+from lcm.simulator.cml.version import CmlVersion
 from lcm.simulator.listing import SimulatedInstance
 from lcm.simulator.pace import Delays, Pace
 
+__all__ = ["Answer", "CmlServer", "Credentials", "Manner", "Query", "is_cml_image"]
+
 IMAGE_NAME: Final = re.compile(r"CML-(?P<version>\d+\.\d+\.\d+)-\d+")
-BUILDS: Final = {"2.8.1": 14, "2.9.0": 6, "2.9.1": 7}
+STATS_SECONDS: Final = 3.3
+"""How often `/ws/ui` shows the load of the host and of every running lab."""
 
 BAD_GATEWAY: Final = (
     b"<html>\r\n<head><title>502 Bad Gateway</title></head>\r\n<body>\r\n"
     b"<center><h1>502 Bad Gateway</h1></center>\r\n<hr><center>nginx</center>\r\n</body>\r\n</html>\r\n"
 )
 
+_OPEN: Final = (*access.OPEN_ROUTES, *system.OPEN_ROUTES)
+_NEEDS_NO_TOKEN: Final = frozenset(handler for _, _, handler in _OPEN)
+_ROUTES: Final = Router(
+    (
+        *_OPEN,
+        *access.ROUTES,
+        *system.ROUTES,
+        *licensing.ROUTES,
+        *labs.ROUTES,
+        *elements.ROUTES,
+        *catalogue.ROUTES,
+    )
+)
+
 
 class Credentials(msgspec.Struct, frozen=True):
-    """Who may log in; also the body of `POST /authenticate`."""
+    """Who may log in as the administrator."""
 
     username: str
     password: str
 
 
-class Query(msgspec.Struct, frozen=True, kw_only=True):
-    """A request, as far as a server looks at it."""
+class Manner(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What can be chosen about a server, and changed while it runs."""
 
-    method: str
-    path: str
-    authorization: str = ""
-    body: bytes = b""
+    version: str | None = None
+    """The release it plays; null: that of its image."""
+    people: bool = True
+    """Whether simulated people use it."""
+    stats_seconds: float = STATS_SECONDS
 
-
-class Answer(msgspec.Struct, frozen=True):
-    """A response."""
-
-    status: int
-    body: bytes
-    content_type: str = "application/json"
+    def __post_init__(self) -> None:
+        if self.version is not None:
+            CmlVersion.parse(self.version)
+        if self.stats_seconds <= 0:
+            raise ValueError("stats_seconds must be above 0")
 
 
 def is_cml_image(image_name: str) -> bool:
@@ -58,92 +87,198 @@ def is_cml_image(image_name: str) -> bool:
 class CmlServer:
     """The server on one instance."""
 
-    def __init__(self, *, credentials: Credentials, pace: Pace, delays: Delays, secret: bytes) -> None:
-        self._credentials = credentials
+    def __init__(
+        self,
+        instance: SimulatedInstance,
+        *,
+        credentials: Credentials,
+        pace: Pace,
+        delays: Delays,
+        secret: bytes,
+        pool: LicensePool,
+        manner: Manner,
+    ) -> None:
         self._pace = pace
         self._delays = delays
-        self._sessions = Sessions(secret)
-        self._routes: dict[str, dict[str, Callable[[Query, float], Answer]]] = {
-            "/api/v0/system_information": {"GET": self._system_information},
-            "/api/v0/authenticate": {"POST": self._authenticate},
-            "/api/v0/authok": {"GET": self._with_session(self._authok)},
-            "/api/v0/system_stats": {"GET": self._with_session(self._system_stats)},
-        }
+        self.instance = instance
+        # The address, not the id, names the machine for the seed: ids differ from run to run.
+        name = instance.private_ip
+        rng = random.Random(f"{pace.seed}/labs/{name}")
+        self.sessions = Sessions(secret)
+        self.telemetry = Telemetry()
+        self.audience = Audience()
+        self.labs = Labs(pace=pace, rng=rng, emit=self.audience.show, record=self.telemetry.record)
+        self.accounts = Accounts(
+            username=credentials.username,
+            password=credentials.password,
+            at=instance.running_since or 0.0,
+            new_id=self.labs.new_id,
+        )
+        self.licensing = Licensing(pool=pool, pace=pace, name=name)
+        self._hardware = HARDWARE.get(instance.instance_type, OTHER)
+        self._load = Load(f"{pace.seed}/load/{name}")
+        self._people = People(
+            seed=f"{pace.seed}/people/{name}",
+            speed=pace.speed,
+            memory_gib=self._hardware.memory_gib,
+            labs=self.labs,
+            accounts=self.accounts,
+            telemetry=self.telemetry,
+        )
+        self._stats_offset = random.Random(f"{pace.seed}/stats/{name}").random()
+        self._next_stats_at = 0.0
+        self._are_people_here = False
+        self.manner = manner
+        self.counters: Counter[str] = Counter()
+        self.web_session_seconds = 86_400
+        self.is_in_maintenance = False
+        self.opt_in: bool | None = None
+
+    # Power
 
     def power_on(self, instance: SimulatedInstance) -> BootSchedule:
         """Begin a boot; the schedule says when to listen."""
-        self._instance = instance
+        self.instance = instance
         self._running_since = instance.running_since or 0.0
-        # The address, not the id, names the machine for the seed: ids differ from run to run.
-        self._load = Load(f"{self._pace.seed}/load/{instance.private_ip}")
+        self.labs.lose_power(self._running_since)
         self._boot = BootSchedule.draw(self._pace, self._delays, instance.private_ip, instance.generation)
+        self._ready_since = self._running_since + self._boot.ready_at
+        self._are_people_here = False
+        for category in HARDWARE_CATEGORIES:
+            self.telemetry.record(category, self._ready_since, {})
         return self._boot
 
-    def answer(self, query: Query, now: float) -> Answer:
-        """What a client gets at that moment (Unix seconds)."""
-        if self._phase(now) in {BootPhase.OFF, BootPhase.GATEWAY}:
-            return Answer(502, BAD_GATEWAY, "text/html")
-        methods = self._routes.get(query.path)
-        if methods is None:
-            return _error(404, f"The requested URL {query.path} was not found on the server.")
-        handler = methods.get(query.method)
-        return handler(query, now) if handler else _error(405, "Method Not Allowed")
+    # What others know about it
+
+    @property
+    def version(self) -> CmlVersion:
+        if self.manner.version is not None:
+            return CmlVersion.parse(self.manner.version)
+        match = IMAGE_NAME.fullmatch(self.instance.image_name)
+        return CmlVersion.parse(match["version"]) if match else CmlVersion(0, 0, 0)
+
+    @property
+    def compute_id(self) -> str:
+        return self._load.compute_id
+
+    def is_ready(self, now: float) -> bool:
+        return self._phase(now) is BootPhase.READY
+
+    def is_serving(self, now: float) -> bool:
+        """Whether the application behind nginx answers."""
+        return self._phase(now) in {BootPhase.LOADING, BootPhase.READY}
+
+    def system_stats(self, now: float) -> dict[str, Any]:
+        return system_stats(
+            self._hardware,
+            self._load,
+            now - self._running_since,
+            demand(self.labs.nodes(), now),
+            hyperthreading=self.version.is_2_10,
+        )
+
+    def visible_lab(self, user: User, lab_id: str) -> Lab:
+        """A lab, if this user may see it; others' labs do not exist for users."""
+        lab = self.labs.get(lab_id)
+        return lab if user.admin or lab.owner_id == user.id else lab_not_found(lab_id)
+
+    # Time
+
+    def due_at(self) -> float | None:
+        """When `advance` has something to do; None if nothing will happen by itself."""
+        moments = [self.labs.next_change_at()]
+        if self.manner.people:
+            moments.append(self._people.next_act_at() if self._are_people_here else self._ready_since)
+        if self.audience:
+            moments.append(self._next_stats_at)
+        return min((moment for moment in moments if moment is not None), default=None)
+
+    def advance(self, now: float) -> None:
+        """Let everything happen that is due: nodes, people, and what `/ws/ui` shows of the load."""
+        if self.manner.people:
+            self._let_people_act(now)
+        else:
+            self._are_people_here = False
+        self.labs.advance(now)
+        if self.audience and now >= self._next_stats_at:
+            self._show_stats(now)
+
+    def welcome(self, listener: Listener, now: float) -> None:
+        """Somebody has shown a token on `/ws/ui`: events follow, the load within one interval."""
+        if not self.audience:
+            self._next_stats_at = self._next_on_grid(now)
+        self.audience.join(listener)
+
+    def behave(self, manner: Manner, now: float) -> None:
+        """Go on in another manner from now on."""
+        self.manner = manner
+        self._next_stats_at = self._next_on_grid(now)
+
+    def _let_people_act(self, now: float) -> None:
+        if not self._are_people_here and now >= self._ready_since:
+            self._are_people_here = True
+            self._people.begin(now)
+        if self._are_people_here:
+            self._people.advance(now)
+
+    def _next_on_grid(self, now: float) -> float:
+        """The next moment to show the load. Each server has its own: a fleet does not speak in unison."""
+        every = self.manner.stats_seconds
+        offset = self._stats_offset * every
+        return ((now - offset) // every + 1) * every + offset
+
+    def _show_stats(self, now: float) -> None:
+        self._next_stats_at = self._next_on_grid(now)
+        self.audience.show({"event_type": "system_stats", "data": self.system_stats(now)})
+        for lab in self.labs.all():
+            if lab.state is STARTED:
+                self.audience.show({"event_type": "lab_stats", "lab_id": lab.id, "data": lab_stats(lab, now)})
 
     def _phase(self, now: float) -> BootPhase:
         return self._boot.phase(now - self._running_since)
 
-    def _system_information(self, query: Query, now: float) -> Answer:
-        return _ok(
-            {
-                "version": _version(self._instance.image_name),
-                "ready": self._phase(now) is BootPhase.READY,
-                "allow_ssh_pubkey_auth": False,
-                "oui": "52:54:00:00:00:00",
-            }
-        )
+    # Requests
 
-    def _authenticate(self, query: Query, now: float) -> Answer:
+    def answer(self, query: Query, now: float) -> Answer:
+        """What a client gets at that moment (Unix seconds)."""
+        self.counters["requests"] += 1
+        if not self.is_serving(now):
+            return Answer(502, BAD_GATEWAY, "text/html")
+        self.labs.advance(now)
         try:
-            given = msgspec.json.decode(query.body, type=Credentials)
-        except msgspec.DecodeError as mistake:
-            return _error(400, f"Invalid request body: {mistake}")
-        if not self._is_known(given):
-            return _error(403, "Authentication failed!")
-        return _ok(self._sessions.open(now))
+            return self._perform(query, now)
+        except Refused as refusal:
+            return error(refusal.code, refusal.description)
 
-    def _is_known(self, given: Credentials) -> bool:
-        return given.username == self._credentials.username and hmac.compare_digest(
-            given.password.encode(), self._credentials.password.encode()
-        )
+    def user_of(self, token: str, now: float) -> User | None:
+        user_id = self.sessions.user_of(token, now)
+        return None if user_id is None else self.accounts.users.get(user_id)
 
-    def _authok(self, query: Query, now: float) -> Answer:
-        return _ok("OK")
+    def _perform(self, query: Query, now: float) -> Answer:
+        handler, names = _ROUTES.find(query.method, query.path)
+        is_open = handler in _NEEDS_NO_TOKEN
+        call = Call(self, query, now, names) if is_open else self._authorized(query, names, now)
+        return _answer(handler, handler(call))
 
-    def _system_stats(self, query: Query, now: float) -> Answer:
-        hardware = HARDWARE.get(self._instance.instance_type, OTHER)
-        return _ok(system_stats(hardware, self._load, now - self._running_since))
-
-    def _with_session(self, handler: Callable[[Query, float], Answer]) -> Callable[[Query, float], Answer]:
-        def guarded(query: Query, now: float) -> Answer:
-            scheme, _, token = query.authorization.partition(" ")
-            if scheme != "Bearer" or not token:
-                return _error(401, "No authorization token provided.")
-            if not self._sessions.is_valid(token, now):
-                return _error(401, "Authorization token is invalid or has expired.")
-            return handler(query, now)
-
-        return guarded
+    def _authorized(self, query: Query, names: dict[str, str], now: float) -> Call:
+        scheme, _, token = query.authorization.partition(" ")
+        if scheme != "Bearer" or not token:
+            raise Refused(401, "No authorization token provided.")
+        user = self.user_of(token, now)
+        if user is None:
+            raise Refused(401, "Authorization token is invalid or has expired.")
+        self.telemetry.see(user.id, now)
+        return Call(self, query, now, names, user, token)
 
 
-def _version(image_name: str) -> str:
-    match = IMAGE_NAME.fullmatch(image_name)
-    version = match["version"] if match else "0.0.0"
-    return f"{version}+build.{BUILDS.get(version, 1)}"
-
-
-def _ok(body: Any) -> Answer:
-    return Answer(200, msgspec.json.encode(body))
-
-
-def _error(code: int, description: str) -> Answer:
+def error(code: int, description: str) -> Answer:
+    """An error as CML writes it."""
     return Answer(code, msgspec.json.encode({"code": code, "description": description}))
+
+
+def _answer(handler: Callable[[Call], Any], result: Any) -> Answer:
+    if isinstance(result, Answer):
+        return result
+    if result is None:
+        return Answer(204)
+    return Answer(201 if handler in catalogue.CREATED else 200, msgspec.json.encode(result))

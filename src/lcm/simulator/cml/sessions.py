@@ -1,16 +1,21 @@
-"""The tokens a CML server gives out: JWT, HS256, good for a day."""
+"""The tokens a CML server gives out: JWT, HS256, good for a day or until somebody logs out."""
 
 import base64
 import hashlib
 import hmac
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
-ADMIN_ID: Final = "00000000-0000-4000-a000-000000000000"
 LIFETIME_SECONDS: Final = 86_400
+MAX_SESSIONS: Final = 10_000
 
 _HEADER: Final = {"alg": "HS256", "typ": "JWT"}
+
+
+class _Session(NamedTuple):
+    user_id: str
+    expires_at: int
 
 
 class Sessions:
@@ -18,26 +23,52 @@ class Sessions:
 
     def __init__(self, secret: bytes) -> None:
         self._secret = secret
+        self._by_token: dict[str, _Session] = {}
+        self._count = 0
+        self.gives_expired_tokens = False
+        """A fault: every token is too old from the first moment."""
 
-    def open(self, now: float) -> str:
-        """A token for the administrator."""
-        issued_at = int(now)
+    def open(self, user_id: str, now: float) -> str:
+        """A new token for a user."""
+        issued_at = int(now) - (LIFETIME_SECONDS if self.gives_expired_tokens else 0)
+        expires_at = issued_at + LIFETIME_SECONDS
+        self._count += 1
         claims = {
             "iss": "com.cisco.virl",
             "iat": issued_at,
-            "exp": issued_at + LIFETIME_SECONDS,
-            "sub": ADMIN_ID,
+            "exp": expires_at,
+            "sub": user_id,
+            "jti": f"{self._count:08x}",
         }
         signed = f"{_encode(_HEADER)}.{_encode(claims)}"
-        return f"{signed}.{self._sign(signed)}"
+        token = f"{signed}.{self._sign(signed)}"
+        self._make_room(now)
+        self._by_token[token] = _Session(user_id, expires_at)
+        return token
 
-    def is_valid(self, token: str, now: float) -> bool:
-        """Whether this server gave it out and it has not expired."""
-        signed, _, signature = token.rpartition(".")
-        if not hmac.compare_digest(signature.encode(), self._sign(signed).encode()):
-            return False
-        claims = msgspec.json.decode(_unpadded_decode(signed.partition(".")[2]))
-        return bool(now < claims["exp"])
+    def user_of(self, token: str, now: float) -> str | None:
+        """Whose token it is; None unless this server gave it out and it is still good."""
+        session = self._by_token.get(token)
+        return session.user_id if session is not None and now < session.expires_at else None
+
+    def close(self, token: str) -> None:
+        self._by_token.pop(token, None)
+
+    def close_all(self, user_id: str | None = None) -> None:
+        """Those of one user, or everybody's."""
+        self._by_token = {
+            token: session
+            for token, session in self._by_token.items()
+            if user_id is not None and session.user_id != user_id
+        }
+
+    def _make_room(self, now: float) -> None:
+        if len(self._by_token) >= MAX_SESSIONS:
+            self._by_token = {
+                token: session for token, session in self._by_token.items() if now < session.expires_at
+            }
+            while len(self._by_token) >= MAX_SESSIONS:
+                del self._by_token[next(iter(self._by_token))]
 
     def _sign(self, signed: str) -> str:
         return _unpadded(hmac.digest(self._secret, signed.encode(), hashlib.sha256))
@@ -49,7 +80,3 @@ def _encode(part: dict[str, Any]) -> str:
 
 def _unpadded(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
-
-
-def _unpadded_decode(text: str) -> bytes:
-    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))

@@ -1,0 +1,80 @@
+"""Licensing, for administrators only."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from lcm.simulator.cml.api.routing import Answer, Call, Handler, Route
+from lcm.simulator.cml.refusal import Refused
+
+
+def status(call: Call) -> dict[str, Any]:
+    return call.server.licensing.status(call.now)
+
+
+def tech_support(call: Call) -> str:
+    return f"Smart Licensing Tech Support\nStatus: {status(call)['registration']['status']}\n"
+
+
+def register(call: Call) -> None:
+    wish = call.fields()
+    call.server.licensing.register(wish.get("token"), reregister=bool(wish.get("reregister")), now=call.now)
+
+
+def deregister(call: Call) -> Answer:
+    is_told = call.server.licensing.deregister(call.now)
+    return Answer(204 if is_told else 202)
+
+
+def renew(call: Call) -> None:
+    call.server.licensing.renew(call.now)
+
+
+def product_license(call: Call) -> None:
+    call.server.licensing.set_product(call.body())
+
+
+def features(call: Call) -> None:
+    """A list of `{id, count}`, or the older `{id: count}`."""
+    wish = call.body()
+    try:
+        counts = dict(wish) if isinstance(wish, dict) else {item["id"]: item["count"] for item in wish}
+        call.server.licensing.set_features({str(name): int(count) for name, count in counts.items()})
+    except (TypeError, KeyError, ValueError):
+        raise Refused(400, "Bad request: a list of id and count is expected") from None
+
+
+def transport(call: Call) -> None:
+    wish = call.fields()
+    proxy = wish.get("proxy") or {}
+    call.server.licensing.set_transport(
+        wish.get("ssms"), {"server": proxy.get("server"), "port": proxy.get("port")}
+    )
+
+
+def reservation_mode(call: Call) -> None:
+    call.server.licensing.set_reservation(is_on=bool(call.body()))
+
+
+def _for_admins(handler: Callable[[Call], Any]) -> Handler:
+    def guarded(call: Call) -> Any:
+        call.need_admin()
+        return handler(call)
+
+    return guarded
+
+
+ROUTES: Final[tuple[Route, ...]] = tuple(
+    (method, path, _for_admins(handler))
+    for method, path, handler in (
+        ("GET", "licensing", status),
+        ("GET", "licensing/tech_support", tech_support),
+        ("POST", "licensing/registration", register),
+        ("PUT", "licensing/registration/renew", renew),
+        ("PUT", "licensing/authorization/renew", renew),
+        ("DELETE", "licensing/deregistration", deregister),
+        ("PUT", "licensing/product_license", product_license),
+        ("PATCH", "licensing/features", features),
+        ("PUT", "licensing/transport", transport),
+        ("PUT", "licensing/reservation/mode", reservation_mode),
+    )
+)

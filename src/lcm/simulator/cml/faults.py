@@ -1,0 +1,80 @@
+"""Trouble on demand for simulated CML servers, as `POST {control_url}/cml/faults` takes it.
+
+Some kinds happen at once, some hold until the faults are cleared; each says which. A fault names a
+worker by its instance id or one of its addresses, or strikes all of them.
+"""
+
+from typing import ClassVar
+
+import msgspec
+
+
+class _Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind"):
+    worker: str | None = None
+    """Instance id, private or public address; null: every worker there is."""
+
+
+class Close(_Fault, frozen=True, kw_only=True, tag="close"):
+    """Close every WebSocket now; `lasting`: also every new one, as soon as it has shown its token."""
+
+    code: int = 1000
+    reason: str = ""
+    lasting: bool = False
+
+    ABNORMAL: ClassVar = 1006
+    """No close frame at all: the connection is cut."""
+
+
+class Silence(_Fault, frozen=True, kw_only=True, tag="silence"):
+    """Nothing comes any more, on open sockets and new ones, until cleared."""
+
+    answer_pings: bool = True
+
+
+class Garbage(_Fault, frozen=True, kw_only=True, tag="garbage"):
+    """Frames that mean nothing, now; `lasting`: in the place of every event until cleared."""
+
+    frames: int = 9
+    lasting: bool = False
+
+
+class Oversize(_Fault, frozen=True, kw_only=True, tag="oversize"):
+    """One huge frame now; `lasting`: also to every new WebSocket."""
+
+    size: int = 2 * 1024 * 1024
+    lasting: bool = False
+
+
+class Http(_Fault, frozen=True, kw_only=True, tag="http"):
+    """Requests are answered with this status; a WebSocket's handshake is a request to `/ws/ui`."""
+
+    status: int
+    path: str = "/api/v0/"
+    """How the paths begin that it strikes."""
+    count: int | None = None
+    """How many requests it strikes on each worker; null: all, until cleared."""
+
+
+class Slow(_Fault, frozen=True, kw_only=True, tag="slow"):
+    """Answers come that much later, until cleared."""
+
+    seconds: float
+    path: str = "/"
+
+
+class ExpiredToken(_Fault, frozen=True, kw_only=True, tag="expired_token"):
+    """Every token given out so far is dead; `lasting`: also every new one, from its first moment."""
+
+    lasting: bool = False
+
+
+class Certificate(_Fault, frozen=True, kw_only=True, tag="certificate"):
+    """Another certificate for every new connection. Stays: clearing brings the old one not back."""
+
+
+class Refuse(_Fault, frozen=True, kw_only=True, tag="refuse"):
+    """Connections break and new ones are refused, until cleared."""
+
+
+Fault = Close | Silence | Garbage | Oversize | Http | Slow | ExpiredToken | Certificate | Refuse
+"""Told apart by `kind`."""

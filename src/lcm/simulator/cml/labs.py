@@ -1,0 +1,568 @@
+"""Labs, and how their nodes come up and go down: a state machine on a clock that others drive.
+
+Nothing here does I/O or reads the time. Every change takes the moment it happens at; what happens by
+itself (a queued node is placed, a started one has booted) waits in a plan until `advance` reaches it.
+Whoever watches is told through the two functions given at the start: `emit` gets what `/ws/ui` shows,
+`record` what telemetry keeps.
+"""
+
+import heapq
+import random
+import uuid
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final, Protocol
+
+from lcm.simulator.cml.definitions import DEFINITIONS, NodeDefinition
+from lcm.simulator.cml.refusal import Refused, lab_not_found
+from lcm.simulator.pace import Pace
+
+QUEUE_SECONDS: Final = 1.5
+"""How long a node waits for its place on a compute host, on average."""
+STOP_SECONDS: Final = 0.6
+EVENTS_KEPT: Final = 1000
+"""Of each lab's own log."""
+MAX_TITLE: Final = 64
+
+
+class State(StrEnum):
+    """Of nodes; labs, links and interfaces know only the first, STARTED and STOPPED."""
+
+    DEFINED_ON_CORE = "DEFINED_ON_CORE"
+    """Never started, or wiped."""
+    QUEUED = "QUEUED"
+    """Waits for a place."""
+    STARTED = "STARTED"
+    """The machine runs; its system boots."""
+    BOOTED = "BOOTED"
+    STOPPED = "STOPPED"
+    """Off, but its disk is kept."""
+    DISCONNECTED = "DISCONNECTED"
+    """Its compute host is lost."""
+
+
+DEFINED_ON_CORE = State.DEFINED_ON_CORE
+QUEUED = State.QUEUED
+STARTED = State.STARTED
+BOOTED = State.BOOTED
+STOPPED = State.STOPPED
+
+RUNNING: Final = frozenset({QUEUED, STARTED, BOOTED})
+POWERED: Final = frozenset({STARTED, BOOTED})
+RESTING: Final = frozenset({DEFINED_ON_CORE, STOPPED})
+
+# fmt: off
+TRANSITIONS: Final = (
+    # from             to               because
+    (DEFINED_ON_CORE,  QUEUED,          "somebody starts it"),
+    (STOPPED,          QUEUED,          "somebody starts it again"),
+    (QUEUED,           STARTED,         "a compute host has room"),
+    (STARTED,          BOOTED,          "the console shows that its system is up"),
+    (QUEUED,           STOPPED,         "somebody stops it"),
+    (STARTED,          STOPPED,         "somebody stops it, or the host loses power"),
+    (BOOTED,           STOPPED,         "somebody stops it, or the host loses power"),
+    (STOPPED,          DEFINED_ON_CORE, "somebody wipes it"),
+)
+# fmt: on
+ALLOWED: Final = frozenset((source, target) for source, target, _ in TRANSITIONS)
+
+
+@dataclass(eq=False)
+class Interface:
+    """A port of a node."""
+
+    id: str
+    label: str
+    slot: int | None
+    type: str
+    node: "Node"
+    mac_address: str | None = None
+    state: State = DEFINED_ON_CORE
+    link: "Link | None" = None
+
+
+@dataclass(eq=False)
+class Link:
+    """A cable between two ports."""
+
+    id: str
+    label: str
+    a: Interface
+    b: Interface
+    state: State = DEFINED_ON_CORE
+    since: float = 0.0
+    is_cut: bool = False
+    """Stopped by hand; it stays so until it is started by hand."""
+    conditioning: dict[str, Any] = field(default_factory=dict)
+    capture: str | None = None
+    """The key of a running packet capture."""
+
+
+@dataclass(eq=False)
+class Node:
+    """A machine or device in a lab."""
+
+    id: str
+    lab: "Lab"
+    label: str
+    definition: NodeDefinition
+    x: int = 0
+    y: int = 0
+    image_definition: str | None = None
+    configuration: list[dict[str, str]] = field(default_factory=list)
+    ram: int | None = None
+    cpus: int | None = None
+    cpu_limit: int | None = None
+    data_volume: int | None = None
+    boot_disk_size: int | None = None
+    hide_links: bool = False
+    tags: list[str] = field(default_factory=list)
+    parameters: dict[str, Any] = field(default_factory=dict)
+    pinned_compute_id: str | None = None
+    priority: int | None = None
+    state: State = DEFINED_ON_CORE
+    since: float = 0.0
+    times: dict[str, float] = field(default_factory=dict)
+    """Seconds it spent in the states it has left, since it was last started."""
+    interfaces: list[Interface] = field(default_factory=list)
+    console_keys: list[str] = field(default_factory=list)
+    """One per serial port, while it runs; so is the next."""
+    vnc_key: str | None = None
+    plan: "Plan | None" = None
+
+    @property
+    def is_running(self) -> bool:
+        return self.state in RUNNING
+
+    @property
+    def given_ram(self) -> int:
+        """MiB."""
+        return self.ram or self.definition.ram or 0
+
+    @property
+    def given_cpus(self) -> int:
+        return self.cpus or self.definition.cpus or 0
+
+
+@dataclass(eq=False)
+class Lab:
+    """A topology that can be started."""
+
+    id: str
+    title: str
+    owner_id: str
+    created: float
+    modified: float
+    description: str = ""
+    notes: str = ""
+    nodes: dict[str, Node] = field(default_factory=dict)
+    links: dict[str, Link] = field(default_factory=dict)
+    interfaces: dict[str, Interface] = field(default_factory=dict)
+    associations: dict[str, list[Any]] = field(default_factory=lambda: {"groups": [], "users": []})
+    autostart: dict[str, Any] = field(
+        default_factory=lambda: {"enabled": False, "priority": None, "delay": None}
+    )
+    node_staging: dict[str, Any] = field(
+        default_factory=lambda: {"enabled": False, "start_remaining": True, "abort_on_failure": False}
+    )
+    state: State = DEFINED_ON_CORE
+    events: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=EVENTS_KEPT))
+
+    @property
+    def has_converged(self) -> bool:
+        """Whether nothing in it is on its way."""
+        return all(node.plan is None for node in self.nodes.values())
+
+    def node(self, node_id: str) -> Node:
+        if node_id not in self.nodes:
+            raise Refused(404, f"Node not found: {node_id}")
+        return self.nodes[node_id]
+
+    def interface(self, interface_id: str) -> Interface:
+        if interface_id not in self.interfaces:
+            raise Refused(404, f"Interface not found: {interface_id}")
+        return self.interfaces[interface_id]
+
+    def link(self, link_id: str) -> Link:
+        if link_id not in self.links:
+            raise Refused(404, f"Link not found: {link_id}")
+        return self.links[link_id]
+
+
+@dataclass(order=True, frozen=True)
+class Plan:
+    """A state that a node reaches by itself."""
+
+    at: float
+    serial: int
+    node: Node = field(compare=False)
+    state: State = field(compare=False)
+
+
+class Emit(Protocol):
+    """Shows something to whoever has the user interface open."""
+
+    def __call__(self, event: dict[str, Any], /) -> None: ...
+
+
+class Record(Protocol):
+    """Keeps something in the telemetry."""
+
+    def __call__(self, category: str, at: float, data: dict[str, Any], /) -> None: ...
+
+
+class Labs:
+    """Every lab of one server."""
+
+    def __init__(self, *, pace: Pace, rng: random.Random, emit: Emit, record: Record) -> None:
+        self._pace = pace
+        self._rng = rng
+        self._emit = emit
+        self._record = record
+        self._by_id: dict[str, Lab] = {}
+        self._plans: list[Plan] = []
+        self._serial = 0
+
+    # Looking
+
+    def all(self) -> list[Lab]:
+        """Oldest first."""
+        return list(self._by_id.values())
+
+    def get(self, lab_id: str) -> Lab:
+        return self._by_id[lab_id] if lab_id in self._by_id else lab_not_found(lab_id)
+
+    def nodes(self) -> Iterable[Node]:
+        return (node for lab in self._by_id.values() for node in lab.nodes.values())
+
+    def next_change_at(self) -> float | None:
+        """When something may happen by itself; None if nothing ever will."""
+        return self._plans[0].at if self._plans else None
+
+    # Time
+
+    def advance(self, now: float) -> None:
+        """Let everything happen that is due, each thing at its own moment."""
+        while self._plans and self._plans[0].at <= now:
+            plan = heapq.heappop(self._plans)
+            if plan.node.plan is plan:
+                plan.node.plan = None
+                self._arrive(plan.node, plan.state, plan.at)
+
+    def lose_power(self, at: float) -> None:
+        """The host went down: what ran is off, what was on its way is forgotten."""
+        self._plans.clear()
+        for node in self.nodes():
+            node.plan = None
+            if node.is_running:
+                self._enter(node, STOPPED, at)
+
+    # Labs
+
+    def create(self, at: float, *, title: str, owner_id: str, description: str = "", notes: str = "") -> Lab:
+        _check_title(title)
+        lab = Lab(
+            id=self.new_id(),
+            title=title,
+            owner_id=owner_id,
+            created=at,
+            modified=at,
+            description=description,
+            notes=notes,
+        )
+        self._by_id[lab.id] = lab
+        self._emit_lab(lab, "created", {})
+        return lab
+
+    def modify(self, lab: Lab, at: float, **changes: str) -> None:
+        """Title, description, notes or owner."""
+        if "title" in changes:
+            _check_title(changes["title"])
+        for name, value in changes.items():
+            setattr(lab, "owner_id" if name == "owner" else name, value)
+        lab.modified = at
+        self._emit_lab(lab, "modified", dict(changes))
+
+    def delete(self, lab: Lab) -> None:
+        if any(node.state is not DEFINED_ON_CORE for node in lab.nodes.values()):
+            raise Refused(400, f"Lab {lab.id} must be stopped and wiped before it can be deleted.")
+        del self._by_id[lab.id]
+        self._emit_lab(lab, "deleted", {})
+
+    def start(self, lab: Lab, at: float, user_id: str) -> None:
+        self._record("start_lab", at, {"lab_id": lab.id, "user_id": user_id})
+        for node in list(lab.nodes.values()):
+            self._start(node, at, user_id)
+
+    def stop(self, lab: Lab, at: float, user_id: str) -> None:
+        self._record("stop_lab", at, {"lab_id": lab.id, "user_id": user_id})
+        for node in list(lab.nodes.values()):
+            self._stop(node, at, user_id)
+
+    def wipe(self, lab: Lab, at: float, user_id: str) -> None:
+        if any(node.is_running for node in lab.nodes.values()):
+            raise Refused(400, f"Lab {lab.id} must be stopped before it can be wiped.")
+        for node in list(lab.nodes.values()):
+            self.wipe_node(node, at, user_id)
+
+    # Nodes
+
+    def add_node(self, lab: Lab, at: float, *, label: str, definition_id: str, **properties: Any) -> Node:
+        definition = DEFINITIONS.get(definition_id)
+        if definition is None:
+            raise Refused(400, f"Node definition not found: {definition_id}")
+        node = Node(id=self.new_id(), lab=lab, label=label, definition=definition, **properties)
+        lab.nodes[node.id] = node
+        lab.modified = at
+        self._emit_element(
+            lab,
+            "created",
+            "node",
+            node.id,
+            {
+                "label": label,
+                "node_definition": definition_id,
+                "state": node.state,
+                "x": node.x,
+                "y": node.y,
+            },
+            at,
+        )
+        self._refresh(lab)
+        return node
+
+    def change_node(self, node: Node, at: float, **changes: Any) -> None:
+        for name, value in changes.items():
+            setattr(node, name, value)
+        node.lab.modified = at
+        shown = {name: value for name, value in changes.items() if name != "configuration"}
+        self._emit_element(node.lab, "modified", "node", node.id, shown, at)
+
+    def remove_node(self, node: Node, at: float) -> None:
+        if node.state is not DEFINED_ON_CORE:
+            raise Refused(400, f"Node {node.id} must be stopped and wiped before it can be deleted.")
+        for interface in list(node.interfaces):
+            self.remove_interface(interface, at)
+        del node.lab.nodes[node.id]
+        node.lab.modified = at
+        self._emit_element(node.lab, "deleted", "node", node.id, {}, at)
+        self._refresh(node.lab)
+
+    def start_node(self, node: Node, at: float, user_id: str) -> None:
+        self._start(node, at, user_id)
+
+    def stop_node(self, node: Node, at: float, user_id: str) -> None:
+        self._stop(node, at, user_id)
+
+    def wipe_node(self, node: Node, at: float, user_id: str) -> None:
+        if node.is_running:
+            raise Refused(400, f"Node {node.id} must be stopped before it can be wiped.")
+        if node.state is STOPPED:
+            self._record("wipe_node", at, _about(node) | {"user_id": user_id})
+            self._enter(node, DEFINED_ON_CORE, at)
+
+    # Interfaces and links
+
+    def add_interface(
+        self, node: Node, at: float, *, slot: int | None = None, label: str = "", kind: str = "physical"
+    ) -> Interface:
+        if kind == "physical":
+            slot = self._free_slot(node) if slot is None else slot
+            label = label or node.definition.port_name(slot)
+        interface = Interface(id=self.new_id(), label=label or "Loopback0", slot=slot, type=kind, node=node)
+        node.interfaces.append(interface)
+        node.lab.interfaces[interface.id] = interface
+        node.lab.modified = at
+        shown = {"node": node.id, "label": interface.label, "type": kind, "slot": slot}
+        self._emit_element(node.lab, "created", "interface", interface.id, shown, at)
+        return interface
+
+    def fill_slots(self, node: Node, at: float, last_slot: int) -> list[Interface]:
+        """Every missing port up to and including this one."""
+        taken = {interface.slot for interface in node.interfaces}
+        if last_slot >= node.definition.ports:
+            raise Refused(400, f"Node {node.id} has no slot {last_slot}.")
+        return [self.add_interface(node, at, slot=slot) for slot in range(last_slot + 1) if slot not in taken]
+
+    def remove_interface(self, interface: Interface, at: float) -> None:
+        if interface.link is not None:
+            self.remove_link(interface.link, at)
+        node = interface.node
+        node.interfaces.remove(interface)
+        del node.lab.interfaces[interface.id]
+        node.lab.modified = at
+        self._emit_element(node.lab, "deleted", "interface", interface.id, {}, at)
+
+    def connect(self, a: Interface, b: Interface, at: float, *, label: str = "") -> Link:
+        if a is b or a.link is not None or b.link is not None:
+            raise Refused(400, "Both interfaces of a link must be free and different.")
+        lab = a.node.lab
+        label = label or f"{a.node.label}-{a.label}<->{b.node.label}-{b.label}"
+        link = Link(id=self.new_id(), label=label, a=a, b=b)
+        a.link = b.link = link
+        lab.links[link.id] = link
+        lab.modified = at
+        shown = {"interface_a": a.id, "interface_b": b.id, "label": label}
+        self._emit_element(lab, "created", "link", link.id, shown, at)
+        self._follow(link, at)
+        return link
+
+    def remove_link(self, link: Link, at: float) -> None:
+        lab = link.a.node.lab
+        link.a.link = link.b.link = None
+        del lab.links[link.id]
+        lab.modified = at
+        self._emit_element(lab, "deleted", "link", link.id, {}, at)
+
+    def cut(self, link: Link, at: float, *, is_cut: bool) -> None:
+        """Stop or start a link by hand."""
+        link.is_cut = is_cut
+        self._follow(link, at)
+
+    def shut(self, interface: Interface, at: float, *, is_shut: bool) -> None:
+        """Stop or start a port by hand; it follows its node again when that changes."""
+        if interface.node.state in POWERED:
+            self._turn(interface, STOPPED if is_shut else STARTED, at)
+
+    def new_id(self) -> str:
+        return str(uuid.UUID(int=self._rng.getrandbits(128), version=4))
+
+    def note(self, category: str, at: float, data: dict[str, Any]) -> None:
+        """Something a person did with labs that changes no state: an import, an export, a capture."""
+        self._record(category, at, data)
+
+    # Moves
+
+    def _start(self, node: Node, at: float, user_id: str) -> None:
+        if node.state in RESTING:
+            node.times = {}
+            self._record("queue_node", at, _about(node) | {"user_id": user_id})
+            self._enter(node, QUEUED, at)
+            self._schedule(node, STARTED, at, QUEUE_SECONDS)
+
+    def _stop(self, node: Node, at: float, user_id: str) -> None:
+        if node.is_running:
+            self._record("stop_node", at, _about(node) | {"user_id": user_id})
+            self._schedule(node, STOPPED, at, STOP_SECONDS)
+
+    def _arrive(self, node: Node, state: State, at: float) -> None:
+        if state is STARTED:
+            node.console_keys = [self.new_id() for _ in range(node.definition.serial_ports)]
+            node.vnc_key = self.new_id() if node.definition.driver == "KVM" else None
+            self._record("start_node", at, _about(node))
+        if state is BOOTED:
+            self._record("boot_node", at, _about(node))
+        self._enter(node, state, at)
+        if state is STARTED:
+            self._schedule(node, BOOTED, at, node.definition.boot_seconds)
+
+    def _enter(self, node: Node, state: State, at: float) -> None:
+        assert (node.state, state) in ALLOWED, f"{node.state} to {state}"
+        if node.is_running:
+            node.times[node.state] = node.times.get(node.state, 0.0) + at - node.since
+        node.state, node.since = state, at
+        if not node.is_running:
+            node.console_keys, node.vnc_key = [], None
+        self._tell_state(node.lab, "node", node.id, state, at)
+        if state is not QUEUED:
+            for interface in node.interfaces:
+                self._turn(interface, STARTED if state in POWERED else state, at)
+        self._refresh(node.lab)
+
+    def _turn(self, interface: Interface, state: State, at: float) -> None:
+        if interface.state is not state:
+            interface.state = state
+            self._tell_state(interface.node.lab, "interface", interface.id, state, at)
+        if interface.link is not None:
+            self._follow(interface.link, at)
+
+    def _follow(self, link: Link, at: float) -> None:
+        """A link is what both of its ends are."""
+        ends = {link.a.state, link.b.state}
+        if ends == {STARTED} and not link.is_cut:
+            state = STARTED
+        elif STOPPED in ends or STARTED in ends:
+            state = STOPPED
+        else:
+            state = DEFINED_ON_CORE
+        if link.state is not state:
+            link.state, link.since = state, at
+            self._tell_state(link.a.node.lab, "link", link.id, state, at)
+
+    def _refresh(self, lab: Lab) -> None:
+        """A lab is what its nodes are."""
+        states = {node.state for node in lab.nodes.values()}
+        state = STARTED if states & RUNNING else STOPPED if STOPPED in states else DEFINED_ON_CORE
+        if lab.state is not state:
+            lab.state = state
+            self._emit_lab(lab, "state", {"state": state, "lab_title": lab.title})
+
+    def _schedule(self, node: Node, state: State, at: float, mean_seconds: float) -> None:
+        seconds = self._pace.seconds(mean_seconds, "node", node.id, state, len(node.times))
+        self._serial += 1
+        node.plan = Plan(at + seconds, self._serial, node, state)
+        heapq.heappush(self._plans, node.plan)
+
+    # Telling
+
+    def _emit_lab(self, lab: Lab, event: str, data: dict[str, Any]) -> None:
+        self._emit({"event_type": "lab_event", "lab_id": lab.id, "event": event, "data": data})
+
+    def _emit_element(
+        self, lab: Lab, event: str, kind: str, element_id: str, data: dict[str, Any], at: float
+    ) -> None:
+        self._emit(
+            {
+                "event_type": "lab_element_event",
+                "lab_id": lab.id,
+                "event": event,
+                "element_type": kind,
+                "element_id": element_id,
+                "data": data,
+            }
+        )
+        name = {"created": "ADD", "modified": "CHANGE", "deleted": "REMOVE"}[event]
+        self._log(lab, name, kind, element_id, data, at)
+
+    def _tell_state(self, lab: Lab, kind: str, element_id: str, state: State, at: float) -> None:
+        self._emit(
+            {
+                "event_type": "state_change",
+                "lab_id": lab.id,
+                "element_type": kind,
+                "element_id": element_id,
+                "event": state,
+            }
+        )
+        self._log(lab, "STATE_CHANGED", kind, element_id, {"state": state}, at)
+
+    def _log(self, lab: Lab, event: str, kind: str, element_id: str, data: dict[str, Any], at: float) -> None:
+        lab.events.append(
+            {
+                "lab_id": lab.id,
+                "event": event,
+                "element_type": kind.upper(),
+                "element_id": element_id,
+                "data": data,
+                "previous": None,
+                "timestamp": at,
+            }
+        )
+
+    def _free_slot(self, node: Node) -> int:
+        taken = {interface.slot for interface in node.interfaces}
+        for slot in range(node.definition.ports):
+            if slot not in taken:
+                return slot
+        raise Refused(400, f"Node {node.id} has no free slot.")
+
+
+def _check_title(title: str) -> None:
+    if not 1 <= len(title) <= MAX_TITLE:
+        raise Refused(400, f"The lab title must have 1 to {MAX_TITLE} characters.")
+
+
+def _about(node: Node) -> dict[str, Any]:
+    return {"lab_id": node.lab.id, "node_id": node.id, "node_definition": node.definition.id}

@@ -1,0 +1,189 @@
+"""A server where clients find it: its connections, its certificate, and the faults it suffers from."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from lcm.simulator.cml import faults
+from lcm.simulator.cml.api.routing import Answer, Query
+from lcm.simulator.cml.certificate import self_signed_context, show_new_certificate
+from lcm.simulator.cml.server import BAD_GATEWAY, CmlServer, error
+from lcm.simulator.cml.ui_socket import UiSocket
+from lcm.simulator.cml.websocket import Opcode, frame
+from lcm.simulator.cml.wire import Connection, Reply
+
+UI_PATH: Final = "/ws/ui"
+
+
+@dataclass
+class _Struck:
+    fault: faults.Http
+    left: int | None
+
+
+class Site:
+    """One server and everything between it and its clients: the `Door` of its connections.
+
+    `settled` is called after anything that may have changed when the server has to do something next.
+    """
+
+    def __init__(
+        self,
+        server: CmlServer,
+        *,
+        directory: Path | None,
+        clock: Callable[[], float],
+        settled: Callable[["Site"], None],
+    ) -> None:
+        self.server = server
+        self.due_at: float | None = None
+        """When the fleet looks at it next."""
+        self.is_powered = False
+        self.tls = self_signed_context(server.instance.id, directory)
+        self.answers_pings = True
+        self._directory = directory
+        self._clock = clock
+        self._settled = settled
+        self._connections: set[Connection] = set()
+        self._http: list[_Struck] = []
+        self._slow: list[faults.Slow] = []
+        self._close: faults.Close | None = None
+        self._oversize: faults.Oversize | None = None
+        self._is_open = asyncio.Event()
+        self._is_open.set()
+        self._is_shut = asyncio.Event()
+
+    # Connections
+
+    def connection(self) -> Connection:
+        return Connection(self)
+
+    def opened(self, connection: Connection) -> None:
+        self._connections.add(connection)
+        self.server.counters["connections"] += 1
+
+    def lost(self, connection: Connection) -> None:
+        self._connections.discard(connection)
+
+    def hang_up(self) -> None:
+        """Break every connection, as a machine without power does."""
+        for connection in tuple(self._connections):
+            connection.abort()
+
+    async def until_open(self) -> None:
+        """Wait until connections are to be accepted."""
+        await self._is_open.wait()
+
+    async def until_shut(self) -> None:
+        """Wait until they are to be refused."""
+        await self._is_shut.wait()
+
+    # Requests
+
+    def respond(self, query: Query) -> Reply:
+        answer = self._strike(query) or self.server.answer(query, self._clock())
+        self._settled(self)
+        return Reply(answer, self._delay(query))
+
+    def refuse_upgrade(self, query: Query) -> Reply | None:
+        self.server.counters["handshakes"] += 1
+        answer = self._strike(query)
+        if answer is None and not self.server.is_serving(self._clock()):
+            answer = Answer(502, BAD_GATEWAY, "text/html")
+        if answer is None and (query.path != UI_PATH or not self.server.version.has_ui_socket):
+            answer = error(404, f"The requested URL {query.path} was not found on the server.")
+        return None if answer is None else Reply(answer, self._delay(query))
+
+    def upgrade(self, transport: asyncio.Transport) -> UiSocket:
+        return UiSocket(self, transport)
+
+    def _strike(self, query: Query) -> Answer | None:
+        for struck in self._http:
+            if query.path.startswith(struck.fault.path):
+                if struck.left is not None:
+                    struck.left -= 1
+                    if struck.left <= 0:
+                        self._http.remove(struck)
+                return _failure(struck.fault.status, query.path)
+        return None
+
+    def _delay(self, query: Query) -> float:
+        return max((slow.seconds for slow in self._slow if query.path.startswith(slow.path)), default=0.0)
+
+    # WebSockets
+
+    def admit(self, token: str, socket: UiSocket) -> bool:
+        now = self._clock()
+        if self.server.user_of(token, now) is None:
+            self.server.counters["refused_tokens"] += 1
+            return False
+        self.server.counters["sockets"] += 1
+        self.server.welcome(socket, now)
+        self._settled(self)
+        if self._oversize is not None:
+            socket.send(_oversize(self._oversize.size))
+        if self._close is not None:
+            socket.close(self._close.code, self._close.reason)
+        return True
+
+    def dismiss(self, socket: UiSocket) -> None:
+        self.server.audience.leave(socket)
+
+    # Faults
+
+    def suffer(self, fault: faults.Fault) -> None:
+        """From now on, or once, as the fault says."""
+        audience = self.server.audience
+        match fault:
+            case faults.Close():
+                audience.close(fault.code, fault.reason)
+                self._close = fault if fault.lasting else self._close
+            case faults.Silence():
+                audience.is_silent = True
+                self.answers_pings = fault.answer_pings
+            case faults.Garbage():
+                audience.send_garbage(fault.frames)
+                audience.is_garbled = audience.is_garbled or fault.lasting
+            case faults.Oversize():
+                audience.send(_oversize(fault.size))
+                self._oversize = fault if fault.lasting else self._oversize
+            case faults.Http():
+                self._http.append(_Struck(fault, fault.count))
+            case faults.Slow():
+                self._slow.append(fault)
+            case faults.ExpiredToken():
+                self.server.sessions.close_all()
+                self.server.sessions.gives_expired_tokens = fault.lasting
+            case faults.Certificate():
+                show_new_certificate(self.tls, self.server.instance.id, self._directory)
+            case faults.Refuse():
+                self._is_open.clear()
+                self._is_shut.set()
+
+    def recover(self) -> None:
+        """End every fault that lasts."""
+        self._http.clear()
+        self._slow.clear()
+        self._close = self._oversize = None
+        self.answers_pings = True
+        self.server.audience.is_silent = self.server.audience.is_garbled = False
+        self.server.sessions.gives_expired_tokens = False
+        self._is_shut.clear()
+        self._is_open.set()
+
+
+def _failure(status: int, path: str) -> Answer:
+    if status == 502:
+        return Answer(502, BAD_GATEWAY, "text/html")
+    if status == 401:
+        return error(401, "Authorization token is invalid or has expired.")
+    if status == 500:
+        return error(500, f"The API at {path} encountered an unexpected error.")
+    return error(status, "The simulator was told to fail.")
+
+
+def _oversize(size: int) -> bytes:
+    head, tail = b'{"event_type":"system_stats","data":"', b'"}'
+    return frame(Opcode.TEXT, head + b"x" * (size - len(head) - len(tail)) + tail)

@@ -1,0 +1,40 @@
+"""What a server has noticed about its use: the newest events, in the order they happened."""
+
+from collections import deque
+from datetime import UTC, datetime
+from typing import Any, Final
+
+EVENTS_KEPT: Final = 10_000
+
+HARDWARE_CATEGORIES: Final = ("blkinfo", "dmiinfo", "cpuinfo", "meminfo", "hypervisor", "license_info")
+"""Noticed at every boot; no sign of people."""
+ACTIVITY_SECONDS: Final = 60.0
+"""The requests of one user within this time are one `user_activity`."""
+
+
+class Telemetry:
+    """The events of one server."""
+
+    def __init__(self) -> None:
+        self._events: deque[tuple[str, float, dict[str, Any]]] = deque(maxlen=EVENTS_KEPT)
+        self._seen_at: dict[str, float] = {}
+
+    def record(self, category: str, at: float, data: dict[str, Any]) -> None:
+        self._events.append((category, at, data))
+
+    def see(self, user_id: str, at: float) -> None:
+        """A user asked for something."""
+        if at - self._seen_at.get(user_id, -ACTIVITY_SECONDS) >= ACTIVITY_SECONDS:
+            self._seen_at[user_id] = at
+            self.record("user_activity", at, {"user_id": user_id})
+
+    def events(self) -> list[dict[str, Any]]:
+        """As `GET /telemetry/events` shows them: times without a zone."""
+        return [
+            {"category": category, "timestamp": _time(at), "data": data}
+            for category, at, data in self._events
+        ]
+
+
+def _time(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).replace(tzinfo=None).isoformat()
