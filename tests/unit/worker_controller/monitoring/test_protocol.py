@@ -106,9 +106,7 @@ def test_only_starting_and_stopping_is_a_sign_of_people(
     assert (activity.category if activity else None) == category
     if activity:
         element_id = NODE if category in ("queue_node", "start_node") else None
-        assert activity == ActivityEvent(
-            category=activity.category, at=NOON, lab_id=LAB, element_id=element_id
-        )
+        assert (activity.at, activity.lab_id, activity.element_id) == (NOON, LAB, element_id)
 
 
 # What changes look like.
@@ -333,11 +331,7 @@ def test_no_bytes_whatsoever_raise(payload: bytes) -> None:
 
 
 JSON = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats(allow_nan=False)
-    | st.text("aä\x00☃\ud800", max_size=80),
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | TEXT,
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text("ab", max_size=3), inner, max_size=4),
     max_leaves=20,
 )
