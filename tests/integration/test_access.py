@@ -22,6 +22,9 @@ ROUTES = {
     ("GET", "/api/workers/{worker_id}"): VIEWER,
     ("DELETE", "/api/workers/{worker_id}"): ADMIN,
     ("GET", "/api/workers/{worker_id}/timeline"): VIEWER,
+    ("GET", "/api/workers/{worker_id}/resources"): VIEWER,
+    ("GET", "/api/workers/{worker_id}/labs"): VIEWER,
+    ("GET", "/api/workers/{worker_id}/activity"): VIEWER,
     ("POST", "/api/workers/{worker_id}/start"): OPERATOR,
     ("POST", "/api/workers/{worker_id}/stop"): OPERATOR,
     ("POST", "/api/workers/{worker_id}/retry"): OPERATOR,
@@ -38,6 +41,13 @@ ROUTES = {
     ("POST", "/api/internal/workers/{worker_id}/launch-void"): CONTROLLER,
     ("POST", "/api/internal/workers/{worker_id}/ec2-details"): CONTROLLER,
     ("POST", "/api/internal/workers/{worker_id}/cml-data"): CONTROLLER,
+    ("POST", "/api/internal/workers/metrics"): CONTROLLER,
+    ("POST", "/api/internal/workers/{worker_id}/metrics"): CONTROLLER,
+    ("POST", "/api/internal/workers/{worker_id}/activity-events"): CONTROLLER,
+    ("POST", "/api/internal/workers/{worker_id}/labs/{lab_id}/stats"): CONTROLLER,
+    ("POST", "/api/internal/workers/{worker_id}/lab-state-change"): CONTROLLER,
+    ("POST", "/api/internal/workers/{worker_id}/ws-status"): CONTROLLER,
+    ("POST", "/api/internal/workers/{worker_id}/trigger-lab-discovery"): CONTROLLER,
     ("GET", "/api/internal/worker-templates/by-name/{name}"): CONTROLLER,
     ("POST", "/api/internal/leadership"): CONTROLLER,
     ("GET", "/health"): ANYBODY,
@@ -75,7 +85,7 @@ async def test_a_route_lets_in_whom_it_should_and_nobody_else(
     route: tuple[str, str], needed: str, people: dict[str, Api]
 ) -> None:
     method, template = route
-    path = template.format(worker_id="no-such-worker", name="no-such-template")
+    path = template.format(worker_id="no-such-worker", lab_id="no-such-lab", name="no-such-template")
     for role, api in people.items():
         async with api.session.request(method, path) as response:
             status = response.status

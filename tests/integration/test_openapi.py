@@ -12,19 +12,19 @@ from schemathesis.specs.openapi.checks import ignored_auth, positive_data_accept
 
 from lcm.control_plane.access import AccessKeys
 from lcm.control_plane.app import build_app
+from lcm.control_plane.commands.claim_leadership import claim_leadership
 from lcm.control_plane.context import ControlPlane
 from lcm.control_plane.publisher import Publisher
 from lcm.control_plane.routes.dependencies import Services
 from lcm.control_plane.routes.operations import Operations
 from lcm.control_plane.sse import EventHub
 from lcm.control_plane.store.memory import MemoryStore
-from lcm.control_plane.templates import Templates
-from lcm.control_plane.workers import Workers
 from lcm.core.chance import RandomIds
 from lcm.core.clock import SystemClock
 from lcm.core.health import Health
 from lcm.core.kv.memory import MemoryKv
 from lcm.core.telemetry import Telemetry
+from lcm.rest.schemas import LeadershipClaim
 from support.fleet import TEMPLATES
 
 HEADERS = {
@@ -41,14 +41,17 @@ EXCLUDED = [
 ]
 
 clock, ids, store = SystemClock(), RandomIds(Random(1)), MemoryStore()
-workers, templates, health = Workers(store), Templates(store), Health(clock)
-asyncio.run(templates.seed(yaml.safe_load(TEMPLATES.read_text())))
-publisher = Publisher(store, workers, MemoryKv(clock, ids), clock=clock, health=health)
+plane = ControlPlane.over(store, clock=clock, ids=ids, regions=("us-east-1",), default_region="us-east-1")
+health = Health(clock)
+asyncio.run(plane.templates.seed(yaml.safe_load(TEMPLATES.read_text())))
+leader = LeadershipClaim(service="worker-controller", cluster_id="etcd", revision=1, instance_id="a")
+asyncio.run(claim_leadership(plane, leader))
+publisher = Publisher(store, plane.workers, MemoryKv(clock, ids), clock=clock, health=health)
 publisher.is_behind = False
 app = build_app(
     Services(
-        ControlPlane(store, workers, templates, clock, ids, ("us-east-1",), "us-east-1"),
-        EventHub(clock, ids, workers.list_all),
+        plane,
+        EventHub(clock, ids, plane.roster),
         AccessKeys("viewer-key", "operator-key", "admin-key", "controller-key"),
     ),
     Telemetry(),

@@ -20,8 +20,6 @@ from lcm.control_plane.context import ControlPlane
 from lcm.control_plane.publisher import Publisher
 from lcm.control_plane.queries.workers import list_workers
 from lcm.control_plane.store.memory import MemoryStore
-from lcm.control_plane.templates import Templates
-from lcm.control_plane.workers import Workers
 from lcm.core.chance import RandomIds
 from lcm.core.health import Health
 from lcm.core.hosted_service import run_services
@@ -156,11 +154,14 @@ class Fleet:
         self.cml = MemoryCml(self.cloud)
         self.kv = MemoryKv(self.clock, self.ids)
         self.store = MemoryStore()
-        self.workers = Workers(self.store)
-        self.templates = Templates(self.store)
-        self.plane = ControlPlane(
-            self.store, self.workers, self.templates, self.clock, self.ids, (REGION.region,), REGION.region
+        self.plane = ControlPlane.over(
+            self.store,
+            clock=self.clock,
+            ids=self.ids,
+            regions=(REGION.region,),
+            default_region=REGION.region,
         )
+        self.workers, self.templates = self.plane.workers, self.plane.templates
         self.publisher = Publisher(
             self.store, self.workers, self.kv, clock=self.clock, health=Health(self.clock)
         )

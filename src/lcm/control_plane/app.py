@@ -12,7 +12,7 @@ from starlette.staticfiles import StaticFiles
 
 from lcm.control_plane.access import AccessDenied
 from lcm.control_plane.gate import Gate, access_problem
-from lcm.control_plane.routes import catalogue, events, internal, operations, sessions, workers
+from lcm.control_plane.routes import catalogue, events, internal, live, operations, sessions, workers
 from lcm.control_plane.routes.dependencies import Services
 from lcm.control_plane.store.port import StoreUnavailable
 from lcm.core.telemetry import Telemetry
@@ -36,6 +36,9 @@ _STRUCTS = (
     schemas.WorkerView, schemas.WorkerPage, schemas.WorkerRecords, schemas.Timeline, schemas.TemplateList,
     schemas.RegionList, schemas.SessionView, schemas.StatusReport, schemas.LaunchPlan, schemas.LaunchVoided,
     schemas.InstanceReport, schemas.CmlReport, schemas.LeadershipClaim, schemas.LeadershipGrant,
+    schemas.Resources, schemas.LabList, schemas.Activity, schemas.LiveReports, schemas.LiveReceipt,
+    schemas.MetricsReport, schemas.ActivityEvents, schemas.LabStatsReport, schemas.LabStateChange,
+    schemas.WebSocketReport,
     Worker, WorkerTemplate, operations.HealthView, operations.ReadyView,
 )  # fmt: skip
 
@@ -77,7 +80,7 @@ def _api() -> FastAPI:
         docs_url=None,
         redoc_url=None,
     )
-    for module in (workers, catalogue, sessions, events, internal, operations):
+    for module in (live, workers, catalogue, sessions, events, internal, operations):
         app.include_router(module.router)
     install_openapi(app, _STRUCTS)
     return app

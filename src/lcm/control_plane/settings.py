@@ -27,3 +27,6 @@ class ControlPlaneSettings(BaseSettings):
     worker_templates_config_path: Path = Field(
         Path("config/worker_templates.yaml"), description="Templates to seed, upserted by name."
     )
+    worker_activity_events_max_stored: int = Field(
+        10, ge=0, le=1_000, description="Signs of people kept with each worker, newest first."
+    )

@@ -1,53 +1,203 @@
-"""The live stream to browsers: every event is encoded once and shared by all subscribers.
+"""The live stream to browsers: every event is encoded once and shared by all who want it.
 
 Ids are `<boot>-<n>`. A browser that comes back with its last id gets what it missed from a bounded
-buffer, or `reset` and fresh snapshots. A subscriber that does not read is bounded and told `reset`;
-the others never wait for it.
+buffer, or `reset` and fresh snapshots. Load reports are gathered into batches; everything else
+leaves at once, and what happens within a few milliseconds leaves in one write. Subscribers with the
+same filter share a channel, so that a filter costs once and not for each of them. A subscriber that
+does not read is bounded and told `reset`; the others never wait for it.
 """
 
 import asyncio
-from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
 
 import msgspec
-import structlog
 
+from lcm.control_plane.roster import Roster
 from lcm.core.chance import Ids
 from lcm.core.clock import Clock
 from lcm.domain.lifecycle import TERMINATED
+from lcm.domain.live import LabChange, LabRecord, LabStats, Sample
 from lcm.domain.worker import Worker
 from lcm.rest.schemas import WorkerView
 
-log = structlog.get_logger(__name__)
+SEND_BUFFER_BYTES: Final = 32 * 1024
+"""For the listening socket; the kernel doubles it. With the three below a stalled browser costs 450 KB."""
+PIECE_BYTES: Final = 32 * 1024
+"""What is handed to the server at once; it keeps up to 64 KB besides before it waits."""
+SUBSCRIBER_BYTES: Final = 256 * 1024
+FLUSH_BYTES: Final = 64 * 1024
+"""What one flush gives a channel; the rest waits for the next, so that a quick reader is never swamped."""
+CHANNEL_BYTES: Final = 1024 * 1024
+BUFFER_BYTES: Final = 4 * 1024 * 1024
 
-Snapshot = Callable[[], Awaitable[Sequence[Worker]]]
+BATCH_SECONDS: Final = 1.0
+BATCH_EVENTS: Final = 50
+BATCH_BYTES: Final = 32 * 1024
+MAX_COALESCE_SECONDS: Final = 0.025
+COALESCE_SECONDS_PER_SUBSCRIBER: Final = 0.0001
+"""A write to a subscriber takes about 30 µs: windows are long enough to leave time for other work."""
+
+SNAPSHOT: Final = "worker.snapshot"
+METRICS: Final = "worker.metrics.updated"
+LAB_STATS: Final = "worker.lab.stats_updated"
+KEEPALIVE: Final = b": still here\n\n"
+
+
+@dataclass(frozen=True)
+class EventFilter:
+    """What a subscriber wants to hear; nothing named means everything."""
+
+    worker_ids: frozenset[str] = frozenset()
+    event_types: tuple[str, ...] = ()
+    """Beginnings of event types."""
+    include_system: bool = True
+
+    def wants_type(self, event_type: str) -> bool:
+        return not self.event_types or event_type.startswith(self.event_types)
+
+    def wants_worker(self, worker_id: str | None) -> bool:
+        return not self.worker_ids or worker_id in self.worker_ids
+
+
+EVERYTHING: Final = EventFilter()
+
+
+class _Event:
+    """One event, as it travels."""
+
+    __slots__ = ("chunk", "event_type", "number", "worker_id")
+
+    def __init__(self, number: int, event_type: str, worker_id: str | None, chunk: bytes) -> None:
+        self.number = number
+        self.event_type = event_type
+        self.worker_id = worker_id
+        self.chunk = chunk
+
+    @property
+    def size(self) -> int:
+        return len(self.chunk)
+
+    def chunk_for(self, wanted: EventFilter) -> bytes | None:
+        is_wanted = wanted.wants_type(self.event_type) and wanted.wants_worker(self.worker_id)
+        return self.chunk if is_wanted else None
+
+
+class _Batch:
+    """Events of one type that travel together; each was encoded once, whatever the filters make of it."""
+
+    __slots__ = ("_of_base_type", "_tail", "event_id", "event_type", "number", "parts", "size")
+
+    def __init__(
+        self,
+        number: int,
+        event_id: str,
+        base_type: str,
+        parts: Sequence[tuple[str, bytes]],
+        batched_at: bytes,
+    ) -> None:
+        self.number = number
+        self.event_id = event_id
+        self.event_type = f"{base_type}.batch"
+        self.parts = parts
+        self.size = sum(len(part) for _, part in parts)
+        self._of_base_type = base_type
+        self._tail = b'],"batched_at":' + batched_at + b"}\n\n"
+
+    def chunk_for(self, wanted: EventFilter) -> bytes | None:
+        if not wanted.wants_type(self.event_type):
+            return None
+        parts = [part for worker_id, part in self.parts if wanted.wants_worker(worker_id)]
+        return self.encode(parts, f"id: {self.event_id}\n") if parts else None
+
+    def encode(self, parts: Sequence[bytes], head: str = "") -> bytes:
+        start = (
+            f'{head}event: {self.event_type}\ndata: {{"batch_id":"{self.event_id}",'
+            f'"event_type":"{self._of_base_type}","count":{len(parts)},"events":['
+        )
+        return start.encode() + b",".join(parts) + self._tail
 
 
 class _Subscriber:
-    """What one browser has not been sent yet."""
+    """What one browser has not been sent yet: references to what all share, and a bound."""
+
+    __slots__ = ("_bytes", "_limit", "_waiting", "overflowed", "something_waits")
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._waiting: deque[bytes] = deque()
+        self._bytes = 0
         self.something_waits = asyncio.Event()
         self.overflowed = False
 
-    def offer(self, chunk: bytes) -> bool:
-        """False if it did not read for so long that events had to be dropped."""
-        if len(self._waiting) >= self._limit:
-            self._waiting.clear()
-            self.overflowed = True
-        if not self.overflowed:
+    def offer(self, chunk: bytes) -> None:
+        if self._bytes + len(chunk) > self._limit and self._waiting:
+            self.overflow()
+        elif not self.overflowed:
             self._waiting.append(chunk)
+            self._bytes += len(chunk)
         self.something_waits.set()
-        return not self.overflowed
+
+    def overflow(self) -> None:
+        """It did not read for so long that events have to be dropped."""
+        self.drop()
+        self.overflowed = True
+        self.something_waits.set()
+
+    def drop(self) -> None:
+        self._waiting.clear()
+        self._bytes = 0
+        self.overflowed = False
 
     def take(self) -> bytes:
-        self.something_waits.clear()
-        chunk = b"".join(self._waiting)
-        self._waiting.clear()
-        return chunk
+        """About a piece of what waits; empty if nothing does."""
+        if not self._waiting:
+            self.something_waits.clear()
+            return b""
+        taken = [self._waiting.popleft()]
+        size = len(taken[0])
+        while self._waiting and size + len(self._waiting[0]) <= PIECE_BYTES:
+            taken.append(self._waiting.popleft())
+            size += len(taken[-1])
+        self._bytes -= size
+        return taken[0] if len(taken) == 1 else b"".join(taken)
+
+
+class _Channel:
+    """Everybody with the same filter, and what the next flush gives them."""
+
+    __slots__ = ("pending", "pending_bytes", "subscribers", "wanted")
+
+    def __init__(self, wanted: EventFilter) -> None:
+        self.wanted = wanted
+        self.subscribers: set[_Subscriber] = set()
+        self.pending: deque[bytes] = deque()
+        self.pending_bytes = 0
+
+    def add(self, chunk: bytes) -> None:
+        self.pending.append(chunk)
+        self.pending_bytes += len(chunk)
+
+    def flush(self) -> None:
+        """Give everybody one piece of bytes; the rest stays for the next time."""
+        taken: list[bytes] = []
+        size = 0
+        while self.pending and (not taken or size + len(self.pending[0]) <= FLUSH_BYTES):
+            taken.append(self.pending.popleft())
+            size += len(taken[-1])
+        self.pending_bytes -= size
+        if taken:
+            chunk = b"".join(taken)
+            for subscriber in self.subscribers:
+                subscriber.offer(chunk)
+
+    def overflow(self) -> None:
+        self.pending.clear()
+        self.pending_bytes = 0
+        for subscriber in self.subscribers:
+            subscriber.overflow()
 
 
 class EventHub:
@@ -57,122 +207,364 @@ class EventHub:
         self,
         clock: Clock,
         ids: Ids,
-        snapshot: Snapshot,
+        roster: Roster,
         *,
+        newest_samples: Callable[[], Iterable[Sample]] = lambda: (),
         heartbeat_seconds: float = 30.0,
         buffer_size: int = 1_000,
-        subscriber_limit: int = 1_000,
+        subscriber_bytes: int = SUBSCRIBER_BYTES,
     ) -> None:
         self._clock = clock
-        self._snapshot = snapshot
+        self._roster = roster
+        self._newest_samples = newest_samples
         self._heartbeat_seconds = heartbeat_seconds
-        self._subscriber_limit = subscriber_limit
+        self._subscriber_bytes = subscriber_bytes
         self._boot = ids.new_id()[:8]
         self._count = 0
-        self._buffer: deque[tuple[int, bytes]] = deque(maxlen=buffer_size)
-        self._subscribers: set[_Subscriber] = set()
-        self._told: dict[str, int] = {}
+        self._buffer: deque[_Event | _Batch] = deque()
+        self._buffer_size = buffer_size
+        self._buffer_bytes = 0
+        self._channels: dict[EventFilter, _Channel] = {}
+        self._gathering: dict[str, list[tuple[str, bytes]]] = {METRICS: [], LAB_STATS: []}
+        self._gathered_bytes = Counter[str]()
+        self._batch_timers: dict[str, asyncio.TimerHandle] = {}
+        self._flush_timer: asyncio.Handle | None = None
+        self._last_flush = float("-inf")
+        self._heartbeat: asyncio.TimerHandle | None = None
         self._is_closing = False
         self.resets = 0
+        self.flushes = 0
+        self.events: Counter[str] = Counter()
+        """How many of each type were published; batched ones are counted one by one."""
+        self.batches: Counter[str] = Counter()
 
     @property
     def subscriber_count(self) -> int:
-        return len(self._subscribers)
+        return sum(len(channel.subscribers) for channel in self._channels.values())
+
+    @property
+    def channel_count(self) -> int:
+        return len(self._channels)
+
+    # What happened, in the words of those who tell.
 
     def on_worker_commit(self, before: Worker | None, after: Worker) -> None:
         """Every committed change of a worker becomes the event that says best what happened."""
-        kind = _event_type(before, after)
-        if kind is not None:
-            self._publish_worker(kind, before, after)
+        told_connected = before.ws_told_connected if before else None
+        if after.ws_told_connected is not told_connected:
+            self._publish_connection(after)
+        self._publish_worker(_event_type(before, after), before, after)
 
     def on_worker_found(self, worker: Worker) -> None:
         """A record turned out newer than what was told: its commit was never confirmed to its writer."""
-        if worker.version > self._told.get(worker.id, 0):
-            self._publish_worker("worker.status.updated", None, worker)
+        known = self._roster.get(worker.id)
+        if known is None and worker.status is TERMINATED:
+            return  # nobody was told that it lives
+        if known is None or known.version < worker.version:
+            self._roster.learn(worker)
+            is_over = worker.status is TERMINATED
+            self._publish_worker("worker.terminated" if is_over else "worker.status.updated", None, worker)
+
+    def on_lab_change(
+        self, changes: Sequence[LabChange], before: LabRecord | None, after: LabRecord | None
+    ) -> None:
+        for change in changes:
+            self.publish(
+                "worker.lab.state_change",
+                {
+                    "worker_id": change.worker_id,
+                    "lab_id": change.lab_id,
+                    "element_type": change.element_type,
+                    "element_id": change.element_id,
+                    "event": change.event,
+                    "data": change.data,
+                },
+            )
+        told = (before.state, before.title) if before else None
+        tells = (after.state, after.title) if after else None
+        if told != tells:
+            self.publish(
+                "lab.status.updated",
+                {
+                    "worker_id": changes[0].worker_id,
+                    "lab_id": changes[0].lab_id,
+                    "status": after.state if after else "DELETED",
+                    "lab": after,
+                },
+            )
+
+    def on_sample(self, sample: Sample) -> None:
+        self._gather(METRICS, sample.worker_id, msgspec.json.encode(sample))
+
+    def on_lab_stats(self, stats: LabStats) -> None:
+        told = {
+            "worker_id": stats.worker_id,
+            "lab_id": stats.lab_id,
+            "nodes": stats.nodes,
+            "links": stats.links,
+        }
+        self._gather(LAB_STATS, stats.worker_id, msgspec.json.encode(told))
 
     def _publish_worker(self, kind: str, before: Worker | None, after: Worker) -> None:
-        self._told[after.id] = after.version
-        previous = before.status if before else None
-        view = WorkerView.of(after)
-        self.publish(kind, {"worker_id": after.id, "worker": view, "previous_status": previous})
+        known = self._roster.get(after.id)
+        is_encoded = known is not None and known.version == after.version
+        view = known.view if known and is_encoded else msgspec.json.encode(WorkerView.of(after))
+        data: dict[str, Any] = {"worker_id": after.id, "worker": msgspec.Raw(view)}
+        if kind == "worker.activity.updated":
+            data |= {
+                "last_activity_at": after.last_activity_at,
+                "recent_activity_events": after.recent_activity_events,
+            }
+        elif kind == "worker.labs.updated":
+            data |= {
+                "labs_count": after.labs_count,
+                "lab_discovery_requested_at": after.lab_discovery_requested_at,
+            }
+        else:
+            data["previous_status"] = before.status if before else None
+        self.publish(kind, data)
+
+    def _publish_connection(self, worker: Worker) -> None:
+        if worker.ws_told_connected:
+            self.publish(
+                "worker.ws.connected", {"worker_id": worker.id, "connected_at": worker.ws_connected_at}
+            )
+        else:
+            self.publish(
+                "worker.ws.disconnected",
+                {
+                    "worker_id": worker.id,
+                    "disconnected_at": worker.ws_disconnected_at,
+                    "reason": worker.ws_reason,
+                },
+            )
+
+    # Publishing.
 
     def publish(self, event_type: str, data: Mapping[str, Any]) -> None:
+        """Tell everybody who wants to hear it, now."""
         self._count += 1
+        self.events[event_type] += 1
         chunk = _encode(event_type, data, f"{self._boot}-{self._count}")
-        self._buffer.append((self._count, chunk))
-        for subscriber in self._subscribers:
-            if not subscriber.offer(chunk):
-                self.resets += 1
+        self._spread(_Event(self._count, event_type, data.get("worker_id"), chunk))
 
-    async def stream(self, last_event_id: str | None) -> AsyncIterator[bytes]:
+    def _gather(self, event_type: str, worker_id: str, part: bytes) -> None:
+        """Tell it together with others of its type, within a second."""
+        gathered = self._gathering[event_type]
+        gathered.append((worker_id, part))
+        self.events[event_type] += 1
+        self._gathered_bytes[event_type] += len(part)
+        if len(gathered) >= BATCH_EVENTS or self._gathered_bytes[event_type] >= BATCH_BYTES:
+            self._publish_batch(event_type)
+        elif len(gathered) == 1:
+            loop = asyncio.get_running_loop()
+            self._batch_timers[event_type] = loop.call_later(BATCH_SECONDS, self._publish_batch, event_type)
+
+    def _publish_batch(self, event_type: str) -> None:
+        timer = self._batch_timers.pop(event_type, None)
+        if timer is not None:
+            timer.cancel()
+        parts, self._gathering[event_type] = self._gathering[event_type], []
+        self._gathered_bytes[event_type] = 0
+        self._count += 1
+        self.batches[event_type] += 1
+        event_id = f"{self._boot}-{self._count}"
+        self._spread(_Batch(self._count, event_id, event_type, parts, self._now()))
+
+    def _spread(self, event: _Event | _Batch) -> None:
+        self._buffer.append(event)
+        self._buffer_bytes += event.size
+        while len(self._buffer) > self._buffer_size or self._buffer_bytes > BUFFER_BYTES:
+            self._buffer_bytes -= self._buffer.popleft().size
+        for channel in self._channels.values():
+            chunk = event.chunk_for(channel.wanted)
+            if chunk is not None:
+                channel.add(chunk)
+        self._flush_soon()
+
+    def _flush_soon(self) -> None:
+        """At once after a quiet time, at the end of a short window otherwise."""
+        if self._flush_timer is not None or not self._channels:
+            return
+        loop = asyncio.get_running_loop()
+        window = min(MAX_COALESCE_SECONDS, COALESCE_SECONDS_PER_SUBSCRIBER * self.subscriber_count)
+        wait = self._last_flush + window - loop.time()
+        self._flush_timer = loop.call_later(wait, self._flush) if wait > 0 else loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        if self._flush_timer is not None:
+            self._flush_timer.cancel()
+            self._flush_timer = None
+        self._last_flush = asyncio.get_running_loop().time()
+        self.flushes += 1
+        for channel in self._channels.values():
+            if channel.pending_bytes > CHANNEL_BYTES:
+                channel.overflow()
+            channel.flush()
+        if any(channel.pending for channel in self._channels.values()):
+            self._flush_soon()
+
+    def _beat(self) -> None:
+        self._heartbeat = None
+        if not self._channels:
+            return
+        beat = _encode("heartbeat", {"server_time": self._clock.now()})
+        for channel in self._channels.values():
+            channel.add(beat if channel.wanted.include_system else KEEPALIVE)
+        self._flush_soon()
+        self._keep_beating()
+
+    def _keep_beating(self) -> None:
+        if self._heartbeat is None:
+            loop = asyncio.get_running_loop()
+            self._heartbeat = loop.call_later(self._heartbeat_seconds, self._beat)
+
+    # Listening.
+
+    async def stream(
+        self, last_event_id: str | None, wanted: EventFilter = EVERYTHING
+    ) -> AsyncIterator[bytes]:
         """Everything one browser gets, for as long as it stays."""
-        subscriber = _Subscriber(self._subscriber_limit)
-        self._subscribers.add(subscriber)
+        await self._roster.load()
+        subscriber = _Subscriber(self._subscriber_bytes)
+        channel = self._join(wanted, subscriber)
         try:
-            yield await self._opening(last_event_id)
+            for piece in self._opening(last_event_id, wanted):
+                yield piece
             while not self._is_closing:
-                try:
-                    async with asyncio.timeout(self._heartbeat_seconds):
-                        await subscriber.something_waits.wait()
-                except TimeoutError:
-                    yield _encode("heartbeat", {"server_time": self._clock.now()})
-                    continue
                 if subscriber.overflowed:
-                    subscriber.take()
-                    subscriber.overflowed = False
-                    yield await self._fresh_start("reset", {"reason": "you read too slowly"})
-                yield subscriber.take()
-            yield _encode("system.sse.shutdown", {})
+                    self.resets += 1
+                    self._deliver_all(channel)
+                    subscriber.drop()
+                    for piece in self._fresh_start("reset", {"reason": "you read too slowly"}, wanted):
+                        yield piece
+                elif chunk := subscriber.take():
+                    yield chunk
+                else:
+                    await subscriber.something_waits.wait()
+            if wanted.include_system:
+                yield _encode("system.sse.shutdown", {})
         finally:
-            self._subscribers.discard(subscriber)
+            self._leave(channel, subscriber)
 
     def close(self) -> None:
         """End every stream with a word of goodbye."""
         self._is_closing = True
-        for subscriber in self._subscribers:
-            subscriber.something_waits.set()
+        for timer in (self._heartbeat, self._flush_timer, *self._batch_timers.values()):
+            if timer is not None:
+                timer.cancel()
+        for channel in self._channels.values():
+            for subscriber in channel.subscribers:
+                subscriber.something_waits.set()
 
-    async def _opening(self, last_event_id: str | None) -> bytes:
+    def _join(self, wanted: EventFilter, subscriber: _Subscriber) -> _Channel:
+        channel = self._channels.get(wanted)
+        if channel is None:
+            channel = self._channels[wanted] = _Channel(wanted)
+        self._deliver_all(channel)
+        channel.subscribers.add(subscriber)
+        self._keep_beating()
+        return channel
+
+    def _deliver_all(self, channel: _Channel) -> None:
+        """Whoever starts afresh now must not be told afterwards what happened before."""
+        while channel.pending:
+            channel.flush()
+
+    def _leave(self, channel: _Channel, subscriber: _Subscriber) -> None:
+        channel.subscribers.discard(subscriber)
+        if not channel.subscribers:
+            del self._channels[channel.wanted]
+
+    def _opening(self, last_event_id: str | None, wanted: EventFilter) -> Iterator[bytes]:
         greeting = {"boot": self._boot, "server_time": self._clock.now()}
         if not last_event_id:
-            return await self._fresh_start("connected", greeting)
+            yield from self._fresh_start("connected", greeting, wanted)
+            return
         missed = self._missed_since(last_event_id)
         if missed is None:
-            return await self._fresh_start("reset", {"reason": "what you missed is no longer kept"})
-        return _encode("connected", {**greeting, "workers": 0}) + b"".join(missed)
+            reason = {"reason": "what you missed is no longer kept"}
+            yield from self._fresh_start("reset", reason, wanted)
+            return
+        yield _encode("connected", {**greeting, "workers": 0})
+        for event in missed:
+            chunk = event.chunk_for(wanted)
+            if chunk is not None:
+                yield chunk
 
-    def _missed_since(self, last_event_id: str) -> list[bytes] | None:
+    def _missed_since(self, last_event_id: str) -> list[_Event | _Batch] | None:
         """The events after this id; None if that cannot be told."""
         boot, _, number = last_event_id.rpartition("-")
         if boot != self._boot or not number.isascii() or not number.isdigit():
             return None
         last = int(number)
-        oldest_kept = self._buffer[0][0] if self._buffer else self._count + 1
+        oldest_kept = self._buffer[0].number if self._buffer else self._count + 1
         if last > self._count or last < oldest_kept - 1:
             return None
-        return [chunk for n, chunk in self._buffer if n > last]
+        return [event for event in self._buffer if event.number > last]
 
-    async def _fresh_start(self, event_type: str, data: Mapping[str, Any]) -> bytes:
-        """An id of now, then one snapshot per worker; newer events follow and carry newer versions."""
-        event_id = f"{self._boot}-{self._count}"
-        workers = [w for w in await self._snapshot() if w.status is not TERMINATED]
-        chunks = [_encode(event_type, {**data, "workers": len(workers)}, event_id)]
-        chunks += [_encode("worker.snapshot", {"worker": WorkerView.of(w)}, event_id) for w in workers]
-        return b"".join(chunks)
+    def _fresh_start(self, event_type: str, data: Mapping[str, Any], wanted: EventFilter) -> Iterator[bytes]:
+        """An id of now, one snapshot per worker, the newest samples; newer events follow.
+
+        What is handed out late is what is known then, so a slow reader holds no copies.
+        """
+        head = f"id: {self._boot}-{self._count}\n"
+        wants_workers = wanted.wants_type(SNAPSHOT)
+        workers = [known for known in self._roster if wants_workers and wanted.wants_worker(known.id)]
+        yield head.encode() + _encode(event_type, {**data, "workers": len(workers)})
+        yield from _pieces(
+            f'{head}event: {SNAPSHOT}\ndata: {{"worker":'.encode() + known.view + b"}\n\n"
+            for known in workers
+        )
+        if wanted.wants_type(f"{METRICS}.batch"):
+            yield from self._present_load(wanted)
+
+    def _present_load(self, wanted: EventFilter) -> Iterator[bytes]:
+        """What the next samples will be added to, in batches without an id: they are no news."""
+        parts: list[bytes] = []
+        batch = _Batch(self._count, f"{self._boot}-{self._count}", METRICS, (), self._now())
+        for sample in self._newest_samples():
+            if wanted.wants_worker(sample.worker_id):
+                parts.append(msgspec.json.encode(sample))
+            if len(parts) == BATCH_EVENTS:
+                yield batch.encode(parts)
+                parts = []
+        if parts:
+            yield batch.encode(parts)
+
+    def _now(self) -> bytes:
+        return msgspec.json.encode(self._clock.now())
 
 
-def _event_type(before: Worker | None, after: Worker) -> str | None:
+def _event_type(before: Worker | None, after: Worker) -> str:
     if before is None:
         return "worker.created"
-    if before.status is not after.status and after.status is TERMINATED:
-        return "worker.terminated"
-    if (before.public_ip, before.private_ip) != (after.public_ip, after.private_ip) and (
-        before.status is after.status
-    ):
+    if before.status is not after.status:
+        return "worker.terminated" if after.status is TERMINATED else "worker.status.updated"
+    if (before.public_ip, before.private_ip) != (after.public_ip, after.private_ip):
         return "worker.endpoint.updated"
-    if WorkerView.of(before) != WorkerView.of(after):
-        return "worker.status.updated"
-    return None
+    if before.last_activity_check_at != after.last_activity_check_at:
+        return "worker.activity.updated"
+    if (before.labs_count, before.lab_discovery_requested_at) != (
+        after.labs_count,
+        after.lab_discovery_requested_at,
+    ):
+        return "worker.labs.updated"
+    return "worker.status.updated"
+
+
+def _pieces(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """The same bytes in fewer, larger pieces."""
+    gathered: list[bytes] = []
+    size = 0
+    for chunk in chunks:
+        if gathered and size + len(chunk) > PIECE_BYTES:
+            yield b"".join(gathered)
+            gathered, size = [], 0
+        gathered.append(chunk)
+        size += len(chunk)
+    if gathered:
+        yield b"".join(gathered)
 
 
 def _encode(event_type: str, data: Mapping[str, Any], event_id: str | None = None) -> bytes:

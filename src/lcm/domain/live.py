@@ -1,11 +1,17 @@
 """What a running worker does, as its CML and its cloud tell it: load, labs, signs of people."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from enum import StrEnum
+from typing import Annotated, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from lcm.domain.launch import WorkerId
+
+Moment = Annotated[datetime, msgspec.Meta(tz=True)]
+"""A time with its zone: times that come from outside are compared with ours."""
 
 
 class MonitorState(StrEnum):
@@ -32,7 +38,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """The load of one worker at one moment, from one source; None is unknown, never zero."""
 
     worker_id: WorkerId
-    collected_at: datetime
+    collected_at: Moment
     source: SampleSource
     cpu_utilization: float | None = None
     """Percent, like the two below."""
@@ -74,7 +80,7 @@ class LabStats(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     lab_id: str
     nodes: dict[str, NodeStats]
     links: dict[str, LinkStats]
-    collected_at: datetime
+    collected_at: Moment
 
 
 class LabChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -89,7 +95,7 @@ class LabChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """lab, node, interface or link."""
     element_id: str
     event: str
-    at: datetime
+    at: Moment
     data: dict[str, str] = {}
 
 
@@ -98,6 +104,107 @@ class ActivityEvent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     category: str
     """As CML's telemetry names it: start_lab, stop_lab, queue_node, start_node, …"""
-    at: datetime
+    at: Moment
     lab_id: str | None = None
     element_id: str | None = None
+
+
+class ActivityMark(msgspec.Struct, frozen=True, kw_only=True):
+    """How far an observer's account of a worker's activity has been taken in."""
+
+    stream: str
+    last_sequence: int
+
+
+MAX_NODES_PER_LAB: Final = 500
+MAX_TEXT: Final = 200
+"""Characters kept of a title, a label or a state: they come from outside."""
+
+
+class LabNode(msgspec.Struct, frozen=True, kw_only=True):
+    """A node of a lab, as far as it has been told of."""
+
+    label: str | None = None
+    state: str | None = None
+    updated_at: datetime
+
+
+class LabRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a lab on a worker."""
+
+    worker_id: WorkerId
+    lab_id: str
+    title: str | None = None
+    state: str | None = None
+    nodes: dict[str, LabNode] = {}
+    updated_at: datetime
+    discovery_wanted: bool = False
+    """It was met in the middle of its life: what it holds besides has to be asked for."""
+
+
+_LIFE: Final = frozenset({"created", "modified", "deleted"})
+
+
+def lab_after(record: LabRecord | None, changes: Sequence[LabChange]) -> LabRecord | None:
+    """The lab once these changes of it happened, in this order; None if it is gone.
+
+    A change that is older than what is known of its element leaves it alone, so that a report that is
+    sent again changes nothing.
+    """
+    for change in changes:
+        record = _after_one(record, change)
+    return record
+
+
+def _after_one(record: LabRecord | None, change: LabChange) -> LabRecord | None:
+    what = change.event.lower()
+    is_lab = change.element_type == "lab"
+    if record is None:
+        if what == "deleted":
+            return None
+        is_whole = is_lab and what == "created"
+        record = LabRecord(
+            worker_id=change.worker_id,
+            lab_id=change.lab_id,
+            updated_at=change.at,
+            discovery_wanted=not is_whole,
+        )
+    elif is_lab and change.at < record.updated_at:
+        return record
+    if is_lab:
+        return None if what == "deleted" else _lab_told(record, change, what)
+    if change.element_type == "node":
+        return _node_told(record, change, what)
+    return record
+
+
+def _lab_told(record: LabRecord, change: LabChange, what: str) -> LabRecord:
+    title = change.data.get("title") or change.data.get("lab_title")
+    return replace(
+        record,
+        title=_clipped(title) or record.title,
+        state=_clipped(change.data.get("state") if what in _LIFE else change.event) or record.state,
+        updated_at=change.at,
+    )
+
+
+def _node_told(record: LabRecord, change: LabChange, what: str) -> LabRecord:
+    known = record.nodes.get(change.element_id)
+    if known is not None and change.at < known.updated_at:
+        return record
+    if what == "deleted":
+        others = {node_id: node for node_id, node in record.nodes.items() if node_id != change.element_id}
+        return replace(record, nodes=others)
+    if known is None and len(record.nodes) >= MAX_NODES_PER_LAB:
+        return record
+    state = _clipped(change.data.get("state") if what in _LIFE else change.event)
+    node = LabNode(
+        label=_clipped(change.data.get("label")) or (known.label if known else None),
+        state=state or (known.state if known else None),
+        updated_at=change.at,
+    )
+    return replace(record, nodes={**record.nodes, change.element_id: node})
+
+
+def _clipped(text: str | None) -> str | None:
+    return text[:MAX_TEXT] if text else None

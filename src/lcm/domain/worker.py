@@ -3,7 +3,7 @@
 The control plane calls these inside a compare-and-set; nobody else changes a worker.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 
@@ -33,6 +33,7 @@ from lcm.domain.lifecycle import (
     allowed_targets,
     is_allowed,
 )
+from lcm.domain.live import ActivityEvent, ActivityMark, MonitorState
 
 HISTORY_LIMIT = 100
 """Entries of `state_history` kept with the record; the newest ones win."""
@@ -80,6 +81,24 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.public_ip or self.private_ip)
 
 
+class CmlHealth(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What CML's own health check says; None is unknown."""
+
+    valid: bool | None = None
+    is_licensed: bool | None = None
+    is_enterprise: bool | None = None
+    failing: tuple[str, ...] = ()
+    """The checks that fail, as `<host>: <check>`."""
+
+
+class CmlLicense(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What CML says about its licence; never a token."""
+
+    registration_status: str | None = None
+    authorization_status: str | None = None
+    product_license: str | None = None
+
+
 class Worker(msgspec.Struct, frozen=True, kw_only=True):
     """One CML server: what people want (`desired_status`) and what is true (`status`)."""
 
@@ -118,6 +137,25 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     cml_version: str | None = None
     cml_ready: bool = False
     cml_certificate_sha256: str | None = None
+    cml_system_info: dict[str, str | int | float | bool | None] = {}
+    cml_health: CmlHealth | None = None
+    cml_license: CmlLicense | None = None
+    labs_count: int | None = None
+    lab_discovery_requested_at: datetime | None = None
+
+    ws_connected: bool = False
+    ws_status: MonitorState | None = None
+    ws_reason: str = ""
+    ws_connected_at: datetime | None = None
+    ws_disconnected_at: datetime | None = None
+    ws_told_connected: bool | None = None
+    """Which was told last, `worker.ws.connected` or `.disconnected`: a reconnection tells neither (D-7)."""
+
+    last_activity_at: datetime | None = None
+    last_activity_check_at: datetime | None = None
+    recent_activity_events: tuple[ActivityEvent, ...] = ()
+    """Newest first."""
+    activity_mark: ActivityMark | None = None
 
     state_history: tuple[HistoryEntry, ...] = ()
 
@@ -133,6 +171,11 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     def may_have_instance(self) -> bool:
         is_over = self.status is TERMINATED
         return not is_over and (self.ec2_instance_id is not None or self.launch is not None)
+
+    @property
+    def is_live(self) -> bool:
+        """Whether somebody watches it, so that reports of its load and labs can be true."""
+        return self.status in (RUNNING, DRAINING)
 
 
 def new_worker(
@@ -235,8 +278,12 @@ def move(
 
 def _settle_fields(before: Worker, after: Worker, now: datetime) -> Worker:
     """What a status implies about the other fields."""
-    if after.status not in (RUNNING, DRAINING):
-        after = replace(after, cml_ready=False)
+    if not after.is_live:
+        after = replace(after, cml_ready=False, labs_count=None)
+        if after.ws_status is not None:
+            after = note_connection(
+                after, MonitorState.DISCONNECTED, reason=f"worker is {after.status}", at=now
+            )
     if after.status is STOPPED:
         after = replace(after, public_ip=None, pending_since=None)
     if after.status in (RUNNING, FAILED, TERMINATING):
@@ -323,6 +370,62 @@ def attach_instance(worker: Worker, instance: Instance, *, now: datetime) -> Wor
         public_ip=instance.public_ip,
         private_ip=instance.private_ip,
         updated_at=now,
+    )
+
+
+def note_connection(worker: Worker, status: MonitorState, *, reason: str, at: datetime) -> Worker:
+    """The live connection stands elsewhere now.
+
+    Only a connection that was not told of yet, and the end of one, are told: `ws_told_connected`
+    changes with them and stays as it is through reconnections.
+    """
+    if not worker.is_live:
+        status = MonitorState.DISCONNECTED if status is not MonitorState.DISABLED else status
+    is_connected = status is MonitorState.CONNECTED
+    noted = replace(worker, ws_connected=is_connected, ws_status=status, ws_reason=reason)
+    if is_connected:
+        if worker.ws_told_connected:
+            return noted
+        return replace(noted, ws_told_connected=True, ws_connected_at=at)
+    never_worked = worker.ws_told_connected is None and status is MonitorState.FAILED
+    if status in _CONNECTION_OVER and (worker.ws_told_connected or never_worked):
+        return replace(noted, ws_told_connected=False, ws_disconnected_at=at)
+    return noted
+
+
+_CONNECTION_OVER = frozenset({MonitorState.FAILED, MonitorState.DISCONNECTED, MonitorState.DISABLED})
+
+
+def note_activity(
+    worker: Worker,
+    events: Sequence[ActivityEvent],
+    *,
+    mark: ActivityMark | None,
+    now: datetime,
+    keep: int,
+) -> Worker:
+    """Somebody looked for signs of people, and found these, in the order they were seen.
+
+    What the mark covers was told before and counts once. `last_activity_at` never moves back, and never
+    beyond now: a worker's clock may be wrong.
+    """
+    fresh = list(events)
+    known = worker.activity_mark
+    if mark is not None and known is not None and mark.stream == known.stream:
+        unseen = mark.last_sequence - known.last_sequence
+        fresh = fresh[-unseen:] if unseen > 0 else []
+        mark = max(mark, known, key=lambda seen: seen.last_sequence)
+    fresh = [event for event in fresh if event not in worker.recent_activity_events]
+    newest_first = sorted((*fresh, *worker.recent_activity_events), key=lambda event: event.at, reverse=True)
+    moments = [min(event.at, now) for event in fresh]
+    if worker.last_activity_at is not None:
+        moments.append(worker.last_activity_at)
+    return replace(
+        worker,
+        last_activity_at=max(moments, default=None),
+        last_activity_check_at=now,
+        recent_activity_events=tuple(newest_first[:keep]),
+        activity_mark=mark or known,
     )
 
 

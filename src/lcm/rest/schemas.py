@@ -5,14 +5,34 @@ strict decoder and the OpenAPI schema. What people send is checked by pydantic a
 """
 
 from datetime import datetime
+from typing import Annotated
 
 import msgspec
 
 from lcm.domain.launch import InstanceId, LaunchSpec, WorkerId
 from lcm.domain.lifecycle import DesiredStatus, WorkerStatus
-from lcm.domain.live import ActivityEvent, LabChange, LabStats, MonitorState, Sample, SampleSource
+from lcm.domain.live import (
+    ActivityEvent,
+    LabChange,
+    LabRecord,
+    LabStats,
+    LinkStats,
+    Moment,
+    MonitorState,
+    NodeStats,
+    Sample,
+    SampleSource,
+)
 from lcm.domain.template import WorkerTemplate
-from lcm.domain.worker import Action, HistoryEntry, Instance, Worker, possible_actions
+from lcm.domain.worker import (
+    Action,
+    CmlHealth,
+    CmlLicense,
+    HistoryEntry,
+    Instance,
+    Worker,
+    possible_actions,
+)
 
 API_KEY_HEADER = "X-API-Key"
 SERVICE_HEADER = "X-LCM-Service"
@@ -46,6 +66,10 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
     private_ip: str | None
     cml_version: str | None
     cml_ready: bool
+    labs_count: int | None
+    ws_connected: bool
+    ws_status: MonitorState | None
+    last_activity_at: datetime | None
     possible_actions: tuple[Action, ...]
 
     @staticmethod
@@ -74,6 +98,39 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
     """How a worker came to be what it is, oldest first."""
 
     items: tuple[HistoryEntry, ...]
+
+
+class LoadPoint(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """The load at one moment, in percent; None is unknown."""
+
+    at: float
+    """Seconds since 1970."""
+    cpu_utilization: float | None
+    memory_utilization: float | None
+    disk_utilization: float | None
+
+
+class Resources(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker's load: the newest sample of each source, and the last points for a chart, oldest first."""
+
+    worker_id: WorkerId
+    samples: list[Sample]
+    points: list[LoadPoint]
+
+
+class LabList(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of the labs on a worker."""
+
+    items: list[LabRecord]
+
+
+class Activity(msgspec.Struct, frozen=True, kw_only=True):
+    """The newest signs of people on a worker, newest first."""
+
+    worker_id: WorkerId
+    last_activity_at: datetime | None
+    last_activity_check_at: datetime | None
+    recent_activity_events: tuple[ActivityEvent, ...]
 
 
 class TemplateList(msgspec.Struct, frozen=True, kw_only=True):
@@ -161,6 +218,12 @@ class CmlReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     ready: bool
     version: str | None = None
     certificate_sha256: str | None = None
+    system_info: Annotated[dict[str, str | int | float | bool | None], msgspec.Meta(max_length=50)] | None = (
+        None
+    )
+    """As `system_information` tells it. Like the next two: left out means no news."""
+    health: CmlHealth | None = None
+    license: CmlLicense | None = None
 
 
 class ActivityReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -193,14 +256,61 @@ class LiveReceipt(msgspec.Struct, frozen=True, kw_only=True):
     dropped: int
 
 
+# The same facts about one worker, for whoever reports them one at a time.
+
+
+class MetricsReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A sample of the worker in the path."""
+
+    collected_at: Moment
+    source: SampleSource
+    cpu_utilization: float | None = None
+    memory_utilization: float | None = None
+    disk_utilization: float | None = None
+    network_in_bytes: float | None = None
+    network_out_bytes: float | None = None
+    disk_read_bytes: float | None = None
+    disk_write_bytes: float | None = None
+    labs_count: int | None = None
+    nodes_count: int | None = None
+
+
+class ActivityEvents(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Signs of people on the worker in the path; with a stream, repeats are recognised by their number."""
+
+    activity_events: list[ActivityEvent]
+    source: SampleSource
+    stream: str | None = None
+    last_sequence: int = 0
+
+
+class LabStatsReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The load of the lab in the path."""
+
+    nodes: dict[str, NodeStats]
+    links: dict[str, LinkStats]
+    collected_at: Moment
+
+
+class LabStateChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A change of a lab on the worker in the path; it happened now unless it says when."""
+
+    event: str
+    element_type: str
+    element_id: str
+    lab_id: str
+    data: dict[str, str] = {}
+    at: Moment | None = None
+
+
 class WebSocketReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where the live connection to a worker stands, and since when."""
 
     connected: bool
     status: MonitorState
     reason: str = ""
-    connected_at: datetime | None = None
-    disconnected_at: datetime | None = None
+    connected_at: Moment | None = None
+    disconnected_at: Moment | None = None
 
 
 class LeadershipClaim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

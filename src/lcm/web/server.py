@@ -30,11 +30,17 @@ class HttpServer(HostedService):
     """Serves one application on one address. Port 0 takes any free port; `port` says which."""
 
     def __init__(
-        self, name: str, app: ASGIApp, host: str, port: int, before_stop: Callable[[], None] | None = None
+        self,
+        name: str,
+        app: ASGIApp,
+        host: str,
+        port: int,
+        before_stop: Callable[[], None] | None = None,
+        send_buffer_bytes: int | None = None,
     ) -> None:
         self.name = name
         self._before_stop = before_stop
-        self._socket = listen(host, port)
+        self._socket = listen(host, port, send_buffer_bytes)
         self.host = host
         self.port: int = self._socket.getsockname()[1]
         self._server = _Server(
@@ -71,9 +77,14 @@ class AddressInUse(Exception):
     """Something else listens there already."""
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """A socket that callers may already knock at, or a clear word about why it cannot be had."""
+def listen(host: str, port: int, send_buffer_bytes: int | None = None) -> socket.socket:
+    """A socket that callers may already knock at, or a clear word about why it cannot be had.
+
+    Its connections inherit the send buffer; left alone, the kernel keeps up to 4 MB for a reader that stalls.
+    """
     listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    if send_buffer_bytes is not None:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))

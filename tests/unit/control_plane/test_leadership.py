@@ -9,8 +9,6 @@ from msgspec.structs import replace
 from lcm.control_plane.commands.claim_leadership import claim_leadership, fence_for
 from lcm.control_plane.context import ControlPlane
 from lcm.control_plane.store.memory import MemoryStore
-from lcm.control_plane.templates import Templates
-from lcm.control_plane.workers import Workers
 from lcm.core.chance import RandomIds
 from lcm.domain.errors import Fenced
 from lcm.domain.launch import WorkerId
@@ -22,15 +20,12 @@ from lcm.simulator.virtual_time import VirtualClock
 
 @pytest.fixture
 def plane() -> ControlPlane:
-    store = MemoryStore()
-    return ControlPlane(
-        store,
-        Workers(store),
-        Templates(store),
-        VirtualClock(),
-        RandomIds(Random(1)),
-        ("us-east-1",),
-        "us-east-1",
+    return ControlPlane.over(
+        MemoryStore(),
+        clock=VirtualClock(),
+        ids=RandomIds(Random(1)),
+        regions=("us-east-1",),
+        default_region="us-east-1",
     )
 
 

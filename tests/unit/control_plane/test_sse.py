@@ -1,20 +1,34 @@
 """The stream: snapshots first, then every change once, in order; nobody waits for a slow reader."""
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
 from random import Random
 from typing import Any
+from unittest.mock import ANY
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
-from lcm.control_plane.sse import EventHub
+from lcm.control_plane.roster import Roster
+from lcm.control_plane.sse import KEEPALIVE, EventFilter, EventHub
 from lcm.core.chance import RandomIds
 from lcm.domain.launch import WorkerId
 from lcm.domain.lifecycle import PROVISIONING, RUNNING, TERMINATED, WorkerStatus
-from lcm.domain.worker import Worker, new_worker
+from lcm.domain.live import (
+    ActivityEvent,
+    LabChange,
+    LabStats,
+    MonitorState,
+    NodeStats,
+    Sample,
+    SampleSource,
+    lab_after,
+)
+from lcm.domain.worker import Worker, new_worker, note_activity, note_connection
 from lcm.simulator.virtual_time import VirtualClock
 
 
@@ -29,6 +43,27 @@ def a_worker(name: str, status: WorkerStatus = RUNNING) -> Worker:
         now=datetime(2026, 1, 1, tzinfo=UTC),
     )
     return replace(worker, status=status)
+
+
+def a_sample(name: str) -> Sample:
+    return Sample(
+        worker_id=WorkerId(name),
+        collected_at=datetime(2026, 1, 1, tzinfo=UTC),
+        source=SampleSource.WEBSOCKET,
+        cpu_utilization=12.5,
+    )
+
+
+def a_lab_change(event: str) -> LabChange:
+    return LabChange(
+        worker_id=WorkerId("ada"),
+        lab_id="l",
+        element_type="node",
+        element_id="n1",
+        event=event,
+        at=datetime(2026, 1, 1, tzinfo=UTC),
+        data={"label": "R1"},
+    )
 
 
 class Stream:
@@ -63,7 +98,9 @@ def hub(workers: list[Worker]) -> EventHub:
     async def snapshot() -> Sequence[Worker]:
         return workers
 
-    return EventHub(VirtualClock(), RandomIds(Random(1)), snapshot, buffer_size=50, subscriber_limit=20)
+    return EventHub(
+        VirtualClock(), RandomIds(Random(1)), Roster(snapshot), buffer_size=50, subscriber_bytes=16 * 1024
+    )
 
 
 def change(hub: EventHub, name: str = "ada", times: int = 1) -> None:
@@ -159,6 +196,18 @@ async def test_a_quiet_stream_beats_every_thirty_seconds(hub: EventHub) -> None:
     assert clock.monotonic() - started == 60
 
 
+async def test_a_worker_that_is_gone_takes_what_was_told_of_it_along(hub: EventHub) -> None:
+    stream = Stream(hub.stream(None))
+    await stream.take(3)
+    hub.on_worker_found(replace(a_worker("ada", TERMINATED), version=7))
+    assert (await stream.next())["event"] == "worker.terminated"
+    hub.on_worker_found(replace(a_worker("ada", TERMINATED), version=7))
+    hub.on_worker_found(replace(a_worker("gone", TERMINATED), version=3))
+    change(hub, "bob")
+    assert (await stream.next())["data"]["worker_id"] == "bob"
+    assert (await Stream(hub.stream(None)).next())["data"]["workers"] == 1
+
+
 async def test_a_commit_nobody_was_told_of_is_told_when_it_is_found(hub: EventHub) -> None:
     stream = Stream(hub.stream(None))
     await stream.take(3)
@@ -186,4 +235,311 @@ async def test_a_browser_that_leaves_is_forgotten(hub: EventHub) -> None:
     await anext(chunks)
     assert hub.subscriber_count == 1
     await chunks.aclose()  # type: ignore[attr-defined]
-    assert hub.subscriber_count == 0
+    assert (hub.subscriber_count, hub.channel_count) == (0, 0)
+
+
+# Batches.
+
+
+async def test_load_reports_leave_in_one_batch_after_a_second(hub: EventHub) -> None:
+    stream = Stream(hub.stream(None))
+    await stream.take(3)
+    clock = VirtualClock()
+    started = clock.monotonic()
+    for name in ("ada", "bob", "ada"):
+        hub.on_sample(a_sample(name))
+    batch = await stream.next()
+    assert clock.monotonic() - started == pytest.approx(1.0)
+    assert batch["event"] == "worker.metrics.updated.batch"
+    data = batch["data"]
+    assert set(data) == {"batch_id", "event_type", "count", "events", "batched_at"}
+    assert (data["event_type"], data["count"]) == ("worker.metrics.updated", 3)
+    assert [event["worker_id"] for event in data["events"]] == ["ada", "bob", "ada"]
+    assert data["events"][0] == json.loads(msgspec.json.encode(a_sample("ada")))
+
+
+async def test_fifty_load_reports_do_not_wait_for_the_second(hub: EventHub) -> None:
+    stream = Stream(hub.stream(None))
+    await stream.take(3)
+    clock = VirtualClock()
+    started = clock.monotonic()
+    for _ in range(120):
+        hub.on_sample(a_sample("ada"))
+    batches = await stream.take(2)
+    assert clock.monotonic() - started < 0.1
+    batches.append(await stream.next())
+    assert [batch["data"]["count"] for batch in batches] == [50, 50, 20]
+    assert len({batch["data"]["batch_id"] for batch in batches}) == 3
+    assert clock.monotonic() - started == pytest.approx(1.0)
+
+
+async def test_a_batch_of_large_reports_is_cut_by_its_bytes(hub: EventHub) -> None:
+    stream = Stream(hub.stream(None))
+    await stream.take(3)
+    stats = LabStats(
+        worker_id=WorkerId("ada"),
+        lab_id="l",
+        nodes={f"node-{n}": NodeStats(cpu_usage=12.5) for n in range(300)},
+        links={},
+        collected_at=datetime(2026, 1, 1, tzinfo=UTC),
+    )
+    for _ in range(20):
+        hub.on_lab_stats(stats)
+    batch = await stream.next()
+    assert batch["event"] == "worker.lab.stats_updated.batch"
+    assert 1 < batch["data"]["count"] < 10
+    assert set(batch["data"]["events"][0]) == {"worker_id", "lab_id", "nodes", "links"}
+
+
+async def test_missed_batches_are_replayed_too(hub: EventHub) -> None:
+    stream = Stream(hub.stream(None))
+    first = (await stream.take(3))[0]["id"]
+    hub.on_sample(a_sample("ada"))
+    batch = await stream.next()
+    assert await Stream(hub.stream(first)).take(2) == [ANY, batch]
+
+
+async def test_a_new_browser_is_shown_the_present_load(workers: list[Worker]) -> None:
+    async def snapshot() -> Sequence[Worker]:
+        return workers
+
+    samples = [a_sample("ada"), a_sample("bob")]
+    hub = EventHub(VirtualClock(), RandomIds(Random(1)), Roster(snapshot), newest_samples=lambda: samples)
+    load = (await Stream(hub.stream(None)).take(4))[-1]
+    assert (load["event"], load["data"]["count"]) == ("worker.metrics.updated.batch", 2)
+    assert "id" not in load
+
+
+# What leaves at once.
+
+
+async def test_a_change_in_a_lab_is_told_exactly_and_at_once(hub: EventHub) -> None:
+    stream = Stream(hub.stream(None))
+    await stream.take(3)
+    clock = VirtualClock()
+    started = clock.monotonic()
+    told = a_lab_change("BOOTED")
+    record = lab_after(None, [told])
+    hub.on_lab_change([told], record, record)
+    event = await stream.next()
+    assert clock.monotonic() == started
+    assert (event["event"], event["data"]) == (
+        "worker.lab.state_change",
+        {
+            "worker_id": "ada",
+            "lab_id": "l",
+            "element_type": "node",
+            "element_id": "n1",
+            "event": "BOOTED",
+            "data": {"label": "R1"},
+        },
+    )
+
+
+async def test_a_labs_own_state_is_told_as_such(hub: EventHub) -> None:
+    stream = Stream(hub.stream(None))
+    await stream.take(3)
+    told = msgspec.structs.replace(a_lab_change("STARTED"), element_type="lab", element_id="l")
+    started = lab_after(None, [told])
+    hub.on_lab_change([told], None, started)
+    hub.on_lab_change([told], started, None)
+    events = await stream.take(4)
+    statuses = [e["data"]["status"] for e in events if e["event"] == "lab.status.updated"]
+    assert statuses == ["STARTED", "DELETED"]
+
+
+async def test_a_connection_and_its_end_are_told_exactly(hub: EventHub) -> None:
+    stream = Stream(hub.stream(None))
+    await stream.take(3)
+    ada = a_worker("ada")
+    since = datetime(2026, 1, 2, tzinfo=UTC)
+    states = (MonitorState.CONNECTED, MonitorState.RECONNECTING, MonitorState.FAILED)
+    for state in states:
+        after = note_connection(ada, state, reason="cut", at=since)
+        hub.on_worker_commit(ada, after)
+        ada = after
+    events = [event for event in await stream.take(5) if event["event"].startswith("worker.ws.")]
+    when = "2026-01-02T00:00:00Z"
+    assert [(event["event"], event["data"]) for event in events] == [
+        ("worker.ws.connected", {"worker_id": "ada", "connected_at": when}),
+        ("worker.ws.disconnected", {"worker_id": "ada", "disconnected_at": when, "reason": "cut"}),
+    ]
+
+
+async def test_signs_of_people_and_another_number_of_labs_have_names_of_their_own(hub: EventHub) -> None:
+    stream = Stream(hub.stream(None))
+    await stream.take(3)
+    ada, now = a_worker("ada"), datetime(2026, 1, 2, tzinfo=UTC)
+    found = ActivityEvent(category="start_lab", at=now)
+    hub.on_worker_commit(ada, note_activity(ada, [found], mark=None, now=now, keep=10))
+    hub.on_worker_commit(ada, replace(ada, labs_count=3))
+    activity, labs = await stream.take(2)
+    assert activity["event"] == "worker.activity.updated"
+    assert activity["data"]["last_activity_at"] == "2026-01-02T00:00:00Z"
+    assert activity["data"]["recent_activity_events"][0]["category"] == "start_lab"
+    assert (labs["event"], labs["data"]["labs_count"]) == ("worker.labs.updated", 3)
+
+
+async def test_what_happens_together_leaves_in_one_write(hub: EventHub) -> None:
+    chunks = hub.stream(None)
+    for _ in range(2):
+        await anext(chunks)
+    change(hub, times=5)
+    assert (await anext(chunks)).count(b"event: worker.status.updated") == 5
+
+
+# Filters.
+
+
+async def told_through(hub: EventHub, wanted: EventFilter) -> list[str]:
+    """What a subscriber with this filter hears of one event of each kind."""
+    stream = Stream(hub.stream(None, wanted))
+    greeting = await stream.next()
+    await stream.take(greeting["data"]["workers"])
+    change(hub, "ada")
+    change(hub, "bob")
+    hub.on_sample(a_sample("ada"))
+    hub.on_sample(a_sample("bob"))
+    hub.on_lab_change([a_lab_change("BOOTED")], None, None)
+    heard: list[str] = []
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(2):
+            while True:
+                event = await stream.next()
+                about = event["data"].get("worker_id") or [e["worker_id"] for e in event["data"]["events"]]
+                heard.append(f"{event['event']} {about}")
+    return heard
+
+
+@pytest.mark.parametrize(
+    ("wanted", "heard"),
+    [
+        (
+            EventFilter(worker_ids=frozenset({"bob"})),
+            ["worker.status.updated bob", "worker.metrics.updated.batch ['bob']"],
+        ),
+        (EventFilter(event_types=("worker.lab.",)), ["worker.lab.state_change ada"]),
+        (
+            EventFilter(event_types=("worker.status", "worker.metrics.updated.batch")),
+            [
+                "worker.status.updated ada",
+                "worker.status.updated bob",
+                "worker.metrics.updated.batch ['ada', 'bob']",
+            ],
+        ),
+        (EventFilter(worker_ids=frozenset({"nobody"})), []),
+        (EventFilter(event_types=("lab.",), worker_ids=frozenset({"ada"})), []),
+    ],
+)
+async def test_a_filter_lets_through_what_was_asked_for(
+    hub: EventHub, wanted: EventFilter, heard: list[str]
+) -> None:
+    assert await told_through(hub, wanted) == heard
+
+
+@pytest.mark.parametrize(
+    ("wanted", "names"),
+    [
+        (EventFilter(worker_ids=frozenset({"bob"})), ["bob"]),
+        (EventFilter(event_types=("worker.",)), ["ada", "bob"]),
+        (EventFilter(event_types=("worker.lab",)), []),
+    ],
+)
+async def test_snapshots_are_filtered_like_events_and_their_number_is_announced(
+    hub: EventHub, wanted: EventFilter, names: list[str]
+) -> None:
+    stream = Stream(hub.stream(None, wanted))
+    greeting = await stream.next()
+    assert greeting["data"]["workers"] == len(names)
+    assert [s["data"]["worker"]["name"] for s in await stream.take(len(names))] == names
+
+
+async def test_a_filtered_browser_that_comes_back_gets_its_part_of_what_it_missed(hub: EventHub) -> None:
+    wanted = EventFilter(worker_ids=frozenset({"bob"}))
+    first = (await Stream(hub.stream(None, wanted)).next())["id"]
+    change(hub, "ada")
+    change(hub, "bob")
+    _, missed = await Stream(hub.stream(first, wanted)).take(2)
+    assert missed["data"]["worker_id"] == "bob"
+
+
+async def test_subscribers_with_the_same_filter_share_what_they_are_sent(hub: EventHub) -> None:
+    wanted = [EventFilter(worker_ids=frozenset({"ada"}), event_types=("worker.",)) for _ in range(2)]
+    streams = [hub.stream(None, each) for each in wanted]
+    for stream in streams:
+        for _ in range(2):
+            await anext(stream)
+    assert (hub.subscriber_count, hub.channel_count) == (2, 1)
+    hub.on_sample(a_sample("ada"))
+    hub.on_sample(a_sample("bob"))
+    first, second = [await anext(stream) for stream in streams]
+    assert first is second
+
+
+async def test_without_system_events_the_line_is_kept_open_silently(hub: EventHub) -> None:
+    chunks = hub.stream(None, EventFilter(include_system=False, event_types=("lab.",)))
+    await anext(chunks)
+    assert await anext(chunks) == KEEPALIVE
+    hub.close()
+    with pytest.raises(StopAsyncIteration):
+        await anext(chunks)
+
+
+# Bounds.
+
+
+async def test_a_reader_that_stalls_holds_a_bounded_number_of_bytes(hub: EventHub) -> None:
+    stalled, quick = Stream(hub.stream(None)), Stream(hub.stream(None))
+    await stalled.take(3)
+    await quick.take(3)
+    for _ in range(300):
+        change(hub, times=5)
+        await quick.take(5)
+        held = [s._bytes for channel in hub._channels.values() for s in channel.subscribers]
+        assert max(held) <= 16 * 1024
+    first = await stalled.next()
+    assert (first["event"], first["data"]["reason"]) == ("reset", "you read too slowly")
+    after_reset = await stalled.take(2)
+    change(hub, "bob")
+    newest = await stalled.next()
+    assert int(newest["id"].rpartition("-")[2]) > int(after_reset[-1]["id"].rpartition("-")[2])
+
+
+async def test_a_reader_that_overflowed_while_it_was_sent_something_hears_of_it_without_another_event(
+    hub: EventHub,
+) -> None:
+    chunks = hub.stream(None)
+    for _ in range(2):
+        await anext(chunks)
+    change(hub)
+    await anext(chunks)  # the reader is busy with this one while the rest comes in
+    change(hub, times=100)
+    await VirtualClock().sleep(1)
+    async with asyncio.timeout(1):
+        assert b"event: reset" in await anext(chunks)
+
+
+async def test_a_burst_larger_than_one_flush_reaches_a_quick_reader_whole(workers: list[Worker]) -> None:
+    async def snapshot() -> Sequence[Worker]:
+        return workers
+
+    hub = EventHub(VirtualClock(), RandomIds(Random(1)), Roster(snapshot))
+    stream = Stream(hub.stream(None))
+    await stream.take(3)
+    change(hub, times=500)
+    ids = [int(event["id"].rpartition("-")[2]) for event in await stream.take(500)]
+    assert ids == list(range(1, 501))
+    assert hub.resets == 0
+
+
+async def test_the_buffer_for_those_who_come_back_is_bounded_by_bytes(workers: list[Worker]) -> None:
+    async def snapshot() -> Sequence[Worker]:
+        return workers
+
+    hub = EventHub(VirtualClock(), RandomIds(Random(1)), Roster(snapshot), buffer_size=10**9)
+    for _ in range(10):
+        hub.publish("lab.status.updated", {"worker_id": "ada", "title": "x" * 1_000_000})
+    greeting = await Stream(hub.stream(None)).next()
+    boot = greeting["data"]["boot"]
+    assert (await Stream(hub.stream(f"{boot}-9")).take(2))[1]["id"] == f"{boot}-10"
+    assert (await Stream(hub.stream(f"{boot}-2")).next())["event"] == "reset"

@@ -39,13 +39,16 @@ async def claim_leadership(control_plane: ControlPlane, claim: LeadershipClaim) 
         if known is not None and claim.revision <= newest:
             is_holder = (known.cluster_id, known.instance_id) == (claim.cluster_id, claim.instance_id)
             if claim.revision == newest and is_holder:
+                control_plane.epochs.granted(fence_for(claim.service, version))
                 return LeadershipGrant(epoch=version)
             raise Fenced("another instance won a later election; campaign again")
         claimed = Document(KIND, claim.service, version + 1, msgspec.json.encode(_next(known, claim)))
+        control_plane.epochs.doubt(fence_for(claim.service, version))
         try:
             await (control_plane.store.replace(claimed) if known else control_plane.store.insert(claimed))
         except VersionConflict:
             continue
+        control_plane.epochs.granted(fence_for(claim.service, version + 1))
         return LeadershipGrant(epoch=version + 1)
     raise Conflict("several instances claim the lead at once; try again")
 

@@ -32,6 +32,9 @@ async def report_cml(
             cml_ready=report.ready,
             cml_version=report.version or worker.cml_version,
             cml_certificate_sha256=worker.cml_certificate_sha256 or report.certificate_sha256,
+            cml_system_info=worker.cml_system_info if report.system_info is None else report.system_info,
+            cml_health=report.health or worker.cml_health,
+            cml_license=report.license or worker.cml_license,
         )
 
     return await control_plane.workers.change(worker_id, decide, fence=fence)

@@ -2,10 +2,11 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Request
+from fastapi import APIRouter, Header, Query, Request
 from starlette.responses import Response, StreamingResponse
 
 from lcm.control_plane.routes.dependencies import Viewer, services
+from lcm.control_plane.sse import EventFilter
 from lcm.web.answers import documented
 
 router = APIRouter(prefix="/api/events", tags=["events"])
@@ -14,13 +15,39 @@ _STREAM = documented(None, 200, "`text/event-stream`: connected, one worker.snap
 _STREAM["responses"][200]["content"] = {"text/event-stream": {"schema": {"type": "string"}}}
 
 
+MAX_NAMES = 500
+
+
 @router.get("/stream", summary="Live changes", **_STREAM)
 async def stream(
-    _: Viewer, request: Request, last_event_id: Annotated[str | None, Header(max_length=100)] = None
+    _: Viewer,
+    request: Request,
+    worker_ids: Annotated[
+        list[str] | None,
+        Query(max_length=MAX_NAMES, description="Only events of these workers; repeated or with commas."),
+    ] = None,
+    event_types: Annotated[
+        list[str] | None,
+        Query(
+            max_length=MAX_NAMES, description="Only types that begin with one of these, like `worker.lab`."
+        ),
+    ] = None,
+    include_system: Annotated[
+        bool, Query(description="Whether to send `heartbeat` and `system.` events.")
+    ] = True,
+    last_event_id: Annotated[str | None, Header(max_length=100)] = None,
 ) -> Response:
-    """Server-sent events; `Last-Event-ID` brings what was missed, or `reset` and fresh snapshots."""
+    """Server-sent events; `Last-Event-ID` brings what was missed, or `reset` and fresh snapshots.
+
+    `worker.metrics.updated` and `worker.lab.stats_updated` come as `<type>.batch`, every second or by fifty.
+    """
+    wanted = EventFilter(frozenset(_names(worker_ids)), tuple(sorted(_names(event_types))), include_system)
     return StreamingResponse(
-        services(request).hub.stream(last_event_id),
+        services(request).hub.stream(last_event_id, wanted),
         media_type="text/event-stream",
         headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
     )
+
+
+def _names(given: list[str] | None) -> set[str]:
+    return {name for part in given or () for name in part.split(",") if name}

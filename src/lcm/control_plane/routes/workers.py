@@ -13,7 +13,7 @@ from lcm.control_plane.queries.workers import list_workers, page_of_workers
 from lcm.control_plane.routes.dependencies import Admin, Operator, Plane, Viewer
 from lcm.domain.lifecycle import WorkerStatus
 from lcm.domain.worker import Action
-from lcm.rest.schemas import Timeline, WorkerPage, WorkerView
+from lcm.rest.schemas import Activity, LabList, Resources, Timeline, WorkerPage, WorkerView
 from lcm.web.answers import answer, documented
 
 router = APIRouter(prefix="/api/workers", tags=["workers"])
@@ -113,6 +113,41 @@ async def timeline(worker_id: str, _: Viewer, plane: Plane) -> Response:
     """Every status the worker went through, who or what caused it, and why; oldest first."""
     worker = await plane.workers.get(worker_id)
     return answer(Timeline(items=worker.state_history))
+
+
+@router.get("/{worker_id}/resources", summary="A worker's load", **documented(Resources, problems=[404]))
+async def resources(worker_id: str, _: Viewer, plane: Plane) -> Response:
+    """The newest sample of each source and the last points for a chart; empty if the worker rests."""
+    worker = await plane.workers.get(worker_id)
+    return answer(
+        Resources(
+            worker_id=worker.id,
+            samples=plane.live.samples_of(worker_id),
+            points=plane.live.points_of(worker_id),
+        )
+    )
+
+
+@router.get("/{worker_id}/labs", summary="A worker's labs", **documented(LabList, problems=[404]))
+async def labs(worker_id: str, _: Viewer, plane: Plane) -> Response:
+    """What is known of the labs on a worker and the nodes in them, by title."""
+    await plane.workers.get(worker_id)
+    return answer(LabList(items=await plane.labs.of(worker_id)))
+
+
+@router.get(
+    "/{worker_id}/activity", summary="Signs of people on a worker", **documented(Activity, problems=[404])
+)
+async def activity(worker_id: str, _: Viewer, plane: Plane) -> Response:
+    worker = await plane.workers.get(worker_id)
+    return answer(
+        Activity(
+            worker_id=worker.id,
+            last_activity_at=worker.last_activity_at,
+            last_activity_check_at=worker.last_activity_check_at,
+            recent_activity_events=worker.recent_activity_events,
+        )
+    )
 
 
 _ACTION = documented(WorkerView, 202, "Accepted; effects follow.", problems=[404, 409])

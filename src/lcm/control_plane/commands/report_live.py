@@ -1,0 +1,142 @@
+"""The controller reports what running workers do: load, labs, signs of people.
+
+Everything that came in is one request. What is worth keeping becomes one compare-and-set per lab and
+per worker, all in one commit of the store; samples are only put in the live table. Sending the same
+reports again changes nothing.
+"""
+
+import asyncio
+from collections.abc import Coroutine, Iterable
+from itertools import groupby
+from typing import Any
+
+from msgspec.structs import replace
+
+from lcm.control_plane.context import ControlPlane
+from lcm.control_plane.store.port import Fence
+from lcm.domain.live import ActivityMark, LabChange, MonitorState, Sample
+from lcm.domain.worker import Worker, note_activity, note_connection
+from lcm.rest.schemas import ActivityReport, LiveReceipt, LiveReports, WebSocketReport
+
+
+async def report_live(control_plane: ControlPlane, reports: LiveReports, *, fence: Fence) -> LiveReceipt:
+    """Take in what is about workers that run; the rest is dropped and counted."""
+    await control_plane.epochs.require_newest(fence)
+    await control_plane.roster.load()
+    accepted = await _keep(control_plane, reports, fence)
+    live = control_plane.live
+    for sample in reports.samples:
+        is_accepted = live.take_sample(sample)
+        live.count("sample", is_accepted=is_accepted)
+        accepted += is_accepted
+    for stats in reports.lab_stats:
+        is_accepted = live.take_lab_stats(stats)
+        live.count("lab_stats", is_accepted=is_accepted)
+        accepted += is_accepted
+    everything = (
+        len(reports.samples) + len(reports.lab_stats) + len(reports.lab_changes) + len(reports.activity)
+    )
+    return LiveReceipt(accepted=accepted, dropped=everything - accepted)
+
+
+async def report_connection(
+    control_plane: ControlPlane, worker_id: str, report: WebSocketReport, *, fence: Fence
+) -> Worker:
+    """The live connection to a worker stands elsewhere now."""
+    status = MonitorState.CONNECTED if report.connected else report.status
+    at = (report.connected_at if report.connected else report.disconnected_at) or control_plane.clock.now()
+    return await control_plane.workers.change(
+        worker_id,
+        lambda worker: note_connection(worker, status, reason=report.reason[:200], at=at),
+        fence=fence,
+    )
+
+
+async def request_lab_discovery(control_plane: ControlPlane, worker_id: str, *, fence: Fence) -> Worker:
+    """Somebody should look at all labs of this worker."""
+    now = control_plane.clock.now()
+    return await control_plane.workers.change(
+        worker_id, lambda worker: replace(worker, lab_discovery_requested_at=now), fence=fence
+    )
+
+
+async def _keep(control_plane: ControlPlane, reports: LiveReports, fence: Fence) -> int:
+    """Write what must not be lost, all at once; how many of the reports that were."""
+    writes: list[Coroutine[Any, Any, int]] = [
+        *(_keep_lab(control_plane, changes, fence) for changes in _by_lab(reports.lab_changes)),
+        *(_keep_activity(control_plane, report, fence) for report in reports.activity),
+        *(
+            _keep_labs_count(control_plane, sample.worker_id, sample.labs_count, fence)
+            for sample in _with_another_labs_count(control_plane, reports.samples)
+        ),
+    ]
+    return sum(await _all(writes)) if writes else 0
+
+
+def _by_lab(changes: Iterable[LabChange]) -> list[list[LabChange]]:
+    """The changes of each lab, in the order they were told."""
+
+    def lab(change: LabChange) -> tuple[str, str]:
+        return change.worker_id, change.lab_id
+
+    return [list(of_one) for _, of_one in groupby(sorted(changes, key=lab), key=lab)]
+
+
+def _with_another_labs_count(control_plane: ControlPlane, samples: Iterable[Sample]) -> Iterable[Sample]:
+    newest: dict[str, Sample] = {}
+    for sample in samples:
+        known = control_plane.roster.get(sample.worker_id)
+        if sample.labs_count is not None and known is not None and known.is_live:
+            if sample.labs_count != known.labs_count:
+                newest[sample.worker_id] = sample
+            else:
+                newest.pop(sample.worker_id, None)
+    return newest.values()
+
+
+async def _keep_lab(control_plane: ControlPlane, changes: list[LabChange], fence: Fence) -> int:
+    worker_id, lab_id = changes[0].worker_id, changes[0].lab_id
+    is_accepted = control_plane.roster.is_live(worker_id) and await control_plane.labs.change(
+        worker_id, lab_id, changes, fence=fence
+    )
+    for _ in changes:
+        control_plane.live.count("lab_change", is_accepted=is_accepted)
+    return len(changes) if is_accepted else 0
+
+
+async def _keep_activity(control_plane: ControlPlane, report: ActivityReport, fence: Fence) -> int:
+    """Signs of people count even if the worker is on its way down: they may come just in time."""
+    is_accepted = control_plane.roster.get(report.worker_id) is not None
+    control_plane.live.count("activity", is_accepted=is_accepted)
+    if not is_accepted:
+        return 0
+    mark = ActivityMark(stream=report.stream, last_sequence=report.last_sequence) if report.stream else None
+    now = control_plane.clock.now()
+
+    def decide(worker: Worker) -> Worker:
+        return note_activity(
+            worker, report.activity_events, mark=mark, now=now, keep=control_plane.activity_events_kept
+        )
+
+    await control_plane.workers.change(report.worker_id, decide, fence=fence)
+    return 1
+
+
+async def _keep_labs_count(
+    control_plane: ControlPlane, worker_id: str, labs_count: int | None, fence: Fence
+) -> int:
+    def decide(worker: Worker) -> Worker:
+        return replace(worker, labs_count=labs_count) if worker.is_live else worker
+
+    await control_plane.workers.change(worker_id, decide, fence=fence)
+    return 0
+
+
+async def _all(writes: Iterable[Coroutine[Any, Any, int]]) -> list[int]:
+    """Run together, so that one flush to disk serves them all; the first failure is the answer."""
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            running = [tasks.create_task(write) for write in writes]
+    except ExceptionGroup as failures:
+        raise failures.exceptions[0] from None
+    return [task.result() for task in running]

@@ -1,0 +1,32 @@
+"""Which epoch is the newest of each service, in memory: a check that costs no store call.
+
+Records are protected by the fence inside their own commit. This check is for what is never
+committed: samples by the hundred a second.
+"""
+
+from lcm.control_plane.store.port import Fence, Store
+from lcm.domain.errors import Fenced
+
+
+class Epochs:
+    """The control plane grants every epoch, so it knows the newest without asking."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._newest: dict[tuple[str, str], int] = {}
+
+    def granted(self, fence: Fence) -> None:
+        self._newest[fence.kind, fence.id] = fence.version
+
+    def doubt(self, fence: Fence) -> None:
+        """The next epoch is being claimed, and its confirmation may get lost."""
+        self._newest.pop((fence.kind, fence.id), None)
+
+    async def require_newest(self, fence: Fence) -> None:
+        """Raises Fenced for any other epoch than the newest. Only a stranger costs a read."""
+        if self._newest.get((fence.kind, fence.id)) == fence.version:
+            return
+        document = await self._store.get(fence.kind, fence.id)
+        if document is None or document.version != fence.version:
+            raise Fenced("a newer leader exists; stop acting and campaign again")
+        self.granted(fence)

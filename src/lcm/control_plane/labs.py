@@ -1,0 +1,162 @@
+"""The lab records: one document for each lab, changed only by compare-and-set.
+
+They are read once and kept in memory, because the control plane is their only writer; a write whose
+outcome is not known makes the next one read again. Labs of workers that are gone are removed when
+the worker goes, and once more when the records are first read, for a crash in between.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Sequence
+from typing import Final
+
+import msgspec
+import structlog
+
+from lcm.control_plane.store.port import (
+    Document,
+    Fence,
+    FenceBroken,
+    Store,
+    StoreUnavailable,
+    VersionConflict,
+)
+from lcm.control_plane.workers import Workers
+from lcm.domain.errors import Conflict, Fenced
+from lcm.domain.live import LabChange, LabRecord, lab_after
+
+log = structlog.get_logger(__name__)
+
+KIND: Final = "lab"
+MAX_LABS_PER_WORKER: Final = 200
+MAX_ID_LENGTH: Final = 100
+MAX_ATTEMPTS: Final = 8
+
+Listener = Callable[[Sequence[LabChange], LabRecord | None, LabRecord | None], None]
+"""Told what happened to a lab, and its record before and after; None is no record."""
+
+
+class Labs:
+    """What is known of the labs on all workers."""
+
+    def __init__(self, store: Store, workers: Workers) -> None:
+        self._store = store
+        self._workers = workers
+        self._known: dict[str, dict[str, tuple[int, LabRecord]]] = {}
+        self._is_loaded = False
+        self._loading = asyncio.Lock()
+        self._listeners: list[Listener] = []
+
+    def subscribe(self, listener: Listener) -> None:
+        self._listeners.append(listener)
+
+    @property
+    def count(self) -> int:
+        return sum(len(labs) for labs in self._known.values())
+
+    async def of(self, worker_id: str) -> list[LabRecord]:
+        """By title, then by id."""
+        await self._load()
+        labs = [record for _, record in self._known.get(worker_id, {}).values()]
+        return sorted(labs, key=lambda lab: (lab.title or "", lab.lab_id))
+
+    async def change(
+        self, worker_id: str, lab_id: str, changes: Sequence[LabChange], *, fence: Fence
+    ) -> bool:
+        """Make these changes of one lab in one compare-and-set; False if it is one lab too many."""
+        await self._load()
+        if not 0 < len(lab_id) <= MAX_ID_LENGTH:
+            return False
+        for _ in range(MAX_ATTEMPTS):
+            version, before = self._known.get(worker_id, {}).get(lab_id, (0, None))
+            after = lab_after(before, changes)
+            is_new = before is None and after is not None
+            if is_new and len(self._known.get(worker_id, {})) >= MAX_LABS_PER_WORKER:
+                return False
+            try:
+                await self._write(worker_id, lab_id, version, before, after, fence)
+            except VersionConflict:
+                await self._reread(worker_id, lab_id)
+                continue
+            except FenceBroken:
+                raise Fenced("a newer leader exists; stop acting and campaign again") from None
+            for listener in self._listeners:
+                listener(changes, before, after)
+            return True
+        raise Conflict(f"lab {lab_id} is changed by many at once; try again")
+
+    async def forget_worker(self, worker_id: str) -> None:
+        """The machine these labs were on is gone."""
+        for lab_id, (version, _) in self._known.pop(worker_id, {}).items():
+            try:
+                await self._store.delete(KIND, _document_id(worker_id, lab_id), version)
+            except (StoreUnavailable, VersionConflict) as error:
+                log.warning("a lab record stays until the next start", lab_id=lab_id, error=str(error))
+
+    async def _write(
+        self,
+        worker_id: str,
+        lab_id: str,
+        version: int,
+        before: LabRecord | None,
+        after: LabRecord | None,
+        fence: Fence,
+    ) -> None:
+        if after == before:
+            return
+        document_id = _document_id(worker_id, lab_id)
+        try:
+            if after is None:
+                await self._store.delete(KIND, document_id, version)
+                self._known.get(worker_id, {}).pop(lab_id, None)
+                return
+            document = Document(KIND, document_id, version + 1, msgspec.json.encode(after))
+            await (self._store.replace if before else self._store.insert)(document, fence)
+        except StoreUnavailable:
+            await self._reread_or_forget(worker_id, lab_id)
+            raise
+        self._known.setdefault(worker_id, {})[lab_id] = (version + 1, after)
+
+    async def _reread_or_forget(self, worker_id: str, lab_id: str) -> None:
+        """Whether the write happened cannot be told; what is kept must not contradict the store for ever."""
+        try:
+            await self._reread(worker_id, lab_id)
+        except StoreUnavailable:
+            self._is_loaded = False
+
+    async def _reread(self, worker_id: str, lab_id: str) -> None:
+        document = await self._store.get(KIND, _document_id(worker_id, lab_id))
+        if document is None:
+            self._known.get(worker_id, {}).pop(lab_id, None)
+        else:
+            record = _decoder.decode(document.body)
+            self._known.setdefault(worker_id, {})[lab_id] = (document.version, record)
+
+    async def _load(self) -> None:
+        if self._is_loaded:
+            return
+        async with self._loading:
+            if self._is_loaded:
+                return
+            alive = {worker.id for worker in await self._workers.list_all() if worker.may_have_instance}
+            known: dict[str, dict[str, tuple[int, LabRecord]]] = {}
+            for document in await self._store.list_all(KIND):
+                try:
+                    record = _decoder.decode(document.body)
+                except msgspec.MsgspecError as error:
+                    log.error("unreadable lab record left out", lab=document.id, error=str(error))
+                    continue
+                known.setdefault(record.worker_id, {})[record.lab_id] = (document.version, record)
+            self._known = known
+            self._is_loaded = True
+        await self._forget_all(known.keys() - alive)
+
+    async def _forget_all(self, worker_ids: Collection[str]) -> None:
+        for worker_id in worker_ids:
+            await self.forget_worker(worker_id)
+
+
+def _document_id(worker_id: str, lab_id: str) -> str:
+    return f"{worker_id}/{lab_id}"
+
+
+_decoder = msgspec.json.Decoder(LabRecord)

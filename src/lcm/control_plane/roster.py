@@ -1,0 +1,96 @@
+"""Which workers there are, in memory: what the hot paths may ask without touching the store.
+
+The control plane is the only writer of the records, so what was committed here is what there is. A
+commit that was never confirmed is found by the publisher and told through `learn` too. Terminated
+workers are forgotten.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+
+import msgspec
+
+from lcm.domain.lifecycle import TERMINATED
+from lcm.domain.worker import Worker
+from lcm.rest.schemas import WorkerView
+
+
+class Known:
+    """What is known of one worker; changes in place, so whoever holds it sees the newest."""
+
+    __slots__ = ("id", "is_live", "labs_count", "version", "view")
+
+    def __init__(self, worker: Worker) -> None:
+        self.id = worker.id
+        self.learn(worker)
+
+    def learn(self, worker: Worker) -> None:
+        self.version = worker.version
+        self.is_live = worker.is_live
+        self.labs_count = worker.labs_count
+        self.view = msgspec.json.encode(WorkerView.of(worker))
+        """As people see it, encoded once for everybody."""
+
+
+class Roster:
+    """All workers that are not terminated."""
+
+    def __init__(self, read_all: Callable[[], Awaitable[Sequence[Worker]]]) -> None:
+        self._read_all = read_all
+        self._known: dict[str, Known] = {}
+        self._is_loaded = False
+        self._loading = asyncio.Lock()
+        self._ended_meanwhile: set[str] = set()
+        self._on_end: list[Callable[[str], None]] = []
+
+    def on_end(self, listener: Callable[[str], None]) -> None:
+        """Called with the id of a worker whose live data mean nothing any more."""
+        self._on_end.append(listener)
+
+    async def load(self) -> None:
+        """Read the records once; every later change comes by itself."""
+        if self._is_loaded:
+            return
+        async with self._loading:
+            if self._is_loaded:
+                return
+            for worker in await self._read_all():
+                known = self._known.get(worker.id)
+                is_news = known is None or known.version < worker.version
+                if is_news and worker.status is not TERMINATED and worker.id not in self._ended_meanwhile:
+                    self.learn(worker)
+            self._is_loaded = True
+            self._ended_meanwhile.clear()
+
+    def on_worker_commit(self, _: Worker | None, after: Worker) -> None:
+        self.learn(after)
+
+    def learn(self, worker: Worker) -> None:
+        """A record changed, or turned out to be newer than what is known."""
+        known = self._known.get(worker.id)
+        if known is None:
+            known = Known(worker)
+        else:
+            known.learn(worker)
+        if worker.status is TERMINATED:
+            self._known.pop(worker.id, None)
+            if not self._is_loaded:
+                self._ended_meanwhile.add(worker.id)  # the records being read may still call it alive
+        else:
+            self._known[worker.id] = known
+        if not known.is_live:
+            for listener in self._on_end:
+                listener(worker.id)
+
+    def get(self, worker_id: str) -> Known | None:
+        return self._known.get(worker_id)
+
+    def is_live(self, worker_id: str) -> bool:
+        known = self._known.get(worker_id)
+        return known is not None and known.is_live
+
+    def __iter__(self) -> Iterator[Known]:
+        return iter(list(self._known.values()))
+
+    def __len__(self) -> int:
+        return len(self._known)

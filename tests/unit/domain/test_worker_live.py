@@ -1,0 +1,162 @@
+"""A worker's connection and its signs of people: told once, never moved back."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from lcm.domain.launch import WorkerId
+from lcm.domain.lifecycle import DRAINING, RUNNING, STOPPING
+from lcm.domain.live import ActivityEvent, ActivityMark, MonitorState
+from lcm.domain.worker import Worker, move, new_worker, note_activity, note_connection
+
+T0 = datetime(2026, 1, 1, tzinfo=UTC)
+CONNECTING, CONNECTED, RECONNECTING = (
+    MonitorState.CONNECTING,
+    MonitorState.CONNECTED,
+    MonitorState.RECONNECTING,
+)
+FAILED, DISCONNECTED, DISABLED = MonitorState.FAILED, MonitorState.DISCONNECTED, MonitorState.DISABLED
+
+
+def at(seconds: float) -> datetime:
+    return T0 + timedelta(seconds=seconds)
+
+
+@pytest.fixture
+def worker() -> Worker:
+    fresh = new_worker(
+        worker_id=WorkerId("w"),
+        name="w",
+        template_name="small",
+        aws_region="us-east-1",
+        tags={},
+        by="ann",
+        now=T0,
+    )
+    return replace(fresh, status=RUNNING)
+
+
+# The connection.
+
+
+def told(worker: Worker, *states: MonitorState) -> list[bool]:
+    """Which of connected (True) and disconnected (False) is told on the way through these states."""
+    heard = []
+    for second, state in enumerate(states):
+        before, worker = worker, note_connection(worker, state, reason="", at=at(second))
+        if worker.ws_told_connected is not before.ws_told_connected:
+            heard.append(bool(worker.ws_told_connected))
+        assert worker.ws_status is state
+        assert worker.ws_connected is (state is CONNECTED)
+    return heard
+
+
+@pytest.mark.parametrize(
+    ("states", "heard"),
+    [
+        ((CONNECTING, MonitorState.AUTHENTICATING, CONNECTED), [True]),
+        ((CONNECTED, RECONNECTING, CONNECTED), [True]),
+        ((CONNECTED, RECONNECTING, FAILED, CONNECTING, FAILED, CONNECTING, FAILED), [True, False]),
+        ((CONNECTED, RECONNECTING, FAILED, CONNECTING, CONNECTED), [True, False, True]),
+        ((CONNECTED, DISCONNECTED), [True, False]),
+        ((CONNECTING, FAILED, CONNECTING, FAILED), [False]),
+        ((DISABLED,), []),
+        ((CONNECTING, DISCONNECTED), []),
+    ],
+)
+def test_a_connection_and_its_end_are_told_once_and_reconnections_never(
+    worker: Worker, states: tuple[MonitorState, ...], heard: list[bool]
+) -> None:
+    assert told(worker, *states) == heard
+
+
+def test_a_worker_that_no_longer_runs_is_not_connected(worker: Worker) -> None:
+    connected = note_connection(worker, CONNECTED, reason="", at=at(1))
+    stopping = move(connected, STOPPING, by="lcm", reason="asked", now=at(2))
+    assert (stopping.ws_connected, stopping.ws_told_connected) == (False, False)
+    late = note_connection(stopping, CONNECTED, reason="", at=at(3))
+    assert (late.ws_connected, late.ws_status, late.ws_told_connected) == (False, DISCONNECTED, False)
+
+
+def test_a_draining_worker_stays_connected(worker: Worker) -> None:
+    connected = note_connection(worker, CONNECTED, reason="", at=at(1))
+    assert move(connected, DRAINING, by="lcm", reason="", now=at(2)).ws_connected
+
+
+# Signs of people.
+
+
+def event(seconds: float, category: str = "start_lab") -> ActivityEvent:
+    return ActivityEvent(category=category, at=at(seconds), lab_id="l")
+
+
+def seen(worker: Worker, events: list[ActivityEvent], last: int, stream: str = "run-1") -> Worker:
+    mark = ActivityMark(stream=stream, last_sequence=last)
+    return note_activity(worker, events, mark=mark, now=at(1_000), keep=10)
+
+
+def test_the_newest_event_is_the_last_activity_and_the_newest_ten_are_kept(worker: Worker) -> None:
+    worker = seen(worker, [event(n) for n in range(25)], last=25)
+    assert worker.last_activity_at == at(24)
+    assert [e.at for e in worker.recent_activity_events] == [at(n) for n in range(24, 14, -1)]
+
+
+def test_a_report_that_is_sent_again_counts_once(worker: Worker) -> None:
+    once = seen(worker, [event(1), event(2)], last=2)
+    again = seen(once, [event(1), event(2)], last=2)
+    assert again.recent_activity_events == once.recent_activity_events
+    assert again.activity_mark == once.activity_mark
+
+
+def test_a_report_that_overlaps_the_last_adds_only_what_is_new(worker: Worker) -> None:
+    once = seen(worker, [event(1), event(2)], last=2)
+    more = seen(once, [event(2, "told otherwise"), event(3)], last=3)
+    assert [e.at for e in more.recent_activity_events] == [at(3), at(2), at(1)]
+
+
+def test_an_old_report_that_arrives_late_moves_nothing_back(worker: Worker) -> None:
+    newer = seen(worker, [event(1), event(2)], last=2)
+    late = seen(newer, [event(1)], last=1)
+    assert (late.last_activity_at, late.activity_mark) == (newer.last_activity_at, newer.activity_mark)
+
+
+def test_another_observer_starts_its_own_count(worker: Worker) -> None:
+    worker = seen(worker, [event(1)], last=40, stream="run-1")
+    worker = seen(worker, [event(2)], last=1, stream="run-2")
+    assert worker.last_activity_at == at(2)
+    assert worker.activity_mark == ActivityMark(stream="run-2", last_sequence=1)
+
+
+def test_finding_nothing_is_a_check_and_no_activity(worker: Worker) -> None:
+    worker = seen(worker, [event(1)], last=1)
+    checked = note_activity(worker, [], mark=None, now=at(2_000), keep=10)
+    assert (checked.last_activity_at, checked.last_activity_check_at) == (at(1), at(2_000))
+    assert checked.activity_mark == worker.activity_mark
+
+
+def test_a_workers_wrong_clock_does_not_put_activity_into_the_future(worker: Worker) -> None:
+    assert seen(worker, [event(999_999)], last=1).last_activity_at == at(1_000)
+
+
+@given(st.lists(st.lists(st.integers(0, 900), max_size=5), max_size=8), st.data())
+def test_the_last_activity_never_moves_back(reports: list[list[int]], data: st.DataObject) -> None:
+    worker = new_worker(
+        worker_id=WorkerId("w"),
+        name="w",
+        template_name="small",
+        aws_region="us-east-1",
+        tags={},
+        by="ann",
+        now=T0,
+    )
+    for moments in reports:
+        last = data.draw(st.integers(0, 20))
+        after = seen(worker, [event(moment) for moment in moments], last)
+        assert worker.last_activity_at is None or (
+            after.last_activity_at is not None and after.last_activity_at >= worker.last_activity_at
+        )
+        assert len(after.recent_activity_events) <= 10
+        worker = after
