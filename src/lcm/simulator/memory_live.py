@@ -16,7 +16,6 @@ from lcm.core.clock import Clock
 from lcm.domain.errors import CertificateChanged, Unreachable
 from lcm.worker_controller.ports import MAX_MESSAGE_BYTES, WebSocket, WebSocketListener
 
-TOKEN_SECONDS = 86_400.0
 UNAUTHORIZED = (3000, "Unauthorized")
 
 
@@ -88,9 +87,14 @@ class MemoryLiveServer:
         self.clock = clock
         self.certificate_sha256 = certificate_sha256
         self.password = "secret"
+        self.token_seconds = 86_400.0
         self.refuses_connections = False
         self.refuses_sockets = False
         """REST works, the live feed does not."""
+        self.is_mute = False
+        """Sockets stay open and pings are answered, but no event comes."""
+        self.refuses_tokens = False
+        """The live feed does; REST does not."""
         self.is_frozen = False
         """Nothing is answered and nothing is pushed, and no connection is closed."""
         self.closes_with: tuple[int, str] | None = None
@@ -122,7 +126,9 @@ class MemoryLiveServer:
         self.push_bytes(msgspec.json.encode(event))
 
     def push_bytes(self, payload: bytes) -> None:
-        for socket in [socket for socket in self.sockets if socket.is_authorized and not self.is_frozen]:
+        if self.is_mute or self.is_frozen:
+            return
+        for socket in [socket for socket in self.sockets if socket.is_authorized]:
             socket.push(payload)
 
     def push_stats(self, cpu_percent: float = 7.25) -> None:
@@ -176,10 +182,10 @@ class MemoryLiveServer:
         }[path]
 
     def _new_token(self) -> str:
-        ends = self.clock.now() + timedelta(seconds=TOKEN_SECONDS)
+        ends = self.clock.now() + timedelta(seconds=self.token_seconds)
         claims = {"exp": ends.timestamp(), "sub": self.user_id, "n": len(self.logins)}
         token = f"e30.{base64.urlsafe_b64encode(msgspec.json.encode(claims)).decode().rstrip('=')}.x"
-        self.tokens[token] = self.clock.monotonic() + TOKEN_SECONDS
+        self.tokens[token] = self.clock.monotonic() + self.token_seconds
         return token
 
     def is_valid(self, token: str) -> bool:
@@ -190,10 +196,12 @@ class MemoryLiveServer:
         if self.is_frozen:
             return
         token = msgspec.json.decode(text).get("token", "")
-        if not self.is_valid(token):
+        if not self.is_valid(token) or self.refuses_tokens:
             socket.end(*UNAUTHORIZED)
             return
         socket.is_authorized = True
+        if self.is_mute:
+            return
         socket.push(msgspec.json.encode({"event_type": "system_stats", "data": system_stats()}))
         if self.closes_with is not None:
             socket.end(*self.closes_with)

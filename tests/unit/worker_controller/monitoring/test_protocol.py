@@ -330,6 +330,7 @@ def test_no_bytes_whatsoever_raise(payload: bytes) -> None:
     assert sum(listening.protocol.counts.values()) == 1
 
 
+TEXT = st.text("aä\x00☃\ud800", max_size=80)
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | TEXT,
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text("ab", max_size=3), inner, max_size=4),
