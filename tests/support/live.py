@@ -14,7 +14,7 @@ from lcm.core.health import Health
 from lcm.domain.errors import Unreachable
 from lcm.domain.launch import InstanceId, WorkerId
 from lcm.domain.live import ActivityEvent, LabChange, MonitorState, Sample, SampleSource
-from lcm.domain.worker import Worker
+from lcm.domain.worker import CmlHealth, CmlLicense, Worker
 from lcm.rest.schemas import LiveReceipt, LiveReports, WebSocketReport
 from lcm.simulator.memory_live import MemoryLiveServer, MemoryLiveServers
 from lcm.worker_controller.monitoring.config import MonitoringConfig
@@ -39,6 +39,7 @@ class ToldControlPlane:
     requests: list[tuple[float, LiveReports]] = field(default_factory=list)
     statuses: list[tuple[WorkerId, WebSocketReport]] = field(default_factory=list)
     activity: list[tuple[SampleSource, ActivityEvent]] = field(default_factory=list)
+    told_health: list[tuple[WorkerId, CmlHealth | None, CmlLicense | None]] = field(default_factory=list)
     workers: list[Worker] = field(default_factory=list)
     _marks: dict[tuple[WorkerId, str], int] = field(default_factory=dict)
 
@@ -62,6 +63,13 @@ class ToldControlPlane:
         await self._answer()
         self.statuses.append((worker_id, report))
         return a_worker(id=worker_id)
+
+    async def report_cml_health(
+        self, worker: Worker, health: CmlHealth | None, license_: CmlLicense | None
+    ) -> Worker:
+        await self._answer()
+        self.told_health.append((worker.id, health, license_))
+        return worker
 
     async def _answer(self) -> None:
         if self.answer_seconds:

@@ -5,7 +5,7 @@ questions about itself, and can be told to misbehave in all the ways that real o
 """
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -13,8 +13,9 @@ import msgspec
 
 from lcm.cml.connection import CmlAnswer
 from lcm.core.clock import Clock
-from lcm.domain.errors import CertificateChanged, Unreachable
-from lcm.worker_controller.ports import MAX_MESSAGE_BYTES, WebSocket, WebSocketListener
+from lcm.domain.errors import CertificateChanged, LcmError, RegionNotConfigured, Unreachable
+from lcm.domain.launch import InstanceId
+from lcm.worker_controller.ports import MAX_MESSAGE_BYTES, InstanceMetrics, WebSocket, WebSocketListener
 
 UNAUTHORIZED = (3000, "Unauthorized")
 
@@ -253,3 +254,21 @@ class MemoryLiveServers:
         await server.check_reachable(pinned_sha256)
         status, content = server.answer(path, token, body)
         return CmlAnswer(msgspec.json.encode(content), server.certificate_sha256, status, server.clock.now())
+
+
+class MemoryMetrics:
+    """CloudWatch in memory: what a test says an instance measures."""
+
+    def __init__(self, regions: Sequence[str]) -> None:
+        self._regions = frozenset(regions)
+        self.measured: dict[InstanceId, InstanceMetrics] = {}
+        self.error: LcmError | None = None
+
+    async def get_instance_metrics(
+        self, region: str, instance_ids: Sequence[InstanceId]
+    ) -> Mapping[InstanceId, InstanceMetrics]:
+        if region not in self._regions:
+            raise RegionNotConfigured(f"region {region!r} is not configured")
+        if self.error is not None:
+            raise self.error
+        return {id_: self.measured[id_] for id_ in instance_ids if id_ in self.measured}

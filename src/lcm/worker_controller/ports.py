@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 from lcm.domain.launch import InstanceId, LaunchSpec, MachineImage, WorkerId
 from lcm.domain.lifecycle import WorkerStatus
 from lcm.domain.template import WorkerTemplate
-from lcm.domain.worker import Instance, Worker
+from lcm.domain.worker import CmlHealth, CmlLicense, Instance, Worker
 from lcm.rest.schemas import LiveReceipt, LiveReports, WebSocketReport
 
 
@@ -60,6 +60,12 @@ class LiveControlPlane(Protocol):
         ...
 
     async def report_ws_status(self, worker_id: WorkerId, report: WebSocketReport) -> Worker: ...
+
+    async def report_cml_health(
+        self, worker: Worker, health: CmlHealth | None, license_: CmlLicense | None
+    ) -> Worker:
+        """What CML says about itself after a login; None is no news."""
+        ...
 
 
 class CloudProvider(Protocol):

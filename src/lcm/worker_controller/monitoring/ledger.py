@@ -13,6 +13,7 @@ from lcm.domain.launch import WorkerId
 from lcm.domain.live import ActivityEvent, SampleSource
 from lcm.rest.schemas import ActivityReport
 from lcm.worker_controller.monitoring.protocol import EVENT_TYPES
+from lcm.worker_controller.monitoring.telemetry_log import LiveActivity
 
 MAX_UNCONFIRMED: Final = 1_000
 MAX_RECENT: Final = 200
@@ -32,7 +33,7 @@ class Ledger:
         self._stream = stream
         self._sequence = 0
         self._unconfirmed: deque[_Numbered] = deque(maxlen=MAX_UNCONFIRMED)
-        self.recent: deque[ActivityEvent] = deque(maxlen=MAX_RECENT)
+        self.recent: deque[LiveActivity] = deque(maxlen=MAX_RECENT)
         """The newest signs that came live, confirmed or not."""
         self.messages = dict.fromkeys(EVENT_TYPES, 0)
         self.reconnects = 0
@@ -55,7 +56,7 @@ class Ledger:
         self._sequence += 1
         self._unconfirmed.append(_Numbered(self._sequence, source, event))
         if source is SampleSource.WEBSOCKET:
-            self.recent.append(event)
+            self.recent.append(LiveActivity(self._sequence, event))
 
     def unconfirmed_reports(self) -> Iterator[ActivityReport]:
         """All that was not confirmed yet, in order, one report for each stretch from one source."""

@@ -181,7 +181,7 @@ class CmlWebSocketMonitor:
 
     @property
     def recent_activity_events(self) -> list[ActivityEvent]:
-        return list(self.ledger.recent)
+        return [told.event for told in self.ledger.recent]
 
     def drain_activity_events(self) -> list[ActivityReport]:
         """What the control plane has not confirmed; it stays until `ledger.confirm`."""

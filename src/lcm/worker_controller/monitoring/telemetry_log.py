@@ -35,6 +35,13 @@ SAME_CLOCK: Final = timedelta(seconds=2)
 """A difference of clocks below this is rounding: the server's time comes in whole seconds."""
 
 
+class LiveActivity(NamedTuple):
+    """A sign of people that the live connection told, and its number."""
+
+    sequence: int
+    event: ActivityEvent
+
+
 class _Details(msgspec.Struct, frozen=True):
     user_id: Any = None
     lab_id: Any = None
@@ -62,6 +69,8 @@ class TelemetryLog:
     def __init__(self, since: datetime) -> None:
         self._mark = since + SLACK
         self._counted: Counter[tuple[str, str, str | None]] = Counter()
+        self._noted_live: set[int] = set()
+        """Live events, by their number, whose entry in the diary was met: one entry each."""
 
     def resume(self, lost_at: datetime) -> None:
         """Up to here the live connection told everything."""
@@ -72,7 +81,7 @@ class TelemetryLog:
         body: bytes,
         *,
         own_user_id: str | None,
-        live: Sequence[ActivityEvent],
+        live: Sequence[LiveActivity],
         now: datetime,
         server_now: datetime | None,
     ) -> list[ActivityEvent]:
@@ -86,21 +95,33 @@ class TelemetryLog:
             for note in _notes(_entries.decode(body), own_user_id, skew, now)
             if note.event.at > window_start
         ]
-        told_live = list(live)
+        self._noted_live &= {told.sequence for told in live}
         seen_now: Counter[tuple[str, str, str | None]] = Counter()
         fresh: list[ActivityEvent] = []
         for note in sorted(notes, key=lambda note: note.event.at):
             seen_now[note.key] += 1
             if seen_now[note.key] <= self._counted[note.key]:
                 continue
-            match = _find_same(note.event, told_live)
-            if match is not None:
-                told_live.remove(match)
-            else:
+            same = self._told_live_as(note.event, live)
+            if same is None:
                 fresh.append(note.event)
+            else:
+                self._noted_live.add(same.sequence)
         self._counted = seen_now
         self._mark = max([self._mark, *(note.event.at for note in notes)])
         return fresh
+
+    def _told_live_as(self, event: ActivityEvent, live: Sequence[LiveActivity]) -> LiveActivity | None:
+        """The live event that this entry is about, if it is about one."""
+        candidates = [
+            told
+            for told in live
+            if told.sequence not in self._noted_live
+            and told.event.category == event.category
+            and abs(told.event.at - event.at) <= SLACK
+            and event.lab_id in (None, told.event.lab_id)
+        ]
+        return min(candidates, key=lambda told: abs(told.event.at - event.at), default=None)
 
 
 def _notes(
@@ -123,17 +144,3 @@ def _notes(
         lab_id = details.lab_id if isinstance(details.lab_id, str) else None
         event = ActivityEvent(category=entry.category, at=min(at - skew, now), lab_id=lab_id)
         yield _Note(event, (entry.category, entry.timestamp, lab_id))
-
-
-def _find_same(event: ActivityEvent, live: Sequence[ActivityEvent]) -> ActivityEvent | None:
-    """The live event that was noted in the diary as this one."""
-    return next(
-        (
-            told
-            for told in live
-            if told.category == event.category
-            and abs(told.at - event.at) <= SLACK
-            and (told.lab_id == event.lab_id or event.lab_id is None)
-        ),
-        None,
-    )
