@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pydantic import AliasChoices
 from pydantic_settings import BaseSettings
 
 from lcm.control_plane.app import openapi_document
@@ -69,12 +70,16 @@ def configuration() -> str:
 def _fields(settings: type[BaseSettings]) -> list[tuple[str, str, str]]:
     return [
         (
-            str(field.validation_alias or name).upper(),
+            _variable(name, field.validation_alias),
             _shown(field.get_default(call_default_factory=True)),
             field.description or "",
         )
         for name, field in settings.model_fields.items()
     ]
+
+
+def _variable(name: str, alias: object) -> str:
+    return str(alias.choices[0] if isinstance(alias, AliasChoices) else alias or name).upper()
 
 
 def _shown(default: Any) -> str:

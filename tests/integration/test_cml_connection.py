@@ -39,7 +39,8 @@ async def test_the_first_contact_learns_the_certificate_and_the_next_insists_on_
     async with cml_server(tmp_path, body=INFORMATION) as port, CmlConnections(port) as connections:
         cml = CmlSystemSpiClient(connections)
         first = await cml.get_system_information(HOST, None)
-        assert (first.version, first.ready, len(first.certificate_sha256)) == ("2.9.1+build.7", True, 64)
+        assert (first.version, first.ready) == ("2.9.1+build.7", True)
+        assert len(first.certificate_sha256 or "") == 64
         again = await cml.get_system_information(HOST, first.certificate_sha256)
         assert again == first
 

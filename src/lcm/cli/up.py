@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import msgspec
@@ -103,6 +104,7 @@ async def up(options: UpOptions, simulator: SimulatorChild | None, announce: Cal
                 control_plane_api_url=control_plane.url,
                 control_plane_api_key=SecretStr(control_plane.keys.controller),
                 cml_port=cloud.cml_port,
+                **_cml_login(cloud.simulation),
             )
             async with (
                 worker_controller_process(
@@ -121,6 +123,16 @@ async def up(options: UpOptions, simulator: SimulatorChild | None, announce: Cal
                 if cloud.simulation is not None:
                     await _create_demo_fleet(control_plane, options)
                 announce(_ready(control_plane, controller, cloud, data_dir))
+
+
+def _cml_login(simulation: SimulationInfo | None) -> dict[str, Any]:
+    """The simulated servers' account; real ones have theirs in the environment."""
+    if simulation is None:
+        return {}
+    return {
+        "cml_worker_api_username": simulation.cml_username,
+        "cml_worker_api_password": SecretStr(simulation.cml_password),
+    }
 
 
 @contextmanager

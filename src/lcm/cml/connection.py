@@ -1,38 +1,85 @@
 """HTTPS to CML servers, whose certificates are self-signed: trust on first use, then a pin.
 
 The first contact learns the certificate's SHA-256; it is stored with the worker, and from then on
-any other certificate stops the conversation before a byte of it is sent.
+any other certificate stops the conversation before a byte of it is sent. Where CML servers have
+certificates of a CA they can be checked against it instead.
 """
 
 import asyncio
 import hashlib
 import ssl
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from enum import StrEnum
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 import aiohttp
 
 from lcm.domain.errors import CertificateChanged, Unreachable
 
+MAX_ANSWER_BYTES = 64 * 1024 * 1024
+"""Telemetry has no paging: a long-lived server answers with megabytes."""
+
+
+class CmlTrust(StrEnum):
+    """How a server proves that it is the one we mean (CML_WORKER_API_VERIFY_SSL)."""
+
+    PIN = "false"
+    """By the certificate it showed at first contact."""
+    CA = "true"
+    """By a certificate for its address that a known CA signed."""
+    NONE = "off"
+    """Not at all: only for a network where nobody else can answer."""
+
 
 @dataclass(frozen=True)
 class CmlAnswer:
-    """A successful answer and the certificate it came under."""
+    """What came back, and the certificate it came under."""
 
     body: bytes
-    certificate_sha256: str
+    certificate_sha256: str | None
+    """None where certificates are not pinned."""
+    status: int = 200
+    date: datetime | None = None
+    """The server's own time."""
+
+
+class CmlTransport(Protocol):
+    """Carries one request to a CML server."""
+
+    async def request(
+        self,
+        method: str,
+        host: str,
+        path: str,
+        pinned_sha256: str | None,
+        *,
+        token: str | None = None,
+        body: bytes | None = None,
+    ) -> CmlAnswer:
+        """Any answer, whatever its status. Raises Unreachable without one, CertificateChanged before it."""
+        ...
+
+
+def tls_context(trust: CmlTrust) -> ssl.SSLContext:
+    """One for all servers: a context each would cost a megabyte."""
+    context = ssl.create_default_context()
+    if trust is not CmlTrust.CA:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
 
 
 class CmlConnections:
-    """Use as `async with`. One TLS context for all servers: a context each would cost a megabyte."""
+    """Use as `async with`."""
 
-    def __init__(self, port: int = 443, timeout_seconds: float = 5.0) -> None:
+    def __init__(self, port: int = 443, timeout_seconds: float = 5.0, trust: CmlTrust = CmlTrust.PIN) -> None:
         self._port = port
         self._timeout_seconds = timeout_seconds
-        self._unverified = ssl.create_default_context()
-        self._unverified.check_hostname = False
-        self._unverified.verify_mode = ssl.CERT_NONE
+        self._trust = trust
+        self.context = tls_context(trust)
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
@@ -49,30 +96,75 @@ class CmlConnections:
 
     async def get(self, host: str, path: str, pinned_sha256: str | None) -> CmlAnswer:
         """GET a path of CML's API. Anything but 200 is Unreachable: a booting CML answers 502."""
+        answer = await self.request("GET", host, path, pinned_sha256)
+        if answer.status != 200:
+            raise Unreachable(f"CML at {host} answered {answer.status} to {path}")
+        return answer
+
+    async def request(
+        self,
+        method: str,
+        host: str,
+        path: str,
+        pinned_sha256: str | None,
+        *,
+        token: str | None = None,
+        body: bytes | None = None,
+    ) -> CmlAnswer:
         assert self._session is not None, "use it as a context manager"
         url = f"https://{host}:{self._port}{path}"
+        headers = {"Authorization": f"Bearer {token}"} if token is not None else {}
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        trusted = pinned_sha256
         try:
             async with asyncio.timeout(self._timeout_seconds):
-                trusted = pinned_sha256 or await self._certificate_of(host)
-                pin = aiohttp.Fingerprint(bytes.fromhex(trusted))
-                async with self._session.get(url, ssl=pin, allow_redirects=False) as response:
-                    body = await response.read()
+                how: ssl.SSLContext | aiohttp.Fingerprint = self.context
+                if self._trust is CmlTrust.PIN:
+                    trusted = pinned_sha256 or await self._certificate_of(host)
+                    how = aiohttp.Fingerprint(bytes.fromhex(trusted))
+                async with self._session.request(
+                    method, url, ssl=how, headers=headers, data=body, allow_redirects=False
+                ) as response:
+                    content = await _read(response)
         except aiohttp.ServerFingerprintMismatch as mismatch:
             raise CertificateChanged(
-                f"{host} shows the certificate {mismatch.got.hex()[:16]}…, pinned is {trusted[:16]}…;"
+                f"{host} shows the certificate {mismatch.got.hex()[:16]}…, pinned is {str(trusted)[:16]}…;"
                 " if CML was reinstalled on purpose, delete the worker and create it anew"
             ) from None
+        except aiohttp.ClientConnectorCertificateError as error:
+            raise CertificateChanged(f"{host}: no known CA vouches for its certificate ({error})") from None
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unreachable(f"CML at {host}: {str(error) or type(error).__name__}") from error
-        if response.status != 200:
-            raise Unreachable(f"CML at {host} answered {response.status} to {path}")
-        return CmlAnswer(body, trusted)
+        is_pinned = self._trust is CmlTrust.PIN
+        return CmlAnswer(
+            content, trusted if is_pinned else None, response.status, _date(response.headers.get("Date"))
+        )
 
     async def _certificate_of(self, host: str) -> str:
         """Look at the certificate without saying anything; the request then insists on this very one."""
-        _, writer = await asyncio.open_connection(host, self._port, ssl=self._unverified)
+        _, writer = await asyncio.open_connection(host, self._port, ssl=self.context)
         try:
             certificate: bytes = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
         finally:
             writer.transport.abort()
         return hashlib.sha256(certificate).hexdigest()
+
+
+async def _read(response: aiohttp.ClientResponse) -> bytes:
+    """The whole body, unless it is absurd."""
+    pieces: list[bytes] = []
+    size = 0
+    async for piece in response.content.iter_any():
+        size += len(piece)
+        if size > MAX_ANSWER_BYTES:
+            raise aiohttp.ClientPayloadError("the answer is too big")
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def _date(header: str | None) -> datetime | None:
+    try:
+        return parsedate_to_datetime(header).astimezone(UTC) if header else None
+    except ValueError:
+        return None

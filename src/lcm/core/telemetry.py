@@ -4,6 +4,7 @@ Counts are kept as plain integers where things happen and read by callbacks when
 a hot path never pays for an instrument and a series ends with the thing it describes.
 """
 
+import asyncio
 import logging
 import sys
 from bisect import bisect_left
@@ -15,6 +16,7 @@ import structlog
 from opentelemetry.exporter.prometheus import PrometheusMetricReader
 from opentelemetry.metrics import CallbackOptions, Observation
 from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import MetricExportResult, MetricReader, MetricsData
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.metrics_core import HistogramMetricFamily, Metric
@@ -23,6 +25,8 @@ from prometheus_client.registry import Collector
 from lcm.core.clock import Clock
 from lcm.core.hosted_service import HostedService
 from lcm.core.redaction import RedactingStream, redactor
+
+log = structlog.get_logger(__name__)
 
 _DURATION_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
@@ -40,7 +44,8 @@ class Telemetry:
         reader = PrometheusMetricReader(
             disable_target_info=True, scope_info_enabled=False, registry=self._registry
         )
-        self._provider = MeterProvider(metric_readers=[reader], shutdown_on_exit=False)
+        self._snapshots = _SnapshotReader()
+        self._provider = MeterProvider(metric_readers=[reader, self._snapshots], shutdown_on_exit=False)
         self._meter = self._provider.get_meter("lcm")
 
     def gauge(self, name: str, description: str, read: Callable[[], Iterable[Reading]]) -> None:
@@ -60,6 +65,62 @@ class Telemetry:
     def render(self) -> bytes:
         """Everything, as a Prometheus scrape wants it."""
         return generate_latest(self._registry)
+
+    def snapshot(self) -> MetricsData | None:
+        """Gauges and counters as they are now, as OTLP wants them."""
+        return self._snapshots.read()
+
+
+class _SnapshotReader(MetricReader):
+    """Collects when it is asked to, in the thread that asks: the callbacks read what only that one may."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._newest: MetricsData | None = None
+
+    def read(self) -> MetricsData | None:
+        self.collect()
+        newest, self._newest = self._newest, None
+        return newest
+
+    def _receive_metrics(self, metrics_data: MetricsData, timeout_millis: float = 0, **_: object) -> None:
+        self._newest = metrics_data
+
+    def shutdown(self, timeout_millis: float = 30_000, **_: object) -> None:
+        self._newest = None
+
+
+class OtlpExport(HostedService):
+    """Sends gauges and counters to an OTLP collector; one that does not answer costs only a warning."""
+
+    name = "otlp-export"
+
+    def __init__(
+        self, telemetry: Telemetry, endpoint: str, clock: Clock, interval_seconds: float = 10.0
+    ) -> None:
+        # Imported here: it takes a third of a second that nobody without a collector should wait.
+        from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+
+        self._telemetry = telemetry
+        self._exporter = OTLPMetricExporter(endpoint=f"{endpoint.rstrip('/')}/v1/metrics", timeout=5)
+        self._clock = clock
+        self._interval = interval_seconds
+
+    async def run(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            while True:
+                await self._clock.sleep(self._interval)
+                snapshot = self._telemetry.snapshot()
+                if snapshot is not None:
+                    # The exporter blocks: it works in a thread, on numbers that do not change any more.
+                    await loop.run_in_executor(None, self._export, snapshot)
+        finally:
+            self._exporter.shutdown(timeout_millis=1_000)
+
+    def _export(self, snapshot: MetricsData) -> None:
+        if self._exporter.export(snapshot) is not MetricExportResult.SUCCESS:
+            log.warning("metrics not exported")
 
 
 class Durations(Collector):

@@ -12,7 +12,7 @@ from lcm.domain.errors import Conflict, Fenced, IllegalTransition, NotFound, Req
 from lcm.domain.launch import LaunchSpec, WorkerId
 from lcm.domain.lifecycle import WorkerStatus
 from lcm.domain.template import WorkerTemplate
-from lcm.domain.worker import Instance, Worker
+from lcm.domain.worker import CmlHealth, CmlLicense, Instance, Worker
 from lcm.rest.schemas import (
     API_KEY_HEADER,
     EPOCH_HEADER,
@@ -24,8 +24,11 @@ from lcm.rest.schemas import (
     LaunchVoided,
     LeadershipClaim,
     LeadershipGrant,
+    LiveReceipt,
+    LiveReports,
     Problem,
     StatusReport,
+    WebSocketReport,
     WorkerRecords,
 )
 
@@ -157,6 +160,21 @@ class ControlPlaneClient:
             "cml-data",
             CmlReport(ready=ready, version=version, certificate_sha256=certificate_sha256),
         )
+
+    async def report_cml_health(
+        self, worker: Worker, health: CmlHealth | None, license_: CmlLicense | None
+    ) -> Worker:
+        """What CML says about itself after a login; None is no news."""
+        report = CmlReport(ready=worker.cml_ready, health=health, license=license_)
+        return await self._report(worker.id, "cml-data", report)
+
+    async def report_worker_metrics(self, reports: LiveReports) -> LiveReceipt:
+        """Load, labs and signs of people from all workers at once."""
+        body = await self._call("POST", "/workers/metrics", reports)
+        return msgspec.json.decode(body, type=LiveReceipt)
+
+    async def report_ws_status(self, worker_id: WorkerId, report: WebSocketReport) -> Worker:
+        return await self._report(worker_id, "ws-status", report)
 
     async def _report(self, worker_id: WorkerId, what: str, report: msgspec.Struct) -> Worker:
         return _worker.decode(await self._call("POST", f"/workers/{worker_id}/{what}", report))

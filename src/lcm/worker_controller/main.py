@@ -4,24 +4,34 @@ Makes EC2 instances what the records say. Talks to the control plane (REST), the
 EC2 and CML's system API; it keeps no state of its own.
 """
 
+import random
 import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from lcm.cml.connection import CmlConnections
+from lcm.cml.connection import CmlConnections, CmlTrust
+from lcm.cml.session import CmlSession
 from lcm.core.chance import Ids
 from lcm.core.clock import Clock
 from lcm.core.health import Health
 from lcm.core.hosted_service import HostedService
 from lcm.core.kv.port import Kv
-from lcm.core.telemetry import LoopLagMonitor, Telemetry
+from lcm.core.telemetry import LoopLagMonitor, OtlpExport, Telemetry
 from lcm.domain.template import RegionConfig
 from lcm.rest.client import ControlPlaneClient, HttpTransport
 from lcm.web.server import HttpServer
+from lcm.worker_controller.adapters.cloudwatch import CloudWatchMetrics
 from lcm.worker_controller.adapters.cml_system import CmlSystemSpiClient
 from lcm.worker_controller.adapters.ec2 import Ec2Provider, Ec2Settings
+from lcm.worker_controller.adapters.picows_websocket import PicowsWebSockets
 from lcm.worker_controller.http import Operations, register_metrics
+from lcm.worker_controller.monitoring.config import MonitoringConfig
+from lcm.worker_controller.monitoring.metrics import MetricsLoop
+from lcm.worker_controller.monitoring.registry import CmlWebSocketMonitorRegistry
+from lcm.worker_controller.monitoring.reporter import LiveReporter
+from lcm.worker_controller.monitoring.service import LiveMonitoring, register_monitoring_metrics
+from lcm.worker_controller.ports import MonitorTarget
 from lcm.worker_controller.reconciler import WorkerReconciler
 from lcm.worker_controller.settings import WorkerControllerSettings
 
@@ -55,12 +65,15 @@ async def worker_controller_process(
     async with (
         HttpTransport(settings.control_plane_api_url) as transport,
         Ec2Provider(ec2, regions) as cloud,
-        CmlConnections(settings.cml_port) as cml,
+        CloudWatchMetrics(ec2, regions, clock) as cloud_metrics,
+        CmlConnections(settings.cml_port, trust=settings.cml_worker_api_verify_ssl) as cml,
     ):
+        control_plane = ControlPlaneClient(transport, api_key, service="worker-controller", epoch=epoch)
+        monitoring = _monitoring(settings, control_plane, cml, cloud_metrics, clock, ids, health)
         reconciler = WorkerReconciler(
             settings,
             regions,
-            control_plane=ControlPlaneClient(transport, api_key, service="worker-controller", epoch=epoch),
+            control_plane=control_plane,
             cloud=cloud,
             cml=CmlSystemSpiClient(cml),
             kv=kv,
@@ -68,16 +81,76 @@ async def worker_controller_process(
             telemetry=telemetry,
             health=health,
             instance_id=_instance_id(settings, ids),
+            monitors=monitoring,
         )
         register_metrics(telemetry, reconciler)
+        register_monitoring_metrics(telemetry, monitoring, clock)
         operations = Operations(reconciler, health, telemetry, api_key)
         server = HttpServer("worker-controller", operations.app(), settings.host, settings.port)
         yield WorkerControllerProcess(
-            services=(server, reconciler, LoopLagMonitor(telemetry, clock)),
+            services=(
+                server,
+                reconciler,
+                LoopLagMonitor(telemetry, clock),
+                *_exporters(settings, telemetry, clock),
+            ),
             url=server.url,
             port=server.port,
             reconciler=reconciler,
         )
+
+
+def _monitoring(
+    settings: WorkerControllerSettings,
+    control_plane: ControlPlaneClient,
+    cml: CmlConnections,
+    cloud_metrics: CloudWatchMetrics,
+    clock: Clock,
+    ids: Ids,
+    health: Health,
+) -> LiveMonitoring:
+    config = MonitoringConfig(
+        websocket_enabled=settings.cml_websocket_enabled,
+        report_interval=settings.cml_websocket_metrics_report_interval,
+        reconnect_max_interval=settings.cml_websocket_reconnect_max_interval,
+        max_reconnect_attempts=settings.cml_websocket_max_reconnect_attempts,
+        health_timeout=settings.cml_websocket_health_timeout,
+        poll_interval=settings.metrics_poll_interval,
+    )
+    is_pinned = settings.cml_worker_api_verify_ssl is CmlTrust.PIN
+
+    def open_session(target: MonitorTarget) -> CmlSession:
+        pin = target.certificate_sha256 if is_pinned else None
+        return CmlSession(cml, settings.cml_credentials, target.host, pin, clock)
+
+    reporter = LiveReporter(control_plane, config, clock, health)
+    registry = CmlWebSocketMonitorRegistry(
+        PicowsWebSockets(cml.context, settings.cml_port),
+        open_session,
+        reporter,
+        config,
+        clock=clock,
+        ids=ids,
+        chance=random.Random(ids.new_id()),  # noqa: S311 - it spreads reconnects, it guards nothing
+        health=health,
+    )
+    metrics = MetricsLoop(
+        control_plane,
+        cloud_metrics,
+        registry.session_of,
+        reporter.add_sample,
+        interval_seconds=settings.metrics_poll_interval,
+        clock=clock,
+        health=health,
+    )
+    return LiveMonitoring(registry, reporter, metrics, clock)
+
+
+def _exporters(
+    settings: WorkerControllerSettings, telemetry: Telemetry, clock: Clock
+) -> tuple[HostedService, ...]:
+    endpoint = settings.otel_exporter_otlp_endpoint
+    return (OtlpExport(telemetry, endpoint, clock),) if endpoint else ()
 
 
 def _instance_id(settings: WorkerControllerSettings, ids: Ids) -> str:

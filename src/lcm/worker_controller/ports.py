@@ -4,13 +4,15 @@ The consumer owns these; adapters translate and decide nothing. Every call is bo
 adapter, and raises only errors of `lcm.domain.errors`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from lcm.domain.launch import InstanceId, LaunchSpec, MachineImage, WorkerId
 from lcm.domain.lifecycle import WorkerStatus
 from lcm.domain.template import WorkerTemplate
-from lcm.domain.worker import Instance, Worker
+from lcm.domain.worker import CmlHealth, CmlLicense, Instance, Worker
+from lcm.rest.schemas import LiveReceipt, LiveReports, WebSocketReport
 
 
 class ControlPlane(Protocol):
@@ -46,6 +48,24 @@ class ControlPlane(Protocol):
     async def report_cml(
         self, worker: Worker, *, ready: bool, version: str | None, certificate_sha256: str | None
     ) -> Worker: ...
+
+
+class LiveControlPlane(Protocol):
+    """What the control plane is told about running workers all the time, under our epoch."""
+
+    async def list_resources(self) -> Sequence[Worker]: ...
+
+    async def report_worker_metrics(self, reports: LiveReports) -> LiveReceipt:
+        """Everything that came in, from all workers; what was told before counts once."""
+        ...
+
+    async def report_ws_status(self, worker_id: WorkerId, report: WebSocketReport) -> Worker: ...
+
+    async def report_cml_health(
+        self, worker: Worker, health: CmlHealth | None, license_: CmlLicense | None
+    ) -> Worker:
+        """What CML says about itself after a login; None is no news."""
+        ...
 
 
 class CloudProvider(Protocol):
@@ -93,7 +113,8 @@ class CmlSystemInformation(NamedTuple):
 
     version: str
     ready: bool
-    certificate_sha256: str
+    certificate_sha256: str | None
+    """None where certificates are not pinned."""
 
 
 class CmlSystem(Protocol):
@@ -101,4 +122,101 @@ class CmlSystem(Protocol):
 
     async def get_system_information(self, host: str, pinned_sha256: str | None) -> CmlSystemInformation:
         """Raises Unreachable while it boots, CertificateChanged if it shows another certificate."""
+        ...
+
+
+class WebSocketListener(Protocol):
+    """Hears one WebSocket, on the event loop, possibly before `connect` has returned. Never raises."""
+
+    @property
+    def on_message(self) -> Callable[[bytes], object]:
+        """Called with every whole message; the bytes are the listener's own. Looked up for each one."""
+        ...
+
+    def on_pong(self) -> None: ...
+
+    def on_closed(self, code: int, reason: str) -> None:
+        """The connection ended, once, unless we closed it. 1006: without a word of goodbye."""
+        ...
+
+
+class WebSocket(Protocol):
+    """An open connection."""
+
+    def send(self, text: bytes) -> None: ...
+
+    def ping(self) -> None: ...
+
+    def close(self) -> None:
+        """End it now. The listener hears nothing more, whatever is still on its way."""
+        ...
+
+
+class WebSockets(Protocol):
+    """The live feeds of CML servers."""
+
+    async def connect(self, host: str, pinned_sha256: str | None, listener: WebSocketListener) -> WebSocket:
+        """Open `/ws/ui`. Raises Unreachable, or CertificateChanged before anything of ours is sent.
+
+        A message above MAX_MESSAGE_BYTES, in however many pieces, ends the connection with 1009.
+        """
+        ...
+
+
+MAX_MESSAGE_BYTES = 1024 * 1024
+
+
+@dataclass(frozen=True)
+class MonitorTarget:
+    """The server that a worker is now: another one, or the same at another address, is watched anew."""
+
+    worker_id: WorkerId
+    instance_id: InstanceId | None
+    host: str
+    certificate_sha256: str | None
+    cml_version: str | None
+
+
+class Monitors(Protocol):
+    """The live connections to workers; exist only while we lead."""
+
+    async def run(self) -> None:
+        """Watch until cancelled; then close every connection at once."""
+        ...
+
+    def ensure_monitoring(self, target: MonitorTarget) -> None:
+        """Watch this worker; a connection that was given up is tried again."""
+        ...
+
+    def stop_monitoring(self, worker_id: WorkerId, reason: str) -> None:
+        """Watch it no more. Stopping what is not watched is fine."""
+        ...
+
+    def forget(self, worker_id: WorkerId) -> None:
+        """The worker is gone for good, and with it everything that was counted about it."""
+        ...
+
+
+class InstanceMetrics(NamedTuple):
+    """What the cloud measures from outside; None is unknown. Percent, or bytes per second."""
+
+    cpu_utilization: float | None = None
+    memory_utilization: float | None = None
+    disk_utilization: float | None = None
+    network_in_bytes: float | None = None
+    network_out_bytes: float | None = None
+    disk_read_bytes: float | None = None
+    disk_write_bytes: float | None = None
+
+
+class MetricsProvider(Protocol):
+    """CloudWatch, as far as workers need it."""
+
+    async def get_instance_metrics(
+        self, region: str, instance_ids: Sequence[InstanceId]
+    ) -> Mapping[InstanceId, InstanceMetrics]:
+        """The newest five-minute values, in as few calls as possible.
+
+        An instance without any data is left out: no data is unknown, never zero.
+        """
         ...

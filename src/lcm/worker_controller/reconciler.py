@@ -7,6 +7,7 @@
 The step for each status is a file in `steps/`; what its decision means is `_carry_out` below.
 """
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Final, assert_never
@@ -65,7 +66,7 @@ from lcm.worker_controller.decisions import (
 )
 from lcm.worker_controller.launching import Launcher
 from lcm.worker_controller.observer import InstanceObserver
-from lcm.worker_controller.ports import CloudProvider, CmlSystem, ControlPlane
+from lcm.worker_controller.ports import CloudProvider, CmlSystem, ControlPlane, Monitors
 from lcm.worker_controller.settings import WorkerControllerSettings
 from lcm.worker_controller.steps import (
     draining,
@@ -127,7 +128,9 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
         telemetry: Telemetry,
         health: Health,
         instance_id: str,
+        monitors: Monitors | None = None,
     ) -> None:
+        """Without monitors workers are kept as wanted, but nobody knows how they fare."""
         super().__init__(
             ReconciliationConfig(
                 interval_seconds=settings.reconcile_interval,
@@ -162,7 +165,9 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
             settings.use_private_ip_for_monitoring,
             settings.wait_seconds,
             self._count_drift,
+            monitors,
         )
+        self._monitors = monitors
         self.counts: Counter[str] = Counter()
         self.drifts: Counter[tuple[WorkerId, str]] = Counter()
         self.drifting: set[WorkerId] = set()
@@ -173,7 +178,10 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
     async def lead(self) -> None:
         # What an earlier leadership saw says nothing about now.
         self.observer = InstanceObserver(self._cloud, self.clock, self.health)
-        await super().lead()
+        async with asyncio.TaskGroup() as tasks:
+            if self._monitors is not None:
+                tasks.create_task(self._monitors.run(), name="monitors")
+            tasks.create_task(super().lead(), name="reconciliation")
 
     async def claim_epoch(self, win: ElectionWin) -> int:
         return await self._control_plane.claim_leadership(win.cluster_id, win.revision, win.instance_id)
@@ -205,6 +213,8 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
         super().forget(resource_id)
         worker_id = WorkerId(resource_id)
         self.observer.forget(worker_id)
+        if self._monitors is not None:
+            self._monitors.forget(worker_id)
         self.managed.pop(worker_id, None)
         self.drifting.discard(worker_id)
         for key in [key for key in self.drifts if key[0] == worker_id]:
@@ -214,6 +224,7 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
 
     async def reconcile_resource(self, resource: Worker) -> ReconciliationResult:
         worker = resource
+        self._watch_no_more_if_down(worker)
         try:
             for _ in range(MOVES_PER_PASS):
                 decision = STEPS[worker.status](await self._look_at(worker))
@@ -294,6 +305,7 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
         if move.drift is not None:
             self._count_drift(worker, move.drift)
         self._count_arrival(worker, moved)
+        self._watch_no_more_if_down(moved)
         log.info(
             "moved",
             worker_id=worker.id,
@@ -305,6 +317,10 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
         if moved.status is TERMINATED:
             self.forget(worker.id)
         return moved
+
+    def _watch_no_more_if_down(self, worker: Worker) -> None:
+        if self._monitors is not None and not worker.is_live:
+            self._monitors.stop_monitoring(worker.id, f"the worker is {worker.status}")
 
     def _look_soon(self, worker: Worker, reason: str) -> Requeue:
         self.observer.look_again(worker.id)

@@ -4,8 +4,19 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Self
 
-from pydantic import Field, PositiveFloat, PositiveInt, SecretStr, model_validator
+from pydantic import (
+    AliasChoices,
+    Field,
+    PositiveFloat,
+    PositiveInt,
+    SecretStr,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from lcm.cml.connection import CmlTrust
+from lcm.cml.session import Credentials
 
 
 class WorkerControllerSettings(BaseSettings):
@@ -48,6 +59,51 @@ class WorkerControllerSettings(BaseSettings):
     cml_port: int = Field(
         443, ge=1, le=65535, validation_alias="CML_WORKER_API_PORT", description="CML's HTTPS port."
     )
+    cml_worker_api_username: str = Field("", description="CML login; empty: CML_DEFAULT_USERNAME.")
+    cml_worker_api_password: SecretStr = Field(
+        SecretStr(""), description="Its password; empty: CML_DEFAULT_PASSWORD."
+    )
+    cml_default_username: str = Field("admin", description="CML login where nothing else is said.")
+    cml_default_password: SecretStr = Field(SecretStr(""), description="Its password.")
+    cml_worker_api_verify_ssl: CmlTrust = Field(
+        CmlTrust.PIN,
+        description="`false`: CML's certificate is pinned at first contact. `true`: a CA must vouch for it."
+        " `off`: it is not checked at all.",
+    )
+    cml_websocket_enabled: bool = Field(True, description="Off: workers are polled by REST only.")
+    cml_websocket_metrics_report_interval: PositiveFloat = Field(
+        10.0, description="Seconds between two reports of a worker's load, and of a lab's."
+    )
+    cml_websocket_reconnect_max_interval: PositiveFloat = Field(
+        30.0, description="Most seconds between two attempts to connect again."
+    )
+    cml_websocket_max_reconnect_attempts: PositiveInt = Field(
+        3, description="Failures in a row until a connection is FAILED and tried once a cycle."
+    )
+    cml_websocket_health_timeout: PositiveFloat = Field(
+        60.0, description="Seconds without a frame until a connection counts as broken."
+    )
+    metrics_poll_interval: PositiveFloat = Field(
+        60.0,
+        validation_alias=AliasChoices("METRICS_POLL_INTERVAL", "METRICS_COLLECT_INTERVAL"),
+        description="Seconds between looks by REST while there is no live connection, and between looks at"
+        " CloudWatch, health and licence. Also METRICS_COLLECT_INTERVAL.",
+    )
+    otel_exporter_otlp_endpoint: str | None = Field(
+        None, description="OTLP/HTTP collector to send the metrics to every 10 s, besides /metrics."
+    )
+
+    @property
+    def cml_credentials(self) -> Credentials:
+        return Credentials(
+            self.cml_worker_api_username or self.cml_default_username,
+            (self.cml_worker_api_password or self.cml_default_password).get_secret_value(),
+        )
+
+    @field_validator("cml_worker_api_verify_ssl", mode="before")
+    @classmethod
+    def _said_in_any_case(cls, value: object) -> object:
+        return value if isinstance(value, CmlTrust) else str(value).lower()
 
     @property
     def provisioning_timeout(self) -> timedelta:

@@ -1,4 +1,4 @@
-"""What a running worker gets in every pass, in order: its addresses recorded, its CML found ready."""
+"""What a running worker gets in every pass: addresses recorded, its CML found ready, then watched."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ import structlog
 from lcm.core.results import ReconciliationResult, Requeue, Success
 from lcm.domain.errors import Unreachable
 from lcm.domain.worker import Instance, Worker
-from lcm.worker_controller.ports import CmlSystem, ControlPlane
+from lcm.worker_controller.ports import CmlSystem, ControlPlane, Monitors, MonitorTarget
 
 log = structlog.get_logger(__name__)
 
@@ -22,12 +22,29 @@ class Tender:
     use_private_ip: bool
     wait_seconds: float
     count_drift: Callable[[Worker, str], None]
+    monitors: Monitors | None
 
     async def tend(self, worker: Worker, instance: Instance) -> ReconciliationResult:
         if (worker.public_ip, worker.private_ip) != (instance.public_ip, instance.private_ip):
             self.count_drift(worker, "address_changed")
             worker = await self.control_plane.report_instance(worker, instance)
-        return Success() if worker.cml_ready else await self._look_for_cml(worker)
+        if not worker.cml_ready:
+            return await self._look_for_cml(worker)
+        self._ensure_monitor(worker)
+        return Success()
+
+    def _ensure_monitor(self, worker: Worker) -> None:
+        host = self._host_of(worker)
+        if self.monitors is not None and host is not None:
+            self.monitors.ensure_monitoring(
+                MonitorTarget(
+                    worker_id=worker.id,
+                    instance_id=worker.ec2_instance_id,
+                    host=host,
+                    certificate_sha256=worker.cml_certificate_sha256,
+                    cml_version=worker.cml_version,
+                )
+            )
 
     async def _look_for_cml(self, worker: Worker) -> ReconciliationResult:
         """Booting takes minutes on metal: refused, 502 and `ready: false` are all part of it."""
@@ -40,10 +57,13 @@ class Tender:
             log.debug("CML not reached", worker_id=worker.id, error=str(error))
             return Requeue("CML is booting", self.wait_seconds)
         if told.ready or worker.cml_certificate_sha256 is None:
-            await self.control_plane.report_cml(
+            worker = await self.control_plane.report_cml(
                 worker, ready=told.ready, version=told.version, certificate_sha256=told.certificate_sha256
             )
-        return Success() if told.ready else Requeue("CML is not ready yet", self.wait_seconds)
+        if not worker.cml_ready:
+            return Requeue("CML is not ready yet", self.wait_seconds)
+        self._ensure_monitor(worker)
+        return Success()
 
     def _host_of(self, worker: Worker) -> str | None:
         if self.use_private_ip:

@@ -29,7 +29,7 @@ async def report_cml(
     def decide(worker: Worker) -> Worker:
         return replace(
             worker,
-            cml_ready=report.ready,
+            cml_ready=report.ready and worker.is_live,
             cml_version=report.version or worker.cml_version,
             cml_certificate_sha256=worker.cml_certificate_sha256 or report.certificate_sha256,
             cml_system_info=worker.cml_system_info if report.system_info is None else report.system_info,

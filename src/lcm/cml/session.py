@@ -1,0 +1,156 @@
+"""A login to one CML server, shared by everybody who asks it something.
+
+One login at a time; a token serves until 80 % of its life are over. A password that was refused
+three times is not tried again for two minutes: CML could lock the account.
+"""
+
+import asyncio
+import base64
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+
+from lcm.cml.connection import CmlAnswer, CmlTransport
+from lcm.core.clock import Clock
+from lcm.domain.errors import CredentialsRefused, Throttled, Unreachable
+
+TOKEN_SECONDS: Final = 86_400.0
+"""How long a token lives if it does not say so itself."""
+MIN_TOKEN_SECONDS: Final = 60.0
+"""Whatever its end says: two clocks may disagree about it."""
+USED_LIFE: Final = 0.8
+MAX_REFUSALS: Final = 3
+REFUSED_PAUSE_SECONDS: Final = 120.0
+
+
+@dataclass(frozen=True)
+class Credentials:
+    username: str
+    password: str = field(repr=False)
+
+
+@dataclass(frozen=True)
+class _Token:
+    text: str = field(repr=False)
+    obtained_at: float
+    renew_at: float
+    user_id: str | None
+
+
+class _Claims(msgspec.Struct, frozen=True):
+    exp: float | None = None
+    sub: str | None = None
+
+
+class CmlSession:
+    """Tokens and authorized requests for one server, as long as it shows the same certificate."""
+
+    def __init__(
+        self,
+        transport: CmlTransport,
+        credentials: Credentials,
+        host: str,
+        pinned_sha256: str | None,
+        clock: Clock,
+    ) -> None:
+        self._transport = transport
+        self._credentials = credentials
+        self._clock = clock
+        self._one_login = asyncio.Lock()
+        self._token: _Token | None = None
+        self._refusals = 0
+        self._refused_at = float("-inf")
+        self.host = host
+        self.pinned_sha256 = pinned_sha256
+        """Learnt at first contact if it was not known."""
+
+    @property
+    def user_id(self) -> str | None:
+        """Who we are to this server; None if it never said."""
+        return self._token.user_id if self._token is not None else None
+
+    async def token(self, newer_than: float = float("-inf")) -> str:
+        """A token obtained after that monotonic time, by a login if need be.
+
+        Raises CredentialsRefused if the server does not know us, or said so too often lately.
+        """
+        async with self._one_login:
+            token = self._token
+            if token is None or token.obtained_at <= newer_than or self._clock.monotonic() >= token.renew_at:
+                token = self._token = await self._login()
+            return token.text
+
+    @property
+    def renew_at(self) -> float:
+        """Monotonic time by which the present token should be replaced."""
+        return self._token.renew_at if self._token is not None else float("inf")
+
+    def discard(self, token: str) -> None:
+        """The server does not take this token any more."""
+        if self._token is not None and self._token.text == token:
+            self._token = None
+
+    async def get(self, path: str) -> CmlAnswer:
+        """An answer with status 200; a token that was refused is replaced once."""
+        for is_last in (False, True):
+            token = await self.token()
+            answer = await self._transport.request("GET", self.host, path, self.pinned_sha256, token=token)
+            if answer.status != 401:
+                break
+            self.discard(token)
+            if is_last:
+                raise CredentialsRefused(f"CML at {self.host} takes no token for {path}")
+        if answer.status == 403:
+            raise CredentialsRefused(f"CML at {self.host} does not permit {path}")
+        if answer.status != 200:
+            raise Unreachable(f"CML at {self.host} answered {answer.status} to {path}")
+        return answer
+
+    async def _login(self) -> _Token:
+        asked_at = self._clock.monotonic()
+        again_at = self._refused_at + REFUSED_PAUSE_SECONDS
+        if self._refusals >= MAX_REFUSALS and asked_at < again_at:
+            raise CredentialsRefused(
+                f"CML at {self.host} refused the login of {self._credentials.username!r}"
+                f" {self._refusals} times; next try in {again_at - asked_at:.0f} s"
+            )
+        body = msgspec.json.encode(
+            {"username": self._credentials.username, "password": self._credentials.password}
+        )
+        answer = await self._transport.request(
+            "POST", self.host, "/api/v0/authenticate", self.pinned_sha256, body=body
+        )
+        self.pinned_sha256 = self.pinned_sha256 or answer.certificate_sha256
+        if answer.status in (401, 403):
+            self._refusals += 1
+            self._refused_at = self._clock.monotonic()
+            raise CredentialsRefused(
+                f"CML at {self.host} refuses the login of {self._credentials.username!r};"
+                " check CML_WORKER_API_USERNAME and CML_WORKER_API_PASSWORD"
+            )
+        if answer.status == 429:
+            raise Throttled(f"CML at {self.host} wants fewer logins")
+        if answer.status != 200:
+            raise Unreachable(f"CML at {self.host} answered {answer.status} to a login")
+        try:
+            text = msgspec.json.decode(answer.body, type=str)
+        except msgspec.MsgspecError:
+            raise Unreachable(f"CML at {self.host} answered a login without a token") from None
+        self._refusals = 0
+        claims = _claims_of(text)
+        if claims.exp is None:
+            life = TOKEN_SECONDS
+        else:
+            life = max(MIN_TOKEN_SECONDS, claims.exp - (answer.date or self._clock.now()).timestamp())
+        return _Token(text, asked_at, asked_at + USED_LIFE * life, claims.sub)
+
+
+def _claims_of(token: str) -> _Claims:
+    """When it ends and whose it is; nothing else in it is our business."""
+    try:
+        middle = token.split(".")[1]
+        padded = middle + "=" * (-len(middle) % 4)
+        return msgspec.json.decode(base64.urlsafe_b64decode(padded), type=_Claims)
+    except (IndexError, ValueError, msgspec.MsgspecError):
+        return _Claims()

@@ -1,0 +1,37 @@
+"""How patient monitoring is. The first group can be set, the second is part of the design."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class MonitoringConfig:
+    """Seconds, unless said otherwise."""
+
+    websocket_enabled: bool = True
+    report_interval: float = 10.0
+    """Between two reports of a worker's load, or of a lab's."""
+    reconnect_max_interval: float = 30.0
+    max_reconnect_attempts: int = 3
+    health_timeout: float = 60.0
+    """Without a frame a connection counts as broken."""
+    poll_interval: float = 60.0
+    """Between two looks by REST while there is no connection."""
+
+    stable_after: float = 60.0
+    """A connection that held this long forgives past failures."""
+    first_event_within: float = 20.0
+    """CML closes after 10 s without a token it likes, and sends its first event after 3."""
+    ping_after: float = 20.0
+    pong_within: float = 20.0
+    auth_retry_after: float = 120.0
+    first_poll_after: float = 5.0
+    """A connection that comes back sooner needs no look by REST."""
+    catch_up_after: float = 2.0
+    """From a new connection to the look at what happened before it."""
+    handshakes_at_once: int = 50
+    handshakes_per_second: float = 20.0
+    polls_at_once: int = 50
+    report_window: float = 0.025
+    """Changes within it travel together."""
+    bulk_interval: float = 1.0
+    """Load is reported this often, for all workers together."""

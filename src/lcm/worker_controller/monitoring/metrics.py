@@ -1,0 +1,231 @@
+"""What has no live feed, once a minute for every running worker: CloudWatch, CML's health, its licence.
+
+The three fail independently of each other, and one worker's failure is nobody else's.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Final, TypeVar
+
+import msgspec
+import structlog
+
+from lcm.cml.session import CmlSession
+from lcm.core.clock import Clock
+from lcm.core.health import Health
+from lcm.domain.errors import Fenced, LcmError, Unreachable
+from lcm.domain.launch import InstanceId, WorkerId
+from lcm.domain.lifecycle import RUNNING
+from lcm.domain.live import Sample, SampleSource
+from lcm.domain.worker import CmlHealth, CmlLicense, Worker
+from lcm.worker_controller.ports import LiveControlPlane, MetricsProvider
+
+log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+
+AT_ONCE: Final = 20
+HEALTH_PATH: Final = "/api/v0/system_health"
+LICENSING_PATH: Final = "/api/v0/licensing"
+MAX_FAILING: Final = 20
+
+_LOOP: Final = "metrics"
+
+
+class MetricsLoop:
+    """Run it while leading."""
+
+    def __init__(
+        self,
+        control_plane: LiveControlPlane,
+        cloud_metrics: MetricsProvider,
+        session_of: Callable[[WorkerId], CmlSession | None],
+        on_sample: Callable[[Sample], None],
+        *,
+        interval_seconds: float,
+        clock: Clock,
+        health: Health,
+    ) -> None:
+        self._control_plane = control_plane
+        self._cloud_metrics = cloud_metrics
+        self._session_of = session_of
+        self._on_sample = on_sample
+        self._interval = interval_seconds
+        self._clock = clock
+        self._health = health
+        self.collected = 0
+        """Rounds in which something was learnt about a worker."""
+        self.licenses: dict[WorkerId, CmlLicense] = {}
+        self.failures: Counter[str] = Counter()
+
+    async def run(self) -> None:
+        self.licenses.clear()
+        try:
+            while True:
+                self._health.tick(_LOOP, self._interval)
+                await self._clock.sleep(self._interval)
+                await self.collect()
+        finally:
+            self._health.forget(_LOOP)
+
+    async def collect(self) -> None:
+        """One round over all running workers."""
+        try:
+            listed = await self._control_plane.list_resources()
+        except Fenced:
+            raise
+        except LcmError as error:
+            log.warning("cannot list workers", error=str(error))
+            return
+        workers = [worker for worker in listed if worker.status is RUNNING]
+        for gone in self.licenses.keys() - {worker.id for worker in workers}:
+            del self.licenses[gone]
+        async with asyncio.TaskGroup() as tasks:
+            for region, group in _by_region(workers).items():
+                tasks.create_task(self._ask_cloud(region, group), name=f"cloud-metrics-{region}")
+            places = asyncio.Semaphore(AT_ONCE)
+            for worker in workers:
+                session = self._session_of(worker.id)
+                if worker.cml_ready and session is not None:
+                    tasks.create_task(self._ask_cml(worker, session, places), name="cml-health")
+
+    def forget(self, worker_id: WorkerId) -> None:
+        self.licenses.pop(worker_id, None)
+
+    async def _ask_cloud(self, region: str, workers: Sequence[Worker]) -> None:
+        by_instance = {worker.ec2_instance_id: worker for worker in workers if worker.ec2_instance_id}
+        try:
+            measured = await self._cloud_metrics.get_instance_metrics(region, list(by_instance))
+        except LcmError as error:
+            self.failures["cloudwatch"] += 1
+            log.info("no cloud metrics", region=region, error=str(error))
+            return
+        now = self._clock.now()
+        for instance_id, metrics in measured.items():
+            worker = by_instance.get(InstanceId(instance_id))
+            if worker is not None:
+                self.collected += 1
+                self._on_sample(
+                    Sample(
+                        worker_id=worker.id,
+                        collected_at=now,
+                        source=SampleSource.CLOUDWATCH,
+                        **metrics._asdict(),
+                    )
+                )
+
+    async def _ask_cml(self, worker: Worker, session: CmlSession, places: asyncio.Semaphore) -> None:
+        async with places:
+            health = await self._try(worker, "system_health", _read_health(session))
+            license_ = await self._try(worker, "licensing", _read_license(session))
+            self.collected += health is not None or license_ is not None
+            if license_ is not None:
+                self.licenses[worker.id] = license_
+            news = (
+                health if health != worker.cml_health else None,
+                license_ if license_ != worker.cml_license else None,
+            )
+            if news == (None, None):
+                return
+            try:
+                await self._control_plane.report_cml_health(worker, *news)
+            except Fenced:
+                raise
+            except LcmError as error:
+                log.info("cannot report CML's health", worker_id=worker.id, error=str(error))
+
+    async def _try(self, worker: Worker, what: str, asking: Awaitable[T]) -> T | None:
+        try:
+            return await asking
+        except LcmError as error:
+            self.failures[what] += 1
+            log.info("CML does not tell", worker_id=worker.id, what=what, error=str(error))
+            return None
+
+
+def _by_region(workers: Iterable[Worker]) -> dict[str, list[Worker]]:
+    groups: dict[str, list[Worker]] = {}
+    for worker in workers:
+        groups.setdefault(worker.aws_region, []).append(worker)
+    return groups
+
+
+class _Host(msgspec.Struct, frozen=True):
+    hostname: str = ""
+    valid: bool | None = None
+    kvm_vmx_enabled: bool | None = None
+    enough_cpus: bool | None = None
+    lld_connected: bool | None = None
+    lld_synced: bool | None = None
+    libvirt: bool | None = None
+    fabric: bool | None = None
+    device_mux: bool | None = None
+    refplat_images_available: bool | None = None
+    docker_shim: bool | None = None
+
+
+class _Controller(msgspec.Struct, frozen=True):
+    valid: bool | None = None
+    core_connected: bool | None = None
+    nodes_loaded: bool | None = None
+    images_loaded: bool | None = None
+
+
+class _SystemHealth(msgspec.Struct, frozen=True):
+    valid: bool | None = None
+    is_licensed: bool | None = None
+    is_enterprise: bool | None = None
+    computes: dict[str, _Host] = {}
+    controller: _Controller | None = None
+
+
+class _Status(msgspec.Struct, frozen=True):
+    status: str | None = None
+
+
+class _Product(msgspec.Struct, frozen=True):
+    active: str | None = None
+
+
+class _Licensing(msgspec.Struct, frozen=True):
+    registration: _Status | None = None
+    authorization: _Status | None = None
+    product_license: _Product | None = None
+
+
+async def _read_health(session: CmlSession) -> CmlHealth:
+    told = _decode((await session.get(HEALTH_PATH)).body, _SystemHealth)
+    failing = [
+        f"{host.hostname or host_id}: {check}"
+        for host_id, host in sorted(told.computes.items())
+        for check in _failing_checks(host)
+    ]
+    if told.controller is not None:
+        failing += [f"controller: {check}" for check in _failing_checks(told.controller)]
+    return CmlHealth(
+        valid=told.valid,
+        is_licensed=told.is_licensed,
+        is_enterprise=told.is_enterprise,
+        failing=tuple(failing[:MAX_FAILING]),
+    )
+
+
+def _failing_checks(part: msgspec.Struct) -> list[str]:
+    return [name for name in part.__struct_fields__ if name != "valid" and getattr(part, name) is False]
+
+
+async def _read_license(session: CmlSession) -> CmlLicense:
+    told = _decode((await session.get(LICENSING_PATH)).body, _Licensing)
+    return CmlLicense(
+        registration_status=told.registration.status if told.registration else None,
+        authorization_status=told.authorization.status if told.authorization else None,
+        product_license=told.product_license.active if told.product_license else None,
+    )
+
+
+def _decode(body: bytes, shape: type[T]) -> T:
+    try:
+        return msgspec.json.decode(body, type=shape)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise Unreachable(f"the answer makes no sense: {error}") from None

@@ -1,0 +1,362 @@
+"""One worker's live connection: login, connect, listen, notice when it breaks, try again.
+
+    CONNECTING ─> AUTHENTICATING ─> CONNECTED ─┐ any end
+         any failure ┐                         v
+                     └──────────────────> RECONNECTING ─> CONNECTED
+                                               │ three failures in a row, or a refused login
+                                               v
+                                             FAILED ── the next reconcile cycle tries again ─> CONNECTED
+
+An open socket proves nothing: CONNECTED begins with the first event. There is no timer per frame:
+`check` is called for all monitors by one sweep and notices silence.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, Protocol
+
+import msgspec
+import structlog
+
+from lcm.cml.session import CmlSession
+from lcm.core.backoff import Backoff
+from lcm.core.clock import Clock
+from lcm.domain.errors import CertificateChanged, CredentialsRefused, LcmError
+from lcm.domain.launch import WorkerId
+from lcm.domain.live import ActivityEvent, LabChange, MonitorState, SampleSource
+from lcm.rest.schemas import ActivityReport, WebSocketReport
+from lcm.worker_controller.monitoring.config import MonitoringConfig
+from lcm.worker_controller.monitoring.gate import ConnectGate
+from lcm.worker_controller.monitoring.ledger import Ledger
+from lcm.worker_controller.monitoring.protocol import LiveProtocol, SystemStats, activity_of
+from lcm.worker_controller.monitoring.version import LiveFeed, live_feed_of
+from lcm.worker_controller.ports import MonitorTarget, WebSocket, WebSockets
+
+log = structlog.get_logger(__name__)
+
+UNAUTHORIZED: Final = 3000
+_BAD_TOKEN: Final = frozenset({UNAUTHORIZED, 1008})
+"""Close codes after which the token is not used again."""
+
+
+class LiveSink(Protocol):
+    """Takes what monitors have to tell, without waiting."""
+
+    def add_change(self, change: LabChange) -> None: ...
+
+    def add_activity(self, ledger: Ledger) -> None: ...
+
+    def set_status(self, worker_id: WorkerId, report: WebSocketReport) -> None: ...
+
+
+class _Kind(Enum):
+    BROKEN = "broken"
+    UNAUTHORIZED = "unauthorized"
+    AUTH_FAILED = "auth_failed"
+    CERTIFICATE_CHANGED = "certificate_changed"
+    RENEWAL = "renewal"
+
+
+@dataclass(frozen=True)
+class _End:
+    """How a connection, or the attempt at one, ended."""
+
+    kind: _Kind
+    detail: str
+
+
+class _Link:
+    """The ear of one connection. Once it is over it hears nothing, whatever still arrives."""
+
+    def __init__(self, feed: Callable[[bytes], bool], on_first_event: Callable[[], None]) -> None:
+        self._feed = feed
+        self._on_first_event = on_first_event
+        self.on_message: Callable[[bytes], object] = self._await_first_event
+        self.ended: asyncio.Future[_End] = asyncio.get_running_loop().create_future()
+        self.socket: WebSocket | None = None
+        self.opened_at = 0.0
+        self.renew_at = float("inf")
+        self.connected_at: float | None = None
+        self.pinged_at: float | None = None
+
+    def _await_first_event(self, payload: bytes) -> None:
+        if self._feed(payload):
+            self.on_message = self._feed
+            self._on_first_event()
+
+    def on_pong(self) -> None:
+        self.pinged_at = None
+
+    def on_closed(self, code: int, reason: str) -> None:
+        kind = _Kind.UNAUTHORIZED if code in _BAD_TOKEN else _Kind.BROKEN
+        self.end(kind, f"CLOSE {code} {reason}".rstrip())
+
+    def end(self, kind: _Kind, detail: str) -> None:
+        self.on_message = _ignore
+        if not self.ended.done():
+            self.ended.set_result(_End(kind, detail))
+
+    def hang_up(self) -> None:
+        self.on_message = _ignore
+        if self.socket is not None:
+            self.socket.close()
+            self.socket = None
+
+
+def _ignore(_: bytes) -> None:
+    """A late frame of a connection that is over says nothing about the worker now."""
+
+
+class CmlWebSocketMonitor:
+    """Watches one server until it is stopped."""
+
+    def __init__(
+        self,
+        target: MonitorTarget,
+        *,
+        session: CmlSession,
+        websockets: WebSockets,
+        gate: ConnectGate,
+        ledger: Ledger,
+        sink: LiveSink,
+        config: MonitoringConfig,
+        clock: Clock,
+        chance: random.Random,
+        on_delivery: Callable[[bool], None],
+    ) -> None:
+        """`on_delivery` is told when events begin to come, and when they have stopped."""
+        self.target = target
+        self.ledger = ledger
+        self.session = session
+        self._websockets = websockets
+        self._gate = gate
+        self._sink = sink
+        self._config = config
+        self._clock = clock
+        self._chance = chance
+        self._on_delivery = on_delivery
+        self._backoff = Backoff(max_seconds=config.reconnect_max_interval)
+        self.protocol = LiveProtocol(
+            target.worker_id, clock.monotonic, clock.now, self._on_change, ledger.messages
+        )
+        self._feed = live_feed_of(target.cml_version) if config.websocket_enabled else LiveFeed.NO
+        self.state = MonitorState.DISABLED if self._feed is LiveFeed.NO else MonitorState.CONNECTING
+        self.reason = ""
+        self._link: _Link | None = None
+        self._failures = 0
+        self._unauthorized = 0
+        self._waits = 0
+        self._retry = asyncio.Event()
+        self._retry_not_before = 0.0
+        self._told: MonitorState | None = None
+        self.lost_at = clock.monotonic()
+        self._token_newer_than = float("-inf")
+        self.has_connected = False
+
+    # What others ask.
+
+    @property
+    def worker_id(self) -> WorkerId:
+        return self.target.worker_id
+
+    @property
+    def is_enabled(self) -> bool:
+        return self.state is not MonitorState.DISABLED
+
+    @property
+    def is_connected(self) -> bool:
+        return self.state is MonitorState.CONNECTED
+
+    @property
+    def latest_system_stats(self) -> SystemStats | None:
+        return self.protocol.latest_system_stats
+
+    @property
+    def last_message_at(self) -> float | None:
+        """Monotonic time of the last frame that made sense."""
+        return self.protocol.last_message_at
+
+    @property
+    def recent_activity_events(self) -> list[ActivityEvent]:
+        return [told.event for told in self.ledger.recent]
+
+    def drain_activity_events(self) -> list[ActivityReport]:
+        """What the control plane has not confirmed; it stays until `ledger.confirm`."""
+        return list(self.ledger.unconfirmed_reports())
+
+    @property
+    def connected_seconds(self) -> float | None:
+        link = self._link
+        if not self.is_connected or link is None or link.connected_at is None:
+            return None
+        return self._clock.monotonic() - link.connected_at
+
+    # What others do to it.
+
+    def retry(self) -> None:
+        """Another cycle has come: try again, unless it is too soon after a refused login."""
+        if self.state is MonitorState.FAILED and self._clock.monotonic() >= self._retry_not_before:
+            self._retry.set()
+
+    def check(self, now: float) -> None:
+        """Notice what a socket does not tell: silence, a peer that is gone, a token about to end."""
+        link = self._link
+        if link is None or link.socket is None or link.ended.done():
+            return
+        if link.connected_at is None:
+            if now - link.opened_at >= self._config.first_event_within:
+                link.end(_Kind.BROKEN, f"no event within {self._config.first_event_within:g} s of the login")
+            return
+        silent_seconds = now - max(link.connected_at, self.protocol.last_message_at or 0.0)
+        if silent_seconds >= self._config.health_timeout:
+            link.end(_Kind.BROKEN, f"no frame for {silent_seconds:.0f} s")
+        elif link.pinged_at is not None and now - link.pinged_at >= self._config.pong_within:
+            link.end(_Kind.BROKEN, "no answer to a ping")
+        elif now >= link.renew_at:
+            link.end(_Kind.RENEWAL, "the token is about to end")
+        elif link.pinged_at is None and silent_seconds >= self._config.ping_after:
+            link.pinged_at = now
+            link.socket.ping()
+
+    def hang_up(self) -> None:
+        """Close whatever is open, at once; nothing is heard any more."""
+        if self._link is not None:
+            self._link.hang_up()
+            self._link = None
+        self.state = MonitorState.DISCONNECTED
+
+    def say_goodbye(self, reason: str) -> None:
+        """Stopped on purpose: the control plane is told, if it was told of this connection at all."""
+        if self._told is not None:
+            self.state, self.reason = MonitorState.DISCONNECTED, reason
+            self._tell()
+
+    # The life of the connection.
+
+    async def run(self) -> None:
+        """Keep a connection until cancelled."""
+        try:
+            while True:
+                end, held_seconds = await self._hold_connection()
+                self.lost_at = self._token_newer_than = self._clock.monotonic()
+                if self._is_given_up(end, held_seconds):
+                    await self._wait_for_retry()
+                elif end.kind is not _Kind.RENEWAL:
+                    await self._clock.sleep(self._next_delay())
+                self.ledger.reconnects += 1
+        finally:
+            self.hang_up()
+
+    async def _hold_connection(self) -> tuple[_End, float]:
+        """Connect and listen until it ends. Returns how, and for how many seconds events had come."""
+        link = self._link = _Link(self.protocol.feed, self._on_first_event)
+        try:
+            async with self._gate.passage():
+                token = await self.session.token(newer_than=self._token_newer_than)
+                link.renew_at = self.session.renew_at
+                link.socket = await self._websockets.connect(
+                    self.target.host, self.session.pinned_sha256, link
+                )
+            link.opened_at = self._clock.monotonic()
+            if self.state is MonitorState.CONNECTING:
+                self.state = MonitorState.AUTHENTICATING
+            link.socket.send(msgspec.json.encode({"token": token}))
+            end = await link.ended
+        except CredentialsRefused as error:
+            return _End(_Kind.AUTH_FAILED, str(error)), 0.0
+        except CertificateChanged as error:
+            return _End(_Kind.CERTIFICATE_CHANGED, str(error)), 0.0
+        except LcmError as error:
+            return _End(_Kind.BROKEN, str(error)), 0.0
+        finally:
+            link.hang_up()
+            self._link = None
+        if end.kind is _Kind.UNAUTHORIZED:
+            self.session.discard(token)
+        held = self._clock.monotonic() - link.connected_at if link.connected_at is not None else 0.0
+        return end, held
+
+    def _on_first_event(self) -> None:
+        link = self._link
+        if link is None:
+            return
+        link.connected_at = self._clock.monotonic()
+        self.has_connected = True
+        self.state, self.reason = MonitorState.CONNECTED, ""
+        log.info("live", worker_id=self.worker_id, host=self.target.host)
+        self._on_delivery(True)
+        self._tell()
+
+    def _is_given_up(self, end: _End, held_seconds: float) -> bool:
+        """Count this end; says whether the monitor is FAILED now."""
+        if held_seconds >= self._config.stable_after:
+            self._failures = self._unauthorized = self._waits = 0
+        else:
+            self._failures += end.kind is not _Kind.RENEWAL
+        self._unauthorized = self._unauthorized + 1 if end.kind is _Kind.UNAUTHORIZED else 0
+        is_refused = end.kind is _Kind.AUTH_FAILED or self._unauthorized >= 2
+        is_hopeless = self._feed is LiveFeed.MAYBE and not self.has_connected
+        has_failed = (
+            is_refused
+            or is_hopeless
+            or end.kind is _Kind.CERTIFICATE_CHANGED
+            or self._failures >= self._config.max_reconnect_attempts
+        )
+        kind = _Kind.AUTH_FAILED if is_refused else end.kind
+        log.warning(
+            "live connection failed" if has_failed else "live connection lost",
+            worker_id=self.worker_id,
+            host=self.target.host,
+            reason=kind.value,
+            detail=end.detail,
+            failures=self._failures,
+        )
+        self._on_delivery(False)
+        if not has_failed:
+            if end.kind is not _Kind.RENEWAL:
+                self.state, self.reason = MonitorState.RECONNECTING, end.detail
+                self._tell()
+            return False
+        self.state, self.reason = MonitorState.FAILED, f"{kind.value}: {end.detail}"
+        pause = self._config.auth_retry_after if is_refused else 0.0
+        self._retry_not_before = float("inf") if is_hopeless else self._clock.monotonic() + pause
+        self._tell()
+        return True
+
+    async def _wait_for_retry(self) -> None:
+        self._retry.clear()
+        await self._retry.wait()
+        self._unauthorized = 0
+
+    def _next_delay(self) -> float:
+        """1, 2, 4 … seconds up to the cap, a little less by chance: not all at once."""
+        delay = self._backoff.delay_seconds(self._waits)
+        self._waits += 1
+        return delay * self._chance.uniform(0.75, 1.0)
+
+    def _on_change(self, change: LabChange) -> None:
+        self._sink.add_change(change)
+        event = activity_of(change)
+        if event is not None:
+            self.ledger.add(event, SampleSource.WEBSOCKET)
+            self._sink.add_activity(self.ledger)
+
+    def _tell(self) -> None:
+        """Where the connection stands, once for each state; the control plane decides whom it tells."""
+        if self.state is self._told:
+            return
+        self._told = self.state
+        now = self._clock.now()
+        self._sink.set_status(
+            self.worker_id,
+            WebSocketReport(
+                connected=self.is_connected,
+                status=self.state,
+                reason=self.reason,
+                connected_at=now if self.is_connected else None,
+                disconnected_at=None if self.is_connected else now,
+            ),
+        )

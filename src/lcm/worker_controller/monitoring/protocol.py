@@ -1,0 +1,420 @@
+"""What CML's live frames mean. No sockets, no tasks: bytes go in, facts come out.
+
+Frames arrive for ever and most of them only repeat how busy a worker is. So a frame of statistics is
+recognised by its first bytes and kept as it came; it is decoded when somebody asks, or once in a
+report interval. Only frames that tell of a change are decoded at once. What makes no sense is
+counted and ignored. Counts are plain integers, read when somebody looks.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from lcm.domain.launch import WorkerId
+from lcm.domain.live import ActivityEvent, LabChange, LabStats, LinkStats, NodeStats, Sample, SampleSource
+
+SYSTEM_STATS: Final = "system_stats"
+LAB_STATS: Final = "lab_stats"
+STATE_CHANGE: Final = "state_change"
+LAB_EVENT: Final = "lab_event"
+LAB_ELEMENT_EVENT: Final = "lab_element_event"
+UNKNOWN: Final = "unknown"
+GARBAGE: Final = "garbage"
+EVENT_TYPES: Final = (
+    SYSTEM_STATS,
+    LAB_STATS,
+    STATE_CHANGE,
+    LAB_EVENT,
+    LAB_ELEMENT_EVENT,
+    UNKNOWN,
+    GARBAGE,
+)
+
+MAX_LABS: Final = 256
+"""Labs of one worker whose newest statistics are kept; the one that was silent longest gives way."""
+LAB_IS_RUNNING_SECONDS: Final = 30.0
+"""A running lab sends statistics every 3.3 s; one that was silent this long runs no more."""
+
+_SYSTEM_STATS_HEADS: Final = (b'{"event_type":"system_stats"', b'{"event_type": "system_stats"')
+_LAB_STATS_HEAD: Final = b'{"event_type":"lab_stats","lab_id":"'
+_LAB_ID_START, _LAB_ID_END = len(_LAB_STATS_HEAD), len(_LAB_STATS_HEAD) + 36
+_lab_id_in = re.compile(rb'\{\s*"event_type"\s*:\s*"lab_stats"\s*,\s*"lab_id"\s*:\s*"([\w-]{1,64})"').match
+_GARBAGE_ERRORS: Final = (msgspec.MsgspecError, ValueError, RecursionError)
+"""Not JSON, not UTF-8 (which msgspec reports as a ValueError), nested too deeply."""
+
+_Id = Annotated[str, msgspec.Meta(max_length=64)]
+_Word = Annotated[str, msgspec.Meta(max_length=64)]
+_Text = Annotated[str, msgspec.Meta(max_length=1024)]
+
+
+class _Cpu(msgspec.Struct, frozen=True):
+    percent: float | None = None
+
+
+class _Room(msgspec.Struct, frozen=True):
+    used: float | None = None
+    total: float | None = None
+
+    @property
+    def percent(self) -> float | None:
+        if self.used is None or not self.total or self.total < 0:
+            return None
+        return _percent(100 * self.used / self.total)
+
+
+class _Domains(msgspec.Struct, frozen=True):
+    running_nodes: int | None = None
+
+
+class _HostLoad(msgspec.Struct, frozen=True):
+    dominfo: _Domains | None = None
+
+
+class _Host(msgspec.Struct, frozen=True):
+    stats: _HostLoad | None = None
+
+
+class _Whole(msgspec.Struct, frozen=True):
+    cpu: _Cpu | None = None
+    memory: _Room | None = None
+    disk: _Room | None = None
+
+
+class SystemStats(msgspec.Struct, frozen=True):
+    """How busy a CML system is; the WebSocket and REST tell the same."""
+
+    all: _Whole
+    computes: dict[str, _Host] = {}
+
+    @property
+    def nodes_count(self) -> int | None:
+        """Nodes that run, on all hosts; None if no host knows."""
+        told = [
+            host.stats.dominfo.running_nodes
+            for host in self.computes.values()
+            if host.stats and host.stats.dominfo and host.stats.dominfo.running_nodes is not None
+        ]
+        return sum(told) if told else None
+
+    def sample(
+        self,
+        worker_id: WorkerId,
+        at: datetime,
+        source: SampleSource,
+        labs_count: int | None = None,
+    ) -> Sample:
+        whole = self.all
+        return Sample(
+            worker_id=worker_id,
+            collected_at=at,
+            source=source,
+            cpu_utilization=_percent(whole.cpu.percent) if whole.cpu else None,
+            memory_utilization=whole.memory.percent if whole.memory else None,
+            disk_utilization=whole.disk.percent if whole.disk else None,
+            labs_count=labs_count,
+            nodes_count=self.nodes_count,
+        )
+
+
+def _percent(value: float | None) -> float | None:
+    """CML rounds as it likes: a hair above 100 is 100."""
+    return None if value is None else round(min(max(value, 0.0), 100.0), 2)
+
+
+class _Frame(msgspec.Struct, frozen=True):
+    event_type: str
+    lab_id: _Id | None = None
+
+
+class _SystemStatsFrame(msgspec.Struct, frozen=True):
+    data: SystemStats
+
+
+class LabLoad(msgspec.Struct, frozen=True):
+    """How busy a lab is."""
+
+    nodes: dict[_Id, NodeStats] = {}
+    links: dict[_Id, LinkStats] = {}
+
+
+class _LabStatsFrame(msgspec.Struct, frozen=True):
+    lab_id: _Id
+    data: LabLoad
+
+
+class _Told(msgspec.Struct, frozen=True):
+    """What a change may bring along and is worth passing on."""
+
+    state: _Word | None = None
+    title: _Text | None = None
+    lab_title: _Text | None = None
+    label: _Text | None = None
+    node_definition: _Text | None = None
+    owner: _Text | None = None
+    node: _Id | None = None
+    interface_a: _Id | None = None
+    interface_b: _Id | None = None
+
+    def as_data(self) -> dict[str, str]:
+        told = {name: value for name, value in msgspec.structs.asdict(self).items() if value is not None}
+        if "lab_title" in told:
+            told["title"] = told.pop("lab_title")
+        return told
+
+
+class _ChangeFrame(msgspec.Struct, frozen=True):
+    lab_id: _Id
+    event: _Word
+    element_type: _Word = "lab"
+    element_id: _Id | None = None
+    data: _Told | None = None
+
+
+_frame = msgspec.json.Decoder(_Frame)
+_system_stats = msgspec.json.Decoder(SystemStats)
+_system_stats_frame = msgspec.json.Decoder(_SystemStatsFrame)
+_lab_stats_frame = msgspec.json.Decoder(_LabStatsFrame)
+_change_frame = msgspec.json.Decoder(_ChangeFrame)
+
+_ELEMENTS: Final = frozenset({"lab", "node", "interface", "link"})
+
+
+def _state_in(frame: _ChangeFrame) -> str:
+    if frame.data is None or frame.data.state is None:
+        raise ValueError("a change of state without a state")
+    return frame.data.state.upper()
+
+
+_ACTIVITY: Final = {
+    ("lab", "STARTED"): "start_lab",
+    ("lab", "STOPPED"): "stop_lab",
+    ("node", "QUEUED"): "queue_node",
+    ("node", "STARTED"): "start_node",
+}
+"""Only people start and stop labs and nodes; booting is the machine's own doing."""
+
+
+def activity_of(change: LabChange) -> ActivityEvent | None:
+    """Whether a change is a sign of people, and of what."""
+    category = _ACTIVITY.get((change.element_type, change.event.upper()))
+    if category is None:
+        return None
+    element_id = change.element_id if change.element_type != "lab" else None
+    return ActivityEvent(category=category, at=change.at, lab_id=change.lab_id, element_id=element_id)
+
+
+def read_system_stats(body: bytes) -> SystemStats | None:
+    """The answer of GET system_stats; None if it makes no sense."""
+    try:
+        return _system_stats.decode(body)
+    except _GARBAGE_ERRORS:
+        return None
+
+
+class _Newest:
+    """The newest frame of one kind, as it came, and when its content was last reported."""
+
+    __slots__ = ("at", "payload", "reported_at", "reported_frame_at")
+
+    def __init__(self) -> None:
+        self.payload: bytes | None = None
+        self.at = 0.0
+        self.reported_at = float("-inf")
+        self.reported_frame_at = float("-inf")
+
+    def is_due(self, now: float, interval_seconds: float) -> bool:
+        is_news = self.payload is not None and self.at > self.reported_frame_at
+        return is_news and now - self.reported_at >= interval_seconds
+
+    def report(self, now: float) -> None:
+        self.reported_at = now
+        self.reported_frame_at = self.at
+
+
+class LiveProtocol:
+    """Listens to one worker. `feed` takes every frame; the rest reads what came in."""
+
+    __slots__ = (
+        "_labs",
+        "_monotonic",
+        "_now",
+        "_on_change",
+        "_stats",
+        "_worker_id",
+        "counts",
+        "last_message_at",
+    )
+
+    def __init__(
+        self,
+        worker_id: WorkerId,
+        monotonic: Callable[[], float],
+        now: Callable[[], datetime],
+        on_change: Callable[[LabChange], None],
+        counts: dict[str, int] | None = None,
+    ) -> None:
+        self._worker_id = worker_id
+        self._monotonic = monotonic
+        self._now = now
+        self._on_change = on_change
+        self._stats = _Newest()
+        self._labs: dict[bytes, _Newest] = {}
+        self.counts = counts if counts is not None else dict.fromkeys(EVENT_TYPES, 0)
+        """Frames by kind; a caller's own dict goes on where an earlier connection stopped."""
+        self.last_message_at: float | None = None
+        """Monotonic time of the last frame that made sense."""
+
+    def feed(self, payload: bytes) -> bool:
+        """Take a frame; says whether it made sense. Never raises. Called for every frame: keep it short."""
+        if payload.startswith(_SYSTEM_STATS_HEADS):
+            self.counts[SYSTEM_STATS] += 1
+            newest = self._stats
+        else:
+            if payload.startswith(_LAB_STATS_HEAD) and payload[_LAB_ID_END : _LAB_ID_END + 1] == b'"':
+                lab_id = payload[_LAB_ID_START:_LAB_ID_END]
+            elif (head := _lab_id_in(payload)) is not None:
+                lab_id = head[1]
+            else:
+                return self._decode(payload)
+            self.counts[LAB_STATS] += 1
+            newest = self._labs.get(lab_id) or self._new_lab(lab_id)
+        newest.payload = payload
+        newest.at = self.last_message_at = self._monotonic()
+        return True
+
+    def _decode(self, payload: bytes) -> bool:
+        """Frames of changes, and those whose head is written in another way than CML's."""
+        try:
+            frame = _frame.decode(payload)
+            match frame.event_type:
+                case "system_stats":
+                    self._keep(self._stats, payload)
+                case "lab_stats" if frame.lab_id is not None:
+                    lab_id = frame.lab_id.encode()
+                    self._keep(self._labs.get(lab_id) or self._new_lab(lab_id), payload)
+                case "state_change" | "lab_event" | "lab_element_event":
+                    self._change(frame.event_type, payload)
+                case _:
+                    self.counts[UNKNOWN] += 1
+                    self.last_message_at = self._monotonic()
+                    return True
+        except _GARBAGE_ERRORS:
+            self.counts[GARBAGE] += 1
+            return False
+        self.counts[frame.event_type] += 1
+        self.last_message_at = self._monotonic()
+        return True
+
+    def _keep(self, newest: _Newest, payload: bytes) -> None:
+        newest.payload = payload
+        newest.at = self._monotonic()
+
+    def _new_lab(self, lab_id: bytes) -> _Newest:
+        if len(self._labs) >= MAX_LABS:
+            del self._labs[min(self._labs, key=lambda known: self._labs[known].at)]
+        lab = self._labs[lab_id] = _Newest()
+        return lab
+
+    def _change(self, kind: str, payload: bytes) -> None:
+        frame = _change_frame.decode(payload)
+        event, element_type, element_id = frame.event.lower(), frame.element_type.lower(), frame.element_id
+        if kind == LAB_EVENT:
+            element_type, element_id = "lab", frame.lab_id
+            if event == "state":
+                event = _state_in(frame)
+        elif kind == STATE_CHANGE:
+            event = event.upper()
+        if element_id is None:
+            raise ValueError("a change of nothing")
+        if element_type not in _ELEMENTS:
+            return  # annotations and the like: nobody's state
+        if element_type == "lab" and event == "deleted":
+            self._labs.pop(frame.lab_id.encode(), None)
+        self._on_change(
+            LabChange(
+                worker_id=self._worker_id,
+                lab_id=frame.lab_id,
+                element_type=element_type,
+                element_id=element_id,
+                event=event,
+                at=self._now(),
+                data=frame.data.as_data() if frame.data is not None else {},
+            )
+        )
+
+    # What can be read at any time.
+
+    @property
+    def messages(self) -> int:
+        """Frames that came in, whatever they were."""
+        return sum(self.counts.values())
+
+    @property
+    def latest_system_stats(self) -> SystemStats | None:
+        """What the newest frame says, decoded now."""
+        frame: _SystemStatsFrame | None = self._read(self._stats, _system_stats_frame)
+        return frame.data if frame is not None else None
+
+    def latest_lab_stats(self, lab_id: str) -> LabLoad | None:
+        lab = self._labs.get(lab_id.encode())
+        frame: _LabStatsFrame | None = self._read(lab, _lab_stats_frame) if lab is not None else None
+        return frame.data if frame is not None else None
+
+    @property
+    def labs_count(self) -> int:
+        """Labs that run now."""
+        seen_after = self._monotonic() - LAB_IS_RUNNING_SECONDS
+        return sum(lab.at > seen_after for lab in self._labs.values())
+
+    # What is due to be reported.
+
+    def take_sample(self, interval_seconds: float) -> Sample | None:
+        """The newest load, if there is news and the last report is old enough."""
+        now = self._monotonic()
+        if not self._stats.is_due(now, interval_seconds):
+            return None
+        stats = self.latest_system_stats
+        if stats is None:
+            return None
+        is_first = self._stats.reported_at < 0
+        self._stats.report(now)
+        # Right after the login labs have not had the time to show up: none seen is not none there.
+        labs_count = self.labs_count or (None if is_first else 0)
+        return stats.sample(
+            self._worker_id, self._wall_time(self._stats.at), SampleSource.WEBSOCKET, labs_count
+        )
+
+    def take_lab_stats(self, interval_seconds: float) -> Iterator[LabStats]:
+        """The newest load of each lab for which the same holds."""
+        now = self._monotonic()
+        due = [lab_id for lab_id, lab in self._labs.items() if lab.is_due(now, interval_seconds)]
+        for lab_id in due:
+            lab = self._labs[lab_id]
+            frame = self._read(lab, _lab_stats_frame)
+            if frame is None:
+                continue
+            lab.report(now)
+            yield LabStats(
+                worker_id=self._worker_id,
+                lab_id=frame.lab_id,
+                nodes=frame.data.nodes,
+                links=frame.data.links,
+                collected_at=self._wall_time(lab.at),
+            )
+
+    def _read(self, newest: _Newest, decoder: "msgspec.json.Decoder[Any]") -> Any:
+        """Decode what was kept; what turns out to be garbage is dropped and counted as such."""
+        if newest.payload is None:
+            return None
+        try:
+            return decoder.decode(newest.payload)
+        except _GARBAGE_ERRORS:
+            newest.payload = None
+            self.counts[GARBAGE] += 1
+            return None
+
+    def _wall_time(self, monotonic: float) -> datetime:
+        return self._now() - timedelta(seconds=max(0.0, self._monotonic() - monotonic))

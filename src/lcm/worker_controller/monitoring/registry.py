@@ -1,0 +1,207 @@
+"""All monitors of the leader: one per worker, swept by one loop, gone when the lead is."""
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import Final
+
+import structlog
+
+from lcm.cml.session import CmlSession
+from lcm.core.chance import Ids
+from lcm.core.clock import Clock
+from lcm.core.health import Health
+from lcm.core.hosted_service import supervise
+from lcm.domain.launch import WorkerId
+from lcm.domain.live import MonitorState
+from lcm.worker_controller.monitoring.config import MonitoringConfig
+from lcm.worker_controller.monitoring.gate import ConnectGate
+from lcm.worker_controller.monitoring.ledger import Ledger
+from lcm.worker_controller.monitoring.monitor import CmlWebSocketMonitor
+from lcm.worker_controller.monitoring.polling import RestFallback
+from lcm.worker_controller.monitoring.reporter import LiveReporter
+from lcm.worker_controller.ports import MonitorTarget, WebSockets
+
+log = structlog.get_logger(__name__)
+
+SWEEP_SECONDS: Final = 1.0
+"""How often each monitor is looked at."""
+SLICES: Final = 10
+"""A sweep goes in so many steps: a long one would make others wait."""
+
+_LOOP: Final = "monitors"
+
+
+class _Watched:
+    """A monitor, its stand-in and its task."""
+
+    __slots__ = ("fallback", "monitor", "polling", "task")
+
+    def __init__(self, monitor: CmlWebSocketMonitor, fallback: RestFallback) -> None:
+        self.monitor = monitor
+        self.fallback = fallback
+        self.task: asyncio.Task[None] | None = None
+        self.polling: asyncio.Task[None] | None = None
+
+
+class CmlWebSocketMonitorRegistry:
+    """Run it while leading; outside of `run` it watches nobody."""
+
+    def __init__(
+        self,
+        websockets: WebSockets,
+        open_session: Callable[[MonitorTarget], CmlSession],
+        reporter: LiveReporter,
+        config: MonitoringConfig,
+        *,
+        clock: Clock,
+        ids: Ids,
+        chance: random.Random,
+        health: Health,
+    ) -> None:
+        self._websockets = websockets
+        self._open_session = open_session
+        self._reporter = reporter
+        self._config = config
+        self._clock = clock
+        self._ids = ids
+        self._chance = chance
+        self._health = health
+        self._tasks: asyncio.TaskGroup | None = None
+        self._watched: dict[WorkerId, _Watched] = {}
+        self.ledgers: dict[WorkerId, Ledger] = {}
+        self._begin()
+
+    def _begin(self) -> None:
+        config = self._config
+        self._stream = self._ids.new_id()
+        self._gate = ConnectGate(self._clock, config.handshakes_at_once, config.handshakes_per_second)
+        self._polls = asyncio.Semaphore(config.polls_at_once)
+        self.ledgers.clear()
+
+    async def run(self) -> None:
+        self._begin()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                self._tasks = tasks
+                tasks.create_task(
+                    supervise(self._sweep_forever, name="monitors", clock=self._clock), name="monitors"
+                )
+        finally:
+            self.stop_all()
+            self._tasks = None
+            self._health.forget(_LOOP)
+
+    # What the reconciler asks for.
+
+    def ensure_monitoring(self, target: MonitorTarget) -> None:
+        """Watch this worker at this address; what was given up is tried again."""
+        if self._tasks is None:
+            return
+        watched = self._watched.get(target.worker_id)
+        if watched is not None:
+            if watched.monitor.target == target:
+                watched.monitor.retry()
+                return
+            log.info("watching another server", worker_id=target.worker_id, host=target.host)
+            self._drop(watched)
+        self._watch(target, self._tasks)
+
+    def stop_monitoring(self, worker_id: WorkerId, reason: str) -> None:
+        watched = self._watched.get(worker_id)
+        if watched is not None:
+            self._drop(watched)
+            watched.monitor.say_goodbye(reason)
+
+    def stop_all(self) -> None:
+        """Close every connection now. Nobody is told: whoever leads next watches the same workers."""
+        for watched in list(self._watched.values()):
+            self._drop(watched)
+
+    def forget(self, worker_id: WorkerId) -> None:
+        self.stop_monitoring(worker_id, "the worker is gone")
+        self.ledgers.pop(worker_id, None)
+
+    # What others read.
+
+    def get_monitor(self, worker_id: WorkerId) -> CmlWebSocketMonitor | None:
+        watched = self._watched.get(worker_id)
+        return watched.monitor if watched is not None else None
+
+    @property
+    def monitors(self) -> Iterable[CmlWebSocketMonitor]:
+        return [watched.monitor for watched in self._watched.values()]
+
+    def session_of(self, worker_id: WorkerId) -> CmlSession | None:
+        """The login that everybody shares."""
+        monitor = self.get_monitor(worker_id)
+        return monitor.session if monitor is not None else None
+
+    def _watch(self, target: MonitorTarget, tasks: asyncio.TaskGroup) -> None:
+        ledger = self.ledgers.setdefault(target.worker_id, Ledger(target.worker_id, self._stream))
+        session = self._open_session(target)
+        fallback = RestFallback(
+            session,
+            ledger,
+            on_sample=self._reporter.add_sample,
+            on_activity=self._reporter.add_activity,
+            config=self._config,
+            clock=self._clock,
+        )
+        monitor = CmlWebSocketMonitor(
+            target,
+            session=session,
+            websockets=self._websockets,
+            gate=self._gate,
+            ledger=ledger,
+            sink=self._reporter,
+            config=self._config,
+            clock=self._clock,
+            chance=self._chance,
+            on_delivery=fallback.follow,
+        )
+        watched = self._watched[target.worker_id] = _Watched(monitor, fallback)
+        if monitor.state is MonitorState.DISABLED:
+            log.info("no live feed, polling", worker_id=target.worker_id, version=target.cml_version)
+            return
+        watched.task = tasks.create_task(
+            supervise(monitor.run, name="monitor", clock=self._clock), name=f"monitor-{target.worker_id}"
+        )
+
+    def _drop(self, watched: _Watched) -> None:
+        del self._watched[watched.monitor.worker_id]
+        watched.monitor.hang_up()
+        for task in (watched.task, watched.polling):
+            if task is not None:
+                task.cancel()
+
+    # The sweep.
+
+    async def _sweep_forever(self) -> None:
+        while True:
+            for step in range(SLICES):
+                self._health.tick(_LOOP, 5 * SWEEP_SECONDS)
+                await self._clock.sleep(SWEEP_SECONDS / SLICES)
+                now = self._clock.monotonic()
+                for watched in list(islice(self._watched.values(), step, None, SLICES)):
+                    self._look_at(watched, now)
+
+    def _look_at(self, watched: _Watched, now: float) -> None:
+        monitor, fallback = watched.monitor, watched.fallback
+        monitor.check(now)
+        is_polling = watched.polling is not None and not watched.polling.done()
+        if fallback.is_due(now) and not is_polling and self._tasks is not None:
+            watched.polling = self._tasks.create_task(self._poll(fallback), name="poll")
+        sample = monitor.protocol.take_sample(self._config.report_interval)
+        if sample is not None:
+            self._reporter.add_sample(sample)
+        for stats in monitor.protocol.take_lab_stats(self._config.report_interval):
+            self._reporter.add_lab_stats(stats)
+
+    async def _poll(self, fallback: RestFallback) -> None:
+        async with self._polls:
+            try:
+                await fallback.poll()
+            except Exception:
+                log.exception("a poll failed")  # one worker's oddity must not end the others' monitors

@@ -1,0 +1,114 @@
+"""Live monitoring as a whole: what the leader runs beside its reconciliation."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+from lcm.core.clock import Clock
+from lcm.core.hosted_service import supervise
+from lcm.core.telemetry import Reading, Telemetry
+from lcm.domain.errors import Fenced
+from lcm.domain.launch import WorkerId
+from lcm.worker_controller.monitoring.metrics import MetricsLoop
+from lcm.worker_controller.monitoring.registry import CmlWebSocketMonitorRegistry
+from lcm.worker_controller.monitoring.reporter import LiveReporter
+from lcm.worker_controller.ports import MonitorTarget
+
+
+class LiveMonitoring:
+    """Monitors, their reporter and the metrics loop; each is restarted if it fails."""
+
+    def __init__(
+        self,
+        registry: CmlWebSocketMonitorRegistry,
+        reporter: LiveReporter,
+        metrics: MetricsLoop,
+        clock: Clock,
+    ) -> None:
+        self.registry = registry
+        self.reporter = reporter
+        self.metrics = metrics
+        self._clock = clock
+
+    async def run(self) -> None:
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for name, part in (
+                    ("live-reports", self.reporter.run),
+                    ("monitors", self.registry.run),
+                    ("metrics", self.metrics.run),
+                ):
+                    tasks.create_task(
+                        supervise(part, name=name, clock=self._clock, fatal=(Fenced,)), name=name
+                    )
+        finally:
+            self.registry.stop_all()
+
+    def ensure_monitoring(self, target: MonitorTarget) -> None:
+        self.registry.ensure_monitoring(target)
+
+    def stop_monitoring(self, worker_id: WorkerId, reason: str) -> None:
+        self.registry.stop_monitoring(worker_id, reason)
+
+    def forget(self, worker_id: WorkerId) -> None:
+        self.registry.forget(worker_id)
+        self.metrics.forget(worker_id)
+
+
+def register_monitoring_metrics(telemetry: Telemetry, monitoring: LiveMonitoring, clock: Clock) -> None:
+    """Read when somebody looks; a worker's series end with the worker."""
+    registry = monitoring.registry
+
+    def of_ledgers(read: Callable[[WorkerId], float]) -> Iterable[Reading]:
+        return [(read(worker_id), {"worker_id": worker_id}) for worker_id in registry.ledgers]
+
+    def is_connected(worker_id: WorkerId) -> float:
+        monitor = registry.get_monitor(worker_id)
+        return float(monitor is not None and monitor.is_connected)
+
+    def ages() -> Iterable[Reading]:
+        now = clock.monotonic()
+        return [
+            (now - monitor.last_message_at, {"worker_id": monitor.worker_id})
+            for monitor in registry.monitors
+            if monitor.last_message_at is not None
+        ]
+
+    telemetry.gauge(
+        "lcm.worker.websocket.connected",
+        "1 while a worker's live connection delivers, 0 otherwise.",
+        lambda: of_ledgers(is_connected),
+    )
+    telemetry.counter(
+        "lcm.worker.websocket.messages_total",
+        "Frames received, by kind.",
+        lambda: [
+            (count, {"worker_id": worker_id, "event_type": kind})
+            for worker_id, ledger in registry.ledgers.items()
+            for kind, count in ledger.messages.items()
+        ],
+    )
+    telemetry.counter(
+        "lcm.worker.websocket.reconnects_total",
+        "Attempts to connect again.",
+        lambda: of_ledgers(lambda worker_id: registry.ledgers[worker_id].reconnects),
+    )
+    telemetry.counter(
+        "lcm.worker.websocket.activity_events_total",
+        "Signs of people, live or by REST.",
+        lambda: of_ledgers(lambda worker_id: registry.ledgers[worker_id].activity_events),
+    )
+    telemetry.gauge("lcm.worker.websocket.last_message_age_seconds", "Since the last frame.", ages)
+    telemetry.gauge(
+        "worker_cml_license_status",
+        "1 if CML is registered and its authorization in compliance, 0 otherwise.",
+        lambda: [
+            (
+                float(
+                    license_.registration_status == "COMPLETED"
+                    and license_.authorization_status == "IN_COMPLIANCE"
+                ),
+                {"worker_id": worker_id, "tier": license_.product_license or "unknown"},
+            )
+            for worker_id, license_ in monitoring.metrics.licenses.items()
+        ],
+    )
