@@ -5,7 +5,7 @@ generation, so any process at any time repeats the very same request (docs/adr/0
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import NewType
 
@@ -32,6 +32,11 @@ class MachineImage(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     description: str = ""
     creation_date: str = ""
+
+
+def newest_image(images: Sequence[MachineImage]) -> MachineImage:
+    """The one created last; of two created at once the one with the higher id, so that all agree."""
+    return max(images, key=lambda image: (image.creation_date, image.id))
 
 
 class LaunchSpec(msgspec.Struct, frozen=True, kw_only=True):

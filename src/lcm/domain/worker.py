@@ -68,6 +68,9 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
     private_ip: str | None = None
     public_ip: str | None = None
     state_reason: str | None = None
+    state_reason_code: str | None = None
+    client_token: str | None = None
+    """The launch that made it, if its launcher named one."""
     tags: dict[str, str] = {}
 
     @property

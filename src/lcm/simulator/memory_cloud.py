@@ -4,14 +4,24 @@ Keeps the truth about its machines apart from what it shows: a new machine can s
 while. Passes the same contract suite as the real adapter.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from lcm.core.clock import Clock
 from lcm.domain.errors import ImageNotFound, LaunchVoid, TokenMismatch, Unreachable, WrongInstanceState
-from lcm.domain.launch import DISCOVERY_TAG, WORKER_ID_TAG, InstanceId, LaunchSpec, MachineImage, WorkerId
+from lcm.domain.launch import (
+    DISCOVERY_TAG,
+    WORKER_ID_TAG,
+    InstanceId,
+    LaunchSpec,
+    MachineImage,
+    WorkerId,
+    newest_image,
+)
 from lcm.domain.worker import Instance
+
+USER_INITIATED = "Client.UserInitiatedShutdown"
 
 Moment = Literal["before", "after"]
 Interference = Callable[[Moment, str, str], Awaitable[None]]
@@ -45,6 +55,7 @@ class Machine:
     public_ip: str | None = None
     running_since: float | None = None
     state_reason: str | None = None
+    state_reason_code: str | None = None
     last_stopped_at: float = float("-inf")
     moves: list[str] = field(default_factory=list)
     """What really happened to it, in order."""
@@ -81,13 +92,18 @@ class MemoryCloud:
 
     # The port.
 
-    async def list_instances(self, region: str) -> Sequence[Instance]:
+    async def list_instances(self, region: str, tags: Mapping[str, str] | None = None) -> Sequence[Instance]:
         await self._called("before", "list_instances", region)
-        return [m for m in self._shown(region) if m.tags.get(DISCOVERY_TAG) == "true"]
+        wanted = (tags or {DISCOVERY_TAG: "true"}).items()
+        return [m for m in self._shown(region) if wanted <= m.tags.items()]
 
     async def describe_instance(self, region: str, instance_id: InstanceId) -> Instance | None:
         await self._called("before", "describe_instance", instance_id)
         return next((m for m in self._shown(region) if m.id == instance_id), None)
+
+    async def describe_instances(self, region: str, instance_ids: Sequence[InstanceId]) -> Sequence[Instance]:
+        await self._called("before", "describe_instances", " ".join(instance_ids))
+        return [m for m in self._shown(region) if m.id in instance_ids]
 
     async def find_instances(self, region: str, worker_id: WorkerId) -> Sequence[Instance]:
         await self._called("before", "find_instances", worker_id)
@@ -121,7 +137,11 @@ class MemoryCloud:
         matching = [image for image in self.images if image.name.startswith(prefix)]
         if not matching:
             raise ImageNotFound(f"no image named {name_pattern!r} in {region}")
-        return max(matching, key=lambda image: image.creation_date)
+        return newest_image(matching)
+
+    async def list_images(self, region: str, image_ids: Sequence[str]) -> Sequence[MachineImage]:
+        await self._called("before", "list_images", " ".join(image_ids))
+        return [image for image in self.images if image.id in image_ids]
 
     # The console: what a human can do behind our back, and what the port does in the end.
 
@@ -141,11 +161,12 @@ class MemoryCloud:
             raise WrongInstanceState(f"{instance_id} is {machine.state}")
         self._go(machine, "stopping", "stopped", self.delays.stop)
 
-    def terminate(self, instance_id: InstanceId, reason: str | None = None) -> None:
+    def terminate(self, instance_id: InstanceId, code: str = USER_INITIATED) -> None:
+        """By a person, or with another code by EC2 itself."""
         machine = self._existing(instance_id)
         if machine.is_gone:
             return
-        machine.state_reason = reason or "User initiated"
+        machine.state_reason_code, machine.state_reason = code, f"{code}: the machine was terminated"
         self._go(machine, "shutting-down", "terminated", self.delays.terminate)
 
     def forget(self, instance_id: InstanceId) -> None:
@@ -239,6 +260,8 @@ class MemoryCloud:
             private_ip=machine.private_ip,
             public_ip=machine.public_ip,
             state_reason=machine.state_reason,
+            state_reason_code=machine.state_reason_code,
+            client_token=machine.token or None,
             tags=dict(machine.spec.tags),
         )
 

@@ -4,7 +4,7 @@ The consumer owns these; adapters translate and decide nothing. Every call is bo
 adapter, and raises only errors of `lcm.domain.errors`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from lcm.domain.launch import InstanceId, LaunchSpec, MachineImage, WorkerId
@@ -51,12 +51,19 @@ class ControlPlane(Protocol):
 class CloudProvider(Protocol):
     """EC2, as far as workers need it."""
 
-    async def list_instances(self, region: str) -> Sequence[Instance]:
-        """Every instance of the region with our discovery tag, complete or not at all."""
+    async def list_instances(self, region: str, tags: Mapping[str, str] | None = None) -> Sequence[Instance]:
+        """Every instance of the region with all these tags, by default our discovery tag.
+
+        Complete or not at all.
+        """
         ...
 
     async def describe_instance(self, region: str, instance_id: InstanceId) -> Instance | None:
         """None once EC2 does not know the id: being gone is an answer, not an error."""
+        ...
+
+    async def describe_instances(self, region: str, instance_ids: Sequence[InstanceId]) -> Sequence[Instance]:
+        """Those of them that EC2 knows; one it does not know never hides the others."""
         ...
 
     async def find_instances(self, region: str, worker_id: WorkerId) -> Sequence[Instance]:
@@ -85,6 +92,10 @@ class CloudProvider(Protocol):
 
     async def resolve_ami(self, region: str, name_pattern: str) -> MachineImage:
         """The newest image of that name. Raises ImageNotFound."""
+        ...
+
+    async def list_images(self, region: str, image_ids: Sequence[str]) -> Sequence[MachineImage]:
+        """Those of the images that still exist and may be looked at."""
         ...
 
 

@@ -154,7 +154,7 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
         self._cloud = cloud
         self.observer = InstanceObserver(cloud, clock, health)
         self._launcher = Launcher(
-            control_plane, cloud, regions, settings.environment_tag, self._check_leadership
+            control_plane, cloud, regions, settings.environment_tag, self.check_leadership
         )
         self._tender = Tender(
             control_plane,
@@ -265,15 +265,15 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
             case VoidLaunch(reason):
                 return await self._control_plane.void_launch(worker, reason)
             case StartInstance(instance_id):
-                self._check_leadership()
+                self.check_leadership()
                 await self._cloud.start_instance(worker.aws_region, instance_id)
                 return self._look_soon(worker, "EC2 was asked to start it")
             case StopInstance(instance_id):
-                self._check_leadership()
+                self.check_leadership()
                 await self._cloud.stop_instance(worker.aws_region, instance_id)
                 return self._look_soon(worker, "EC2 was asked to stop it")
             case TerminateInstance(instance_id):
-                self._check_leadership()
+                self.check_leadership()
                 await self._cloud.terminate_instance(worker.aws_region, instance_id)
                 return self._look_soon(worker, "EC2 was asked to terminate it")
             case Tend(instance):
@@ -325,7 +325,7 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
         except (TransientError, RequestError) as error:
             log.info("could not record the reason", worker_id=worker.id, error=str(error))
 
-    def _check_leadership(self) -> None:
+    def check_leadership(self) -> None:
         """Call right before every effect at EC2, which cannot be fenced."""
         if self.leadership is None:
             raise LeadershipLost("not leading")
