@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -58,6 +58,9 @@ class DirectControlPlane:
         self._plane = plane
         self.epoch = 0
         self.is_reachable = True
+        self.before: Callable[[str], None] = lambda _: None
+        """Called with the name of each call that changes a record; raise to disturb it."""
+        self.after: Callable[[str], None] = lambda _: None
 
     async def list_resources(self) -> Sequence[Worker]:
         self._answer()
@@ -96,16 +99,22 @@ class DirectControlPlane:
             observed=observed,
             instance=instance,
         )
-        return await report_status(self._plane, worker.id, report, by=SERVICE, fence=self._fence())
+        self.before("update_status")
+        reported = await report_status(self._plane, worker.id, report, by=SERVICE, fence=self._fence())
+        self.after("update_status")
+        return reported
 
     async def promise_launch(self, worker: Worker, spec: LaunchSpec) -> Worker:
         self._answer()
         plan = LaunchPlan(spec=spec, expected_version=worker.version)
-        return await promise_launch(self._plane, worker.id, plan, fence=self._fence())
+        self.before("promise_launch")
+        promised = await promise_launch(self._plane, worker.id, plan, fence=self._fence())
+        self.after("promise_launch")
+        return promised
 
-    async def void_launch(self, worker: Worker, reason: str) -> Worker:
+    async def void_launch(self, worker: Worker, reason: str, *, refused: bool = False) -> Worker:
         self._answer()
-        voided = LaunchVoided(reason=reason, expected_version=worker.version)
+        voided = LaunchVoided(reason=reason, expected_version=worker.version, refused=refused)
         return await forget_launch(self._plane, worker.id, voided, fence=self._fence())
 
     async def report_instance(self, worker: Worker, instance: Instance) -> Worker:
@@ -149,7 +158,8 @@ class MemoryCml:
 class Fleet:
     """People, the control plane, one or more worker controllers, and a cloud."""
 
-    def __init__(self, settings: WorkerControllerSettings | None = None) -> None:
+    def __init__(self, settings: WorkerControllerSettings | None = None, *regions: RegionConfig) -> None:
+        self.regions = {region.region: region for region in regions or (REGION,)}
         self.clock = VirtualClock()
         self.ids = RandomIds(random.Random(1))
         self.cloud = MemoryCloud(self.clock)
@@ -159,7 +169,13 @@ class Fleet:
         self.workers = Workers(self.store)
         self.templates = Templates(self.store)
         self.plane = ControlPlane(
-            self.store, self.workers, self.templates, self.clock, self.ids, (REGION.region,), REGION.region
+            self.store,
+            self.workers,
+            self.templates,
+            self.clock,
+            self.ids,
+            tuple(self.regions),
+            next(iter(self.regions)),
         )
         self.publisher = Publisher(
             self.store, self.workers, self.kv, clock=self.clock, health=Health(self.clock)
@@ -188,7 +204,7 @@ class Fleet:
         port = DirectControlPlane(self.plane)
         controller = WorkerReconciler(
             self.settings,
-            {REGION.region: REGION},
+            self.regions,
             control_plane=port,
             cloud=self.cloud,
             cml=self.cml,
@@ -202,13 +218,17 @@ class Fleet:
         self.controllers.append(controller)
         return controller
 
+    async def past_the_first_sweep(self) -> None:
+        """A new leader looks at everything once; after that, everything happens for its own reason."""
+        await self.clock.sleep(10)
+
     @property
     def leader(self) -> WorkerReconciler:
         return next(controller for controller in self.controllers if controller.is_leader)
 
-    async def create(self, name: str = "lab", template: str = "metal") -> Worker:
+    async def create(self, name: str = "lab", template: str = "metal", region: str | None = None) -> Worker:
         return await create_worker(
-            self.plane, name=name, template_name=template, aws_region=None, tags={}, by="ann"
+            self.plane, name=name, template_name=template, aws_region=region, tags={}, by="ann"
         )
 
     async def running_worker(self, name: str = "lab") -> Worker:

@@ -90,7 +90,12 @@ def instance_tags(
 
 
 def launch_spec(
-    *, region: RegionConfig, template: WorkerTemplate, image: MachineImage, tags: dict[str, str]
+    *,
+    region: RegionConfig,
+    template: WorkerTemplate,
+    image: MachineImage,
+    tags: dict[str, str],
+    subnet_id: str | None = None,
 ) -> LaunchSpec:
     """The request that a template makes in a region."""
     return LaunchSpec(
@@ -98,7 +103,16 @@ def launch_spec(
         image=image,
         instance_type=template.instance_type,
         security_group_ids=region.security_group_ids,
-        subnet_id=region.subnet_id,
+        subnet_id=subnet_id or region.subnet_id,
         key_name=region.key_name,
         tags=tags,
     )
+
+
+def other_subnets(region: RegionConfig, refused: str) -> list[str]:
+    """Where else to try, beginning after the subnet that was refused and coming round to before it."""
+    subnets = region.subnets
+    if refused not in subnets:
+        return list(subnets)
+    position = subnets.index(refused)
+    return [*subnets[position + 1 :], *subnets[:position]]

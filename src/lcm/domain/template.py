@@ -27,5 +27,12 @@ class RegionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     region: str
     security_group_ids: tuple[str, ...]
     subnet_id: str
+    subnet_ids: tuple[str, ...] = ()
+    """Further subnets, in order: used when EC2 has no machine free in the one before."""
     key_name: str | None = None
     default_tags: Mapping[str, str] = {}
+
+    @property
+    def subnets(self) -> tuple[str, ...]:
+        """Where to try, in order."""
+        return tuple(dict.fromkeys((self.subnet_id, *self.subnet_ids)))

@@ -23,6 +23,7 @@ from lcm.domain.lifecycle import (
     DRAINING,
     FAILED,
     PENDING,
+    PROVISIONING,
     RUNNING,
     STOPPED,
     TERMINATED,
@@ -36,6 +37,10 @@ from lcm.domain.lifecycle import (
 
 HISTORY_LIMIT = 100
 """Entries of `state_history` kept with the record; the newest ones win."""
+
+
+ENDED_BY_PEOPLE = ("Client.UserInitiatedShutdown", "Client.InstanceInitiatedShutdown")
+"""EC2's codes for an instance that somebody ended, from outside or from inside."""
 
 
 class Action(StrEnum):
@@ -77,6 +82,11 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
     def is_gone(self) -> bool:
         """Whether it can never run again."""
         return self.state in {"shutting-down", "terminated"}
+
+    @property
+    def was_given_up_by_ec2(self) -> bool:
+        """Whether it ended for a reason of EC2's own: an internal error, a volume limit."""
+        return self.is_gone and self.state_reason_code not in (None, *ENDED_BY_PEOPLE)
 
     @property
     def has_address(self) -> bool:
@@ -124,6 +134,9 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
 
     state_history: tuple[HistoryEntry, ...] = ()
 
+    imported: bool = False
+    """Not launched by LCM, only found: never launched anew, never swept away."""
+
     request_digest: str | None = None
     """What was asked for under the idempotency key that made this worker's id."""
 
@@ -131,6 +144,12 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     def has_unresolved_launch(self) -> bool:
         """A launch was promised and its instance is not known yet: it may exist."""
         return self.launch is not None and self.ec2_instance_id is None
+
+    @property
+    def status_since(self) -> datetime:
+        """When it entered its present status."""
+        arrivals = (e.at for e in reversed(self.state_history) if e.source is not e.target)
+        return next(arrivals, self.created_at)
 
     @property
     def may_have_instance(self) -> bool:
@@ -256,7 +275,8 @@ def _settle_fields(before: Worker, after: Worker, now: datetime) -> Worker:
         # The old instance is proven gone: whatever comes next is a new machine.
         after = replace(
             after,
-            pending_since=now,
+            # A machine that never came up is replaced on the time of the first.
+            pending_since=before.pending_since if before.status is PROVISIONING else now,
             launch=None,
             ec2_instance_id=None,
             public_ip=None,
@@ -270,6 +290,8 @@ def plan_launch(worker: Worker, spec: LaunchSpec, *, now: datetime) -> Worker:
     """Promise a launch in writing, under a new generation and token."""
     if worker.status is not PENDING:
         raise IllegalTransition(worker.status, "a new launch", allowed_targets(worker.status))
+    if worker.imported:
+        raise Conflict("imported workers are never launched by LCM; create a worker instead")
     if worker.has_unresolved_launch:
         raise Conflict("an earlier launch of this worker is unresolved; repeat that one")
     if worker.ec2_instance_id is not None:
@@ -297,10 +319,15 @@ def plan_launch(worker: Worker, spec: LaunchSpec, *, now: datetime) -> Worker:
     )
 
 
-def void_launch(worker: Worker, *, reason: str, now: datetime) -> Worker:
-    """Forget a launch whose instance is proven gone, so that a new generation may follow."""
+def void_launch(worker: Worker, *, reason: str, now: datetime, refused: bool = False) -> Worker:
+    """Forget a launch whose instance is proven gone, so that a new generation may follow.
+
+    One that EC2 `refused` made no machine, so it does not count as one that did not last.
+    """
+    launches = worker.unattended_launches - 1 if refused and worker.launch else worker.unattended_launches
     return replace(
         worker,
+        unattended_launches=max(0, launches),
         launch=None,
         ec2_instance_id=None,
         public_ip=None,

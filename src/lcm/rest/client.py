@@ -139,10 +139,9 @@ class ControlPlaneClient:
             worker.id, "launch-plan", LaunchPlan(spec=spec, expected_version=worker.version)
         )
 
-    async def void_launch(self, worker: Worker, reason: str) -> Worker:
-        return await self._report(
-            worker.id, "launch-void", LaunchVoided(reason=reason, expected_version=worker.version)
-        )
+    async def void_launch(self, worker: Worker, reason: str, *, refused: bool = False) -> Worker:
+        voided = LaunchVoided(reason=reason, expected_version=worker.version, refused=refused)
+        return await self._report(worker.id, "launch-void", voided)
 
     async def report_instance(self, worker: Worker, instance: Instance) -> Worker:
         return await self._report(

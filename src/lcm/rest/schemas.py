@@ -142,10 +142,11 @@ class LaunchPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class LaunchVoided(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The promised instance is gone for good."""
+    """The promised instance is gone for good, or was `refused` and never existed."""
 
     reason: str
     expected_version: int
+    refused: bool = False
 
 
 class InstanceReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

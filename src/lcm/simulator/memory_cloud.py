@@ -57,6 +57,8 @@ class Machine:
     state_reason: str | None = None
     state_reason_code: str | None = None
     last_stopped_at: float = float("-inf")
+    tags: dict[str, str] = field(default_factory=dict)
+    """Those of the launch, until somebody changes them."""
     moves: list[str] = field(default_factory=list)
     """What really happened to it, in order."""
 
@@ -169,6 +171,11 @@ class MemoryCloud:
         machine.state_reason_code, machine.state_reason = code, f"{code}: the machine was terminated"
         self._go(machine, "shutting-down", "terminated", self.delays.terminate)
 
+    def retag(self, instance_id: InstanceId, tags: Mapping[str, str]) -> None:
+        """Put other tags on a machine, as people do."""
+        machine = self._existing(instance_id)
+        machine.tags = dict(tags)
+
     def forget(self, instance_id: InstanceId) -> None:
         """As if it had never been."""
         del self.machines[instance_id]
@@ -209,6 +216,7 @@ class MemoryCloud:
             token=token,
             private_ip=f"10.0.{number // 250}.{number % 250 + 4}",
             created_at=self.clock.monotonic(),
+            tags=dict(spec.tags),
         )
         self.machines[machine.id] = machine
         self._go(machine, "pending", "running", self.delays.launch)
@@ -262,7 +270,7 @@ class MemoryCloud:
             state_reason=machine.state_reason,
             state_reason_code=machine.state_reason_code,
             client_token=machine.token or None,
-            tags=dict(machine.spec.tags),
+            tags=dict(machine.tags),
         )
 
     async def _called(self, moment: Moment, operation: str, subject: str) -> None:

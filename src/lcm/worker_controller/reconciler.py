@@ -152,10 +152,9 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
         self._settings = settings
         self._control_plane = control_plane
         self._cloud = cloud
+        self._regions = regions
         self.observer = InstanceObserver(cloud, clock, health)
-        self._launcher = Launcher(
-            control_plane, cloud, regions, settings.environment_tag, self.check_leadership
-        )
+        self._launcher = self._new_launcher()
         self._tender = Tender(
             control_plane,
             cml,
@@ -166,6 +165,7 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
         self.counts: Counter[str] = Counter()
         self.drifts: Counter[tuple[WorkerId, str]] = Counter()
         self.drifting: set[WorkerId] = set()
+        self.stuck: set[WorkerId] = set()
         self.managed: dict[WorkerId, WorkerStatus] = {}
 
     # What the shared machinery asks for.
@@ -173,7 +173,18 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
     async def lead(self) -> None:
         # What an earlier leadership saw says nothing about now.
         self.observer = InstanceObserver(self._cloud, self.clock, self.health)
+        self._launcher = self._new_launcher()
         await super().lead()
+
+    def _new_launcher(self) -> Launcher:
+        return Launcher(
+            self._control_plane,
+            self._cloud,
+            self._regions,
+            self._settings.environment_tag,
+            self.check_leadership,
+            self.clock,
+        )
 
     async def claim_epoch(self, win: ElectionWin) -> int:
         return await self._control_plane.claim_leadership(win.cluster_id, win.revision, win.instance_id)
@@ -207,6 +218,7 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
         self.observer.forget(worker_id)
         self.managed.pop(worker_id, None)
         self.drifting.discard(worker_id)
+        self.stuck.discard(worker_id)
         for key in [key for key in self.drifts if key[0] == worker_id]:
             del self.drifts[key]
 
@@ -279,7 +291,8 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
             case Tend(instance):
                 self.drifting.discard(worker.id)
                 return await self._tender.tend(worker, instance)
-            case Wait(reason):
+            case Wait(reason, is_alarm):
+                await self._watch_for_stuck(worker, reason, is_alarm)
                 return self._look_soon(worker, reason)
             case Nothing():
                 self.drifting.discard(worker.id)
@@ -288,6 +301,7 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
                 assert_never(decision)
 
     async def _move(self, worker: Worker, move: Move) -> Worker:
+        self.stuck.discard(worker.id)
         moved = await self._control_plane.update_status(
             worker, move.to, move.reason, observed=move.observed, instance=move.instance
         )
@@ -305,6 +319,16 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
         if moved.status is TERMINATED:
             self.forget(worker.id)
         return moved
+
+    async def _watch_for_stuck(self, worker: Worker, reason: str, is_alarm: bool) -> None:
+        """A machine that does not get on is shown to people; nothing is forced."""
+        if not is_alarm:
+            self.stuck.discard(worker.id)
+            return
+        self.stuck.add(worker.id)
+        if worker.status_reason != reason:
+            log.warning("stuck", worker_id=worker.id, status=str(worker.status), reason=reason)
+            await self._explain(worker, reason)
 
     def _look_soon(self, worker: Worker, reason: str) -> Requeue:
         self.observer.look_again(worker.id)
