@@ -10,8 +10,11 @@ from typing import Any
 
 import yaml
 
+from lcm.control_plane import discovery_settings
 from lcm.control_plane.commands.claim_leadership import claim_leadership, fence_for
+from lcm.control_plane.commands.clean_up import clean_up
 from lcm.control_plane.commands.create_worker import create_worker
+from lcm.control_plane.commands.import_workers import import_workers
 from lcm.control_plane.commands.promise_launch import forget_launch, promise_launch
 from lcm.control_plane.commands.report_details import report_cml, report_instance
 from lcm.control_plane.commands.report_status import report_status
@@ -27,11 +30,13 @@ from lcm.core.health import Health
 from lcm.core.hosted_service import run_services
 from lcm.core.kv.memory import MemoryKv
 from lcm.core.telemetry import Telemetry
+from lcm.domain.discovery import DiscoverySettings, FoundInstance
 from lcm.domain.errors import CertificateChanged, Unreachable
 from lcm.domain.launch import InstanceId, LaunchSpec
 from lcm.domain.lifecycle import WorkerStatus
 from lcm.domain.template import RegionConfig, WorkerTemplate
 from lcm.domain.worker import Action, Instance, Worker
+from lcm.rest.fleet import BulkImport, BulkImportResult, Cleanup, CleanupResult
 from lcm.rest.schemas import (
     CmlReport,
     InstanceReport,
@@ -62,9 +67,22 @@ class DirectControlPlane:
         """Called with the name of each call that changes a record; raise to disturb it."""
         self.after: Callable[[str], None] = lambda _: None
 
-    async def list_resources(self) -> Sequence[Worker]:
+    async def list_resources(self, *, include_terminated: bool = False) -> Sequence[Worker]:
         self._answer()
-        return await list_workers(self._plane)
+        return await list_workers(self._plane, include_terminated=include_terminated)
+
+    async def get_discovery_settings(self) -> DiscoverySettings:
+        self._answer()
+        return (await discovery_settings.read(self._plane.store)).settings()
+
+    async def bulk_import(self, found: Sequence[FoundInstance]) -> BulkImportResult:
+        self._answer()
+        bulk = BulkImport(instances=list(found))
+        return await import_workers(self._plane, bulk, by=SERVICE, fence=self._fence())
+
+    async def clean_up(self, cleanup: Cleanup) -> CleanupResult:
+        self._answer()
+        return await clean_up(self._plane, cleanup)
 
     async def fetch_single_resource(self, worker_id: str) -> Worker | None:
         self._answer()

@@ -12,13 +12,23 @@ from starlette.staticfiles import StaticFiles
 
 from lcm.control_plane.access import AccessDenied
 from lcm.control_plane.gate import Gate, access_problem
-from lcm.control_plane.routes import catalogue, events, internal, operations, sessions, workers
+from lcm.control_plane.routes import (
+    catalogue,
+    events,
+    fleet,
+    internal,
+    operations,
+    sessions,
+    settings,
+    workers,
+)
 from lcm.control_plane.routes.dependencies import Services
 from lcm.control_plane.store.port import StoreUnavailable
 from lcm.core.telemetry import Telemetry
 from lcm.domain import errors
 from lcm.domain.template import WorkerTemplate
 from lcm.domain.worker import Worker
+from lcm.rest import fleet as fleet_schemas
 from lcm.rest import schemas
 from lcm.web.answers import MalformedBody, install_openapi
 from lcm.web.problems import problem
@@ -36,6 +46,8 @@ _STRUCTS = (
     schemas.WorkerView, schemas.WorkerPage, schemas.WorkerRecords, schemas.Timeline, schemas.TemplateList,
     schemas.RegionList, schemas.SessionView, schemas.StatusReport, schemas.LaunchPlan, schemas.LaunchVoided,
     schemas.InstanceReport, schemas.CmlReport, schemas.LeadershipClaim, schemas.LeadershipGrant,
+    fleet_schemas.BulkImport, fleet_schemas.BulkImportResult, fleet_schemas.Cleanup,
+    fleet_schemas.CleanupResult, fleet_schemas.DiscoveryView,
     Worker, WorkerTemplate, operations.HealthView, operations.ReadyView,
 )  # fmt: skip
 
@@ -43,6 +55,7 @@ _REFUSALS: dict[type[errors.RequestError], tuple[int, str, str]] = {
     errors.NotFound: (404, "not-found", "Not found"),
     errors.Conflict: (409, "conflict", "Changed meanwhile"),
     errors.NameTaken: (409, "name-taken", "Name taken"),
+    errors.InstanceTaken: (409, "instance-taken", "Instance taken"),
     errors.KeyReused: (422, "key-reused", "Idempotency key reused"),
     errors.UnknownReference: (422, "unknown-reference", "Unknown template or region"),
     errors.Fenced: (409, "fenced", "No longer the leader"),
@@ -77,7 +90,7 @@ def _api() -> FastAPI:
         docs_url=None,
         redoc_url=None,
     )
-    for module in (workers, catalogue, sessions, events, internal, operations):
+    for module in (workers, catalogue, sessions, settings, events, fleet, internal, operations):
         app.include_router(module.router)
     install_openapi(app, _STRUCTS)
     return app

@@ -163,7 +163,7 @@ class EventHub:
 
 def _event_type(before: Worker | None, after: Worker) -> str | None:
     if before is None:
-        return "worker.created"
+        return "worker.imported" if after.imported else "worker.created"
     if before.status is not after.status and after.status is TERMINATED:
         return "worker.terminated"
     if (before.public_ip, before.private_ip) != (after.public_ip, after.private_ip) and (

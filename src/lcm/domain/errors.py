@@ -20,6 +20,7 @@
         ├── NotFound
         ├── Conflict              the record changed since it was read
         ├── NameTaken
+        ├── InstanceTaken         another worker has this instance
         ├── KeyReused             the idempotency key was used for another request
         ├── IllegalTransition     the table has no such row
         ├── ActionRefused         people cannot do this to a worker in this status
@@ -110,6 +111,10 @@ class Conflict(RequestError):
 
 class NameTaken(RequestError):
     """Another live resource holds a name that must be unique."""
+
+
+class InstanceTaken(RequestError):
+    """Another worker has the instance."""
 
 
 class KeyReused(RequestError):

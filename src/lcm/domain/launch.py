@@ -20,6 +20,7 @@ MANAGED_BY_TAG = "lcm:managed_by"
 MANAGED_BY = "lablet-cloud-manager"
 DISCOVERY_TAG = "cml-managed"
 WORKER_ID_TAG = "worker_id"
+ENVIRONMENT_TAG = "cml-environment"
 
 MAX_UNATTENDED_LAUNCHES = 3
 """Launch generations without a person asking: a broken image must not burn money all night."""
@@ -80,7 +81,7 @@ def instance_tags(
         **region.default_tags,
         "Name": name,
         "template_name": template.name,
-        "cml-environment": environment,
+        ENVIRONMENT_TAG: environment,
         "cml-region": region.region,
         **overrides,
         WORKER_ID_TAG: worker_id,

@@ -46,6 +46,7 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
     private_ip: str | None
     cml_version: str | None
     cml_ready: bool
+    imported: bool
     possible_actions: tuple[Action, ...]
 
     @staticmethod

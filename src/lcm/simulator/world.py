@@ -97,6 +97,8 @@ class Knobs:
     machine_seconds: float = 10.0
     latency_seconds: float = 0.02
     controllers: int = 2
+    discovery: bool = False
+    """Whether foreign machines are imported and orphans are looked for."""
 
     @staticmethod
     def draw(seed: int) -> "Knobs":
@@ -321,6 +323,8 @@ class World:
                 reconcile_interval=self.knobs.reconcile_interval,
                 wait_seconds=self.knobs.wait_seconds,
                 watch_debounce_seconds=self.knobs.debounce_seconds,
+                worker_discovery_enabled=self.knobs.discovery,
+                cleanup_enabled=False,
             ),
             {REGION.region: REGION},
             control_plane=ControlPlaneClient(

@@ -7,10 +7,12 @@ adapter, and raises only errors of `lcm.domain.errors`.
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+from lcm.domain.discovery import DiscoverySettings, FoundInstance
 from lcm.domain.launch import InstanceId, LaunchSpec, MachineImage, WorkerId
 from lcm.domain.lifecycle import WorkerStatus
 from lcm.domain.template import WorkerTemplate
 from lcm.domain.worker import Instance, Worker
+from lcm.rest.fleet import BulkImportResult, Cleanup, CleanupResult
 
 
 class ControlPlane(Protocol):
@@ -19,7 +21,7 @@ class ControlPlane(Protocol):
     Conflict means read again, Fenced means stop acting, Unreachable means it may have happened.
     """
 
-    async def list_resources(self) -> Sequence[Worker]: ...
+    async def list_resources(self, *, include_terminated: bool = False) -> Sequence[Worker]: ...
 
     async def fetch_single_resource(self, worker_id: str) -> Worker | None: ...
 
@@ -46,6 +48,12 @@ class ControlPlane(Protocol):
     async def report_cml(
         self, worker: Worker, *, ready: bool, version: str | None, certificate_sha256: str | None
     ) -> Worker: ...
+
+    async def get_discovery_settings(self) -> DiscoverySettings: ...
+
+    async def bulk_import(self, found: Sequence[FoundInstance]) -> BulkImportResult: ...
+
+    async def clean_up(self, cleanup: Cleanup) -> CleanupResult: ...
 
 
 class CloudProvider(Protocol):

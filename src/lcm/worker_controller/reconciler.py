@@ -7,8 +7,9 @@
 The step for each status is a file in `steps/`; what its decision means is `_carry_out` below.
 """
 
+import asyncio
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from typing import Final, assert_never
 
 import structlog
@@ -16,6 +17,7 @@ import structlog
 from lcm.core.clock import Clock
 from lcm.core.election import ElectionWin, LeaderElectionConfig, LeadershipLost
 from lcm.core.health import Health
+from lcm.core.hosted_service import supervise
 from lcm.core.kv.port import Change, ChangeKind, Kv
 from lcm.core.reconciliation import ReconciliationConfig
 from lcm.core.results import ReconciliationResult, Requeue, Retry, Success
@@ -63,9 +65,12 @@ from lcm.worker_controller.decisions import (
     VoidLaunch,
     Wait,
 )
+from lcm.worker_controller.discovery import Discovery
 from lcm.worker_controller.launching import Launcher
 from lcm.worker_controller.observer import InstanceObserver
+from lcm.worker_controller.orphans import Orphans
 from lcm.worker_controller.ports import CloudProvider, CmlSystem, ControlPlane
+from lcm.worker_controller.retention import Retention
 from lcm.worker_controller.settings import WorkerControllerSettings
 from lcm.worker_controller.steps import (
     draining,
@@ -155,6 +160,8 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
         self._regions = regions
         self.observer = InstanceObserver(cloud, clock, health)
         self._launcher = self._new_launcher()
+        self._cml = cml
+        self.discovery = self._new_discovery()
         self._tender = Tender(
             control_plane,
             cml,
@@ -174,7 +181,42 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
         # What an earlier leadership saw says nothing about now.
         self.observer = InstanceObserver(self._cloud, self.clock, self.health)
         self._launcher = self._new_launcher()
-        await super().lead()
+        self.discovery = self._new_discovery()
+        self.retention = Retention(
+            self._settings, self._regions, self._control_plane, self._cloud, self.clock
+        )
+        async with asyncio.TaskGroup() as tasks:
+            if self._settings.is_discovery_enabled:
+                tasks.create_task(self._supervised(self.discovery.run, "discovery"), name="discovery")
+            if self._settings.cleanup_enabled:
+                tasks.create_task(self._supervised(self.retention.run, "retention"), name="retention")
+            tasks.create_task(super().lead(), name="workers")
+
+    async def _supervised(self, work: Callable[[], Awaitable[None]], name: str) -> None:
+        await supervise(work, name=name, clock=self.clock, fatal=self.fatal)
+
+    def _new_discovery(self) -> Discovery:
+        orphans = Orphans(
+            self._control_plane,
+            self._cloud,
+            self.clock,
+            self.health,
+            environment=self._settings.environment_tag,
+            may_terminate=self._settings.orphan_termination_enabled,
+            check_leadership=self.check_leadership,
+            adopt=self.trigger,
+            forget=self.forget,
+        )
+        return Discovery(
+            self._settings,
+            self._regions,
+            self._control_plane,
+            self._cloud,
+            self._cml,
+            self.clock,
+            self.health,
+            orphans,
+        )
 
     def _new_launcher(self) -> Launcher:
         return Launcher(
