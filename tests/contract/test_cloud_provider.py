@@ -1,5 +1,6 @@
 """What every cloud provider promises: the one in memory and EC2's wire protocol alike."""
 
+import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 import pytest
@@ -23,6 +24,10 @@ from lcm.worker_controller.ports import CloudProvider
 from support.processes import RunningSimulator, eventually, running_simulator
 
 ids = RandomIds()
+
+
+def provider_for(settings: Ec2Settings, *regions: str) -> Ec2Provider:
+    return Ec2Provider(settings, regions, clock=SystemClock(), chance=random.Random(1))
 
 
 class Cloud:
@@ -74,7 +79,7 @@ async def cloud(request: pytest.FixtureRequest) -> AsyncIterator[Cloud]:
     settings = Ec2Settings(
         endpoint_url=info.aws_endpoint, access_key_id="x", secret_access_key="x", page_size=5
     )
-    async with Ec2Provider(settings, [info.regions[0].region]) as provider:
+    async with provider_for(settings, info.regions[0].region) as provider:
         yield Cloud(provider, info.regions[0])
 
 
@@ -187,7 +192,7 @@ async def test_nothing_is_found_for_a_worker_nobody_launched(cloud: Cloud) -> No
 
 async def test_a_region_without_configuration_is_a_permanent_error(simulator: RunningSimulator) -> None:
     settings = Ec2Settings(endpoint_url=simulator.info.aws_endpoint, access_key_id="x", secret_access_key="x")
-    async with Ec2Provider(settings, ["us-east-1"]) as provider:
+    async with provider_for(settings, "us-east-1") as provider:
         with pytest.raises(RegionNotConfigured):
             await provider.resolve_ami("mars-north-1", "CML-*")
 
@@ -195,7 +200,7 @@ async def test_a_region_without_configuration_is_a_permanent_error(simulator: Ru
 async def test_a_launch_with_an_image_that_does_not_exist_is_refused(simulator: RunningSimulator) -> None:
     settings = Ec2Settings(endpoint_url=simulator.info.aws_endpoint, access_key_id="x", secret_access_key="x")
     region = simulator.info.regions[0]
-    async with Ec2Provider(settings, [region.region]) as provider:
+    async with provider_for(settings, region.region) as provider:
         spec = await Cloud(provider, region).spec(ids.new_id())
         broken = LaunchSpec(
             region=spec.region,

@@ -3,13 +3,16 @@
 import asyncio
 import itertools
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from lcm.control_plane import discovery_settings
 from lcm.control_plane.commands.claim_leadership import claim_leadership, fence_for
+from lcm.control_plane.commands.clean_up import clean_up
 from lcm.control_plane.commands.create_worker import create_worker
+from lcm.control_plane.commands.import_workers import import_workers
 from lcm.control_plane.commands.promise_launch import forget_launch, promise_launch
 from lcm.control_plane.commands.report_details import report_cml, report_instance
 from lcm.control_plane.commands.report_status import report_status
@@ -26,11 +29,13 @@ from lcm.core.health import Health
 from lcm.core.hosted_service import run_services
 from lcm.core.kv.memory import MemoryKv
 from lcm.core.telemetry import Telemetry
+from lcm.domain.discovery import DiscoverySettings, FoundInstance
 from lcm.domain.errors import CertificateChanged, Unreachable
 from lcm.domain.launch import InstanceId, LaunchSpec
 from lcm.domain.lifecycle import WorkerStatus
 from lcm.domain.template import RegionConfig, WorkerTemplate
 from lcm.domain.worker import Action, Instance, Worker
+from lcm.rest.fleet import BulkImport, BulkImportResult, Cleanup, CleanupResult
 from lcm.rest.schemas import (
     CmlReport,
     InstanceReport,
@@ -57,10 +62,26 @@ class DirectControlPlane:
         self._plane = plane
         self.epoch = 0
         self.is_reachable = True
+        self.before: Callable[[str], None] = lambda _: None
+        """Called with the name of each call that changes a record; raise to disturb it."""
+        self.after: Callable[[str], None] = lambda _: None
 
-    async def list_resources(self) -> Sequence[Worker]:
+    async def list_resources(self, *, include_terminated: bool = False) -> Sequence[Worker]:
         self._answer()
-        return await list_workers(self._plane)
+        return await list_workers(self._plane, include_terminated=include_terminated)
+
+    async def get_discovery_settings(self) -> DiscoverySettings:
+        self._answer()
+        return (await discovery_settings.read(self._plane.store)).settings()
+
+    async def bulk_import(self, found: Sequence[FoundInstance]) -> BulkImportResult:
+        self._answer()
+        bulk = BulkImport(instances=list(found))
+        return await import_workers(self._plane, bulk, by=SERVICE, fence=self._fence())
+
+    async def clean_up(self, cleanup: Cleanup) -> CleanupResult:
+        self._answer()
+        return await clean_up(self._plane, cleanup)
 
     async def fetch_single_resource(self, worker_id: str) -> Worker | None:
         self._answer()
@@ -95,16 +116,22 @@ class DirectControlPlane:
             observed=observed,
             instance=instance,
         )
-        return await report_status(self._plane, worker.id, report, by=SERVICE, fence=self._fence())
+        self.before("update_status")
+        reported = await report_status(self._plane, worker.id, report, by=SERVICE, fence=self._fence())
+        self.after("update_status")
+        return reported
 
     async def promise_launch(self, worker: Worker, spec: LaunchSpec) -> Worker:
         self._answer()
         plan = LaunchPlan(spec=spec, expected_version=worker.version)
-        return await promise_launch(self._plane, worker.id, plan, fence=self._fence())
+        self.before("promise_launch")
+        promised = await promise_launch(self._plane, worker.id, plan, fence=self._fence())
+        self.after("promise_launch")
+        return promised
 
-    async def void_launch(self, worker: Worker, reason: str) -> Worker:
+    async def void_launch(self, worker: Worker, reason: str, *, refused: bool = False) -> Worker:
         self._answer()
-        voided = LaunchVoided(reason=reason, expected_version=worker.version)
+        voided = LaunchVoided(reason=reason, expected_version=worker.version, refused=refused)
         return await forget_launch(self._plane, worker.id, voided, fence=self._fence())
 
     async def report_instance(self, worker: Worker, instance: Instance) -> Worker:
@@ -149,8 +176,12 @@ class Fleet:
     """People, the control plane, one or more worker controllers, and a cloud."""
 
     def __init__(
-        self, settings: WorkerControllerSettings | None = None, store: MemoryStore | None = None
+        self,
+        settings: WorkerControllerSettings | None = None,
+        *regions: RegionConfig,
+        store: MemoryStore | None = None,
     ) -> None:
+        self.regions = {region.region: region for region in regions or (REGION,)}
         self.clock = VirtualClock()
         self.ids = RandomIds(random.Random(1))
         self.cloud = MemoryCloud(self.clock)
@@ -161,8 +192,8 @@ class Fleet:
             self.store,
             clock=self.clock,
             ids=self.ids,
-            regions=(REGION.region,),
-            default_region=REGION.region,
+            regions=tuple(self.regions),
+            default_region=next(iter(self.regions)),
             vault=Vault(self.store, SecretBox.of(bytes(32))),
         )
         self.workers, self.templates = self.plane.workers, self.plane.templates
@@ -196,7 +227,7 @@ class Fleet:
         port = DirectControlPlane(self.plane)
         controller = WorkerReconciler(
             self.settings,
-            {REGION.region: REGION},
+            self.regions,
             control_plane=port,
             cloud=self.cloud,
             cml=self.cml,
@@ -210,13 +241,17 @@ class Fleet:
         self.controllers.append(controller)
         return controller
 
+    async def past_the_first_sweep(self) -> None:
+        """A new leader looks at everything once; after that, everything happens for its own reason."""
+        await self.clock.sleep(10)
+
     @property
     def leader(self) -> WorkerReconciler:
         return next(controller for controller in self.controllers if controller.is_leader)
 
-    async def create(self, name: str = "lab", template: str = "metal") -> Worker:
+    async def create(self, name: str = "lab", template: str = "metal", region: str | None = None) -> Worker:
         return await create_worker(
-            self.plane, name=name, template_name=template, aws_region=None, tags={}, by="ann"
+            self.plane, name=name, template_name=template, aws_region=region, tags={}, by="ann"
         )
 
     async def running_worker(self, name: str = "lab") -> Worker:

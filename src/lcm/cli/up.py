@@ -104,6 +104,7 @@ async def up(options: UpOptions, simulator: SimulatorChild | None, announce: Cal
                 control_plane_api_url=control_plane.url,
                 control_plane_api_key=SecretStr(control_plane.keys.controller),
                 cml_port=cloud.cml_port,
+                aws_region=cloud.default_region,
                 **_cml_login(cloud.simulation),
             )
             async with (

@@ -17,6 +17,7 @@ from lcm.control_plane.rate_limit import Buckets
 from lcm.control_plane.routes import (
     catalogue,
     events,
+    fleet,
     idle,
     insight,
     internal,
@@ -26,6 +27,7 @@ from lcm.control_plane.routes import (
     scaling,
     secret_keys,
     sessions,
+    settings,
     tokens,
     workers,
 )
@@ -36,6 +38,7 @@ from lcm.domain import errors
 from lcm.domain.license import LicenseDebt
 from lcm.domain.template import WorkerTemplate
 from lcm.domain.worker import Worker
+from lcm.rest import fleet as fleet_schemas
 from lcm.rest import schemas
 from lcm.web.answers import MalformedBody, install_openapi
 from lcm.web.problems import problem
@@ -58,6 +61,8 @@ _STRUCTS = (
     schemas.Resources, schemas.LabList, schemas.Activity, schemas.LiveReports, schemas.LiveReceipt,
     schemas.MetricsReport, schemas.ActivityEvents, schemas.LabStatsReport, schemas.LabStateChange,
     schemas.WebSocketReport, schemas.LicenseReport, schemas.LicenseToken, schemas.LicenseDebts, LicenseDebt,
+    fleet_schemas.BulkImport, fleet_schemas.BulkImportResult, fleet_schemas.Cleanup,
+    fleet_schemas.CleanupResult, fleet_schemas.DiscoveryView,
     Worker, WorkerTemplate, operations.HealthView, operations.ReadyView,
     tokens.TokenList, tokens.TokenCreated, secret_keys.KeyRotated,
 )  # fmt: skip
@@ -67,6 +72,7 @@ _REFUSALS: dict[type[errors.RequestError], tuple[int, str, str]] = {
     errors.Conflict: (409, "conflict", "Changed meanwhile"),
     errors.PreconditionFailed: (412, "precondition-failed", "Changed meanwhile"),
     errors.NameTaken: (409, "name-taken", "Name taken"),
+    errors.InstanceTaken: (409, "instance-taken", "Instance taken"),
     errors.KeyReused: (422, "key-reused", "Idempotency key reused"),
     errors.TooSoon: (429, "too-soon", "Asked too soon"),
     errors.UnknownReference: (422, "unknown-reference", "Unknown template or region"),
@@ -105,8 +111,8 @@ def _api() -> FastAPI:
         redoc_url=None,
     )
     for module in (
-        live, workers, idle, scaling, licensing, insight, catalogue, sessions, tokens, secret_keys, events,
-        internal, operations,
+        live, workers, idle, scaling, licensing, insight, catalogue, sessions, tokens, secret_keys, settings,
+        events, fleet, internal, operations,
     ):  # fmt: skip
         # Not `include_router`: it adds nothing to routes that know their whole path, matches each request
         # twice, and builds every route anew for every application.

@@ -55,10 +55,18 @@ class Publisher(HostedService):
         self._fresh: dict[str, Worker] = {}
         self._something_fresh = asyncio.Event()
         self.is_behind = True
+        self._purged: dict[str, None] = {}
+        self._must_look_for_leftovers = True
         workers.subscribe(self._on_commit)
+        workers.subscribe_to_purges(self._on_purge)
 
     def _on_commit(self, _: Worker | None, after: Worker) -> None:
         self._fresh[after.id] = after
+        self._something_fresh.set()
+
+    def _on_purge(self, worker: Worker) -> None:
+        self._fresh.pop(worker.id, None)
+        self._purged[worker.id] = None
         self._something_fresh.set()
 
     async def run(self) -> None:
@@ -88,6 +96,22 @@ class Publisher(HostedService):
             self._something_fresh.clear()
             fresh, self._fresh = self._fresh, {}
             await self._publish(list(fresh.values()))
+            await self._drop_keys_of_purged()
+
+    async def _drop_keys_of_purged(self) -> None:
+        for worker_id in list(self._purged):
+            for name in ("desired_state", "state"):
+                async with asyncio.timeout(CALL_TIMEOUT_SECONDS):
+                    await self._kv.delete(f"{self._prefix}/workers/{worker_id}/{name}")
+            del self._purged[worker_id]
+
+    async def _find_leftovers(self, known: set[str]) -> None:
+        """A crash between a purge and the removal of its keys leaves keys that nobody owns."""
+        async with asyncio.timeout(CALL_TIMEOUT_SECONDS):
+            listing = await self._kv.list_prefix(f"{self._prefix}/workers/")
+        named = {item.key.removeprefix(f"{self._prefix}/workers/").split("/")[0] for item in listing.items}
+        self._purged.update(dict.fromkeys(sorted(named - known)))
+        self._must_look_for_leftovers = False
 
     async def _publish_whatever_is_behind(self) -> None:
         async with asyncio.timeout(CALL_TIMEOUT_SECONDS):
@@ -102,6 +126,9 @@ class Publisher(HostedService):
         for worker in workers:
             self._on_found(worker)
         await self._publish(workers)
+        if self._must_look_for_leftovers:
+            await self._find_leftovers({document.id for document in await self._store.list_all(KIND)})
+        await self._drop_keys_of_purged()
         if not marker:
             await self._put(f"{self._prefix}/published", b"{}")
         self.is_behind = False

@@ -539,7 +539,7 @@ class EventHub:
 
 def _event_type(before: Worker | None, after: Worker) -> str:
     if before is None:
-        return "worker.created"
+        return "worker.imported" if after.imported else "worker.created"
     if before.last_paused_at != after.last_paused_at:
         return "worker.paused"
     if before.last_resumed_at != after.last_resumed_at:

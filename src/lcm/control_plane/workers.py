@@ -14,7 +14,7 @@ from lcm.control_plane.store.port import (
     UniqueKeyTaken,
     VersionConflict,
 )
-from lcm.domain.errors import Conflict, Fenced, NameTaken, NotFound
+from lcm.domain.errors import Conflict, Fenced, InstanceTaken, NameTaken, NotFound
 from lcm.domain.lifecycle import TERMINATED
 from lcm.domain.worker import Worker
 
@@ -33,9 +33,13 @@ class Workers:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._listeners: list[Listener] = []
+        self._purge_listeners: list[Callable[[Worker], None]] = []
 
     def subscribe(self, listener: Listener) -> None:
         self._listeners.append(listener)
+
+    def subscribe_to_purges(self, listener: Callable[[Worker], None]) -> None:
+        self._purge_listeners.append(listener)
 
     async def get(self, worker_id: str) -> Worker:
         document = await self._store.get(KIND, worker_id)
@@ -53,17 +57,26 @@ class Workers:
                 log.error("unreadable record left out", worker_id=document.id, error=str(error))
         return workers
 
-    async def add(self, worker: Worker) -> Worker:
+    async def add(self, worker: Worker, fence: Fence | None = None) -> Worker:
         try:
-            await self._store.insert(_encode(worker))
+            await self._store.insert(_encode(worker), fence)
         except VersionConflict:
             raise Conflict(f"worker {worker.id} exists already") from None
-        except UniqueKeyTaken:
-            raise NameTaken(
-                f"a worker named {worker.name!r} exists; choose another name or delete that one first"
-            ) from None
+        except FenceBroken:
+            raise Fenced("a newer leader exists; stop acting and campaign again") from None
+        except UniqueKeyTaken as taken:
+            raise _taken(taken, worker) from None
         self._tell(None, worker)
         return worker
+
+    async def purge(self, worker: Worker) -> None:
+        """Remove a record for good. Raises Conflict if it is not at this version any more."""
+        try:
+            await self._store.delete(KIND, worker.id, worker.version)
+        except VersionConflict:
+            raise Conflict(f"worker {worker.id} changed meanwhile") from None
+        for listener in self._purge_listeners:
+            listener(worker)
 
     async def change(
         self,
@@ -93,6 +106,8 @@ class Workers:
                 continue
             except FenceBroken:
                 raise Fenced("a newer leader exists; stop acting and campaign again") from None
+            except UniqueKeyTaken as taken:
+                raise _taken(taken, after) from None
             self._tell(before, after)
             return after
         raise Conflict(f"worker {worker_id} is changed by many at once; try again")
@@ -103,9 +118,19 @@ class Workers:
 
 
 def _encode(worker: Worker) -> Document:
-    """A name is unique among workers that are not terminated."""
-    names = () if worker.status is TERMINATED else (f"name:{worker.name}",)
-    return Document(KIND, worker.id, worker.version, msgspec.json.encode(worker), names)
+    """A name and an instance are unique among workers that are not terminated."""
+    keys: tuple[str, ...] = ()
+    if worker.status is not TERMINATED:
+        keys = (f"name:{worker.name}",)
+        if worker.ec2_instance_id is not None:
+            keys += (f"instance:{worker.ec2_instance_id}",)
+    return Document(KIND, worker.id, worker.version, msgspec.json.encode(worker), keys)
+
+
+def _taken(taken: UniqueKeyTaken, worker: Worker) -> NameTaken | InstanceTaken:
+    if taken.key.startswith("instance:"):
+        return InstanceTaken(f"instance {worker.ec2_instance_id} belongs to another worker")
+    return NameTaken(f"a worker named {worker.name!r} exists; choose another name or delete that one first")
 
 
 _decoder = msgspec.json.Decoder(Worker)

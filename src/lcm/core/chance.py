@@ -5,6 +5,11 @@ import uuid
 from typing import Protocol
 
 
+def operating_system_chance() -> random.Random:
+    """Chance nobody can foresee, for jitter."""
+    return random.SystemRandom()
+
+
 class Ids(Protocol):
     """Makes identifiers nobody else has."""
 

@@ -21,6 +21,7 @@
         ├── Conflict              the record changed since it was read
         ├── PreconditionFailed    the record is not at the version the caller insists on
         ├── NameTaken
+        ├── InstanceTaken         another worker has this instance
         ├── KeyReused             the idempotency key was used for another request
         ├── IllegalTransition     the table has no such row
         ├── ActionRefused         people cannot do this to a worker in this status
@@ -116,6 +117,10 @@ class PreconditionFailed(RequestError):
 
 class NameTaken(RequestError):
     """Another live resource holds a name that must be unique."""
+
+
+class InstanceTaken(RequestError):
+    """Another worker has the instance."""
 
 
 class KeyReused(RequestError):

@@ -5,7 +5,7 @@ generation, so any process at any time repeats the very same request (docs/adr/0
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import NewType
 
@@ -20,6 +20,7 @@ MANAGED_BY_TAG = "lcm:managed_by"
 MANAGED_BY = "lablet-cloud-manager"
 DISCOVERY_TAG = "cml-managed"
 WORKER_ID_TAG = "worker_id"
+ENVIRONMENT_TAG = "cml-environment"
 
 MAX_UNATTENDED_LAUNCHES = 3
 """Launch generations without a person asking: a broken image must not burn money all night."""
@@ -32,6 +33,11 @@ class MachineImage(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     description: str = ""
     creation_date: str = ""
+
+
+def newest_image(images: Sequence[MachineImage]) -> MachineImage:
+    """The one created last; of two created at once the one with the higher id, so that all agree."""
+    return max(images, key=lambda image: (image.creation_date, image.id))
 
 
 class LaunchSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,7 +81,7 @@ def instance_tags(
         **region.default_tags,
         "Name": name,
         "template_name": template.name,
-        "cml-environment": environment,
+        ENVIRONMENT_TAG: environment,
         "cml-region": region.region,
         **overrides,
         WORKER_ID_TAG: worker_id,
@@ -85,7 +91,12 @@ def instance_tags(
 
 
 def launch_spec(
-    *, region: RegionConfig, template: WorkerTemplate, image: MachineImage, tags: dict[str, str]
+    *,
+    region: RegionConfig,
+    template: WorkerTemplate,
+    image: MachineImage,
+    tags: dict[str, str],
+    subnet_id: str | None = None,
 ) -> LaunchSpec:
     """The request that a template makes in a region."""
     return LaunchSpec(
@@ -93,7 +104,16 @@ def launch_spec(
         image=image,
         instance_type=template.instance_type,
         security_group_ids=region.security_group_ids,
-        subnet_id=region.subnet_id,
+        subnet_id=subnet_id or region.subnet_id,
         key_name=region.key_name,
         tags=tags,
     )
+
+
+def other_subnets(region: RegionConfig, refused: str) -> list[str]:
+    """Where else to try, beginning after the subnet that was refused and coming round to before it."""
+    subnets = region.subnets
+    if refused not in subnets:
+        return list(subnets)
+    position = subnets.index(refused)
+    return [*subnets[position + 1 :], *subnets[:position]]

@@ -83,6 +83,7 @@ TRANSITIONS: Final = (
     Transition(PENDING,      TERMINATED,   "no longer wanted, and nothing was launched"),
 
     Transition(PROVISIONING, STARTING,     "EC2 reports running"),
+    Transition(PROVISIONING, PENDING,      "EC2 gave the instance up: launch it anew"),
     Transition(PROVISIONING, FAILED,       "the instance died or took too long"),
     Transition(PROVISIONING, TERMINATING,  "no longer wanted"),
     Transition(PROVISIONING, TERMINATED,   "no longer wanted, and the instance is gone"),

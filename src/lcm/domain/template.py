@@ -32,5 +32,12 @@ class RegionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     region: Name
     security_group_ids: Annotated[tuple[str, ...], Meta(min_length=1)]
     subnet_id: Annotated[str, Meta(min_length=1)]
+    subnet_ids: tuple[str, ...] = ()
+    """Further subnets, in order: used when EC2 has no machine free in the one before."""
     key_name: str | None = None
     default_tags: Mapping[str, str] = {}
+
+    @property
+    def subnets(self) -> tuple[str, ...]:
+        """Where to try, in order."""
+        return tuple(dict.fromkeys((self.subnet_id, *self.subnet_ids)))

@@ -26,6 +26,7 @@ from lcm.domain.lifecycle import (
     DRAINING,
     FAILED,
     PENDING,
+    PROVISIONING,
     RUNNING,
     STOPPED,
     TERMINATED,
@@ -41,6 +42,10 @@ from lcm.domain.once import KeyedRequest
 
 HISTORY_LIMIT = 100
 """Entries of `state_history` kept with the record; the newest ones win."""
+
+
+ENDED_BY_PEOPLE = ("Client.UserInitiatedShutdown", "Client.InstanceInitiatedShutdown")
+"""EC2's codes for an instance that somebody ended, from outside or from inside."""
 
 
 class Action(StrEnum):
@@ -91,12 +96,20 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
     private_ip: str | None = None
     public_ip: str | None = None
     state_reason: str | None = None
+    state_reason_code: str | None = None
+    client_token: str | None = None
+    """The launch that made it, if its launcher named one."""
     tags: dict[str, str] = {}
 
     @property
     def is_gone(self) -> bool:
         """Whether it can never run again."""
         return self.state in {"shutting-down", "terminated"}
+
+    @property
+    def was_given_up_by_ec2(self) -> bool:
+        """Whether it ended for a reason of EC2's own: an internal error, a volume limit."""
+        return self.is_gone and self.state_reason_code not in (None, *ENDED_BY_PEOPLE)
 
     @property
     def has_address(self) -> bool:
@@ -180,8 +193,6 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     activity_mark: ActivityMark | None = None
 
     state_history: tuple[HistoryEntry, ...] = ()
-    status_since: datetime | None = None
-    """When the present status began; booked as use when it ends."""
     use: tuple[MonthlyUse, ...] = ()
     """How long it ran and was paused, by month."""
 
@@ -209,6 +220,9 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     """A drain that is not over by then is ended by a stop."""
     refresh_requested_at: datetime | None = None
 
+    imported: bool = False
+    """Not launched by LCM, only found: never launched anew, never swept away."""
+
     request_digest: str | None = None
     """What was asked for under the idempotency key that made this worker's id."""
     recent_requests: tuple[KeyedRequest, ...] = ()
@@ -218,6 +232,12 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     def has_unresolved_launch(self) -> bool:
         """A launch was promised and its instance is not known yet: it may exist."""
         return self.launch is not None and self.ec2_instance_id is None
+
+    @property
+    def status_since(self) -> datetime:
+        """When it entered its present status."""
+        arrivals = (e.at for e in reversed(self.state_history) if e.source is not e.target)
+        return next(arrivals, self.created_at)
 
     @property
     def may_have_instance(self) -> bool:
@@ -253,7 +273,6 @@ def new_worker(
         created_by=by,
         updated_at=now,
         pending_since=now,
-        status_since=now,
         status_reason=reason,
         state_history=(HistoryEntry(source=None, target=PENDING, by=by, reason=reason, at=now),),
         request_digest=request_digest,
@@ -424,12 +443,11 @@ def move(
         status_reason=reason,
         updated_at=now,
         state_history=_remember(worker, target, by=by, reason=reason, now=now),
-        status_since=now,
         use=book(
             worker.use,
             worker.status,
             was_paused=worker.pause_reason is PauseReason.IDLE_TIMEOUT,
-            since=worker.status_since or worker.updated_at,
+            since=worker.status_since,
             until=now,
         ),
     )
@@ -470,7 +488,8 @@ def _settle_fields(before: Worker, after: Worker, now: datetime) -> Worker:
         # The old instance is proven gone: whatever comes next is a new machine.
         after = replace(
             after,
-            pending_since=now,
+            # A machine that never came up is replaced on the time of the first.
+            pending_since=before.pending_since if before.status is PROVISIONING else now,
             launch=None,
             ec2_instance_id=None,
             public_ip=None,
@@ -491,6 +510,8 @@ def plan_launch(worker: Worker, spec: LaunchSpec, *, now: datetime) -> Worker:
     """Promise a launch in writing, under a new generation and token."""
     if worker.status is not PENDING:
         raise IllegalTransition(worker.status, "a new launch", allowed_targets(worker.status))
+    if worker.imported:
+        raise Conflict("imported workers are never launched by LCM; create a worker instead")
     if worker.has_unresolved_launch:
         raise Conflict("an earlier launch of this worker is unresolved; repeat that one")
     if worker.ec2_instance_id is not None:
@@ -518,10 +539,15 @@ def plan_launch(worker: Worker, spec: LaunchSpec, *, now: datetime) -> Worker:
     )
 
 
-def void_launch(worker: Worker, *, reason: str, now: datetime) -> Worker:
-    """Forget a launch whose instance is proven gone, so that a new generation may follow."""
+def void_launch(worker: Worker, *, reason: str, now: datetime, refused: bool = False) -> Worker:
+    """Forget a launch whose instance is proven gone, so that a new generation may follow.
+
+    One that EC2 `refused` made no machine, so it does not count as one that did not last.
+    """
+    launches = worker.unattended_launches - 1 if refused and worker.launch else worker.unattended_launches
     return replace(
         worker,
+        unattended_launches=max(0, launches),
         launch=None,
         ec2_instance_id=None,
         public_ip=None,

@@ -1,18 +1,20 @@
 """A controller's client of the control plane: the only way a controller changes a record."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Protocol, Self
 
 import aiohttp
 import msgspec
 
+from lcm.domain.discovery import DiscoverySettings, FoundInstance
 from lcm.domain.errors import Conflict, Fenced, IllegalTransition, NotFound, RequestError, Unreachable
 from lcm.domain.launch import LaunchSpec, WorkerId
 from lcm.domain.lifecycle import WorkerStatus
 from lcm.domain.template import WorkerTemplate
 from lcm.domain.worker import CmlHealth, CmlLicense, Instance, Worker
+from lcm.rest.fleet import BulkImport, BulkImportResult, Cleanup, CleanupResult, DiscoveryView
 from lcm.rest.schemas import (
     API_KEY_HEADER,
     EPOCH_HEADER,
@@ -90,9 +92,11 @@ class ControlPlaneClient:
         self._service = service
         self._epoch = epoch
 
-    async def list_resources(self) -> list[Worker]:
-        """Every worker that is not terminated."""
-        body = await self._call("GET", "/workers")
+    async def list_resources(self, *, include_terminated: bool = False) -> list[Worker]:
+        """Every worker, terminated ones only if asked for."""
+        body = await self._call(
+            "GET", "/workers?include_terminated=true" if include_terminated else "/workers"
+        )
         return msgspec.json.decode(body, type=WorkerRecords).items
 
     async def fetch_single_resource(self, worker_id: str) -> Worker | None:
@@ -142,10 +146,9 @@ class ControlPlaneClient:
             worker.id, "launch-plan", LaunchPlan(spec=spec, expected_version=worker.version)
         )
 
-    async def void_launch(self, worker: Worker, reason: str) -> Worker:
-        return await self._report(
-            worker.id, "launch-void", LaunchVoided(reason=reason, expected_version=worker.version)
-        )
+    async def void_launch(self, worker: Worker, reason: str, *, refused: bool = False) -> Worker:
+        voided = LaunchVoided(reason=reason, expected_version=worker.version, refused=refused)
+        return await self._report(worker.id, "launch-void", voided)
 
     async def report_instance(self, worker: Worker, instance: Instance) -> Worker:
         return await self._report(
@@ -175,6 +178,18 @@ class ControlPlaneClient:
 
     async def report_ws_status(self, worker_id: WorkerId, report: WebSocketReport) -> Worker:
         return await self._report(worker_id, "ws-status", report)
+
+    async def get_discovery_settings(self) -> DiscoverySettings:
+        body = await self._call("GET", "/settings/discovery")
+        return msgspec.json.decode(body, type=DiscoveryView).settings()
+
+    async def bulk_import(self, found: Sequence[FoundInstance]) -> BulkImportResult:
+        body = await self._call("POST", "/workers/bulk-import", BulkImport(instances=list(found)))
+        return msgspec.json.decode(body, type=BulkImportResult)
+
+    async def clean_up(self, cleanup: Cleanup) -> CleanupResult:
+        body = await self._call("POST", "/workers/cleanup", cleanup)
+        return msgspec.json.decode(body, type=CleanupResult)
 
     async def _report(self, worker_id: WorkerId, what: str, report: msgspec.Struct) -> Worker:
         return _worker.decode(await self._call("POST", f"/workers/{worker_id}/{what}", report))

@@ -71,6 +71,7 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
     private_ip: str | None
     cml_version: str | None
     cml_ready: bool
+    imported: bool
     labs_count: int | None
     ws_connected: bool
     ws_status: MonitorState | None
@@ -215,10 +216,11 @@ class LaunchPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class LaunchVoided(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The promised instance is gone for good."""
+    """The promised instance is gone for good, or was `refused` and never existed."""
 
     reason: str
     expected_version: int
+    refused: bool = False
 
 
 class InstanceReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -17,6 +17,8 @@ class Knobs:
     machine_seconds: float = 10.0
     latency_seconds: float = 0.02
     controllers: int = 2
+    discovery: bool = False
+    """Whether foreign machines are imported and orphans are looked for."""
 
     no_answer_seconds: float = 10.0
     """How long a caller waits for an answer that does not come."""

@@ -4,14 +4,24 @@ Keeps the truth about its machines apart from what it shows: a new machine can s
 while. Passes the same contract suite as the real adapter.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from lcm.core.clock import Clock
 from lcm.domain.errors import ImageNotFound, LaunchVoid, TokenMismatch, Unreachable, WrongInstanceState
-from lcm.domain.launch import DISCOVERY_TAG, WORKER_ID_TAG, InstanceId, LaunchSpec, MachineImage, WorkerId
+from lcm.domain.launch import (
+    DISCOVERY_TAG,
+    WORKER_ID_TAG,
+    InstanceId,
+    LaunchSpec,
+    MachineImage,
+    WorkerId,
+    newest_image,
+)
 from lcm.domain.worker import Instance
+
+USER_INITIATED = "Client.UserInitiatedShutdown"
 
 Moment = Literal["before", "after"]
 Interference = Callable[[Moment, str, str], Awaitable[None]]
@@ -45,7 +55,10 @@ class Machine:
     public_ip: str | None = None
     running_since: float | None = None
     state_reason: str | None = None
+    state_reason_code: str | None = None
     last_stopped_at: float = float("-inf")
+    tags: dict[str, str] = field(default_factory=dict)
+    """Those of the launch, until somebody changes them."""
     moves: list[str] = field(default_factory=list)
     """What really happened to it, in order."""
 
@@ -81,13 +94,18 @@ class MemoryCloud:
 
     # The port.
 
-    async def list_instances(self, region: str) -> Sequence[Instance]:
+    async def list_instances(self, region: str, tags: Mapping[str, str] | None = None) -> Sequence[Instance]:
         await self._called("before", "list_instances", region)
-        return [m for m in self._shown(region) if m.tags.get(DISCOVERY_TAG) == "true"]
+        wanted = (tags or {DISCOVERY_TAG: "true"}).items()
+        return [m for m in self._shown(region) if wanted <= m.tags.items()]
 
     async def describe_instance(self, region: str, instance_id: InstanceId) -> Instance | None:
         await self._called("before", "describe_instance", instance_id)
         return next((m for m in self._shown(region) if m.id == instance_id), None)
+
+    async def describe_instances(self, region: str, instance_ids: Sequence[InstanceId]) -> Sequence[Instance]:
+        await self._called("before", "describe_instances", " ".join(instance_ids))
+        return [m for m in self._shown(region) if m.id in instance_ids]
 
     async def find_instances(self, region: str, worker_id: WorkerId) -> Sequence[Instance]:
         await self._called("before", "find_instances", worker_id)
@@ -121,7 +139,11 @@ class MemoryCloud:
         matching = [image for image in self.images if image.name.startswith(prefix)]
         if not matching:
             raise ImageNotFound(f"no image named {name_pattern!r} in {region}")
-        return max(matching, key=lambda image: image.creation_date)
+        return newest_image(matching)
+
+    async def list_images(self, region: str, image_ids: Sequence[str]) -> Sequence[MachineImage]:
+        await self._called("before", "list_images", " ".join(image_ids))
+        return [image for image in self.images if image.id in image_ids]
 
     # The console: what a human can do behind our back, and what the port does in the end.
 
@@ -141,12 +163,18 @@ class MemoryCloud:
             raise WrongInstanceState(f"{instance_id} is {machine.state}")
         self._go(machine, "stopping", "stopped", self.delays.stop)
 
-    def terminate(self, instance_id: InstanceId, reason: str | None = None) -> None:
+    def terminate(self, instance_id: InstanceId, code: str = USER_INITIATED) -> None:
+        """By a person, or with another code by EC2 itself."""
         machine = self._existing(instance_id)
         if machine.is_gone:
             return
-        machine.state_reason = reason or "User initiated"
+        machine.state_reason_code, machine.state_reason = code, f"{code}: the machine was terminated"
         self._go(machine, "shutting-down", "terminated", self.delays.terminate)
+
+    def retag(self, instance_id: InstanceId, tags: Mapping[str, str]) -> None:
+        """Put other tags on a machine, as people do."""
+        machine = self._existing(instance_id)
+        machine.tags = dict(tags)
 
     def forget(self, instance_id: InstanceId) -> None:
         """As if it had never been."""
@@ -188,6 +216,7 @@ class MemoryCloud:
             token=token,
             private_ip=f"10.0.{number // 250}.{number % 250 + 4}",
             created_at=self.clock.monotonic(),
+            tags=dict(spec.tags),
         )
         self.machines[machine.id] = machine
         self._go(machine, "pending", "running", self.delays.launch)
@@ -239,7 +268,9 @@ class MemoryCloud:
             private_ip=machine.private_ip,
             public_ip=machine.public_ip,
             state_reason=machine.state_reason,
-            tags=dict(machine.spec.tags),
+            state_reason_code=machine.state_reason_code,
+            client_token=machine.token or None,
+            tags=dict(machine.tags),
         )
 
     async def _called(self, moment: Moment, operation: str, subject: str) -> None:

@@ -220,8 +220,19 @@ class SimulatedCloud(SimulatedPort):
     name = "ec2"
     error = Unreachable
 
-    async def list_instances(self, region: str) -> Sequence[Instance]:
-        return await self._ask("list_instances", "", lambda: self._world.cloud.list_instances(region))
+    async def list_instances(self, region: str, tags: Mapping[str, str] | None = None) -> Sequence[Instance]:
+        about = " ".join(f"{key}={value}" for key, value in (tags or {}).items())
+        return await self._ask(
+            "list_instances", about, lambda: self._world.cloud.list_instances(region, tags)
+        )
+
+    async def describe_instances(self, region: str, instance_ids: Sequence[InstanceId]) -> Sequence[Instance]:
+        return await self._ask(
+            "describe_instances", "", lambda: self._world.cloud.describe_instances(region, instance_ids)
+        )
+
+    async def list_images(self, region: str, image_ids: Sequence[str]) -> Sequence[MachineImage]:
+        return await self._ask("list_images", "", lambda: self._world.cloud.list_images(region, image_ids))
 
     async def describe_instance(self, region: str, instance_id: InstanceId) -> Instance | None:
         return await self._ask(

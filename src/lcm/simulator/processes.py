@@ -206,6 +206,8 @@ class ControllerProcess(Process):
                 wait_seconds=knobs.wait_seconds,
                 watch_debounce_seconds=knobs.debounce_seconds,
                 provisioning_timeout_seconds=knobs.provisioning_seconds,
+                worker_discovery_enabled=knobs.discovery,
+                cleanup_enabled=False,
             ),
             {REGION.region: REGION},
             control_plane=ControlPlaneClient(

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Final
 
 from lcm.domain.launch import InstanceId
 from lcm.domain.lifecycle import UNKNOWN, WorkerStatus, status_of_ec2_state
@@ -67,6 +68,8 @@ class Wait:
     """EC2 is on its way, or cannot tell: look again soon."""
 
     reason: str
+    is_alarm: bool = False
+    """It takes longer than it ever should; people are told."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,11 @@ class Nothing:
 Decision = (
     Move | Launch | VoidLaunch | StartInstance | StopInstance | TerminateInstance | Tend | Wait | Nothing
 )
+
+
+STUCK_AFTER: Final = timedelta(minutes=15)
+STUCK_AFTER_ON_METAL: Final = timedelta(minutes=40)
+"""Bare metal takes ten to twenty minutes to come or go, and that is normal."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +103,18 @@ class Situation:
         """Whether the way from PENDING to RUNNING has taken too long."""
         since = self.worker.pending_since
         return since is not None and self.now - since > self.provisioning_timeout
+
+    def wait_for_ec2(self, state: str) -> Wait:
+        """EC2 is on its way; once that takes too long people are told, and nothing is forced."""
+        is_metal = "metal" in (self.worker.instance_type or "")
+        limit = STUCK_AFTER_ON_METAL if is_metal else STUCK_AFTER
+        if self.now - self.worker.status_since <= limit:
+            return Wait(f"EC2 reports {state}")
+        minutes = limit.total_seconds() / 60
+        return Wait(
+            f"EC2 reports {state} for more than {minutes:g} minutes; look at it in the AWS console",
+            is_alarm=True,
+        )
 
     def overdue_reason(self) -> str:
         minutes = self.provisioning_timeout.total_seconds() / 60

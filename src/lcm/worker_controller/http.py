@@ -40,6 +40,27 @@ class HealthView(msgspec.Struct, frozen=True, kw_only=True):
     """`elected`, or `alone` when no coordination store is configured."""
 
 
+class OrphanView(msgspec.Struct, frozen=True, kw_only=True):
+    """A machine with our tags that no record owns."""
+
+    instance_id: str
+    region: str
+    state: str
+    kind: str
+    worker_id: str
+    detail: str
+
+
+class OrphansView(msgspec.Struct, frozen=True, kw_only=True):
+    """Every orphan the last complete lists showed, and why nothing is done where nothing is done."""
+
+    orphans: list[OrphanView]
+    only_looking: dict[str, str]
+    may_terminate: bool
+    records_ended: int
+    machines_terminated: int
+
+
 @dataclass(frozen=True)
 class Operations:
     """What an operator can see and do."""
@@ -57,6 +78,9 @@ class Operations:
                 Route("/info", self.show_info),
                 Route("/metrics", self.show_metrics),
                 Route("/admin/stats", self.show_stats),
+                Route("/admin/orphans", self.show_orphans),
+                Route("/admin/discovery", self.show_discovery),
+                Route("/admin/trigger-discovery", self.trigger_discovery, methods=["POST"]),
                 Route("/admin/trigger-reconcile", self.trigger_reconcile, methods=["POST"]),
             ],
             exception_handlers={Exception: answer_unexpected},
@@ -116,6 +140,45 @@ class Operations:
             return _json({"queued": 1}, 202)
         return _json({"queued": await self.reconciler.sweep(everything=True)}, 202)
 
+    async def show_orphans(self, request: Request) -> Response:
+        if (refusal := self._refuse(request)) is not None:
+            return refusal
+        orphans = self.reconciler.discovery.orphans
+        view = OrphansView(
+            orphans=[
+                OrphanView(
+                    instance_id=orphan.instance.id,
+                    region=orphan.instance.region,
+                    state=orphan.instance.state,
+                    kind=orphan.kind,
+                    worker_id=orphan.worker_id,
+                    detail=orphan.detail,
+                )
+                for found in orphans.found.values()
+                for orphan in found.values()
+            ],
+            only_looking=orphans.only_looking,
+            may_terminate=orphans.may_terminate,
+            records_ended=orphans.counts["records_ended"],
+            machines_terminated=orphans.counts["machines_terminated"],
+        )
+        return _json(view)
+
+    async def show_discovery(self, request: Request) -> Response:
+        """How the last look at each region went."""
+        if (refusal := self._refuse(request)) is not None:
+            return refusal
+        return _json({"regions": self.reconciler.discovery.looks})
+
+    async def trigger_discovery(self, request: Request) -> Response:
+        """Look for machines and orphans now, by the newest settings."""
+        if (refusal := self._refuse(request)) is not None:
+            return refusal
+        if not self.reconciler.is_leader:
+            return problem(409, "not-leader", "Not the leader", "ask the leader; /health says who leads")
+        self.reconciler.discovery.look_now()
+        return _json({"queued": 1}, 202)
+
     def stats(self) -> dict[str, int]:
         """How often each thing happened since this process started; each event counts once."""
         statuses = Counter(self.reconciler.managed.values())
@@ -159,6 +222,33 @@ def register_metrics(telemetry: Telemetry, reconciler: WorkerReconciler) -> None
         lambda: [
             (1, {"worker_id": worker_id, "state": state})
             for worker_id, state in reconciler.observer.last_seen.items()
+        ],
+    )
+    telemetry.gauge(
+        "worker_stuck",
+        "1 for a worker whose instance takes longer to get on than it ever should.",
+        lambda: [(1, {"worker_id": worker_id}) for worker_id in reconciler.stuck],
+    )
+    telemetry.gauge(
+        "worker_orphan_instances",
+        "Instances with our tags that no record owns, by the last complete list.",
+        lambda: [
+            (count, {"region": region, "kind": kind})
+            for region, found in reconciler.discovery.orphans.found.items()
+            for kind, count in Counter(orphan.kind.value for orphan in found.values()).items()
+        ],
+    )
+    telemetry.counter(
+        "worker_orphans_total",
+        "Records ended and instances terminated because their other half was missing.",
+        lambda: [(count, {"what": what}) for what, count in reconciler.discovery.orphans.counts.items()],
+    )
+    telemetry.counter(
+        "worker_discovery_total",
+        "Looks for new instances (scans), those that failed, and instances imported, by region.",
+        lambda: [
+            (count, {"region": region, "what": what})
+            for (region, what), count in reconciler.discovery.counts.items()
         ],
     )
     telemetry.gauge(

@@ -2,50 +2,91 @@
 
 The only place that creates instances. It can be cut anywhere: before the promise nothing happened,
 after it every repetition asks EC2 for the same instance under the same token (docs/adr/0003).
+Another subnet is another promise, and is made only when nothing can come of the one before.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Final
 
-from lcm.domain.errors import LaunchRefused, LaunchVoid, RegionNotConfigured, TemplateMissing
-from lcm.domain.launch import instance_tags, launch_spec
+from lcm.core.clock import Clock
+from lcm.domain.errors import (
+    CapacityShortage,
+    LaunchRefused,
+    LaunchVoid,
+    QuotaExceeded,
+    RegionNotConfigured,
+    TemplateMissing,
+)
+from lcm.domain.launch import LaunchIntent, instance_tags, launch_spec, other_subnets
 from lcm.domain.lifecycle import PROVISIONING
 from lcm.domain.template import RegionConfig
 from lcm.domain.worker import Worker
 from lcm.worker_controller.ports import CloudProvider, ControlPlane
 
+LANDING_SECONDS: Final = 600.0
+"""A launch whose answer never came may still take effect for so long."""
+
 
 @dataclass(frozen=True)
 class Launcher:
-    """Turns PENDING workers into instances."""
+    """Turns PENDING workers into instances, for the time of one leadership."""
 
     control_plane: ControlPlane
     cloud: CloudProvider
     regions: Mapping[str, RegionConfig]
     environment: str
     check_leadership: Callable[[], None]
+    clock: Clock
+    _may_land_until: dict[str, float] = field(default_factory=dict)
+    """By token: when no unanswered request for it can take effect any more."""
 
     async def launch(self, worker: Worker) -> Worker:
         """Launch, or repeat a launch that was promised before, and record the instance."""
         if worker.launch is None:
             worker = await self._promise(worker)
         assert worker.launch is not None
+        region = self.regions.get(worker.aws_region)
+        elsewhere = other_subnets(region, worker.launch.spec.subnet_id) if region else []
+        while True:
+            assert worker.launch is not None
+            try:
+                return await self._ask(worker, worker.launch)
+            except LaunchVoid as gone:
+                return await self.control_plane.void_launch(worker, str(gone))
+            except LaunchRefused as refusal:
+                # Nothing was launched: a retry must be free to ask for something else.
+                if self._cannot_land(worker.launch):
+                    await self.control_plane.void_launch(worker, str(refusal), refused=True)
+                raise
+            except CapacityShortage as shortage:
+                if not elsewhere or not self._cannot_land(worker.launch):
+                    raise
+                worker = await self.control_plane.void_launch(worker, str(shortage), refused=True)
+                worker = await self._promise(worker, elsewhere.pop(0))
+
+    async def _ask(self, worker: Worker, launch: LaunchIntent) -> Worker:
         self.check_leadership()
+        now, token = self.clock.monotonic(), launch.client_token
+        # Somebody before us may have asked under a token we did not promise ourselves.
+        earlier = self._may_land_until.get(token, now + LANDING_SECONDS)
+        self._may_land_until[token] = now + LANDING_SECONDS
         try:
-            instance = await self.cloud.launch_instance(worker.launch.spec, worker.launch.client_token)
-        except LaunchVoid as gone:
-            return await self.control_plane.void_launch(worker, str(gone))
-        except LaunchRefused as refusal:
-            # Nothing was launched: a retry must be free to ask for something else.
-            await self.control_plane.void_launch(worker, str(refusal))
+            instance = await self.cloud.launch_instance(launch.spec, token)
+        except (CapacityShortage, QuotaExceeded, LaunchRefused):
+            self._may_land_until[token] = earlier  # an answer: nothing will come of this request
             raise
+        self._may_land_until.pop(token, None)
         # Record the id before anything else: a crash between the launch and this line leaves a machine
         # that only the token and the tag can find again.
         return await self.control_plane.update_status(
             worker, PROVISIONING, f"EC2 accepted the launch of {instance.id}", instance=instance
         )
 
-    async def _promise(self, worker: Worker) -> Worker:
+    def _cannot_land(self, launch: LaunchIntent) -> bool:
+        return self._may_land_until[launch.client_token] <= self.clock.monotonic()
+
+    async def _promise(self, worker: Worker, subnet_id: str | None = None) -> Worker:
         template = await self.control_plane.get_worker_template(worker.template_name)
         if template is None:
             raise TemplateMissing(
@@ -65,5 +106,8 @@ class Launcher:
             overrides=worker.tags,
             environment=self.environment,
         )
-        spec = launch_spec(region=region, template=template, image=image, tags=tags)
-        return await self.control_plane.promise_launch(worker, spec)
+        spec = launch_spec(region=region, template=template, image=image, tags=tags, subnet_id=subnet_id)
+        promised = await self.control_plane.promise_launch(worker, spec)
+        assert promised.launch is not None
+        self._may_land_until[promised.launch.client_token] = self.clock.monotonic()
+        return promised

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from lcm.cml.connection import CmlConnections, CmlTrust
 from lcm.cml.session import CmlSession
-from lcm.core.chance import Ids
+from lcm.core.chance import Ids, operating_system_chance
 from lcm.core.clock import Clock
 from lcm.core.health import Health
 from lcm.core.hosted_service import HostedService
@@ -62,9 +62,14 @@ async def worker_controller_process(
     def epoch() -> int:
         return reconciler.leadership.epoch if reconciler.leadership else 0
 
+    def check() -> None:
+        reconciler.check_leadership()
+
     async with (
         HttpTransport(settings.control_plane_api_url) as transport,
-        Ec2Provider(ec2, regions) as cloud,
+        Ec2Provider(
+            ec2, regions, clock=clock, chance=operating_system_chance(), before_effect=check
+        ) as cloud,
         CloudWatchMetrics(ec2, regions, clock) as cloud_metrics,
         CmlConnections(settings.cml_port, trust=settings.cml_worker_api_verify_ssl) as cml,
     ):

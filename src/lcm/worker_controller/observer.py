@@ -13,7 +13,7 @@ import structlog
 
 from lcm.core.clock import Clock
 from lcm.core.health import Health
-from lcm.domain.errors import LcmError
+from lcm.domain.errors import CredentialsRefused, LcmError
 from lcm.domain.launch import WORKER_ID_TAG, InstanceId, WorkerId
 from lcm.domain.observation import Absent, Known, Misses, Observation, Unknown
 from lcm.domain.worker import Instance, Worker
@@ -59,9 +59,7 @@ class InstanceObserver:
             try:
                 instances = await self._cloud.list_instances(region)
             except LcmError as error:
-                self._listings.pop(region, None)
-                self._blind_in[region] = str(error)
-                self._health.freeze(f"EC2 {region}", str(error))
+                self._lose_sight(region, error)
                 log.warning("cannot list instances", region=region, error=str(error))
                 continue
             self._blind_in.pop(region, None)
@@ -72,6 +70,11 @@ class InstanceObserver:
             self._listings[region] = _Listing(
                 {instance.id: instance for instance in instances}, by_worker, asked_at, self._clock.now()
             )
+
+    def _lose_sight(self, region: str, error: LcmError) -> None:
+        self._listings.pop(region, None)
+        self._blind_in[region] = str(error)
+        self._health.freeze(f"EC2 {region}", str(error))
 
     def look_again(self, worker_id: WorkerId) -> None:
         """What was seen so far no longer counts for this worker."""
@@ -97,6 +100,9 @@ class InstanceObserver:
         # Not in the listing (or none is fresh): ask about this one before concluding anything.
         try:
             instance = await self._ask(worker)
+        except CredentialsRefused as error:
+            self._lose_sight(worker.aws_region, error)
+            return Unknown(str(error))
         except LcmError as error:
             return Unknown(str(error))
         return self._seen(worker, instance, self._clock.now()) if instance else self._missed(worker)
@@ -129,7 +135,11 @@ def _identity(worker: Worker) -> tuple[WorkerId, str]:
 
 
 def _pick(worker: Worker, by_id: dict[InstanceId, Instance], tagged: list[Instance]) -> Instance | None:
-    """The instance that is this worker: by its id, else the live one among those with its tag."""
+    """The instance that is this worker: by its id, else the live one with its tag and its launch's token.
+
+    A tag alone proves nothing: people copy them.
+    """
     if worker.ec2_instance_id is not None:
         return by_id.get(worker.ec2_instance_id)
-    return next((instance for instance in tagged if not instance.is_gone), None)
+    token = worker.launch.client_token if worker.launch else None
+    return next((found for found in tagged if not found.is_gone and found.client_token == token), None)

@@ -8,10 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from lcm.domain.discovery import DiscoverySettings, FoundInstance
 from lcm.domain.launch import InstanceId, LaunchSpec, MachineImage, WorkerId
 from lcm.domain.lifecycle import WorkerStatus
 from lcm.domain.template import WorkerTemplate
 from lcm.domain.worker import CmlHealth, CmlLicense, Instance, Worker
+from lcm.rest.fleet import BulkImportResult, Cleanup, CleanupResult
 from lcm.rest.schemas import LiveReceipt, LiveReports, WebSocketReport
 
 
@@ -21,7 +23,7 @@ class ControlPlane(Protocol):
     Conflict means read again, Fenced means stop acting, Unreachable means it may have happened.
     """
 
-    async def list_resources(self) -> Sequence[Worker]: ...
+    async def list_resources(self, *, include_terminated: bool = False) -> Sequence[Worker]: ...
 
     async def fetch_single_resource(self, worker_id: str) -> Worker | None: ...
 
@@ -41,13 +43,19 @@ class ControlPlane(Protocol):
 
     async def promise_launch(self, worker: Worker, spec: LaunchSpec) -> Worker: ...
 
-    async def void_launch(self, worker: Worker, reason: str) -> Worker: ...
+    async def void_launch(self, worker: Worker, reason: str, *, refused: bool = False) -> Worker: ...
 
     async def report_instance(self, worker: Worker, instance: Instance) -> Worker: ...
 
     async def report_cml(
         self, worker: Worker, *, ready: bool, version: str | None, certificate_sha256: str | None
     ) -> Worker: ...
+
+    async def get_discovery_settings(self) -> DiscoverySettings: ...
+
+    async def bulk_import(self, found: Sequence[FoundInstance]) -> BulkImportResult: ...
+
+    async def clean_up(self, cleanup: Cleanup) -> CleanupResult: ...
 
 
 class LiveControlPlane(Protocol):
@@ -71,12 +79,19 @@ class LiveControlPlane(Protocol):
 class CloudProvider(Protocol):
     """EC2, as far as workers need it."""
 
-    async def list_instances(self, region: str) -> Sequence[Instance]:
-        """Every instance of the region with our discovery tag, complete or not at all."""
+    async def list_instances(self, region: str, tags: Mapping[str, str] | None = None) -> Sequence[Instance]:
+        """Every instance of the region with all these tags, by default our discovery tag.
+
+        Complete or not at all.
+        """
         ...
 
     async def describe_instance(self, region: str, instance_id: InstanceId) -> Instance | None:
         """None once EC2 does not know the id: being gone is an answer, not an error."""
+        ...
+
+    async def describe_instances(self, region: str, instance_ids: Sequence[InstanceId]) -> Sequence[Instance]:
+        """Those of them that EC2 knows; one it does not know never hides the others."""
         ...
 
     async def find_instances(self, region: str, worker_id: WorkerId) -> Sequence[Instance]:
@@ -105,6 +120,10 @@ class CloudProvider(Protocol):
 
     async def resolve_ami(self, region: str, name_pattern: str) -> MachineImage:
         """The newest image of that name. Raises ImageNotFound."""
+        ...
+
+    async def list_images(self, region: str, image_ids: Sequence[str]) -> Sequence[MachineImage]:
+        """Those of the images that still exist and may be looked at."""
         ...
 
 

@@ -9,7 +9,7 @@ The step for each status is a file in `steps/`; what its decision means is `_car
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from typing import Final, assert_never
 
 import structlog
@@ -17,6 +17,7 @@ import structlog
 from lcm.core.clock import Clock
 from lcm.core.election import ElectionWin, LeaderElectionConfig, LeadershipLost
 from lcm.core.health import Health
+from lcm.core.hosted_service import supervise
 from lcm.core.kv.port import Change, ChangeKind, Kv
 from lcm.core.reconciliation import ReconciliationConfig
 from lcm.core.results import ReconciliationResult, Requeue, Retry, Success
@@ -64,9 +65,12 @@ from lcm.worker_controller.decisions import (
     VoidLaunch,
     Wait,
 )
+from lcm.worker_controller.discovery import Discovery
 from lcm.worker_controller.launching import Launcher
 from lcm.worker_controller.observer import InstanceObserver
+from lcm.worker_controller.orphans import Orphans
 from lcm.worker_controller.ports import CloudProvider, CmlSystem, ControlPlane, Monitors
+from lcm.worker_controller.retention import Retention
 from lcm.worker_controller.settings import WorkerControllerSettings
 from lcm.worker_controller.steps import (
     draining,
@@ -155,10 +159,11 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
         self._settings = settings
         self._control_plane = control_plane
         self._cloud = cloud
+        self._regions = regions
         self.observer = InstanceObserver(cloud, clock, health)
-        self._launcher = Launcher(
-            control_plane, cloud, regions, settings.environment_tag, self._check_leadership
-        )
+        self._launcher = self._new_launcher()
+        self._cml = cml
+        self.discovery = self._new_discovery()
         self._tender = Tender(
             control_plane,
             cml,
@@ -171,6 +176,7 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
         self.counts: Counter[str] = Counter()
         self.drifts: Counter[tuple[WorkerId, str]] = Counter()
         self.drifting: set[WorkerId] = set()
+        self.stuck: set[WorkerId] = set()
         self.managed: dict[WorkerId, WorkerStatus] = {}
 
     # What the shared machinery asks for.
@@ -178,10 +184,55 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
     async def lead(self) -> None:
         # What an earlier leadership saw says nothing about now.
         self.observer = InstanceObserver(self._cloud, self.clock, self.health)
+        self._launcher = self._new_launcher()
+        self.discovery = self._new_discovery()
+        self.retention = Retention(
+            self._settings, self._regions, self._control_plane, self._cloud, self.clock
+        )
         async with asyncio.TaskGroup() as tasks:
+            if self._settings.is_discovery_enabled:
+                tasks.create_task(self._supervised(self.discovery.run, "discovery"), name="discovery")
+            if self._settings.cleanup_enabled:
+                tasks.create_task(self._supervised(self.retention.run, "retention"), name="retention")
             if self._monitors is not None:
                 tasks.create_task(self._monitors.run(), name="monitors")
-            tasks.create_task(super().lead(), name="reconciliation")
+            tasks.create_task(super().lead(), name="workers")
+
+    async def _supervised(self, work: Callable[[], Awaitable[None]], name: str) -> None:
+        await supervise(work, name=name, clock=self.clock, fatal=self.fatal)
+
+    def _new_discovery(self) -> Discovery:
+        orphans = Orphans(
+            self._control_plane,
+            self._cloud,
+            self.clock,
+            self.health,
+            environment=self._settings.environment_tag,
+            may_terminate=self._settings.orphan_termination_enabled,
+            check_leadership=self.check_leadership,
+            adopt=self.trigger,
+            forget=self.forget,
+        )
+        return Discovery(
+            self._settings,
+            self._regions,
+            self._control_plane,
+            self._cloud,
+            self._cml,
+            self.clock,
+            self.health,
+            orphans,
+        )
+
+    def _new_launcher(self) -> Launcher:
+        return Launcher(
+            self._control_plane,
+            self._cloud,
+            self._regions,
+            self._settings.environment_tag,
+            self.check_leadership,
+            self.clock,
+        )
 
     async def claim_epoch(self, win: ElectionWin) -> int:
         return await self._control_plane.claim_leadership(win.cluster_id, win.revision, win.instance_id)
@@ -217,6 +268,7 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
             self._monitors.forget(worker_id)
         self.managed.pop(worker_id, None)
         self.drifting.discard(worker_id)
+        self.stuck.discard(worker_id)
         for key in [key for key in self.drifts if key[0] == worker_id]:
             del self.drifts[key]
 
@@ -276,21 +328,22 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
             case VoidLaunch(reason):
                 return await self._control_plane.void_launch(worker, reason)
             case StartInstance(instance_id):
-                self._check_leadership()
+                self.check_leadership()
                 await self._cloud.start_instance(worker.aws_region, instance_id)
                 return self._look_soon(worker, "EC2 was asked to start it")
             case StopInstance(instance_id):
-                self._check_leadership()
+                self.check_leadership()
                 await self._cloud.stop_instance(worker.aws_region, instance_id)
                 return self._look_soon(worker, "EC2 was asked to stop it")
             case TerminateInstance(instance_id):
-                self._check_leadership()
+                self.check_leadership()
                 await self._cloud.terminate_instance(worker.aws_region, instance_id)
                 return self._look_soon(worker, "EC2 was asked to terminate it")
             case Tend(instance):
                 self.drifting.discard(worker.id)
                 return await self._tender.tend(worker, instance)
-            case Wait(reason):
+            case Wait(reason, is_alarm):
+                await self._watch_for_stuck(worker, reason, is_alarm)
                 return self._look_soon(worker, reason)
             case Nothing():
                 self.drifting.discard(worker.id)
@@ -299,6 +352,7 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
                 assert_never(decision)
 
     async def _move(self, worker: Worker, move: Move) -> Worker:
+        self.stuck.discard(worker.id)
         moved = await self._control_plane.update_status(
             worker, move.to, move.reason, observed=move.observed, instance=move.instance
         )
@@ -322,6 +376,16 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
         if self._monitors is not None and not worker.is_live:
             self._monitors.stop_monitoring(worker.id, f"the worker is {worker.status}")
 
+    async def _watch_for_stuck(self, worker: Worker, reason: str, is_alarm: bool) -> None:
+        """A machine that does not get on is shown to people; nothing is forced."""
+        if not is_alarm:
+            self.stuck.discard(worker.id)
+            return
+        self.stuck.add(worker.id)
+        if worker.status_reason != reason:
+            log.warning("stuck", worker_id=worker.id, status=str(worker.status), reason=reason)
+            await self._explain(worker, reason)
+
     def _look_soon(self, worker: Worker, reason: str) -> Requeue:
         self.observer.look_again(worker.id)
         return Requeue(reason, self._settings.wait_seconds)
@@ -341,7 +405,7 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
         except (TransientError, RequestError) as error:
             log.info("could not record the reason", worker_id=worker.id, error=str(error))
 
-    def _check_leadership(self) -> None:
+    def check_leadership(self) -> None:
         """Call right before every effect at EC2, which cannot be fenced."""
         if self.leadership is None:
             raise LeadershipLost("not leading")

@@ -17,6 +17,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from lcm.cml.connection import CmlTrust
 from lcm.cml.session import Credentials
+from lcm.domain.discovery import parse_tag_filter
 
 
 class WorkerControllerSettings(BaseSettings):
@@ -104,6 +105,38 @@ class WorkerControllerSettings(BaseSettings):
     @classmethod
     def _said_in_any_case(cls, value: object) -> object:
         return value if isinstance(value, CmlTrust) else str(value).lower()
+
+    aws_region: str = Field("us-east-1", description="Where to look for instances if nobody says.")
+    worker_discovery_enabled: bool = Field(True, description="Import instances that match, report orphans.")
+    auto_import_enabled: bool = Field(
+        True, description="The same under another name; false in either switches it off."
+    )
+    worker_discovery_interval: PositiveFloat = Field(300.0, description="Seconds between two looks.")
+    worker_discovery_tag_filter: str | None = Field(
+        None, description="key=value,…: all must match. Unset: cml-managed=true."
+    )
+    worker_discovery_ami_filter: str = Field("", description="Name of the image, with * and ?; empty: any.")
+    worker_discovery_regions: str = Field("", description="Comma-separated; empty: AWS_REGION.")
+    orphan_termination_enabled: bool = Field(
+        False, description="Terminate instances that LCM launched and no record owns; else only report them."
+    )
+    cleanup_enabled: bool = Field(True, description="Purge records of workers terminated long ago.")
+    cleanup_interval_seconds: PositiveFloat = Field(3600.0, description="Seconds between two purges.")
+    cleanup_retention_days: int = Field(30, ge=1, le=365, description="Days a terminated worker is kept.")
+
+    @property
+    def is_discovery_enabled(self) -> bool:
+        return self.worker_discovery_enabled and self.auto_import_enabled
+
+    @property
+    def discovery_regions(self) -> tuple[str, ...]:
+        return tuple(filter(None, (name.strip() for name in self.worker_discovery_regions.split(","))))
+
+    @field_validator("worker_discovery_tag_filter")
+    @classmethod
+    def _tag_filter_can_be_read(cls, text: str | None) -> str | None:
+        parse_tag_filter(text or "")
+        return text
 
     @property
     def provisioning_timeout(self) -> timedelta:

@@ -66,7 +66,7 @@ def test_old_months_are_forgotten() -> None:
 
 
 def test_every_transition_books_the_status_it_ends() -> None:
-    worker = a_worker(status=STARTING, status_since=NOON)
+    worker = a_worker(status=STARTING, created_at=NOON)
     worker = move(worker, RUNNING, by="c", reason="", now=NOON + HOUR)
     worker = move(worker, STOPPING, by="c", reason="", now=NOON + 4 * HOUR)
     worker = move(worker, STOPPED, by="c", reason="", now=NOON + 5 * HOUR)

@@ -48,8 +48,9 @@ BEYOND_THE_CONTRACT = {
     (PROVISIONING, TERMINATING),
     (STARTING, TERMINATING),
     (STOPPING, TERMINATING),
+    (PROVISIONING, PENDING),
 }
-"""Rows that only make a wish for deletion quicker to fulfil."""
+"""Rows that make a wish for deletion quicker to fulfil, and one for machines that EC2 itself gives up."""
 
 SEEN_AT_EC2 = {
     PROVISIONING: {STOPPING, STOPPED, UNKNOWN},

@@ -1,6 +1,6 @@
 """Known, Absent, Unknown: what may be concluded from what EC2 shows."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 import pytest
@@ -151,7 +151,7 @@ class RefusingCloud(MemoryCloud):
 
     error: TransientError = Unreachable("no answer")
 
-    async def list_instances(self, region: str) -> Sequence[Instance]:
+    async def list_instances(self, region: str, tags: Mapping[str, str] | None = None) -> Sequence[Instance]:
         raise self.error
 
     async def describe_instance(self, region: str, instance_id: InstanceId) -> Instance | None:

@@ -26,7 +26,7 @@ async def forget_launch(
     now = control_plane.clock.now()
     return await control_plane.workers.change(
         worker_id,
-        lambda worker: void_launch(worker, reason=voided.reason, now=now),
+        lambda worker: void_launch(worker, reason=voided.reason, now=now, refused=voided.refused),
         expected_version=voided.expected_version,
         fence=fence,
     )

@@ -37,7 +37,7 @@ def _line(worker: Worker, usd_per_hour: float, now: datetime) -> CostLine:
         worker.use,
         worker.status,
         was_paused=worker.pause_reason is PauseReason.IDLE_TIMEOUT,
-        since=worker.status_since or worker.updated_at,
+        since=worker.status_since,
         until=now,
     )
     month = month_of(now)

@@ -1,11 +1,18 @@
-"""EC2 by aiobotocore: one client per region, typed errors, our own timeouts."""
+"""EC2 by aiobotocore: a client per region, typed errors, our own timeouts and rate limits.
+
+Every call waits for a permit of its API and region first (shared by the whole process), is bounded in
+time, and is made once: repeating is the reconciler's business, which looks again before it does.
+"""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+import random
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 from aiobotocore.config import AioConfig
 from aiobotocore.session import get_session
@@ -14,52 +21,45 @@ from botocore.exceptions import (
     ClientError,
     CredentialRetrievalError,
     NoCredentialsError,
+    ParamValidationError,
     PartialCredentialsError,
 )
 from botocore.parsers import ResponseParserError
 
+from lcm.core.clock import Clock
+from lcm.core.rate_limit import Rate, Saturated, TokenBucket
 from lcm.domain import errors
-from lcm.domain.launch import DISCOVERY_TAG, WORKER_ID_TAG, InstanceId, LaunchSpec, MachineImage, WorkerId
+from lcm.domain.launch import (
+    DISCOVERY_TAG,
+    WORKER_ID_TAG,
+    InstanceId,
+    LaunchSpec,
+    MachineImage,
+    WorkerId,
+    newest_image,
+)
 from lcm.domain.worker import Instance
+from lcm.worker_controller.adapters.coalescing import Coalescer
+from lcm.worker_controller.adapters.ec2_errors import UnknownInstance, translate
+from lcm.worker_controller.adapters.off_loop import OffLoopParserFactory
 
-_ERRORS: Final[Mapping[str, type[errors.LcmError]]] = {
-    "RequestLimitExceeded": errors.Throttled,
-    "Throttling": errors.Throttled,
-    "ThrottlingException": errors.Throttled,
-    "InsufficientInstanceCapacity": errors.CapacityShortage,
-    "InsufficientHostCapacity": errors.CapacityShortage,
-    "InsufficientCapacity": errors.CapacityShortage,
-    "Unsupported": errors.CapacityShortage,
-    "InstanceLimitExceeded": errors.QuotaExceeded,
-    "VcpuLimitExceeded": errors.QuotaExceeded,
-    "VolumeLimitExceeded": errors.QuotaExceeded,
-    "MaxSpotInstanceCountExceeded": errors.QuotaExceeded,
-    "UnauthorizedOperation": errors.CredentialsRefused,
-    "AuthFailure": errors.CredentialsRefused,
-    "ExpiredToken": errors.CredentialsRefused,
-    "RequestExpired": errors.CredentialsRefused,
-    "InvalidClientTokenId": errors.CredentialsRefused,
-    "SignatureDoesNotMatch": errors.CredentialsRefused,
-    "OptInRequired": errors.CredentialsRefused,
-    "IncorrectInstanceState": errors.WrongInstanceState,
-    "IncorrectState": errors.WrongInstanceState,
-    "IdempotentInstanceTerminated": errors.LaunchVoid,
-    "IdempotentParameterMismatch": errors.TokenMismatch,
-    "InvalidAMIID.NotFound": errors.LaunchRefused,
-    "InvalidAMIID.Malformed": errors.LaunchRefused,
-    "InvalidAMIID.Unavailable": errors.LaunchRefused,
-    "InvalidSubnetID.NotFound": errors.LaunchRefused,
-    "InvalidGroup.NotFound": errors.LaunchRefused,
-    "InvalidGroupId.Malformed": errors.LaunchRefused,
-    "InvalidSecurityGroupID.NotFound": errors.LaunchRefused,
-    "InvalidKeyPair.NotFound": errors.LaunchRefused,
-    "InvalidInstanceType": errors.LaunchRefused,
-    "InvalidInstanceType.NotFound": errors.LaunchRefused,
-    "InvalidParameterValue": errors.LaunchRefused,
-    "InvalidParameterCombination": errors.LaunchRefused,
+T = TypeVar("T")
+
+LIMITS: Final[Mapping[str, Rate]] = {
+    "DescribeInstances": Rate(per_second=20, burst=100),
+    "DescribeImages": Rate(per_second=20, burst=100),
+    "RunInstances": Rate(per_second=2, burst=5),
+    "StartInstances": Rate(per_second=2, burst=5),
+    "StopInstances": Rate(per_second=2, burst=5),
+    "TerminateInstances": Rate(per_second=5, burst=100),
 }
+"""What AWS grants an account by default, per region. Ours are not the only calls of the account: EC2 may
+refuse all the same, and then everybody here pauses."""
 
-_NOT_FOUND: Final = {"InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed"}
+CHANGES: Final = frozenset({"RunInstances", "StartInstances", "StopInstances", "TerminateInstances"})
+PERMIT_WITHIN_SECONDS: Final = 10.0
+IDS_PER_CALL: Final = 1_000
+FILTER_VALUES: Final = 200
 
 
 @dataclass(frozen=True)
@@ -72,21 +72,43 @@ class Ec2Settings:
     connect_timeout_seconds: float = 3.0
     read_timeout_seconds: float = 10.0
     page_size: int = 1000
+    limits: Mapping[str, Rate] = field(default_factory=lambda: LIMITS)
 
 
 class Ec2Provider:
-    """Use as `async with`. Makes a client for each region on entry: that takes too long for later."""
+    """Use as `async with`. Makes a client for each region on entry: that takes too long for later.
 
-    def __init__(self, settings: Ec2Settings, regions: Iterable[str]) -> None:
+    `before_effect` is called right before each call that changes something, after all waiting is over;
+    it raises if we may not act any more.
+    """
+
+    def __init__(
+        self,
+        settings: Ec2Settings,
+        regions: Iterable[str],
+        *,
+        clock: Clock,
+        chance: random.Random,
+        before_effect: Callable[[], None] = lambda: None,
+    ) -> None:
         self._settings = settings
         self._regions = tuple(regions)
+        self._before_effect = before_effect
         self._open_clients = AsyncExitStack()
         self._clients: dict[str, Any] = {}
+        self._parsing = ThreadPoolExecutor(1, thread_name_prefix="ec2-parser")
+        self._buckets = {
+            (region, operation): TokenBucket(rate, clock, chance)
+            for region in self._regions
+            for operation, rate in settings.limits.items()
+        }
+        self._looks = {region: self._coalescer(region) for region in self._regions}
         # Longer than one attempt inside botocore, so that its own timeouts speak first.
         self._call_timeout_seconds = settings.connect_timeout_seconds + settings.read_timeout_seconds + 1.0
 
     async def __aenter__(self) -> Self:
         session = get_session()
+        session.register_component("response_parser_factory", OffLoopParserFactory(self._parsing))
         for region in self._regions:
             client = session.create_client(
                 "ec2",
@@ -97,7 +119,6 @@ class Ec2Provider:
                 config=AioConfig(
                     connect_timeout=self._settings.connect_timeout_seconds,
                     read_timeout=self._settings.read_timeout_seconds,
-                    # Repeating is the reconciler's business: it looks again before it does.
                     retries={"mode": "standard", "total_max_attempts": 1},
                     max_pool_connections=50,
                 ),
@@ -109,23 +130,30 @@ class Ec2Provider:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._open_clients.aclose()
+        self._parsing.shutdown(wait=False, cancel_futures=True)
 
-    async def list_instances(self, region: str) -> Sequence[Instance]:
+    async def list_instances(self, region: str, tags: Mapping[str, str] | None = None) -> Sequence[Instance]:
+        wanted = tags or {DISCOVERY_TAG: "true"}
         return await self._describe(
             region,
-            Filters=[{"Name": f"tag:{DISCOVERY_TAG}", "Values": ["true"]}],
+            Filters=[{"Name": f"tag:{key}", "Values": [value]} for key, value in sorted(wanted.items())],
             MaxResults=self._settings.page_size,
         )
 
     async def describe_instance(self, region: str, instance_id: InstanceId) -> Instance | None:
-        try:
-            found = await self._describe(region, InstanceIds=[instance_id])
-        except _UnknownInstance:
-            return None
-        return found[0] if found else None
+        return await self._of(region, self._looks).get(instance_id)
+
+    async def describe_instances(self, region: str, instance_ids: Sequence[InstanceId]) -> Sequence[Instance]:
+        found: list[Instance] = []
+        for first in range(0, len(instance_ids), IDS_PER_CALL):
+            chunk = instance_ids[first : first + IDS_PER_CALL]
+            found += (await self._look_at(region, partial(list, chunk), urgent=False)).values()
+        return found
 
     async def find_instances(self, region: str, worker_id: WorkerId) -> Sequence[Instance]:
-        return await self._describe(region, Filters=[{"Name": f"tag:{WORKER_ID_TAG}", "Values": [worker_id]}])
+        return await self._describe(
+            region, urgent=True, Filters=[{"Name": f"tag:{WORKER_ID_TAG}", "Values": [worker_id]}]
+        )
 
     async def launch_instance(self, spec: LaunchSpec, client_token: str) -> Instance:
         tags = [{"Key": key, "Value": value} for key, value in sorted(spec.tags.items())]
@@ -144,27 +172,27 @@ class Ec2Provider:
         }
         if spec.key_name is not None:
             request["KeyName"] = spec.key_name
-        async with self._ec2(spec.region) as ec2:
+        async with self._permitted(spec.region, "RunInstances") as ec2:
             answer = await ec2.run_instances(**request)
         return _instance(answer["Instances"][0], spec.region)
 
     async def start_instance(self, region: str, instance_id: InstanceId) -> None:
-        async with self._ec2(region) as ec2:
+        async with self._permitted(region, "StartInstances") as ec2:
             await ec2.start_instances(InstanceIds=[instance_id])
 
     async def stop_instance(self, region: str, instance_id: InstanceId) -> None:
-        async with self._ec2(region) as ec2:
+        async with self._permitted(region, "StopInstances") as ec2:
             await ec2.stop_instances(InstanceIds=[instance_id])
 
     async def terminate_instance(self, region: str, instance_id: InstanceId) -> None:
         try:
-            async with self._ec2(region) as ec2:
+            async with self._permitted(region, "TerminateInstances") as ec2:
                 await ec2.terminate_instances(InstanceIds=[instance_id])
-        except _UnknownInstance:
+        except UnknownInstance:
             return  # gone is what was asked for
 
     async def resolve_ami(self, region: str, name_pattern: str) -> MachineImage:
-        async with self._ec2(region) as ec2:
+        async with self._permitted(region, "DescribeImages") as ec2:
             answer = await ec2.describe_images(
                 Owners=["self"], Filters=[{"Name": "name", "Values": [name_pattern]}]
             )
@@ -172,58 +200,104 @@ class Ec2Provider:
             raise errors.ImageNotFound(
                 f"no image named {name_pattern!r} in {region}; share or copy your CML image to this account"
             )
-        newest = max(answer["Images"], key=lambda image: (image.get("CreationDate", ""), image["Name"]))
-        return MachineImage(
-            id=newest["ImageId"],
-            name=newest["Name"],
-            description=newest.get("Description", ""),
-            creation_date=newest.get("CreationDate", ""),
-        )
+        return newest_image([_image(described) for described in answer["Images"]])
 
-    async def _describe(self, region: str, **request: Any) -> list[Instance]:
+    async def list_images(self, region: str, image_ids: Sequence[str]) -> Sequence[MachineImage]:
+        found: list[MachineImage] = []
+        for first in range(0, len(image_ids), FILTER_VALUES):
+            # A filter, not ImageIds: one image that was deregistered would fail the whole call.
+            wanted = {"Name": "image-id", "Values": list(image_ids[first : first + FILTER_VALUES])}
+            async with self._permitted(region, "DescribeImages", urgent=False) as ec2:
+                answer = await ec2.describe_images(Filters=[wanted])
+            found += [_image(described) for described in answer["Images"]]
+        return found
+
+    def _coalescer(self, region: str) -> Coalescer[InstanceId, Instance]:
+        async def ask(take: Callable[[], Sequence[InstanceId]]) -> Mapping[InstanceId, Instance]:
+            return await self._look_at(region, take, urgent=True)
+
+        return Coalescer(ask, limit=IDS_PER_CALL)
+
+    async def _look_at(
+        self, region: str, take: Callable[[], Sequence[InstanceId]], *, urgent: bool
+    ) -> dict[InstanceId, Instance]:
+        """Those of the instances that EC2 knows. It refuses a batch for one bad id, so that is split."""
+        ids: Sequence[InstanceId] = ()
+        try:
+            async with self._permitted(region, "DescribeInstances", urgent=urgent) as ec2:
+                ids = take()
+                answer = await ec2.describe_instances(InstanceIds=list(ids))
+        except UnknownInstance as refusal:
+            rest = [instance_id for instance_id in ids if instance_id not in str(refusal)]
+            halves = [rest] if len(rest) < len(ids) else [ids[: len(ids) // 2], ids[len(ids) // 2 :]]
+            found: dict[InstanceId, Instance] = {}
+            for half in halves if len(ids) > 1 else []:
+                if half:
+                    found |= await self._look_at(region, partial(list, half), urgent=urgent)
+            return found
+        return {instance.id: instance for instance in _instances(answer, region)}
+
+    async def _describe(self, region: str, *, urgent: bool = False, **request: Any) -> list[Instance]:
         """All pages or an error: a partial list never looks like a whole one."""
         found: list[Instance] = []
         while True:
-            async with self._ec2(region) as ec2:
+            async with self._permitted(region, "DescribeInstances", urgent=urgent) as ec2:
                 answer = await ec2.describe_instances(**request)
-            for reservation in answer["Reservations"]:
-                found += [_instance(described, region) for described in reservation["Instances"]]
+            found += _instances(answer, region)
             if not answer.get("NextToken"):
                 return found
             request["NextToken"] = answer["NextToken"]
 
     @asynccontextmanager
-    async def _ec2(self, region: str) -> AsyncIterator[Any]:
-        """The region's client, for one call: bounded in time, with errors in our words."""
-        client = self._clients.get(region)
-        if client is None:
-            raise errors.RegionNotConfigured(f"region {region!r} is not in aws_region_configs; configure it")
+    async def _permitted(self, region: str, operation: str, *, urgent: bool = True) -> AsyncIterator[Any]:
+        """The region's client, for one call: permitted, bounded in time, with errors in our words."""
+        client = self._of(region, self._clients)
+        bucket = self._buckets.get((region, operation))
+        if bucket is not None:
+            try:
+                await bucket.take(urgent=urgent, within_seconds=PERMIT_WITHIN_SECONDS)
+            except Saturated as full:
+                raise errors.Throttled(f"{operation} in {region} waits for its turn: {full}") from None
+        if operation in CHANGES:
+            self._before_effect()
         try:
             async with asyncio.timeout(self._call_timeout_seconds):
                 yield client
-        except ClientError as error:
-            raise _translate(error) from error
+        except ClientError as refusal:
+            error = _translate(refusal)
+            if isinstance(error, errors.Throttled) and bucket is not None:
+                bucket.refused()
+            raise error from refusal
+        except ParamValidationError as mistake:
+            kind = errors.LaunchRefused if operation == "RunInstances" else errors.Unreachable
+            raise kind(f"{operation} in {region} was never sent: {mistake}") from mistake
         except (NoCredentialsError, PartialCredentialsError, CredentialRetrievalError) as error:
             raise errors.CredentialsRefused(f"EC2 {region}: {error}") from error
         except (BotoCoreError, ResponseParserError, TimeoutError, OSError) as error:
             raise errors.Unreachable(f"EC2 {region}: {str(error) or type(error).__name__}") from error
+        if bucket is not None:
+            bucket.accepted()
+
+    @staticmethod
+    def _of(region: str, by_region: Mapping[str, T]) -> T:
+        found = by_region.get(region)
+        if found is None:
+            raise errors.RegionNotConfigured(f"region {region!r} is not in aws_region_configs; configure it")
+        return found
 
 
-class _UnknownInstance(errors.TransientError):
-    """EC2 does not know the id, or not yet."""
+def _translate(refusal: ClientError) -> errors.LcmError:
+    told = refusal.response.get("Error", {})
+    status = refusal.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 500)
+    return translate(refusal.operation_name, told.get("Code", ""), told.get("Message", ""), status)
 
 
-def _translate(error: ClientError) -> errors.LcmError:
-    code = error.response.get("Error", {}).get("Code", "")
-    message = error.response.get("Error", {}).get("Message", "")
-    if code in _NOT_FOUND:
-        return _UnknownInstance(message)
-    kind = _ERRORS.get(code)
-    if kind is None:
-        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 500)
-        is_our_fault = 400 <= status < 500 and error.operation_name == "RunInstances"
-        kind = errors.LaunchRefused if is_our_fault else errors.Unreachable
-    return kind(f"EC2 refused {error.operation_name}: {code}: {message}")
+def _instances(answer: Mapping[str, Any], region: str) -> list[Instance]:
+    return [
+        _instance(described, region)
+        for reservation in answer["Reservations"]
+        for described in reservation["Instances"]
+    ]
 
 
 def _instance(described: Mapping[str, Any], region: str) -> Instance:
@@ -237,5 +311,16 @@ def _instance(described: Mapping[str, Any], region: str) -> Instance:
         private_ip=described.get("PrivateIpAddress") or None,
         public_ip=described.get("PublicIpAddress") or None,
         state_reason=reason.get("Message") or None,
+        state_reason_code=reason.get("Code") or None,
+        client_token=described.get("ClientToken") or None,
         tags={tag["Key"]: tag["Value"] for tag in described.get("Tags", [])},
+    )
+
+
+def _image(described: Mapping[str, Any]) -> MachineImage:
+    return MachineImage(
+        id=described["ImageId"],
+        name=described.get("Name", ""),
+        description=described.get("Description", ""),
+        creation_date=described.get("CreationDate", ""),
     )

@@ -13,6 +13,8 @@ def decide(situation: Situation) -> Decision:
     match seen:
         case Known(instance) if not instance.is_gone:
             return Move(PROVISIONING, f"instance {instance.id} exists", instance=instance)
+        case Known() | Absent() if worker.imported:
+            return Move(TERMINATED, "it was imported and its instance is gone; LCM launches only its own")
         case Known(instance):
             return VoidLaunch(
                 f"instance {instance.id} is {instance.state}: {instance.state_reason or 'no reason'}"

@@ -1,6 +1,6 @@
 """PROVISIONING: EC2 accepted the launch; wait for the instance to run."""
 
-from lcm.domain.lifecycle import FAILED, STARTING, TERMINATING, DesiredStatus
+from lcm.domain.lifecycle import FAILED, PENDING, STARTING, TERMINATING, DesiredStatus
 from lcm.domain.observation import Absent, Known, Unknown
 from lcm.worker_controller.decisions import Decision, Move, Situation, Wait, report_drift
 
@@ -14,6 +14,8 @@ def decide(situation: Situation) -> Decision:
     match seen:
         case Known(instance) if instance.state == "running":
             return Move(STARTING, "EC2 reports running", instance=instance)
+        case Known(instance) if instance.was_given_up_by_ec2 and not worker.imported:
+            return Move(PENDING, f"EC2 gave the instance up: {instance.state_reason}")
         case Known(instance) if instance.is_gone:
             return Move(FAILED, f"the instance died: {instance.state_reason or instance.state}")
         case Known(instance) if instance.state != "pending":

@@ -1,7 +1,15 @@
 """RUNNING: first what people want, then what EC2 did without us, then look after the worker."""
 
 from lcm.domain.launch import MAX_UNATTENDED_LAUNCHES
-from lcm.domain.lifecycle import FAILED, PENDING, STARTING, STOPPING, TERMINATING, DesiredStatus
+from lcm.domain.lifecycle import (
+    FAILED,
+    PENDING,
+    STARTING,
+    STOPPING,
+    TERMINATED,
+    TERMINATING,
+    DesiredStatus,
+)
 from lcm.domain.observation import Absent, Known, Unknown
 from lcm.worker_controller.decisions import Decision, Move, Situation, Tend, Wait, report_drift
 
@@ -19,6 +27,13 @@ def decide(situation: Situation) -> Decision:
             return Move(STARTING, "restarted outside LCM", observed=True, drift="instance_pending")
         case Known(instance):
             return report_drift(instance, f"{instance.state} outside LCM")
+        case Absent(proof) if worker.imported:
+            return Move(
+                TERMINATED,
+                f"it was imported and its instance is gone: {proof}",
+                observed=True,
+                drift="instance_missing",
+            )
         case Absent(proof) if worker.unattended_launches >= MAX_UNATTENDED_LAUNCHES:
             return Move(FAILED, f"the instance is gone again: {proof}", drift="instance_missing")
         case Absent(proof):

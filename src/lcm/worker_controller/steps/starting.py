@@ -31,4 +31,4 @@ def decide(situation: Situation) -> Decision:
             return Move(FAILED, f"the instance is gone: {proof}")
     if situation.is_overdue:
         return Move(FAILED, situation.overdue_reason())
-    return Wait(seen.reason if isinstance(seen, Unknown) else f"EC2 reports {seen.value.state}")
+    return Wait(seen.reason) if isinstance(seen, Unknown) else situation.wait_for_ec2(seen.value.state)

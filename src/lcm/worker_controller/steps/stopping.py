@@ -17,7 +17,7 @@ def decide(situation: Situation) -> Decision:
         case Known(instance) if instance.state == "running":
             return StopInstance(instance.id)
         case Known(instance) if instance.state in {"stopping", "pending"}:
-            return Wait(f"EC2 reports {instance.state}")
+            return situation.wait_for_ec2(instance.state)
         case Known(instance):
             return report_drift(instance, f"{instance.state} outside LCM")
         case Unknown(reason):

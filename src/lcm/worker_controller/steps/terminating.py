@@ -12,7 +12,7 @@ def decide(situation: Situation) -> Decision:
         case Known(instance) if instance.state == "terminated":
             return Move(TERMINATED, "EC2 reports terminated")
         case Known(instance) if instance.state == "shutting-down":
-            return Wait("EC2 reports shutting-down")
+            return situation.wait_for_ec2(instance.state)
         case Known(instance):
             return TerminateInstance(instance.id)
         case Unknown(reason):

@@ -1,0 +1,36 @@
+"""Records of workers that were terminated long ago are purged."""
+
+from datetime import datetime, timedelta
+
+from lcm.control_plane.context import ControlPlane
+from lcm.domain.errors import Conflict
+from lcm.domain.lifecycle import TERMINATED
+from lcm.domain.worker import Worker
+from lcm.rest.fleet import Cleanup, CleanupResult
+
+MAX_PURGED = 1_000
+"""In one call; the next one goes on."""
+
+
+async def clean_up(control_plane: ControlPlane, cleanup: Cleanup) -> CleanupResult:
+    """Purge, or with `dry_run` only say what would be purged.
+
+    Nothing leads out of TERMINATED, so it does not matter which leader asks; a record whose tag a living
+    machine carries is kept, because it is what proves whose machine that is.
+    """
+    before = control_plane.clock.now() - timedelta(days=cleanup.retention_days)
+    kept = set(cleanup.keep)
+    due = [w for w in await control_plane.workers.list_all() if is_due(w, before) and w.id not in kept]
+    purged = []
+    for worker in due[:MAX_PURGED]:
+        if not cleanup.dry_run:
+            try:
+                await control_plane.workers.purge(worker)
+            except Conflict:
+                continue
+        purged.append(worker.id)
+    return CleanupResult(worker_ids=purged, dry_run=cleanup.dry_run, retention_days=cleanup.retention_days)
+
+
+def is_due(worker: Worker, before: datetime) -> bool:
+    return worker.status is TERMINATED and worker.status_since < before

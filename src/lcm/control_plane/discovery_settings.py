@@ -1,0 +1,37 @@
+"""What people told discovery at run time: one document beside the records."""
+
+from collections.abc import Callable
+
+import msgspec
+
+from lcm.control_plane.store.port import Document, Store, VersionConflict
+from lcm.domain.discovery import DiscoverySettings
+from lcm.domain.errors import Conflict
+from lcm.rest.fleet import DiscoveryView
+
+KIND = "settings"
+ID = "discovery"
+MAX_ATTEMPTS = 8
+
+
+async def read(store: Store) -> DiscoveryView:
+    document = await store.get(KIND, ID)
+    if document is None:
+        return DiscoveryView.of(DiscoverySettings(), 0)
+    return DiscoveryView.of(msgspec.json.decode(document.body, type=DiscoverySettings), document.version)
+
+
+async def change(store: Store, decide: Callable[[DiscoverySettings], DiscoverySettings]) -> DiscoveryView:
+    """Load, decide, compare-and-set; `decide` may run several times."""
+    for _ in range(MAX_ATTEMPTS):
+        known = await read(store)
+        wanted = decide(known.settings())
+        if wanted == known.settings():
+            return known
+        document = Document(KIND, ID, known.version + 1, msgspec.json.encode(wanted))
+        try:
+            await (store.replace(document) if known.version else store.insert(document))
+        except VersionConflict:
+            continue
+        return DiscoveryView.of(wanted, document.version)
+    raise Conflict("many change the discovery settings at once; try again")

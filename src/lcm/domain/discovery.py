@@ -1,0 +1,191 @@
+"""Which machines at EC2 become workers without having been launched by LCM, and what such a worker is.
+
+Pure decisions: the worker controller finds the machines, the control plane makes the records.
+"""
+
+import fnmatch
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from lcm.domain.launch import (
+    DISCOVERY_TAG,
+    ENVIRONMENT_TAG,
+    MANAGED_BY,
+    MANAGED_BY_TAG,
+    WORKER_ID_TAG,
+    MachineImage,
+    WorkerId,
+)
+from lcm.domain.lifecycle import DesiredStatus, status_of_ec2_state
+from lcm.domain.template import WorkerTemplate
+from lcm.domain.worker import HistoryEntry, Instance, Worker, attach_instance, new_worker
+
+NO_TEMPLATE: Final = "imported"
+"""The template name of an imported worker whose instance type no template has."""
+
+LONGEST_NAME: Final = 63
+
+
+class DiscoverySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What people set at run time; a field that is null leaves it to the controller's environment."""
+
+    enabled: bool | None = None
+    regions: tuple[str, ...] | None = None
+    tag_filter: dict[str, str] | None = None
+    """Tags a machine must have, all of them; `cml-managed=true` if nobody says otherwise."""
+    ami_filter: str | None = None
+    """The name its image must have, with `*` and `?`; empty: any."""
+
+
+class FoundInstance(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A machine that may become a worker, with what could be learnt about it."""
+
+    instance: Instance
+    image: MachineImage | None = None
+    cml_version: str | None = None
+    cml_ready: bool = False
+    cml_certificate_sha256: str | None = None
+
+
+@dataclass(frozen=True)
+class DiscoveryPlan:
+    """Where to look and what for."""
+
+    enabled: bool
+    regions: tuple[str, ...]
+    tags: Mapping[str, str]
+    ami_filter: str
+
+
+def plan_discovery(
+    stored: DiscoverySettings,
+    *,
+    enabled: bool,
+    regions: tuple[str, ...],
+    default_region: str,
+    tag_filter: str | None,
+    ami_filter: str,
+) -> DiscoveryPlan:
+    """What people stored wins over the environment; only being switched off in either counts."""
+    tags = stored.tag_filter or parse_tag_filter(tag_filter or "")
+    return DiscoveryPlan(
+        enabled=enabled and stored.enabled is not False,
+        regions=stored.regions or regions or (default_region,),
+        tags=tags or {DISCOVERY_TAG: "true"},
+        ami_filter=ami_filter if stored.ami_filter is None else stored.ami_filter,
+    )
+
+
+def parse_tag_filter(text: str) -> dict[str, str]:
+    """`key=value` pairs separated by commas. Raises ValueError for anything else."""
+    tags = {}
+    for pair in filter(None, (part.strip() for part in text.split(","))):
+        key, equals, value = pair.partition("=")
+        if not key.strip() or not equals:
+            raise ValueError(f"{pair!r} is not of the form key=value")
+        tags[key.strip()] = value.strip()
+    return tags
+
+
+def is_named_like(image: MachineImage | None, pattern: str) -> bool:
+    """Whether an image's name matches; an image nobody can look at matches only the empty pattern."""
+    if not pattern:
+        return True
+    return image is not None and fnmatch.fnmatchcase(image.name, pattern.replace("[", "[[]"))
+
+
+@dataclass(frozen=True)
+class KnownWorkers:
+    """What the records say about who owns what, terminated ones included."""
+
+    instance_ids: frozenset[str]
+    worker_ids: frozenset[str]
+
+    @staticmethod
+    def of(workers: Iterable[Worker]) -> "KnownWorkers":
+        every = list(workers)
+        return KnownWorkers(
+            frozenset(w.ec2_instance_id for w in every if w.ec2_instance_id is not None),
+            frozenset(w.id for w in every),
+        )
+
+
+def reason_not_to_import(instance: Instance, known: KnownWorkers, environment: str) -> str | None:
+    """None if it is new. A machine that LCM launched is its worker's, whatever its record says now."""
+    if instance.is_gone:
+        return f"it is {instance.state}"
+    if instance.id in known.instance_ids:
+        return "a worker has this instance already"
+    if instance.tags.get(MANAGED_BY_TAG) != MANAGED_BY:
+        return None
+    owner = instance.tags.get(WORKER_ID_TAG, "")
+    if owner in known.worker_ids:
+        return f"LCM launched it for worker {owner}"
+    fleet = instance.tags.get(ENVIRONMENT_TAG, environment)
+    return None if fleet == environment else f"it belongs to the fleet {fleet!r}"
+
+
+def imported_worker(
+    found: FoundInstance,
+    *,
+    worker_id: WorkerId,
+    taken_names: Collection[str],
+    templates: Iterable[WorkerTemplate],
+    by: str,
+    now: datetime,
+) -> Worker:
+    """The record of a machine as it is: wanted in the state it is in, so that nothing happens to it."""
+    instance = found.instance
+    rests = instance.state in {"stopped", "stopping"}
+    reason = f"imported: found in {instance.region} as {instance.id}"
+    status = status_of_ec2_state(instance.state)
+    worker = new_worker(
+        worker_id=worker_id,
+        name=worker_name(instance, taken_names),
+        template_name=_template_of(instance, templates),
+        aws_region=instance.region,
+        tags={},
+        by=by,
+        now=now,
+    )
+    worker = replace(
+        attach_instance(worker, instance, now=now),
+        imported=True,
+        status=status,
+        status_reason=reason,
+        desired_status=DesiredStatus.STOPPED if rests else DesiredStatus.RUNNING,
+        pending_since=None,
+        cml_version=found.cml_version,
+        cml_ready=found.cml_ready and instance.state == "running",
+        cml_certificate_sha256=found.cml_certificate_sha256,
+        state_history=(HistoryEntry(source=None, target=status, by=by, reason=reason, at=now),),
+    )
+    if found.image is None:
+        return worker
+    return replace(
+        worker,
+        ami_name=found.image.name,
+        ami_description=found.image.description,
+        ami_creation_date=found.image.creation_date,
+    )
+
+
+def worker_name(instance: Instance, taken: Collection[str]) -> str:
+    """Its `Name` tag as a host name, or its id; with the end of its id if another worker has that name."""
+    wished = re.sub(r"[^a-z0-9]+", "-", instance.tags.get("Name", "").lower()).strip("-")
+    name = wished[:LONGEST_NAME].rstrip("-") or instance.id
+    if name not in taken:
+        return name
+    suffix = instance.id.removeprefix("i-")[-8:]
+    return f"{name[: LONGEST_NAME - 9].rstrip('-')}-{suffix}"
+
+
+def _template_of(instance: Instance, templates: Iterable[WorkerTemplate]) -> str:
+    fitting = sorted(t.name for t in templates if t.instance_type == instance.instance_type)
+    return fitting[0] if fitting else NO_TEMPLATE

@@ -1,0 +1,73 @@
+"""What travels about the fleet as a whole: found machines, old records, what to look for."""
+
+from typing import Annotated
+
+import msgspec
+
+from lcm.domain.discovery import DiscoverySettings, FoundInstance
+from lcm.domain.launch import InstanceId, WorkerId
+
+IMPORT_BATCH = 25
+"""How many found machines fit into one request, whatever their tags."""
+
+
+class BulkImport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Machines that are to become workers."""
+
+    instances: Annotated[list[FoundInstance], msgspec.Meta(min_length=1, max_length=100)]
+
+
+class ImportOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one machine: 201 with its worker, or 409 and why not."""
+
+    instance_id: InstanceId
+    status: int
+    worker_id: WorkerId | None = None
+    detail: str = ""
+
+
+class BulkImportResult(msgspec.Struct, frozen=True, kw_only=True):
+    """One outcome each, in the order they were sent."""
+
+    items: list[ImportOutcome]
+
+    @property
+    def imported(self) -> list[WorkerId]:
+        return [item.worker_id for item in self.items if item.status == 201 and item.worker_id]
+
+
+class Cleanup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Purge the records of workers that were terminated so many days ago."""
+
+    retention_days: Annotated[int, msgspec.Meta(ge=1, le=365)] = 30
+    dry_run: bool = False
+    keep: list[WorkerId] = []
+    """Workers whose tag a living machine carries: their records are evidence."""
+
+
+class CleanupResult(msgspec.Struct, frozen=True, kw_only=True):
+    """Which records are gone, or would be."""
+
+    worker_ids: list[WorkerId]
+    dry_run: bool
+    retention_days: int
+
+
+class DiscoveryView(msgspec.Struct, frozen=True, kw_only=True):
+    """What discovery was told at run time; null leaves it to the controller's environment."""
+
+    enabled: bool | None
+    regions: tuple[str, ...] | None
+    tag_filter: dict[str, str] | None
+    ami_filter: str | None
+    version: int
+    """0 until somebody sets something."""
+
+    @staticmethod
+    def of(settings: DiscoverySettings, version: int) -> "DiscoveryView":
+        return DiscoveryView(version=version, **msgspec.structs.asdict(settings))
+
+    def settings(self) -> DiscoverySettings:
+        fields = msgspec.structs.asdict(self)
+        del fields["version"]
+        return DiscoverySettings(**fields)

@@ -1,0 +1,185 @@
+"""Both kinds of orphans: records without a machine, and machines of ours without a record.
+
+The most dangerous part of a controller: it acts on what is *not* there. So the cloud is listed before
+the records are read, a list counts only if it is complete, one look proves nothing, only a few may go
+at a time, nothing happens while any authority is missing or soon after a start, and machines are only
+reported unless a setting says otherwise. The decisions are in `lcm.domain.orphans`.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import structlog
+
+from lcm.core.clock import Clock
+from lcm.core.health import Health
+from lcm.domain.errors import Conflict, Fenced, LcmError
+from lcm.domain.launch import MANAGED_BY, MANAGED_BY_TAG, InstanceId, WorkerId
+from lcm.domain.lifecycle import TERMINATED
+from lcm.domain.observation import Absent, Misses
+from lcm.domain.orphans import (
+    DESTROYABLE,
+    Budget,
+    Orphan,
+    OrphanKind,
+    Sightings,
+    find_orphans,
+    may_have_lost_instance,
+    reason_to_only_look,
+)
+from lcm.domain.worker import Instance, Worker
+from lcm.worker_controller.ports import CloudProvider, ControlPlane
+
+log = structlog.get_logger(__name__)
+
+OURS: Final = {MANAGED_BY_TAG: MANAGED_BY}
+REASON: Final = "orphan_detection"
+
+
+@dataclass
+class Orphans:
+    """Finds orphans, for the time of one leadership."""
+
+    control_plane: ControlPlane
+    cloud: CloudProvider
+    clock: Clock
+    health: Health
+    environment: str
+    may_terminate: bool
+    check_leadership: Callable[[], None]
+    adopt: Callable[[str], None]
+    """Have a worker looked at now, so that it finds its machine."""
+    forget: Callable[[str], None]
+    """Drop what is remembered about a worker that is gone."""
+
+    found: dict[str, dict[InstanceId, Orphan]] = field(default_factory=dict)
+    """Machines without a record, by region, as the last complete list showed them."""
+    only_looking: dict[str, str] = field(default_factory=dict)
+    """Why nothing may be done in a region."""
+    counts: Counter[str] = field(default_factory=Counter)
+    _started_at: float = 0.0
+    _fleet_size: int = 0
+    _sightings: dict[str, Sightings] = field(default_factory=dict)
+    _misses: dict[tuple[WorkerId, InstanceId], Misses] = field(default_factory=dict)
+    _budget: Budget = field(default_factory=Budget)
+
+    def __post_init__(self) -> None:
+        self._started_at = self.clock.monotonic()
+
+    async def look_at(self, region: str) -> None:
+        """One look at one region. Where it fails, nothing was seen."""
+        try:
+            listed = await self.cloud.list_instances(region, OURS)
+            workers = await self.control_plane.list_resources(include_terminated=True)
+            self._fleet_size = sum(worker.status is not TERMINATED for worker in workers)
+            here = [worker for worker in workers if worker.aws_region == region]
+            self._judge_list(region, listed, here)
+            await self._look_for_lost_machines(region, listed, here)
+            await self._look_for_lost_records(region, listed, workers)
+        except Fenced:
+            raise
+        except LcmError as error:
+            self.only_looking[region] = str(error)
+            log.warning("cannot look for orphans", region=region, error=str(error))
+
+    def _judge_list(self, region: str, listed: Sequence[Instance], workers: Sequence[Worker]) -> None:
+        launched = [w for w in workers if w.ec2_instance_id and w.status is not TERMINATED and not w.imported]
+        reason = reason_to_only_look(
+            freeze_reasons=self.health.freeze_reasons,
+            seconds_since_start=self.clock.monotonic() - self._started_at,
+            expected=len(launched),
+            listed=len(listed),
+        )
+        if reason is None:
+            self.only_looking.pop(region, None)
+        else:
+            self.only_looking[region] = reason
+
+    # Records without a machine.
+
+    async def _look_for_lost_machines(
+        self, region: str, listed: Sequence[Instance], workers: Sequence[Worker]
+    ) -> None:
+        shown = {instance.id for instance in listed if not instance.is_gone}
+        unseen = {
+            worker.ec2_instance_id: worker
+            for worker in workers
+            if worker.ec2_instance_id is not None
+            and may_have_lost_instance(worker)
+            and worker.ec2_instance_id not in shown
+        }
+        described = await self.cloud.describe_instances(region, list(unseen)) if unseen else []
+        states = {instance.id: instance.state for instance in described}
+        now = self.clock.monotonic()
+        misses = {}
+        for instance_id, worker in unseen.items():
+            state = states.get(instance_id)
+            key = (worker.id, instance_id)
+            if state is None:
+                misses[key] = self._misses[key].again(now) if key in self._misses else Misses.first(now)
+                verdict = misses[key].verdict()
+                if isinstance(verdict, Absent):
+                    await self._end(worker, verdict.proof)
+            elif state == "terminated":
+                await self._end(worker, "EC2 reports terminated")
+        elsewhere = {key: seen for key, seen in self._misses.items() if key[0] not in {w.id for w in workers}}
+        self._misses = {**elsewhere, **misses}
+
+    async def _end(self, worker: Worker, proof: str) -> None:
+        now = self.clock.monotonic()
+        if worker.aws_region in self.only_looking or not self._budget.allows(self._fleet_size, now):
+            return
+        try:
+            await self.control_plane.update_status(worker, TERMINATED, f"{REASON}: {proof}", observed=True)
+        except Conflict:
+            return  # somebody does something about it
+        self._budget.spend(now)
+        self.counts["records_ended"] += 1
+        self.forget(worker.id)
+        log.warning("a record without a machine was ended", worker_id=worker.id, proof=proof)
+
+    # Machines without a record.
+
+    async def _look_for_lost_records(
+        self, region: str, listed: Sequence[Instance], workers: Sequence[Worker]
+    ) -> None:
+        orphans = find_orphans(listed, workers, self.environment)
+        sightings = self._sightings.setdefault(region, Sightings())
+        sightings.note(orphans, self.clock.monotonic())
+        for instance_id, orphan in orphans.items():
+            if instance_id not in self.found.get(region, {}):
+                log.warning(
+                    "a machine of ours without a record",
+                    instance_id=instance_id,
+                    worker_id=orphan.worker_id,
+                    kind=orphan.kind.value,
+                    detail=orphan.detail,
+                )
+        self.found[region] = orphans
+        for orphan in orphans.values():
+            if orphan.kind is OrphanKind.PROMISED:
+                self.adopt(orphan.worker_id)
+            elif self.may_terminate and orphan.kind in DESTROYABLE and workers:
+                await self._terminate(orphan, sightings)
+
+    async def _terminate(self, orphan: Orphan, sightings: Sightings) -> None:
+        instance, now = orphan.instance, self.clock.monotonic()
+        if (
+            instance.region in self.only_looking
+            or not sightings.are_enough(instance.id, now)
+            or not self._budget.allows(self._fleet_size, now)
+        ):
+            return
+        # The record may have come back since it was listed; the machine's own word is read once more too.
+        workers = await self.control_plane.list_resources(include_terminated=True)
+        current = await self.cloud.describe_instance(instance.region, instance.id)
+        still = find_orphans([current], workers, self.environment) if current and workers else {}
+        if instance.id not in still or still[instance.id].kind is not orphan.kind:
+            return
+        self.check_leadership()
+        self._budget.spend(now)
+        self.counts["machines_terminated"] += 1
+        log.warning("terminating a machine without a record", instance_id=instance.id, detail=orphan.detail)
+        await self.cloud.terminate_instance(instance.region, instance.id)

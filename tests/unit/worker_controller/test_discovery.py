@@ -1,0 +1,271 @@
+"""Discovery and import on virtual time: machines that are found become workers, once, and stay untouched."""
+
+import asyncio
+from collections.abc import Mapping
+
+import pytest
+
+from lcm.control_plane import discovery_settings
+from lcm.control_plane.commands.import_workers import import_workers
+from lcm.domain.discovery import DiscoverySettings, FoundInstance
+from lcm.domain.errors import Fenced, Throttled, Unreachable
+from lcm.domain.launch import LaunchSpec, MachineImage
+from lcm.domain.lifecycle import FAILED, RUNNING, STOPPED, TERMINATED
+from lcm.domain.worker import Action, Instance, Worker
+from lcm.rest.fleet import BulkImport
+from lcm.simulator.memory_cloud import Moment
+from lcm.worker_controller.settings import WorkerControllerSettings
+from support.fleet import REGION, Fleet
+from unit.worker_controller.test_ec2_faults import EUROPE
+
+CML = {"cml-managed": "true", "Name": "Old Lab"}
+
+
+async def a_machine(
+    fleet: Fleet, tags: Mapping[str, str] = CML, *, region: str = "us-east-1", image: str = "CML-2.9.1"
+) -> Instance:
+    """A machine that LCM did not launch."""
+    spec = LaunchSpec(
+        region=region,
+        image=MachineImage(id=f"ami-{image}", name=image),
+        instance_type="m5zn.metal",
+        security_group_ids=("sg-7",),
+        subnet_id="subnet-7",
+        key_name=None,
+        tags=dict(tags),
+    )
+    if spec.image.id not in {known.id for known in fleet.cloud.images}:
+        fleet.cloud.images += (spec.image,)
+    return await fleet.cloud.launch_instance(spec, fleet.ids.new_id())
+
+
+async def workers(fleet: Fleet) -> list[Worker]:
+    return await fleet.workers.list_all()
+
+
+async def test_a_machine_with_the_tag_becomes_a_worker_with_what_its_cml_says() -> None:
+    fleet = Fleet()
+    machine = await a_machine(fleet)
+    await fleet.clock.sleep(300)
+    async with fleet.running():
+        await fleet.clock.sleep(11)
+        [worker] = await workers(fleet)
+        assert (worker.status, worker.imported, worker.ec2_instance_id) == (RUNNING, True, machine.id)
+        assert (worker.name, worker.template_name, worker.ami_name) == ("old-lab", "metal", "CML-2.9.1")
+        assert (worker.cml_version, worker.cml_ready) == ("2.9.1+build.7", True)
+        assert worker.cml_certificate_sha256 == fleet.cml.certificate
+
+
+async def test_a_cml_that_does_not_answer_does_not_block_the_import() -> None:
+    fleet = Fleet()
+
+    async def silence(host: str, pinned_sha256: str | None) -> None:
+        raise Unreachable(f"CML at {host}: no answer")
+
+    fleet.cml.get_system_information = silence  # type: ignore[method-assign,assignment]
+    await a_machine(fleet)
+    await fleet.clock.sleep(60)
+    async with fleet.running():
+        await fleet.clock.sleep(11)
+        [worker] = await workers(fleet)
+        assert (worker.status, worker.cml_version, worker.cml_ready) == (RUNNING, None, False)
+
+
+async def test_a_machine_is_found_within_the_interval_and_imported_once() -> None:
+    async with Fleet().running() as fleet:
+        await fleet.clock.sleep(20)
+        await a_machine(fleet)
+        await fleet.clock.sleep(280)
+        assert await workers(fleet) == []
+        await fleet.clock.sleep(30)
+        assert len(await workers(fleet)) == 1
+        await fleet.clock.sleep(3_600)
+        assert len(await workers(fleet)) == 1
+
+
+async def test_workers_that_lcm_launches_are_never_imported() -> None:
+    async with Fleet().running() as fleet:
+        await fleet.running_worker("first")
+        await fleet.create("second")
+        await fleet.clock.sleep(1_000)
+        assert sorted(worker.name for worker in await workers(fleet)) == ["first", "second"]
+        assert not any(worker.imported for worker in await workers(fleet))
+
+
+async def test_an_imported_worker_is_left_as_it_is() -> None:
+    fleet = Fleet()
+    running, stopped = await a_machine(fleet), await a_machine(fleet)
+    await fleet.clock.sleep(60)
+    fleet.cloud.stop(stopped.id)
+    await fleet.clock.sleep(60)
+    calls = len(fleet.effects())
+    async with fleet.running():
+        await fleet.clock.sleep(7_200)
+        states = {worker.ec2_instance_id: worker.status for worker in await workers(fleet)}
+        assert states == {running.id: RUNNING, stopped.id: STOPPED}
+        assert len(fleet.effects()) == calls
+
+
+async def test_people_can_stop_start_and_delete_an_imported_worker() -> None:
+    fleet = Fleet()
+    await a_machine(fleet)
+    async with fleet.running():
+        await fleet.clock.sleep(30)
+        [worker] = await workers(fleet)
+        await fleet.ask(worker, Action.STOP)
+        await fleet.until(worker, STOPPED)
+        await fleet.ask(worker, Action.START)
+        await fleet.until(worker, RUNNING)
+        await fleet.ask(worker, Action.DELETE)
+        await fleet.until(worker, TERMINATED)
+
+
+@pytest.mark.parametrize("status", [RUNNING, STOPPED])
+async def test_an_imported_worker_whose_machine_is_gone_is_terminated_and_never_relaunched(
+    status: str,
+) -> None:
+    fleet = Fleet()
+    machine = await a_machine(fleet)
+    await fleet.clock.sleep(60)
+    async with fleet.running():
+        await fleet.clock.sleep(30)
+        [worker] = await workers(fleet)
+        if status == STOPPED:
+            await fleet.ask(worker, Action.STOP)
+            await fleet.until(worker, STOPPED)
+        calls = len(fleet.effects())
+        fleet.cloud.forget(machine.id)
+        if status == STOPPED:
+            await fleet.ask(worker, Action.START)
+        await fleet.until(worker, TERMINATED)
+        await fleet.clock.sleep(1_800)
+        assert len(fleet.effects()) == calls
+        assert not fleet.cloud.machines
+
+
+async def test_a_failed_imported_worker_that_is_retried_launches_nothing() -> None:
+    fleet = Fleet()
+    machine = await a_machine(fleet)
+    async with fleet.running():
+        await fleet.clock.sleep(15)
+        [worker] = await workers(fleet)
+        fleet.cloud.terminate(machine.id)
+        worker = await fleet.until(worker, FAILED)
+        calls = len(fleet.effects())
+        await fleet.ask(worker, Action.RETRY)
+        await fleet.until(worker, TERMINATED)
+        assert len(fleet.effects()) == calls
+
+
+async def test_tag_and_image_must_both_match() -> None:
+    """D-13."""
+    settings = WorkerControllerSettings(
+        worker_discovery_tag_filter="team=labs", worker_discovery_ami_filter="CML-2.9*"
+    )
+    fleet = Fleet(settings)
+    wanted = await a_machine(fleet, {"team": "labs"}, image="CML-2.9.1")
+    await a_machine(fleet, {"team": "labs"}, image="CML-2.8.0")
+    await a_machine(fleet, {"team": "other"}, image="CML-2.9.1")
+    await a_machine(fleet, CML, image="CML-2.9.1")
+    async with fleet.running():
+        await fleet.clock.sleep(60)
+        assert [worker.ec2_instance_id for worker in await workers(fleet)] == [wanted.id]
+
+
+async def test_what_people_set_counts_after_at_most_five_minutes() -> None:
+    async with Fleet(None, REGION, EUROPE).running() as fleet:
+        await fleet.clock.sleep(20)
+        machine = await a_machine(fleet, {"team": "labs"}, region="eu-west-1")
+        wanted = DiscoverySettings(regions=("eu-west-1",), tag_filter={"team": "labs"})
+        await discovery_settings.change(fleet.store, lambda _: wanted)
+        await fleet.clock.sleep(300)
+        [worker] = await workers(fleet)
+        assert (worker.aws_region, worker.ec2_instance_id) == ("eu-west-1", machine.id)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        WorkerControllerSettings(worker_discovery_enabled=False),
+        WorkerControllerSettings(auto_import_enabled=False),
+    ],
+)
+async def test_switched_off_nothing_is_imported(settings: WorkerControllerSettings) -> None:
+    fleet = Fleet(settings)
+    await a_machine(fleet)
+    async with fleet.running():
+        await fleet.clock.sleep(1_000)
+        assert await workers(fleet) == []
+
+
+async def test_a_region_that_cannot_be_listed_is_told_and_tried_again() -> None:
+    fleet = Fleet(WorkerControllerSettings(worker_discovery_regions="us-east-1, eu-west-1"), REGION, EUROPE)
+    await a_machine(fleet, region="eu-west-1")
+    broken = True
+
+    async def fail(moment: Moment, operation: str, subject: str) -> None:
+        if (operation, subject) == ("list_instances", "us-east-1") and broken:
+            raise Throttled("RequestLimitExceeded")
+
+    fleet.cloud.interfere = fail
+    await a_machine(fleet)
+    async with fleet.running():
+        await fleet.clock.sleep(60)
+        assert [worker.aws_region for worker in await workers(fleet)] == ["eu-west-1"]
+        assert "RequestLimitExceeded" in fleet.leader.discovery.looks["us-east-1"].error
+        assert fleet.leader.discovery.counts["us-east-1", "failures"] == 1
+        broken = False
+        await fleet.clock.sleep(300)
+        assert len(await workers(fleet)) == 2
+
+
+async def test_only_the_leader_looks() -> None:
+    fleet = Fleet()
+    await a_machine(fleet)
+    async with fleet.running(controllers=3):
+        await fleet.clock.sleep(1_000)
+        assert len(await workers(fleet)) == 1
+        assert sum(bool(controller.discovery.looks) for controller in fleet.controllers) == 1
+
+
+class TestH7TheSameInstanceTwice:
+    """H7: the same instance imported twice; the second gets a conflict of its own."""
+
+    async def test_the_second_import_is_a_conflict_of_that_instance_alone(self) -> None:
+        async with Fleet().running() as fleet:
+            port = fleet.ports[0]
+            found = FoundInstance(instance=await a_machine(fleet))
+            other = FoundInstance(instance=await a_machine(fleet))
+            first = await port.bulk_import([found])
+            second = await port.bulk_import([found, other])
+            assert [item.status for item in first.items] == [201]
+            assert [item.status for item in second.items] == [409, 201]
+            names = sorted(worker.name for worker in await workers(fleet))
+            assert len(names) == 2
+            assert names[0] == "old-lab"
+
+    async def test_of_two_imports_at_once_one_wins(self) -> None:
+        async with Fleet().running() as fleet:
+            found = FoundInstance(instance=await a_machine(fleet))
+            async with asyncio.TaskGroup() as tasks:
+                asked = [tasks.create_task(fleet.ports[0].bulk_import([found])) for _ in range(5)]
+            statuses = sorted(task.result().items[0].status for task in asked)
+            assert statuses == [201, 409, 409, 409, 409]
+            assert len(await workers(fleet)) == 1
+
+    async def test_a_launched_instance_cannot_be_imported_even_without_its_tags(self) -> None:
+        async with Fleet().running() as fleet:
+            worker = await fleet.running_worker()
+            fleet.cloud.retag(fleet.instance_id(worker), {"cml-managed": "true"})
+            await fleet.clock.sleep(700)
+            assert [known.id for known in await workers(fleet)] == [worker.id]
+
+    async def test_an_old_leader_imports_nothing(self) -> None:
+        async with Fleet().running() as fleet:
+            untagged = await a_machine(fleet, {"Name": "found-by-hand"})
+            bulk = BulkImport(instances=[FoundInstance(instance=untagged)])
+            old = fleet.ports[0]._fence()
+            fleet.leader.resign()
+            await fleet.clock.sleep(30)
+            with pytest.raises(Fenced):
+                await import_workers(fleet.plane, bulk, by="old", fence=old)
