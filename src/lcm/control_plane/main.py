@@ -4,7 +4,7 @@ Owns the records. Talks to its store and the coordination store, never to AWS or
 """
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 
 import structlog
@@ -90,7 +90,7 @@ async def control_plane_process(
     keys = AccessKeys.load_or_create(
         settings.data_dir / "keys.json", given_key.get_secret_value() if given_key else None
     )
-    async with SqliteStore(settings.data_dir / "lcm.db") as store:
+    async with _store(settings, clock, ids) as store:
         if settings.worker_templates_auto_seed:
             config = yaml.safe_load(settings.worker_templates_config_path.read_text()) or {}
             log.info("templates seeded", count=await Templates(store).seed(config))
@@ -113,3 +113,11 @@ async def control_plane_process(
             port=server.port,
             keys=keys,
         )
+
+
+def _store(settings: ControlPlaneSettings, clock: Clock, ids: Ids) -> AbstractAsyncContextManager[Store]:
+    if settings.store_url is not None:
+        from lcm.control_plane.store.mongodb import MongoStore  # not needed by `lcm up`, and slow to load
+
+        return MongoStore(settings.store_url.get_secret_value(), clock, ids)
+    return SqliteStore(settings.data_dir / "lcm.db")

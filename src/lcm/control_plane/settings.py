@@ -2,14 +2,13 @@
 
 from pathlib import Path
 
-from pydantic import Field, SecretStr
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import Field, SecretStr, field_validator
+
+from lcm.core.settings import CoordinationSettings
 
 
-class ControlPlaneSettings(BaseSettings):
+class ControlPlaneSettings(CoordinationSettings):
     """Environment names are the field names in upper case."""
-
-    model_config = SettingsConfigDict(frozen=True, extra="ignore", populate_by_name=True)
 
     host: str = Field("127.0.0.1", validation_alias="CONTROL_PLANE_HOST", description="Address to listen on.")
     port: int = Field(
@@ -21,9 +20,20 @@ class ControlPlaneSettings(BaseSettings):
     control_plane_api_key: SecretStr | None = Field(
         None, description="The controllers' key; made and kept in the data directory if not given."
     )
-    etcd_key_prefix: str = Field("/lcm", description="Prefix of every key in the coordination store.")
+    store_url: SecretStr | None = Field(
+        None,
+        description="mongodb://… keeps the records in MongoDB; otherwise they are in the data directory.",
+    )
+    regions_config_path: Path = Field(Path("config/regions.yaml"), description="aws_region_configs.")
     aws_region: str = Field("us-east-1", description="Region of workers whose creator names none.")
     worker_templates_auto_seed: bool = Field(True, description="Read the templates file at start.")
     worker_templates_config_path: Path = Field(
         Path("config/worker_templates.yaml"), description="Templates to seed, upserted by name."
     )
+
+    @field_validator("store_url")
+    @classmethod
+    def _is_of_mongodb(cls, url: SecretStr | None) -> SecretStr | None:
+        if url is not None and not url.get_secret_value().startswith(("mongodb://", "mongodb+srv://")):
+            raise ValueError("write mongodb://host/database, or leave it out to keep records in a file")
+        return url
