@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 UI_SOURCES := $(shell find ui -path ui/node_modules -prune -o -type f -print 2>/dev/null)
 UI_BUILT := src/lcm/control_plane/static/index.html
 
-.PHONY: help setup run test check lint unit bench sim soak docs lock browser clean
+.PHONY: help setup run test check lint unit bench sim soak docs lock browser ferretdb clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -16,7 +16,7 @@ setup: $(VENV)/ready $(UI_BUILT) ## Set up the environment and build the dashboa
 run: setup ## Run LCM with a simulated cloud and print the dashboard's URL
 	@$(BIN)/lcm up $(ARGS)
 
-test: setup browser check ## Run every check and every test
+test: setup browser ferretdb check ## Run every check and every test
 	$(BIN)/python -m pytest $(ARGS)
 
 check: lint ## Lint, types, import rules (Python and dashboard)
@@ -50,6 +50,9 @@ lock: $(VENV)/uv ## Resolve the dependencies anew and pin them
 
 browser: ## Install Chromium for the end-to-end tests where that is possible
 	@tools/install-browser
+
+ferretdb: setup ## Build FerretDB, on which the store is tested as on MongoDB, where that is possible
+	@tools/install-ferretdb
 
 clean: ## Remove everything that was built or installed
 	rm -rf $(VENV) ui/node_modules src/lcm/control_plane/static .mypy_cache .ruff_cache .pytest_cache

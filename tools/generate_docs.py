@@ -12,6 +12,8 @@ from pydantic_settings import BaseSettings
 from lcm.control_plane.app import openapi_document
 from lcm.control_plane.settings import ControlPlaneSettings
 from lcm.domain.lifecycle import EC2_STATES, MEANING, TRANSITIONS, WorkerStatus
+from lcm.lablet_controller.settings import LabletControllerSettings
+from lcm.resource_scheduler.settings import ResourceSchedulerSettings
 from lcm.worker_controller.settings import WorkerControllerSettings
 
 REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
@@ -56,10 +58,18 @@ def worker_states() -> str:
 
 def configuration() -> str:
     out = io.StringIO()
-    out.write(f"{GENERATED}# Configuration\n\nSettings come from the environment; flags of `lcm up` win.\n")
+    out.write(f"{GENERATED}# Configuration\n\n")
+    out.write(
+        "Settings come from defaults, a YAML file (`--config`, names in lower case), the environment and\n"
+    )
+    out.write(
+        "flags (`--set NAME=VALUE`); the later wins. `lcm config` shows what is in force, and from where.\n"
+    )
     for title, settings in (
         ("Control plane", ControlPlaneSettings),
         ("Worker controller", WorkerControllerSettings),
+        ("Resource scheduler", ResourceSchedulerSettings),
+        ("Lablet controller", LabletControllerSettings),
     ):
         out.write(f"\n## {title}\n\n| variable | default | meaning |\n|---|---|---|\n")
         for name, default, meaning in sorted(_fields(settings)):
@@ -83,7 +93,7 @@ def _variable(name: str, alias: object) -> str:
 
 
 def _shown(default: Any) -> str:
-    return f"`{default}`" if str(default) and default is not None else ""
+    return f"`{default}`" if default not in (None, ()) and str(default) else ""
 
 
 def main() -> None:

@@ -2,35 +2,75 @@
 
 import asyncio
 import json
+import random
 import sqlite3
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pymongo import AsyncMongoClient
+from pymongo.asynchronous.collection import AsyncCollection
 
+from lcm.control_plane.store.copy import CopyFailed, copy_store
 from lcm.control_plane.store.memory import MemoryStore
+from lcm.control_plane.store.mongodb import MongoStore
 from lcm.control_plane.store.port import (
     Document,
     Fence,
     FenceBroken,
     Store,
+    StoredDocument,
     StoreUnavailable,
     UniqueKeyTaken,
     VersionConflict,
     WriteUnconfirmed,
 )
 from lcm.control_plane.store.sqlite import SqliteStore
+from lcm.core.chance import RandomIds
+from lcm.core.clock import SystemClock
+from support.mongodb import MongoServer, mongo_server, unsteady_front
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(scope="module")
+def mongo() -> Iterator[MongoServer]:
+    with mongo_server() as server:
+        yield server
+
+
+@asynccontextmanager
+async def own_database(mongo: MongoServer) -> AsyncIterator[str]:
+    """The address of a database nobody else uses."""
+    name = f"lcm_test_{RandomIds().new_id()[:8]}"
+    yield mongo.database(name)
+    async with AsyncMongoClient[dict[str, object]](mongo.url) as client:
+        await client.drop_database(name)
+
+
+@pytest.fixture(params=["memory", "sqlite", "mongodb"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
     async with AsyncExitStack() as stack:
-        if request.param == "memory":
-            yield MemoryStore()
-        else:
-            yield await stack.enter_async_context(SqliteStore(tmp_path / "lcm.db"))
+        match request.param:
+            case "memory":
+                yield MemoryStore()
+            case "sqlite":
+                yield await stack.enter_async_context(SqliteStore(tmp_path / "lcm.db"))
+            case "mongodb":
+                own = own_database(request.getfixturevalue("mongo"))
+                url = await stack.enter_async_context(own)
+                yield await stack.enter_async_context(open_mongodb(url))
+
+
+@pytest.fixture
+async def database(mongo: MongoServer) -> AsyncIterator[str]:
+    async with own_database(mongo) as url:
+        yield url
+
+
+def open_mongodb(url: str) -> MongoStore:
+    return MongoStore(url, SystemClock(), RandomIds())
 
 
 def doc(
@@ -345,6 +385,234 @@ async def test_a_writer_that_gives_up_does_not_harm_the_others(store: Store) -> 
         writers = [tasks.create_task(store.insert(doc(f"w{number}"))) for number in range(20)]
         writers[7].cancel()
     assert set(await ids(store)) >= {f"w{number}" for number in range(20) if number != 7}
+
+
+# MongoDB: what its store makes of single documents (docs/adr/0012).
+
+
+@asynccontextmanager
+async def raw_documents(url: str) -> AsyncIterator[AsyncCollection[dict[str, Any]]]:
+    """What is really in the database, as a store that was interrupted may leave it."""
+    async with AsyncMongoClient[dict[str, Any]](url) as client:
+        yield client.get_default_database()["documents"]
+
+
+def everything(dump: Sequence[StoredDocument]) -> dict[str, tuple[int, bytes]]:
+    return {s.document.id: (s.document.version, s.document.body) for s in dump if s.document.kind == "worker"}
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_in_mongodb_nothing_of_an_epoch_happens_after_the_next_was_claimed(
+    database: str, seed: int
+) -> None:
+    chance = random.Random(seed)
+    async with (
+        unsteady_front(database, chance) as front,
+        open_mongodb(front.url) as leaders,
+        open_mongodb(front.url) as claimer,
+        open_mongodb(database) as witness,
+    ):
+        await claimer.insert(doc("worker-controller", kind="leadership"))
+        for number in range(4):
+            await claimer.insert(doc(f"w{number}"))
+
+        async def change(epoch: int, document_id: str) -> None:
+            """Write until a newer leader is in the way, as a leader that has not noticed would."""
+            fence = Fence("leadership", "worker-controller", epoch)
+            with suppress(FenceBroken):
+                while True:
+                    current = await leaders.get("worker", document_id)
+                    assert current is not None
+                    with suppress(VersionConflict):
+                        await leaders.replace(doc(document_id, current.version + 1, b"%d" % epoch), fence)
+
+        async def add(epoch: int, name: str) -> None:
+            fence = Fence("leadership", "worker-controller", epoch)
+            with suppress(FenceBroken):
+                for number in range(1000):
+                    await leaders.insert(doc(f"{name}-{epoch}-{number}", body=b"%d" % epoch), fence)
+
+        for epoch in range(1, 8):
+            async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
+                for number in range(4):
+                    tasks.create_task(change(epoch, f"w{number}"))
+                    tasks.create_task(change(epoch, f"w{number}"))
+                    tasks.create_task(add(epoch, f"x{number}"))
+                    tasks.create_task(add(epoch, f"y{number}"))
+                await SystemClock().sleep(0.05 + chance.random() / 20)
+                await claimer.replace(doc("worker-controller", epoch + 1, kind="leadership"))
+                at_the_claim = everything(await witness.dump())
+            assert everything(await witness.dump()) == at_the_claim
+            assert {body for _, body in at_the_claim.values()} <= {b"", *(b"%d" % e for e in range(1, 8))}
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_in_mongodb_a_key_never_has_two_holders(database: str, seed: int) -> None:
+    chance = random.Random(seed)
+    names = ("one", "two", "three")
+    async with (
+        unsteady_front(database, chance) as front,
+        open_mongodb(front.url) as first,
+        open_mongodb(front.url) as second,
+        open_mongodb(database) as witness,
+    ):
+
+        async def live(store: Store, document_id: str) -> None:
+            """Insert, rename, release and delete, with a name that others want, too."""
+            for _ in range(4):
+                with suppress(UniqueKeyTaken, VersionConflict):
+                    await store.insert(doc(document_id, keys=chance.choice(names)))
+                    await store.replace(doc(document_id, 2, keys=chance.choice(names)))
+                    await store.replace(doc(document_id, 3, keys=chance.choice((*names, ""))))
+                with suppress(VersionConflict):
+                    current = await store.get("worker", document_id)
+                    await store.delete("worker", document_id, current.version if current else 1)
+
+        async def look() -> None:
+            while lives:
+                held = [key for stored in await witness.dump() for key in stored.document.unique_keys]
+                assert len(held) == len(set(held))
+                looks.append(len(held))
+
+        looks: list[int] = []
+        lives = 8
+
+        async def live_and_leave(store: Store, document_id: str) -> None:
+            nonlocal lives
+            await live(store, document_id)
+            lives -= 1
+
+        async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
+            tasks.create_task(look())
+            for number in range(8):
+                tasks.create_task(live_and_leave((first, second)[number % 2], f"w{number % 6}"))
+        assert max(looks) > 0
+        await witness.insert(doc("last-1", keys="one"))
+        await witness.insert(doc("last-2", keys="two three"))
+
+
+async def test_in_mongodb_a_claim_that_was_interrupted_is_finished_by_whoever_reads_it(database: str) -> None:
+    async with open_mongodb(database) as store, raw_documents(database) as raw:
+        await store.insert(doc("worker-controller", kind="leadership"))
+        await store.insert(doc("a"))
+        fence = Fence("leadership", "worker-controller", 1)
+        await store.replace(doc("a", 2), fence)
+        await raw.update_one(
+            {"_id": "leadership/worker-controller"}, {"$set": {"version": 2, "claiming": True}}
+        )
+        await store.replace(doc("a", 3), fence)  # nobody leads with the new epoch yet
+        claimed = await store.get("leadership", "worker-controller")
+        assert claimed is not None
+        assert claimed.version == 2
+        with pytest.raises(FenceBroken):
+            await store.replace(doc("a", 4), fence)
+
+
+async def test_in_mongodb_an_insertion_that_was_interrupted_leaves_nothing_in_the_way(database: str) -> None:
+    async with open_mongodb(database) as store, raw_documents(database) as raw:
+        await store.insert(doc("a", keys="name:lab"))
+        await raw.update_one({"_id": "worker/a"}, {"$set": {"version": 0}, "$unset": {"keys": ""}})
+        assert await store.get("worker", "a") is None
+        assert await ids(store) == []
+        assert await unpublished(store) == {}
+        assert list(await store.dump()) == []
+        with pytest.raises(VersionConflict):
+            await store.replace(doc("a", 1))
+        with pytest.raises(VersionConflict):
+            await store.delete("worker", "a", 0)
+        await store.insert(doc("b", keys="name:lab"))
+        await store.insert(doc("a"))
+        assert await ids(store) == ["a", "b"]
+
+
+@pytest.mark.parametrize("command", [b"insert", b"update"])
+async def test_in_mongodb_a_write_whose_answer_was_lost_is_recognised(database: str, command: bytes) -> None:
+    async with unsteady_front(database, random.Random(1)) as front, open_mongodb(front.url) as store:
+        await store.insert(doc("a"))
+        front.lose_answer_to = b"\x02" + command + b"\x00"  # the name of a command is its first field
+        if command == b"insert":
+            await store.insert(doc("b"))
+        await store.replace(doc("a", 2, b"2"))
+        assert front.lose_answer_to is None
+        assert await store.get("worker", "a") == doc("a", 2, b"2")
+
+
+async def test_in_mongodb_a_database_of_another_schema_is_refused(database: str) -> None:
+    async with open_mongodb(database), raw_documents(database) as raw:
+        await raw.database["schema"].update_one({"_id": "schema"}, {"$set": {"version": 99}})
+    with pytest.raises(StoreUnavailable, match=r"has schema 99.*use the LCM version that wrote it"):
+        await open_mongodb(database).__aenter__()
+
+
+async def test_a_mongodb_that_does_not_answer_is_told_without_its_password() -> None:
+    with pytest.raises(StoreUnavailable, match="no MongoDB server") as refused:
+        await open_mongodb("mongodb://lcm:sesame@127.0.0.1:9/lcm").__aenter__()
+    assert "sesame" not in str(refused.value)
+
+
+async def test_an_address_that_is_none_is_told() -> None:
+    with pytest.raises(StoreUnavailable, match="address of MongoDB is wrong"):
+        await open_mongodb("mongodb://lcm:se/same@127.0.0.1:9/lcm").__aenter__()
+
+
+# Moving from one to the other.
+
+
+@pytest.fixture
+async def embedded(tmp_path: Path) -> AsyncIterator[SqliteStore]:
+    """An installation that has lived: names given and released, epochs claimed, some changes published."""
+    async with SqliteStore(tmp_path / "lcm.db") as store:
+        await store.insert(doc("worker-controller", kind="leadership"))
+        await store.replace(doc("worker-controller", 2, kind="leadership"))
+        await store.insert(doc("a", body=b"1", keys="name:one"))
+        await store.replace(doc("a", 2, bytes(range(256)), keys="name:two address:2"))
+        await store.insert(doc("b", keys="name:one"))
+        await store.insert(doc("é", kind="template"))
+        await store.mark_published("worker", {"b": 1})
+        yield store
+
+
+async def test_a_copied_store_has_everything_the_first_one_had(embedded: SqliteStore, database: str) -> None:
+    progress: list[tuple[int, int]] = []
+    async with open_mongodb(database) as target:
+        assert await copy_store(embedded, target, lambda *counts: progress.append(counts)) == 4
+        assert progress == [(1, 4), (2, 4), (3, 4), (4, 4)]
+        assert list(await target.dump()) == list(await embedded.dump())
+        assert await unpublished(target) == {"a": 2}
+        for taken in ("name:one", "name:two", "address:2"):
+            with pytest.raises(UniqueKeyTaken):
+                await target.insert(doc("c", keys=taken))
+        with pytest.raises(FenceBroken):
+            await target.replace(doc("a", 3), Fence("leadership", "worker-controller", 1))
+        await target.replace(doc("a", 3), EPOCH_2)
+
+
+async def test_a_copy_that_was_interrupted_can_be_repeated(embedded: SqliteStore, database: str) -> None:
+    async with open_mongodb(database) as target:
+        for stored in (await embedded.dump())[:2]:
+            await target.load(stored)
+        await copy_store(embedded, target)
+        assert list(await target.dump()) == list(await embedded.dump())
+
+
+async def test_nothing_is_copied_over_what_is_there(embedded: SqliteStore, database: str) -> None:
+    async with open_mongodb(database) as target:
+        await target.insert(doc("a", body=b"somebody's"))
+        with pytest.raises(CopyFailed, match="already has worker a; copy into an empty database"):
+            await copy_store(embedded, target)
+        assert await target.get("worker", "a") == doc("a", body=b"somebody's")
+
+
+async def test_a_source_that_changes_meanwhile_is_noticed(embedded: SqliteStore, database: str) -> None:
+    async with open_mongodb(database) as target:
+        source = sqlite3.connect(embedded.path, isolation_level=None)
+
+        def interfere(count: int, _: int) -> None:
+            if count == 2:
+                source.execute("UPDATE documents SET version = version + 1 WHERE id = 'a'")
+
+        with closing(source), pytest.raises(CopyFailed, match="the source changed meanwhile"):
+            await copy_store(embedded, target, interfere)
 
 
 # SQLite: the file.

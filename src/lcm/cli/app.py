@@ -2,18 +2,27 @@
 
 import contextlib
 import sys
+from collections.abc import Callable, Coroutine
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 import msgspec
 import typer
+from pydantic_settings import BaseSettings
 from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from lcm.cli import access
 from lcm.cli.process import leave_quietly_on_signals, run_until_signalled
 from lcm.cli.simulator_child import SimulatorChild
 from lcm.core.telemetry import configure_logging
+
+if TYPE_CHECKING:
+    from lcm.cli.processes import Announce
+
+S = TypeVar("S", bound=BaseSettings)
 
 app = typer.Typer(
     name="lcm",
@@ -74,7 +83,8 @@ def up(
         if simulator and aws_endpoint is None:
             child = stack.enter_context(SimulatorChild(seed=seed, speed=speed))
 
-        from lcm.cli.up import Ready, StartFailed, UpOptions, up
+        from lcm.cli.processes import StartFailed
+        from lcm.cli.up import Ready, UpOptions, up
         from lcm.control_plane.store.port import StoreUnavailable
         from lcm.core.configuration import ConfigurationError
         from lcm.web.server import AddressInUse
@@ -165,18 +175,221 @@ def simulate(
         _fail(failures)
 
 
+store_commands = typer.Typer(help="Look after the records.", no_args_is_help=True)
+app.add_typer(store_commands, name="store")
+
+Config = Annotated[
+    Path | None,
+    typer.Option(envvar="LCM_CONFIG", help="YAML file with settings; the environment and flags win over it."),
+]
+Host = Annotated[str | None, typer.Option(help="Address to listen on.")]
+Port = Annotated[int | None, typer.Option(help="Port to listen on; 0: any.")]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="Any setting, by the name of its variable; repeatable."),
+]
+
+
+@app.command(name="control-plane")
+def control_plane(
+    config: Config = None,
+    host: Host = None,
+    port: Port = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Where records and keys are kept.")] = None,
+    settings: Set = None,
+    as_json: AsJson = False,
+    log_level: LogLevel = "INFO",
+    log_json: LogJson = False,
+) -> None:
+    """Run a control plane: the records, the API, the dashboard."""
+    from lcm.cli.processes import run_control_plane
+    from lcm.control_plane.settings import ControlPlaneSettings
+
+    flags = _flags(settings, CONTROL_PLANE_HOST=host, CONTROL_PLANE_PORT=port, LCM_DATA_DIR=data_dir)
+    _run(
+        "control-plane", ControlPlaneSettings, run_control_plane, config, flags, as_json, log_level, log_json
+    )
+
+
+@app.command(name="worker-controller")
+def worker_controller(
+    config: Config = None,
+    host: Host = None,
+    port: Port = None,
+    settings: Set = None,
+    as_json: AsJson = False,
+    log_level: LogLevel = "INFO",
+    log_json: LogJson = False,
+) -> None:
+    """Run a worker controller: EC2 instances and CML systems. One of several leads, the others stand by."""
+    from lcm.cli.processes import run_worker_controller
+    from lcm.worker_controller.settings import WorkerControllerSettings as Settings
+
+    flags = _flags(settings, WORKER_CONTROLLER_HOST=host, WORKER_CONTROLLER_PORT=port)
+    _run("worker-controller", Settings, run_worker_controller, config, flags, as_json, log_level, log_json)
+
+
+@app.command(name="resource-scheduler")
+def resource_scheduler(
+    config: Config = None,
+    host: Host = None,
+    port: Port = None,
+    settings: Set = None,
+    as_json: AsJson = False,
+    log_level: LogLevel = "INFO",
+    log_json: LogJson = False,
+) -> None:
+    """Run a resource scheduler. It elects a leader and answers /health; it places nothing yet."""
+    from lcm.cli.processes import run_resource_scheduler
+    from lcm.resource_scheduler.settings import ResourceSchedulerSettings as Settings
+
+    flags = _flags(settings, RESOURCE_SCHEDULER_HOST=host, RESOURCE_SCHEDULER_PORT=port)
+    _run("resource-scheduler", Settings, run_resource_scheduler, config, flags, as_json, log_level, log_json)
+
+
+@app.command(name="lablet-controller")
+def lablet_controller(
+    config: Config = None,
+    host: Host = None,
+    port: Port = None,
+    settings: Set = None,
+    as_json: AsJson = False,
+    log_level: LogLevel = "INFO",
+    log_json: LogJson = False,
+) -> None:
+    """Run a lablet controller. It elects a leader and answers /health; it runs no labs yet."""
+    from lcm.cli.processes import run_lablet_controller
+    from lcm.lablet_controller.settings import LabletControllerSettings as Settings
+
+    flags = _flags(settings, LABLET_CONTROLLER_HOST=host, LABLET_CONTROLLER_PORT=port)
+    _run("lablet-controller", Settings, run_lablet_controller, config, flags, as_json, log_level, log_json)
+
+
+@app.command(name="config")
+def show_config(
+    process: Annotated[
+        str | None, typer.Argument(help="Only of this process, for example control-plane.")
+    ] = None,
+    config: Config = None,
+    settings: Set = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Print the settings in force and where each comes from. Secrets are masked."""
+    from lcm.cli.settings import PROCESSES, WrongSettings, load
+
+    if process is not None and process not in PROCESSES:
+        _say_and_exit(f"there is no process {process!r}; choose one of: {', '.join(PROCESSES)}")
+    names = [process] if process is not None else list(PROCESSES)
+    try:
+        loaded = {name: load(name, PROCESSES[name], config, _flags(settings)) for name in names}
+    except WrongSettings as wrong:
+        _say_and_exit(str(wrong))
+    if as_json:
+        shown = {name: {s.variable: s for s in found.shown()} for name, found in loaded.items()}
+        print(msgspec.json.encode(shown).decode())
+        return
+    console = Console()
+    for name, found in loaded.items():
+        table = Table(title=f"lcm {name}", title_justify="left", box=None, pad_edge=False)
+        for column in ("variable", "value", "from"):
+            table.add_column(column, overflow="fold")
+        for setting in found.shown():
+            table.add_row(
+                setting.variable,
+                setting.value,
+                setting.source,
+                style="dim" if setting.source == "default" else None,
+            )
+        console.print(table, "")
+
+
+@store_commands.command(name="copy")
+def copy_records(
+    source: Annotated[
+        tuple[str, Path], typer.Option("--from", metavar="sqlite PATH", help="The file of an embedded LCM.")
+    ],
+    target: Annotated[
+        tuple[str, str], typer.Option("--to", metavar="mongodb URL", help="An empty database of MongoDB.")
+    ],
+) -> None:
+    """Move the records of an embedded LCM, which must not run, to MongoDB, and check that they arrived."""
+    from lcm.cli.store_copy import copy_with_progress
+    from lcm.control_plane.store.copy import CopyFailed
+    from lcm.control_plane.store.port import StoreUnavailable
+
+    (source_kind, path), (target_kind, url) = source, target
+    if (source_kind, target_kind) != ("sqlite", "mongodb"):
+        _say_and_exit("only --from sqlite PATH --to mongodb URL is possible")
+    if not path.is_file():
+        _say_and_exit(f"there is no file {path}; an embedded LCM keeps it as lcm.db in its data directory")
+    try:
+        run_until_signalled(copy_with_progress(path, url))
+    except* (CopyFailed, StoreUnavailable) as failures:
+        _fail(failures)
+
+
 @app.command(name="version")
 def show_version() -> None:
     """Print the version."""
     print(version("lablet-cloud-manager"))
 
 
-def _fail(failures: BaseExceptionGroup[BaseException]) -> None:
+def _flags(pairs: list[str] | None, **flags: object) -> dict[str, str]:
+    """What was given on the command line, by the name of its variable."""
+    given = {name: str(value) for name, value in flags.items() if value is not None}
+    for pair in pairs or ():
+        name, separator, value = pair.partition("=")
+        if not separator:
+            _say_and_exit(f"--set {pair}: write NAME=VALUE")
+        given[name] = value
+    return given
+
+
+def _run(
+    process: str,
+    kind: "type[S]",
+    run: "Callable[[S, Announce], Coroutine[Any, Any, None]]",
+    config: Path | None,
+    flags: dict[str, str],
+    as_json: bool,
+    log_level: str,
+    log_json: bool,
+) -> None:
+    """What every process command does: settings, logging, running, and a clean word when it cannot."""
+    from lcm.cli.processes import Answering, StartFailed
+    from lcm.cli.settings import WrongSettings, load
+    from lcm.control_plane.store.port import StoreUnavailable
+    from lcm.core.configuration import ConfigurationError
+    from lcm.web.server import AddressInUse
+
+    configure_logging("json" if log_json else "human", log_level)
+
+    def announce(answering: Answering) -> None:
+        if as_json:
+            print(msgspec.json.encode(answering).decode(), flush=True)
+        else:
+            Console().print(f"[bold green]{process} answers[/] at [bold]{answering.url}[/]", soft_wrap=True)
+
+    try:
+        loaded = load(process, kind, config, flags)
+    except WrongSettings as wrong:
+        _say_and_exit(str(wrong))
+    try:
+        run_until_signalled(run(loaded.settings, announce))
+    except* (StartFailed, AddressInUse, StoreUnavailable, ConfigurationError, FileNotFoundError) as failures:
+        _fail(failures)
+
+
+def _fail(failures: BaseExceptionGroup[BaseException]) -> NoReturn:
     """Say what is wrong, without a stack trace, and end with an error."""
     error: BaseException = failures
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
-    Console(stderr=True).print(f"[bold red]lcm:[/] {error}", highlight=False, soft_wrap=True)
+    _say_and_exit(str(error))
+
+
+def _say_and_exit(what: str) -> NoReturn:
+    Console(stderr=True).print(Text("lcm: ", "bold red") + Text(what, "default"), soft_wrap=True)
     sys.exit(1)
 
 

@@ -18,6 +18,7 @@ import aiohttp
 import msgspec
 from pydantic import SecretStr
 
+from lcm.cli.processes import StartFailed
 from lcm.cli.regions import read_regions
 from lcm.cli.simulator_child import SimulatorChild
 from lcm.control_plane.main import ControlPlaneProcess, control_plane_process
@@ -42,10 +43,6 @@ DEMO_FLEET = (
     ("security-lab", "small"),
     ("wireless-101", "micro"),
 )
-
-
-class StartFailed(Exception):
-    """LCM cannot start; the message says what to do."""
 
 
 @dataclass(frozen=True)

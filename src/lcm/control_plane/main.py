@@ -4,7 +4,7 @@ Owns the records. Talks to its store and the coordination store, never to AWS or
 """
 
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -188,7 +188,7 @@ async def control_plane_process(
     )
     for key in (keys.viewer, keys.operator, keys.admin, keys.controller):
         redactor.protect(key)
-    async with SqliteStore(settings.data_dir / "lcm.db") as store:
+    async with _store(settings, clock, ids) as store:
         vault = await _open_vault(settings, store)
         parts = assemble(
             store,
@@ -254,3 +254,11 @@ async def _open_vault(settings: ControlPlaneSettings, store: Store) -> Vault:
             " secret-keys.json as they were"
         ) from None
     return vault
+
+
+def _store(settings: ControlPlaneSettings, clock: Clock, ids: Ids) -> AbstractAsyncContextManager[Store]:
+    if settings.store_url is not None:
+        from lcm.control_plane.store.mongodb import MongoStore  # not needed by `lcm up`, and slow to load
+
+        return MongoStore(settings.store_url.get_secret_value(), clock, ids)
+    return SqliteStore(settings.data_dir / "lcm.db")

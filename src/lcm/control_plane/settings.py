@@ -4,22 +4,20 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final, Literal
 
-from pydantic import Field, SecretStr
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import Field, SecretStr, field_validator
 
 from lcm.control_plane.access import Role
 from lcm.control_plane.context import Policies
 from lcm.control_plane.oidc import OidcConfig
+from lcm.core.settings import CoordinationSettings
 from lcm.domain.idle import IdlePolicy
 from lcm.domain.scaling import ScalingPolicy
 
 DEFAULT_REQUESTS_PER_SECOND: Final = 200.0
 
 
-class ControlPlaneSettings(BaseSettings):
+class ControlPlaneSettings(CoordinationSettings):
     """Environment names are the field names in upper case."""
-
-    model_config = SettingsConfigDict(frozen=True, extra="ignore", populate_by_name=True)
 
     host: str = Field("127.0.0.1", validation_alias="CONTROL_PLANE_HOST", description="Address to listen on.")
     port: int = Field(
@@ -36,7 +34,11 @@ class ControlPlaneSettings(BaseSettings):
         description="Seals stored secrets: 32 bytes in base64; made and kept in the data directory if not"
         " given. Control planes on one store need the same. To rotate: the new one, a comma, the old one.",
     )
-    etcd_key_prefix: str = Field("/lcm", description="Prefix of every key in the coordination store.")
+    store_url: SecretStr | None = Field(
+        None,
+        description="mongodb://… keeps the records in MongoDB; otherwise they are in the data directory.",
+    )
+    regions_config_path: Path = Field(Path("config/regions.yaml"), description="aws_region_configs.")
     aws_region: str = Field("us-east-1", description="Region of workers whose creator names none.")
     worker_templates_auto_seed: bool = Field(True, description="Read the templates file at start.")
     worker_templates_config_path: Path = Field(
@@ -101,3 +103,10 @@ class ControlPlaneSettings(BaseSettings):
             return None
         roles = {name: Role[role.upper()] for name, role in self.oidc_roles.items()}
         return OidcConfig(self.oidc_issuer, self.oidc_audience, self.oidc_role_claim, roles)
+
+    @field_validator("store_url")
+    @classmethod
+    def _is_of_mongodb(cls, url: SecretStr | None) -> SecretStr | None:
+        if url is not None and not url.get_secret_value().startswith(("mongodb://", "mongodb+srv://")):
+            raise ValueError("write mongodb://host/database, or leave it out to keep records in a file")
+        return url

@@ -26,6 +26,9 @@ log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
+RETRY_SHARE = 0.2
+"""After a renewal that failed, the part of the usual pause until the next one."""
+
 
 class LeadershipLost(Exception):
     """This process must not act any more."""
@@ -57,6 +60,30 @@ class LeaderElectionConfig:
     def act_for_seconds(self) -> float:
         """How long after a renewal was sent the leader may still act: well before the lease can end."""
         return self.lease_ttl * 0.7
+
+
+def timing_problems(lease_ttl: float, call_timeout_seconds: float) -> list[str]:
+    """Why these two do not go together, in words for whoever set them; empty if they do.
+
+    A leader must survive one renewal that got lost, and a call it sends at the very end of its time must be
+    over before the lease can be.
+    """
+    config = LeaderElectionConfig(instance_id="", lease_ttl=int(lease_ttl))
+    retry_seconds = config.renew_every_seconds * RETRY_SHARE
+    lost_renewal_ends = config.renew_every_seconds + call_timeout_seconds + retry_seconds
+    margin = lease_ttl - config.act_for_seconds
+    problems = []
+    if lost_renewal_ends >= config.act_for_seconds:
+        problems.append(
+            f"one renewal that gets no answer costs {lost_renewal_ends:.3g} s, and a leader has to stop after"
+            f" {config.act_for_seconds:.3g} s"
+        )
+    if call_timeout_seconds > margin:
+        problems.append(
+            f"a call that is sent last may take {call_timeout_seconds:.3g} s, and the lease ends"
+            f" {margin:.3g} s later"
+        )
+    return problems
 
 
 @dataclass(frozen=True)
@@ -213,7 +240,7 @@ class LeaderElectedHostedService(ReconciliationHostedService[T]):
                     seconds_left = await kv.keep_alive(lease)
             except (KvUnavailable, TimeoutError) as error:
                 log.warning("lease not renewed", error=repr(error))
-                pause = self.election.renew_every_seconds / 5
+                pause = self.election.renew_every_seconds * RETRY_SHARE
                 continue
             if seconds_left <= 0:
                 raise LeadershipLost("the lease is gone")

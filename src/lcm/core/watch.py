@@ -1,7 +1,7 @@
 """Reacting to changes: a prefix of the coordination store is watched, a change wakes one key.
 
 The watch only says "look". Losing it costs speed, not correctness: polling goes on (and is switched
-on if it was off), and a new watch begins with a look at everything.
+on if it was off). A new watch goes on where the last one broke and begins with a look at everything.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from lcm.core.debounce import Debounce
 from lcm.core.election import LeaderElectedHostedService, LeaderElectionConfig
 from lcm.core.health import Health
 from lcm.core.hosted_service import contains
-from lcm.core.kv.port import Change, ChangeKind, Kv, KvUnavailable
+from lcm.core.kv.port import Change, ChangeKind, Compacted, Kv, KvUnavailable
 from lcm.core.reconciliation import ReconciliationConfig
 from lcm.core.telemetry import Telemetry
 
@@ -89,6 +89,7 @@ class WatchTriggeredHostedService(LeaderElectedHostedService[T]):
 
     async def _watch_forever(self, kv: Kv) -> None:
         attempt = 0
+        told: int | None = None  # the newest revision of a change; None if what followed is no longer kept
         while True:
             began = self.clock.monotonic()
             try:
@@ -97,13 +98,18 @@ class WatchTriggeredHostedService(LeaderElectedHostedService[T]):
                 self.is_watching = True
                 if attempt:
                     await self.sweep(everything=True)  # changes may have passed while nobody watched
-                async with aclosing(kv.watch_prefix(self.watch.prefix, listing.revision + 1)) as changes:  # type: ignore[type-var]
+                # A store that is behind what it told before has lost its history: nothing to go on from.
+                told = listing.revision if told is None else min(told, listing.revision)
+                async with aclosing(kv.watch_prefix(self.watch.prefix, told + 1)) as changes:  # type: ignore[type-var]
                     async for change in changes:
                         self._on_change(change)
+                        told = change.revision
                 raise KvUnavailable("the watch ended")
             except Exception as error:
                 if contains(error, self.fatal):
                     raise
+                if isinstance(error, Compacted):
+                    told = None
                 held = self.clock.monotonic() - began >= STEADY_WATCH_SECONDS
                 attempt = 1 if held else attempt + 1
                 delay = self.watch.reconnect_delay_seconds(attempt)

@@ -146,10 +146,12 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
                 lease_ttl=settings.leader_lease_ttl,
                 instance_id=instance_id,
                 service_name="worker-controller",
+                call_timeout_seconds=settings.etcd_call_timeout_seconds,
             ),
             WatchConfig(
                 prefix=f"{settings.etcd_key_prefix}/workers/",
                 debounce_seconds=settings.watch_debounce_seconds,
+                call_timeout_seconds=settings.etcd_call_timeout_seconds,
             ),
             kv,
             clock=clock,

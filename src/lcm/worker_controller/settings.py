@@ -2,28 +2,17 @@
 
 from datetime import timedelta
 from pathlib import Path
-from typing import Self
 
-from pydantic import (
-    AliasChoices,
-    Field,
-    PositiveFloat,
-    PositiveInt,
-    SecretStr,
-    field_validator,
-    model_validator,
-)
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import AliasChoices, Field, PositiveFloat, PositiveInt, SecretStr, field_validator
 
 from lcm.cml.connection import CmlTrust
 from lcm.cml.session import Credentials
+from lcm.core.settings import ElectionSettings
 from lcm.domain.discovery import parse_tag_filter
 
 
-class WorkerControllerSettings(BaseSettings):
+class WorkerControllerSettings(ElectionSettings):
     """Environment names are the field names in upper case, unless an alias says otherwise."""
-
-    model_config = SettingsConfigDict(frozen=True, extra="ignore", populate_by_name=True)
 
     host: str = Field(
         "127.0.0.1", validation_alias="WORKER_CONTROLLER_HOST", description="Address to listen on."
@@ -35,8 +24,6 @@ class WorkerControllerSettings(BaseSettings):
     control_plane_api_key: SecretStr = Field(SecretStr(""), description="The controllers' key.")
     worker_controller_instance_id: str = Field("auto", description="Name of this instance in elections.")
 
-    etcd_key_prefix: str = Field("/lcm", description="Prefix of every key in the coordination store.")
-    leader_lease_ttl: PositiveInt = Field(15, description="Seconds until a silent leader is replaced.")
     reconcile_interval: PositiveFloat = Field(30.0, description="Seconds between looks at everything.")
     reconcile_polling_enabled: bool = Field(True, description="Off: only changes wake the controller.")
     watch_debounce_seconds: PositiveFloat = Field(
@@ -141,11 +128,3 @@ class WorkerControllerSettings(BaseSettings):
     @property
     def provisioning_timeout(self) -> timedelta:
         return timedelta(seconds=self.provisioning_timeout_seconds)
-
-    @model_validator(mode="after")
-    def _lease_survives_one_missed_renewal(self) -> Self:
-        if self.leader_lease_ttl < 3:
-            raise ValueError(
-                "LEADER_LEASE_TTL must be at least 3 seconds: one lost packet would end a shorter lease"
-            )
-        return self

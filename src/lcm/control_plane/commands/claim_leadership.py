@@ -7,11 +7,10 @@ every write fenced by an older epoch is refused from then on.
 import msgspec
 
 from lcm.control_plane.context import ControlPlane
-from lcm.control_plane.store.port import Document, Fence, VersionConflict
+from lcm.control_plane.store.port import GUARD_KIND, Document, Fence, VersionConflict
 from lcm.domain.errors import Conflict, Fenced
 from lcm.rest.schemas import LeadershipClaim, LeadershipGrant
 
-KIND = "leadership"
 REMEMBERED_CLUSTERS = 100
 MAX_ATTEMPTS = 8
 
@@ -32,7 +31,7 @@ async def claim_leadership(control_plane: ControlPlane, claim: LeadershipClaim) 
     a lost store that arrives late cannot either, because the next election of the living one is newer.
     """
     for _ in range(MAX_ATTEMPTS):
-        document = await control_plane.store.get(KIND, claim.service)
+        document = await control_plane.store.get(GUARD_KIND, claim.service)
         known = msgspec.json.decode(document.body, type=Leadership) if document else None
         version = document.version if document else 0
         newest = known.newest_elections.get(claim.cluster_id, 0) if known else 0
@@ -42,7 +41,7 @@ async def claim_leadership(control_plane: ControlPlane, claim: LeadershipClaim) 
                 control_plane.epochs.granted(fence_for(claim.service, version))
                 return LeadershipGrant(epoch=version)
             raise Fenced("another instance won a later election; campaign again")
-        claimed = Document(KIND, claim.service, version + 1, msgspec.json.encode(_next(known, claim)))
+        claimed = Document(GUARD_KIND, claim.service, version + 1, msgspec.json.encode(_next(known, claim)))
         control_plane.epochs.doubt(fence_for(claim.service, version))
         try:
             await (control_plane.store.replace(claimed) if known else control_plane.store.insert(claimed))
@@ -65,4 +64,4 @@ def _next(known: Leadership | None, claim: LeadershipClaim) -> Leadership:
 
 def fence_for(service: str, epoch: int) -> Fence:
     """Lets writes through only while this epoch is the newest."""
-    return Fence(KIND, service, epoch)
+    return Fence(GUARD_KIND, service, epoch)

@@ -5,7 +5,10 @@ A document's body is opaque here. Every accepted write is durable when the call 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
+
+GUARD_KIND: Final = "leadership"
+"""The kind of document a fence looks at. Claiming an epoch is writing one; stores may do extra work then."""
 
 
 class StoreUnavailable(Exception):
@@ -45,10 +48,19 @@ class Document:
 
 
 @dataclass(frozen=True)
-class Fence:
-    """Lets a write through only while this document is at this version, checked in the same commit.
+class StoredDocument:
+    """A document with all a store remembers of it: what moving to another store must keep."""
 
-    An epoch is the version of its leadership document, so claiming the next one fences the last.
+    document: Document
+    is_published: bool
+
+
+@dataclass(frozen=True)
+class Fence:
+    """Lets a write through only while this leadership document is at this version.
+
+    An epoch is the version of its leadership document, so claiming the next one fences the last: no write
+    of an earlier epoch happens after a claim was confirmed or read.
     """
 
     kind: str

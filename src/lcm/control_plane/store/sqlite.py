@@ -17,10 +17,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+import msgspec
+
 from lcm.control_plane.store.port import (
     Document,
     Fence,
     FenceBroken,
+    StoredDocument,
     StoreUnavailable,
     UniqueKeyTaken,
     VersionConflict,
@@ -73,7 +76,7 @@ class SqliteStore:
     """Use as `async with SqliteStore(path) as store`."""
 
     def __init__(self, path: Path, call_timeout_seconds: float = _CALL_TIMEOUT_SECONDS) -> None:
-        self._path = path
+        self.path = path
         self._timeout_seconds = call_timeout_seconds
         self._writes: queue.Queue[_Write | None] = queue.Queue(_MAX_QUEUED)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -113,6 +116,23 @@ class SqliteStore:
             (kind,),
         )
         return [Document(kind, *row) for row in rows]
+
+    async def dump(self) -> Sequence[StoredDocument]:
+        """Everything there is, by kind and id."""
+        rows = await self._read(
+            "SELECT kind, id, version, body, published_version >= version,"
+            " (SELECT json_group_array(key) FROM unique_keys"
+            "  WHERE unique_keys.kind = documents.kind AND unique_keys.id = documents.id)"
+            " FROM documents ORDER BY kind, id",
+            (),
+        )
+        return [
+            StoredDocument(
+                Document(kind, document_id, version, body, tuple(sorted(msgspec.json.decode(keys)))),
+                is_published=bool(is_published),
+            )
+            for kind, document_id, version, body, is_published, keys in rows
+        ]
 
     async def insert(self, document: Document, fence: Fence | None = None) -> None:
         def operation(db: sqlite3.Connection) -> None:
@@ -171,20 +191,20 @@ class SqliteStore:
     def _open(self) -> None:
         """Create or check the file, and open the reading connection, in the reader's thread."""
         try:
-            with contextlib.closing(sqlite3.connect(self._path)) as unchanged:
+            with contextlib.closing(sqlite3.connect(self.path)) as unchanged:
                 found = unchanged.execute("PRAGMA user_version").fetchone()[0]
             if found not in (0, _SCHEMA_VERSION):
                 raise StoreUnavailable(
-                    f"{self._path} has schema {found}, this version of LCM reads {_SCHEMA_VERSION};"
+                    f"{self.path} has schema {found}, this version of LCM reads {_SCHEMA_VERSION};"
                     " use the LCM version that wrote it"
                 )
-            self._reading = _connect(self._path)
+            self._reading = _connect(self.path)
             if found == 0:
                 self._reading.executescript(
                     f"BEGIN; {_SCHEMA} PRAGMA user_version = {_SCHEMA_VERSION}; COMMIT;"
                 )
         except sqlite3.Error as error:
-            raise StoreUnavailable(f"cannot open {self._path}: {error}") from error
+            raise StoreUnavailable(f"cannot open {self.path}: {error}") from error
 
     async def _read(self, query: str, parameters: tuple[str, ...]) -> list[tuple[Any, ...]]:
         def operation() -> list[tuple[Any, ...]]:
@@ -196,7 +216,7 @@ class SqliteStore:
             async with asyncio.timeout(self._timeout_seconds):
                 return await self._loop.run_in_executor(self._reader, operation)
         except (sqlite3.Error, TimeoutError) as error:
-            raise StoreUnavailable(f"cannot read {self._path.name}: {error}") from error
+            raise StoreUnavailable(f"cannot read {self.path.name}: {error}") from error
 
     async def _write(self, operation: Operation) -> None:
         assert self._loop is not None
@@ -212,7 +232,7 @@ class SqliteStore:
 
     def _write_forever(self) -> None:
         """The writer thread: gather what waits, commit it together, then tell everyone."""
-        db = _connect(self._path)
+        db = _connect(self.path)
         is_open = True
         while is_open:
             batch: list[_Write] = []

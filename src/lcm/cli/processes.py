@@ -1,0 +1,138 @@
+"""One process of LCM on its own, as a deployment on several machines runs it.
+
+Between processes there is only HTTP, the coordination store and the store. Without etcd a control plane keeps
+its keys to itself, and a controller polls and leads alone.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from typing import Protocol
+
+import aiohttp
+import msgspec
+import structlog
+
+from lcm.cli.regions import read_regions
+from lcm.control_plane.main import control_plane_process
+from lcm.control_plane.settings import ControlPlaneSettings
+from lcm.core.chance import Ids, RandomIds
+from lcm.core.clock import Clock, SystemClock
+from lcm.core.hosted_service import HostedService, run_services
+from lcm.core.kv.memory import MemoryKv
+from lcm.core.kv.port import Kv
+from lcm.core.settings import CoordinationSettings
+from lcm.lablet_controller.main import lablet_controller_process
+from lcm.lablet_controller.settings import LabletControllerSettings
+from lcm.resource_scheduler.main import resource_scheduler_process
+from lcm.resource_scheduler.settings import ResourceSchedulerSettings
+from lcm.rest.documents import fetch_document
+from lcm.worker_controller.adapters.ec2 import Ec2Settings
+from lcm.worker_controller.main import worker_controller_process
+from lcm.worker_controller.settings import WorkerControllerSettings
+
+log = structlog.get_logger(__name__)
+
+ANSWERS_WITHIN_SECONDS = 30.0
+
+
+class StartFailed(Exception):
+    """A process cannot start; the message says what to do."""
+
+
+class Answering(msgspec.Struct, frozen=True, kw_only=True):
+    """The process answers at this address. Printed once, as the only line on standard output."""
+
+    service: str
+    url: str
+    port: int
+    pid: int
+
+
+class Process(Protocol):
+    """A process that was put together and waits to be run."""
+
+    @property
+    def services(self) -> tuple[HostedService, ...]: ...
+    @property
+    def url(self) -> str: ...
+    @property
+    def port(self) -> int: ...
+
+
+Announce = Callable[[Answering], None]
+
+
+async def run_control_plane(settings: ControlPlaneSettings, announce: Announce) -> None:
+    """Run a control plane until cancelled."""
+    clock, ids = SystemClock(), RandomIds()
+    regions, _ = read_regions(settings.regions_config_path)
+    async with AsyncExitStack() as stack:
+        shared = await stack.enter_async_context(_coordination(settings, clock, ids))
+        own = MemoryKv(clock, ids)
+        kv: Kv = shared if shared is not None else own
+        if shared is None:
+            log.warning("no etcd is configured: controllers of other processes learn of changes by polling")
+        process = control_plane_process(settings, kv, clock, ids, tuple(sorted(regions)), fetch_document)
+        await _run("control-plane", process, clock, announce, before=(own,))
+
+
+async def run_worker_controller(settings: WorkerControllerSettings, announce: Announce) -> None:
+    """Run a worker controller until cancelled."""
+    clock, ids = SystemClock(), RandomIds()
+    regions, _ = read_regions(settings.regions_config_path)
+    ec2 = Ec2Settings(endpoint_url=settings.aws_endpoint_url)
+    async with _coordination(settings, clock, ids) as kv:
+        process = worker_controller_process(settings, regions, ec2, kv, clock, ids)
+        await _run("worker-controller", process, clock, announce)
+
+
+async def run_resource_scheduler(settings: ResourceSchedulerSettings, announce: Announce) -> None:
+    """Run a resource scheduler, which places nothing yet, until cancelled."""
+    clock, ids = SystemClock(), RandomIds()
+    async with _coordination(settings, clock, ids) as kv:
+        process = resource_scheduler_process(settings, kv, clock, ids)
+        await _run("resource-scheduler", process, clock, announce)
+
+
+async def run_lablet_controller(settings: LabletControllerSettings, announce: Announce) -> None:
+    """Run a lablet controller, which runs nothing yet, until cancelled."""
+    clock, ids = SystemClock(), RandomIds()
+    async with _coordination(settings, clock, ids) as kv:
+        process = lablet_controller_process(settings, kv, clock, ids)
+        await _run("lablet-controller", process, clock, announce)
+
+
+@asynccontextmanager
+async def _coordination(settings: CoordinationSettings, clock: Clock, ids: Ids) -> AsyncIterator[Kv | None]:
+    if not settings.uses_etcd:
+        yield None
+        return
+    from lcm.core.kv.etcd import EtcdKv  # slow to load
+
+    async with EtcdKv(settings.etcd_options(), clock, ids) as kv:
+        yield kv
+
+
+async def _run(
+    service: str,
+    opened: AbstractAsyncContextManager[Process],
+    clock: Clock,
+    announce: Announce,
+    before: tuple[HostedService, ...] = (),
+) -> None:
+    async with opened as process, asyncio.TaskGroup() as tasks:
+        tasks.create_task(run_services(*before, *process.services))
+        await _wait_until_answering(process.url, clock)
+        announce(Answering(service=service, url=process.url, port=process.port, pid=os.getpid()))
+
+
+async def _wait_until_answering(url: str, clock: Clock) -> None:
+    async with asyncio.timeout(ANSWERS_WITHIN_SECONDS), aiohttp.ClientSession() as session:
+        while True:
+            try:
+                async with session.get(f"{url}/health"):
+                    return
+            except aiohttp.ClientError:
+                await clock.sleep(0.02)

@@ -1,0 +1,416 @@
+"""The store in MongoDB, for several control planes at once. Why it works like this: docs/adr/0012.
+
+MongoDB without transactions changes one document at a time. Two promises of the port span several, and both
+are kept by the same means: **a mark in the document that is about to change**.
+
+    a plain change      compare-and-set of version, keys and stamp          one step, the usual case
+    new unique keys     mark ─ take the keys' locks ──────┐
+    not yet stamped     mark ─ look at the leadership ────┴─ compare-and-set of version and mark
+
+Whoever needs such a change not to happen wipes the mark, and the change starts over: another document that
+takes a lock over, or a new leader.
+
+*Fences.* Each document is stamped with the epoch it may be written under. A claim of the next epoch raises
+the stamp (and wipes the mark) of every document before anybody is told of the new epoch; whoever reads a
+claim that was interrupted finishes it first. So a document's own stamp says whether its writer still leads.
+
+*Unique keys.* A lock per key says who is using it or about to; the holder's document says whether it is used.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import Any, Final, Self
+
+import pymongo
+from bson import Binary
+from pymongo import ASCENDING, AsyncMongoClient, ReadPreference, UpdateOne, WriteConcern
+from pymongo.errors import (
+    AutoReconnect,
+    ConfigurationError,
+    DuplicateKeyError,
+    ExecutionTimeout,
+    NetworkTimeout,
+    OperationFailure,
+    PyMongoError,
+    ServerSelectionTimeoutError,
+    WaitQueueTimeoutError,
+)
+from pymongo.read_concern import ReadConcern
+
+from lcm.control_plane.store.port import (
+    GUARD_KIND,
+    Document,
+    Fence,
+    FenceBroken,
+    StoredDocument,
+    StoreUnavailable,
+    UniqueKeyTaken,
+    VersionConflict,
+)
+from lcm.core.chance import Ids
+from lcm.core.clock import Clock
+
+_SCHEMA_VERSION: Final = 1
+_CALL_TIMEOUT_SECONDS: Final = 8.0
+_MAX_ATTEMPTS: Final = 20
+_HOLDER_PATIENCE_SECONDS: Final = 2.0
+"""How long a lock of a document that is being written is respected. Only liveness hangs on it."""
+_PLACEHOLDER: Final = 0
+"""The version of a document whose insertion is under way; nobody sees it."""
+
+Raw = dict[str, Any]
+
+
+class MongoStore:
+    """Use as `async with MongoStore(url, clock, ids) as store`."""
+
+    def __init__(self, url: str, clock: Clock, ids: Ids) -> None:
+        self._url = url
+        self._clock = clock
+        self._ids = ids
+        self._client: AsyncMongoClient[Raw] | None = None
+
+    async def __aenter__(self) -> Self:
+        try:
+            self._client = AsyncMongoClient(
+                self._url,
+                appname="lcm",
+                connectTimeoutMS=2000,
+                serverSelectionTimeoutMS=3000,
+                socketTimeoutMS=5000,
+            )
+            database = self._client.get_default_database("lcm").with_options(
+                write_concern=WriteConcern("majority"),
+                read_concern=ReadConcern("majority"),
+                read_preference=ReadPreference.PRIMARY,
+            )
+        except (ConfigurationError, ValueError) as error:
+            raise StoreUnavailable(f"the address of MongoDB is wrong: {error}") from None
+        self._documents = database["documents"]
+        self._locks = database["unique_keys"]
+        try:
+            async with self._asking():
+                await self._check_schema(database["schema"])
+                await self._documents.create_index([("kind", ASCENDING), ("_id", ASCENDING)])
+                await self._documents.create_index([("kind", ASCENDING), ("unpublished", ASCENDING)])
+        except BaseException:
+            await self._client.close()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._client is not None
+        await self._client.close()
+
+    async def get(self, kind: str, document_id: str) -> Document | None:
+        async with self._asking():
+            raw = await self._find(_key(kind, document_id))
+            return await self._shown(raw) if raw is not None and raw["version"] else None
+
+    async def list_all(self, kind: str) -> Sequence[Document]:
+        return await self._list({"kind": kind, "version": {"$gt": _PLACEHOLDER}})
+
+    async def list_unpublished(self, kind: str) -> Sequence[Document]:
+        return await self._list({"kind": kind, "unpublished": True, "version": {"$gt": _PLACEHOLDER}})
+
+    async def insert(self, document: Document, fence: Fence | None = None) -> None:
+        async with self._asking():
+            if document.version != 1:
+                await self._check(fence)
+                raise VersionConflict(document.id)
+            if not await self._insert_plainly(document, fence):
+                await self._make_placeholder(document)
+                await self._write_marked(document, fence)
+            await self._finish_claim(document)
+
+    async def replace(self, document: Document, fence: Fence | None = None) -> None:
+        async with self._asking():
+            if document.version < 2:
+                await self._check(fence)
+                raise VersionConflict(document.id)
+            if not await self._replace_plainly(document, fence):
+                await self._write_marked(document, fence)
+            await self._finish_claim(document)
+
+    async def delete(self, kind: str, document_id: str, expected_version: int) -> None:
+        async with self._asking():
+            where = {"_id": _key(kind, document_id), "version": expected_version}
+            if (
+                expected_version == _PLACEHOLDER
+                or not (await self._documents.delete_one(where)).deleted_count
+            ):
+                raise VersionConflict(document_id)
+            if kind == GUARD_KIND:
+                await self._raise_stamps(document_id, expected_version + 1)
+
+    async def mark_published(self, kind: str, versions: Mapping[str, int]) -> None:
+        if not versions:
+            return
+        marks = [
+            UpdateOne(
+                {"_id": _key(kind, document_id), "version": {"$lte": version}},
+                {"$set": {"unpublished": False}},
+            )
+            for document_id, version in versions.items()
+        ]
+        async with self._asking():
+            await self._documents.bulk_write(marks, ordered=False)
+
+    async def dump(self) -> Sequence[StoredDocument]:
+        """Everything there is, by kind and id."""
+        async with self._asking():
+            raws = self._documents.find({"version": {"$gt": _PLACEHOLDER}}, sort=[("_id", ASCENDING)])
+            return [_stored(raw) async for raw in raws]
+
+    async def load(self, stored: StoredDocument) -> None:
+        """Add a document as another store had it. Nobody else may be using this store meanwhile."""
+        document = stored.document
+        key = _key(document.kind, document.id)
+        async with self._asking():
+            for unique in dict.fromkeys(document.unique_keys):
+                lock = {"_id": _key(document.kind, unique), "holder": key, "mark": self._ids.new_id()}
+                await self._locks.replace_one({"_id": lock["_id"]}, lock, upsert=True)
+            raw = {**_identity(document), **_content(document, self._ids.new_id())}
+            await self._documents.replace_one(
+                {"_id": key}, {**raw, "unpublished": not stored.is_published}, upsert=True
+            )
+
+    async def _check_schema(self, schemas: Any) -> None:
+        schema = await schemas.find_one_and_update(
+            {"_id": "schema"},
+            {"$setOnInsert": {"version": _SCHEMA_VERSION}},
+            upsert=True,
+            return_document=pymongo.ReturnDocument.AFTER,
+        )
+        if schema["version"] != _SCHEMA_VERSION:
+            raise StoreUnavailable(
+                f"the database has schema {schema['version']}, this version of LCM reads {_SCHEMA_VERSION};"
+                " use the LCM version that wrote it"
+            )
+
+    # Reading.
+
+    async def _find(self, key: str) -> Raw | None:
+        return await self._documents.find_one({"_id": key})
+
+    async def _list(self, where: Raw) -> Sequence[Document]:
+        async with self._asking():
+            raws = await self._documents.find(where, sort=[("_id", ASCENDING)]).to_list()
+            return [await self._shown(raw) for raw in raws]
+
+    async def _shown(self, raw: Raw) -> Document:
+        """As reads show it. Nobody learns of an epoch before the last one is fenced everywhere."""
+        document = Document(raw["kind"], raw["id"], raw["version"], raw["body"])
+        if raw.get("claiming"):
+            await self._finish_claim(document)
+        return document
+
+    # Writing in one step.
+
+    async def _insert_plainly(self, document: Document, fence: Fence | None) -> bool:
+        """Whether it could be added without looking at anything else."""
+        if fence is not None or document.unique_keys:
+            return False
+        write = self._ids.new_id()
+        try:
+            await self._documents.insert_one({**_identity(document), **_content(document, write)})
+        except DuplicateKeyError:
+            return False
+        except AutoReconnect:
+            if not await self._has_happened(document, write):
+                raise
+        return True
+
+    async def _replace_plainly(self, document: Document, fence: Fence | None) -> bool:
+        """Whether it could be changed because it has its keys already, and the stamp of its writer."""
+        where: Raw = {"version": document.version - 1}
+        if document.unique_keys:
+            where["keys"] = _sorted(document.unique_keys)
+        if fence is not None:
+            if fence.kind != GUARD_KIND:
+                return False
+            where[f"stamps.{_field(fence.id)}"] = fence.version
+        return await self._commit(document, where)
+
+    async def _commit(self, document: Document, where: Raw, stamp: Raw | None = None) -> bool:
+        write = self._ids.new_id()
+        change = {"$set": {**_content(document, write), **(stamp or {})}, "$unset": {"mark": ""}}
+        if not document.unique_keys:
+            change["$unset"]["keys"] = ""
+        try:
+            result = await self._documents.update_one({"_id": _key_of(document), **where}, change)
+        except AutoReconnect:  # the answer was lost, the change perhaps not
+            if not await self._has_happened(document, write):
+                raise
+            return True
+        return result.matched_count == 1
+
+    async def _has_happened(self, document: Document, write: str) -> bool:
+        current = await self._find(_key_of(document))
+        return current is not None and current.get("write") == write
+
+    # Writing behind a mark.
+
+    async def _make_placeholder(self, document: Document) -> None:
+        """Something to mark; what an interrupted insertion left is as good as a new one."""
+        placeholder = {**_identity(document), "version": _PLACEHOLDER, "body": Binary(b"")}
+        try:
+            await self._documents.insert_one(placeholder)
+        except DuplicateKeyError:
+            return
+
+    async def _write_marked(self, document: Document, fence: Fence | None) -> None:
+        key, before = _key_of(document), document.version - 1
+        for _ in range(_MAX_ATTEMPTS):
+            await self._check(fence)  # a broken fence is told before anything else
+            current = await self._find(key)
+            if current is None or current["version"] != before:
+                raise VersionConflict(document.id)
+            mark = self._ids.new_id()
+            at_mark: Raw = {"version": before, "mark": mark}
+            marked = await self._documents.update_one(
+                {"_id": key, "version": before}, {"$set": {"mark": mark}}
+            )
+            if not marked.matched_count:
+                continue
+            try:
+                for unique in dict.fromkeys(document.unique_keys):
+                    if unique not in current.get("keys", ()):
+                        await self._take_lock(document, unique, mark)
+                await self._check(fence)  # after the mark: a claim that comes now wipes it
+            except (UniqueKeyTaken, FenceBroken):
+                if before == _PLACEHOLDER:
+                    await self._documents.delete_one({"_id": key, **at_mark})
+                raise
+            stamp = {f"stamps.{_field(fence.id)}": fence.version} if fence is not None else None
+            if await self._commit(document, at_mark, stamp):
+                return
+        raise StoreUnavailable(f"{key} is changed by many at once; try again")
+
+    async def _take_lock(self, document: Document, unique: str, mark: str) -> None:
+        """Make the key's lock ours, unless a document uses the key; one that is about to may finish first."""
+        name, me = _key(document.kind, unique), _key_of(document)
+        give_up_at = self._clock.monotonic() + _HOLDER_PATIENCE_SECONDS
+        while True:
+            try:
+                await self._locks.insert_one({"_id": name, "holder": me, "mark": mark})
+                return
+            except DuplicateKeyError:
+                lock = await self._locks.find_one({"_id": name})
+            if lock is None:
+                continue
+            if lock["holder"] != me:
+                holder = await self._find(lock["holder"])
+                if _uses(holder, unique):
+                    raise UniqueKeyTaken(unique)
+                is_about_to = holder is not None and holder.get("mark") == lock["mark"]
+                if is_about_to and self._clock.monotonic() < give_up_at:
+                    await self._clock.sleep(0.01)
+                    continue
+                # First make sure that it will not use the key with this lock, then see whether it does.
+                await self._documents.update_one(
+                    {"_id": lock["holder"], "mark": lock["mark"]}, {"$unset": {"mark": ""}}
+                )
+                if _uses(await self._find(lock["holder"]), unique):
+                    raise UniqueKeyTaken(unique)
+            taken = await self._locks.update_one(
+                {"_id": name, "mark": lock["mark"]}, {"$set": {"holder": me, "mark": mark}}
+            )
+            if taken.matched_count:
+                return
+
+    # Epochs.
+
+    async def _check(self, fence: Fence | None) -> None:
+        if fence is None:
+            return
+        guard = await self._find(_key(fence.kind, fence.id)) if fence.kind == GUARD_KIND else None
+        if guard is None or guard["version"] != fence.version:
+            raise FenceBroken(f"{fence.kind}/{fence.id}")
+
+    async def _finish_claim(self, document: Document) -> None:
+        if document.kind != GUARD_KIND:
+            return
+        await self._raise_stamps(document.id, document.version)
+        await self._documents.update_one(
+            {"_id": _key_of(document), "version": document.version}, {"$unset": {"claiming": ""}}
+        )
+
+    async def _raise_stamps(self, guard: str, epoch: int) -> None:
+        """From here on no document can be changed by a write of an earlier epoch."""
+        stamp = f"stamps.{_field(guard)}"
+        await self._documents.update_many(
+            {stamp: {"$not": {"$gte": epoch}}}, {"$set": {stamp: epoch}, "$unset": {"mark": ""}}
+        )
+
+    @asynccontextmanager
+    async def _asking(self) -> AsyncIterator[None]:
+        """One deadline for all steps of a call, and the port's words for what goes wrong."""
+        try:
+            async with asyncio.timeout(_CALL_TIMEOUT_SECONDS):
+                yield
+        except (ServerSelectionTimeoutError, WaitQueueTimeoutError):
+            raise StoreUnavailable("no MongoDB server that takes writes answers") from None
+        except (NetworkTimeout, ExecutionTimeout, TimeoutError):
+            raise StoreUnavailable("MongoDB did not answer in time; a write may still happen") from None
+        except AutoReconnect:
+            raise StoreUnavailable("the connection to MongoDB was lost; a write may still happen") from None
+        except OperationFailure as error:
+            raise StoreUnavailable(f"MongoDB refused: {_without_details(error)}") from None
+        except PyMongoError as error:
+            raise StoreUnavailable(f"MongoDB failed: {error}") from None
+
+
+def _without_details(error: OperationFailure) -> str:
+    """What went wrong, without the command that was sent."""
+    details = error.details or {}
+    return f"{details.get('codeName') or error.code}: {details.get('errmsg') or 'no reason given'}"
+
+
+def _key(kind: str, name: str) -> str:
+    return f"{kind}/{name}"
+
+
+def _key_of(document: Document) -> str:
+    return _key(document.kind, document.id)
+
+
+def _field(name: str) -> str:
+    """Part of a path in MongoDB's language, in which dots and dollars mean something."""
+    return name.replace("%", "%25").replace(".", "%2E").replace("$", "%24")
+
+
+def _sorted(keys: Sequence[str]) -> list[str]:
+    return sorted(set(keys))
+
+
+def _identity(document: Document) -> Raw:
+    return {"_id": _key_of(document), "kind": document.kind, "id": document.id}
+
+
+def _content(document: Document, write: str) -> Raw:
+    content: Raw = {
+        "version": document.version,
+        "body": Binary(document.body),
+        "unpublished": True,
+        "write": write,
+    }
+    if document.unique_keys:
+        content["keys"] = _sorted(document.unique_keys)
+    if document.kind == GUARD_KIND:
+        content["claiming"] = True
+    return content
+
+
+def _uses(raw: Raw | None, unique: str) -> bool:
+    return raw is not None and unique in raw.get("keys", ())
+
+
+def _stored(raw: Raw) -> StoredDocument:
+    keys = tuple(raw.get("keys", ()))
+    document = Document(raw["kind"], raw["id"], raw["version"], raw["body"], keys)
+    return StoredDocument(document, is_published=not raw["unpublished"])

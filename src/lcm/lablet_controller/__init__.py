@@ -1,0 +1,1 @@
+"""The lablet controller: will run labs on workers. It runs nothing yet."""

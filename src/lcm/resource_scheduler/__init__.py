@@ -1,0 +1,1 @@
+"""The resource scheduler: will place lablet instances on workers. It places nothing yet."""

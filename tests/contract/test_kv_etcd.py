@@ -1,0 +1,325 @@
+"""etcd keeps to the suite, as one server and as a cluster of three, and to what only it can promise."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import aclosing, asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from contract.kv_suite import *  # noqa: F403
+from contract.kv_suite import Store, seen
+from lcm.core.clock import SystemClock
+from lcm.core.kv.etcd_options import Tls, parse_endpoints
+from lcm.core.kv.port import Change, Kv, KvUnavailable
+from support.etcd import EtcdCluster, etcd_cluster, make_certificates
+
+T = TypeVar("T")
+
+
+@asynccontextmanager
+async def etcd(cluster: EtcdCluster) -> AsyncIterator[Store]:
+    """Leases are short, and expire in real time."""
+
+    async def compact(revision: int) -> None:
+        cluster.ctl("compact", str(revision)).check_returncode()
+
+    @asynccontextmanager
+    async def new_cluster() -> AsyncIterator[Kv]:
+        with etcd_cluster() as other:
+            async with other.kv() as kv:
+                yield kv
+
+    cluster.clear()
+    async with cluster.kv() as kv:
+        yield Store(kv, 2, SystemClock().sleep, compact, new_cluster, lateness=1.2)
+
+
+async def eventually_answers(call: Callable[[], Awaitable[T]]) -> T:
+    """Ask until there is an answer, as LCM's own loops do."""
+    async with asyncio.timeout(15):
+        while True:
+            try:
+                return await call()
+            except KvUnavailable:
+                await SystemClock().sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def single_node() -> Iterator[EtcdCluster]:
+    with etcd_cluster(1) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def three_nodes() -> Iterator[EtcdCluster]:
+    with etcd_cluster(3) as cluster:
+        yield cluster
+
+
+@pytest.fixture(params=["single_node", "three_nodes"])
+async def store(request: pytest.FixtureRequest) -> AsyncIterator[Store]:
+    async with etcd(request.getfixturevalue(request.param)) as opened:
+        yield opened
+
+
+# What only etcd has: members that fail, silence, a history that can be lost, answers of limited size.
+
+
+async def test_while_most_members_live_calls_are_answered(three_nodes: EtcdCluster) -> None:
+    for member in three_nodes.members:
+        async with three_nodes.kv() as kv:
+            await kv.put("/a", member.client.encode())
+            member.kill()
+            lease = await eventually_answers(partial(kv.grant_lease, 10))
+            await eventually_answers(partial(kv.put, "/b", b"1", lease))
+            assert await eventually_answers(partial(kv.keep_alive, lease)) == 10
+        member.start()
+        three_nodes.wait_until_healthy()
+
+
+async def test_a_member_that_hangs_is_left_for_another(three_nodes: EtcdCluster) -> None:
+    async with three_nodes.kv() as kv:
+        await kv.put("/a", b"1")
+        three_nodes.members[0].freeze()
+        try:
+            item = await eventually_answers(lambda: kv.get("/a"))
+        finally:
+            three_nodes.members[0].thaw()
+        assert item is not None
+
+
+async def test_no_change_is_lost_or_repeated_when_the_leading_member_is_killed(
+    three_nodes: EtcdCluster,
+) -> None:
+    count, told = 300, list[Change]()
+
+    async def write(kv: Kv) -> None:
+        for number in range(count):
+            await eventually_answers(partial(kv.put, f"/n/{number:03}", b"1"))
+            if number == count // 3:
+                three_nodes.leader().kill()
+
+    async def read(kv: Kv, since: int) -> None:
+        while len({change.key for change in told}) < count:
+            with suppress(KvUnavailable):
+                async with aclosing(kv.watch_prefix("/n/", since)) as changes:  # type: ignore[type-var]
+                    async for change in changes:
+                        told.append(change)
+                        since = change.revision + 1
+                        if change.key == f"/n/{count - 1:03}":
+                            return
+
+    async with asyncio.timeout(60), three_nodes.kv() as writer, three_nodes.kv() as reader:
+        since = (await reader.list_prefix("/")).revision + 1
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(read(reader, since))
+            tasks.create_task(write(writer))
+        kept = (await eventually_answers(lambda: writer.list_prefix("/n/"))).items
+    three_nodes.restart()
+    assert [change.key for change in told] == sorted(change.key for change in told)
+    assert len({change.revision for change in told}) == len(told)
+    assert {item.key for item in kept} == {change.key for change in told}
+    assert len(kept) == count
+
+
+async def test_a_watch_on_a_server_that_dies_breaks_at_once(single_node: EtcdCluster) -> None:
+    async with single_node.kv() as kv, asyncio.timeout(5):
+        since = await kv.put("/a", b"1")
+        async with aclosing(kv.watch_prefix("/", since)) as changes:  # type: ignore[type-var]
+            await anext(changes)
+            single_node.kill()
+            with pytest.raises(KvUnavailable):
+                await anext(changes)
+        with pytest.raises(KvUnavailable):
+            await kv.put("/a", b"2")
+        single_node.start()
+        assert await eventually_answers(lambda: kv.put("/a", b"2")) > since
+
+
+async def test_a_server_that_hangs_breaks_its_watches_and_calls(single_node: EtcdCluster) -> None:
+    async with single_node.kv() as kv:
+        since = await kv.put("/a", b"1")
+        async with aclosing(kv.watch_prefix("/", since)) as changes:  # type: ignore[type-var]
+            await anext(changes)
+            single_node.members[0].freeze()
+            try:
+                async with asyncio.timeout(5):
+                    with pytest.raises(KvUnavailable):
+                        await kv.get("/a")
+                async with asyncio.timeout(20):  # pings, not the 60 seconds of silence
+                    with pytest.raises(KvUnavailable):
+                        await anext(changes)
+            finally:
+                single_node.members[0].thaw()
+        assert await eventually_answers(lambda: kv.get("/a")) is not None
+
+
+async def test_a_watch_from_which_nothing_is_heard_is_broken_off(single_node: EtcdCluster) -> None:
+    async with single_node.kv(silence_seconds=1.5) as kv:
+        since = await kv.put("/a", b"1")
+        async with aclosing(kv.watch_prefix("/", since)) as changes:  # type: ignore[type-var]
+            await anext(changes)
+            single_node.members[0].freeze()
+            try:
+                async with asyncio.timeout(5):
+                    with pytest.raises(KvUnavailable, match="silent for"):
+                        await anext(changes)
+            finally:
+                single_node.members[0].thaw()
+
+
+async def test_a_quiet_watch_is_not_taken_for_a_silent_one(single_node: EtcdCluster) -> None:
+    async with single_node.kv(silence_seconds=1.0) as kv:
+        since = await kv.put("/a", b"1") + 1
+
+        async def later() -> None:
+            await SystemClock().sleep(3)
+            await kv.put("/a", b"2")
+
+        changes = await seen(kv, 1, since=since, until=later())
+        assert [change.value for change in changes] == [b"2"]
+
+
+async def test_a_wiped_server_has_another_history() -> None:
+    with etcd_cluster() as cluster:
+        async with cluster.kv() as kv:
+            before = await kv.cluster_id()
+            cluster.kill()
+            cluster.start()
+            assert await eventually_answers(kv.cluster_id) == before
+            cluster.kill()
+            cluster.members[0].wipe()
+            cluster.start()
+            assert await eventually_answers(kv.cluster_id) != before
+
+
+async def test_a_listing_may_be_larger_than_one_answer(single_node: EtcdCluster) -> None:
+    async with single_node.kv() as kv:
+        for number in range(12):
+            await kv.put(f"/large/{number:02}", bytes(1_000_000))
+        listing = await kv.list_prefix("/large/")
+        assert [item.key for item in listing.items] == [f"/large/{number:02}" for number in range(12)]
+        single_node.clear()
+
+
+async def test_a_listing_in_pages_is_of_one_revision(single_node: EtcdCluster) -> None:
+    async with single_node.kv(page_size=7) as kv:
+        single_node.clear()
+        revisions = [await kv.put(f"/p/{number:02}", b"1") for number in range(30)]
+        listing = await kv.list_prefix("/p/")
+        assert [item.mod_revision for item in listing.items] == revisions
+        assert listing.revision == revisions[-1]
+
+
+async def test_a_slow_reader_is_held_back_and_loses_nothing(single_node: EtcdCluster) -> None:
+    async with single_node.kv() as kv:
+        since = await kv.put("/a", b"")
+        async with aclosing(kv.watch_prefix("/a", since)) as slow:  # type: ignore[type-var]
+            await anext(slow)
+            revisions = [await kv.put("/a", bytes(100_000)) for _ in range(100)]
+            assert [(await anext(slow)).revision for _ in revisions] == revisions
+
+
+# Secured servers.
+
+PASSWORD = "correct horse"
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[EtcdCluster]:
+    """Users and passwords; tokens that expire within two seconds."""
+    with etcd_cluster(1, "--auth-token-ttl", "2") as cluster:
+        for command in (
+            "user add root --interactive=false --new-user-password=root",
+            "user grant-role root root",
+            "role add lcm",
+            "role grant-permission lcm --prefix=true readwrite /lcm",
+            "user add lcm --interactive=false --new-user-password=",
+            "user grant-role lcm lcm",
+            "auth enable",
+        ):
+            words = command.split()
+            if words[-1].endswith("--new-user-password="):
+                words[-1] += PASSWORD
+            cluster.ctl(*words).check_returncode()
+        yield cluster
+
+
+async def test_a_user_signs_in_with_a_password(guarded: EtcdCluster) -> None:
+    async with guarded.kv(username="lcm", password=PASSWORD) as kv:
+        since = await kv.put("/lcm/a", b"1")
+        changes = await seen(kv, 1, since=since, prefix="/lcm/")
+        assert [change.value for change in changes] == [b"1"]
+
+
+@pytest.mark.parametrize("options", [{}, {"username": "lcm", "password": "wrong"}], ids=["nobody", "wrong"])
+async def test_without_the_right_password_nothing_is_answered(
+    guarded: EtcdCluster, options: dict[str, str]
+) -> None:
+    async with guarded.kv(**options) as kv:
+        with pytest.raises(KvUnavailable) as refused:
+            await kv.get("/lcm/a")
+        assert "wrong" not in str(refused.value)
+        with pytest.raises(KvUnavailable):
+            await seen(kv, 1, since=1, prefix="/lcm/")
+
+
+async def test_an_expired_token_is_renewed(guarded: EtcdCluster) -> None:
+    async with guarded.kv(username="lcm", password=PASSWORD) as kv:
+        await kv.put("/lcm/a", b"1")
+        await SystemClock().sleep(4)
+        await kv.put("/lcm/a", b"2")
+        await SystemClock().sleep(4)
+        with pytest.raises(KvUnavailable, match="cancelled"):  # as a watch is told
+            await seen(kv, 1, since=1, prefix="/lcm/")
+        assert len(await seen(kv, 1, since=1, prefix="/lcm/")) == 1
+
+
+async def test_a_watch_the_server_cancels_says_so(guarded: EtcdCluster) -> None:
+    async with guarded.kv(username="lcm", password=PASSWORD) as kv:
+        with pytest.raises(KvUnavailable, match="permission denied"):
+            await seen(kv, 1, since=1, prefix="/elsewhere/")
+
+
+async def test_tls_is_spoken_both_ways(tmp_path: Path) -> None:
+    authority, files = make_certificates(tmp_path)
+    flags = ["--cert-file", files.certificate, "--key-file", files.key]
+    flags += ["--trusted-ca-file", authority, "--client-cert-auth"]
+    with etcd_cluster(1, *map(str, flags), scheme="https") as cluster:
+        cluster.arguments = [f"--cacert={authority}", f"--cert={files.certificate}", f"--key={files.key}"]
+        cluster.wait_until_healthy()
+        tls = Tls(authority.read_bytes(), files.certificate.read_bytes(), files.key.read_bytes())
+        async with cluster.kv(tls=tls) as kv:
+            since = await kv.put("/a", b"1")
+            assert len(await seen(kv, 1, since=since)) == 1
+        async with cluster.kv(tls=Tls(authority.read_bytes())) as stranger:
+            with pytest.raises(KvUnavailable):
+                await stranger.get("/a")
+        async with cluster.kv() as plain:
+            with pytest.raises(KvUnavailable):
+                await plain.get("/a")
+
+
+# Addresses.
+
+
+@pytest.mark.parametrize(
+    ("given", "parsed", "is_tls"),
+    [
+        (["etcd"], ("etcd:2379",), False),
+        (["127.0.0.1:1", "b:2"], ("127.0.0.1:1", "b:2"), False),
+        ([" http://a:1/ "], ("a:1",), False),
+        (["https://a:1", "https://b"], ("a:1", "b:2379"), True),
+    ],
+)
+def test_members_are_named_by_address_or_url(given: list[str], parsed: tuple[str, ...], is_tls: bool) -> None:
+    assert parse_endpoints(given) == (parsed, is_tls)
+
+
+@pytest.mark.parametrize("given", [[""], ["ftp://a:1"], ["a:b"], [":2379"], ["http://a:1", "https://b:1"]])
+def test_what_is_no_address_is_refused(given: list[str]) -> None:
+    with pytest.raises(ValueError, match=r"etcd|https"):
+        parse_endpoints(given)

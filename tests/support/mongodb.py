@@ -1,0 +1,111 @@
+"""A server of MongoDB's protocol for the store's suite: the one that is named, or FerretDB."""
+
+import asyncio
+import os
+import random
+import subprocess
+import sys
+import tempfile
+from asyncio import StreamReader, StreamWriter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit, urlunsplit
+
+import pytest
+
+from lcm.core.clock import SystemClock
+from support.etcd import DIES_WITH_ITS_PARENT
+
+FERRETDB: Final = Path(sys.prefix) / "bin" / "ferretdb"
+
+
+@dataclass(frozen=True)
+class MongoServer:
+    """Where it is. `what` is for reports: FerretDB is not MongoDB."""
+
+    url: str
+    what: str
+
+    def database(self, name: str) -> str:
+        """The address of a database of its own."""
+        base, question_mark, options = self.url.partition("?")
+        return f"{base.rstrip('/')}/{name}{question_mark}{options}"
+
+
+@contextmanager
+def mongo_server() -> Iterator[MongoServer]:
+    """Skips the test, and says why, where there is none."""
+    if url := os.environ.get("LCM_TEST_MONGODB_URL"):
+        yield MongoServer(url, "the server of LCM_TEST_MONGODB_URL")
+        return
+    if not FERRETDB.exists():
+        pytest.skip(
+            "no MongoDB-wire server: no Go to build FerretDB with, and LCM_TEST_MONGODB_URL is not set"
+        )
+    with (
+        tempfile.TemporaryDirectory(prefix="lcm-ferretdb-") as directory,
+        subprocess.Popen(
+            [*DIES_WITH_ITS_PARENT, FERRETDB, directory],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        ) as process,
+    ):
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            yield MongoServer(process.stdout.readline().strip(), "FerretDB")
+        finally:
+            process.stdin.close()
+            process.wait(10)
+
+
+@dataclass
+class UnsteadyFront:
+    """Between a store and its server: answers take their time, and one can be lost on the way."""
+
+    url: str
+    lose_answer_to: bytes | None = None
+    """The next request with these bytes in it is carried out, and its connection breaks."""
+
+
+@asynccontextmanager
+async def unsteady_front(url: str, chance: random.Random) -> AsyncIterator[UnsteadyFront]:
+    """Lets requests of concurrent connections overtake each other in an order the seed decides."""
+    address = urlsplit(url)
+    clock = SystemClock()
+
+    def delay_seconds() -> float:
+        """Most take a millisecond or two; a few take long enough for a whole story to happen meanwhile."""
+        return 0.05 if chance.random() < 0.05 else chance.random() * 0.002
+
+    async def serve(client: StreamReader, answers: StreamWriter) -> None:
+        with closing(answers):
+            reader, writer = await asyncio.open_connection(address.hostname, address.port)
+            with closing(writer), suppress(asyncio.IncompleteReadError, ConnectionError):
+                while True:
+                    request = await _message(client)
+                    is_lost = front.lose_answer_to is not None and front.lose_answer_to in request
+                    await clock.sleep(delay_seconds())
+                    writer.write(request)
+                    answer = await _message(reader)
+                    if is_lost:
+                        front.lose_answer_to = None
+                        return
+                    await clock.sleep(delay_seconds())
+                    answers.write(answer)
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    front = UnsteadyFront(urlunsplit(address._replace(netloc=f"127.0.0.1:{port}")))
+    async with server:
+        yield front
+
+
+async def _message(reader: StreamReader) -> bytes:
+    length = await reader.readexactly(4)
+    return length + await reader.readexactly(int.from_bytes(length, "little") - 4)
