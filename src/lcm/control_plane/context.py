@@ -7,6 +7,7 @@ from typing import Self
 
 from lcm.control_plane.audit import AuditLog
 from lcm.control_plane.epochs import Epochs
+from lcm.control_plane.idle_checks import IdleChecks
 from lcm.control_plane.labs import Labs
 from lcm.control_plane.live import LiveTable
 from lcm.control_plane.roster import Roster
@@ -49,6 +50,7 @@ class ControlPlane:
     default_region: str
     vault: Vault
     audit: AuditLog
+    idle_checks: IdleChecks
     policies: Policies
     pause_turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Pauses are decided one at a time, so that two cannot share the last worker that may go."""
@@ -84,6 +86,7 @@ class ControlPlane:
             regions=regions,
             default_region=default_region,
             vault=vault,
+            idle_checks=IdleChecks(roster),
             audit=AuditLog(store, clock, ids),
             policies=policies or Policies(),
         )

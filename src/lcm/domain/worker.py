@@ -198,7 +198,6 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
 
     is_idle_detection_enabled: bool = True
     hold: Hold | None = None
-    next_idle_check_at: datetime | None = None
     target_pause_at: datetime | None = None
     """When it will be paused unless somebody uses it."""
     pause_decided_at: datetime | None = None
@@ -471,7 +470,7 @@ def _settle_fields(before: Worker, after: Worker, now: datetime) -> Worker:
     if after.status is RUNNING and _was_paused(after):
         after = replace(after, last_resumed_at=now)
     if after.status is not RUNNING:
-        after = replace(after, pause_decided_at=None, target_pause_at=None, next_idle_check_at=None)
+        after = replace(after, pause_decided_at=None, target_pause_at=None)
     if before.status is DRAINING:
         after = replace(after, drain_started_at=None, drain_deadline_at=None)
     if after.status in (STOPPED, TERMINATED, PENDING):

@@ -304,6 +304,16 @@ async def test_a_worker_that_moved_on_is_not_paused(desk: Desk) -> None:
 def test_what_is_decided_ends_when_the_worker_leaves_running() -> None:
     worker = a_worker(status=RUNNING)
     at = worker.created_at
-    worker = replace(worker, pause_decided_at=at, target_pause_at=at, next_idle_check_at=at)
+    worker = replace(worker, pause_decided_at=at, target_pause_at=at)
     stopping = move(worker, STOPPING, by="c", reason="", now=at)
-    assert (stopping.pause_decided_at, stopping.target_pause_at, stopping.next_idle_check_at) == (None,) * 3
+    assert (stopping.pause_decided_at, stopping.target_pause_at) == (None, None)
+
+
+async def test_a_look_that_changes_nothing_writes_nothing(desk: Desk) -> None:
+    worker = await desk.add()
+    await desk.check(worker)
+    version = (await desk.plane.workers.get(worker.id)).version
+    for _ in range(5):
+        await desk.passes(5)
+        await desk.check(worker)
+    assert (await desk.plane.workers.get(worker.id)).version == version

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from msgspec.structs import replace
 
 from lcm.control_plane.context import ControlPlane
+from lcm.control_plane.idle_checks import CheckTimes
 from lcm.control_plane.store.port import Fence
 from lcm.domain.idle import (
     SECOND_LOOK,
@@ -52,7 +53,8 @@ async def detect_idle(
     policy, now = control_plane.policies.idle, control_plane.clock.now()
     worker = await control_plane.workers.get(worker_id)
     used_at = newest_use(request.raw_telemetry_events or (), now)
-    if not request.force_check and worker.next_idle_check_at and now < worker.next_idle_check_at:
+    checked = control_plane.idle_checks.of(worker_id)
+    if not request.force_check and checked is not None and now < checked.next:
         is_news = is_newer_use(worker, used_at)
         worker = await control_plane.workers.change(
             worker_id, lambda w: _with_use(w, used_at, now), fence=fence
@@ -79,13 +81,13 @@ async def detect_idle(
             is_decided = guard is PauseGuard.SECOND_LOOK
             return replace(
                 current,
-                last_activity_check_at=now,
                 pause_decided_at=decision_time(current, now) if is_decided else None,
-                next_idle_check_at=now + (SECOND_LOOK if is_decided else policy.check_interval),
                 target_pause_at=pause_due_at(current, policy),
             )
 
         worker = await control_plane.workers.change(worker_id, decide, fence=fence)
+    patience = SECOND_LOOK if guard is PauseGuard.SECOND_LOOK else policy.check_interval
+    control_plane.idle_checks.note(worker_id, CheckTimes(now, now + patience))
     return _result(control_plane, worker, request, now, performed=True, activity_updated=is_news, guard=guard)
 
 
@@ -129,6 +131,7 @@ def _result(
     guard: PauseGuard | None = None,
 ) -> IdleCheck:
     idleness = assess(worker, control_plane.policies.idle, now)
+    checked = control_plane.idle_checks.of(worker.id)
     triggered = performed and guard is None
     return IdleCheck(
         worker_id=worker.id,
@@ -142,5 +145,5 @@ def _result(
         eligible_for_pause=idleness.eligible_for_pause or triggered,
         in_snooze_period=idleness.in_snooze_period,
         guard=None if triggered else guard or idleness.guard,
-        next_check_at=worker.next_idle_check_at,
+        next_check_at=checked.next if checked else None,
     )

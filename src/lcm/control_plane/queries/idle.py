@@ -6,13 +6,14 @@ from lcm.domain.worker import Worker
 from lcm.rest.schemas import IdleStatus
 
 _JUDGED = {"worker_id", "is_idle", "idle_minutes", "eligible_for_pause", "in_snooze_period", "guard"}
-_JUDGED |= {"target_pause_at"}
+_JUDGED |= {"target_pause_at", "last_activity_check_at", "next_idle_check_at"}
 _COPIED = [name for name in IdleStatus.__struct_fields__ if name not in _JUDGED]
 
 
 def idle_status(control_plane: ControlPlane, worker: Worker) -> IdleStatus:
     policy = control_plane.policies.idle
     idleness = assess(worker, policy, control_plane.clock.now())
+    checked = control_plane.idle_checks.of(worker.id)
     return IdleStatus(
         worker_id=worker.id,
         is_idle=idleness.is_idle,
@@ -21,5 +22,7 @@ def idle_status(control_plane: ControlPlane, worker: Worker) -> IdleStatus:
         in_snooze_period=idleness.in_snooze_period,
         guard=idleness.guard,
         target_pause_at=pause_due_at(worker, policy),
+        last_activity_check_at=checked.last if checked else worker.last_activity_check_at,
+        next_idle_check_at=checked.next if checked else None,
         **{name: getattr(worker, name) for name in _COPIED},
     )
