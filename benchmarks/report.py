@@ -23,7 +23,7 @@ def report(
     for label, ratio in ratios.items():
         table.add_row(f"ratio: {label}", f"{ratio:.3g}")
     Console().print(table)
-    if parser.parse_args().json:
+    if parser.parse_known_args()[0].json:
         rounded = {label: round(value, 6) for label, value in figures.items()}
         print(json.dumps({"name": name, "ratios": dict(ratios), "figures": rounded}))
 

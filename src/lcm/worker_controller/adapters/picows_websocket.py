@@ -130,7 +130,7 @@ class _Connection(WSListener):
             return
         try:
             # Only data frames are longer than 125 bytes; asking picows for the type costs as much as a copy.
-            if frame.fin and 125 < frame.payload_size <= MAX_MESSAGE_BYTES and self._pieces is None:
+            if self._pieces is None and frame.fin and 125 < frame.payload_size <= MAX_MESSAGE_BYTES:
                 listener.on_message(frame.get_payload_as_bytes())
             else:
                 self._on_rare_frame(listener, frame)

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from lcm.domain.launch import WorkerId
 from lcm.domain.live import ActivityEvent, SampleSource
 from lcm.rest.schemas import ActivityReport
-from lcm.worker_controller.monitoring.protocol import EVENT_TYPES
+from lcm.worker_controller.monitoring.protocol import FrameCounts
 from lcm.worker_controller.monitoring.telemetry_log import LiveActivity
 
 MAX_UNCONFIRMED: Final = 1_000
@@ -35,7 +35,7 @@ class Ledger:
         self._unconfirmed: deque[_Numbered] = deque(maxlen=MAX_UNCONFIRMED)
         self.recent: deque[LiveActivity] = deque(maxlen=MAX_RECENT)
         """The newest signs that came live, confirmed or not."""
-        self.messages = dict.fromkeys(EVENT_TYPES, 0)
+        self.messages = FrameCounts()
         self.reconnects = 0
 
     @property

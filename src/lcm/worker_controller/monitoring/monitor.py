@@ -210,6 +210,9 @@ class CmlWebSocketMonitor:
             if now - link.opened_at >= self._config.first_event_within:
                 link.end(_Kind.BROKEN, f"no event within {self._config.first_event_within:g} s of the login")
             return
+        is_delivering = self.protocol.has_stats_since(now - self._config.ping_after)
+        if is_delivering and link.pinged_at is None and now < link.renew_at:
+            return
         silent_seconds = now - max(link.connected_at, self.protocol.last_message_at or 0.0)
         if silent_seconds >= self._config.health_timeout:
             link.end(_Kind.BROKEN, f"no frame for {silent_seconds:.0f} s")

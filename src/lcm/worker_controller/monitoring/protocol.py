@@ -6,8 +6,7 @@ report interval. Only frames that tell of a change are decoded at once. What mak
 counted and ignored. Counts are plain integers, read when somebody looks.
 """
 
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Final
 
@@ -38,10 +37,10 @@ MAX_LABS: Final = 256
 LAB_IS_RUNNING_SECONDS: Final = 30.0
 """A running lab sends statistics every 3.3 s; one that was silent this long runs no more."""
 
-_SYSTEM_STATS_HEADS: Final = (b'{"event_type":"system_stats"', b'{"event_type": "system_stats"')
+_SYSTEM_STATS_HEAD: Final = b'{"event_type":"system_stats"'
+_SYSTEM_STATS_HEAD_END: Final = len(_SYSTEM_STATS_HEAD)
 _LAB_STATS_HEAD: Final = b'{"event_type":"lab_stats","lab_id":"'
 _LAB_ID_START, _LAB_ID_END = len(_LAB_STATS_HEAD), len(_LAB_STATS_HEAD) + 36
-_lab_id_in = re.compile(rb'\{\s*"event_type"\s*:\s*"lab_stats"\s*,\s*"lab_id"\s*:\s*"([\w-]{1,64})"').match
 _GARBAGE_ERRORS: Final = (msgspec.MsgspecError, ValueError, RecursionError)
 """Not JSON, not UTF-8 (which msgspec reports as a ValueError), nested too deeply."""
 
@@ -124,11 +123,6 @@ def _percent(value: float | None) -> float | None:
     return None if value is None else round(min(max(value, 0.0), 100.0), 2)
 
 
-class _Frame(msgspec.Struct, frozen=True):
-    event_type: str
-    lab_id: _Id | None = None
-
-
 class _SystemStatsFrame(msgspec.Struct, frozen=True):
     data: SystemStats
 
@@ -159,33 +153,34 @@ class _Told(msgspec.Struct, frozen=True):
     interface_b: _Id | None = None
 
     def as_data(self) -> dict[str, str]:
+        if self is _NOTHING_TOLD:
+            return {}
         told = {name: value for name, value in msgspec.structs.asdict(self).items() if value is not None}
         if "lab_title" in told:
             told["title"] = told.pop("lab_title")
         return told
 
 
-class _ChangeFrame(msgspec.Struct, frozen=True):
-    lab_id: _Id
-    event: _Word
+_NOTHING_TOLD: Final = _Told()
+
+
+class _Frame(msgspec.Struct, frozen=True):
+    event_type: str
+    lab_id: _Id | None = None
+    event: _Word = ""
     element_type: _Word = "lab"
     element_id: _Id | None = None
-    data: _Told | None = None
+    data: msgspec.Raw = msgspec.Raw()
+    """Decoded only for changes; it borrows the frame, so it must not be kept."""
 
 
 _frame = msgspec.json.Decoder(_Frame)
 _system_stats = msgspec.json.Decoder(SystemStats)
 _system_stats_frame = msgspec.json.Decoder(_SystemStatsFrame)
 _lab_stats_frame = msgspec.json.Decoder(_LabStatsFrame)
-_change_frame = msgspec.json.Decoder(_ChangeFrame)
+_told = msgspec.json.Decoder(_Told | None)
 
 _ELEMENTS: Final = frozenset({"lab", "node", "interface", "link"})
-
-
-def _state_in(frame: _ChangeFrame) -> str:
-    if frame.data is None or frame.data.state is None:
-        raise ValueError("a change of state without a state")
-    return frame.data.state.upper()
 
 
 _ACTIVITY: Final = {
@@ -214,6 +209,31 @@ def read_system_stats(body: bytes) -> SystemStats | None:
         return None
 
 
+class FrameCounts:
+    """Frames by kind, in plain integers: this is touched for every frame."""
+
+    __slots__ = EVENT_TYPES
+
+    def __init__(self) -> None:
+        self.system_stats = 0
+        self.lab_stats = 0
+        self.state_change = 0
+        self.lab_event = 0
+        self.lab_element_event = 0
+        self.unknown = 0
+        self.garbage = 0
+
+    def add(self, kind: str) -> None:
+        setattr(self, kind, getattr(self, kind) + 1)
+
+    def by_kind(self) -> dict[str, int]:
+        return {kind: getattr(self, kind) for kind in EVENT_TYPES}
+
+    @property
+    def total(self) -> int:
+        return sum(self.by_kind().values())
+
+
 class _Newest:
     """The newest frame of one kind, as it came, and when its content was last reported."""
 
@@ -221,13 +241,14 @@ class _Newest:
 
     def __init__(self) -> None:
         self.payload: bytes | None = None
-        self.at = 0.0
+        self.at = float("-inf")
         self.reported_at = float("-inf")
         self.reported_frame_at = float("-inf")
 
     def is_due(self, now: float, interval_seconds: float) -> bool:
-        is_news = self.payload is not None and self.at > self.reported_frame_at
-        return is_news and now - self.reported_at >= interval_seconds
+        if now - self.reported_at < interval_seconds:
+            return False
+        return self.payload is not None and self.at > self.reported_frame_at
 
     def report(self, now: float) -> None:
         self.reported_at = now
@@ -242,10 +263,10 @@ class LiveProtocol:
         "_monotonic",
         "_now",
         "_on_change",
+        "_other_at",
         "_stats",
         "_worker_id",
         "counts",
-        "last_message_at",
     )
 
     def __init__(
@@ -254,7 +275,7 @@ class LiveProtocol:
         monotonic: Callable[[], float],
         now: Callable[[], datetime],
         on_change: Callable[[LabChange], None],
-        counts: dict[str, int] | None = None,
+        counts: FrameCounts | None = None,
     ) -> None:
         self._worker_id = worker_id
         self._monotonic = monotonic
@@ -262,50 +283,48 @@ class LiveProtocol:
         self._on_change = on_change
         self._stats = _Newest()
         self._labs: dict[bytes, _Newest] = {}
-        self.counts = counts if counts is not None else dict.fromkeys(EVENT_TYPES, 0)
-        """Frames by kind; a caller's own dict goes on where an earlier connection stopped."""
-        self.last_message_at: float | None = None
-        """Monotonic time of the last frame that made sense."""
+        self.counts = counts if counts is not None else FrameCounts()
+        """A caller's own go on where an earlier connection stopped."""
+        self._other_at = float("-inf")
 
     def feed(self, payload: bytes) -> bool:
         """Take a frame; says whether it made sense. Never raises. Called for every frame: keep it short."""
-        if payload.startswith(_SYSTEM_STATS_HEADS):
-            self.counts[SYSTEM_STATS] += 1
+        if payload[:_SYSTEM_STATS_HEAD_END] == _SYSTEM_STATS_HEAD:
+            self.counts.system_stats += 1
             newest = self._stats
+        elif payload[:_LAB_ID_START] == _LAB_STATS_HEAD:
+            lab = self._labs.get(payload[_LAB_ID_START:_LAB_ID_END])
+            if lab is None:
+                return self._decode(payload)  # a lab not met before, or an id that is no UUID
+            self.counts.lab_stats += 1
+            newest = lab
         else:
-            if payload.startswith(_LAB_STATS_HEAD) and payload[_LAB_ID_END : _LAB_ID_END + 1] == b'"':
-                lab_id = payload[_LAB_ID_START:_LAB_ID_END]
-            elif (head := _lab_id_in(payload)) is not None:
-                lab_id = head[1]
-            else:
-                return self._decode(payload)
-            self.counts[LAB_STATS] += 1
-            newest = self._labs.get(lab_id) or self._new_lab(lab_id)
+            return self._decode(payload)
         newest.payload = payload
-        newest.at = self.last_message_at = self._monotonic()
+        newest.at = self._monotonic()
         return True
 
     def _decode(self, payload: bytes) -> bool:
         """Frames of changes, and those whose head is written in another way than CML's."""
+        kind = UNKNOWN
         try:
             frame = _frame.decode(payload)
             match frame.event_type:
                 case "system_stats":
                     self._keep(self._stats, payload)
+                    kind = SYSTEM_STATS
                 case "lab_stats" if frame.lab_id is not None:
                     lab_id = frame.lab_id.encode()
                     self._keep(self._labs.get(lab_id) or self._new_lab(lab_id), payload)
+                    kind = LAB_STATS
                 case "state_change" | "lab_event" | "lab_element_event":
-                    self._change(frame.event_type, payload)
-                case _:
-                    self.counts[UNKNOWN] += 1
-                    self.last_message_at = self._monotonic()
-                    return True
+                    kind = frame.event_type
+                    self._change(frame)
         except _GARBAGE_ERRORS:
-            self.counts[GARBAGE] += 1
+            self.counts.garbage += 1
             return False
-        self.counts[frame.event_type] += 1
-        self.last_message_at = self._monotonic()
+        self.counts.add(kind)
+        self._other_at = self._monotonic()
         return True
 
     def _keep(self, newest: _Newest, payload: bytes) -> None:
@@ -318,16 +337,15 @@ class LiveProtocol:
         lab = self._labs[lab_id] = _Newest()
         return lab
 
-    def _change(self, kind: str, payload: bytes) -> None:
-        frame = _change_frame.decode(payload)
-        event, element_type, element_id = frame.event.lower(), frame.element_type.lower(), frame.element_id
-        if kind == LAB_EVENT:
+    def _change(self, frame: _Frame) -> None:
+        event, element_type, element_id = frame.event, frame.element_type.lower(), frame.element_id
+        data = (_told.decode(frame.data) if frame.data else None) or _NOTHING_TOLD
+        event = event.upper() if frame.event_type == STATE_CHANGE else event.lower()
+        if frame.event_type == LAB_EVENT:
             element_type, element_id = "lab", frame.lab_id
             if event == "state":
-                event = _state_in(frame)
-        elif kind == STATE_CHANGE:
-            event = event.upper()
-        if element_id is None:
+                event = (data.state or "").upper()
+        if not (event and frame.lab_id and element_id):
             raise ValueError("a change of nothing")
         if element_type not in _ELEMENTS:
             return  # annotations and the like: nobody's state
@@ -341,16 +359,21 @@ class LiveProtocol:
                 element_id=element_id,
                 event=event,
                 at=self._now(),
-                data=frame.data.as_data() if frame.data is not None else {},
+                data=data.as_data(),
             )
         )
 
     # What can be read at any time.
 
+    def has_stats_since(self, moment: float) -> bool:
+        """A cheap proof that the connection delivers: CML sends these every few seconds."""
+        return self._stats.at > moment
+
     @property
-    def messages(self) -> int:
-        """Frames that came in, whatever they were."""
-        return sum(self.counts.values())
+    def last_message_at(self) -> float | None:
+        """Monotonic time of the last frame that made sense."""
+        newest = max([self._stats.at, self._other_at, *(lab.at for lab in self._labs.values())])
+        return newest if newest > float("-inf") else None
 
     @property
     def latest_system_stats(self) -> SystemStats | None:
@@ -387,23 +410,26 @@ class LiveProtocol:
             self._worker_id, self._wall_time(self._stats.at), SampleSource.WEBSOCKET, labs_count
         )
 
-    def take_lab_stats(self, interval_seconds: float) -> Iterator[LabStats]:
+    def take_lab_stats(self, interval_seconds: float) -> list[LabStats]:
         """The newest load of each lab for which the same holds."""
         now = self._monotonic()
-        due = [lab_id for lab_id, lab in self._labs.items() if lab.is_due(now, interval_seconds)]
-        for lab_id in due:
-            lab = self._labs[lab_id]
-            frame = self._read(lab, _lab_stats_frame)
+        due = [lab for lab in self._labs.values() if lab.is_due(now, interval_seconds)]
+        taken: list[LabStats] = []
+        for lab in due:
+            frame: _LabStatsFrame | None = self._read(lab, _lab_stats_frame)
             if frame is None:
                 continue
             lab.report(now)
-            yield LabStats(
-                worker_id=self._worker_id,
-                lab_id=frame.lab_id,
-                nodes=frame.data.nodes,
-                links=frame.data.links,
-                collected_at=self._wall_time(lab.at),
+            taken.append(
+                LabStats(
+                    worker_id=self._worker_id,
+                    lab_id=frame.lab_id,
+                    nodes=frame.data.nodes,
+                    links=frame.data.links,
+                    collected_at=self._wall_time(lab.at),
+                )
             )
+        return taken
 
     def _read(self, newest: _Newest, decoder: "msgspec.json.Decoder[Any]") -> Any:
         """Decode what was kept; what turns out to be garbage is dropped and counted as such."""
@@ -413,7 +439,7 @@ class LiveProtocol:
             return decoder.decode(newest.payload)
         except _GARBAGE_ERRORS:
             newest.payload = None
-            self.counts[GARBAGE] += 1
+            self.counts.garbage += 1
             return None
 
     def _wall_time(self, monotonic: float) -> datetime:

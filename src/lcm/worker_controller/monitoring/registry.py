@@ -44,6 +44,10 @@ class _Watched:
         self.task: asyncio.Task[None] | None = None
         self.polling: asyncio.Task[None] | None = None
 
+    @property
+    def is_polling(self) -> bool:
+        return self.polling is not None and not self.polling.done()
+
 
 class CmlWebSocketMonitorRegistry:
     """Run it while leading; outside of `run` it watches nobody."""
@@ -190,8 +194,7 @@ class CmlWebSocketMonitorRegistry:
     def _look_at(self, watched: _Watched, now: float) -> None:
         monitor, fallback = watched.monitor, watched.fallback
         monitor.check(now)
-        is_polling = watched.polling is not None and not watched.polling.done()
-        if fallback.is_due(now) and not is_polling and self._tasks is not None:
+        if fallback.is_due(now) and not watched.is_polling and self._tasks is not None:
             watched.polling = self._tasks.create_task(self._poll(fallback), name="poll")
         sample = monitor.protocol.take_sample(self._config.report_interval)
         if sample is not None:

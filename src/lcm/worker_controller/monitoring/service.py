@@ -84,7 +84,7 @@ def register_monitoring_metrics(telemetry: Telemetry, monitoring: LiveMonitoring
         lambda: [
             (count, {"worker_id": worker_id, "event_type": kind})
             for worker_id, ledger in registry.ledgers.items()
-            for kind, count in ledger.messages.items()
+            for kind, count in ledger.messages.by_kind().items()
         ],
     )
     telemetry.counter(

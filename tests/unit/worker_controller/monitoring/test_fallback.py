@@ -4,12 +4,13 @@ from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
 from lcm.domain.live import ActivityEvent, MonitorState, SampleSource
 from lcm.simulator.memory_live import MemoryLiveServer
 from lcm.simulator.virtual_time import BEGINNING, VirtualClock
-from lcm.worker_controller.monitoring.telemetry_log import TelemetryLog
+from lcm.worker_controller.monitoring.telemetry_log import LiveActivity, TelemetryLog
 from support.live import Watching, a_target, watching_memory
 
 REST, WEBSOCKET = SampleSource.REST, SampleSource.WEBSOCKET
@@ -229,13 +230,11 @@ def read(
     live: list[ActivityEvent] | None = None,
     skew: float = 0.0,
 ) -> list[str]:
-    import msgspec
-
     at = BEGINNING + timedelta(seconds=now)
     fresh = log.take_new(
         msgspec.json.encode(entries),
         own_user_id="us",
-        live=live or [],
+        live=[LiveActivity(number, event) for number, event in enumerate(live or [])],
         now=at,
         server_now=at + timedelta(seconds=skew),
     )
@@ -286,9 +285,8 @@ def test_times_come_with_and_without_a_zone(timestamp: str) -> None:
 
 def test_a_server_whose_clock_is_wrong_is_read_by_our_clock() -> None:
     log = TelemetryLog(BEGINNING + timedelta(seconds=900))
-    assert read(log, entry("start_lab", 950 - 3600), entry("stop_lab", 899 - 3600), skew=-3600) == [
-        "start_lab"
-    ]
+    entries = [entry("start_lab", 950 - 3600), entry("stop_lab", 899 - 3600)]
+    assert read(log, *entries, skew=-3600) == ["start_lab"]
 
 
 def test_odd_entries_are_passed_over() -> None:

@@ -221,7 +221,7 @@ async def test_garbage_does_not_disturb_and_does_not_count_as_a_sign_of_life(
         for socket in list(cml.sockets):
             socket.push(b"\xff\x00{{{")
     await live.until_state(RECONNECTING, within_seconds=10)
-    assert live.registry.ledgers[W1].messages["garbage"] == 55
+    assert live.registry.ledgers[W1].messages.garbage == 55
 
 
 async def test_an_oversize_message_ends_the_connection_and_it_comes_back(
@@ -379,12 +379,12 @@ async def test_another_address_gets_a_new_connection_and_the_old_one_is_closed(c
     old, new = MemoryLiveServer(clock), MemoryLiveServer(clock)
     async with watching_memory({"10.0.0.1": old, "10.0.0.2": new}, clock) as (live, _):
         await connected(live)
-        frames = live.registry.ledgers[W1].messages["system_stats"]
+        frames = live.registry.ledgers[W1].messages.system_stats
         live.registry.ensure_monitoring(a_target(host="10.0.0.2"))
         assert not old.sockets
         await live.until_state(CONNECTED)
         assert (len(old.sockets), len(new.sockets)) == (0, 1)
-        assert live.registry.ledgers[W1].messages["system_stats"] > frames
+        assert live.registry.ledgers[W1].messages.system_stats > frames
         assert live.plane.told() == ["connected"]
 
 

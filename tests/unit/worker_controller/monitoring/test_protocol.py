@@ -15,11 +15,7 @@ from lcm.domain.live import LabChange, SampleSource
 from lcm.simulator.memory_live import system_stats
 from lcm.worker_controller.monitoring.protocol import (
     EVENT_TYPES,
-    GARBAGE,
-    LAB_STATS,
     MAX_LABS,
-    SYSTEM_STATS,
-    UNKNOWN,
     LiveProtocol,
     activity_of,
     read_system_stats,
@@ -248,13 +244,13 @@ def test_labs_are_bounded_and_the_one_silent_longest_gives_way(listening: Listen
 @pytest.mark.parametrize("lab_id", [LAB, "short"])
 def test_however_a_frame_is_written_it_is_recognised(listening: Listening, head: bytes, lab_id: str) -> None:
     assert listening.feed(head % lab_id.encode())
-    assert listening.protocol.counts[LAB_STATS] == 1
+    assert listening.protocol.counts.lab_stats == 1
     assert [stats.lab_id for stats in listening.protocol.take_lab_stats(10.0)] == [lab_id]
 
 
 def test_an_odd_head_of_system_stats_is_recognised(listening: Listening) -> None:
     assert listening.feed(b'{"data":{"all":{"cpu":{"percent":5}}},"event_type":"system_stats"}')
-    assert listening.protocol.counts[SYSTEM_STATS] == 1
+    assert listening.protocol.counts.system_stats == 1
     assert listening.protocol.latest_system_stats is not None
 
 
@@ -296,7 +292,7 @@ NONSENSE = [
 @pytest.mark.parametrize("payload", NONSENSE)
 def test_garbage_is_counted_and_changes_nothing(listening: Listening, payload: bytes) -> None:
     assert not listening.feed(payload)
-    assert listening.protocol.counts[GARBAGE] == 1
+    assert listening.protocol.counts.garbage == 1
     assert listening.protocol.last_message_at is None
     assert listening.changes == []
 
@@ -304,7 +300,7 @@ def test_garbage_is_counted_and_changes_nothing(listening: Listening, payload: b
 def test_unknown_events_are_counted_and_ignored(listening: Listening) -> None:
     assert listening.feed(b'{"event_type":"ping"}')
     assert listening.feed(b'{"event_type":"system_event","data":{"x":1}}')
-    assert listening.protocol.counts[UNKNOWN] == 2
+    assert listening.protocol.counts.unknown == 2
     assert listening.protocol.last_message_at == 100.0
 
 
@@ -317,7 +313,7 @@ def test_statistics_that_turn_out_to_be_garbage_are_dropped_when_read(
     listening.feed(b'{"event_type":"system_stats","data":' + data)
     assert listening.protocol.take_sample(10.0) is None
     assert listening.protocol.latest_system_stats is None
-    assert listening.protocol.counts[GARBAGE] == 1
+    assert listening.protocol.counts.garbage == 1
     listening.stats(5.0)
     assert listening.protocol.take_sample(10.0) is not None
 
@@ -327,7 +323,7 @@ def test_statistics_that_turn_out_to_be_garbage_are_dropped_when_read(
 def test_no_bytes_whatsoever_raise(payload: bytes) -> None:
     listening = Listening()
     listening.feed(payload)
-    assert sum(listening.protocol.counts.values()) == 1
+    assert listening.protocol.counts.total == 1
 
 
 TEXT = st.text("aä\x00☃\ud800", max_size=80)
@@ -397,5 +393,5 @@ def test_a_hundred_thousand_damaged_frames_leave_the_memory_flat() -> None:
     listening.changes.clear()
     after, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert sum(listening.protocol.counts.values()) >= 100_000
+    assert listening.protocol.counts.total >= 100_000
     assert after - before < 1_000_000

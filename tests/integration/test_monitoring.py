@@ -1,0 +1,325 @@
+"""Live monitoring over real TLS sockets: the table of states, row by row, and every way to break.
+
+| state        | load from  | activity from | people are told |
+|--------------|------------|---------------|-----------------|
+| connected    | WebSocket  | WebSocket     | connected       |
+| reconnecting | REST       | REST          | nothing         |
+| failed       | REST       | REST          | disconnected    |
+| disabled     | REST       | REST          | nothing         |
+"""
+
+import asyncio
+import hashlib
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lcm.cml.connection import CmlConnections, CmlTrust, tls_context
+from lcm.cml.session import CmlSession, Credentials
+from lcm.core.clock import SystemClock
+from lcm.domain.errors import CertificateChanged, CredentialsRefused, Unreachable
+from lcm.domain.live import MonitorState, SampleSource
+from lcm.worker_controller.adapters.picows_websocket import PicowsWebSockets
+from lcm.worker_controller.monitoring.config import MonitoringConfig
+from lcm.worker_controller.ports import MAX_MESSAGE_BYTES
+from support.cml_server import HOST, CmlServer, running_cml
+from support.live import W1, Watching, a_target, watching
+
+CONNECTED, RECONNECTING = MonitorState.CONNECTED, MonitorState.RECONNECTING
+FAILED, DISABLED = MonitorState.FAILED, MonitorState.DISABLED
+REST, WEBSOCKET = SampleSource.REST, SampleSource.WEBSOCKET
+
+SOON = 20.0
+QUICK: dict[str, Any] = {
+    "report_interval": 0.2,
+    "poll_interval": 0.3,
+    "first_poll_after": 0.1,
+    "catch_up_after": 0.1,
+    "bulk_interval": 0.1,
+    "reconnect_max_interval": 0.2,
+    "health_timeout": 1.5,
+    "ping_after": 1.0,
+    "pong_within": 5.0,
+    "stable_after": 0.5,
+}
+
+
+async def certificate_of(server: CmlServer) -> str:
+    def ask() -> str:
+        pem = ssl.get_server_certificate((HOST, server.port))
+        return hashlib.sha256(ssl.PEM_cert_to_DER_cert(pem)).hexdigest()
+
+    return await asyncio.get_running_loop().run_in_executor(None, ask)
+
+
+@asynccontextmanager
+async def watched(server: CmlServer, password: str = "secret", **config: Any) -> AsyncIterator[Watching]:
+    """Our monitors, watching this server."""
+    clock = SystemClock()
+    async with (
+        CmlConnections(server.port) as transport,
+        watching(
+            PicowsWebSockets(transport.context, server.port),
+            transport,
+            clock,
+            MonitoringConfig(**{**QUICK, **config}),
+            password,
+        ) as live,
+    ):
+        target = a_target(host=HOST, certificate_sha256=await certificate_of(server))
+        live.registry.ensure_monitoring(target)
+        yield live
+
+
+def again(live: Watching) -> None:
+    """The next reconcile cycle."""
+    live.registry.ensure_monitoring(live.monitor.target)
+
+
+@pytest.fixture
+async def cml(tmp_path: Path) -> AsyncIterator[CmlServer]:
+    async with running_cml(tmp_path) as server:
+        yield server
+
+
+def node_event(event: str = "QUEUED") -> dict[str, str]:
+    return {
+        "event_type": "state_change",
+        "lab_id": "2b7f0c3a-52be-4c19-9a44-0be6f1a2d935",
+        "element_type": "node",
+        "element_id": "91c0f0c3-52be-4c19-9a44-0be6f1a2d935",
+        "event": event,
+    }
+
+
+def polls(cml: CmlServer) -> int:
+    return cml.requests.count("/api/v0/system_stats")
+
+
+# The table of states.
+
+
+async def test_connected_everything_comes_by_the_websocket_and_people_are_told(cml: CmlServer) -> None:
+    async with watched(cml) as live:
+        await live.until_state(CONNECTED, SOON)
+        await live.until(lambda: len(live.plane.samples) >= 2, SOON)
+        await cml.push(node_event())
+        await live.until(lambda: live.plane.categories == ["queue_node"], SOON)
+        await live.until(lambda: live.plane.told() == ["connected"], SOON)
+        assert {sample.source for sample in live.plane.samples} == {WEBSOCKET}
+        assert {source for source, _ in live.plane.activity} == {WEBSOCKET}
+        assert polls(cml) == 0
+
+
+async def test_reconnecting_rest_stands_in_and_people_are_told_nothing(cml: CmlServer) -> None:
+    async with watched(cml, max_reconnect_attempts=1000) as live:
+        await live.until_state(CONNECTED, SOON)
+        cml.refuses_sockets = True
+        await cml.cut()
+        await live.until_state(RECONNECTING, SOON)
+        cml.telemetry.append(
+            {"category": "start_lab", "timestamp": SystemClock().now().isoformat(), "data": {}}
+        )
+        await live.until(lambda: live.plane.categories == ["start_lab"], SOON)
+        await live.until(lambda: live.plane.samples[-1].source is REST, SOON)
+        assert live.plane.activity[-1][0] is REST
+        assert live.plane.told() == ["connected"]
+
+
+async def test_cut_polled_failed_and_back_with_one_event_each_and_nothing_lost(cml: CmlServer) -> None:
+    async with watched(cml) as live:
+        await live.until_state(CONNECTED, SOON)
+        await asyncio.sleep(0.6)  # noqa: TID251 - it must have been stable
+        upgrades = cml.requests.count("/ws/ui")
+        cml.refuses_sockets = True
+        await cml.cut()
+        await live.until_state(FAILED, SOON)
+        assert cml.requests.count("/ws/ui") == upgrades + 3
+        cml.telemetry.append(
+            {"category": "stop_lab", "timestamp": SystemClock().now().isoformat(), "data": {}}
+        )
+        await live.until(lambda: polls(cml) >= 2, SOON)
+        await live.until(lambda: live.plane.told() == ["connected", "disconnected"], SOON)
+        await live.until(lambda: live.plane.categories == ["stop_lab"], SOON)
+        assert live.plane.samples[-1].source is REST
+
+        cml.refuses_sockets = False
+        again(live)
+        await live.until_state(CONNECTED, SOON)
+        await live.until(lambda: live.plane.told() == ["connected", "disconnected", "connected"], SOON)
+        await live.until(lambda: live.plane.samples[-1].source is WEBSOCKET, SOON)
+        stopped_at = polls(cml)
+        await cml.push(node_event())
+        await live.until(lambda: live.plane.categories == ["stop_lab", "queue_node"], SOON)
+        await asyncio.sleep(1.0)  # noqa: TID251 - three polls would have fitted in
+        assert polls(cml) == stopped_at
+        assert live.plane.told() == ["connected", "disconnected", "connected"]
+
+
+async def test_disabled_only_rest_is_used_and_people_are_told_nothing(cml: CmlServer) -> None:
+    async with watched(cml, websocket_enabled=False) as live:
+        await live.until(lambda: len(live.plane.samples) >= 3, SOON)
+        assert live.state is DISABLED
+        assert {sample.source for sample in live.plane.samples} == {REST}
+        assert (cml.upgrades, live.plane.statuses) == (0, [])
+
+
+# Ways to break.
+
+
+async def test_a_silent_zombie_is_noticed_within_the_health_timeout(cml: CmlServer) -> None:
+    async with watched(cml) as live:
+        await live.until_state(CONNECTED, SOON)
+        cml.is_silent = True
+        seconds = await live.until_state(RECONNECTING, SOON)
+        assert seconds >= 1.0
+        assert "no frame" in live.monitor.reason
+
+
+async def test_a_server_that_never_speaks_is_not_connected(cml: CmlServer) -> None:
+    cml.is_silent = True
+    async with watched(cml, first_event_within=0.5, max_reconnect_attempts=2) as live:
+        await live.until_state(FAILED, SOON)
+        assert cml.upgrades == 2
+
+
+async def test_a_polite_close_in_a_loop_waits_the_backoff(cml: CmlServer) -> None:
+    cml.closes_with = (1000, "bye")
+    async with watched(cml, reconnect_max_interval=30.0) as live:
+        seconds = await live.until_state(FAILED, SOON)
+        assert cml.upgrades == 3
+        assert seconds > 0.75 * (1 + 2)
+
+
+async def test_a_wrong_password_is_an_auth_failure_and_does_not_hammer(cml: CmlServer) -> None:
+    async with watched(cml, password="wrong") as live:
+        await live.until_state(FAILED, SOON)
+        assert live.monitor.reason.startswith("auth_failed")
+        for _ in range(10):
+            again(live)
+            await asyncio.sleep(0.2)  # noqa: TID251 - polls and cycles come and go
+        assert (cml.logins <= 3, cml.upgrades) == (True, 0)
+        assert live.plane.told() == ["disconnected"]
+
+
+async def test_refused_tokens_are_an_auth_failure(cml: CmlServer) -> None:
+    async with watched(cml) as live:
+        await live.until_state(CONNECTED, SOON)
+        cml.closes_with = (3000, "Unauthorized")
+        await cml.cut(3000)
+        await live.until_state(FAILED, SOON)
+        assert live.monitor.reason == "auth_failed: CLOSE 3000 Unauthorized"
+
+
+async def test_an_expired_token_costs_one_login(cml: CmlServer) -> None:
+    async with watched(cml) as live:
+        await live.until_state(CONNECTED, SOON)
+        logins = cml.logins
+        cml.tokens.clear()
+        await cml.cut(3000)
+        await live.until_state(RECONNECTING, SOON)
+        await live.until_state(CONNECTED, SOON)
+        assert cml.logins == logins + 1
+
+
+async def test_garbage_is_counted_and_the_connection_stays(cml: CmlServer) -> None:
+    async with watched(cml) as live:
+        await live.until_state(CONNECTED, SOON)
+        await cml.has_sockets()
+        for nonsense in (b"\xff\xfe" * 200, b"\x00", "{{{", "[" * 50_000, '{"event_type":7}', ""):
+            await cml.push(nonsense)
+        await live.until(lambda: live.registry.ledgers[W1].messages.garbage >= 5, SOON)
+        await cml.push(node_event())
+        await live.until(lambda: live.plane.categories == ["queue_node"], SOON)
+        assert cml.upgrades == 1
+
+
+async def test_an_oversize_message_costs_the_connection_not_the_monitor(cml: CmlServer) -> None:
+    async with watched(cml) as live:
+        await live.until_state(CONNECTED, SOON)
+        await cml.has_sockets()
+        await cml.push("x" * (MAX_MESSAGE_BYTES + 1))
+        await live.until_state(RECONNECTING, SOON)
+        assert "1009" in live.monitor.reason
+        await live.until_state(CONNECTED, SOON)
+
+
+async def test_a_changed_certificate_stops_all_traffic(cml: CmlServer) -> None:
+    async with watched(cml) as live:
+        await live.until_state(CONNECTED, SOON)
+        cml.push_every_seconds = None
+        await cml.stop()
+        first_frames, logins = len(cml.first_frames), cml.logins
+        await cml.start()
+        again(live)
+        await live.until(lambda: live.monitor.reason.startswith("certificate_changed"), SOON)
+        again(live)
+        await asyncio.sleep(1.0)  # noqa: TID251 - polls come and go
+        assert live.state is FAILED
+        assert (len(cml.first_frames), cml.logins) == (first_frames, logins)
+
+
+async def test_stopping_closes_the_socket(cml: CmlServer) -> None:
+    async with watched(cml) as live:
+        await live.until_state(CONNECTED, SOON)
+        await cml.has_sockets()
+        live.registry.stop_monitoring(W1, "the worker is stopping")
+        await cml.has_sockets(0)
+        await live.until(lambda: live.plane.told() == ["connected", "disconnected"], SOON)
+
+
+# The shared login, over the wire.
+
+
+async def test_one_login_serves_everybody_who_asks_at_once(cml: CmlServer) -> None:
+    async with CmlConnections(cml.port) as transport:
+        session = CmlSession(transport, Credentials("admin", "secret"), HOST, None, SystemClock())
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(10):
+                tasks.create_task(session.get("/api/v0/system_health"))
+        assert cml.logins == 1
+        assert session.user_id == "our-account"
+        cml.tokens.clear()
+        await session.get("/api/v0/system_health")
+        assert cml.logins == 2
+
+
+async def test_refusals_and_failures_are_told_apart(cml: CmlServer) -> None:
+    async with CmlConnections(cml.port) as transport:
+        session = CmlSession(transport, Credentials("admin", "secret"), HOST, None, SystemClock())
+        cml.failing = {"/api/v0/licensing": 403}
+        with pytest.raises(CredentialsRefused, match="does not permit"):
+            await session.get("/api/v0/licensing")
+        cml.failing = {"/api/v0/licensing": 502}
+        with pytest.raises(Unreachable, match="502"):
+            await session.get("/api/v0/licensing")
+        wrong = CmlSession(transport, Credentials("admin", "wrong"), HOST, None, SystemClock())
+        for _ in range(5):
+            with pytest.raises(CredentialsRefused) as refusal:
+                await wrong.get("/api/v0/licensing")
+            assert "wrong" not in str(refusal.value)
+        assert cml.logins == 1 + 3
+
+
+async def test_without_a_ca_a_verified_connection_is_refused_and_off_takes_anybody(cml: CmlServer) -> None:
+    async with CmlConnections(cml.port, trust=CmlTrust.CA) as transport:
+        with pytest.raises(CertificateChanged):
+            await transport.get(HOST, "/api/v0/system_information", None)
+    strict = PicowsWebSockets(tls_context(CmlTrust.CA), cml.port)
+    with pytest.raises(CertificateChanged):
+        await strict.connect(HOST, None, Deaf())
+    async with CmlConnections(cml.port, trust=CmlTrust.NONE) as transport:
+        answer = await transport.get(HOST, "/api/v0/system_information", "b" * 64)
+        assert answer.certificate_sha256 is None
+
+
+class Deaf:
+    def on_message(self, payload: bytes) -> None: ...
+
+    def on_pong(self) -> None: ...
+
+    def on_closed(self, code: int, reason: str) -> None: ...
