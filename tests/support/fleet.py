@@ -12,6 +12,8 @@ from lcm.control_plane import discovery_settings
 from lcm.control_plane.commands.claim_leadership import claim_leadership, fence_for
 from lcm.control_plane.commands.clean_up import clean_up
 from lcm.control_plane.commands.create_worker import create_worker
+from lcm.control_plane.commands.detect_idle import detect_idle
+from lcm.control_plane.commands.drain_worker import drain_worker
 from lcm.control_plane.commands.import_workers import import_workers
 from lcm.control_plane.commands.promise_launch import forget_launch, promise_launch
 from lcm.control_plane.commands.report_details import report_cml, report_instance
@@ -31,22 +33,26 @@ from lcm.core.kv.memory import MemoryKv
 from lcm.core.telemetry import Telemetry
 from lcm.domain.discovery import DiscoverySettings, FoundInstance
 from lcm.domain.errors import CertificateChanged, Unreachable
-from lcm.domain.launch import InstanceId, LaunchSpec
+from lcm.domain.launch import InstanceId, LaunchSpec, WorkerId
 from lcm.domain.lifecycle import WorkerStatus
+from lcm.domain.scaling import AuditEvent
 from lcm.domain.template import RegionConfig, WorkerTemplate
 from lcm.domain.worker import Action, Instance, Worker
 from lcm.rest.fleet import BulkImport, BulkImportResult, Cleanup, CleanupResult
 from lcm.rest.schemas import (
     CmlReport,
+    IdleCheck,
+    IdleCheckRequest,
     InstanceReport,
     LaunchPlan,
     LaunchVoided,
     LeadershipClaim,
     StatusReport,
+    TelemetryEvent,
 )
 from lcm.simulator.memory_cloud import MemoryCloud
 from lcm.simulator.virtual_time import VirtualClock
-from lcm.worker_controller.ports import CmlSystemInformation
+from lcm.worker_controller.ports import CmlSystemInformation, MonitorTarget
 from lcm.worker_controller.reconciler import WorkerReconciler
 from lcm.worker_controller.settings import WorkerControllerSettings
 
@@ -146,6 +152,20 @@ class DirectControlPlane:
         report = CmlReport(ready=ready, version=version, certificate_sha256=certificate_sha256)
         return await report_cml(self._plane, worker.id, report, fence=self._fence())
 
+    async def detect_worker_idle(self, worker: Worker, request: IdleCheckRequest) -> IdleCheck:
+        self._answer()
+        return await detect_idle(self._plane, worker.id, request, fence=self._fence())
+
+    async def drain_worker(self, worker: Worker) -> Worker:
+        self._answer()
+        return await drain_worker(
+            self._plane, worker.id, by=SERVICE, reason="scale-down", fence=self._fence()
+        )
+
+    async def record_scaling_audit(self, event: AuditEvent, reason: str, worker_id: WorkerId) -> None:
+        self._answer()
+        await self._plane.audit.record(event, by=SERVICE, reason=reason, worker_id=worker_id)
+
     def _fence(self) -> Any:
         return fence_for(SERVICE, self.epoch)
 
@@ -172,6 +192,31 @@ class MemoryCml:
         return CmlSystemInformation("2.9.1+build.7", uptime >= self._boot_seconds, self.certificate)
 
 
+class MemoryMonitors:
+    """Watches nobody, and knows what people did on each worker."""
+
+    def __init__(self) -> None:
+        self.watched: set[WorkerId] = set()
+        self.telemetry: dict[WorkerId, list[TelemetryEvent] | None] = {}
+        self.asked = 0
+
+    async def run(self) -> None:
+        await asyncio.Event().wait()
+
+    def ensure_monitoring(self, target: MonitorTarget) -> None:
+        self.watched.add(target.worker_id)
+
+    def stop_monitoring(self, worker_id: WorkerId, reason: str) -> None:
+        self.watched.discard(worker_id)
+
+    def forget(self, worker_id: WorkerId) -> None:
+        self.watched.discard(worker_id)
+
+    async def telemetry_of(self, worker_id: WorkerId) -> Sequence[TelemetryEvent] | None:
+        self.asked += 1
+        return self.telemetry.get(worker_id, [])
+
+
 class Fleet:
     """People, the control plane, one or more worker controllers, and a cloud."""
 
@@ -186,6 +231,7 @@ class Fleet:
         self.ids = RandomIds(random.Random(1))
         self.cloud = MemoryCloud(self.clock)
         self.cml = MemoryCml(self.cloud)
+        self.monitors = MemoryMonitors()
         self.kv = MemoryKv(self.clock, self.ids)
         self.store = store or MemoryStore()
         self.plane = ControlPlane.over(
@@ -236,6 +282,7 @@ class Fleet:
             telemetry=Telemetry(),
             health=Health(self.clock),
             instance_id=instance_id,
+            monitors=self.monitors,
         )
         self.ports.append(port)
         self.controllers.append(controller)

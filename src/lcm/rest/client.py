@@ -12,6 +12,7 @@ from lcm.domain.discovery import DiscoverySettings, FoundInstance
 from lcm.domain.errors import Conflict, Fenced, IllegalTransition, NotFound, RequestError, Unreachable
 from lcm.domain.launch import LaunchSpec, WorkerId
 from lcm.domain.lifecycle import WorkerStatus
+from lcm.domain.scaling import AuditEvent
 from lcm.domain.template import WorkerTemplate
 from lcm.domain.worker import CmlHealth, CmlLicense, Instance, Worker
 from lcm.rest.fleet import BulkImport, BulkImportResult, Cleanup, CleanupResult, DiscoveryView
@@ -20,7 +21,10 @@ from lcm.rest.schemas import (
     EPOCH_HEADER,
     PROBLEM_TYPE_PREFIX,
     SERVICE_HEADER,
+    AuditRecord,
     CmlReport,
+    IdleCheck,
+    IdleCheckRequest,
     InstanceReport,
     LaunchPlan,
     LaunchVoided,
@@ -178,6 +182,18 @@ class ControlPlaneClient:
 
     async def report_ws_status(self, worker_id: WorkerId, report: WebSocketReport) -> Worker:
         return await self._report(worker_id, "ws-status", report)
+
+    async def detect_worker_idle(self, worker: Worker, request: IdleCheckRequest) -> IdleCheck:
+        body = await self._call("POST", f"/workers/{worker.id}/detect-idle", request)
+        return msgspec.json.decode(body, type=IdleCheck)
+
+    async def drain_worker(self, worker: Worker) -> Worker:
+        return _worker.decode(await self._call("POST", f"/workers/{worker.id}/drain"))
+
+    async def record_scaling_audit(self, event: AuditEvent, reason: str, worker_id: WorkerId) -> None:
+        await self._call(
+            "POST", "/scaling/audit", AuditRecord(event=event, reason=reason, worker_id=worker_id)
+        )
 
     async def get_discovery_settings(self) -> DiscoverySettings:
         body = await self._call("GET", "/settings/discovery")

@@ -11,10 +11,18 @@ from typing import NamedTuple, Protocol
 from lcm.domain.discovery import DiscoverySettings, FoundInstance
 from lcm.domain.launch import InstanceId, LaunchSpec, MachineImage, WorkerId
 from lcm.domain.lifecycle import WorkerStatus
+from lcm.domain.scaling import AuditEvent
 from lcm.domain.template import WorkerTemplate
 from lcm.domain.worker import CmlHealth, CmlLicense, Instance, Worker
 from lcm.rest.fleet import BulkImportResult, Cleanup, CleanupResult
-from lcm.rest.schemas import LiveReceipt, LiveReports, WebSocketReport
+from lcm.rest.schemas import (
+    IdleCheck,
+    IdleCheckRequest,
+    LiveReceipt,
+    LiveReports,
+    TelemetryEvent,
+    WebSocketReport,
+)
 
 
 class ControlPlane(Protocol):
@@ -50,6 +58,12 @@ class ControlPlane(Protocol):
     async def report_cml(
         self, worker: Worker, *, ready: bool, version: str | None, certificate_sha256: str | None
     ) -> Worker: ...
+
+    async def detect_worker_idle(self, worker: Worker, request: IdleCheckRequest) -> IdleCheck: ...
+
+    async def drain_worker(self, worker: Worker) -> Worker: ...
+
+    async def record_scaling_audit(self, event: AuditEvent, reason: str, worker_id: WorkerId) -> None: ...
 
     async def get_discovery_settings(self) -> DiscoverySettings: ...
 
@@ -213,6 +227,10 @@ class Monitors(Protocol):
 
     def forget(self, worker_id: WorkerId) -> None:
         """The worker is gone for good, and with it everything that was counted about it."""
+        ...
+
+    async def telemetry_of(self, worker_id: WorkerId) -> Sequence[TelemetryEvent] | None:
+        """What people did on the worker lately, asked of CML just now; None if it could not be asked."""
         ...
 
 

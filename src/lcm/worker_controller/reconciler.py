@@ -66,6 +66,7 @@ from lcm.worker_controller.decisions import (
     Wait,
 )
 from lcm.worker_controller.discovery import Discovery
+from lcm.worker_controller.idling import IdleKeeper
 from lcm.worker_controller.launching import Launcher
 from lcm.worker_controller.observer import InstanceObserver
 from lcm.worker_controller.orphans import Orphans
@@ -166,6 +167,14 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
         self._launcher = self._new_launcher()
         self._cml = cml
         self.discovery = self._new_discovery()
+        self.counts: Counter[str] = Counter()
+        self._idle_keeper = (
+            IdleKeeper(
+                control_plane, monitors, settings.scale_down, clock, self._running_workers, self.counts
+            )
+            if monitors is not None and settings.worker_activity_detection_enabled
+            else None
+        )
         self._tender = Tender(
             control_plane,
             cml,
@@ -173,9 +182,9 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
             settings.wait_seconds,
             self._count_drift,
             monitors,
+            self._idle_keeper,
         )
         self._monitors = monitors
-        self.counts: Counter[str] = Counter()
         self.drifts: Counter[tuple[WorkerId, str]] = Counter()
         self.drifting: set[WorkerId] = set()
         self.stuck: set[WorkerId] = set()
@@ -243,6 +252,8 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
         workers = await self._control_plane.list_resources()
         await self.observer.refresh({worker.aws_region for worker in workers})
         self.managed = {worker.id: worker.status for worker in workers}
+        if self._idle_keeper is not None:
+            self._idle_keeper.on_new_list()
         return workers
 
     async def fetch_single_resource(self, resource_id: str) -> Worker | None:
@@ -268,6 +279,8 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
         self.observer.forget(worker_id)
         if self._monitors is not None:
             self._monitors.forget(worker_id)
+        if self._idle_keeper is not None:
+            self._idle_keeper.forget(worker_id)
         self.managed.pop(worker_id, None)
         self.drifting.discard(worker_id)
         self.stuck.discard(worker_id)
@@ -412,6 +425,9 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
         if self.leadership is None:
             raise LeadershipLost("not leading")
         self.leadership.check()
+
+    def _running_workers(self) -> int:
+        return sum(status is RUNNING for status in self.managed.values())
 
     # What is counted.
 

@@ -9,6 +9,7 @@ from lcm.cml.connection import CmlTrust
 from lcm.cml.session import Credentials
 from lcm.core.settings import ElectionSettings
 from lcm.domain.discovery import parse_tag_filter
+from lcm.domain.scaling import ScaleDownPolicy
 
 
 class WorkerControllerSettings(ElectionSettings):
@@ -77,9 +78,19 @@ class WorkerControllerSettings(ElectionSettings):
         description="Seconds between looks by REST while there is no live connection, and between looks at"
         " CloudWatch, health and licence. Also METRICS_COLLECT_INTERVAL.",
     )
+    worker_activity_detection_enabled: bool = Field(
+        True, description="Ask the control plane whether workers are used; off: nothing is ever paused."
+    )
+    scale_down_enabled: bool = Field(False, description="Drain idle workers instead of pausing them.")
+    min_workers: int = Field(0, ge=0, description="Never drain below this many running workers.")
+    scale_down_cooldown_seconds: float = Field(600.0, ge=0, description="Between two drains.")
     otel_exporter_otlp_endpoint: str | None = Field(
         None, description="OTLP/HTTP collector to send the metrics to every 10 s, besides /metrics."
     )
+
+    @property
+    def scale_down(self) -> ScaleDownPolicy:
+        return ScaleDownPolicy(self.scale_down_enabled, self.min_workers, self.scale_down_cooldown_seconds)
 
     @property
     def cml_credentials(self) -> Credentials:

@@ -8,6 +8,7 @@ import structlog
 from lcm.core.results import ReconciliationResult, Requeue, Success
 from lcm.domain.errors import Unreachable
 from lcm.domain.worker import Instance, Worker
+from lcm.worker_controller.idling import IdleKeeper
 from lcm.worker_controller.ports import CmlSystem, ControlPlane, Monitors, MonitorTarget
 
 log = structlog.get_logger(__name__)
@@ -23,6 +24,7 @@ class Tender:
     wait_seconds: float
     count_drift: Callable[[Worker, str], None]
     monitors: Monitors | None
+    idle: IdleKeeper | None
 
     async def tend(self, worker: Worker, instance: Instance) -> ReconciliationResult:
         if (worker.public_ip, worker.private_ip) != (instance.public_ip, instance.private_ip):
@@ -31,6 +33,8 @@ class Tender:
         if not worker.cml_ready:
             return await self._look_for_cml(worker)
         self._ensure_monitor(worker)
+        if self.idle is not None:
+            await self.idle.look_after(worker)
         return Success()
 
     def _ensure_monitor(self, worker: Worker) -> None:

@@ -77,9 +77,9 @@ class TestAcceptanceExamples:
     async def test_desired_running_and_running_does_nothing(self) -> None:
         async with Fleet().running() as fleet:
             worker = await fleet.running_worker()
-            await fleet.clock.sleep(60)
+            await fleet.clock.sleep(120)
             settled = await fleet.get(worker)
-            await fleet.clock.sleep(3_600)
+            await fleet.clock.sleep(3_000)
             assert await fleet.get(worker) == settled
             assert fleet.effects() == ["launch_instance"]
 
@@ -369,8 +369,8 @@ async def test_while_the_control_plane_is_down_nothing_is_touched_and_later_all_
         await fleet.until(worker, STOPPED, within_seconds=120)
 
 
-async def test_an_idle_day_changes_nothing() -> None:
-    async with Fleet().running() as fleet:
+async def test_an_idle_day_changes_nothing_where_idle_workers_are_kept() -> None:
+    async with Fleet(WorkerControllerSettings(worker_activity_detection_enabled=False)).running() as fleet:
         worker = await fleet.running_worker()
         await fleet.clock.sleep(120)
         version = (await fleet.get(worker)).version

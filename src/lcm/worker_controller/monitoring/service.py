@@ -1,17 +1,29 @@
 """Live monitoring as a whole: what the leader runs beside its reconciliation."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+import msgspec
+import structlog
 
 from lcm.core.clock import Clock
 from lcm.core.hosted_service import supervise
 from lcm.core.telemetry import Reading, Telemetry
-from lcm.domain.errors import Fenced
+from lcm.domain.errors import Fenced, LcmError
 from lcm.domain.launch import WorkerId
+from lcm.rest.schemas import TelemetryEvent
 from lcm.worker_controller.monitoring.metrics import MetricsLoop
+from lcm.worker_controller.monitoring.polling import TELEMETRY_PATH
 from lcm.worker_controller.monitoring.registry import CmlWebSocketMonitorRegistry
 from lcm.worker_controller.monitoring.reporter import LiveReporter
+from lcm.worker_controller.monitoring.telemetry_log import signs_of_people
 from lcm.worker_controller.ports import MonitorTarget
+
+log = structlog.get_logger(__name__)
+
+NEWEST_EVENTS: Final = 20
+"""Enough to tell when people were last there; the whole diary can be long."""
 
 
 class LiveMonitoring:
@@ -52,6 +64,24 @@ class LiveMonitoring:
     def forget(self, worker_id: WorkerId) -> None:
         self.registry.forget(worker_id)
         self.metrics.forget(worker_id)
+
+    async def telemetry_of(self, worker_id: WorkerId) -> Sequence[TelemetryEvent] | None:
+        session = self.registry.session_of(worker_id)
+        if session is None:
+            return None
+        try:
+            answer = await session.get(TELEMETRY_PATH)
+            events = signs_of_people(
+                answer.body,
+                own_user_id=session.user_id,
+                now=self._clock.now(),
+                server_now=answer.date,
+            )
+        except (LcmError, msgspec.MsgspecError, ValueError, RecursionError) as error:
+            log.info("cannot ask for activity", worker_id=worker_id, error=str(error))
+            return None
+        newest = sorted(events, key=lambda event: event.at)[-NEWEST_EVENTS:]
+        return [TelemetryEvent(category=event.category, timestamp=event.at) for event in newest]
 
 
 def register_monitoring_metrics(telemetry: Telemetry, monitoring: LiveMonitoring, clock: Clock) -> None:

@@ -86,9 +86,7 @@ class TelemetryLog:
         server_now: datetime | None,
     ) -> list[ActivityEvent]:
         """Signs of people that were not counted yet. Raises MsgspecError if the diary makes no sense."""
-        skew = server_now - now if server_now is not None else timedelta(0)
-        if abs(skew) < SAME_CLOCK:
-            skew = timedelta(0)
+        skew = _skew(now, server_now)
         window_start = self._mark - SLACK
         notes = [
             note
@@ -122,6 +120,18 @@ class TelemetryLog:
             and event.lab_id in (None, told.event.lab_id)
         ]
         return min(candidates, key=lambda told: abs(told.event.at - event.at), default=None)
+
+
+def signs_of_people(
+    body: bytes, *, own_user_id: str | None, now: datetime, server_now: datetime | None
+) -> list[ActivityEvent]:
+    """Everything in the diary that people did, counted or not. Raises MsgspecError if it makes no sense."""
+    return [note.event for note in _notes(_entries.decode(body), own_user_id, _skew(now, server_now), now)]
+
+
+def _skew(now: datetime, server_now: datetime | None) -> timedelta:
+    skew = server_now - now if server_now is not None else timedelta(0)
+    return skew if abs(skew) >= SAME_CLOCK else timedelta(0)
 
 
 def _notes(

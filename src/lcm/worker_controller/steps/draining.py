@@ -1,17 +1,20 @@
-"""DRAINING: no new sessions; stop when the present ones are over.
-
-Nothing assigns sessions to workers yet, so a drain has nothing to wait for.
-"""
+"""DRAINING: no new sessions; stop when the present ones are over, or when the drain took too long."""
 
 from lcm.domain.lifecycle import RUNNING, STOPPING, TERMINATING, DesiredStatus
-from lcm.worker_controller.decisions import Decision, Move, Situation
+from lcm.domain.observation import Known
+from lcm.worker_controller.decisions import Decision, Move, Situation, Tend, Wait, report_drift
 
 
 def decide(situation: Situation) -> Decision:
-    match situation.worker.desired_status:
-        case DesiredStatus.RUNNING:
-            return Move(RUNNING, "the drain was cancelled")
-        case DesiredStatus.TERMINATED:
-            return Move(TERMINATING, "people want it deleted")
-        case DesiredStatus.STOPPED:
-            return Move(STOPPING, "no session is left")
+    worker, seen = situation.worker, situation.seen
+    if worker.desired_status is DesiredStatus.TERMINATED:
+        return Move(TERMINATING, "people want it deleted")
+    if isinstance(seen, Known) and seen.value.state not in ("running", "pending"):
+        return report_drift(seen.value, f"{seen.value.state} outside LCM")
+    if worker.desired_status is DesiredStatus.RUNNING:
+        return Move(RUNNING, "the drain was cancelled")
+    if not worker.sessions:
+        return Move(STOPPING, "no session is left")
+    if worker.drain_deadline_at is None or situation.now >= worker.drain_deadline_at:
+        return Move(STOPPING, f"drained for too long; sessions cut off: {len(worker.sessions)}")
+    return Tend(seen.value) if isinstance(seen, Known) else Wait("waiting for sessions to end")

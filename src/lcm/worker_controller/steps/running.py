@@ -11,6 +11,7 @@ from lcm.domain.lifecycle import (
     DesiredStatus,
 )
 from lcm.domain.observation import Absent, Known, Unknown
+from lcm.domain.worker import PauseReason
 from lcm.worker_controller.decisions import Decision, Move, Situation, Tend, Wait, report_drift
 
 
@@ -19,7 +20,8 @@ def decide(situation: Situation) -> Decision:
     if worker.desired_status is DesiredStatus.TERMINATED:
         return Move(TERMINATING, "people want it deleted")
     if worker.desired_status is DesiredStatus.STOPPED:
-        return Move(STOPPING, "people want it stopped")
+        is_unused = worker.pause_reason is PauseReason.IDLE_TIMEOUT
+        return Move(STOPPING, "nobody uses it" if is_unused else "people want it stopped")
     match seen:
         case Known(instance) if instance.state == "running":
             return Tend(instance)

@@ -1,0 +1,198 @@
+"""Idle workers are paused, or drained if the fleet may shrink; used ones are left alone."""
+
+from collections import Counter
+from datetime import timedelta
+
+import pytest
+
+from lcm.control_plane.commands.drain_worker import drain_worker
+from lcm.control_plane.commands.keep_running import hold_worker
+from lcm.control_plane.commands.place_session import place_session, remove_session
+from lcm.control_plane.commands.report_live import report_live
+from lcm.domain.lifecycle import DRAINING, RUNNING, STOPPED, STOPPING, DesiredStatus
+from lcm.domain.live import ActivityEvent, SampleSource
+from lcm.domain.worker import Action, Worker
+from lcm.rest.schemas import ActivityReport, LiveReports, TelemetryEvent
+from lcm.worker_controller.settings import WorkerControllerSettings
+from support.fleet import Fleet
+
+HOUR = 3600.0
+SCALES_DOWN = WorkerControllerSettings(scale_down_enabled=True, min_workers=2)
+
+
+async def use(fleet: Fleet, worker: Worker) -> None:
+    """What a monitor reports when a person starts a lab."""
+    event = ActivityEvent(category="start_lab", at=fleet.clock.now())
+    activity = ActivityReport(
+        worker_id=worker.id,
+        activity_events=[event],
+        source=SampleSource.WEBSOCKET,
+        stream=str(fleet.clock.monotonic()),
+        last_sequence=1,
+    )
+    await report_live(fleet.plane, LiveReports(activity=[activity]), fence=fleet.ports[0]._fence())
+
+
+async def running(fleet: Fleet, workers: list[Worker]) -> int:
+    return [(await fleet.get(worker)).status for worker in workers].count(RUNNING)
+
+
+async def audited(fleet: Fleet) -> Counter[str]:
+    return Counter(str(entry.event) for entry in await fleet.plane.audit.newest())
+
+
+async def test_an_unused_worker_is_paused_after_an_hour_and_not_before() -> None:
+    async with Fleet().running() as fleet:
+        worker = await fleet.running_worker()
+        born = (await fleet.get(worker)).created_at
+        stopped = await fleet.until(worker, STOPPED, within_seconds=2 * HOUR)
+        assert stopped.pause_reason == "idle_timeout"
+        assert stopped.last_paused_at is not None
+        assert timedelta(minutes=60) < stopped.last_paused_at - born < timedelta(minutes=68)
+        assert fleet.leader.counts["auto_pause_count"] == 1
+
+
+async def test_a_used_worker_is_never_paused() -> None:
+    async with Fleet().running() as fleet:
+        worker = await fleet.running_worker()
+        for _ in range(12):
+            await fleet.clock.sleep(HOUR / 2)
+            await use(fleet, worker)
+        assert (await fleet.get(worker)).status is RUNNING
+
+
+async def test_use_that_only_the_telemetry_knows_keeps_the_worker() -> None:
+    async with Fleet().running() as fleet:
+        worker = await fleet.running_worker()
+        await fleet.clock.sleep(0.9 * HOUR)
+        at = fleet.clock.now()
+        fleet.monitors.telemetry[worker.id] = [TelemetryEvent(category="start_node", timestamp=at)]
+        await fleet.clock.sleep(0.5 * HOUR)
+        seen = await fleet.get(worker)
+        assert (seen.status, seen.last_activity_at) == (RUNNING, at)
+
+
+async def test_a_server_that_cannot_be_asked_is_never_paused() -> None:
+    async with Fleet().running() as fleet:
+        worker = await fleet.running_worker()
+        fleet.monitors.telemetry[worker.id] = None
+        await fleet.clock.sleep(10 * HOUR)
+        assert (await fleet.get(worker)).status is RUNNING
+
+
+async def test_telemetry_is_only_asked_for_when_a_pause_is_near() -> None:
+    async with Fleet().running() as fleet:
+        await fleet.running_worker()
+        await fleet.clock.sleep(0.9 * HOUR)
+        assert fleet.monitors.asked == 0
+
+
+async def test_a_resumed_worker_runs_for_another_hour_at_least() -> None:
+    async with Fleet().running() as fleet:
+        worker = await fleet.running_worker()
+        await fleet.until(worker, STOPPED, within_seconds=2 * HOUR)
+        await fleet.ask(worker, Action.START)
+        resumed = await fleet.until(worker, RUNNING)
+        again = await fleet.until(worker, STOPPED, within_seconds=2 * HOUR)
+        assert resumed.last_resumed_at is not None
+        assert again.last_paused_at is not None
+        assert again.last_paused_at - resumed.last_resumed_at >= timedelta(minutes=60)
+
+
+async def test_a_held_worker_runs_until_the_hold_ends() -> None:
+    async with Fleet().running() as fleet:
+        worker = await fleet.running_worker()
+        until = fleet.clock.now() + timedelta(hours=5)
+        await hold_worker(fleet.plane, worker.id, until=until, reason="exam", by="ada")
+        stopped = await fleet.until(worker, STOPPED, within_seconds=6 * HOUR)
+        assert stopped.last_paused_at is not None
+        assert stopped.last_paused_at >= until
+
+
+async def test_nobody_is_asked_about_where_detection_is_off() -> None:
+    settings = WorkerControllerSettings(worker_activity_detection_enabled=False)
+    async with Fleet(settings).running() as fleet:
+        worker = await fleet.running_worker()
+        await fleet.clock.sleep(5 * HOUR)
+        assert (await fleet.get(worker)).status is RUNNING
+
+
+# Scale-down
+
+
+async def test_three_idle_workers_and_a_minimum_of_two_lose_one() -> None:
+    async with Fleet(SCALES_DOWN).running() as fleet:
+        workers = [await fleet.running_worker(name) for name in ("a", "b", "c")]
+        await fleet.clock.sleep(5 * HOUR)
+        statuses = Counter([(await fleet.get(worker)).status for worker in workers])
+        assert statuses == {RUNNING: 2, STOPPED: 1}
+        assert fleet.leader.counts["scale_down_drain_count"] == 1
+        log = await audited(fleet)
+        assert log["scale_down_initiated"] == 1
+        assert log["skipped_min_workers"] >= 1
+
+
+async def test_the_second_drain_waits_for_the_cooldown() -> None:
+    settings = WorkerControllerSettings(scale_down_enabled=True, scale_down_cooldown_seconds=2 * HOUR)
+    async with Fleet(settings).running() as fleet:
+        workers = [await fleet.running_worker(name) for name in ("a", "b")]
+        await fleet.clock.sleep(1.5 * HOUR)
+        assert await running(fleet, workers) == 1
+        assert (await audited(fleet))["skipped_cooldown"] == 1
+        await fleet.clock.sleep(2 * HOUR)
+        assert await running(fleet, workers) == 0
+
+
+async def test_scale_down_drains_and_does_not_pause() -> None:
+    async with Fleet(SCALES_DOWN).running() as fleet:
+        workers = [await fleet.running_worker(name) for name in ("a", "b", "c")]
+        await fleet.clock.sleep(5 * HOUR)
+        gone = [w for w in [await fleet.get(worker) for worker in workers] if w.status is STOPPED]
+        assert [worker.auto_pause_count for worker in gone] == [0]
+        assert DRAINING in fleet.life_of(gone[0])
+
+
+# Drain
+
+
+async def test_a_drain_waits_for_sessions_and_then_stops() -> None:
+    async with Fleet().running() as fleet:
+        worker = await fleet.running_worker()
+        await place_session(fleet.plane, worker.id, "lablet-1")
+        await drain_worker(fleet.plane, worker.id, by="ada", reason="maintenance")
+        await fleet.clock.sleep(HOUR)
+        assert (await fleet.get(worker)).status is DRAINING
+        await remove_session(fleet.plane, worker.id, "lablet-1")
+        await fleet.until(worker, STOPPED)
+
+
+async def test_a_drain_that_takes_too_long_ends_with_a_stop_that_says_so() -> None:
+    async with Fleet().running() as fleet:
+        worker = await fleet.running_worker()
+        await place_session(fleet.plane, worker.id, "lablet-1")
+        await drain_worker(fleet.plane, worker.id, by="ada", reason="maintenance")
+        stopped = await fleet.until(worker, STOPPED, within_seconds=5 * HOUR)
+        reasons = [e.reason for e in stopped.state_history if e.target is STOPPING]
+        assert reasons == ["drained for too long; sessions cut off: 1"]
+
+
+async def test_a_cancelled_drain_leaves_the_worker_running() -> None:
+    async with Fleet().running() as fleet:
+        worker = await fleet.running_worker()
+        await place_session(fleet.plane, worker.id, "lablet-1")
+        await drain_worker(fleet.plane, worker.id, by="ada", reason="maintenance")
+        await fleet.ask(worker, Action.CANCEL_DRAIN)
+        await fleet.until(worker, RUNNING)
+        assert fleet.effects() == ["launch_instance"]
+
+
+@pytest.mark.parametrize("action", [Action.STOP, Action.DELETE])
+async def test_a_drain_can_be_cut_short(action: Action) -> None:
+    async with Fleet().running() as fleet:
+        worker = await fleet.running_worker()
+        await place_session(fleet.plane, worker.id, "lablet-1")
+        await drain_worker(fleet.plane, worker.id, by="ada", reason="maintenance")
+        asked = await fleet.ask(worker, action)
+        await fleet.clock.sleep(120)
+        assert (await fleet.get(worker)).status in (STOPPED, "terminated")
+        assert asked.desired_status is not DesiredStatus.RUNNING
