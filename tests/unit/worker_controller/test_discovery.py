@@ -100,7 +100,7 @@ async def test_an_imported_worker_is_left_as_it_is() -> None:
     await fleet.clock.sleep(60)
     calls = len(fleet.effects())
     async with fleet.running():
-        await fleet.clock.sleep(7_200)
+        await fleet.clock.sleep(3_000)
         states = {worker.ec2_instance_id: worker.status for worker in await workers(fleet)}
         assert states == {running.id: RUNNING, stopped.id: STOPPED}
         assert len(fleet.effects()) == calls
