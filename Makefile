@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 UI_SOURCES := $(shell find ui -path ui/node_modules -prune -o -type f -print 2>/dev/null)
 UI_BUILT := src/lcm/control_plane/static/index.html
 
-.PHONY: help setup run test check lint unit bench sim soak docs lock browser ferretdb clean
+.PHONY: help setup run test check lint unit bench sim sim-coverage sim-hunt soak docs lock browser ferretdb clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -37,6 +37,12 @@ bench: setup ## Measure what performance claims rest on
 
 sim: setup ## Run one simulated seed: make sim SEED=7 [SCENARIO=stop_start PLAN='role:site:nth:act;…']
 	@cd tests && ../$(BIN)/python -m simulation --seed $(or $(SEED),0) --scenario $(or $(SCENARIO),wander) --plan '$(PLAN)'
+
+sim-coverage: setup ## Show which faults the exhaustive pass injects at which call site, in how many states
+	@cd tests && ../$(BIN)/python -m simulation.coverage
+
+sim-hunt: setup ## Find out after how many random runs each planted bug is caught
+	@cd tests && ../$(BIN)/python -m simulation.hunt
 
 soak: setup ## Run many random simulated seeds: make soak [SEEDS=10000]
 	@cd tests && ../$(BIN)/python -m simulation.soak --seeds $(or $(SEEDS),10000)

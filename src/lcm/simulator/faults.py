@@ -51,7 +51,7 @@ DEFAULT_RATES: Mapping[Act, float] = {
     Act.ERROR: 0.01,
     Act.HANG: 0.005,
     Act.STALE: 0.05,
-    Act.FREEZE: 0.002,
+    Act.FREEZE: 0.006,
 }
 
 
