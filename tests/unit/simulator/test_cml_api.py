@@ -5,6 +5,8 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from lcm.simulator.cml.accounts import ADMIN_ID
 from lcm.simulator.cml.licensing import LicensePool
@@ -23,6 +25,33 @@ nodes:
 - {id: n1, label: b, node_definition: alpine, x: 9, y: 0, interfaces: [{id: i0, label: eth0, type: physical}]}
 links: [{id: l0, n1: n0, i1: i0, n2: n1, i2: i0}]
 """
+
+
+WRITES = (
+    ("POST", "authenticate"),
+    ("POST", "labs"),
+    ("POST", "import"),
+    ("PATCH", "labs/{lab}"),
+    ("PATCH", "labs/{lab}/associations"),
+    ("POST", "labs/{lab}/nodes?populate_interfaces=true"),
+    ("PATCH", "labs/{lab}/nodes/{node}"),
+    ("POST", "labs/{lab}/interfaces"),
+    ("POST", "labs/{lab}/links"),
+    ("POST", "licensing/registration"),
+    ("PUT", "licensing/product_license"),
+    ("PATCH", "licensing/features"),
+    ("PUT", "licensing/transport"),
+    ("PUT", "telemetry"),
+    ("PATCH", "system/maintenance_mode"),
+    ("POST", "users"),
+    ("PATCH", "users/00000000-0000-4000-a000-000000000000"),
+    ("POST", "groups"),
+)
+WORDS = (
+    *("title", "owner", "autostart", "associations", "groups", "users", "label", "node_definition", "x", "y"),
+    *("configuration", "tags", "parameters", "node", "slot", "src_int", "token", "proxy", "ssms", "opt_in"),
+    *("id", "count", "username", "password", "name", "members", "lab", "nodes", "links", "version"),
+)
 
 
 class Reply(NamedTuple):
@@ -121,7 +150,16 @@ def client() -> Client:
         ("POST", "import", b"lab: {title: t, version: 9.9.9}\nnodes: []\nlinks: []", 400),
         ("POST", "import", b"lab: {title: t, version: 0.3.0}\nnodes: []", 400),
         ("POST", "import", b": not yaml [", 400),
+        ("POST", "labs/{}/nodes", {"label": 7, "node_definition": "alpine", "x": 0, "y": 0}, 400),
+        ("POST", "labs/{}/nodes", {"label": "a", "node_definition": "alpine", "x": 0, "y": 0, "z": 0}, 400),
+        ("POST", "labs/{}/interfaces", {"node": 7}, 404),
+        ("POST", "labs/{}/links", {"src_int": "a"}, 404),
+        ("PUT", "licensing/transport", {"proxy": []}, 400),
+        ("PATCH", "licensing/features", [{"id": "x"}], 400),
+        ("POST", "licensing/registration", {"token": []}, 400),
         ("POST", "users", {"username": "admin", "password": "x"}, 422),
+        ("POST", "users", {"username": "ada"}, 400),
+        ("POST", "groups", [], 400),
         ("DELETE", "licensing/deregistration", None, 400),
         ("PATCH", "web_session_timeout/299", None, 400),
     ],
@@ -143,6 +181,27 @@ def test_a_body_that_fits_no_schema_leaves_nothing_behind(client: Client) -> Non
     lost = MINIMAL.replace("i2: i0", "i2: i9")
     assert client.ask("POST", "import", lost.encode()).status == 400
     assert client.get("labs") == []
+
+
+@settings(deadline=None)
+@given(
+    body=st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(st.sampled_from(WORDS) | st.text(max_size=5), inner, max_size=5)
+        ),
+        max_leaves=8,
+    ),
+    number=st.integers(0, len(WRITES) - 1),
+)
+def test_no_body_makes_a_server_stumble(body: Any, number: int) -> None:
+    client = Client("2.10.0")
+    method, path = WRITES[number]
+    lab_id = client.import_lab()
+    node_id = client.get(f"labs/{lab_id}/nodes")[0]
+    reply = client.ask(method, path.format(lab=lab_id, node=node_id), body)
+    assert reply.status < 500, reply
 
 
 # Access

@@ -429,10 +429,6 @@ class Labs:
     def new_id(self) -> str:
         return str(uuid.UUID(int=self._rng.getrandbits(128), version=4))
 
-    def note(self, category: str, at: float, data: dict[str, Any]) -> None:
-        """Something a person did with labs that changes no state: an import, an export, a capture."""
-        self._record(category, at, data)
-
     # Moves
 
     def _start(self, node: Node, at: float, user_id: str) -> None:

@@ -7,6 +7,7 @@ instance: a stop and a start boot it again with the same users, labs and licence
 
 import random
 import re
+import traceback
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
@@ -249,6 +250,9 @@ class CmlServer:
             return self._perform(query, now)
         except Refused as refusal:
             return error(refusal.code, refusal.description)
+        except Exception:
+            traceback.print_exc()  # a fault of the simulator; a client of CML sees what CML would show
+            return error(500, f"The API at {query.path} encountered an unexpected error.")
 
     def user_of(self, token: str, now: float) -> User | None:
         user_id = self.sessions.user_of(token, now)

@@ -172,7 +172,7 @@ class Connection(asyncio.Protocol):
         """To WebSocket, if the client asks properly and the door leads there."""
         query, key = self._query(), self._headers.get(b"sec-websocket-key")
         if self._headers.get(b"upgrade", b"").lower() != b"websocket" or key is None:
-            self._send(Answer(400, b""), keep_alive=False)
+            self._reply(self._door.respond(query), keep_alive=False)  # nginx knows no other upgrade
             return
         refusal = self._door.refuse_upgrade(query)
         if refusal is not None:

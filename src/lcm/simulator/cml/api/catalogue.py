@@ -2,6 +2,7 @@
 
 from typing import Any, Final
 
+import msgspec
 import yaml
 
 from lcm.simulator.cml.accounts import User, group_object, user_object
@@ -66,20 +67,21 @@ def users(call: Call) -> list[dict[str, Any]]:
     return [_user(call, user) for user in call.server.accounts.users.values()]
 
 
+class UserWish(msgspec.Struct, frozen=True):
+    """A new user."""
+
+    username: str
+    password: str
+    admin: bool = False
+    fullname: str = ""
+    description: str = ""
+    email: str = ""
+    groups: list[str] = []
+
+
 def create_user(call: Call) -> dict[str, Any]:
     call.need_admin()
-    wish = call.fields()
-    if not isinstance(wish.get("username"), str) or not isinstance(wish.get("password"), str):
-        raise Refused(400, "Bad request: username and password are required")
-    texts = {name: str(wish[name]) for name in ("fullname", "description", "email") if name in wish}
-    user = call.server.accounts.add_user(
-        call.now,
-        username=wish["username"],
-        password=wish["password"],
-        admin=bool(wish.get("admin")),
-        groups=[str(group) for group in wish.get("groups") or []],
-        **texts,
-    )
+    user = call.server.accounts.add_user(call.now, **msgspec.structs.asdict(call.read(UserWish)))
     return _user(call, user)
 
 
@@ -123,18 +125,18 @@ def groups(call: Call) -> list[dict[str, Any]]:
     return [group_object(group) for group in call.server.accounts.groups.values()]
 
 
+class GroupWish(msgspec.Struct, frozen=True):
+    """A new group."""
+
+    name: str
+    description: str = ""
+    members: list[str] = []
+    associations: list[Any] = []
+
+
 def create_group(call: Call) -> dict[str, Any]:
     call.need_admin()
-    wish = call.fields()
-    if not isinstance(wish.get("name"), str):
-        raise Refused(400, "Bad request: name is required")
-    group = call.server.accounts.add_group(
-        call.now,
-        name=wish["name"],
-        description=str(wish.get("description", "")),
-        members=[str(member) for member in wish.get("members") or []],
-        associations=list(wish.get("associations") or []),
-    )
+    group = call.server.accounts.add_group(call.now, **msgspec.structs.asdict(call.read(GroupWish)))
     return group_object(group)
 
 

@@ -2,16 +2,46 @@
 
 from typing import Any, Final
 
+import msgspec
+from msgspec import UNSET, UnsetType
+
 from lcm.simulator.cml.api.routing import Call, Route
 from lcm.simulator.cml.labs import POWERED, STARTED, Interface, Link, Node
 from lcm.simulator.cml.refusal import Refused
 from lcm.simulator.cml.times import shown
 from lcm.simulator.cml.topology import OPTIONAL, configuration_of, shown_configuration
 
-CHANGEABLE: Final = frozenset(
-    {"label", "x", "y", "configuration", "pinned_compute_id", "priority", "resource_pool", "pyats", *OPTIONAL}
-)
-"""What a PATCH may name of a node."""
+
+class NodeWish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a client may say about a node; to make one, the first four are needed."""
+
+    label: str | UnsetType = UNSET
+    node_definition: str | UnsetType = UNSET
+    x: float | UnsetType = UNSET
+    y: float | UnsetType = UNSET
+    configuration: str | list[dict[str, str]] | UnsetType | None = UNSET
+    image_definition: str | UnsetType | None = UNSET
+    ram: int | UnsetType | None = UNSET
+    cpus: int | UnsetType | None = UNSET
+    cpu_limit: int | UnsetType | None = UNSET
+    data_volume: int | UnsetType | None = UNSET
+    boot_disk_size: int | UnsetType | None = UNSET
+    hide_links: bool | UnsetType = UNSET
+    tags: list[str] | UnsetType = UNSET
+    parameters: dict[str, Any] | UnsetType = UNSET
+    pinned_compute_id: str | UnsetType | None = UNSET
+    priority: int | UnsetType | None = UNSET
+    resource_pool: str | UnsetType | None = UNSET
+    pyats: dict[str, str | None] | UnsetType = UNSET
+
+    def properties(self) -> dict[str, Any]:
+        """What was said, as a node keeps it."""
+        ignored = {"node_definition", "resource_pool", "pyats"}
+        names = (name for name in self.__struct_fields__ if name not in ignored)
+        said = {name: value for name in names if (value := getattr(self, name)) is not UNSET}
+        if "configuration" in said:
+            said["configuration"] = configuration_of(said["configuration"])
+        return said | {name: int(said[name]) for name in ("x", "y") if name in said}
 
 
 # Nodes
@@ -61,14 +91,11 @@ def list_nodes(call: Call) -> list[Any]:
 
 
 def create_node(call: Call) -> dict[str, str]:
-    lab, wish = call.lab, call.fields()
-    if not isinstance(wish.get("label"), str) or not isinstance(wish.get("node_definition"), str):
-        raise Refused(400, "Bad request: label and node_definition are required")
-    label, definition_id = wish.pop("label"), wish.pop("node_definition")
-    if "x" not in wish or "y" not in wish:
-        raise Refused(400, "Bad request: x and y are required")
-    labs, properties = call.server.labs, _properties(wish)
-    node = labs.add_node(lab, call.now, label=label, definition_id=definition_id, **properties)
+    lab, wish, labs = call.lab, call.read(NodeWish), call.server.labs
+    definition_id, properties = wish.node_definition, wish.properties()
+    if isinstance(definition_id, UnsetType) or not {"label", "x", "y"} <= properties.keys():
+        raise Refused(400, "Bad request: label, node_definition, x and y are required")
+    node = labs.add_node(lab, call.now, definition_id=definition_id, **properties)
     if call.flag("populate_interfaces"):
         if node.definition.has_loopback:
             labs.add_interface(node, call.now, kind="loopback")
@@ -85,7 +112,7 @@ def get_node(call: Call) -> dict[str, Any]:
 
 def change_node(call: Call) -> str:
     node = _node(call)
-    call.server.labs.change_node(node, call.now, **_properties(call.fields()))
+    call.server.labs.change_node(node, call.now, **call.read(NodeWish).properties())
     return node.id
 
 
@@ -363,25 +390,6 @@ def _link(call: Call) -> Link:
 def _visible_nodes(call: Call) -> list[Node]:
     sees_all = call.user.admin and call.flag("show_all")
     return [node for node in call.server.labs.nodes() if sees_all or node.lab.owner_id == call.user.id]
-
-
-def _properties(wish: dict[str, Any]) -> dict[str, Any]:
-    unknown = wish.keys() - CHANGEABLE
-    if unknown:
-        raise Refused(400, f"Bad request: unknown node properties: {', '.join(sorted(unknown))}")
-    properties = {name: value for name, value in wish.items() if name not in {"resource_pool", "pyats"}}
-    if "configuration" in properties:
-        properties["configuration"] = configuration_of(properties["configuration"])
-    for name in ("x", "y"):
-        if name in properties:
-            properties[name] = _whole(properties[name])
-    return properties
-
-
-def _whole(value: object) -> int:
-    if not isinstance(value, int | float):
-        raise Refused(400, "Bad request: x and y are numbers")
-    return int(value)
 
 
 def _progress(node: Node) -> str:

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any, Final
 
+import msgspec
+
 from lcm.simulator.cml.api.routing import Answer, Call, Handler, Route
 from lcm.simulator.cml.refusal import Refused
 
@@ -43,12 +45,23 @@ def features(call: Call) -> None:
         raise Refused(400, "Bad request: a list of id and count is expected") from None
 
 
+class Proxy(msgspec.Struct, frozen=True):
+    """Between the server and Cisco."""
+
+    server: str | None = None
+    port: int | None = None
+
+
+class Transport(msgspec.Struct, frozen=True):
+    """How the server reaches Cisco."""
+
+    ssms: str | None = None
+    proxy: Proxy = Proxy()
+
+
 def transport(call: Call) -> None:
-    wish = call.fields()
-    proxy = wish.get("proxy") or {}
-    call.server.licensing.set_transport(
-        wish.get("ssms"), {"server": proxy.get("server"), "port": proxy.get("port")}
-    )
+    wish = call.read(Transport)
+    call.server.licensing.set_transport(wish.ssms, msgspec.structs.asdict(wish.proxy))
 
 
 def reservation_mode(call: Call) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from lcm.simulator.cml.server import CmlServer
 
 PREFIX: Final = "/api/v0/"
+
+T = TypeVar("T")
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,7 +66,7 @@ class Call:
             return default
         try:
             return msgspec.json.decode(self.query.body)
-        except msgspec.DecodeError as mistake:
+        except (msgspec.DecodeError, UnicodeDecodeError) as mistake:
             raise Refused(400, f"Bad request: {mistake}") from None
 
     def fields(self, *, default: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -73,6 +75,13 @@ class Call:
         if not isinstance(body, dict):
             raise Refused(400, "Bad request: the body must be an object")
         return body
+
+    def read(self, kind: type[T]) -> T:
+        """The JSON body, which must fit this schema."""
+        try:
+            return msgspec.json.decode(self.query.body or b"{}", type=kind)
+        except (msgspec.DecodeError, UnicodeDecodeError) as mistake:
+            raise Refused(400, f"Bad request: {mistake}") from None
 
     def flag(self, name: str) -> bool | None:
         """A boolean of the query; None if it is absent."""
