@@ -7,7 +7,7 @@ written again.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import msgspec
 import structlog
@@ -18,7 +18,8 @@ from lcm.core.clock import Clock
 from lcm.core.health import Health
 from lcm.core.hosted_service import HostedService
 from lcm.core.kv.port import Kv, KvUnavailable
-from lcm.domain.worker import Worker
+from lcm.domain.lifecycle import TERMINATED
+from lcm.domain.worker import Worker, is_only_news
 
 log = structlog.get_logger(__name__)
 
@@ -53,11 +54,20 @@ class Publisher(HostedService):
         self._prefix = key_prefix
         self._sweep_seconds = sweep_seconds
         self._fresh: dict[str, Worker] = {}
+        self._wakes: set[str] = set()
+        self._heard: dict[str, int] = {}
         self._something_fresh = asyncio.Event()
         self.is_behind = True
         workers.subscribe(self._on_commit)
 
-    def _on_commit(self, _: Worker | None, after: Worker) -> None:
+    def _on_commit(self, before: Worker | None, after: Worker) -> None:
+        """News that nobody acts on wake nobody, unless the commit before them was never heard of."""
+        is_next = before is not None and self._heard.get(after.id) == before.version
+        if before is None or not is_next or not is_only_news(before, after):
+            self._wakes.add(after.id)
+        self._heard[after.id] = after.version
+        if after.status is TERMINATED:
+            del self._heard[after.id]
         self._fresh[after.id] = after
         self._something_fresh.set()
 
@@ -82,7 +92,8 @@ class Publisher(HostedService):
                 return
             self._something_fresh.clear()
             fresh, self._fresh = self._fresh, {}
-            await self._publish(list(fresh.values()))
+            wakes, self._wakes = self._wakes, set()
+            await self._publish(list(fresh.values()), wakes)
 
     async def _publish_whatever_is_behind(self) -> None:
         async with asyncio.timeout(CALL_TIMEOUT_SECONDS):
@@ -96,14 +107,17 @@ class Publisher(HostedService):
                 log.error("unreadable record not published", worker_id=document.id, error=str(error))
         for worker in workers:
             self._on_found(worker)
-        await self._publish(workers)
+        await self._publish(workers, {worker.id for worker in workers})
         if not marker:
             await self._put(f"{self._prefix}/published", b"{}")
         self.is_behind = False
         self._health.thaw("coordination store")
 
-    async def _publish(self, workers: list[Worker]) -> None:
+    async def _publish(self, workers: list[Worker], wakes: Collection[str]) -> None:
+        """Write the keys of those whose watchers have something to do; all of them count as published."""
         for worker in workers:
+            if worker.id not in wakes:
+                continue
             base = f"{self._prefix}/workers/{worker.id}"
             wish = {"desired_status": worker.desired_status, "generation": worker.generation}
             truth = {"status": worker.status, "version": worker.version}
