@@ -7,7 +7,7 @@ written again.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import msgspec
 import structlog
@@ -18,7 +18,8 @@ from lcm.core.clock import Clock
 from lcm.core.health import Health
 from lcm.core.hosted_service import HostedService
 from lcm.core.kv.port import Kv, KvUnavailable
-from lcm.domain.worker import Worker
+from lcm.domain.lifecycle import TERMINATED
+from lcm.domain.worker import Worker, is_only_news
 
 log = structlog.get_logger(__name__)
 
@@ -53,6 +54,8 @@ class Publisher(HostedService):
         self._prefix = key_prefix
         self._sweep_seconds = sweep_seconds
         self._fresh: dict[str, Worker] = {}
+        self._wakes: set[str] = set()
+        self._heard: dict[str, int] = {}
         self._something_fresh = asyncio.Event()
         self.is_behind = True
         self._purged: dict[str, None] = {}
@@ -60,7 +63,14 @@ class Publisher(HostedService):
         workers.subscribe(self._on_commit)
         workers.subscribe_to_purges(self._on_purge)
 
-    def _on_commit(self, _: Worker | None, after: Worker) -> None:
+    def _on_commit(self, before: Worker | None, after: Worker) -> None:
+        """News that nobody acts on wake nobody, unless the commit before them was never heard of."""
+        is_next = before is not None and self._heard.get(after.id) == before.version
+        if before is None or not is_next or not is_only_news(before, after):
+            self._wakes.add(after.id)
+        self._heard[after.id] = after.version
+        if after.status is TERMINATED:
+            del self._heard[after.id]
         self._fresh[after.id] = after
         self._something_fresh.set()
 
@@ -95,7 +105,8 @@ class Publisher(HostedService):
                 return
             self._something_fresh.clear()
             fresh, self._fresh = self._fresh, {}
-            await self._publish(list(fresh.values()))
+            wakes, self._wakes = self._wakes, set()
+            await self._publish(list(fresh.values()), wakes)
             await self._drop_keys_of_purged()
 
     async def _drop_keys_of_purged(self) -> None:
@@ -105,10 +116,14 @@ class Publisher(HostedService):
                     await self._kv.delete(f"{self._prefix}/workers/{worker_id}/{name}")
             del self._purged[worker_id]
 
-    async def _find_leftovers(self, known: set[str]) -> None:
-        """A crash between a purge and the removal of its keys leaves keys that nobody owns."""
+    async def _find_leftovers(self) -> None:
+        """A crash between a purge and the removal of its keys leaves keys that nobody owns.
+
+        Keys first, then records: a worker that is made meanwhile has a record by then.
+        """
         async with asyncio.timeout(CALL_TIMEOUT_SECONDS):
             listing = await self._kv.list_prefix(f"{self._prefix}/workers/")
+        known = {document.id for document in await self._store.list_all(KIND)}
         named = {item.key.removeprefix(f"{self._prefix}/workers/").split("/")[0] for item in listing.items}
         self._purged.update(dict.fromkeys(sorted(named - known)))
         self._must_look_for_leftovers = False
@@ -125,9 +140,9 @@ class Publisher(HostedService):
                 log.error("unreadable record not published", worker_id=document.id, error=str(error))
         for worker in workers:
             self._on_found(worker)
-        await self._publish(workers)
+        await self._publish(workers, {worker.id for worker in workers})
         if self._must_look_for_leftovers:
-            await self._find_leftovers({document.id for document in await self._store.list_all(KIND)})
+            await self._find_leftovers()
         await self._drop_keys_of_purged()
         if not marker:
             await self._put(f"{self._prefix}/published", b"{}")
@@ -135,8 +150,11 @@ class Publisher(HostedService):
         self._health.thaw("coordination store")
         self._health.thaw("store")
 
-    async def _publish(self, workers: list[Worker]) -> None:
+    async def _publish(self, workers: list[Worker], wakes: Collection[str]) -> None:
+        """Write the keys of those whose watchers have something to do; all of them count as published."""
         for worker in workers:
+            if worker.id not in wakes:
+                continue
             base = f"{self._prefix}/workers/{worker.id}"
             wish = {"desired_status": worker.desired_status, "generation": worker.generation}
             truth = {"status": worker.status, "version": worker.version}

@@ -575,6 +575,30 @@ def attach_instance(worker: Worker, instance: Instance, *, now: datetime) -> Wor
     )
 
 
+_TOLD_BY_CML = (
+    "cml_system_info",
+    "cml_health",
+    "cml_license",
+    "labs_count",
+    "ws_connected",
+    "ws_status",
+    "ws_reason",
+    "ws_connected_at",
+    "ws_disconnected_at",
+    "ws_told_connected",
+    "last_activity_at",
+    "last_activity_check_at",
+    "recent_activity_events",
+    "activity_mark",
+)
+
+
+def is_only_news(before: Worker, after: Worker) -> bool:
+    """Whether nothing changed but what a running worker told of itself: no controller has to act on it."""
+    told = {name: getattr(after, name) for name in _TOLD_BY_CML}
+    return replace(before, version=after.version, **told) == after
+
+
 def note_connection(worker: Worker, status: MonitorState, *, reason: str, at: datetime) -> Worker:
     """The live connection stands elsewhere now.
 

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from random import Random
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -174,3 +175,39 @@ async def test_the_newest_version_wins_whatever_the_order_of_publishing(plane: P
         await plane.clock.sleep(1)
         assert (await plane.key("ada/desired_state"))["generation"] == 49
         assert (await plane.key("ada/state"))["version"] == 49
+
+
+def connected(worker: Worker) -> Worker:
+    return replace(worker, ws_connected=True, last_activity_check_at=datetime(2026, 1, 2, tzinfo=UTC))
+
+
+async def test_news_that_nobody_acts_on_wakes_nobody_and_counts_as_published(plane: Plane) -> None:
+    async with plane.publishing():
+        await plane.add()
+        await plane.clock.sleep(1)
+        before = await plane.kv.get("/lcm/workers/ada/state")
+        await plane.workers.change("ada", connected)
+        await plane.clock.sleep(1)
+        assert await plane.kv.get("/lcm/workers/ada/state") == before
+        assert await plane.store.list_unpublished("worker") == []
+
+
+async def test_a_change_is_published_even_if_news_follow_it_at_once(plane: Plane) -> None:
+    async with plane.publishing():
+        await plane.add()
+        await plane.clock.sleep(1)
+        await plane.workers.change("ada", lambda worker: replace(worker, status=RUNNING))
+        await plane.workers.change("ada", connected)
+        await plane.clock.sleep(1)
+        assert (await plane.key("ada/state"))["status"] == "running"
+
+
+async def test_news_do_not_hide_a_commit_whose_confirmation_was_lost(plane: Plane) -> None:
+    async with plane.publishing():
+        worker = await plane.add()
+        await plane.clock.sleep(1)
+        unconfirmed = replace(worker, status=RUNNING, version=2)
+        await plane.store.replace(Document("worker", "ada", 2, msgspec.json.encode(unconfirmed)))
+        await plane.workers.change("ada", connected)
+        await plane.clock.sleep(1)
+        assert (await plane.key("ada/state"))["status"] == "running"

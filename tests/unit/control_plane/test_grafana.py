@@ -1,0 +1,79 @@
+"""The Grafana dashboard asks only for what LCM measures, and has the shape Grafana imports."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+DASHBOARD: dict[str, Any] = json.loads((ROOT / "deploy" / "grafana" / "lcm.json").read_text())
+PANELS: list[dict[str, Any]] = DASHBOARD["panels"]
+CHARTS = [panel for panel in PANELS if panel["type"] != "row"]
+PROMQL = {
+    *("sum", "max", "count", "rate", "increase", "topk", "vector", "histogram_quantile", "by", "or"),
+    *("le", "job", "instance", "state", "result", "kind", "outcome", "event_type", "drift_type", "worker_id"),
+}
+
+
+def measured() -> set[str]:
+    """Every name an instrument is made with, as Prometheus spells it."""
+    code = "\n".join(path.read_text() for path in (ROOT / "src").rglob("*.py"))
+    names = set(re.findall(r"telemetry\.(?:gauge|counter|durations)\(\s*\"([a-z0-9_.]+)\"", code))
+    prefixes = re.findall(r"metric_prefix=\"(\w+)\"", code)
+    names |= {prefix + suffix for prefix in prefixes for suffix in re.findall(r"\{prefix\}(_\w+)\"", code)}
+    # The contract's own, which the worker controller exports once it watches workers.
+    contract = (ROOT / "docs" / "mission.md").read_text()
+    names |= set(re.findall(r"lcm\.worker\.websocket\.[a-z_]+", contract))
+    return {name.replace(".", "_") for name in names}
+
+
+def asked_for() -> set[str]:
+    names: set[str] = set()
+    for panel in CHARTS:
+        for target in panel["targets"]:
+            expression = re.sub(r"\{[^}]*\}|\[[^]]*\]", "", target["expr"])
+            names |= set(re.findall(r"[a-z_][a-z0-9_]+", expression)) - PROMQL
+    return names
+
+
+def test_every_metric_it_asks_for_is_measured() -> None:
+    unknown = {re.sub(r"_(bucket|sum|count)$", "", name) for name in asked_for()} - measured()
+    assert unknown == set()
+
+
+def test_it_shows_everything_about_the_stream_and_what_is_live() -> None:
+    live = {
+        name for name in measured() if name.startswith(("lcm_sse_", "lcm_live_", "lcm_worker_websocket_"))
+    }
+    assert live - asked_for() == set()
+
+
+def test_it_can_be_imported() -> None:
+    assert {"uid", "title", "schemaVersion", "panels", "templating", "time", "annotations"} <= set(DASHBOARD)
+    assert "id" not in DASHBOARD  # Grafana's own number for it; an imported one has none
+    assert len({panel["id"] for panel in PANELS}) == len(PANELS)
+    assert [variable["name"] for variable in DASHBOARD["templating"]["list"]] == ["datasource"]
+
+
+@pytest.mark.parametrize("panel", CHARTS, ids=[panel["title"] for panel in CHARTS])
+def test_a_panel_has_a_place_a_query_and_the_chosen_data_source(panel: dict[str, Any]) -> None:
+    place = panel["gridPos"]
+    assert 0 <= place["x"] <= place["x"] + place["w"] <= 24
+    assert panel["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
+    assert panel["targets"]
+    assert len({target["refId"] for target in panel["targets"]}) == len(panel["targets"])
+
+
+def test_no_two_panels_lie_on_each_other() -> None:
+    taken: set[tuple[int, int]] = set()
+    for panel in PANELS:
+        place = panel["gridPos"]
+        cells = {
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        }
+        assert not cells & taken, panel["title"]
+        taken |= cells
