@@ -6,7 +6,7 @@ Access is denied by default: a path is open only if it is named here.
 import asyncio
 import math
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -38,7 +38,10 @@ SECURITY_HEADERS = {
     "X-Frame-Options": "DENY",
     "X-Permitted-Cross-Domain-Policies": "none",
 }
-TLS_HEADERS = {"Strict-Transport-Security": "max-age=31536000"}
+
+_PAGE_HEADERS = [(name.lower().encode(), value.encode()) for name, value in SECURITY_HEADERS.items()]
+_API_HEADERS = [*_PAGE_HEADERS, (b"cache-control", b"no-store")]
+_TLS_HEADERS = [(b"strict-transport-security", b"max-age=31536000")]
 
 
 class BodyTooLarge(Exception):
@@ -64,13 +67,12 @@ class Gate:
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in SECURITY_HEADERS.items():
-                    headers.setdefault(name, value)
+                wanted = _API_HEADERS if scope["path"].startswith("/api/") else _PAGE_HEADERS
                 if scope["scheme"] == "https":
-                    headers.update(TLS_HEADERS)
-                if scope["path"].startswith("/api/"):
-                    headers.setdefault("Cache-Control", "no-store")
+                    wanted = [*wanted, *_TLS_HEADERS]
+                given = message.get("headers", [])
+                names = {name for name, _ in given}
+                message["headers"] = [*given, *(header for header in wanted if header[0] not in names)]
             await send(message)
 
         try:
