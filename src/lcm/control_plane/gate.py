@@ -22,6 +22,7 @@ BODY_TIMEOUT_SECONDS = 10.0
 
 OPEN_PATHS = frozenset({"/", "/favicon.svg", "/health", "/ready", "/metrics"})
 OPEN_PREFIXES = ("/assets/",)
+REFUSALS = frozenset({401, 403, 429})
 SESSION = (("POST", "/api/session"), ("DELETE", "/api/session"))
 
 SECURITY_HEADERS = {
@@ -67,6 +68,8 @@ class Gate:
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
+                if message["status"] in REFUSALS:
+                    self._identity.refusals[message["status"]] += 1
                 wanted = _API_HEADERS if scope["path"].startswith("/api/") else _PAGE_HEADERS
                 if scope["scheme"] == "https":
                     wanted = [*wanted, *_TLS_HEADERS]

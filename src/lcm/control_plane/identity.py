@@ -3,6 +3,7 @@
 `watch` tells when a credential has ended, so that a stream opened with it can end too.
 """
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -68,6 +69,8 @@ class Identity:
         self._clock = clock
         self._issuer = issuer
         self._wrong_guesses = Buckets(clock, per_second=1.0, burst=50)
+        self.refusals: Counter[int] = Counter()
+        """Requests that were not let in, by the status they got."""
         self._watched: dict[Principal, list[Callable[[], None]]] = {}
 
     async def authenticate(self, request: HTTPConnection) -> Principal:
