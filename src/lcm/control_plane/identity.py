@@ -230,7 +230,7 @@ class IdentityKeeper(HostedService):
 
 def cookie_name(request: HTTPConnection) -> str:
     """Over TLS browsers guarantee that no other host and no plain connection has set the cookie."""
-    return _HOST_ONLY_COOKIE if request.url.scheme == "https" else _COOKIE
+    return _HOST_ONLY_COOKIE if request.scope["scheme"] == "https" else _COOKIE
 
 
 def _peer(request: HTTPConnection) -> str:

@@ -200,6 +200,19 @@ async def test_templates_written_by_an_older_lcm_are_read_and_unreadable_ones_le
     assert not (await templates.get("small")).enabled
 
 
+def test_the_regions_file_that_comes_with_lcm_is_right() -> None:
+    regions, default = read_regions(TEMPLATES.parent / "regions.yaml")
+    assert list(regions) == [default] == ["us-east-1"]
+
+
+@pytest.mark.parametrize("text", ["", "aws_region_configs:\n", "aws_region_configs: {}\n"])
+def test_a_regions_file_without_a_region_is_refused(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "regions.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigurationError, match="at least one region"):
+        read_regions(path)
+
+
 def test_every_mistake_in_the_regions_file_is_named_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "regions.yaml"
     path.write_text(
