@@ -58,18 +58,19 @@ class Gate:
 
     def __init__(self, app: ASGIApp, identity: Identity, rate: Buckets) -> None:
         self._app = app
-        self._identity = identity
+        self.identity = identity
         self._rate = rate
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
+            if scope["type"] == "websocket":
+                await send({"type": "websocket.close", "code": 1008})
             return
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 if message["status"] in REFUSALS:
-                    self._identity.refusals[message["status"]] += 1
+                    self.identity.refusals[message["status"]] += 1
                 wanted = _API_HEADERS if scope["path"].startswith("/api/") else _PAGE_HEADERS
                 if scope["scheme"] == "https":
                     wanted = [*wanted, *_TLS_HEADERS]
@@ -104,9 +105,9 @@ class Gate:
             return
         connection = HTTPConnection(scope)
         if path.startswith("/api/internal/"):
-            self._identity.require_controller(connection)
+            self.identity.require_controller(connection)
             return
-        principal = await self._identity.authenticate(connection)
+        principal = await self.identity.authenticate(connection)
         wait = self._rate.take(principal.id)
         if wait > 0:
             raise TooManyRequests(wait, "your token asks too often; slow down and try again")
