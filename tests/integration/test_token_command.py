@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from lcm.control_plane.secret_box import SecretBox
+from lcm.control_plane.store.sqlite import SqliteStore
+from lcm.control_plane.vault import Vault
 from support.api import person
 from support.processes import RunningLcm, running_lcm
 
@@ -71,6 +74,34 @@ def test_where_no_lcm_runs_that_is_said(tmp_path: Path) -> None:
     assert not (tmp_path / "control-plane.url").exists()
     complaint = refused("token", "list", "--data-dir", str(tmp_path), "--url", address.strip())
     assert "is LCM running?" in complaint.replace("\n", " ")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("LCM_SECRET_KEY", "too short to be one", "32 bytes in base64"),
+        ("OIDC_ISSUER", "http://issuer.example", "must begin with https://"),
+    ],
+)
+def test_a_setting_lcm_cannot_run_with_is_said_in_one_sentence(
+    name: str, value: str, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, value)
+    complaint = refused("up", "--port", "0", "--workers", "0").replace("\n", " ")
+    assert says in complaint
+    assert "too short to be one" not in complaint
+
+
+def test_a_missing_templates_file_is_said_in_one_sentence() -> None:
+    complaint = refused("up", "--port", "0", "--workers", "0", "--templates", "/nowhere.yaml")
+    assert "cannot read /nowhere.yaml" in complaint.replace("\n", " ")
+
+
+async def test_another_secret_key_than_the_one_that_sealed_is_noticed_at_start(tmp_path: Path) -> None:
+    async with SqliteStore(tmp_path / "lcm.db") as store:
+        await Vault(store, SecretBox.of(bytes(32))).put("cml-password", "w1", "some password")
+    complaint = refused("up", "--port", "0", "--workers", "0", "--data-dir", str(tmp_path))
+    assert "does not fit the stored secrets" in complaint.replace("\n", " ")
 
 
 async def test_tokens_and_sessions_outlive_a_restart(tmp_path: Path) -> None:

@@ -150,7 +150,7 @@ def refuse_foreign_origin(request: HTTPConnection) -> None:
     if origin is None:
         is_ours = request.headers.get("sec-fetch-site") == "same-origin"
     else:
-        is_ours = bool(host) and origin in (f"{request.url.scheme}://{host}", f"https://{host}")
+        is_ours = bool(host) and origin in (f"{request.scope['scheme']}://{host}", f"https://{host}")
     if not is_ours:
         raise AccessDenied(403, "requests from other sites are refused; use a bearer token instead")
 

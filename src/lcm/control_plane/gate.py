@@ -25,6 +25,7 @@ BODY_TIMEOUT_SECONDS = 10.0
 
 OPEN_PATHS = frozenset({"/", "/favicon.svg", "/health", "/ready", "/metrics"})
 OPEN_PREFIXES = ("/assets/",)
+REFUSALS = frozenset({401, 403, 429})
 SESSION = (("POST", "/api/session"), ("DELETE", "/api/session"))
 
 SECURITY_HEADERS = {
@@ -43,8 +44,8 @@ SECURITY_HEADERS = {
 }
 
 _PAGE_HEADERS = [(name.lower().encode(), value.encode()) for name, value in SECURITY_HEADERS.items()]
-_TLS_HEADERS = [(b"strict-transport-security", b"max-age=31536000")]
 _API_HEADERS = [*_PAGE_HEADERS, (b"cache-control", b"no-store")]
+_TLS_HEADERS = [(b"strict-transport-security", b"max-age=31536000")]
 
 
 class BodyTooLarge(Exception):
@@ -60,12 +61,13 @@ class Gate:
 
     def __init__(self, app: ASGIApp, identity: Identity, rate: Buckets) -> None:
         self._app = app
-        self._identity = identity
+        self.identity = identity
         self._rate = rate
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
+            if scope["type"] == "websocket":
+                await send({"type": "websocket.close", "code": 1008})
             return
 
         has_answered = False
@@ -74,6 +76,8 @@ class Gate:
             nonlocal has_answered
             if message["type"] == "http.response.start":
                 has_answered = True
+                if message["status"] in REFUSALS:
+                    self.identity.refusals[message["status"]] += 1
                 wanted = _API_HEADERS if scope["path"].startswith("/api/") else _PAGE_HEADERS
                 if scope["scheme"] == "https":
                     wanted = [*wanted, *_TLS_HEADERS]
@@ -114,9 +118,9 @@ class Gate:
             return
         connection = HTTPConnection(scope)
         if path.startswith("/api/internal/"):
-            self._identity.require_controller(connection)
+            self.identity.require_controller(connection)
             return
-        principal = await self._identity.authenticate(connection)
+        principal = await self.identity.authenticate(connection)
         wait = self._rate.take(principal.id)
         if wait > 0:
             raise TooManyRequests(wait, "your token asks too often; slow down and try again")

@@ -3,6 +3,7 @@
 `watch` tells when a credential has ended, so that a stream opened with it can end too.
 """
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -68,6 +69,8 @@ class Identity:
         self._clock = clock
         self._issuer = issuer
         self._wrong_guesses = Buckets(clock, per_second=1.0, burst=50)
+        self.refusals: Counter[int] = Counter()
+        """Requests that were not let in, by the status they got."""
         self._watched: dict[Principal, list[Callable[[], None]]] = {}
 
     async def authenticate(self, request: HTTPConnection) -> Principal:
@@ -227,7 +230,7 @@ class IdentityKeeper(HostedService):
 
 def cookie_name(request: HTTPConnection) -> str:
     """Over TLS browsers guarantee that no other host and no plain connection has set the cookie."""
-    return _HOST_ONLY_COOKIE if request.url.scheme == "https" else _COOKIE
+    return _HOST_ONLY_COOKIE if request.scope["scheme"] == "https" else _COOKIE
 
 
 def _peer(request: HTTPConnection) -> str:

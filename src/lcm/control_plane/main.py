@@ -130,6 +130,11 @@ def assemble(
     )
     _register_metrics(telemetry, plane, hub)
     identity = Identity(keys, store, clock, issuer)
+    telemetry.counter(
+        "lcm_access_refused_total",
+        "Requests without a valid token (401), the role (403), or within the rate (429).",
+        lambda: [(count, {"status": str(status)}) for status, count in identity.refusals.items()],
+    )
     rate = Buckets(clock, per_second=requests_per_second, burst=int(requests_per_second * BURST_SECONDS))
     app = build_app(Services(plane, hub, identity), telemetry, Operations(health, publisher), rate)
     keeper = IdentityKeeper(identity, clock, health)

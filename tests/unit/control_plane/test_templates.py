@@ -8,12 +8,14 @@ import pytest
 from structlog.testing import capture_logs
 
 from lcm.cli.regions import read_regions
+from lcm.control_plane.settings import ControlPlaneSettings
 from lcm.control_plane.store.memory import MemoryStore
 from lcm.control_plane.store.port import Document
 from lcm.control_plane.templates import KIND, Templates, read_templates
-from lcm.core.configuration import ConfigurationError, parse_yaml
+from lcm.core.configuration import ConfigurationError, parse_yaml, read_yaml
 from lcm.domain.errors import NotFound
 from lcm.domain.template import WorkerTemplate
+from support.fleet import TEMPLATES
 
 GOOD = """\
 worker_templates:
@@ -117,6 +119,32 @@ def test_a_file_without_a_list_of_templates_is_a_mistake(config: dict[str, Any])
     assert [m.field for m in read_templates(config)[1]] == ["worker_templates"]
 
 
+def test_the_templates_are_those_of_the_contract() -> None:
+    templates, mistakes = read_templates(read_yaml(TEMPLATES))
+    assert mistakes == []
+    sizes = {
+        t.name: (t.instance_type, t.cpu, t.memory_gb, t.disk_gb, t.max_nodes, t.usd_per_hour)
+        for t in templates
+    }
+    assert sizes == {
+        "micro": ("t3.micro", 2, 1, 20, 2, 0.0104),
+        "small": ("t3.small", 2, 2, 50, 5, 0.0208),
+        "medium": ("t3.medium", 2, 4, 100, 15, 0.0416),
+        "large": ("t3.large", 2, 8, 200, 30, 0.0832),
+        "metal": ("m5zn.metal", 48, 192, 1000, 200, 3.9641),
+    }
+    for template in templates:
+        assert template.description
+        usual = (template.ami_name_pattern, template.enabled, template.drain_timeout_hours)
+        assert usual == ("CML-*", True, 4.0)
+
+
+def test_the_settings_are_those_of_the_contract() -> None:
+    fields = ControlPlaneSettings.model_fields
+    assert fields["worker_templates_auto_seed"].default is True
+    assert fields["worker_templates_config_path"].default == Path("config/worker_templates.yaml")
+
+
 async def test_a_bad_template_is_logged_once_per_mistake_and_left_out() -> None:
     templates = Templates(MemoryStore())
     with capture_logs() as logs:
@@ -170,6 +198,19 @@ async def test_templates_written_by_an_older_lcm_are_read_and_unreadable_ones_le
     assert names(await templates.list_all()) == ["small"]
     await templates.switch("small", enabled=False)
     assert not (await templates.get("small")).enabled
+
+
+def test_the_regions_file_that_comes_with_lcm_is_right() -> None:
+    regions, default = read_regions(TEMPLATES.parent / "regions.yaml")
+    assert list(regions) == [default] == ["us-east-1"]
+
+
+@pytest.mark.parametrize("text", ["", "aws_region_configs:\n", "aws_region_configs: {}\n"])
+def test_a_regions_file_without_a_region_is_refused(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "regions.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigurationError, match="at least one region"):
+        read_regions(path)
 
 
 def test_every_mistake_in_the_regions_file_is_named_with_its_line(tmp_path: Path) -> None:

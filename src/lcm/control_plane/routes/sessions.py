@@ -48,7 +48,7 @@ async def sign_out(request: Request) -> Response:
     response.delete_cookie(
         cookie_name(request),
         path="/",
-        secure=request.url.scheme == "https",
+        secure=request.scope["scheme"] == "https",
         httponly=True,
         samesite="strict",
     )
@@ -75,7 +75,7 @@ async def remember(response: Response, request: Request, identity: Identity, pri
         max_age=int((session.expires_at - session.created_at).total_seconds()),
         httponly=True,
         samesite="strict",
-        secure=request.url.scheme == "https",
+        secure=request.scope["scheme"] == "https",
         path="/",
     )
 

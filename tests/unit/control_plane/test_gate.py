@@ -1,0 +1,119 @@
+"""Default deny, seen from inside: what no rule lets through never reaches a handler."""
+
+from typing import Any
+
+import pytest
+from starlette.requests import HTTPConnection
+from starlette.types import Message, Receive, Scope, Send
+
+from lcm.control_plane.access import AccessDenied, AccessKeys, Role
+from lcm.control_plane.gate import Gate, principal_behind
+from lcm.control_plane.identity import Identity
+from lcm.control_plane.rate_limit import Buckets
+from lcm.control_plane.store.memory import MemoryStore
+from lcm.control_plane.store.port import Document, StoreUnavailable
+from lcm.simulator.asgi import request
+from lcm.simulator.virtual_time import VirtualClock
+
+KEYS = AccessKeys("viewer-key", "operator-key", "admin-key", "controller-key")
+
+
+class Handler:
+    """Remembers who came in."""
+
+    def __init__(self) -> None:
+        self.entered: list[Scope] = []
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.entered.append(scope)
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+
+@pytest.fixture
+def handler() -> Handler:
+    return Handler()
+
+
+def gate(handler: Handler, store: MemoryStore | None = None, burst: int = 1000) -> Gate:
+    clock = VirtualClock()
+    identity = Identity(KEYS, store or MemoryStore(), clock)
+    return Gate(handler, identity, Buckets(clock, per_second=1.0, burst=burst))
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/api/workers",
+        "/api/internal/workers",
+        "/api/internal",
+        "/api/INTERNAL/workers",
+        "/API/session",
+        "/api/session/",
+        "//",
+        "/docs",
+        "/health/",
+        "/metrics/x",
+        "/assets",
+        "/assetsx",
+        "/new-route-somebody-forgot",
+    ],
+)
+@pytest.mark.parametrize("method", ["GET", "POST", "DELETE", "PUT", "TRACE"])
+async def test_a_stranger_reaches_no_handler(path: str, method: str, handler: Handler) -> None:
+    status, _ = await request(gate(handler), method, path, {}, b"")
+    assert status == 401
+    assert handler.entered == []
+
+
+async def test_a_handler_knows_whom_the_gate_let_in(handler: Handler) -> None:
+    await request(gate(handler), "GET", "/api/workers", {"Authorization": "Bearer operator-key"}, None)
+    (scope,) = handler.entered
+    assert scope["state"]["principal"].role is Role.OPERATOR
+
+
+async def test_the_controllers_key_is_nobody_outside_the_internal_routes(handler: Handler) -> None:
+    controller = {"X-API-Key": "controller-key", "Authorization": "Bearer controller-key"}
+    assert (await request(gate(handler), "GET", "/api/workers", controller, None))[0] == 401
+    assert (await request(gate(handler), "GET", "/api/internal/x", controller, None))[0] == 200
+    assert "principal" not in handler.entered[0].get("state", {})
+
+
+async def test_a_websocket_is_turned_away(handler: Handler) -> None:
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        return {"type": "websocket.connect"}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    scope: dict[str, Any] = {"type": "websocket", "path": "/api/workers", "headers": []}
+    await gate(handler)(scope, receive, send)
+    assert sent == [{"type": "websocket.close", "code": 1008}]
+    assert handler.entered == []
+
+
+async def test_refusals_are_counted_and_the_rate_is_everybodys_own(handler: Handler) -> None:
+    door = gate(handler, burst=2)
+    viewer = {"Authorization": "Bearer viewer-key"}
+    assert [(await request(door, "GET", "/api/x", viewer, None))[0] for _ in range(3)] == [200, 200, 429]
+    assert (await request(door, "GET", "/api/x", {"Authorization": "Bearer admin-key"}, None))[0] == 200
+    assert (await request(door, "GET", "/api/x", {}, None))[0] == 401
+    assert door.identity.refusals == {429: 1, 401: 1}
+
+
+async def test_when_the_store_cannot_say_whose_token_it_is_nobody_is_let_in(handler: Handler) -> None:
+    class Away(MemoryStore):
+        async def get(self, kind: str, document_id: str) -> Document | None:
+            raise StoreUnavailable("away")
+
+    door = gate(handler, Away())
+    assert (await request(door, "GET", "/api/x", {"Authorization": "Bearer lcm_x"}, None))[0] == 503
+    assert handler.entered == []
+    assert (await request(door, "GET", "/api/x", {"Authorization": "Bearer admin-key"}, None))[0] == 200
+
+
+def test_without_the_gate_there_is_no_principal() -> None:
+    with pytest.raises(AccessDenied):
+        principal_behind(HTTPConnection({"type": "http", "headers": [], "path": "/"}))
