@@ -186,6 +186,55 @@ async def test_a_listing_is_complete_over_several_pages(cloud: Cloud) -> None:
     assert launched <= listed
 
 
+async def test_a_listing_by_other_tags_shows_only_what_has_all_of_them(cloud: Cloud) -> None:
+    instance = await cloud.launch()
+    wanted = {"cml-managed": "true", "worker_id": instance.tags["worker_id"]}
+    assert [i.id for i in await cloud.provider.list_instances(instance.region, wanted)] == [instance.id]
+    other = {**wanted, "Name": "somebody else"}
+    assert not await cloud.provider.list_instances(instance.region, other)
+
+
+async def test_an_instance_shows_the_token_of_its_launch(cloud: Cloud) -> None:
+    instance = await cloud.launch()
+    seen = await cloud.provider.describe_instance(instance.region, instance.id)
+    assert seen is not None
+    assert seen.client_token == instance.client_token == f"token-{instance.tags['worker_id']}"
+
+
+async def test_e11_one_unknown_id_does_not_hide_the_others(cloud: Cloud) -> None:
+    """E11: a batch that EC2 refuses for one bad id."""
+    known = [(await cloud.launch()).id for _ in range(3)]
+    asked = [
+        known[0],
+        InstanceId("i-0123456789abcdef0"),
+        known[1],
+        InstanceId("i-0fedcba9876543210"),
+        known[2],
+    ]
+    found = await cloud.provider.describe_instances(cloud.region.region, asked)
+    assert sorted(instance.id for instance in found) == sorted(known)
+
+
+async def test_a_batch_of_unknown_ids_is_an_empty_answer(cloud: Cloud) -> None:
+    asked = [InstanceId("i-0123456789abcdef0"), InstanceId("i-0fedcba9876543210")]
+    assert not await cloud.provider.describe_instances(cloud.region.region, asked)
+
+
+async def test_images_are_named_and_those_that_are_gone_are_left_out(cloud: Cloud) -> None:
+    image = await cloud.provider.resolve_ami(cloud.region.region, "CML-*")
+    found = await cloud.provider.list_images(cloud.region.region, [image.id, "ami-00000000"])
+    assert list(found) == [image]
+
+
+async def test_an_instance_that_a_person_terminated_says_so(cloud: Cloud) -> None:
+    instance = await cloud.launch()
+    await cloud.provider.terminate_instance(instance.region, instance.id)
+    seen = await cloud.provider.describe_instance(instance.region, instance.id)
+    assert seen is not None
+    assert not seen.was_given_up_by_ec2
+    assert seen.state_reason_code == "Client.UserInitiatedShutdown"
+
+
 async def test_nothing_is_found_for_a_worker_nobody_launched(cloud: Cloud) -> None:
     assert not await cloud.provider.find_instances(cloud.region.region, WorkerId(ids.new_id()))
 

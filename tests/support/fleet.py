@@ -32,7 +32,7 @@ from lcm.core.hosted_service import run_services
 from lcm.core.kv.memory import MemoryKv
 from lcm.core.telemetry import Telemetry
 from lcm.domain.discovery import DiscoverySettings, FoundInstance
-from lcm.domain.errors import CertificateChanged, Unreachable
+from lcm.domain.errors import CertificateChanged, NotFound, Unreachable
 from lcm.domain.launch import InstanceId, LaunchSpec, WorkerId
 from lcm.domain.lifecycle import WorkerStatus
 from lcm.domain.scaling import AuditEvent
@@ -91,7 +91,10 @@ class DirectControlPlane:
 
     async def fetch_single_resource(self, worker_id: str) -> Worker | None:
         self._answer()
-        return await self._plane.workers.get(worker_id)
+        try:
+            return await self._plane.workers.get(worker_id)
+        except NotFound:
+            return None
 
     async def get_worker_template(self, name: str) -> WorkerTemplate | None:
         self._answer()

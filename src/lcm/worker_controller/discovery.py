@@ -73,7 +73,7 @@ class Discovery:
         interval = self.settings.worker_discovery_interval
         self.health.tick("discovery", interval)
         try:
-            await self.clock.sleep(FIRST_LOOK_SECONDS)
+            await self._wait(FIRST_LOOK_SECONDS)
             while True:
                 self.health.tick("discovery", interval)
                 await self.look_everywhere()

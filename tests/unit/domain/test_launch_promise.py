@@ -14,6 +14,7 @@ from lcm.domain.launch import (
     client_token,
     instance_tags,
     launch_spec,
+    other_subnets,
 )
 from lcm.domain.lifecycle import FAILED, PENDING, PROVISIONING, RUNNING, STARTING, WorkerStatus
 from lcm.domain.template import RegionConfig, WorkerTemplate
@@ -140,6 +141,23 @@ def test_a_persons_request_allows_three_more_launches(actions: list[Action]) -> 
     for _ in range(MAX_UNATTENDED_LAUNCHES):
         worker = lost(planned(worker))
     assert worker.launch_generation == 10  # generations never start over, so no token is used twice
+
+
+def test_a_refused_launch_does_not_count_as_one_that_did_not_last() -> None:
+    worker = planned(a_worker())
+    assert void_launch(worker, reason="gone", now=LATER).unattended_launches == 1
+    refused = void_launch(worker, reason="no capacity", now=LATER, refused=True)
+    assert refused.unattended_launches == 0
+    assert planned(refused).launch_generation == 2
+
+
+@pytest.mark.parametrize(
+    ("refused", "expected"),
+    [("a", ["b", "c"]), ("b", ["c", "a"]), ("c", ["a", "b"]), ("removed since", ["a", "b", "c"])],
+)
+def test_the_other_subnets_are_tried_in_turn(refused: str, expected: list[str]) -> None:
+    region = RegionConfig(region="r", security_group_ids=(), subnet_id="a", subnet_ids=("b", "c", "a"))
+    assert other_subnets(region, refused) == expected
 
 
 def test_region_defaults_come_first_and_worker_overrides_last() -> None:

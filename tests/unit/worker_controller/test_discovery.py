@@ -269,3 +269,31 @@ class TestH7TheSameInstanceTwice:
             await fleet.clock.sleep(30)
             with pytest.raises(Fenced):
                 await import_workers(fleet.plane, bulk, by="old", fence=old)
+
+
+def test_the_settings_have_the_contracts_names_and_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+    contract: dict[str, tuple[str, object, str, object]] = {
+        "WORKER_DISCOVERY_ENABLED": ("worker_discovery_enabled", True, "false", False),
+        "AUTO_IMPORT_ENABLED": ("auto_import_enabled", True, "false", False),
+        "WORKER_DISCOVERY_INTERVAL": ("worker_discovery_interval", 300, "60", 60),
+        "WORKER_DISCOVERY_TAG_FILTER": ("worker_discovery_tag_filter", None, "a=b", "a=b"),
+        "WORKER_DISCOVERY_AMI_FILTER": ("worker_discovery_ami_filter", "", "CML-*", "CML-*"),
+        "WORKER_DISCOVERY_REGIONS": ("worker_discovery_regions", "", "a, b", "a, b"),
+        "AWS_REGION": ("aws_region", "us-east-1", "eu-west-1", "eu-west-1"),
+        "CLEANUP_ENABLED": ("cleanup_enabled", True, "false", False),
+        "CLEANUP_INTERVAL_SECONDS": ("cleanup_interval_seconds", 3600, "60", 60),
+        "CLEANUP_RETENTION_DAYS": ("cleanup_retention_days", 30, "7", 7),
+        "ORPHAN_TERMINATION_ENABLED": ("orphan_termination_enabled", False, "true", True),
+    }
+    for variable, (name, default, text, value) in contract.items():
+        monkeypatch.delenv(variable, raising=False)
+        assert getattr(WorkerControllerSettings(), name) == default, variable
+        monkeypatch.setenv(variable, text)
+        assert getattr(WorkerControllerSettings(), name) == value, variable
+    assert WorkerControllerSettings().discovery_regions == ("a", "b")
+    assert not WorkerControllerSettings().is_discovery_enabled
+
+
+def test_a_tag_filter_that_cannot_be_read_is_refused_at_start() -> None:
+    with pytest.raises(ValueError, match="key=value"):
+        WorkerControllerSettings(worker_discovery_tag_filter="cml-managed")

@@ -549,6 +549,33 @@ class TestE10NotFound:
             assert fleet.effects() == ["launch_instance"]
 
 
+class TestE12AddressChanged:
+    """E12: another address after a stop and start, or another worker at ours; the pin decides."""
+
+    async def test_the_record_follows_the_address_of_the_instance(self) -> None:
+        async with Fleet().running() as fleet:
+            before = await fleet.running_worker()
+            machine = fleet.cloud.machines[fleet.instance_id(before)]
+            machine.public_ip = "203.0.113.9"
+            await fleet.clock.sleep(60)
+            assert (await fleet.get(before)).public_ip == "203.0.113.9"
+
+    async def test_a_server_with_another_certificate_at_our_address_is_not_talked_to(self) -> None:
+        async with Fleet().running() as fleet:
+            worker = await fleet.running_worker()
+            await fleet.clock.sleep(120)
+            assert (await fleet.get(worker)).cml_ready
+            await fleet.ask(worker, Action.STOP)
+            await fleet.until(worker, STOPPED)
+            fleet.cml.certificate = "f" * 64
+            await fleet.ask(worker, Action.START)
+            await fleet.until(worker, RUNNING)
+            await fleet.clock.sleep(600)
+            worker = await fleet.get(worker)
+            assert not worker.cml_ready
+            assert "another certificate" in worker.status_reason
+
+
 class TestE13Tags:
     """E13: tags copied to a foreign machine, or taken from ours; ownership is tag, record and token."""
 
@@ -615,6 +642,28 @@ class TestSeveralRegions:
             await fleet.clock.sleep(300)
             assert (await fleet.get(european)).status in (RUNNING, STOPPING)
             assert "stop_instance" not in fleet.effects()
+
+    async def test_a_worker_without_a_region_goes_to_the_default_one(self) -> None:
+        async with Fleet(None, EUROPE, REGION).running() as fleet:
+            worker = await fleet.running_worker()
+            assert worker.aws_region == "eu-west-1"
+            assert [machine.spec.region for machine in fleet.cloud.machines.values()] == ["eu-west-1"]
+
+    async def test_a_worker_whose_region_is_not_configured_fails_and_says_what_to_do(self) -> None:
+        fleet = Fleet(None, REGION, EUROPE)
+        async with fleet.running():
+            fleet.regions.pop("eu-west-1")
+            worker = await fleet.until(await fleet.create("europe", region="eu-west-1"), FAILED)
+            assert "configure it, then retry" in worker.status_reason
+            assert fleet.leader.states[worker.id].retry_count > 0  # RETRY, so a repaired file is noticed
+            assert fleet.effects() == []
+
+    async def test_a_worker_without_an_image_in_its_region_fails_and_says_what_to_do(self) -> None:
+        fleet = Fleet()
+        fleet.cloud.images = ()
+        async with fleet.running():
+            worker = await fleet.until(await fleet.create(), FAILED)
+            assert "no image named 'CML-*'" in worker.status_reason
 
     async def test_workers_are_launched_into_the_network_of_their_region(self) -> None:
         async with Fleet(None, REGION, EUROPE).running() as fleet:

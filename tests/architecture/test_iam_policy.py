@@ -1,0 +1,79 @@
+"""The IAM policy in the documentation allows exactly the calls that the code makes, no more and no less."""
+
+import ast
+import json
+import re
+from pathlib import Path
+
+import pytest
+from botocore import xform_name
+from botocore.session import get_session
+
+ROOT = Path(__file__).parents[2]
+ADAPTERS = sorted((ROOT / "src" / "lcm" / "worker_controller" / "adapters").glob("*.py"))
+HOW_TO = ROOT / "docs" / "how-to" / "connect-an-aws-account.md"
+
+SERVICES = ("ec2", "cloudwatch")
+"""In adapters, a client of a service is called by the name of the service."""
+
+WITH_A_LAUNCH = {"ec2:CreateTags"}
+"""Permissions for what RunInstances does besides launching."""
+
+
+def calls_in_code() -> set[str]:
+    """`service:Operation` for every call of an SDK client."""
+    operations = {
+        (service, xform_name(name)): f"{service}:{name}"
+        for service in SERVICES
+        for name in get_session().get_service_model(service).operation_names
+    }
+    called = set()
+    for path in ADAPTERS:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                client = node.func.value
+                if isinstance(client, ast.Name) and client.id in SERVICES:
+                    called.add(operations[client.id, node.func.attr])
+    return called
+
+
+def policy() -> dict[str, list[dict[str, object]]]:
+    [document] = re.findall(r"```json\n(\{.*?\n\})\n```", HOW_TO.read_text(), re.DOTALL)
+    parsed: dict[str, list[dict[str, object]]] = json.loads(document)
+    return parsed
+
+
+def allowed() -> set[str]:
+    actions: set[str] = set()
+    for statement in policy()["Statement"]:
+        action = statement["Action"]
+        actions |= {action} if isinstance(action, str) else set(action)  # type: ignore[call-overload]
+    return actions
+
+
+def test_the_policy_allows_exactly_the_calls_that_are_made() -> None:
+    assert allowed() == calls_in_code() | WITH_A_LAUNCH
+
+
+def test_the_code_makes_these_ec2_calls_and_no_others() -> None:
+    ec2 = {call.removeprefix("ec2:") for call in calls_in_code() if call.startswith("ec2:")}
+    assert ec2 == {
+        "DescribeImages",
+        "DescribeInstances",
+        "RunInstances",
+        "StartInstances",
+        "StopInstances",
+        "TerminateInstances",
+    }
+
+
+@pytest.mark.parametrize("action", ["ec2:StartInstances", "ec2:StopInstances", "ec2:TerminateInstances"])
+def test_what_changes_a_machine_is_limited_to_tagged_ones(action: str) -> None:
+    [statement] = [s for s in policy()["Statement"] if action in s["Action"]]  # type: ignore[operator]
+    assert "aws:ResourceTag" in json.dumps(statement["Condition"])
+
+
+def test_every_call_has_a_row_in_the_table() -> None:
+    text = HOW_TO.read_text()
+    for call in calls_in_code():
+        assert call.partition(":")[2] in text.split("```json")[0], call

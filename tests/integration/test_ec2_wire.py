@@ -1,0 +1,270 @@
+"""The fault catalogue's EC2 rows over EC2's own wire protocol: what the adapter makes of each."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+import pytest
+
+from lcm.core.chance import RandomIds
+from lcm.core.clock import SystemClock
+from lcm.core.rate_limit import Rate
+from lcm.domain.errors import (
+    CapacityShortage,
+    CredentialsRefused,
+    LaunchRefused,
+    LcmError,
+    QuotaExceeded,
+    Throttled,
+    TokenMismatch,
+    Unreachable,
+    WrongInstanceState,
+)
+from lcm.domain.launch import InstanceId, LaunchSpec
+from lcm.worker_controller.adapters.ec2 import Ec2Provider, Ec2Settings
+from support.processes import RunningSimulator, eventually, running_simulator
+
+ids = RandomIds()
+
+
+class Wire:
+    """A provider on the simulator's wire, and what the simulator saw of it."""
+
+    def __init__(
+        self, provider: Ec2Provider, simulator: RunningSimulator, http: aiohttp.ClientSession
+    ) -> None:
+        self.provider = provider
+        self.region = simulator.info.regions[0]
+        self.name = self.region.region
+        self._url = f"{simulator.info.aws_endpoint}/_lcm"
+        self._http = http
+
+    async def disturb(self, operation: str, kind: str = "error", **fault: Any) -> None:
+        await self._http.post(f"{self._url}/faults", json={"operation": operation, "kind": kind, **fault})
+
+    async def calls(self) -> list[str]:
+        async with self._http.get(f"{self._url}/calls") as response:
+            return [call["operation"] for call in await response.json()]
+
+    async def forget(self) -> None:
+        await self._http.delete(f"{self._url}/faults")
+        await self._http.delete(f"{self._url}/calls")
+
+    async def spec(self) -> LaunchSpec:
+        return LaunchSpec(
+            region=self.name,
+            image=await self.provider.resolve_ami(self.name, "CML-*"),
+            instance_type="t3.small",
+            security_group_ids=self.region.security_group_ids,
+            subnet_id=self.region.subnet_id,
+            key_name=self.region.key_name,
+            tags={"cml-managed": "true", "worker_id": ids.new_id()},
+        )
+
+    async def launch(self) -> InstanceId:
+        return (await self.provider.launch_instance(await self.spec(), ids.new_id())).id
+
+
+@pytest.fixture(scope="module")
+def simulator() -> Iterator[RunningSimulator]:
+    with running_simulator() as running:
+        yield running
+
+
+@asynccontextmanager
+async def opened(simulator: RunningSimulator, **settings: Any) -> AsyncIterator[Wire]:
+    reached: dict[str, Any] = {
+        "endpoint_url": simulator.info.aws_endpoint,
+        "access_key_id": "x",
+        "secret_access_key": "x",
+    }
+    regions = [region.region for region in simulator.info.regions]
+    async with (
+        aiohttp.ClientSession(raise_for_status=True) as http,
+        Ec2Provider(
+            Ec2Settings(**reached, **settings), regions, clock=SystemClock(), chance=random.Random(1)
+        ) as provider,
+    ):
+        wire = Wire(provider, simulator, http)
+        await wire.forget()
+        yield wire
+        await wire.forget()
+
+
+@pytest.fixture
+async def wire(simulator: RunningSimulator) -> AsyncIterator[Wire]:
+    async with opened(simulator) as wire:
+        yield wire
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "expected"),
+    [
+        pytest.param("RequestLimitExceeded", 503, Throttled, id="E1-throttled"),
+        pytest.param("Unavailable", 503, Throttled, id="E1-unavailable"),
+        pytest.param("SomethingNew", 503, Throttled, id="E1-any-503"),
+        pytest.param("InsufficientInstanceCapacity", 500, CapacityShortage, id="E2-capacity"),
+        pytest.param("InsufficientFreeAddressesInSubnet", 400, CapacityShortage, id="E2-addresses"),
+        pytest.param("InstanceLimitExceeded", 400, QuotaExceeded, id="E3-instances"),
+        pytest.param("VcpuLimitExceeded", 400, QuotaExceeded, id="E3-vcpus"),
+        pytest.param("VolumeLimitExceeded", 400, QuotaExceeded, id="E3-volumes"),
+        pytest.param("UnauthorizedOperation", 403, CredentialsRefused, id="E4-unauthorized"),
+        pytest.param("ExpiredToken", 400, CredentialsRefused, id="E4-expired"),
+        pytest.param("RequestExpired", 400, CredentialsRefused, id="E4-clock"),
+        pytest.param("IdempotentParameterMismatch", 400, TokenMismatch, id="E5-mismatch"),
+        pytest.param("IncorrectInstanceState", 400, WrongInstanceState, id="E8-state"),
+        pytest.param("InvalidSubnetID.NotFound", 400, LaunchRefused, id="refused"),
+        pytest.param("SomethingNew", 400, LaunchRefused, id="unknown-refusal"),
+        pytest.param("InternalError", 500, Unreachable, id="internal-error"),
+    ],
+)
+async def test_a_refused_launch_arrives_as_the_error_it_stands_for(
+    wire: Wire, code: str, status: int, expected: type[LcmError]
+) -> None:
+    spec = await wire.spec()
+    await wire.disturb("RunInstances", code=code, status=status)
+    with pytest.raises(expected, match=code) as refusal:
+        await wire.provider.launch_instance(spec, ids.new_id())
+    assert type(refusal.value) is expected
+    assert (await wire.calls()).count("RunInstances") == 1  # and nobody repeated it behind our back
+
+
+@pytest.mark.parametrize("operation", ["start", "stop"])
+async def test_e2_e8_a_refused_move_arrives_as_the_error_it_stands_for(wire: Wire, operation: str) -> None:
+    instance_id = await wire.launch()
+    move = getattr(wire.provider, f"{operation}_instance")
+    for code, expected in (
+        ("InsufficientInstanceCapacity", CapacityShortage),
+        ("IncorrectInstanceState", WrongInstanceState),
+    ):
+        await wire.disturb(f"{operation.title()}Instances", code=code, status=400)
+        with pytest.raises(expected):
+            await move(wire.name, instance_id)
+
+
+async def test_e1_after_a_refusal_the_next_call_of_that_api_pauses_and_others_do_not(wire: Wire) -> None:
+    await wire.disturb("DescribeInstances", code="RequestLimitExceeded", status=503)
+    with pytest.raises(Throttled):
+        await wire.provider.list_instances(wire.name)
+    async with asyncio.TaskGroup() as tasks:
+        paused = tasks.create_task(wire.provider.list_instances(wire.name))
+        await wire.provider.resolve_ami(wire.name, "CML-*")
+        assert not paused.done()
+    assert (await wire.calls())[-1] == "DescribeInstances"
+
+
+async def test_e1_questions_that_wait_for_their_turn_become_one(simulator: RunningSimulator) -> None:
+    """E1: reads batched."""
+    limits = {"DescribeInstances": Rate(per_second=20, burst=1)}
+    async with opened(simulator, limits=limits) as wire:
+        known = [await wire.launch() for _ in range(12)]
+        await wire.forget()
+        async with asyncio.TaskGroup() as tasks:
+            looking = [tasks.create_task(wire.provider.describe_instance(wire.name, i)) for i in known]
+        assert [look.result().id for look in looking if (look.result())] == known  # type: ignore[union-attr]
+        assert (await wire.calls()).count("DescribeInstances") <= 2
+
+
+async def test_e11_a_batch_that_is_refused_without_naming_the_bad_id_is_split(wire: Wire) -> None:
+    """E11: split batch; good ids proceed."""
+    known = [await wire.launch() for _ in range(5)]
+    await wire.disturb(
+        "DescribeInstances", code="InvalidInstanceID.NotFound", status=400, count=None, instance_id=known[3]
+    )
+    found = await wire.provider.describe_instances(wire.name, known)
+    assert {instance.id for instance in found} == set(known) - {known[3]}
+
+
+async def test_a3_a_launch_whose_reply_was_lost_is_found_under_its_token(wire: Wire) -> None:
+    """A3: RunInstances applied, reply lost."""
+    spec, token = await wire.spec(), ids.new_id()
+    await wire.disturb("RunInstances", "lose_reply")
+    with pytest.raises(Unreachable):
+        await wire.provider.launch_instance(spec, token)
+    again = await wire.provider.launch_instance(spec, token)
+    found = await wire.provider.list_instances(wire.name, spec.tags)
+    assert [instance.id for instance in found] == [again.id]
+    assert again.client_token == token
+
+
+@pytest.mark.parametrize("operation", ["stop", "terminate"])
+async def test_a5_a_move_whose_reply_was_lost_can_be_repeated(wire: Wire, operation: str) -> None:
+    """A5: stop or terminate applied, reply lost."""
+    instance_id = await wire.launch()
+
+    async def runs() -> bool:
+        seen = await wire.provider.describe_instance(wire.name, instance_id)
+        return seen is not None and seen.state == "running"
+
+    await eventually(runs)
+    move = getattr(wire.provider, f"{operation}_instance")
+    await wire.disturb(f"{operation.title()}Instances", "lose_reply")
+    with pytest.raises(Unreachable):
+        await move(wire.name, instance_id)
+    await move(wire.name, instance_id)
+
+
+async def test_e14_a_call_that_hangs_is_given_up_and_not_repeated(simulator: RunningSimulator) -> None:
+    """E14: own timeouts."""
+    async with opened(simulator, read_timeout_seconds=0.2) as wire:
+        await wire.disturb("DescribeInstances", "hang", seconds=30)
+        with pytest.raises(Unreachable):
+            await wire.provider.list_instances(wire.name)
+        assert (await wire.calls()).count("DescribeInstances") == 1
+
+
+def test_e14_the_timeouts_are_three_and_ten_seconds() -> None:
+    settings = Ec2Settings()
+    assert (settings.connect_timeout_seconds, settings.read_timeout_seconds) == (3.0, 10.0)
+
+
+async def test_e10_an_id_that_ec2_does_not_know_is_an_answer(wire: Wire) -> None:
+    """E10: NotFound from describe and terminate."""
+    unknown = InstanceId("i-0123456789abcdef0")
+    assert await wire.provider.describe_instance(wire.name, unknown) is None
+    await wire.provider.terminate_instance(wire.name, unknown)
+
+
+async def test_two_regions_are_used_at_once(wire: Wire, simulator: RunningSimulator) -> None:
+    other = simulator.info.regions[1]
+    here = await wire.launch()
+    image = await wire.provider.resolve_ami(other.region, "CML-*")
+    there = await wire.provider.launch_instance(
+        LaunchSpec(
+            region=other.region,
+            image=image,
+            instance_type="t3.small",
+            security_group_ids=other.security_group_ids,
+            subnet_id=other.subnet_id,
+            key_name=other.key_name,
+            tags={"cml-managed": "true"},
+        ),
+        ids.new_id(),
+    )
+    assert here in {i.id for i in await wire.provider.list_instances(wire.name)}
+    assert there.id in {i.id for i in await wire.provider.list_instances(other.region)}
+    assert await wire.provider.describe_instance(wire.name, there.id) is None
+
+
+async def test_a_leader_that_lost_its_lease_while_waiting_changes_nothing(
+    simulator: RunningSimulator,
+) -> None:
+    """I8: the permit may come after the deadline."""
+
+    class NoLongerLeading(Exception):
+        pass
+
+    def refuse() -> None:
+        raise NoLongerLeading
+
+    async with opened(simulator) as wire:
+        instance_id = await wire.launch()
+        wire.provider._before_effect = refuse
+        await wire.forget()
+        with pytest.raises(NoLongerLeading):
+            await wire.provider.stop_instance(wire.name, instance_id)
+        assert await wire.provider.describe_instance(wire.name, instance_id) is not None
+        assert await wire.calls() == ["DescribeInstances"]

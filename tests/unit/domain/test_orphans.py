@@ -1,0 +1,187 @@
+"""Whose a machine is: tag, record and token together; and how much may be done about orphans."""
+
+import pytest
+from msgspec.structs import replace
+
+from lcm.domain.launch import InstanceId, LaunchIntent, WorkerId, client_token
+from lcm.domain.lifecycle import (
+    DRAINING,
+    FAILED,
+    PENDING,
+    RUNNING,
+    STOPPED,
+    TERMINATED,
+    UNKNOWN,
+    WorkerStatus,
+)
+from lcm.domain.orphans import (
+    Budget,
+    Orphan,
+    OrphanKind,
+    Sightings,
+    find_orphans,
+    may_have_lost_instance,
+    reason_to_only_look,
+)
+from lcm.domain.worker import Instance, Worker
+from support.core import NOON, SPEC, a_worker, an_instance
+
+TOKEN = client_token(WorkerId("w-1"), 1)
+
+
+def a_machine(token: str | None = TOKEN, **tags: str) -> Instance:
+    ours = {"lcm:managed_by": "lablet-cloud-manager", "cml-environment": "production", "worker_id": "w-1"}
+    return replace(
+        an_instance(),
+        id=InstanceId("i-orphan"),
+        client_token=token,
+        tags={**ours, **{k.replace("_", "-"): v for k, v in tags.items() if k != "worker_id"}},
+    )
+
+
+def promising() -> Worker:
+    intent = LaunchIntent(generation=1, client_token=TOKEN, spec=SPEC, requested_at=NOON)
+    return a_worker(launch=intent, launch_generation=1)
+
+
+def launched(status: WorkerStatus = RUNNING, generations: int = 2) -> Worker:
+    return a_worker(status=status, ec2_instance_id=InstanceId("i-mine"), launch_generation=generations)
+
+
+@pytest.mark.parametrize(
+    ("instance", "workers", "kind"),
+    [
+        (a_machine(), [promising()], OrphanKind.PROMISED),
+        (a_machine(), [launched()], OrphanKind.SUPERSEDED),
+        (a_machine(), [launched(TERMINATED)], OrphanKind.RECORD_TERMINATED),
+        (a_machine(), [], OrphanKind.NO_RECORD),
+        # E13: a tag that was copied to a machine that no launch of ours made.
+        (a_machine(token="somebody-elses"), [launched()], OrphanKind.CONFLICT),
+        (a_machine(token=None), [launched()], OrphanKind.CONFLICT),
+        (a_machine(token="somebody-elses"), [], OrphanKind.CONFLICT),
+        # A token of a launch that was never promised.
+        (a_machine(token=client_token(WorkerId("w-1"), 3)), [launched()], OrphanKind.CONFLICT),
+        # Another fleet's, and one that was imported once.
+        (a_machine(cml_environment="staging"), [], OrphanKind.CONFLICT),
+        (
+            a_machine(),
+            [replace(launched(TERMINATED), imported=True, ec2_instance_id=InstanceId("i-orphan"))],
+            OrphanKind.CONFLICT,
+        ),
+    ],
+)
+def test_an_orphan_is_told_by_tag_record_and_token(
+    instance: Instance, workers: list[Worker], kind: OrphanKind
+) -> None:
+    [orphan] = find_orphans([instance], workers, "production").values()
+    assert orphan.kind is kind
+    assert orphan.detail
+
+
+@pytest.mark.parametrize(
+    "instance",
+    [
+        replace(a_machine(), id=InstanceId("i-mine")),
+        replace(a_machine(), state="terminated"),
+        replace(a_machine(), state="shutting-down"),
+        replace(a_machine(), tags={"worker_id": "w-1"}),
+        replace(a_machine(), tags={**a_machine().tags, "lcm:managed_by": "somebody else"}),
+    ],
+    ids=["owned", "terminated", "going", "not ours", "another manager's"],
+)
+def test_these_are_no_orphans(instance: Instance) -> None:
+    assert find_orphans([instance], [launched()], "production") == {}
+
+
+@pytest.mark.parametrize(
+    ("status", "imported", "expected"),
+    [
+        (PENDING, False, False),
+        (TERMINATED, False, False),
+        (RUNNING, False, False),
+        (RUNNING, True, True),
+        (STOPPED, False, True),
+        (FAILED, False, True),
+        (DRAINING, False, True),
+        (UNKNOWN, False, True),
+    ],
+)
+def test_a_record_is_looked_after_unless_its_own_step_does(
+    status: WorkerStatus, imported: bool, expected: bool
+) -> None:
+    worker = replace(launched(status), imported=imported)
+    assert may_have_lost_instance(worker) is expected
+
+
+def test_a_record_without_an_instance_has_lost_none() -> None:
+    assert not may_have_lost_instance(a_worker(status=STOPPED))
+
+
+def orphans(kind: OrphanKind = OrphanKind.NO_RECORD) -> dict[InstanceId, Orphan]:
+    return {InstanceId("i-orphan"): Orphan(a_machine(), kind, WorkerId("w-1"), "")}
+
+
+class TestSightings:
+    def test_ten_minutes_between_two_complete_lists_are_enough(self) -> None:
+        seen = Sightings()
+        seen.note(orphans(), 0)
+        assert not seen.are_enough(InstanceId("i-orphan"), 599)
+        assert seen.are_enough(InstanceId("i-orphan"), 600)
+
+    def test_one_list_without_it_starts_anew(self) -> None:
+        seen = Sightings()
+        seen.note(orphans(), 0)
+        seen.note({}, 300)
+        seen.note(orphans(), 600)
+        assert not seen.are_enough(InstanceId("i-orphan"), 600)
+
+    def test_another_reason_starts_anew(self) -> None:
+        seen = Sightings()
+        seen.note(orphans(OrphanKind.PROMISED), 0)
+        seen.note(orphans(OrphanKind.SUPERSEDED), 600)
+        assert not seen.are_enough(InstanceId("i-orphan"), 600)
+
+
+class TestBudget:
+    @pytest.mark.parametrize(("fleet", "allowed"), [(0, 1), (5, 1), (19, 1), (20, 2), (100, 10)])
+    def test_a_tenth_of_the_fleet_and_at_least_one(self, fleet: int, allowed: int) -> None:
+        budget = Budget()
+        spent = 0
+        while budget.allows(fleet, 0):
+            budget.spend(0)
+            spent += 1
+        assert spent == allowed
+
+    def test_what_was_spent_comes_back_after_ten_minutes(self) -> None:
+        budget = Budget()
+        budget.spend(0)
+        assert not budget.allows(5, 599)
+        assert budget.allows(5, 600)
+
+
+def only_look(**changes: object) -> str | None:
+    facts: dict[str, object] = {
+        "freeze_reasons": [],
+        "seconds_since_start": 601.0,
+        "expected": 3,
+        "listed": 3,
+        **changes,
+    }
+    return reason_to_only_look(**facts)  # type: ignore[arg-type]
+
+
+def test_with_every_authority_there_something_may_be_done() -> None:
+    assert only_look() is None
+    assert only_look(expected=0, listed=0) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"freeze_reasons": ["EC2 us-east-1: ExpiredToken"]}, "ExpiredToken"),
+        ({"seconds_since_start": 599.0}, "less than 10 minutes"),
+        ({"listed": 0}, "lists no machine"),
+    ],
+)
+def test_h8_nothing_is_done_without_every_authority(changes: dict[str, object], why: str) -> None:
+    assert why in str(only_look(**changes))

@@ -1,0 +1,333 @@
+"""Orphans on virtual time: who is found, what is done about it, and above all what is not."""
+
+import itertools
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from lcm.domain.errors import CredentialsRefused, LcmError, Throttled, Unreachable
+from lcm.domain.launch import InstanceId, LaunchSpec, MachineImage, WorkerId, client_token
+from lcm.domain.lifecycle import FAILED, PENDING, PROVISIONING, RUNNING, STOPPED, TERMINATED
+from lcm.domain.orphans import OrphanKind
+from lcm.domain.worker import Action, Instance
+from lcm.simulator.memory_cloud import Delays, Moment
+from lcm.worker_controller.settings import WorkerControllerSettings
+from support.fleet import Fleet
+
+# A filter that finds nothing keeps discovery from importing what these tests leave lying about.
+REPORT_ONLY = WorkerControllerSettings(worker_discovery_tag_filter="nothing=here")
+SWEEPING = WorkerControllerSettings(
+    worker_discovery_tag_filter="nothing=here", orphan_termination_enabled=True
+)
+MINUTE = 60.0
+
+
+async def leave_behind(
+    fleet: Fleet, worker_id: str = "w-forgotten", token: str | None = None, environment: str = "production"
+) -> Instance:
+    """A machine with our tags, as a lost record leaves it."""
+    tags = {
+        "cml-managed": "true",
+        "lcm:managed_by": "lablet-cloud-manager",
+        "cml-environment": environment,
+        "worker_id": worker_id,
+    }
+    spec = LaunchSpec(
+        region="us-east-1",
+        image=MachineImage(id="ami-2", name="CML-2.9.1-20260415"),
+        instance_type="t3.small",
+        security_group_ids=("sg-1",),
+        subnet_id="subnet-1",
+        key_name=None,
+        tags=tags,
+    )
+    return await fleet.cloud.launch_instance(spec, token or client_token(WorkerId(worker_id), 1))
+
+
+def kinds(fleet: Fleet) -> dict[InstanceId, OrphanKind]:
+    found = fleet.leader.discovery.orphans.found.get("us-east-1", {})
+    return {instance_id: orphan.kind for instance_id, orphan in found.items()}
+
+
+def terminations(fleet: Fleet) -> int:
+    return fleet.effects().count("terminate_instance")
+
+
+def is_alive(fleet: Fleet, instance: Instance) -> bool:
+    return not fleet.cloud.machines[instance.id].is_gone
+
+
+class TestRecordsWithoutMachines:
+    @pytest.mark.parametrize("status", [STOPPED, FAILED])
+    async def test_a_resting_worker_whose_machine_vanished_is_ended_after_three_looks(
+        self, status: str
+    ) -> None:
+        async with Fleet(REPORT_ONLY).running() as fleet:
+            await fleet.running_worker("other")
+            worker = await fleet.create("lost")
+            if status == STOPPED:
+                await fleet.until(worker, RUNNING)
+                await fleet.ask(worker, Action.STOP)
+                await fleet.until(worker, STOPPED)
+                fleet.cloud.forget(fleet.instance_id(worker))
+            else:
+                await fleet.until(worker, PROVISIONING)
+                machine = fleet.instance_id(worker)
+                fleet.cloud.terminate(machine)
+                worker = await fleet.until(worker, FAILED)
+                fleet.cloud.forget(machine)
+            lost_at = fleet.clock.monotonic()
+            ended = await fleet.until(worker, TERMINATED, within_seconds=1_500)
+            assert fleet.clock.monotonic() - lost_at >= 5 * MINUTE
+            assert ended.status_reason.startswith("orphan_detection: missing in 3 complete reads")
+            assert fleet.leader.discovery.orphans.counts["records_ended"] == 1
+            assert terminations(fleet) == 0
+
+    async def test_a_failed_worker_whose_machine_ec2_reports_terminated_is_ended(self) -> None:
+        async with Fleet(REPORT_ONLY).running() as fleet:
+            await fleet.running_worker("other")
+            worker = await fleet.create("failing")
+            await fleet.clock.sleep(5)
+            fleet.cloud.terminate(fleet.instance_id(worker))
+            await fleet.until(worker, FAILED)
+            ended = await fleet.until(worker, TERMINATED, within_seconds=1_000)
+            assert "EC2 reports terminated" in ended.status_reason
+
+    async def test_a_machine_that_is_not_shown_for_a_while_is_not_lost(self) -> None:
+        async with Fleet(REPORT_ONLY).running() as fleet:
+            await fleet.running_worker("other")
+            worker = await fleet.running_worker("hidden")
+            await fleet.ask(worker, Action.STOP)
+            await fleet.until(worker, STOPPED)
+            await fleet.clock.sleep(15 * MINUTE)
+            hidden = fleet.cloud.machines.pop(fleet.instance_id(worker))
+            await fleet.clock.sleep(8 * MINUTE)
+            fleet.cloud.machines[hidden.id] = hidden
+            await fleet.clock.sleep(3_600)
+            assert (await fleet.get(worker)).status is STOPPED
+
+    async def test_at_most_a_tenth_of_the_fleet_is_ended_in_ten_minutes(self) -> None:
+        async with Fleet(REPORT_ONLY).running() as fleet:
+            workers = [await fleet.running_worker(f"lab-{n}") for n in range(6)]
+            for worker in workers[:4]:
+                await fleet.ask(worker, Action.STOP)
+                await fleet.until(worker, STOPPED)
+                fleet.cloud.forget(fleet.instance_id(worker))
+            ended_at: list[float] = []
+            for _ in range(4):
+                while True:
+                    ended = [w for w in workers if (await fleet.get(w)).status is TERMINATED]
+                    if len(ended) > len(ended_at):
+                        break
+                    await fleet.clock.sleep(10)
+                assert len(ended) == len(ended_at) + 1
+                ended_at.append(fleet.clock.monotonic())
+            assert all(b - a >= 590 for a, b in itertools.pairwise(ended_at))
+
+
+class TestMachinesWithoutRecords:
+    async def test_they_are_reported_and_left_alone_unless_a_setting_says_otherwise(self) -> None:
+        fleet = Fleet(REPORT_ONLY)
+        orphan = await leave_behind(fleet)
+        async with fleet.running():
+            await fleet.running_worker()
+            await fleet.clock.sleep(2 * 3_600)
+            assert kinds(fleet) == {orphan.id: OrphanKind.NO_RECORD}
+            assert is_alive(fleet, orphan)
+            assert terminations(fleet) == 0
+
+    async def test_with_the_setting_one_is_terminated_after_two_sightings_ten_minutes_apart(self) -> None:
+        fleet = Fleet(SWEEPING)
+        async with fleet.running():
+            await fleet.running_worker()
+            await fleet.clock.sleep(20 * MINUTE)
+            orphan = await leave_behind(fleet)
+            born_at = fleet.clock.monotonic()
+            while is_alive(fleet, orphan):
+                await fleet.clock.sleep(1)
+            assert fleet.clock.monotonic() - born_at >= 10 * MINUTE
+            assert fleet.leader.discovery.orphans.counts["machines_terminated"] == 1
+            await fleet.clock.sleep(10 * MINUTE)
+            assert kinds(fleet) == {}
+
+    async def test_a_machine_left_by_an_earlier_launch_is_found(self) -> None:
+        fleet = Fleet(SWEEPING)
+        async with fleet.running():
+            worker = await fleet.running_worker()
+            fleet.cloud.forget(fleet.instance_id(worker))
+            await fleet.until(worker, PENDING)
+            worker = await fleet.until(worker, RUNNING)
+            mine = worker.ec2_instance_id
+            # The first launch lands again, as if EC2 had only mislaid it.
+            left = await leave_behind(fleet, worker.id)
+            await fleet.clock.sleep(6 * MINUTE)
+            assert kinds(fleet) == {left.id: OrphanKind.SUPERSEDED}
+            await fleet.clock.sleep(15 * MINUTE)
+            assert not is_alive(fleet, left)
+            assert (await fleet.get(worker)).ec2_instance_id == mine
+            assert (await fleet.get(worker)).status is RUNNING
+
+    async def test_e13_a_machine_with_copied_tags_is_never_destroyed(self) -> None:
+        """E13: tags copied to a foreign machine; the conflict is reported."""
+        fleet = Fleet(SWEEPING)
+        async with fleet.running():
+            worker = await fleet.running_worker()
+            copied = await leave_behind(fleet, worker.id, token="made-by-somebody-else")
+            staging = await leave_behind(fleet, "w-9", environment="staging")
+            await fleet.clock.sleep(2 * 3_600)
+            assert kinds(fleet) == {copied.id: OrphanKind.CONFLICT, staging.id: OrphanKind.CONFLICT}
+            assert terminations(fleet) == 0
+
+    async def test_an_imported_machine_is_never_swept(self) -> None:
+        fleet = Fleet(WorkerControllerSettings(orphan_termination_enabled=True))
+        machine = await leave_behind(fleet)
+        async with fleet.running():
+            await fleet.clock.sleep(2 * 3_600)
+            [worker] = await fleet.workers.list_all()
+            assert (worker.imported, worker.ec2_instance_id) == (True, machine.id)
+            assert kinds(fleet) == {}
+            assert terminations(fleet) == 0
+
+
+Trouble = Callable[[Fleet], Awaitable[None]]
+
+
+async def records_are_gone(fleet: Fleet) -> None:
+    for worker in await fleet.workers.list_all():
+        await fleet.store.delete("worker", worker.id, worker.version)
+
+
+async def control_plane_is_down(fleet: Fleet) -> None:
+    fleet.ports[0].is_reachable = False
+
+
+def ec2_says(error: LcmError) -> Trouble:
+    async def trouble(fleet: Fleet) -> None:
+        async def refuse(moment: Moment, operation: str, subject: str) -> None:
+            if operation == "list_instances":
+                raise error
+
+        fleet.cloud.interfere = refuse
+
+    return trouble
+
+
+class TestH8NoAuthority:
+    """H8: an empty, partial or failed list, or soon after a start: zero destructive calls, report only."""
+
+    @pytest.mark.parametrize(
+        "trouble",
+        [
+            records_are_gone,
+            control_plane_is_down,
+            ec2_says(Throttled("RequestLimitExceeded")),
+            ec2_says(CredentialsRefused("ExpiredToken")),
+            ec2_says(Unreachable("EC2 us-east-1: page 2 did not come")),
+        ],
+        ids=["no records", "no control plane", "throttled", "no credentials", "partial"],
+    )
+    async def test_without_records_or_lists_nothing_is_destroyed(self, trouble: Trouble) -> None:
+        fleet = Fleet(SWEEPING)
+        async with fleet.running():
+            await fleet.running_worker("first")
+            await fleet.running_worker("second")
+            await fleet.clock.sleep(20 * MINUTE)
+            await leave_behind(fleet)
+            await trouble(fleet)
+            await fleet.clock.sleep(2 * 3_600)
+            assert terminations(fleet) == 0
+            assert all(not machine.is_gone for machine in fleet.cloud.machines.values())
+
+    async def test_an_empty_list_ends_no_record(self) -> None:
+        async with Fleet(SWEEPING).running() as fleet:
+            workers = [await fleet.running_worker(f"lab-{n}") for n in range(3)]
+            for worker in workers:
+                await fleet.ask(worker, Action.STOP)
+                await fleet.until(worker, STOPPED)
+            await fleet.clock.sleep(20 * MINUTE)
+            # As with the credentials of another account: everything answers, and nothing is there.
+            fleet.cloud.machines.clear()
+            await fleet.clock.sleep(2 * 3_600)
+            assert {(await fleet.get(worker)).status for worker in workers} == {STOPPED}
+            assert "lists no machine" in fleet.leader.discovery.orphans.only_looking["us-east-1"]
+
+    async def test_within_ten_minutes_of_a_start_nothing_is_destroyed(self) -> None:
+        fleet = Fleet(SWEEPING)
+        orphan = await leave_behind(fleet)
+        async with fleet.running(controllers=2):
+            await fleet.running_worker()
+            for _ in range(10):
+                await fleet.clock.sleep(9 * MINUTE)
+                fleet.leader.resign()
+                await fleet.clock.sleep(30)
+            assert is_alive(fleet, orphan)
+            assert terminations(fleet) == 0
+
+    async def test_a_list_that_fails_now_and_then_still_leads_to_an_end(self) -> None:
+        fleet = Fleet(SWEEPING)
+        orphan = await leave_behind(fleet)
+        lists: list[str] = []
+
+        async def every_other_list_fails(moment: Moment, operation: str, subject: str) -> None:
+            if operation == "list_instances":
+                lists.append(subject)
+                if len(lists) % 2:
+                    raise Throttled("RequestLimitExceeded")
+
+        async with fleet.running():
+            await fleet.running_worker()
+            fleet.cloud.interfere = every_other_list_fails
+            await fleet.clock.sleep(2 * 3_600)
+            fleet.cloud.interfere = None
+            await fleet.clock.sleep(30 * MINUTE)
+            assert not is_alive(fleet, orphan)
+
+
+class TestH9SweepRacesLaunch:
+    """H9: a launch in progress while the sweep looks; the token counts as owned."""
+
+    @pytest.mark.parametrize("visibility", [0.0, 100.0, 280.0])
+    async def test_a_launch_that_was_promised_is_never_swept(self, visibility: float) -> None:
+        fleet = Fleet(
+            WorkerControllerSettings(
+                worker_discovery_tag_filter="nothing=here",
+                orphan_termination_enabled=True,
+                worker_discovery_interval=7,
+            )
+        )
+        fleet.cloud.delays = Delays(visibility=visibility)
+
+        async def lose_replies(moment: Moment, operation: str, subject: str) -> None:
+            if (moment, operation) == ("after", "launch_instance"):
+                raise Unreachable("EC2: reset")
+
+        fleet.cloud.interfere = lose_replies
+        async with fleet.running():
+            await fleet.clock.sleep(20 * MINUTE)
+            worker = await fleet.create()
+            worker = await fleet.until(worker, RUNNING)
+            await fleet.clock.sleep(30 * MINUTE)
+            assert terminations(fleet) == 0
+            assert len(fleet.cloud.machines) == 1
+            assert kinds(fleet) == {}
+
+    async def test_a_launch_that_lands_after_its_worker_was_given_up_is_waiting_for_a_person(self) -> None:
+        fleet = Fleet(SWEEPING)
+
+        async def never_answer(moment: Moment, operation: str, subject: str) -> None:
+            if (moment, operation) == ("before", "launch_instance"):
+                raise Unreachable("EC2: no answer")
+
+        fleet.cloud.interfere = never_answer
+        async with fleet.running():
+            await fleet.clock.sleep(20 * MINUTE)
+            worker = await fleet.until(await fleet.create(), FAILED)
+            fleet.cloud.interfere = None
+            assert worker.launch is not None
+            late = await fleet.cloud.launch_instance(worker.launch.spec, worker.launch.client_token)
+            await fleet.clock.sleep(3_600)
+            assert kinds(fleet) == {late.id: OrphanKind.PROMISED}
+            assert is_alive(fleet, late)
+            await fleet.ask(worker, Action.RETRY)
+            worker = await fleet.until(worker, RUNNING)
+            assert worker.ec2_instance_id == late.id
