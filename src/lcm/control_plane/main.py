@@ -14,6 +14,7 @@ from fastapi import FastAPI
 from lcm.control_plane.access import AccessKeys
 from lcm.control_plane.app import build_app
 from lcm.control_plane.context import ControlPlane
+from lcm.control_plane.peers import PeerWatch
 from lcm.control_plane.publisher import Publisher
 from lcm.control_plane.routes.dependencies import Services
 from lcm.control_plane.routes.operations import Operations
@@ -40,6 +41,7 @@ class ControlPlaneParts:
 
     app: FastAPI
     publisher: Publisher
+    peers: PeerWatch
     hub: EventHub
     telemetry: Telemetry
 
@@ -74,10 +76,11 @@ def assemble(
     publisher = Publisher(
         store, workers, kv, clock=clock, health=health, on_found=hub.on_worker_found, key_prefix=key_prefix
     )
+    peers = PeerWatch(workers, kv, clock=clock, on_found=hub.on_worker_found, key_prefix=key_prefix)
     telemetry.gauge("lcm_sse_subscribers", "Open event streams.", lambda: [(hub.subscriber_count, {})])
     telemetry.counter("lcm_sse_resets_total", "Streams that read too slowly.", lambda: [(hub.resets, {})])
     app = build_app(Services(plane, hub, keys), telemetry, Operations(health, publisher))
-    return ControlPlaneParts(app, publisher, hub, telemetry)
+    return ControlPlaneParts(app, publisher, peers, hub, telemetry)
 
 
 @asynccontextmanager
@@ -107,8 +110,9 @@ async def control_plane_process(
         server = HttpServer(
             "control-plane", parts.app, settings.host, settings.port, before_stop=parts.hub.close
         )
+        peers = (parts.peers,) if settings.uses_etcd else ()
         yield ControlPlaneProcess(
-            services=(server, parts.publisher, LoopLagMonitor(parts.telemetry, clock)),
+            services=(server, parts.publisher, *peers, LoopLagMonitor(parts.telemetry, clock)),
             url=server.url,
             port=server.port,
             keys=keys,
