@@ -6,7 +6,8 @@ BIN    := $(VENV)/bin
 UI_SOURCES := $(shell find ui -path ui/node_modules -prune -o -type f -print 2>/dev/null)
 UI_BUILT := src/lcm/control_plane/static/index.html
 
-.PHONY: help setup run test check lint unit bench sim sim-coverage sim-hunt soak docs lock browser ferretdb clean
+.PHONY: help setup run test check lint unit bench sim sim-coverage sim-hunt soak soak-ha docs lock browser
+.PHONY: ferretdb clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -46,6 +47,10 @@ sim-hunt: setup ## Find out after how many random runs each planted bug is caugh
 
 soak: setup ## Run many random simulated seeds: make soak [SEEDS=10000]
 	@cd tests && ../$(BIN)/python -m simulation.soak --seeds $(or $(SEEDS),10000)
+
+soak-ha: setup ## Try failovers of real processes on a real etcd many times: make soak-ha [TRIALS=100]
+	@LCM_HA_TRIALS=$(or $(TRIALS),100) $(BIN)/python -m pytest -q -rP --timeout=0 tests/integration/ha/test_failover.py | grep -E '^FIGURE|passed|failed'
+	@LCM_HA_TRIALS=1 LCM_HA_LEASE_TTL=15 $(BIN)/python -m pytest -q -rP --timeout=0 tests/integration/ha/test_failover.py | grep -E '^FIGURE|passed|failed'
 
 docs: setup ## Generate docs/reference from the code
 	$(BIN)/python -m tools.generate_docs

@@ -16,6 +16,7 @@ from lcm.control_plane.app import build_app
 from lcm.control_plane.context import ControlPlane, Policies
 from lcm.control_plane.identity import BearerVerifier, Identity, IdentityKeeper
 from lcm.control_plane.oidc import FetchDocument, OidcVerifier
+from lcm.control_plane.peers import PeerWatch
 from lcm.control_plane.publisher import Publisher
 from lcm.control_plane.rate_limit import Buckets
 from lcm.control_plane.routes.dependencies import Services
@@ -49,6 +50,7 @@ class ControlPlaneParts:
 
     app: FastAPI
     publisher: Publisher
+    peers: PeerWatch
     hub: EventHub
     templates: Templates
     telemetry: Telemetry
@@ -128,6 +130,7 @@ def assemble(
         key_prefix=key_prefix,
         sweep_seconds=limits.publish_sweep_seconds,
     )
+    peers = PeerWatch(plane.workers, kv, clock=clock, on_found=hub.on_worker_found, key_prefix=key_prefix)
     _register_metrics(telemetry, plane, hub)
     identity = Identity(keys, store, clock, issuer)
     telemetry.counter(
@@ -138,7 +141,7 @@ def assemble(
     rate = Buckets(clock, per_second=requests_per_second, burst=int(requests_per_second * BURST_SECONDS))
     app = build_app(Services(plane, hub, identity), telemetry, Operations(health, publisher), rate)
     keeper = IdentityKeeper(identity, clock, health)
-    return ControlPlaneParts(app, publisher, hub, plane.templates, telemetry, keeper)
+    return ControlPlaneParts(app, publisher, peers, hub, plane.templates, telemetry, keeper)
 
 
 def _register_metrics(telemetry: Telemetry, plane: ControlPlane, hub: EventHub) -> None:
@@ -220,11 +223,13 @@ async def control_plane_process(
             before_stop=parts.hub.close,
             send_buffer_bytes=SEND_BUFFER_BYTES,
         )
+        peers = (parts.peers,) if settings.uses_etcd else ()
         with _announced(settings.data_dir / "control-plane.url", server.url):
             yield ControlPlaneProcess(
                 services=(
                     server,
                     parts.publisher,
+                    *peers,
                     parts.identity_keeper,
                     LoopLagMonitor(parts.telemetry, clock),
                 ),

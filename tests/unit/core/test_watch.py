@@ -328,6 +328,20 @@ async def test_a_new_watch_hears_changes_again() -> None:
         assert scene.world.starts() == [15.0]
 
 
+async def test_a_new_watch_goes_on_where_the_last_one_broke() -> None:
+    async with watching("a", "b") as scene:
+        await scene.change("b")
+        await clock.sleep(1)
+        scene.lose_watch()
+        del scene.world.things["b"]
+        await scene.kv.delete(f"{PREFIX}b/desired_state")  # while nobody watches
+        await clock.sleep(1)
+        assert "b" in scene.service.states
+        scene.link.mend()
+        await clock.sleep(10)
+        assert "b" not in scene.service.states
+
+
 async def test_a_change_while_everything_is_looked_at_again_is_not_missed() -> None:
     async with watching("a") as scene:
         scene.world.list_seconds = 2

@@ -294,7 +294,8 @@ class EtcdKv:
             return Compacted(0)
         if code is StatusCode.RESOURCE_EXHAUSTED and "larger than max" in details:
             return _AnswerTooLarge(details)
-        return KvUnavailable(f"etcd at {member.endpoint}: {details or code.name.lower()}")
+        reason = details.rpartition("last error: ")[2] or code.name.lower()
+        return KvUnavailable(f"etcd at {member.endpoint}: {reason}")
 
 
 class _AnswerTooLarge(KvUnavailable):

@@ -12,7 +12,9 @@ import msgspec
 
 CALLS_KEPT: Final = 10_000
 
-_SCOPE: Final = re.compile(r"Credential=[^/]+/\d+/(?P<region>[^/]+)/(?P<service>[^/]+)/aws4_request")
+_SCOPE: Final = re.compile(
+    r"Credential=(?P<caller>[^/]+)/\d+/(?P<region>[^/]+)/(?P<service>[^/]+)/aws4_request"
+)
 _NAMES_INSTANCE: Final = re.compile(r"(InstanceId|ResourceId)(\.\d+)?")
 
 
@@ -25,6 +27,8 @@ class Call(msgspec.Struct, kw_only=True):
     instance_ids: list[str]
     client_token: str | None
     at: float
+    caller: str
+    """The access key it was signed with: two controllers with keys of their own can be told apart."""
     outcome: str = "in progress"
 
 
@@ -43,6 +47,7 @@ def read_call(environ: dict[str, Any]) -> Call | None:
         instance_ids=[value for name, value in parameters if _NAMES_INSTANCE.fullmatch(name)],
         client_token=dict(parameters).get("ClientToken"),
         at=time.time(),
+        caller=scope["caller"],
     )
 
 

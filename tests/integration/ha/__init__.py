@@ -1,0 +1,1 @@
+"""Several processes on a real etcd."""

@@ -1,0 +1,94 @@
+"""The leader is killed, stopped, frozen; the other goes on, and nothing is launched or stopped twice."""
+
+import signal
+from functools import partial
+from statistics import mean
+
+import aiohttp
+
+from lcm.rest.schemas import API_KEY_HEADER, EPOCH_HEADER, PROBLEM_TYPE_PREFIX, SERVICE_HEADER
+from support.ha import KEY, LEASE_SECONDS, TRIALS, Life, now, told
+from support.processes import eventually
+
+
+async def test_when_the_leader_is_killed_the_standby_takes_over_and_nothing_is_launched_twice(
+    life: Life,
+) -> None:
+    took: list[float] = []
+    for trial in range(TRIALS):
+        leader = await life.wait_for_a_leader()
+        standby, before = life.other(leader), await life.health(leader)
+        worker = await life.api.create(f"killed-{trial}")
+        if trial % 2:  # the launch is under way
+            await eventually(partial(life.launched_for, worker))
+        killed_at = now()
+        life.ensemble.controllers[leader].end(signal.SIGKILL)
+        after = await life.wait_until_leading(standby)
+        took.append(now() - killed_at)
+        await life.until(worker, "running")
+        assert after["epoch"] > before["epoch"]
+        assert len(await life.launched_for(worker)) == 1
+        life.ensemble.restore()
+        assert await life.leader() == standby  # who comes back stands by
+        await life.remove(worker)
+    with told(f"takeover after SIGKILL, lease {LEASE_SECONDS} s") as figures:
+        figures |= {"trials": TRIALS, "mean": f"{mean(took):.2f} s", "max": f"{max(took):.2f} s"}
+
+
+async def test_a_leader_that_is_stopped_politely_hands_over_without_waiting_for_its_lease(life: Life) -> None:
+    took: list[float] = []
+    for _ in range(TRIALS):
+        leader = await life.wait_for_a_leader()
+        standby = life.other(leader)
+        asked_at = now()
+        life.ensemble.controllers[leader].send(signal.SIGTERM)
+        await life.wait_until_leading(standby)
+        took.append(now() - asked_at)
+        life.ensemble.controllers[leader].end()
+        life.ensemble.restore()
+    with told("takeover after SIGTERM") as figures:
+        figures |= {"trials": TRIALS, "mean": f"{mean(took):.2f} s", "max": f"{max(took):.2f} s"}
+    assert min(took) < LEASE_SECONDS  # a lease that was not given back would have to expire first
+
+
+async def test_a_leader_frozen_beyond_its_lease_changes_nothing_when_it_wakes(life: Life) -> None:
+    worker = await life.running("frozen")
+    leader = await life.wait_for_a_leader()
+    standby, before = life.other(leader), await life.health(leader)
+
+    life.ensemble.controllers[leader].send(signal.SIGSTOP)
+    try:
+        await life.api.act(worker, "stop")  # wakes nobody but the standby, when it leads
+        after = await life.wait_until_leading(standby)
+        await life.until(worker, "stopped")
+        frozen_calls = await life.calls(leader)
+    finally:
+        life.ensemble.controllers[leader].send(signal.SIGCONT)
+
+    async def stands_by() -> bool:
+        said = await life.health(leader)
+        return said is not None and not said["is_leader"]
+
+    await eventually(stands_by)
+    await life.api.act(worker, "start")
+    await life.until(worker, "running")
+    assert after["epoch"] > before["epoch"]
+    assert await life.calls(leader) == frozen_calls  # not one call to EC2 since it was frozen
+    statuses = await life.api.statuses(worker)
+    assert statuses[-4:] == ["stopping", "stopped", "starting", "running"]
+    assert statuses.count("stopped") == 1
+    assert await stale_write(life, worker, before["epoch"]) == (409, "fenced")
+    await life.remove(worker)
+
+
+async def stale_write(life: Life, worker: dict[str, str], epoch: int) -> tuple[int, str]:
+    """What a leader that does not know better would send."""
+    headers = {API_KEY_HEADER: KEY, SERVICE_HEADER: "worker-controller", EPOCH_HEADER: str(epoch)}
+    url = f"{life.ensemble.plane.url}/api/internal/workers/{worker['id']}/cml-data"
+    body = {"ready": True, "version": "0.0", "certificate_sha256": None}
+    async with (
+        aiohttp.ClientSession(headers=headers) as session,
+        session.post(url, json=body) as response,
+    ):
+        problem = await response.json()
+        return response.status, problem.get("type", "").removeprefix(PROBLEM_TYPE_PREFIX)

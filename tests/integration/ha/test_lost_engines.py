@@ -1,0 +1,93 @@
+"""etcd or the control plane is gone for a while: everything waits, and goes on by itself."""
+
+import asyncio
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+import pytest
+
+from support.ha import LEASE_SECONDS, NAMES, Life, now, told
+from support.processes import eventually
+
+
+@contextmanager
+def killed(life: Life) -> Iterator[None]:
+    life.ensemble.etcd.kill()
+    try:
+        yield
+    finally:
+        life.ensemble.etcd.restart()
+
+
+@contextmanager
+def paused(life: Life) -> Iterator[None]:
+    member = life.ensemble.etcd.members[0]
+    member.freeze()
+    try:
+        yield
+    finally:
+        member.thaw()
+
+
+@pytest.mark.parametrize("gone", [killed, paused])
+async def test_while_etcd_is_gone_nobody_acts_and_afterwards_all_goes_on(
+    life: Life, gone: Callable[[Life], AbstractContextManager[None]]
+) -> None:
+    worker = await life.running(f"etcd-{gone.__name__}")
+    with gone(life):
+        await life.wait_until_frozen(*NAMES)
+        before = await life.newest_call()
+        await life.api.act(worker, "stop")  # people are heard, and told what is missing
+        await asyncio.sleep(LEASE_SECONDS)  # noqa: TID251 - nothing happens, for a whole lease
+        assert await life.calls(since=before) == []
+        for name in NAMES:
+            said = await life.health(name)
+            assert any("coordination store" in reason for reason in said["frozen"])
+    back_at = now()
+    await life.until(worker, "stopped")
+    with told(f"function after etcd was {gone.__name__}") as figures:
+        figures["seconds"] = f"{now() - back_at:.1f}"
+    await life.remove(worker)
+
+
+async def test_a_wiped_etcd_elects_a_leader_with_a_higher_epoch(life: Life) -> None:
+    worker = await life.running("etcd-wiped")
+    before = await life.health(await life.wait_for_a_leader())
+    life.ensemble.etcd.kill()
+    life.ensemble.etcd.members[0].wipe()
+    life.ensemble.etcd.restart()
+
+    async def epoch() -> int:
+        leader = await life.leader()
+        said = await life.health(leader) if leader is not None else None
+        return said["epoch"] if said is not None and said["epoch"] > before["epoch"] else 0
+
+    assert await eventually(epoch, within_seconds=60) > before["epoch"]
+    await life.api.act(worker, "stop")
+    await life.until(worker, "stopped")
+    await life.remove(worker)
+
+
+async def test_while_the_control_plane_is_gone_nobody_acts_and_afterwards_all_goes_on(life: Life) -> None:
+    worker = await life.running("plane-gone")
+    leader = await life.wait_for_a_leader()
+    before = await life.newest_call()
+    life.ensemble.plane.end(signal.SIGKILL)
+
+    async def is_frozen() -> bool:
+        said = await life.health(leader)
+        return said is not None and bool(said["frozen"])
+
+    await eventually(is_frozen, within_seconds=60)
+    [instance] = await life.launched_for(worker)
+    await life.console.click("stop", instance)  # the world goes on, and must not be corrected blindly
+    await asyncio.sleep(LEASE_SECONDS)  # noqa: TID251 - nothing happens
+    assert await life.calls(since=before) == []
+    assert await life.leader() == leader  # it has nobody to report to, and still holds its lease
+    life.ensemble.restore()
+    back_at = now()
+    await life.until(worker, "stopped")
+    with told("function after the control plane was gone") as figures:
+        figures["seconds"] = f"{now() - back_at:.1f}"
+    await life.remove(worker)

@@ -1,0 +1,272 @@
+"""LCM as several processes on a real etcd: killed, frozen and cut off while a person goes on using it.
+
+Two worker controllers, each with an access key of its own, so that the simulated EC2 knows who called. What
+happens in etcd is witnessed with the time it happened.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, Final, Self
+
+import aiohttp
+import msgspec
+import yaml
+
+from support.api import Api, Console, Json, console_of, person
+from support.etcd import DIES_WITH_ITS_PARENT, EtcdCluster, etcd_cluster
+from support.processes import RunningSimulator, eventually, running_simulator
+
+LEASE_SECONDS: Final = int(os.environ.get("LCM_HA_LEASE_TTL", "4"))
+TRIALS: Final = int(os.environ.get("LCM_HA_TRIALS", "2"))
+"""How often a failover is tried; `make soak-ha` tries more."""
+MUTATING: Final = ("RunInstances", "StartInstances", "StopInstances", "TerminateInstances")
+KEY: Final = "controllers-of-the-test"
+NAMES: Final = ("ada", "bob")
+PATIENCE_SECONDS: Final = 60.0
+"""How long a test waits for what must happen; how long it took is told, not judged: machines differ."""
+
+
+def now() -> float:
+    return time.monotonic()  # noqa: TID251 - between real processes
+
+
+@dataclass
+class LcmProcess:
+    """One `lcm …`, which can be killed, frozen and started again at the same address."""
+
+    name: str
+    arguments: Sequence[str]
+    environment: Mapping[str, str]
+    port: int = 0
+    _process: subprocess.Popen[str] | None = None
+    _errors: IO[str] = field(default_factory=lambda: tempfile.TemporaryFile("w+"))  # noqa: SIM115
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None
+
+    def start(self) -> None:
+        self._process = subprocess.Popen(
+            [
+                *DIES_WITH_ITS_PARENT,
+                *(sys.executable, "-m", "lcm", *self.arguments, "--port", str(self.port), "--json"),
+            ],
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+            env={**os.environ, **self.environment},
+        )
+
+    def wait_until_answering(self) -> None:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line, f"{self.name} ended before it answered:\n{self.said()}"
+        self.port = json.loads(line)["port"]
+
+    def send(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> None:
+        """Send it the signal and wait until it is gone."""
+        if self._process is None:
+            return
+        process, self._process = self._process, None
+        process.send_signal(signal.SIGCONT)
+        process.send_signal(number)
+        try:
+            process.wait(timeout=20)
+        finally:
+            process.kill()
+            assert process.stdout is not None
+            process.stdout.close()
+
+    def said(self) -> str:
+        self._errors.seek(0)
+        return self._errors.read()
+
+    def forget(self) -> None:
+        self.end()
+        self._errors.close()
+
+
+class Ensemble:
+    """An etcd, a simulated cloud, a control plane, two worker controllers, and a person."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        self.etcd: EtcdCluster = self._stack.enter_context(etcd_cluster())
+        self.simulator: RunningSimulator = self._stack.enter_context(running_simulator())
+        regions = self.directory / "regions.yaml"
+        configs = {config.region: msgspec.to_builtins(config) for config in self.simulator.info.regions}
+        regions.write_text(yaml.safe_dump({"aws_region_configs": configs}))
+        self._environment = {
+            "ETCD_ENDPOINTS": ",".join(self.etcd.endpoints),
+            "ETCD_CALL_TIMEOUT_SECONDS": f"{LEASE_SECONDS * 0.25:g}",
+            "LEADER_LEASE_TTL": str(LEASE_SECONDS),
+            "RECONCILE_INTERVAL": "3",
+            "WATCH_DEBOUNCE_SECONDS": "0.1",
+            "WORKER_WAIT_SECONDS": "0.1",
+            "CONTROL_PLANE_API_KEY": KEY,
+            "REGIONS_CONFIG_PATH": str(regions),
+            "AWS_REGION": self.simulator.info.regions[0].region,
+            "AWS_ENDPOINT_URL": self.simulator.info.aws_endpoint,
+            "AWS_SECRET_ACCESS_KEY": "simulated",
+            "CML_WORKER_API_PORT": str(self.simulator.info.cml_port),
+            "LCM_DATA_DIR": str(self.directory / "data"),
+        }
+        self.plane = LcmProcess("control plane", ("control-plane",), self._environment)
+        self._stack.callback(self.plane.forget)
+        self.plane.start()
+        self.plane.wait_until_answering()
+        self.controllers = {name: self._controller(name) for name in NAMES}
+        for controller in self.controllers.values():
+            self._stack.callback(controller.forget)
+            controller.start()
+        for controller in self.controllers.values():
+            controller.wait_until_answering()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with suppress(ValueError):
+            for process in (self.plane, *self.controllers.values()):
+                print(f"--- {process.name}\n{process.said()}", file=sys.stderr)
+        self._stack.close()
+
+    def _controller(self, name: str) -> LcmProcess:
+        own = {
+            "AWS_ACCESS_KEY_ID": name,
+            "WORKER_CONTROLLER_INSTANCE_ID": name,
+            "CONTROL_PLANE_API_URL": self.plane.url,
+        }
+        return LcmProcess(name, ("worker-controller",), {**self._environment, **own})
+
+    @asynccontextmanager
+    async def life(self) -> AsyncIterator["Life"]:
+        """A person at the control plane, an operator at the controllers, somebody at the cloud's console."""
+        token = json.loads((self.directory / "data" / "keys.json").read_text())["admin"]
+        async with (
+            person(self.plane.url, token) as api,
+            console_of(self.simulator.info.aws_endpoint) as console,
+            aiohttp.ClientSession() as http,
+        ):
+            life = Life(self, api, console, http)
+            await life.wait_for_a_leader()
+            yield life
+
+    def restore(self) -> None:
+        """Start whatever is down, as it was."""
+        self.etcd.restart()
+        for process in (self.plane, *self.controllers.values()):
+            if not process.is_running:
+                process.start()
+                process.wait_until_answering()
+
+
+@dataclass(frozen=True)
+class Life:
+    """What people and operators see of the ensemble."""
+
+    ensemble: Ensemble
+    api: Api
+    console: Console
+    http: aiohttp.ClientSession = field(repr=False)
+
+    # The operator.
+
+    async def health(self, name: str) -> Json:
+        """What a controller says of itself; None if it does not answer."""
+        url = f"{self.ensemble.controllers[name].url}/health"
+        try:
+            async with asyncio.timeout(1), self.http.get(url) as response:
+                return await response.json()
+        except (aiohttp.ClientError, OSError, TimeoutError):
+            return None
+
+    async def leader(self) -> str | None:
+        for name in NAMES:
+            said = await self.health(name)
+            if said is not None and said["is_leader"]:
+                return name
+        return None
+
+    async def wait_for_a_leader(self) -> str:
+        leader: str = await eventually(self.leader, within_seconds=PATIENCE_SECONDS)
+        return leader
+
+    async def wait_until_leading(self, name: str) -> Json:
+        async def leads() -> Json:
+            said = await self.health(name)
+            return said if said is not None and said["is_leader"] else None
+
+        return await eventually(leads, within_seconds=PATIENCE_SECONDS)
+
+    async def wait_until_frozen(self, *names: str) -> None:
+        async def are_frozen() -> bool:
+            said = [await self.health(name) for name in names]
+            return all(one is not None and one["frozen"] and not one["is_leader"] for one in said)
+
+        await eventually(are_frozen, within_seconds=PATIENCE_SECONDS)
+
+    @staticmethod
+    def other(name: str) -> str:
+        return next(other for other in NAMES if other != name)
+
+    # The cloud.
+
+    async def calls(self, caller: str | None = None, since: int = 0) -> list[Json]:
+        """Calls that change something, newer than this number."""
+        made: list[Json] = []
+        for operation in MUTATING:
+            made += await self.console.calls(operation)
+        return [c for c in made if c["n"] > since and (caller is None or c["caller"] == caller)]
+
+    async def newest_call(self) -> int:
+        return max((call["n"] for call in await self.calls()), default=0)
+
+    async def launched_for(self, worker: Json) -> list[Json]:
+        return await self.console.instances_of(worker)
+
+    # The person.
+
+    async def running(self, name: str) -> Json:
+        return await self.until(await self.api.create(name), "running")
+
+    async def until(self, worker: Json, status: str) -> Json:
+        async def is_there() -> Json:
+            seen = await self.api.get(f"/api/workers/{worker['id']}")
+            return seen if seen["status"] == status else None
+
+        return await eventually(is_there, within_seconds=PATIENCE_SECONDS)
+
+    async def remove(self, *workers: Json) -> None:
+        for worker in workers:
+            await self.api.act(worker, "delete")
+        for worker in workers:
+            await self.until(worker, "terminated")
+
+
+@contextmanager
+def told(what: str) -> Iterator[dict[str, Any]]:
+    """Collects seconds under names and prints them: figures for people, not for judging machines."""
+    figures: dict[str, Any] = {}
+    yield figures
+    print(f"FIGURE {what}: " + ", ".join(f"{name} {value}" for name, value in figures.items()))

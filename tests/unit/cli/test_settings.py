@@ -1,0 +1,168 @@
+"""Where settings come from, what is shown of them, and how wrong ones are told."""
+
+from pathlib import Path
+
+import pytest
+
+from lcm.cli.settings import DEFAULT, ENVIRONMENT, FLAG, MASK, PROCESSES, Loaded, WrongSettings, load
+from lcm.control_plane.settings import ControlPlaneSettings
+from lcm.worker_controller.settings import WorkerControllerSettings
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("ETCD_ENDPOINTS", "ETCD_HOST", "ETCD_PORT", "LEADER_LEASE_TTL", "RECONCILE_INTERVAL"):
+        monkeypatch.delenv(variable, raising=False)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "lcm.yaml"
+
+
+def controller(config: Path | None = None, **flags: str) -> Loaded[WorkerControllerSettings]:
+    return load("worker-controller", WorkerControllerSettings, config, flags)
+
+
+def source_of(loaded: Loaded[WorkerControllerSettings], variable: str) -> tuple[str, str]:
+    [found] = [(s.value, s.source) for s in loaded.shown() if s.variable == variable]
+    return found
+
+
+def problems_of(config: Path | None = None, **flags: str) -> list[str]:
+    with pytest.raises(WrongSettings) as wrong:
+        controller(config, **flags)
+    return wrong.value.problems
+
+
+def test_flags_win_over_the_environment_which_wins_over_the_file_which_wins_over_defaults(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert source_of(controller(file_with(file, "")), "LEADER_LEASE_TTL") == ("15", DEFAULT)
+    file_with(file, "leader_lease_ttl: 16\nreconcile_interval: 1\n")
+    assert source_of(controller(file), "LEADER_LEASE_TTL") == ("16", str(file))
+    monkeypatch.setenv("LEADER_LEASE_TTL", "17")
+    assert source_of(controller(file), "LEADER_LEASE_TTL") == ("17", ENVIRONMENT)
+    loaded = controller(file, LEADER_LEASE_TTL="18")
+    assert source_of(loaded, "LEADER_LEASE_TTL") == ("18", FLAG)
+    assert source_of(loaded, "RECONCILE_INTERVAL") == ("1.0", str(file))
+    assert loaded.settings.leader_lease_ttl == 18
+
+
+def file_with(file: Path, content: str) -> Path:
+    file.write_text(content)
+    return file
+
+
+def test_one_file_serves_all_processes(file: Path) -> None:
+    file_with(file, "control_plane_port: 1\nworker_controller_port: 2\netcd_endpoints: [a:1, b:2]\n")
+    for name, kind in PROCESSES.items():
+        load(name, kind, file, {})
+    assert controller(file).settings.etcd_options().endpoints == ("a:1", "b:2")
+    assert load("control-plane", ControlPlaneSettings, file, {}).settings.port == 1
+
+
+def test_secrets_are_masked() -> None:
+    shown = controller(CONTROL_PLANE_API_KEY="sesame", ETCD_PASSWORD="sesame").shown()
+    assert {s.value for s in shown if s.variable in ("CONTROL_PLANE_API_KEY", "ETCD_PASSWORD")} == {MASK}
+    url = "mongodb://lcm:sesame@db/lcm"
+    plane = load("control-plane", ControlPlaneSettings, None, {"STORE_URL": url}).shown()
+    assert not [s for s in (*shown, *plane) if "sesame" in s.value]
+
+
+def test_everything_that_is_wrong_is_told_at_once(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file_with(file, "leader_lease_tll: 3\nreconcile_interval: -1\n")
+    monkeypatch.setenv("WORKER_CONTROLLER_PORT", "70000")
+    problems = problems_of(file, LEADER_LEASE_TTL="soon")
+    assert [problem.split(":")[0] for problem in sorted(problems)] == [
+        "LEADER_LEASE_TTL (flag)",
+        f"RECONCILE_INTERVAL ({file})",
+        "WORKER_CONTROLLER_PORT (environment)",
+        f"leader_lease_tll ({file})",
+    ]
+    assert any("did you mean LEADER_LEASE_TTL?" in problem for problem in problems)
+
+
+def test_a_wrong_secret_is_not_repeated() -> None:
+    with pytest.raises(WrongSettings) as wrong:
+        load("control-plane", ControlPlaneSettings, None, {"STORE_URL": "postgres://lcm:sesame@db"})
+    assert "STORE_URL (flag): write mongodb://host/database" in str(wrong.value)
+    assert "sesame" not in str(wrong.value)
+
+
+@pytest.mark.parametrize("content", ["- a\n", "just text", "a: [1\n", "\0"])
+def test_a_file_that_holds_no_settings_is_told(file: Path, content: str) -> None:
+    [problem] = problems_of(file_with(file, content))
+    assert problem.startswith(str(file))
+
+
+def test_a_file_that_is_not_there_is_told(file: Path) -> None:
+    [problem] = problems_of(file)
+    assert "No such file" in problem
+
+
+# etcd.
+
+
+def test_without_a_word_about_etcd_none_is_used() -> None:
+    assert not controller().settings.uses_etcd
+
+
+@pytest.mark.parametrize(
+    ("flags", "endpoints"),
+    [
+        ({"ETCD_HOST": "etcd1"}, ("etcd1:2379",)),
+        ({"ETCD_PORT": "12379"}, ("localhost:12379",)),
+        ({"ETCD_ENDPOINTS": "a:1, b:2,", "ETCD_HOST": "c"}, ("a:1", "b:2")),
+    ],
+)
+def test_etcd_is_used_when_it_is_named(flags: dict[str, str], endpoints: tuple[str, ...]) -> None:
+    settings = load("worker-controller", WorkerControllerSettings, None, flags).settings
+    assert settings.uses_etcd
+    assert settings.etcd_options().endpoints == endpoints
+
+
+def test_https_means_tls_and_the_files_are_read(tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_bytes(b"authority")
+    settings = controller(ETCD_ENDPOINTS="https://a:1", ETCD_CA_CERT=str(tmp_path / "ca.pem")).settings
+    tls = settings.etcd_options().tls
+    assert tls is not None
+    assert tls.ca == b"authority"
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        {"ETCD_ENDPOINTS": "ftp://a"},
+        {"ETCD_HOST": "a", "ETCD_CA_CERT": "/nowhere/ca.pem"},
+        {"ETCD_HOST": "a", "ETCD_CLIENT_CERT": __file__},
+    ],
+)
+def test_an_etcd_that_cannot_be_reached_as_told_is_refused_at_the_start(flags: dict[str, str]) -> None:
+    with pytest.raises(WrongSettings) as wrong:
+        load("worker-controller", WorkerControllerSettings, None, flags)
+    [problem] = wrong.value.problems
+    assert problem.startswith("ETCD_")
+
+
+# Timing.
+
+
+def test_the_defaults_go_together() -> None:
+    assert controller(ETCD_HOST="etcd").settings.leader_lease_ttl == 15
+
+
+@pytest.mark.parametrize(("ttl", "timeout"), [("3", "2"), ("6", "2"), ("15", "4.6"), ("30", "10")])
+def test_a_lease_too_short_for_slow_answers_is_refused_with_both_names(ttl: str, timeout: str) -> None:
+    [problem] = problems_of(ETCD_HOST="etcd", LEADER_LEASE_TTL=ttl, ETCD_CALL_TIMEOUT_SECONDS=timeout)
+    assert f"LEADER_LEASE_TTL={ttl} is too short for ETCD_CALL_TIMEOUT_SECONDS={timeout}" in problem
+
+
+@pytest.mark.parametrize(("ttl", "timeout"), [("7", "2"), ("3", "0.8"), ("15", "4"), ("60", "15")])
+def test_a_lease_long_enough_is_accepted(ttl: str, timeout: str) -> None:
+    controller(ETCD_HOST="etcd", LEADER_LEASE_TTL=ttl, ETCD_CALL_TIMEOUT_SECONDS=timeout)
+
+
+def test_no_lease_is_shorter_than_three_seconds() -> None:
+    [problem] = problems_of(LEADER_LEASE_TTL="2")
+    assert "at least 3 seconds" in problem

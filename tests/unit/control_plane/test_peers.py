@@ -1,0 +1,112 @@
+"""Two control planes, one store, one coordination store: a stream of either hears of every commit, once."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime
+
+from msgspec.structs import replace
+
+from lcm.control_plane.peers import PeerWatch
+from lcm.control_plane.publisher import Publisher
+from lcm.control_plane.store.memory import MemoryStore
+from lcm.control_plane.workers import Workers
+from lcm.core.health import Health
+from lcm.core.kv.port import Kv
+from lcm.domain.launch import WorkerId
+from lcm.domain.worker import Worker, new_worker
+from lcm.simulator.virtual_time import VirtualClock
+from support.core import Link, memory_kv, running
+
+clock = VirtualClock()
+
+
+class Plane:
+    """What one control plane tells its streams: (worker, version), news only, as the hub decides."""
+
+    def __init__(self, store: MemoryStore, kv: Kv) -> None:
+        self.told: list[tuple[str, int]] = []
+        self.workers = Workers(store)
+        self.workers.subscribe(lambda _, after: self.tell(after))
+        health = Health(clock)
+        self.publisher = Publisher(store, self.workers, kv, clock=clock, health=health, on_found=self.tell)
+        self.peers = PeerWatch(self.workers, kv, clock=clock, on_found=self.tell)
+
+    def tell(self, worker: Worker) -> None:
+        if worker.version > max((version for name, version in self.told if name == worker.id), default=0):
+            self.told.append((worker.id, worker.version))
+
+    async def create(self, name: str) -> None:
+        await self.workers.add(
+            new_worker(
+                worker_id=WorkerId(name),
+                name=name,
+                template_name="small",
+                aws_region="us-east-1",
+                tags={},
+                by="ann",
+                now=datetime(2026, 1, 1, tzinfo=UTC),
+            )
+        )
+
+    async def change(self, name: str) -> None:
+        await self.workers.change(name, lambda worker: replace(worker, cml_ready=not worker.cml_ready))
+
+
+class Pair:
+    """The two planes, and the second one's way to the coordination store."""
+
+    def __init__(self) -> None:
+        self.kv, self.store = memory_kv(clock), MemoryStore()
+        self.link = Link(self.kv, clock)
+        self.here, self.there = Plane(self.store, self.kv), Plane(self.store, self.link)
+
+
+@asynccontextmanager
+async def pair() -> AsyncIterator[Pair]:
+    both = Pair()
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(running(both.kv))
+        for plane in (both.here, both.there):
+            await stack.enter_async_context(running(plane.publisher, plane.peers))
+        await clock.sleep(1)
+        yield both
+
+
+async def test_a_commit_here_is_told_there_at_once_and_once() -> None:
+    async with pair() as both:
+        await both.here.create("a")
+        await clock.sleep(0.1)
+        assert both.here.told == both.there.told == [("a", 1)]
+        await both.there.change("a")
+        await clock.sleep(0.1)
+        assert both.here.told == both.there.told == [("a", 1), ("a", 2)]
+
+
+async def test_commits_of_both_are_told_in_order_of_their_versions() -> None:
+    async with pair() as both:
+        await both.here.create("a")
+        for _ in range(20):
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(both.here.change("a"))
+                tasks.create_task(both.there.change("a"))
+            await clock.sleep(0.01)
+        await clock.sleep(10)
+        for plane in (both.here, both.there):
+            versions = [version for _, version in plane.told]
+            assert versions == sorted(set(versions))
+            assert versions[-1] == 41
+
+
+async def test_what_happened_while_the_coordination_store_was_away_is_told_when_it_is_back() -> None:
+    async with pair() as both:
+        await both.here.create("a")
+        await clock.sleep(1)
+        both.link.cut()
+        await clock.sleep(10)
+        await both.here.change("a")
+        await clock.sleep(10)
+        assert both.there.told[-1] == ("a", 1)
+        both.link.mend()
+        await clock.sleep(3)
+        assert both.there.told[-1] == ("a", 2)
