@@ -40,7 +40,7 @@ from lcm.rest.schemas import (
 )
 from lcm.simulator.memory_cloud import MemoryCloud
 from lcm.simulator.virtual_time import VirtualClock
-from lcm.worker_controller.ports import CmlSystemInformation
+from lcm.worker_controller.ports import CmlSystemInformation, Monitors
 from lcm.worker_controller.reconciler import WorkerReconciler
 from lcm.worker_controller.settings import WorkerControllerSettings
 
@@ -166,6 +166,7 @@ class Fleet:
             self.store, self.workers, self.kv, clock=self.clock, health=Health(self.clock)
         )
         self.settings = settings or WorkerControllerSettings()
+        self.monitors: Monitors | None = None
         self.ports: list[DirectControlPlane] = []
         self.controllers: list[WorkerReconciler] = []
         self.commits: list[Worker] = []
@@ -198,6 +199,7 @@ class Fleet:
             telemetry=Telemetry(),
             health=Health(self.clock),
             instance_id=instance_id,
+            monitors=self.monitors,
         )
         self.ports.append(port)
         self.controllers.append(controller)
