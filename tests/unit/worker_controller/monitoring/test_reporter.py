@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from datetime import timedelta
 
+import msgspec
 import pytest
 
 from lcm.core.health import Health
@@ -142,8 +143,6 @@ async def test_a_request_never_grows_beyond_what_the_control_plane_takes(
             LabStats(worker_id=W1, lab_id=f"l-{number}", nodes=nodes, links={}, collected_at=BEGINNING)
         )
     await VirtualClock().sleep(5)
-    import msgspec
-
     assert sum(len(reports.lab_stats) for _, reports in plane.requests) == 200
     assert max(len(msgspec.json.encode(reports)) for _, reports in plane.requests) < 1024 * 1024
 
