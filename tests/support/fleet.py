@@ -196,27 +196,37 @@ class MemoryCml:
 
 
 class MemoryMonitors:
-    """Watches nobody, and knows what people did on each worker."""
+    """Watches nobody, writes down what it is asked to do, and knows what people did on each worker."""
 
     def __init__(self) -> None:
-        self.watched: set[WorkerId] = set()
+        self.watched: dict[WorkerId, MonitorTarget] = {}
+        self.asked: list[MonitorTarget] = []
+        self.stops: list[str] = []
+        self.forgotten: list[WorkerId] = []
+        self.runs = 0
         self.telemetry: dict[WorkerId, list[TelemetryEvent] | None] = {}
-        self.asked = 0
+        self.looks = 0
 
     async def run(self) -> None:
-        await asyncio.Event().wait()
+        self.runs += 1
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.watched.clear()
 
     def ensure_monitoring(self, target: MonitorTarget) -> None:
-        self.watched.add(target.worker_id)
+        self.watched[target.worker_id] = target
+        self.asked.append(target)
 
     def stop_monitoring(self, worker_id: WorkerId, reason: str) -> None:
-        self.watched.discard(worker_id)
+        if self.watched.pop(worker_id, None):
+            self.stops.append(reason)
 
     def forget(self, worker_id: WorkerId) -> None:
-        self.watched.discard(worker_id)
+        self.forgotten.append(worker_id)
 
     async def telemetry_of(self, worker_id: WorkerId) -> Sequence[TelemetryEvent] | None:
-        self.asked += 1
+        self.looks += 1
         return self.telemetry.get(worker_id, [])
 
 

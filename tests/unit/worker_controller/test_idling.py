@@ -84,7 +84,7 @@ async def test_telemetry_is_only_asked_for_when_a_pause_is_near() -> None:
     async with Fleet().running() as fleet:
         await fleet.running_worker()
         await fleet.clock.sleep(0.9 * HOUR)
-        assert fleet.monitors.asked == 0
+        assert fleet.monitors.looks == 0
 
 
 async def test_a_resumed_worker_runs_for_another_hour_at_least() -> None:

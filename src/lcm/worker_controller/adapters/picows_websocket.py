@@ -13,7 +13,7 @@ import ssl
 from typing import Any, Final
 
 import structlog
-from picows import WSCloseCode, WSError, WSFrame, WSListener, WSMsgType, WSTransport, ws_connect
+from picows import WSCloseCode, WSError, WSFrame, WSListener, WSMsgType, WSParsedURL, WSTransport, ws_connect
 
 from lcm.domain.errors import CertificateChanged, Unreachable
 from lcm.worker_controller.ports import MAX_MESSAGE_BYTES, WebSocket, WebSocketListener
@@ -40,12 +40,7 @@ class PicowsWebSockets:
 
     async def connect(self, host: str, pinned_sha256: str | None, listener: WebSocketListener) -> WebSocket:
         connection = _Connection(listener, pinned_sha256)
-        small = _small_socket(host)
-        try:
-            await self._open(host, small, connection)
-        except BaseException:
-            small.close()  # picows leaves it open if it got no further
-            raise
+        await self._open(host, connection)
         if connection.shown_sha256 is not None:
             raise CertificateChanged(
                 f"{host} shows the certificate {connection.shown_sha256[:16]}…, pinned is"
@@ -53,7 +48,7 @@ class PicowsWebSockets:
             )
         return connection
 
-    async def _open(self, host: str, small: socket.socket, connection: "_Connection") -> None:
+    async def _open(self, host: str, connection: "_Connection") -> None:
         try:
             async with asyncio.timeout(self._timeout_seconds):
                 await ws_connect(
@@ -64,7 +59,7 @@ class PicowsWebSockets:
                     logger_name=_quiet,
                     max_frame_size=MAX_MESSAGE_BYTES,
                     max_redirects=0,
-                    socket_factory=lambda _: small,
+                    socket_factory=self._small_socket,
                     ssl_incoming_bio_size=2 * TLS_RECORD_BYTES,
                     ssl_outgoing_bio_size=TLS_RECORD_BYTES,
                 )
@@ -73,13 +68,18 @@ class PicowsWebSockets:
         except (WSError, TimeoutError, OSError) as error:
             raise Unreachable(f"live feed of {host}: {str(error) or type(error).__name__}") from None
 
-
-def _small_socket(host: str) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    small = socket.socket(family, socket.SOCK_STREAM)
-    small.setblocking(False)
-    small.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
-    return small
+    async def _small_socket(self, url: WSParsedURL) -> socket.socket:
+        """Connected already: a socket that fails to connect would be nobody's, and stay open."""
+        family = socket.AF_INET6 if ":" in url.host else socket.AF_INET
+        small = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            small.setblocking(False)
+            small.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
+            await asyncio.get_running_loop().sock_connect(small, (url.host, url.port))
+        except BaseException:
+            small.close()
+            raise
+        return small
 
 
 class _Connection(WSListener):

@@ -1,0 +1,112 @@
+"""What has no live feed: three sources that fail on their own."""
+
+import asyncio
+
+import pytest
+
+from lcm.cml.session import CmlSession, Credentials
+from lcm.core.health import Health
+from lcm.domain.errors import CredentialsRefused
+from lcm.domain.launch import InstanceId
+from lcm.domain.lifecycle import RUNNING, STOPPED
+from lcm.domain.live import Sample, SampleSource
+from lcm.domain.worker import CmlHealth, CmlLicense
+from lcm.simulator.memory_live import MemoryLiveServer, MemoryLiveServers, MemoryMetrics
+from lcm.simulator.virtual_time import VirtualClock
+from lcm.worker_controller.monitoring.metrics import MetricsLoop
+from lcm.worker_controller.ports import InstanceMetrics
+from support.core import a_worker
+from support.live import ToldControlPlane
+
+I1 = InstanceId("i-1")
+
+
+class Collected:
+    """A loop with its three sources, and what came out of it."""
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+        self.plane = ToldControlPlane(self.clock)
+        self.plane.workers = [a_worker(status=RUNNING, cml_ready=True, ec2_instance_id=I1)]
+        self.cloud = MemoryMetrics(["eu-west-1"])
+        self.cloud.measured[I1] = InstanceMetrics(cpu_utilization=12.0, network_in_bytes=5.0)
+        self.cml = MemoryLiveServer(self.clock)
+        transport = MemoryLiveServers({"h": self.cml})
+        self.session = CmlSession(transport, Credentials("admin", "secret"), "h", None, self.clock)
+        self.samples: list[Sample] = []
+        self.health = Health(self.clock)
+        self.loop = MetricsLoop(
+            self.plane,
+            self.cloud,
+            lambda _: self.session,
+            self.samples.append,
+            interval_seconds=60.0,
+            clock=self.clock,
+            health=self.health,
+        )
+
+
+@pytest.fixture
+def collected() -> Collected:
+    return Collected()
+
+
+LICENSE = CmlLicense(
+    registration_status="COMPLETED", authorization_status="IN_COMPLIANCE", product_license="CML_Enterprise"
+)
+
+
+async def test_all_three_are_asked_every_minute(collected: Collected) -> None:
+    async with asyncio.TaskGroup() as tasks:
+        life = tasks.create_task(collected.loop.run())
+        await collected.clock.sleep(185)
+        life.cancel()
+    assert len(collected.samples) == 3
+    [sample, *_] = collected.samples
+    assert (sample.source, sample.cpu_utilization, sample.network_in_bytes) == (
+        SampleSource.CLOUDWATCH,
+        12,
+        5,
+    )
+    assert sample.memory_utilization is None
+    [(_, health, license_), *_] = collected.plane.told_health
+    assert (health, license_) == (CmlHealth(valid=True, is_licensed=True), LICENSE)
+    assert "/api/v0/system_stats" not in [path for _, path in collected.cml.requests]
+
+
+async def test_what_is_no_news_is_not_reported(collected: Collected) -> None:
+    health = CmlHealth(valid=True, is_licensed=True)
+    collected.plane.workers = [
+        a_worker(status=RUNNING, cml_ready=True, cml_health=health, cml_license=LICENSE)
+    ]
+    await collected.loop.collect()
+    assert collected.plane.told_health == []
+    collected.cml.health = {"valid": False, "computes": {"c": {"hostname": "cml", "libvirt": False}}}
+    await collected.loop.collect()
+    [(_, told, license_)] = collected.plane.told_health
+    assert (told, license_) == (CmlHealth(valid=False, failing=("cml: libvirt",)), None)
+
+
+async def test_cloudwatch_may_fail_alone(collected: Collected) -> None:
+    collected.cloud.error = CredentialsRefused("no")
+    await collected.loop.collect()
+    assert collected.samples == []
+    assert len(collected.plane.told_health) == 1
+
+
+@pytest.mark.parametrize("failing", ["/api/v0/system_health", "/api/v0/licensing"])
+async def test_each_of_cmls_answers_may_fail_alone(collected: Collected, failing: str) -> None:
+    collected.cml.failing = {failing: 500}
+    await collected.loop.collect()
+    assert len(collected.samples) == 1
+    [(_, health, license_)] = collected.plane.told_health
+    assert (health is None, license_ is None) == (
+        failing.endswith("health"),
+        failing.endswith("licensing"),
+    )
+
+
+async def test_only_running_workers_are_asked_about(collected: Collected) -> None:
+    collected.plane.workers = [a_worker(status=STOPPED, ec2_instance_id=I1, cml_ready=True)]
+    await collected.loop.collect()
+    assert (collected.samples, collected.plane.told_health, collected.cml.requests) == ([], [], [])
