@@ -39,8 +39,11 @@ async def report_connection(
     control_plane: ControlPlane, worker_id: str, report: WebSocketReport, *, fence: Fence
 ) -> Worker:
     """The live connection to a worker stands elsewhere now: `connected` decides, `status` says more."""
-    status = report.status if report.status is not MonitorState.CONNECTED else MonitorState.DISCONNECTED
-    status = MonitorState.CONNECTED if report.connected else status
+    status: MonitorState = report.status
+    if report.connected:
+        status = MonitorState.CONNECTED
+    elif status is MonitorState.CONNECTED:
+        status = MonitorState.DISCONNECTED
     at = (report.connected_at if report.connected else report.disconnected_at) or control_plane.clock.now()
     return await control_plane.workers.change(
         worker_id,
