@@ -44,8 +44,8 @@ SECONDS = 8
 HEALTHY = 200
 STALLED = 20
 STALL_SECONDS = 12
-STALL_EVENTS_PER_SECOND = 100
-NOTE = "x" * 2_000
+STALL_EVENTS_PER_SECOND = 25
+NOTE = "x" * 6_000
 TOKEN = "benchmark"
 REQUEST = f"GET /api/events/stream HTTP/1.1\r\nHost: b\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode()
 
