@@ -146,7 +146,9 @@ async def test_the_stream_is_filtered_by_the_server(plane: LonePlane) -> None:
 
 async def test_metrics_count_what_came_in_and_what_went_out(plane: LonePlane) -> None:
     body = {"samples": [plane.sample(), {**plane.sample(), "worker_id": "nobody"}]}
-    await plane.accepted("/metrics", body)
+    async with plane.admin.stream() as stream:
+        await plane.accepted("/metrics", body)
+        await stream.until("worker.metrics.updated.batch")
     async with plane.admin.session.get("/metrics") as response:
         text = await response.text()
     assert 'lcm_live_reports_total{kind="sample",outcome="accepted"} 1.0' in text

@@ -121,6 +121,17 @@ class _Batch:
         return start.encode() + b",".join(parts) + self._tail
 
 
+class _Gathering:
+    """The beginning of a batch."""
+
+    __slots__ = ("parts", "size", "timer")
+
+    def __init__(self) -> None:
+        self.parts: list[tuple[str, bytes]] = []
+        self.size = 0
+        self.timer: asyncio.TimerHandle | None = None
+
+
 class _Subscriber:
     """What one browser has not been sent yet: references to what all share, and a bound."""
 
@@ -226,9 +237,7 @@ class EventHub:
         self._buffer_size = buffer_size
         self._buffer_bytes = 0
         self._channels: dict[EventFilter, _Channel] = {}
-        self._gathering: dict[str, list[tuple[str, bytes]]] = {METRICS: [], LAB_STATS: []}
-        self._gathered_bytes = Counter[str]()
-        self._batch_timers: dict[str, asyncio.TimerHandle] = {}
+        self._gathering = {METRICS: _Gathering(), LAB_STATS: _Gathering()}
         self._flush_timer: asyncio.Handle | None = None
         self._last_flush = float("-inf")
         self._heartbeat: asyncio.TimerHandle | None = None
@@ -351,23 +360,23 @@ class EventHub:
 
     def _gather(self, event_type: str, worker_id: str, part: bytes) -> None:
         """Tell it together with others of its type, within a second."""
-        gathered = self._gathering[event_type]
-        gathered.append((worker_id, part))
-        self.events[event_type] += 1
-        self._gathered_bytes[event_type] += len(part)
-        if len(gathered) >= BATCH_EVENTS or self._gathered_bytes[event_type] >= BATCH_BYTES:
+        gathering = self._gathering[event_type]
+        gathering.parts.append((worker_id, part))
+        gathering.size += len(part)
+        if len(gathering.parts) >= BATCH_EVENTS or gathering.size >= BATCH_BYTES:
             self._publish_batch(event_type)
-        elif len(gathered) == 1:
+        elif gathering.timer is None:
             loop = asyncio.get_running_loop()
-            self._batch_timers[event_type] = loop.call_later(BATCH_SECONDS, self._publish_batch, event_type)
+            gathering.timer = loop.call_later(BATCH_SECONDS, self._publish_batch, event_type)
 
     def _publish_batch(self, event_type: str) -> None:
-        timer = self._batch_timers.pop(event_type, None)
-        if timer is not None:
-            timer.cancel()
-        parts, self._gathering[event_type] = self._gathering[event_type], []
-        self._gathered_bytes[event_type] = 0
+        gathering = self._gathering[event_type]
+        self._gathering[event_type] = _Gathering()
+        if gathering.timer is not None:
+            gathering.timer.cancel()
+        parts = gathering.parts
         self._count += 1
+        self.events[event_type] += len(parts)
         self.batches[event_type] += 1
         event_id = f"{self._boot}-{self._count}"
         self._spread(_Batch(self._count, event_id, event_type, parts, self._now()))
@@ -451,7 +460,8 @@ class EventHub:
     def close(self) -> None:
         """End every stream with a word of goodbye."""
         self._is_closing = True
-        for timer in (self._heartbeat, self._flush_timer, *self._batch_timers.values()):
+        batches = (gathering.timer for gathering in self._gathering.values())
+        for timer in (self._heartbeat, self._flush_timer, *batches):
             if timer is not None:
                 timer.cancel()
         for channel in self._channels.values():

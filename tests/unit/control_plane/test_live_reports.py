@@ -374,6 +374,13 @@ async def test_the_connection_is_written_down(plane: ControlPlane) -> None:
     assert (await report_connection(plane, "ada", report, fence=fence)).version == worker.version
 
 
+async def test_a_report_that_contradicts_itself_is_no_connection(plane: ControlPlane) -> None:
+    await add(plane, "ada")
+    report = WebSocketReport(connected=False, status=MonitorState.CONNECTED)
+    worker = await report_connection(plane, "ada", report, fence=await lead(plane))
+    assert (worker.ws_connected, worker.ws_status) == (False, MonitorState.DISCONNECTED)
+
+
 async def test_a_look_at_all_labs_can_be_asked_for(plane: ControlPlane) -> None:
     await add(plane, "ada")
     worker = await request_lab_discovery(plane, "ada", fence=await lead(plane))

@@ -134,6 +134,7 @@ function Facts({ worker }: { worker: WorkerView }) {
       </Fact>
       <Fact label="Region">{worker.aws_region}</Fact>
       <Fact label="CML">{(worker.cml_version !== null || worker.cml_ready) && <CmlVersion worker={worker} />}</Fact>
+      <Fact label="Labs">{worker.labs_count !== null && String(worker.labs_count)}</Fact>
       <Fact label="Public address">
         {worker.public_ip !== null && (
           <>

@@ -40,8 +40,12 @@ async def report_live(control_plane: ControlPlane, reports: LiveReports, *, fenc
 async def report_connection(
     control_plane: ControlPlane, worker_id: str, report: WebSocketReport, *, fence: Fence
 ) -> Worker:
-    """The live connection to a worker stands elsewhere now."""
-    status = MonitorState.CONNECTED if report.connected else report.status
+    """The live connection to a worker stands elsewhere now: `connected` decides, `status` says more."""
+    status: MonitorState = report.status
+    if report.connected:
+        status = MonitorState.CONNECTED
+    elif status is MonitorState.CONNECTED:
+        status = MonitorState.DISCONNECTED
     at = (report.connected_at if report.connected else report.disconnected_at) or control_plane.clock.now()
     return await control_plane.workers.change(
         worker_id,
