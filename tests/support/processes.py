@@ -65,7 +65,7 @@ class RunningLcm(Running):
 
 @contextmanager
 def running_simulator(*options: str) -> Iterator[RunningSimulator]:
-    with _running("simulate", "--speed", str(SPEED), *options) as (line, process, errors):
+    with running_command("simulate", "--speed", str(SPEED), *options) as (line, process, errors):
         yield RunningSimulator(process, errors, msgspec.json.decode(line, type=SimulationInfo))
 
 
@@ -73,14 +73,16 @@ def running_simulator(*options: str) -> Iterator[RunningSimulator]:
 def running_lcm(*options: str, **environment: str) -> Iterator[RunningLcm]:
     environment = {"WORKER_WAIT_SECONDS": "0.05", **environment}
     arguments = ("up", "--port", "0", "--speed", str(SPEED), *options)
-    with _running(*arguments, **environment) as (line, process, errors):
+    with running_command(*arguments, **environment) as (line, process, errors):
         running = RunningLcm(process, errors, msgspec.json.decode(line, type=Ready))
         yield running
         assert MASK not in running.complaints(), "something tried to log a secret"
 
 
 @contextmanager
-def _running(*arguments: str, **environment: str) -> Iterator[tuple[str, subprocess.Popen[str], IO[str]]]:
+def running_command(
+    *arguments: str, **environment: str
+) -> Iterator[tuple[str, subprocess.Popen[str], IO[str]]]:
     with (
         tempfile.TemporaryFile("w+") as errors,
         subprocess.Popen(

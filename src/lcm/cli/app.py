@@ -3,6 +3,7 @@
 import contextlib
 import sys
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
@@ -21,6 +22,7 @@ from lcm.core.telemetry import configure_logging
 
 if TYPE_CHECKING:
     from lcm.cli.processes import Announce
+    from lcm.cli.up import UpOptions
 
 S = TypeVar("S", bound=BaseSettings)
 
@@ -62,6 +64,10 @@ def up(
     seed: Seed = 0,
     speed: Speed = 1.0,
     simulator: Annotated[bool, typer.Option(help="Simulate AWS and CML, or use the real ones.")] = True,
+    ha: Annotated[
+        bool,
+        typer.Option(help="Several processes on an etcd, to see one take over from another; simulated."),
+    ] = False,
     aws_endpoint: Annotated[
         str | None, typer.Option(help="Use the AWS behind this URL, for example that of 'lcm simulate'.")
     ] = None,
@@ -110,9 +116,31 @@ def up(
             regions=regions,
         )
         try:
+            if ha:
+                _up_ha(options, child, as_json)
+                return
             run_until_signalled(up(options, child, announce))
         except* (StartFailed, AddressInUse, StoreUnavailable, ConfigurationError) as failures:
             _fail(failures)
+
+
+def _up_ha(options: "UpOptions", child: SimulatorChild | None, as_json: bool) -> None:
+    from lcm.cli.ha import HaReady, up_ha
+
+    if child is None:
+        _say_and_exit("--ha works with the simulated cloud only")
+    console = Console(stderr=True) if as_json else Console()
+
+    def announce(ready: HaReady) -> None:
+        if as_json:
+            print(msgspec.json.encode(ready).decode(), flush=True)
+            return
+        for name, pid in ready.processes.items():
+            console.print(f"  {name:22} pid {pid:<8} port {ready.ports[name]}", highlight=False)
+        console.print(f"[bold green]LCM is ready.[/] Dashboard: [bold]{ready.url}[/]", soft_wrap=True)
+        console.print("Kill one and look what happens. Ctrl-C stops everything.", style="dim")
+
+    run_until_signalled(up_ha(options, child, announce, lambda said: console.print(said, style="dim")))
 
 
 @app.command()
@@ -175,6 +203,16 @@ def simulate(
         _fail(failures)
 
 
+@dataclass(frozen=True)
+class Running:
+    """What every process command is told besides its settings."""
+
+    as_json: bool
+    log_level: str
+    log_json: bool
+    until_stdin_closes: bool
+
+
 store_commands = typer.Typer(help="Look after the records.", no_args_is_help=True)
 app.add_typer(store_commands, name="store")
 
@@ -184,6 +222,7 @@ Config = Annotated[
 ]
 Host = Annotated[str | None, typer.Option(help="Address to listen on.")]
 Port = Annotated[int | None, typer.Option(help="Port to listen on; 0: any.")]
+UntilStdinCloses = Annotated[bool, typer.Option(hidden=True)]
 Set = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="Any setting, by the name of its variable; repeatable."),
@@ -200,15 +239,15 @@ def control_plane(
     as_json: AsJson = False,
     log_level: LogLevel = "INFO",
     log_json: LogJson = False,
+    until_stdin_closes: UntilStdinCloses = False,
 ) -> None:
     """Run a control plane: the records, the API, the dashboard."""
     from lcm.cli.processes import run_control_plane
     from lcm.control_plane.settings import ControlPlaneSettings
 
     flags = _flags(settings, CONTROL_PLANE_HOST=host, CONTROL_PLANE_PORT=port, LCM_DATA_DIR=data_dir)
-    _run(
-        "control-plane", ControlPlaneSettings, run_control_plane, config, flags, as_json, log_level, log_json
-    )
+    how = Running(as_json, log_level, log_json, until_stdin_closes)
+    _run("control-plane", ControlPlaneSettings, run_control_plane, config, flags, how)
 
 
 @app.command(name="worker-controller")
@@ -220,13 +259,15 @@ def worker_controller(
     as_json: AsJson = False,
     log_level: LogLevel = "INFO",
     log_json: LogJson = False,
+    until_stdin_closes: UntilStdinCloses = False,
 ) -> None:
     """Run a worker controller: EC2 instances and CML systems. One of several leads, the others stand by."""
     from lcm.cli.processes import run_worker_controller
     from lcm.worker_controller.settings import WorkerControllerSettings as Settings
 
     flags = _flags(settings, WORKER_CONTROLLER_HOST=host, WORKER_CONTROLLER_PORT=port)
-    _run("worker-controller", Settings, run_worker_controller, config, flags, as_json, log_level, log_json)
+    how = Running(as_json, log_level, log_json, until_stdin_closes)
+    _run("worker-controller", Settings, run_worker_controller, config, flags, how)
 
 
 @app.command(name="resource-scheduler")
@@ -238,13 +279,15 @@ def resource_scheduler(
     as_json: AsJson = False,
     log_level: LogLevel = "INFO",
     log_json: LogJson = False,
+    until_stdin_closes: UntilStdinCloses = False,
 ) -> None:
     """Run a resource scheduler. It elects a leader and answers /health; it places nothing yet."""
     from lcm.cli.processes import run_resource_scheduler
     from lcm.resource_scheduler.settings import ResourceSchedulerSettings as Settings
 
     flags = _flags(settings, RESOURCE_SCHEDULER_HOST=host, RESOURCE_SCHEDULER_PORT=port)
-    _run("resource-scheduler", Settings, run_resource_scheduler, config, flags, as_json, log_level, log_json)
+    how = Running(as_json, log_level, log_json, until_stdin_closes)
+    _run("resource-scheduler", Settings, run_resource_scheduler, config, flags, how)
 
 
 @app.command(name="lablet-controller")
@@ -256,13 +299,15 @@ def lablet_controller(
     as_json: AsJson = False,
     log_level: LogLevel = "INFO",
     log_json: LogJson = False,
+    until_stdin_closes: UntilStdinCloses = False,
 ) -> None:
     """Run a lablet controller. It elects a leader and answers /health; it runs no labs yet."""
     from lcm.cli.processes import run_lablet_controller
     from lcm.lablet_controller.settings import LabletControllerSettings as Settings
 
     flags = _flags(settings, LABLET_CONTROLLER_HOST=host, LABLET_CONTROLLER_PORT=port)
-    _run("lablet-controller", Settings, run_lablet_controller, config, flags, as_json, log_level, log_json)
+    how = Running(as_json, log_level, log_json, until_stdin_closes)
+    _run("lablet-controller", Settings, run_lablet_controller, config, flags, how)
 
 
 @app.command(name="config")
@@ -351,9 +396,7 @@ def _run(
     run: "Callable[[S, Announce], Coroutine[Any, Any, None]]",
     config: Path | None,
     flags: dict[str, str],
-    as_json: bool,
-    log_level: str,
-    log_json: bool,
+    how: Running,
 ) -> None:
     """What every process command does: settings, logging, running, and a clean word when it cannot."""
     from lcm.cli.processes import Answering, StartFailed
@@ -362,10 +405,10 @@ def _run(
     from lcm.core.configuration import ConfigurationError
     from lcm.web.server import AddressInUse
 
-    configure_logging("json" if log_json else "human", log_level)
+    configure_logging("json" if how.log_json else "human", how.log_level)
 
     def announce(answering: Answering) -> None:
-        if as_json:
+        if how.as_json:
             print(msgspec.json.encode(answering).decode(), flush=True)
         else:
             Console().print(f"[bold green]{process} answers[/] at [bold]{answering.url}[/]", soft_wrap=True)
@@ -375,7 +418,7 @@ def _run(
     except WrongSettings as wrong:
         _say_and_exit(str(wrong))
     try:
-        run_until_signalled(run(loaded.settings, announce))
+        run_until_signalled(run(loaded.settings, announce), until_stdin_closes=how.until_stdin_closes)
     except* (StartFailed, AddressInUse, StoreUnavailable, ConfigurationError, FileNotFoundError) as failures:
         _fail(failures)
 

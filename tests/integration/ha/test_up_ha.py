@@ -1,0 +1,49 @@
+"""`lcm up --ha`: the demonstration that the tutorial walks through."""
+
+import os
+import signal
+from contextlib import suppress
+
+import aiohttp
+import msgspec
+
+from lcm.cli.ha import CONTROLLERS, HaReady
+from support.api import Json, person
+from support.processes import eventually, running_command
+
+
+async def test_the_demonstration_survives_the_death_of_its_leader_and_of_a_control_plane() -> None:
+    options = ("up", "--ha", "--port", "0", "--workers", "1", "--speed", "20")
+    environment = {"LEADER_LEASE_TTL": "7", "WORKER_WAIT_SECONDS": "0.1"}
+    with running_command(*options, **environment) as (line, process, errors):
+        ready = msgspec.json.decode(line, type=HaReady)
+
+        async def leader() -> str | None:
+            async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=2)) as session:
+                for name in CONTROLLERS:
+                    with suppress(aiohttp.ClientError, TimeoutError):
+                        async with session.get(f"http://127.0.0.1:{ready.ports[name]}/health") as response:
+                            if (await response.json())["is_leader"]:
+                                return name
+            return None
+
+        first = await eventually(leader, within_seconds=60)
+        os.kill(ready.processes[first], signal.SIGKILL)
+        os.kill(ready.processes["control-plane-1"], signal.SIGKILL)
+
+        async def another_leads() -> bool:
+            return await leader() not in (None, first)
+
+        await eventually(another_leads, within_seconds=60)
+        async with person(f"http://127.0.0.1:{ready.ports['control_plane']}", ready.token) as api:
+
+            async def the_worker_runs() -> Json:
+                with suppress(aiohttp.ClientError):
+                    [worker] = (await api.get("/api/workers"))["items"]
+                    return worker if worker["status"] == "running" else None
+
+            await eventually(the_worker_runs, within_seconds=60)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=60) == 0
+        errors.seek(0)
+        assert "Traceback" not in errors.read()
