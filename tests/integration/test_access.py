@@ -307,6 +307,11 @@ async def test_the_cookie_is_not_the_token(lcm: RunningLcm, keys: dict[str, str]
         assert response.status == 401
 
 
+async def status_of(browser: aiohttp.ClientSession, path: str) -> int:
+    async with browser.get(path) as response:
+        return response.status
+
+
 async def test_a_token_is_shown_once_works_until_revoked_and_leaves_no_trace_in_the_list(
     lcm: RunningLcm, api: Api
 ) -> None:
@@ -322,10 +327,10 @@ async def test_a_token_is_shown_once_works_until_revoked_and_leaves_no_trace_in_
         listed = await api.get("/api/tokens")
         assert listed["items"][0]["last_used_at"] is not None
         async with signed_in(lcm, made["token"]) as browser:
-            assert (await browser.get("/api/session")).status == 200
+            assert await status_of(browser, "/api/session") == 200
             assert (await api.call("DELETE", f"/api/tokens/{made['details']['id']}"))[0] == 204
             assert (await bearer.call("GET", "/api/session"))[0] == 401
-            assert (await browser.get("/api/session")).status == 401, "its sessions end with it"
+            assert await status_of(browser, "/api/session") == 401, "its sessions end with it"
     assert (await api.get("/api/tokens"))["items"] == []
 
 

@@ -79,6 +79,23 @@ async def test_a_head_without_end_is_cut_off() -> None:
         writer.close()
 
 
+async def test_a_body_that_comes_after_the_answer_is_read_to_its_end_but_not_for_ever() -> None:
+    async with serving(header_seconds=0.5) as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 300000\r\n\r\n")
+        await reader.readuntil(b"hello")
+        for _ in range(30):
+            writer.write(b"x" * 10_000)
+            await writer.drain()
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        await reader.readuntil(b"hello")
+        writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 300000\r\n\r\n")
+        await reader.readuntil(b"hello")
+        writer.write(b"x")
+        assert await everything_until_closed(reader) == b""
+        writer.close()
+
+
 async def test_many_silent_connections_do_not_keep_others_waiting() -> None:
     async with serving() as server:
         silent = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(200)]

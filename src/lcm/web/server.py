@@ -30,45 +30,57 @@ class _Config(uvicorn.Config):
 
 
 class _Protocol(HttpToolsProtocol):
-    """Uvicorn's, which waits for ever for the head of a request and takes any amount of it."""
+    """Uvicorn's, which waits for ever for the head of a request and takes any amount of it.
 
-    _head_timer: asyncio.TimerHandle | None = None
+    The rest of a body whose request was answered already has the same time to arrive.
+    """
+
+    _deadline: asyncio.TimerHandle | None = None
     _head_bytes = 0
+    _is_in_body = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._expect_head()
+        self._set_deadline()
 
     def data_received(self, data: bytes) -> None:
         cycle: RequestResponseCycle | None = self.cycle
-        if self._head_timer is None and (cycle is None or cycle.response_complete):
-            self._expect_head()
-        if self._head_timer is not None:
+        if self._deadline is None and (cycle is None or cycle.response_complete):
+            self._set_deadline()
+        if not self._is_in_body:
             self._head_bytes += len(data)
         super().data_received(data)
-        if self._head_timer is not None and self._head_bytes > MAX_HEADER_BYTES:
+        if not self._is_in_body and self._head_bytes > MAX_HEADER_BYTES:
             self._give_up()
 
     def on_headers_complete(self) -> None:
-        self._stop_expecting()
+        self._is_in_body = True
+        self._drop_deadline()
         super().on_headers_complete()
 
+    def on_message_complete(self) -> None:
+        self._is_in_body = False
+        self._head_bytes = 0
+        if self._deadline is not None:
+            self._set_deadline()
+        super().on_message_complete()
+
     def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_expecting()
+        self._drop_deadline()
         super().connection_lost(exc)
 
-    def _expect_head(self) -> None:
-        self._head_bytes = 0
+    def _set_deadline(self) -> None:
+        self._drop_deadline()
         assert isinstance(self.config, _Config)
-        self._head_timer = self.loop.call_later(self.config.header_seconds, self._give_up)
+        self._deadline = self.loop.call_later(self.config.header_seconds, self._give_up)
 
-    def _stop_expecting(self) -> None:
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
+    def _drop_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
 
     def _give_up(self) -> None:
-        self._stop_expecting()
+        self._drop_deadline()
         self.transport.close()
 
 
