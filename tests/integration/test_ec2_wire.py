@@ -75,17 +75,17 @@ def simulator() -> Iterator[RunningSimulator]:
 
 
 @asynccontextmanager
-async def opened(simulator: RunningSimulator, **settings: Any) -> AsyncIterator[Wire]:
+async def opened(simulator: RunningSimulator, regions: int = 1, **settings: Any) -> AsyncIterator[Wire]:
     reached: dict[str, Any] = {
         "endpoint_url": simulator.info.aws_endpoint,
         "access_key_id": "x",
         "secret_access_key": "x",
     }
-    regions = [region.region for region in simulator.info.regions]
+    names = [region.region for region in simulator.info.regions[:regions]]
     async with (
         aiohttp.ClientSession(raise_for_status=True) as http,
         Ec2Provider(
-            Ec2Settings(**reached, **settings), regions, clock=SystemClock(), chance=random.Random(1)
+            Ec2Settings(**reached, **settings), names, clock=SystemClock(), chance=random.Random(1)
         ) as provider,
     ):
         wire = Wire(provider, simulator, http)
@@ -228,25 +228,23 @@ async def test_e10_an_id_that_ec2_does_not_know_is_an_answer(wire: Wire) -> None
     await wire.provider.terminate_instance(wire.name, unknown)
 
 
-async def test_two_regions_are_used_at_once(wire: Wire, simulator: RunningSimulator) -> None:
+async def test_two_regions_are_used_at_once(simulator: RunningSimulator) -> None:
     other = simulator.info.regions[1]
-    here = await wire.launch()
-    image = await wire.provider.resolve_ami(other.region, "CML-*")
-    there = await wire.provider.launch_instance(
-        LaunchSpec(
+    async with opened(simulator, regions=2) as wire:
+        here = await wire.launch()
+        spec = LaunchSpec(
             region=other.region,
-            image=image,
+            image=await wire.provider.resolve_ami(other.region, "CML-*"),
             instance_type="t3.small",
             security_group_ids=other.security_group_ids,
             subnet_id=other.subnet_id,
             key_name=other.key_name,
             tags={"cml-managed": "true"},
-        ),
-        ids.new_id(),
-    )
-    assert here in {i.id for i in await wire.provider.list_instances(wire.name)}
-    assert there.id in {i.id for i in await wire.provider.list_instances(other.region)}
-    assert await wire.provider.describe_instance(wire.name, there.id) is None
+        )
+        there = await wire.provider.launch_instance(spec, ids.new_id())
+        assert here in {i.id for i in await wire.provider.list_instances(wire.name)}
+        assert there.id in {i.id for i in await wire.provider.list_instances(other.region)}
+        assert await wire.provider.describe_instance(wire.name, there.id) is None
 
 
 async def test_a_leader_that_lost_its_lease_while_waiting_changes_nothing(

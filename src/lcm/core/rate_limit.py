@@ -49,6 +49,7 @@ class TokenBucket:
         self._counted_at = clock.monotonic()
         self._paused_until = float("-inf")
         self._refusals = 0
+        self._last_refusal = ""
         self._numbers = itertools.count()
         self._waiting: list[_Ticket] = []
 
@@ -58,7 +59,7 @@ class TokenBucket:
             self._permits -= 1
             return
         if len(self._waiting) >= MAX_WAITING:
-            raise Saturated(f"{MAX_WAITING} calls are waiting for a permit")
+            raise Saturated(f"{MAX_WAITING} calls are waiting for a permit{self._last_refusal}")
         ticket = _Ticket((not urgent, next(self._numbers)))
         heapq.heappush(self._waiting, ticket)
         try:
@@ -66,15 +67,16 @@ class TokenBucket:
                 await self._wait_for_turn(ticket)
             self._permits -= 1
         except TimeoutError:
-            raise Saturated(f"no permit within {within_seconds:g} seconds") from None
+            raise Saturated(f"no permit within {within_seconds:g} seconds{self._last_refusal}") from None
         finally:
             self._waiting.remove(ticket)
             heapq.heapify(self._waiting)
             if self._waiting:
                 self._waiting[0].is_first.set()
 
-    def refused(self) -> None:
+    def refused(self, reason: str) -> None:
         """The other side asked us to slow down: pause everybody, longer each time in a row."""
+        self._last_refusal = f"; the last call was refused: {reason}"
         pause = PAUSES.delay_seconds(self._refusals) * self._chance.uniform(0.5, 1.0)
         self._refusals += 1
         self._permits = 0.0
@@ -83,6 +85,7 @@ class TokenBucket:
     def accepted(self) -> None:
         """A call went through."""
         self._refusals = 0
+        self._last_refusal = ""
 
     async def _wait_for_turn(self, ticket: _Ticket) -> None:
         while True:

@@ -89,7 +89,7 @@ async def test_after_a_refusal_everybody_pauses_for_a_time_that_differs_and_grow
     for seed in (1, 2):
         callers = Callers(a_bucket(per_second=1_000, seed=seed))
         for _ in range(5):
-            callers.bucket.refused()
+            callers.bucket.refused("slow down")
             began = callers.clock.monotonic()
             await callers.call("again")
             pauses.append(callers.clock.monotonic() - began)
@@ -98,12 +98,19 @@ async def test_after_a_refusal_everybody_pauses_for_a_time_that_differs_and_grow
         assert ceiling / 2 <= pauses[n] <= ceiling + 0.01
 
 
+async def test_who_waits_in_vain_hears_why() -> None:
+    callers = Callers(a_bucket(per_second=0.1))
+    callers.bucket.refused("RequestLimitExceeded")
+    with pytest.raises(Saturated, match="refused: RequestLimitExceeded"):
+        await callers.call("hurried", within_seconds=1)
+
+
 async def test_a_call_that_goes_through_forgives_the_refusals() -> None:
     callers = Callers(a_bucket(per_second=1_000))
     for _ in range(10):
-        callers.bucket.refused()
+        callers.bucket.refused("slow down")
     callers.bucket.accepted()
-    callers.bucket.refused()
+    callers.bucket.refused("slow down")
     began = callers.clock.monotonic()
     await callers.call("soon")
     # The pause of before is over at the latest then; the new one is short again.

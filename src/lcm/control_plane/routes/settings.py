@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter
 from msgspec.structs import replace
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StrictBool
 from starlette.responses import Response
 
 from lcm.control_plane import discovery_settings
@@ -28,7 +28,7 @@ class DiscoveryChange(BaseModel):
         json_schema_extra={"examples": [{"tag_filter": {"team": "networking"}, "ami_filter": "CML-2.9*"}]},
     )
 
-    enabled: bool | None = Field(None, description="False stops imports and the search for orphans.")
+    enabled: StrictBool | None = Field(None, description="False stops imports and the search for orphans.")
     regions: list[Annotated[str, Field(max_length=63)]] | None = Field(
         None, min_length=1, max_length=50, description="Names of /api/regions."
     )

@@ -266,7 +266,7 @@ class Ec2Provider:
         except ClientError as refusal:
             error = _translate(refusal)
             if isinstance(error, errors.Throttled) and bucket is not None:
-                bucket.refused()
+                bucket.refused(str(error))
             raise error from refusal
         except ParamValidationError as mistake:
             kind = errors.LaunchRefused if operation == "RunInstances" else errors.Unreachable
