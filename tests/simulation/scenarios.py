@@ -256,6 +256,7 @@ async def wander(story: Story) -> None:
             await story.read_all()
         else:
             await disturb(story, rng)
+    await story.pause(rng.choice([0.0, 60.0, 180.0]))  # the last wishes, too, are carried out under faults
 
 
 async def disturb(story: Story, rng: Random) -> None:
