@@ -56,6 +56,10 @@ from report import report
 HOST = "127.0.0.1"
 EVENTS_PER_WRITE = 8
 STEADY_FRAMES_PER_SECOND = 0.9
+SETTLING = 12.0
+"""Seconds after which every new connection has caught up and reported once."""
+REPORT_CYCLE = 10.0
+"""Seconds in which each worker and each lab is reported once."""
 LABS = ("11111111-52be-4c19-9a44-0be6f1a2d935", "22222222-52be-4c19-9a44-0be6f1a2d935")
 
 # The frames: 37 % load of the system, 55 % load of labs, 8 % changes; 2.6 KB on average.
@@ -540,10 +544,10 @@ def measure(arguments: argparse.Namespace) -> None:
             for kind, rounds in steady.items():
                 rounds.append(
                     one_round(
-                        kind, port, here, arguments.steady_connections, "steady", 2 * arguments.seconds, 2.0
+                        kind, port, here, arguments.steady_connections, "steady", REPORT_CYCLE, SETTLING
                     )
                 )
-        at_rest = one_round("ours", port, here, arguments.connections, "steady", arguments.seconds, 12.0)
+        at_rest = one_round("ours", port, here, arguments.connections, "steady", REPORT_CYCLE, SETTLING)
     finally:
         serving.kill()
         serving.join()
