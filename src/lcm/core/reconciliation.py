@@ -28,6 +28,9 @@ log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
+LIST_RETRY_SECONDS = 15.0
+"""However long the records were away, they are asked for this often: work goes on soon after their return."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ReconciliationConfig:
@@ -198,7 +201,8 @@ class ReconciliationHostedService(HostedService, Generic[T]):
             self.health.tick("poll", period)
             try:
                 if self.is_polling() or self._left_some_out():
-                    await self.sweep()
+                    # After a time without records everything is due, whatever the failures meanwhile say.
+                    await self.sweep(everything=failures > 0)
                     self.last_reconciliation = self.clock.now()
                 self.health.thaw("resource list")
                 failures = 0
@@ -207,7 +211,8 @@ class ReconciliationHostedService(HostedService, Generic[T]):
                     raise
                 self.health.freeze("resource list", str(error) or type(error).__name__)
                 log.warning("cannot list resources", error=str(error))
-                await self.clock.sleep(min(self._backoff.delay_seconds(failures), period))
+                delay = min(self._backoff.delay_seconds(failures), period, LIST_RETRY_SECONDS)
+                await self.clock.sleep(delay)
                 failures += 1
                 continue
             await self.clock.sleep(period)

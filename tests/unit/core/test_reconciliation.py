@@ -421,6 +421,19 @@ async def test_a_failing_list_is_tried_again_with_backoff_and_shown() -> None:
     assert world.starts("a") == [15]
 
 
+async def test_after_a_long_time_without_records_everything_is_looked_at_within_fifteen_seconds() -> None:
+    world = World(clock, "a")
+    world.always(Retry("control plane away"))
+    service = PollingReconciler(world)
+    async with running(service):
+        world.list_error = ConnectionError("control plane away")
+        await clock.sleep(1800)  # by now the next try is a minute away
+        world.runs.clear()
+        world.list_error = None
+        await clock.sleep(15)
+        assert world.starts("a") != []
+
+
 async def test_a_list_that_never_ends_makes_the_loop_silent() -> None:
     world = World(clock, "a")
     world.list_seconds = 10_000
