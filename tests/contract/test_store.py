@@ -338,9 +338,10 @@ async def test_marking_nothing_is_fine(store: Store) -> None:
 # Many writers.
 
 
-async def test_of_two_hundred_writers_exactly_one_wins_each_version_and_no_update_is_lost(
+async def test_of_many_writers_exactly_one_wins_each_version_and_no_update_is_lost(
     store: Store,
 ) -> None:
+    writers = 40 if isinstance(store, MongoStore) else 200  # FerretDB takes long for what SQLite does at once
     await store.insert(doc("a", body=b"[]"))
     won: list[int] = []
 
@@ -357,13 +358,13 @@ async def test_of_two_hundred_writers_exactly_one_wins_each_version_and_no_updat
             return
 
     async with asyncio.TaskGroup() as tasks:
-        for number in range(200):
+        for number in range(writers):
             tasks.create_task(write(number))
     final = await store.get("worker", "a")
     assert final is not None
-    assert final.version == 201
-    assert sorted(won) == list(range(2, 202))
-    assert sorted(json.loads(final.body)) == list(range(200))
+    assert final.version == writers + 1
+    assert sorted(won) == list(range(2, writers + 2))
+    assert sorted(json.loads(final.body)) == list(range(writers))
 
 
 async def test_a_writer_reads_its_own_write(store: Store) -> None:
