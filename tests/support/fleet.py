@@ -15,6 +15,7 @@ from lcm.control_plane.commands.create_worker import create_worker
 from lcm.control_plane.commands.detect_idle import detect_idle
 from lcm.control_plane.commands.drain_worker import drain_worker
 from lcm.control_plane.commands.import_workers import import_workers
+from lcm.control_plane.commands.license_worker import license_token, report_license
 from lcm.control_plane.commands.promise_launch import forget_launch, promise_launch
 from lcm.control_plane.commands.report_details import report_cml, report_instance
 from lcm.control_plane.commands.report_status import report_status
@@ -34,6 +35,7 @@ from lcm.core.telemetry import Telemetry
 from lcm.domain.discovery import DiscoverySettings, FoundInstance
 from lcm.domain.errors import CertificateChanged, NotFound, Unreachable
 from lcm.domain.launch import InstanceId, LaunchSpec, WorkerId
+from lcm.domain.license import LicenseOperation
 from lcm.domain.lifecycle import WorkerStatus
 from lcm.domain.scaling import AuditEvent
 from lcm.domain.template import RegionConfig, WorkerTemplate
@@ -47,10 +49,12 @@ from lcm.rest.schemas import (
     LaunchPlan,
     LaunchVoided,
     LeadershipClaim,
+    LicenseReport,
     StatusReport,
     TelemetryEvent,
 )
 from lcm.simulator.memory_cloud import MemoryCloud
+from lcm.simulator.memory_licensing import MemoryLicensing
 from lcm.simulator.virtual_time import VirtualClock
 from lcm.worker_controller.ports import CmlSystemInformation, MonitorTarget
 from lcm.worker_controller.reconciler import WorkerReconciler
@@ -159,6 +163,16 @@ class DirectControlPlane:
         self._answer()
         return await detect_idle(self._plane, worker.id, request, fence=self._fence())
 
+    async def report_license(
+        self, worker: Worker, step: str, operation: LicenseOperation, report: LicenseReport
+    ) -> Worker:
+        self._answer()
+        return await report_license(self._plane, worker.id, step, operation, report, fence=self._fence())
+
+    async def get_license_token(self, worker: Worker) -> str:
+        self._answer()
+        return await license_token(self._plane, worker.id)
+
     async def drain_worker(self, worker: Worker) -> Worker:
         self._answer()
         return await drain_worker(
@@ -244,6 +258,7 @@ class Fleet:
         self.ids = RandomIds(random.Random(1))
         self.cloud = MemoryCloud(self.clock)
         self.cml = MemoryCml(self.cloud)
+        self.licensing = MemoryLicensing()
         self.monitors = MemoryMonitors()
         self.kv = MemoryKv(self.clock, self.ids)
         self.store = store or MemoryStore()
@@ -290,6 +305,7 @@ class Fleet:
             control_plane=port,
             cloud=self.cloud,
             cml=self.cml,
+            licensing=self.licensing,
             kv=self.kv,
             clock=self.clock,
             telemetry=Telemetry(),

@@ -93,9 +93,18 @@ class CmlSession:
 
     async def get(self, path: str) -> CmlAnswer:
         """An answer with status 200; a token that was refused is replaced once."""
+        answer = await self.request("GET", path)
+        if answer.status != 200:
+            raise Unreachable(f"CML at {self.host} answered {answer.status} to {path}")
+        return answer
+
+    async def request(self, method: str, path: str, body: bytes | None = None) -> CmlAnswer:
+        """Any answer to an authorized request; a token that was refused is replaced once."""
         for is_last in (False, True):
             token = await self.token()
-            answer = await self._transport.request("GET", self.host, path, self.pinned_sha256, token=token)
+            answer = await self._transport.request(
+                method, self.host, path, self.pinned_sha256, token=token, body=body
+            )
             if answer.status != 401:
                 break
             self.discard(token)
@@ -103,8 +112,6 @@ class CmlSession:
                 raise CredentialsRefused(f"CML at {self.host} takes no token for {path}")
         if answer.status == 403:
             raise CredentialsRefused(f"CML at {self.host} does not permit {path}")
-        if answer.status != 200:
-            raise Unreachable(f"CML at {self.host} answered {answer.status} to {path}")
         return answer
 
     async def _login(self) -> _Token:

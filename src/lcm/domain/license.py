@@ -66,6 +66,17 @@ def wish(
     )
 
 
+def give_back(license: License, *, now: datetime) -> License:
+    """The worker goes: its license is freed first, whatever else was wished."""
+    return replace(
+        license,
+        pending_operation=LicenseOperation.DEREGISTER,
+        operation_in_progress=False,
+        attempts=0,
+        changed_at=now,
+    )
+
+
 def begin(license: License, operation: LicenseOperation, *, now: datetime) -> License:
     """The controller is about to ask CML."""
     _expect(license, operation)
@@ -91,11 +102,14 @@ def complete(license: License, operation: LicenseOperation, *, tier: str | None,
     )
 
 
-def fail(license: License, operation: LicenseOperation, *, reason: str, now: datetime) -> License:
+def fail(
+    license: License, operation: LicenseOperation, *, reason: str, give_up: bool = False, now: datetime
+) -> License:
     """One attempt failed; after the last one the wish is given up and a person must look."""
-    _expect(license, operation)
+    if not give_up:
+        _expect(license, operation)
     failed = replace(license, operation_in_progress=False, last_error=reason, changed_at=now)
-    if license.attempts < MAX_ATTEMPTS:
+    if license.attempts < MAX_ATTEMPTS and not give_up:
         return failed
     return replace(failed, status=LicenseStatus.FAILED, pending_operation=None, token_ref=None, attempts=0)
 

@@ -21,7 +21,7 @@ from lcm.domain.launch import (
     WorkerId,
     client_token,
 )
-from lcm.domain.license import License
+from lcm.domain.license import License, LicenseStatus, give_back
 from lcm.domain.lifecycle import (
     DRAINING,
     FAILED,
@@ -328,6 +328,8 @@ def request(worker: Worker, action: Action, *, by: str, now: datetime) -> Worker
     if desired is DesiredStatus.STOPPED:
         # A drain that somebody cuts short by a stop waits for nobody any more.
         return _paused(replace(changed, drain_deadline_at=now), PauseReason.MANUAL, by=by, now=now)
+    if desired is DesiredStatus.TERMINATED and worker.license.status is LicenseStatus.REGISTERED:
+        return replace(changed, license=give_back(worker.license, now=now))
     if desired is DesiredStatus.RUNNING and worker.desired_status is DesiredStatus.STOPPED:
         return replace(changed, manual_resume_count=worker.manual_resume_count + 1, pause_decided_at=None)
     return changed

@@ -11,6 +11,7 @@ import msgspec
 from lcm.domain.discovery import DiscoverySettings, FoundInstance
 from lcm.domain.errors import Conflict, Fenced, IllegalTransition, NotFound, RequestError, Unreachable
 from lcm.domain.launch import LaunchSpec, WorkerId
+from lcm.domain.license import LicenseOperation
 from lcm.domain.lifecycle import WorkerStatus
 from lcm.domain.scaling import AuditEvent
 from lcm.domain.template import WorkerTemplate
@@ -30,6 +31,8 @@ from lcm.rest.schemas import (
     LaunchVoided,
     LeadershipClaim,
     LeadershipGrant,
+    LicenseReport,
+    LicenseToken,
     LiveReceipt,
     LiveReports,
     Problem,
@@ -194,6 +197,16 @@ class ControlPlaneClient:
         await self._call(
             "POST", "/scaling/audit", AuditRecord(event=event, reason=reason, worker_id=worker_id)
         )
+
+    async def report_license(
+        self, worker: Worker, step: str, operation: LicenseOperation, report: LicenseReport
+    ) -> Worker:
+        noun = "registration" if operation is LicenseOperation.REGISTER else "deregistration"
+        return await self._report(worker.id, f"license/{step}-{noun}", report)
+
+    async def get_license_token(self, worker: Worker) -> str:
+        body = await self._call("GET", f"/workers/{worker.id}/license-token")
+        return msgspec.json.decode(body, type=LicenseToken).token
 
     async def get_discovery_settings(self) -> DiscoverySettings:
         body = await self._call("GET", "/settings/discovery")

@@ -215,6 +215,7 @@ class ControllerProcess(Process):
             ),
             cloud=ports.SimulatedCloud(self),
             cml=ports.SimulatedCml(self),
+            licensing=self.world.licensing,
             kv=ports.SimulatedKv(self),
             clock=clock,
             telemetry=Telemetry(),

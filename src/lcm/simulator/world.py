@@ -21,6 +21,7 @@ from lcm.simulator.calls import Call, Role, Violation
 from lcm.simulator.faults import Act, Faults, chance
 from lcm.simulator.knobs import Knobs
 from lcm.simulator.memory_cloud import Delays, MemoryCloud
+from lcm.simulator.memory_licensing import MemoryLicensing
 from lcm.simulator.processes import ControllerProcess, PlaneProcess, Process, ProcessCrashed, User
 from lcm.simulator.stores import WatchedKv, WatchedStore
 from lcm.simulator.virtual_time import VirtualClock, VirtualTimeLoop
@@ -67,6 +68,7 @@ class World:
         self.disk = WatchedStore()
         self.kv = self._new_kv()
         pace = self.knobs.machine_seconds
+        self.licensing = MemoryLicensing()
         self.cloud = MemoryCloud(
             self.clock,
             Delays(

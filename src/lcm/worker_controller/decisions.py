@@ -57,6 +57,13 @@ class TerminateInstance:
 
 
 @dataclass(frozen=True)
+class FreeLicense:
+    """Give the license back before the machine goes; if that takes too long, record that it is owed."""
+
+    is_late: bool
+
+
+@dataclass(frozen=True)
 class Tend:
     """All is as wanted: look after the running worker."""
 
@@ -80,7 +87,16 @@ class Nothing:
 
 
 Decision = (
-    Move | Launch | VoidLaunch | StartInstance | StopInstance | TerminateInstance | Tend | Wait | Nothing
+    Move
+    | Launch
+    | VoidLaunch
+    | StartInstance
+    | StopInstance
+    | TerminateInstance
+    | FreeLicense
+    | Tend
+    | Wait
+    | Nothing
 )
 
 

@@ -22,6 +22,7 @@ from lcm.domain.template import RegionConfig
 from lcm.rest.client import ControlPlaneClient, HttpTransport
 from lcm.web.server import HttpServer
 from lcm.worker_controller.adapters.cloudwatch import CloudWatchMetrics
+from lcm.worker_controller.adapters.cml_licensing import CmlLicensingClient
 from lcm.worker_controller.adapters.cml_system import CmlSystemSpiClient
 from lcm.worker_controller.adapters.ec2 import Ec2Provider, Ec2Settings
 from lcm.worker_controller.adapters.picows_websocket import PicowsWebSockets
@@ -81,6 +82,12 @@ async def worker_controller_process(
             control_plane=control_plane,
             cloud=cloud,
             cml=CmlSystemSpiClient(cml),
+            licensing=CmlLicensingClient(
+                cml,
+                settings.cml_credentials,
+                clock,
+                is_pinned=settings.cml_worker_api_verify_ssl is CmlTrust.PIN,
+            ),
             kv=kv,
             clock=clock,
             telemetry=telemetry,

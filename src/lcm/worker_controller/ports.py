@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol
 
 from lcm.domain.discovery import DiscoverySettings, FoundInstance
 from lcm.domain.launch import InstanceId, LaunchSpec, MachineImage, WorkerId
+from lcm.domain.license import LicenseOperation
 from lcm.domain.lifecycle import WorkerStatus
 from lcm.domain.scaling import AuditEvent
 from lcm.domain.template import WorkerTemplate
@@ -18,6 +19,7 @@ from lcm.rest.fleet import BulkImportResult, Cleanup, CleanupResult
 from lcm.rest.schemas import (
     IdleCheck,
     IdleCheckRequest,
+    LicenseReport,
     LiveReceipt,
     LiveReports,
     TelemetryEvent,
@@ -64,6 +66,14 @@ class ControlPlane(Protocol):
     async def drain_worker(self, worker: Worker) -> Worker: ...
 
     async def record_scaling_audit(self, event: AuditEvent, reason: str, worker_id: WorkerId) -> None: ...
+
+    async def report_license(
+        self, worker: Worker, step: str, operation: LicenseOperation, report: LicenseReport
+    ) -> Worker:
+        """`start`, `complete` or `fail`."""
+        ...
+
+    async def get_license_token(self, worker: Worker) -> str: ...
 
     async def get_discovery_settings(self) -> DiscoverySettings: ...
 
@@ -155,6 +165,30 @@ class CmlSystem(Protocol):
 
     async def get_system_information(self, host: str, pinned_sha256: str | None) -> CmlSystemInformation:
         """Raises Unreachable while it boots, CertificateChanged if it shows another certificate."""
+        ...
+
+
+class LicenseState(NamedTuple):
+    """What a CML server says about its license."""
+
+    is_registered: bool
+    """Registered, and in compliance."""
+    tier: str | None
+    failure: str
+    """Why the last registration failed; empty if it did not."""
+
+
+class CmlLicensing(Protocol):
+    """CML's licensing API. Every call raises Unreachable or CredentialsRefused if it cannot be asked."""
+
+    async def state(self, host: str, pinned_sha256: str | None) -> LicenseState: ...
+
+    async def register(self, host: str, pinned_sha256: str | None, token: str) -> str:
+        """Ask for a registration, which takes its time. Why it was refused; empty if it was accepted."""
+        ...
+
+    async def deregister(self, host: str, pinned_sha256: str | None) -> str:
+        """Give the license back. Why it is not known to be free; empty if it is."""
         ...
 
 

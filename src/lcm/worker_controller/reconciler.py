@@ -54,6 +54,7 @@ from lcm.domain.template import RegionConfig
 from lcm.domain.worker import Worker
 from lcm.worker_controller.decisions import (
     Decision,
+    FreeLicense,
     Launch,
     Move,
     Nothing,
@@ -68,9 +69,10 @@ from lcm.worker_controller.decisions import (
 from lcm.worker_controller.discovery import Discovery
 from lcm.worker_controller.idling import IdleKeeper
 from lcm.worker_controller.launching import Launcher
+from lcm.worker_controller.licensing import LicenseKeeper
 from lcm.worker_controller.observer import InstanceObserver
 from lcm.worker_controller.orphans import Orphans
-from lcm.worker_controller.ports import CloudProvider, CmlSystem, ControlPlane, Monitors
+from lcm.worker_controller.ports import CloudProvider, CmlLicensing, CmlSystem, ControlPlane, Monitors
 from lcm.worker_controller.retention import Retention
 from lcm.worker_controller.settings import WorkerControllerSettings
 from lcm.worker_controller.steps import (
@@ -85,7 +87,7 @@ from lcm.worker_controller.steps import (
     terminating,
     unknown,
 )
-from lcm.worker_controller.tending import Tender
+from lcm.worker_controller.tending import Tender, host_of
 
 log = structlog.get_logger(__name__)
 
@@ -128,6 +130,7 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
         control_plane: ControlPlane,
         cloud: CloudProvider,
         cml: CmlSystem,
+        licensing: CmlLicensing,
         kv: Kv | None,
         clock: Clock,
         telemetry: Telemetry,
@@ -168,6 +171,14 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
         self._cml = cml
         self.discovery = self._new_discovery()
         self.counts: Counter[str] = Counter()
+        use_private_ip = settings.use_private_ip_for_monitoring
+        self._license_keeper = LicenseKeeper(
+            control_plane,
+            licensing,
+            lambda worker: host_of(worker, use_private_ip=use_private_ip),
+            clock,
+            self.counts,
+        )
         self._idle_keeper = (
             IdleKeeper(
                 control_plane, monitors, settings.scale_down, clock, self._running_workers, self.counts
@@ -182,6 +193,7 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
             settings.wait_seconds,
             self._count_drift,
             monitors,
+            self._license_keeper,
             self._idle_keeper,
         )
         self._monitors = monitors
@@ -270,7 +282,7 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
 
     def wakes(self, change: Change) -> bool:
         """Only what people want wakes us: status is our own report, and its echo means nothing."""
-        return change.key.endswith("/desired_state") or change.kind is ChangeKind.DELETE
+        return change.key.endswith(("/desired_state", "/license")) or change.kind is ChangeKind.DELETE
 
     def forget(self, resource_id: str) -> None:
         """A worker that is gone leaves nothing behind, neither in memory nor in the metrics."""
@@ -279,6 +291,7 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
         self.observer.forget(worker_id)
         if self._monitors is not None:
             self._monitors.forget(worker_id)
+        self._license_keeper.forget(worker_id)
         if self._idle_keeper is not None:
             self._idle_keeper.forget(worker_id)
         self.managed.pop(worker_id, None)
@@ -354,6 +367,8 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
                 self.check_leadership()
                 await self._cloud.terminate_instance(worker.aws_region, instance_id)
                 return self._look_soon(worker, "EC2 was asked to terminate it")
+            case FreeLicense(is_late):
+                return await self._free_license(worker, is_late)
             case Tend(instance):
                 self.drifting.discard(worker.id)
                 return await self._tender.tend(worker, instance)
@@ -425,6 +440,13 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
         if self.leadership is None:
             raise LeadershipLost("not leading")
         self.leadership.check()
+
+    async def _free_license(self, worker: Worker, is_late: bool) -> Worker | ReconciliationResult:
+        """A license that a terminated machine still holds is lost to everybody else."""
+        if is_late:
+            return await self._license_keeper.give_up(worker, "not given back before the worker went")
+        look_again = await self._license_keeper.look_after(worker)
+        return Requeue("its license is given back first", look_again or self._settings.wait_seconds)
 
     def _running_workers(self) -> int:
         return sum(status is RUNNING for status in self.managed.values())

@@ -9,6 +9,7 @@ from lcm.core.results import ReconciliationResult, Requeue, Success
 from lcm.domain.errors import Unreachable
 from lcm.domain.worker import Instance, Worker
 from lcm.worker_controller.idling import IdleKeeper
+from lcm.worker_controller.licensing import LicenseKeeper
 from lcm.worker_controller.ports import CmlSystem, ControlPlane, Monitors, MonitorTarget
 
 log = structlog.get_logger(__name__)
@@ -24,6 +25,7 @@ class Tender:
     wait_seconds: float
     count_drift: Callable[[Worker, str], None]
     monitors: Monitors | None
+    licenses: LicenseKeeper
     idle: IdleKeeper | None
 
     async def tend(self, worker: Worker, instance: Instance) -> ReconciliationResult:
@@ -33,12 +35,13 @@ class Tender:
         if not worker.cml_ready:
             return await self._look_for_cml(worker)
         self._ensure_monitor(worker)
+        look_again = await self.licenses.look_after(worker)
         if self.idle is not None:
             await self.idle.look_after(worker)
-        return Success()
+        return Success() if look_again is None else Requeue("a license operation goes on", look_again)
 
     def _ensure_monitor(self, worker: Worker) -> None:
-        host = self._host_of(worker)
+        host = host_of(worker, use_private_ip=self.use_private_ip)
         if self.monitors is not None and host is not None:
             self.monitors.ensure_monitoring(
                 MonitorTarget(
@@ -52,7 +55,7 @@ class Tender:
 
     async def _look_for_cml(self, worker: Worker) -> ReconciliationResult:
         """Booting takes minutes on metal: refused, 502 and `ready: false` are all part of it."""
-        host = self._host_of(worker)
+        host = host_of(worker, use_private_ip=self.use_private_ip)
         if host is None:
             return Requeue("no address to reach CML at", self.wait_seconds)
         try:
@@ -69,7 +72,9 @@ class Tender:
         self._ensure_monitor(worker)
         return Success()
 
-    def _host_of(self, worker: Worker) -> str | None:
-        if self.use_private_ip:
-            return worker.private_ip
-        return worker.public_ip or worker.private_ip
+
+def host_of(worker: Worker, *, use_private_ip: bool) -> str | None:
+    """Where its CML is reached."""
+    if use_private_ip:
+        return worker.private_ip
+    return worker.public_ip or worker.private_ip

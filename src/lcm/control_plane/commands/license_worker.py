@@ -70,7 +70,9 @@ async def report_license(
             case "complete":
                 changed = complete(worker.license, operation, tier=report.tier, now=now)
             case _:
-                changed = fail(worker.license, operation, reason=report.reason, now=now)
+                changed = fail(
+                    worker.license, operation, reason=report.reason, give_up=report.is_debt, now=now
+                )
         return replace(worker, license=changed, updated_at=now) if changed != worker.license else worker
 
     if report.is_debt:

@@ -1,8 +1,22 @@
-"""TERMINATING: ask EC2 until it says terminated; only then is the worker gone."""
+"""TERMINATING: free the license, then ask EC2 until it says terminated; only then is the worker gone."""
 
+from datetime import timedelta
+from typing import Final
+
+from lcm.domain.license import LicenseStatus
 from lcm.domain.lifecycle import TERMINATED
 from lcm.domain.observation import Absent, Known, Unknown
-from lcm.worker_controller.decisions import Decision, Move, Situation, TerminateInstance, Wait
+from lcm.worker_controller.decisions import (
+    Decision,
+    FreeLicense,
+    Move,
+    Situation,
+    TerminateInstance,
+    Wait,
+)
+
+LICENSE_PATIENCE: Final = timedelta(seconds=120)
+"""An unreachable CML must not keep a machine that costs money."""
 
 
 def decide(situation: Situation) -> Decision:
@@ -13,6 +27,9 @@ def decide(situation: Situation) -> Decision:
             return Move(TERMINATED, "EC2 reports terminated")
         case Known(instance) if instance.state == "shutting-down":
             return situation.wait_for_ec2(instance.state)
+        case Known() if situation.worker.license.status is LicenseStatus.REGISTERED:
+            waited = situation.now - situation.worker.status_since
+            return FreeLicense(is_late=waited >= LICENSE_PATIENCE)
         case Known(instance):
             return TerminateInstance(instance.id)
         case Unknown(reason):

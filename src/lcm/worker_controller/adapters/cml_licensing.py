@@ -1,0 +1,101 @@
+"""CML's licensing API."""
+
+from typing import Final
+
+import msgspec
+
+from lcm.cml.connection import CmlAnswer, CmlTransport
+from lcm.cml.session import CmlSession, Credentials
+from lcm.core.clock import Clock
+from lcm.domain.errors import Unreachable
+from lcm.worker_controller.ports import LicenseState
+
+STATE: Final = "/api/v0/licensing"
+REGISTRATION: Final = "/api/v0/licensing/registration"
+DEREGISTRATION: Final = "/api/v0/licensing/deregistration"
+SESSIONS_KEPT: Final = 200
+
+
+class _RegisterTime(msgspec.Struct, frozen=True):
+    failure: str | None = None
+    success: str | None = None
+
+
+class _Registration(msgspec.Struct, frozen=True):
+    status: str = ""
+    register_time: _RegisterTime = _RegisterTime()
+
+
+class _Authorization(msgspec.Struct, frozen=True):
+    status: str = ""
+
+
+class _ProductLicense(msgspec.Struct, frozen=True):
+    active: str | None = None
+
+
+class _Licensing(msgspec.Struct, frozen=True):
+    registration: _Registration = _Registration()
+    authorization: _Authorization = _Authorization()
+    product_license: _ProductLicense = _ProductLicense()
+
+
+class _Refusal(msgspec.Struct, frozen=True):
+    description: str = ""
+
+
+class CmlLicensingClient:
+    """One login per server serves all its operations."""
+
+    def __init__(
+        self, transport: CmlTransport, credentials: Credentials, clock: Clock, *, is_pinned: bool
+    ) -> None:
+        self._transport = transport
+        self._credentials = credentials
+        self._clock = clock
+        self._is_pinned = is_pinned
+        self._sessions: dict[tuple[str, str | None], CmlSession] = {}
+
+    async def state(self, host: str, pinned_sha256: str | None) -> LicenseState:
+        answer = await self._session(host, pinned_sha256).get(STATE)
+        try:
+            told = msgspec.json.decode(answer.body, type=_Licensing)
+        except msgspec.MsgspecError as error:
+            raise Unreachable(f"CML at {host} does not make sense: {error}") from None
+        is_registered = told.registration.status == "COMPLETED"
+        has_failed = told.registration.status in ("FAILED", "RETRY_IN_PROGRESS")
+        return LicenseState(
+            is_registered=is_registered and told.authorization.status == "IN_COMPLIANCE",
+            tier=told.product_license.active,
+            failure=(told.registration.register_time.failure or "no reason given") if has_failed else "",
+        )
+
+    async def register(self, host: str, pinned_sha256: str | None, token: str) -> str:
+        body = msgspec.json.encode({"token": token, "reregister": False})
+        answer = await self._session(host, pinned_sha256).request("POST", REGISTRATION, body)
+        return _refusal_of(answer, host, accepted=(204,))
+
+    async def deregister(self, host: str, pinned_sha256: str | None) -> str:
+        answer = await self._session(host, pinned_sha256).request("DELETE", DEREGISTRATION)
+        if answer.status == 202:
+            return "CML removed the license, but could not tell Cisco"
+        return _refusal_of(answer, host, accepted=(204, 400))  # 400: it has none any more
+
+    def _session(self, host: str, pinned_sha256: str | None) -> CmlSession:
+        pin = pinned_sha256 if self._is_pinned else None
+        if (host, pin) not in self._sessions and len(self._sessions) >= SESSIONS_KEPT:
+            self._sessions.clear()
+        return self._sessions.setdefault(
+            (host, pin), CmlSession(self._transport, self._credentials, host, pin, self._clock)
+        )
+
+
+def _refusal_of(answer: CmlAnswer, host: str, accepted: tuple[int, ...]) -> str:
+    if answer.status in accepted:
+        return ""
+    if answer.status >= 500:
+        raise Unreachable(f"CML at {host} answered {answer.status} to a license operation")
+    try:
+        return msgspec.json.decode(answer.body, type=_Refusal).description or f"CML answered {answer.status}"
+    except msgspec.MsgspecError:
+        return f"CML answered {answer.status}"

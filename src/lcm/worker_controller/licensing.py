@@ -1,0 +1,114 @@
+"""Step 6 of a running worker, and the first of a terminating one: carry out a pending license operation.
+
+An operation goes on over many short looks, so nothing waits here and a crash loses nothing: what CML says
+about itself decides what is to be done next.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final
+
+import structlog
+
+from lcm.core.backoff import Backoff
+from lcm.core.clock import Clock
+from lcm.domain.errors import RequestError, TransientError
+from lcm.domain.launch import WorkerId
+from lcm.domain.license import LicenseOperation
+from lcm.domain.worker import Worker
+from lcm.rest.schemas import LicenseReport
+from lcm.worker_controller.ports import CmlLicensing, ControlPlane
+
+log = structlog.get_logger(__name__)
+
+POLL_SECONDS: Final = 3.0
+RESULT_WITHIN: Final = timedelta(seconds=120)
+REGISTER, DEREGISTER = LicenseOperation.REGISTER, LicenseOperation.DEREGISTER
+
+
+@dataclass
+class LicenseKeeper:
+    """Asks CML at most once per attempt; a restart may ask once more, which CML takes well."""
+
+    control_plane: ControlPlane
+    cml: CmlLicensing
+    host_of: Callable[[Worker], str | None]
+    clock: Clock
+    counts: Counter[str]
+    _asked: dict[WorkerId, int] = field(default_factory=dict)
+    _backoff: Backoff = field(default_factory=Backoff)
+
+    def forget(self, worker_id: WorkerId) -> None:
+        self._asked.pop(worker_id, None)
+
+    async def look_after(self, worker: Worker) -> float | None:
+        """Go one step on. Says in how many seconds to look again; None if nothing is pending."""
+        license = worker.license
+        operation = license.pending_operation
+        host = self.host_of(worker)
+        if operation is None or host is None:
+            return None
+        if not license.operation_in_progress:
+            waits = self._backoff.delay_seconds(license.attempts) if license.attempts else 0.0
+            passed = (self.clock.now() - (license.changed_at or self.clock.now())).total_seconds()
+            if passed < waits:
+                return waits - passed
+            worker = await self.control_plane.report_license(worker, "start", operation, LicenseReport())
+        try:
+            worker = await self._advance(worker, operation, host)
+        except RequestError:
+            raise
+        except TransientError as error:
+            worker = await self._fail_if_late(worker, operation, str(error))
+        return POLL_SECONDS if worker.license.pending_operation is not None else None
+
+    async def give_up(self, worker: Worker, reason: str) -> Worker:
+        """The worker goes although its license is not known to be free: somebody must look after it."""
+        log.warning("license not known to be free", worker_id=worker.id, reason=reason)
+        operation = worker.license.pending_operation or DEREGISTER
+        return await self.control_plane.report_license(
+            worker, "fail", operation, LicenseReport(reason=reason, is_debt=True)
+        )
+
+    async def _advance(self, worker: Worker, operation: LicenseOperation, host: str) -> Worker:
+        pin, attempt = worker.cml_certificate_sha256, worker.license.attempts
+        state = await self.cml.state(host, pin)
+        has_asked = self._asked.get(worker.id) == attempt
+        if state.is_registered if operation is REGISTER else not state.is_registered:
+            return await self._complete(worker, operation, state.tier)
+        if not has_asked:
+            self._asked[worker.id] = attempt
+            if operation is REGISTER:
+                token = await self.control_plane.get_license_token(worker)
+                refusal = await self.cml.register(host, pin, token)
+                return await self._fail(worker, operation, refusal) if refusal else worker
+            refusal = await self.cml.deregister(host, pin)
+            if refusal:
+                return await self._fail(worker, operation, refusal)
+            return worker
+        if state.failure:
+            return await self._fail(worker, operation, state.failure)
+        return await self._fail_if_late(worker, operation, "CML did not finish it")
+
+    async def _complete(self, worker: Worker, operation: LicenseOperation, tier: str | None) -> Worker:
+        done = await self.control_plane.report_license(
+            worker, "complete", operation, LicenseReport(tier=tier)
+        )
+        self.counts[f"license_{operation}ed_count"] += 1
+        self.forget(worker.id)
+        log.info("license operation done", worker_id=worker.id, operation=str(operation))
+        return done
+
+    async def _fail(self, worker: Worker, operation: LicenseOperation, reason: str) -> Worker:
+        log.warning("license operation failed", worker_id=worker.id, operation=str(operation), reason=reason)
+        return await self.control_plane.report_license(
+            worker, "fail", operation, LicenseReport(reason=reason)
+        )
+
+    async def _fail_if_late(self, worker: Worker, operation: LicenseOperation, reason: str) -> Worker:
+        began = worker.license.changed_at
+        if began is None or self.clock.now() - began < RESULT_WITHIN:
+            return worker
+        return await self._fail(worker, operation, f"{reason} within {RESULT_WITHIN.seconds} s")
