@@ -69,7 +69,7 @@ def caught_before() -> dict[str, int]:
 
 def report(caught: Caught) -> str:
     return "\n".join(
-        f"{name}: after {catch.runs} runs by {catch.by}" if catch else f"{name}: not caught"
+        f"{name}: after at most {catch.runs} runs by {catch.by}" if catch else f"{name}: not caught"
         for name, catch in caught.items()
     )
 

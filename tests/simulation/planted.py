@@ -227,16 +227,6 @@ def not_listed_means_none() -> Iterator[None]:
 
 
 @planted
-def absence_is_timed_by_the_wall_clock() -> Iterator[None]:
-    def missed(self: InstanceObserver, worker: Worker) -> Observation[Instance]:
-        key, at = (worker.id, "any"), self._clock.now().timestamp()
-        self._misses[key] = self._misses[key].again(at) if key in self._misses else Misses.first(at)
-        return self._misses[key].verdict()
-
-    yield from swapped(InstanceObserver, "_missed", missed)
-
-
-@planted
 def a_conflict_is_retried_without_reading_again() -> Iterator[None]:
     original = Workers.change
 
