@@ -26,7 +26,7 @@ class MemoryLicensing:
         self.calls.append(f"register {host}")
         self.failures.pop(host, None)
         if token != TOKEN:
-            self.failures[host] = "the token is not valid"
+            self.failures[host] = f"'{token}' is not valid"
         elif len(self.registered) >= self.pool:
             self.failures[host] = "no license is left"
         else:

@@ -83,13 +83,14 @@ class LicenseKeeper:
             if operation is REGISTER:
                 token = await self.control_plane.get_license_token(worker)
                 refusal = await self.cml.register(host, pin, token)
-                return await self._fail(worker, operation, refusal) if refusal else worker
+                return await self._fail(worker, operation, _without(token, refusal)) if refusal else worker
             refusal = await self.cml.deregister(host, pin)
             if refusal:
                 return await self._fail(worker, operation, refusal)
             return worker
-        if state.failure:
-            return await self._fail(worker, operation, state.failure)
+        if state.failure and operation is REGISTER:
+            token = await self.control_plane.get_license_token(worker)
+            return await self._fail(worker, operation, _without(token, state.failure))
         return await self._fail_if_late(worker, operation, "CML did not finish it")
 
     async def _complete(self, worker: Worker, operation: LicenseOperation, tier: str | None) -> Worker:
@@ -112,3 +113,8 @@ class LicenseKeeper:
         if began is None or self.clock.now() - began < RESULT_WITHIN:
             return worker
         return await self._fail(worker, operation, f"{reason} within {RESULT_WITHIN.seconds} s")
+
+
+def _without(token: str, reason: str) -> str:
+    """CML quotes a token that it does not know; nobody else shall read it."""
+    return reason.replace(token, "…")

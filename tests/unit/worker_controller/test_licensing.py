@@ -40,11 +40,11 @@ async def test_a_license_wished_before_cml_is_ready_waits_for_it() -> None:
 async def test_a_token_nobody_knows_fails_five_times_and_is_given_up() -> None:
     async with Fleet().running() as fleet:
         worker = await fleet.running_worker()
-        await request_license(fleet.plane, worker.id, "unknown")
+        await request_license(fleet.plane, worker.id, "a-token-of-another-account")
         await fleet.clock.sleep(600)
         license = (await fleet.get(worker)).license
         assert (license.status, license.pending_operation) == (LicenseStatus.FAILED, None)
-        assert license.last_error == "the token is not valid"
+        assert license.last_error == "'…' is not valid"
         assert len(fleet.licensing.calls) == 5
 
 
