@@ -334,6 +334,14 @@ async def test_a_token_is_shown_once_works_until_revoked_and_leaves_no_trace_in_
     assert (await api.get("/api/tokens"))["items"] == []
 
 
+async def test_a_stream_ends_soon_after_its_token(lcm: RunningLcm, api: Api) -> None:
+    _, made = await api.call("POST", "/api/tokens", {"name": "watcher", "role": "viewer"})
+    async with person(lcm.url, made["token"]) as watcher, watcher.stream() as stream:
+        assert (await stream.next())["event"] == "connected"
+        assert (await api.call("DELETE", f"/api/tokens/{made['details']['id']}"))[0] == 204
+        await stream.until("auth.session.expired")
+
+
 @pytest.mark.parametrize(
     ("body", "says"),
     [

@@ -10,6 +10,7 @@ does not read is bounded and told `reset`; the others never wait for it.
 import asyncio
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -132,10 +133,14 @@ class _Gathering:
         self.timer: asyncio.TimerHandle | None = None
 
 
+SignedIn = Callable[[Callable[[], None]], AbstractContextManager[None]]
+"""Within its block the callback is called soon after a credential has ended."""
+
+
 class _Subscriber:
     """What one browser has not been sent yet: references to what all share, and a bound."""
 
-    __slots__ = ("_bytes", "_limit", "_waiting", "overflowed", "something_waits")
+    __slots__ = ("_bytes", "_limit", "_waiting", "is_sent_away", "overflowed", "something_waits")
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -143,6 +148,12 @@ class _Subscriber:
         self._bytes = 0
         self.something_waits = asyncio.Event()
         self.overflowed = False
+        self.is_sent_away = False
+
+    def send_away(self) -> None:
+        """Its credential is no longer good."""
+        self.is_sent_away = True
+        self.something_waits.set()
 
     def offer(self, chunk: bytes) -> None:
         if self._bytes + len(chunk) > self._limit and self._waiting:
@@ -432,16 +443,19 @@ class EventHub:
     # Listening.
 
     async def stream(
-        self, last_event_id: str | None, wanted: EventFilter = EVERYTHING
+        self,
+        last_event_id: str | None,
+        wanted: EventFilter = EVERYTHING,
+        while_signed_in: SignedIn = lambda _: nullcontext(),
     ) -> AsyncIterator[bytes]:
-        """Everything one browser gets, for as long as it stays."""
+        """Everything one browser gets, for as long as it stays and its credential is good."""
         await self._roster.load()
         subscriber = _Subscriber(self._subscriber_bytes)
         channel = self._join(wanted, subscriber)
-        try:
+        with while_signed_in(subscriber.send_away), self._leaving(channel, subscriber):
             for piece in self._opening(last_event_id, wanted):
                 yield piece
-            while not self._is_closing:
+            while not (self._is_closing or subscriber.is_sent_away):
                 if subscriber.overflowed:
                     self.resets += 1
                     self._deliver_all(channel)
@@ -452,10 +466,10 @@ class EventHub:
                     yield chunk
                 else:
                     await subscriber.something_waits.wait()
-            if wanted.include_system:
+            if subscriber.is_sent_away:
+                yield _encode("auth.session.expired", {})
+            elif wanted.include_system:
                 yield _encode("system.sse.shutdown", {})
-        finally:
-            self._leave(channel, subscriber)
 
     def close(self) -> None:
         """End every stream with a word of goodbye."""
@@ -482,10 +496,14 @@ class EventHub:
         while channel.pending:
             channel.flush()
 
-    def _leave(self, channel: _Channel, subscriber: _Subscriber) -> None:
-        channel.subscribers.discard(subscriber)
-        if not channel.subscribers:
-            del self._channels[channel.wanted]
+    @contextmanager
+    def _leaving(self, channel: _Channel, subscriber: _Subscriber) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            channel.subscribers.discard(subscriber)
+            if not channel.subscribers:
+                del self._channels[channel.wanted]
 
     def _opening(self, last_event_id: str | None, wanted: EventFilter) -> Iterator[bytes]:
         greeting = {"boot": self._boot, "server_time": self._clock.now()}

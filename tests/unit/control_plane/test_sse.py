@@ -3,7 +3,8 @@
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from random import Random
 from typing import Any
@@ -228,6 +229,26 @@ async def test_at_the_end_everybody_is_told(hub: EventHub) -> None:
         assert (await stream.next())["event"] == "system.sse.shutdown"
     with pytest.raises(StopAsyncIteration):
         await stream.next()
+
+
+async def test_a_browser_whose_credential_ends_is_told_and_sent_away(hub: EventHub) -> None:
+    ends: list[Callable[[], None]] = []
+
+    @contextmanager
+    def while_signed_in(on_end: Callable[[], None]) -> Iterator[None]:
+        ends.append(on_end)
+        yield
+        ends.remove(on_end)
+
+    stream = Stream(hub.stream(None, while_signed_in=while_signed_in))
+    await stream.take(3)
+    (end,) = ends
+    end()
+    async with asyncio.timeout(1):
+        assert (await stream.next())["event"] == "auth.session.expired"
+    with pytest.raises(StopAsyncIteration):
+        await stream.next()
+    assert (ends, hub.subscriber_count) == ([], 0)
 
 
 async def test_a_browser_that_leaves_is_forgotten(hub: EventHub) -> None:

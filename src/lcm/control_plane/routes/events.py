@@ -1,5 +1,6 @@
 """The live stream."""
 
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Request
@@ -20,7 +21,7 @@ MAX_NAMES = 500
 
 @router.get("/stream", summary="Live changes", **_STREAM)
 async def stream(
-    _: Viewer,
+    person: Viewer,
     request: Request,
     worker_ids: Annotated[
         list[str] | None,
@@ -42,8 +43,10 @@ async def stream(
     `worker.metrics.updated` and `worker.lab.stats_updated` come as `<type>.batch`, every second or by fifty.
     """
     wanted = EventFilter(frozenset(_names(worker_ids)), tuple(sorted(_names(event_types))), include_system)
+    found = services(request)
+    while_signed_in = partial(found.identity.watch, person)
     return StreamingResponse(
-        services(request).hub.stream(last_event_id, wanted),
+        found.hub.stream(last_event_id, wanted, while_signed_in),
         media_type="text/event-stream",
         headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
     )
