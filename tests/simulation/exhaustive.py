@@ -66,11 +66,11 @@ def crash_pairs(fault_free: Mapping[str, Outcome], every: int) -> Iterator[Job]:
 
 
 def long_faults(scenario: str, outcome: Outcome) -> Iterator[Job]:
-    """A few faults of each kind, spread over a scenario too long to be disturbed everywhere."""
+    """One fault of each kind, spread over a scenario too long to be disturbed everywhere."""
     jobs = list(single_faults({scenario: outcome}))
-    for act in Act:
+    for number, act in enumerate(Act):
         kind = [job for job in jobs if job.plan[0].act is act]
-        yield from kind[:: max(1, len(kind) // 2)][:2]
+        yield kind[number * len(kind) // len(Act)]
 
 
 def run_job(job: Job) -> tuple[Job, Outcome]:

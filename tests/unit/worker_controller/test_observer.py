@@ -1,7 +1,7 @@
 """Known, Absent, Unknown: what may be concluded from what EC2 shows."""
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from msgspec.structs import replace
@@ -129,6 +129,24 @@ async def test_an_instance_is_gone_only_after_three_reads_over_five_minutes(
     assert isinstance(await observer.observe(worker), Unknown)
     await clock.sleep(1)
     assert isinstance(await observer.observe(worker), Absent)
+
+
+class JumpingClock(VirtualClock):
+    """Its wall time can be set, as by a person or a time server."""
+
+    ahead = timedelta()
+
+    def now(self) -> datetime:
+        return super().now() + self.ahead
+
+
+async def test_a_wall_clock_set_forward_proves_no_absence(cloud: MemoryCloud) -> None:
+    clock = JumpingClock()
+    observer = InstanceObserver(cloud, clock, Health(clock))
+    for _ in range(5):
+        assert isinstance(await observer.observe(a_worker("i-unknown")), Unknown)
+        clock.ahead += timedelta(hours=1)
+        await clock.sleep(1)
 
 
 async def test_seeing_it_once_starts_the_count_again(
