@@ -210,7 +210,7 @@ def effect_without_a_confirmed_record() -> Iterator[None]:
 
 @planted
 def the_deadline_is_not_checked_before_an_effect() -> Iterator[None]:
-    yield from swapped(controller.WorkerReconciler, "_check_leadership", lambda self: None)
+    yield from swapped(controller.WorkerReconciler, "check_leadership", lambda self: None)
 
 
 @planted
@@ -267,4 +267,4 @@ def a_full_queue_forgets() -> Iterator[None]:
 @planted
 def a_creation_has_no_key() -> Iterator[None]:
     fresh = RandomIds(Random(0))
-    yield from swapped(create_worker, "_keyed_id", lambda by, key: fresh.new_id())
+    yield from swapped(create_worker, "_keyed_id", lambda request: fresh.new_id())
