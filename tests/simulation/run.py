@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -75,7 +76,7 @@ def simulate(
 ) -> Outcome:
     """Run a scenario under these faults, heal, let it settle, let it rest; the first violation ends it."""
     faults = Faults(seed, tuple(plan), dict(rates or {}))
-    with _without_logs():
+    with _without_logs(), _without_collector():
         return run_in_virtual_time(_simulate(scenario, faults, _knobs_of(scenario, seed)))
 
 
@@ -91,6 +92,17 @@ def _without_logs() -> Iterator[None]:
         yield
     finally:
         structlog.configure(**before)
+
+
+@contextlib.contextmanager
+def _without_collector() -> Iterator[None]:
+    """Garbage is collected after how much was allocated, in earlier runs too: a run must not notice it."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def simulate_random(seed: int) -> Outcome:

@@ -195,7 +195,7 @@ class _Channel:
 
     def __init__(self, wanted: EventFilter) -> None:
         self.wanted = wanted
-        self.subscribers: set[_Subscriber] = set()
+        self.subscribers: dict[_Subscriber, None] = {}  # in the order they came
         self.pending: deque[bytes] = deque()
         self.pending_bytes = 0
 
@@ -487,7 +487,7 @@ class EventHub:
         if channel is None:
             channel = self._channels[wanted] = _Channel(wanted)
         self._deliver_all(channel)
-        channel.subscribers.add(subscriber)
+        channel.subscribers[subscriber] = None
         self._keep_beating()
         return channel
 
@@ -501,7 +501,7 @@ class EventHub:
         try:
             yield
         finally:
-            channel.subscribers.discard(subscriber)
+            channel.subscribers.pop(subscriber, None)
             if not channel.subscribers:
                 del self._channels[channel.wanted]
 

@@ -15,6 +15,7 @@ from lcm.core.clock import Clock
 from lcm.core.health import Health
 from lcm.domain.errors import CredentialsRefused, LcmError
 from lcm.domain.launch import WORKER_ID_TAG, InstanceId, WorkerId
+from lcm.domain.lifecycle import DRAINING, PROVISIONING, RUNNING, STOPPING, UNKNOWN
 from lcm.domain.observation import Absent, Known, Misses, Observation, Unknown
 from lcm.domain.worker import Instance, Worker
 from lcm.worker_controller.ports import CloudProvider
@@ -46,6 +47,7 @@ class InstanceObserver:
         self._misses: dict[tuple[WorkerId, str], Misses] = {}
         self._blind_in: dict[str, str] = {}
         self.last_seen: dict[WorkerId, str] = {}
+        self._seen_once: dict[WorkerId, str] = {}
         """EC2 state by worker, for the metrics."""
 
     async def refresh(self, regions: Iterable[str]) -> None:
@@ -83,6 +85,7 @@ class InstanceObserver:
     def forget(self, worker_id: WorkerId) -> None:
         self._look_again_after.pop(worker_id, None)
         self.last_seen.pop(worker_id, None)
+        self._seen_once.pop(worker_id, None)
         for key in [key for key in self._misses if key[0] == worker_id]:
             del self._misses[key]
 
@@ -118,15 +121,28 @@ class InstanceObserver:
             return await self._cloud.describe_instance(worker.aws_region, worker.ec2_instance_id)
         return _pick(worker, {}, list(await self._cloud.find_instances(worker.aws_region, worker.id)))
 
-    def _seen(self, worker: Worker, instance: Instance, taken_at: datetime) -> Known[Instance]:
+    def _seen(self, worker: Worker, instance: Instance, taken_at: datetime) -> Known[Instance] | Unknown:
         self._misses.pop(_identity(worker), None)
         self.last_seen[worker.id] = instance.state
+        if not _could_be_the_past(worker, instance):
+            self._seen_once.pop(worker.id, None)
+        elif self._seen_once.get(worker.id) != instance.state:
+            self._seen_once[worker.id] = instance.state
+            self.look_again(worker.id)
+            return Unknown(f"EC2 reports {instance.state}; it counts when a second look confirms it")
         return Known(instance, taken_at)
 
     def _missed(self, worker: Worker) -> Absent | Unknown:
         key, at = _identity(worker), self._clock.monotonic()
         self._misses[key] = self._misses[key].again(at) if key in self._misses else Misses.first(at)
         return self._misses[key].verdict()
+
+
+def _could_be_the_past(worker: Worker, instance: Instance) -> bool:
+    """EC2 sometimes answers with a state that is over: to call a worker stopped takes two looks."""
+    if instance.state == "stopped":
+        return worker.status in (PROVISIONING, RUNNING, DRAINING, STOPPING, UNKNOWN)
+    return instance.state == "stopping" and worker.status in (RUNNING, DRAINING)
 
 
 def _identity(worker: Worker) -> tuple[WorkerId, str]:
