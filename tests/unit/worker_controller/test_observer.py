@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from lcm.core.health import Health
 from lcm.domain.errors import CredentialsRefused, Throttled, TransientError, Unreachable
 from lcm.domain.launch import InstanceId, LaunchIntent, LaunchSpec, MachineImage, WorkerId
+from lcm.domain.lifecycle import RUNNING
 from lcm.domain.observation import Absent, Known, Unknown
 from lcm.domain.worker import Instance, Worker, new_worker
 from lcm.simulator.memory_cloud import Delays, MemoryCloud
@@ -90,6 +91,21 @@ async def test_a_worker_just_acted_on_is_looked_at_afresh(
     assert isinstance(seen, Known)
     assert seen.value.state == "running"
     assert operations(cloud)[-1] == "describe_instance"
+
+
+async def test_a_running_worker_is_called_stopped_only_after_two_looks(
+    cloud: MemoryCloud, observer: InstanceObserver, clock: VirtualClock
+) -> None:
+    instance = await cloud.launch_instance(SPEC, "lcm-1")
+    await clock.sleep(60)
+    running = replace(a_worker(instance.id), status=RUNNING)
+    cloud.stop(instance.id)
+    await clock.sleep(60)
+    assert isinstance(await observer.observe(running), Unknown)
+    seen = await observer.observe(running)
+    assert isinstance(seen, Known)
+    assert seen.value.state == "stopped"
+    assert operations(cloud)[-2:] == ["describe_instance", "describe_instance"]
 
 
 async def test_an_old_listing_is_not_trusted(
