@@ -99,6 +99,25 @@ class LabChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     data: dict[str, str] = {}
 
 
+ACTIVITY_CATEGORIES: Final = frozenset(
+    {
+        "start_lab",
+        "stop_lab",
+        "create_lab",
+        "import_lab",
+        "export_lab",
+        "wipe_lab",
+        "delete_lab",
+        "start_node",
+        "stop_node",
+        "queue_node",
+        "boot_node",
+        "user_activity",
+    }
+)
+"""Entries of CML's telemetry that are signs of people."""
+
+
 class ActivityEvent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A sign that somebody uses a worker."""
 

@@ -23,27 +23,11 @@ from lcm.domain.idle import (
     pause_guard,
 )
 from lcm.domain.lifecycle import RUNNING, DesiredStatus
+from lcm.domain.live import ACTIVITY_CATEGORIES
 from lcm.domain.worker import Worker, cancel_pause, pause
 from lcm.rest.schemas import IdleCheck, IdleCheckRequest, TelemetryEvent
 
 BY = "idle detection"
-
-ACTIVITY_CATEGORIES = frozenset(
-    {
-        "start_lab",
-        "stop_lab",
-        "create_lab",
-        "import_lab",
-        "export_lab",
-        "wipe_lab",
-        "delete_lab",
-        "start_node",
-        "stop_node",
-        "queue_node",
-        "boot_node",
-        "user_activity",
-    }
-)
 
 
 async def detect_idle(

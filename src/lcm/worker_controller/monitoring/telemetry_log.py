@@ -11,24 +11,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from lcm.domain.live import ActivityEvent
+from lcm.domain.live import ACTIVITY_CATEGORIES, ActivityEvent
 
-CATEGORIES: Final = frozenset(
-    {
-        "start_lab",
-        "stop_lab",
-        "create_lab",
-        "import_lab",
-        "export_lab",
-        "wipe_lab",
-        "delete_lab",
-        "start_node",
-        "stop_node",
-        "queue_node",
-        "boot_node",
-        "user_activity",
-    }
-)
 SLACK: Final = timedelta(seconds=5)
 """How far two notes of the same thing, here and there, may be apart."""
 SAME_CLOCK: Final = timedelta(seconds=2)
@@ -140,7 +124,7 @@ def _notes(
     for entry in entries:
         if not (isinstance(entry.category, str) and isinstance(entry.timestamp, str)):
             continue
-        if entry.category not in CATEGORIES:
+        if entry.category not in ACTIVITY_CATEGORIES:
             continue
         details = entry.data or _Details()
         # Our own looks are in the diary too. Who cannot tell people from himself counts nobody.
