@@ -4,12 +4,14 @@ import shutil
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
-from playwright.async_api import Page, async_playwright
+from playwright.async_api import Page, async_playwright, expect
 
 from support.processes import RunningLcm, running_lcm
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking"]
+
+expect.set_options(timeout=20_000)
 
 
 @pytest.fixture(scope="module")

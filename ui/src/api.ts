@@ -1,8 +1,12 @@
 /** The control plane's HTTP API. Every failure surfaces as an ApiError a person can read. */
 
+import type { CostReport } from "./cost";
+import type { Explanation } from "./explain";
 import type { Lab } from "./labs";
+import type { LicenseDebt } from "./license";
 import type { Resources } from "./live";
 import type { Action, Region, Session, Template, TimelineItem, WorkerView } from "./model";
+import type { AuditEvent, AuditPage } from "./scaling";
 
 /** RFC 9457. */
 interface Problem {
@@ -133,6 +137,50 @@ export function getResources(id: string): Promise<Resources> {
 
 export async function listLabs(id: string): Promise<readonly Lab[]> {
   return (await request<Page<Lab>>("GET", `${workerPath(id)}/labs`)).items;
+}
+
+export function explain(id: string): Promise<Explanation> {
+  return request("GET", `${workerPath(id)}/explain`);
+}
+
+export function hold(id: string, until: Date, reason: string): Promise<WorkerView> {
+  return request("PUT", `${workerPath(id)}/hold`, { until: until.toISOString(), reason });
+}
+
+export function endHold(id: string): Promise<WorkerView> {
+  return request("DELETE", `${workerPath(id)}/hold`);
+}
+
+export function switchAutoPause(id: string, isOn: boolean): Promise<WorkerView> {
+  return request("POST", `${workerPath(id)}/idle-detection/${isOn ? "enable" : "disable"}`);
+}
+
+export function registerLicense(id: string, token: string): Promise<WorkerView> {
+  return request("POST", `${workerPath(id)}/license`, { token });
+}
+
+export function deregisterLicense(id: string): Promise<WorkerView> {
+  return request("DELETE", `${workerPath(id)}/license`);
+}
+
+export async function listDebts(): Promise<readonly LicenseDebt[]> {
+  return (await request<Page<LicenseDebt>>("GET", "/api/license-debts")).items;
+}
+
+export function settleDebt(workerId: string): Promise<LicenseDebt> {
+  return request("POST", `/api/license-debts/${encodeURIComponent(workerId)}/settle`);
+}
+
+/** Newest first; `before` is the `next` of the page before. */
+export function listAudit(event: AuditEvent | null, before: string | null = null): Promise<AuditPage> {
+  const query = new URLSearchParams({ limit: "50" });
+  if (event !== null) query.set("event", event);
+  if (before !== null) query.set("before", before);
+  return request("GET", `/api/scaling/audit?${query}`);
+}
+
+export function getCost(): Promise<CostReport> {
+  return request("GET", "/api/cost");
 }
 
 export interface NewWorker {

@@ -1,15 +1,19 @@
 /** Which view fills the window, and what lies above all of them. */
 
+import { Cost } from "./components/cost";
 import { CreateDialog } from "./components/create-dialog";
 import { DeleteDialog } from "./components/delete-dialog";
 import { Fleet } from "./components/fleet";
 import { Header } from "./components/header";
+import { HoldDialog } from "./components/hold-dialog";
+import { DeregisterDialog, RegisterDialog } from "./components/license-dialogs";
+import { Scaling } from "./components/scaling";
 import { SignIn } from "./components/sign-in";
 import { Toasts } from "./components/toasts";
 import { WorkerPanel } from "./components/worker-panel";
 import { openDialog } from "./commands";
 import { mediaQuery } from "./media";
-import { openWorkerId } from "./router";
+import { openWorkerId, page, type PageId } from "./router";
 import { session } from "./session";
 import { announcement } from "./store";
 
@@ -35,12 +39,23 @@ function Dashboard() {
     <div class="shell" data-worker-open={workerId !== null}>
       <Header />
       <main class="page" inert={isCovered}>
-        <Fleet />
+        <Page id={page.value.id} />
       </main>
       {workerId !== null && <WorkerPanel key={workerId} id={workerId} />}
       <Dialogs />
     </div>
   );
+}
+
+function Page({ id }: { id: PageId }) {
+  switch (id) {
+    case "fleet":
+      return <Fleet />;
+    case "scaling":
+      return <Scaling />;
+    case "cost":
+      return <Cost />;
+  }
 }
 
 function Dialogs() {
@@ -50,6 +65,12 @@ function Dialogs() {
       return <CreateDialog />;
     case "delete":
       return <DeleteDialog entry={dialog.entry} />;
+    case "hold":
+      return <HoldDialog entry={dialog.entry} />;
+    case "register":
+      return <RegisterDialog entry={dialog.entry} />;
+    case "deregister":
+      return <DeregisterDialog entry={dialog.entry} />;
     case undefined:
       return null;
   }

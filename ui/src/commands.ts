@@ -2,12 +2,14 @@
 
 import { signal } from "@preact/signals";
 import * as api from "./api";
-import { ACTION_LABEL, type Action } from "./model";
+import { ACTION_LABEL, type Action, type WorkerView } from "./model";
 import { refusalFor } from "./session";
 import { applyWorkers, type WorkerEntry } from "./store";
 import { showError } from "./toasts";
 
-export type OpenDialog = { readonly kind: "create" } | { readonly kind: "delete"; readonly entry: WorkerEntry };
+export type OpenDialog =
+  | { readonly kind: "create" }
+  | { readonly kind: "delete" | "hold" | "register" | "deregister"; readonly entry: WorkerEntry };
 
 export const openDialog = signal<OpenDialog | null>(null);
 
@@ -33,6 +35,17 @@ export async function run(entry: WorkerEntry, action: Action): Promise<void> {
     showError(`${ACTION_LABEL[action]} ${entry.worker.value.name} was refused`, error);
   } finally {
     entry.pending.value = null;
+  }
+}
+
+/** Asks for a change of a worker that is no action; says whether it was accepted. */
+export async function change(entry: WorkerEntry, what: string, ask: Promise<WorkerView>): Promise<boolean> {
+  try {
+    applyWorkers([await ask]);
+    return true;
+  } catch (error) {
+    showError(`${what} ${entry.worker.peek().name} was refused`, error);
+    return false;
   }
 }
 

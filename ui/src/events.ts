@@ -28,11 +28,21 @@ interface WorkerEvent {
   readonly worker: WorkerView;
 }
 
+/** Each carries the whole record: whatever is missing here is a change the page would not see. */
 export const WORKER_EVENTS = [
   "worker.created",
+  "worker.imported",
   "worker.status.updated",
   "worker.endpoint.updated",
   "worker.terminated",
+  "worker.paused",
+  "worker.resumed",
+  "worker.idle_detection.toggled",
+  "worker.license.updated",
+  "worker.license.registration.started",
+  "worker.license.registration.completed",
+  "worker.license.registration.failed",
+  "worker.license.deregistered",
   "worker.activity.updated",
   "worker.labs.updated",
 ] as const;

@@ -29,8 +29,31 @@ export function formatAgo(at: number, now: number): string {
   return `${Math.floor(span / DAY)} d ago`;
 }
 
+/** What is left until then, never less than it is: "40 s", "12 min", "2 h 5 min", "3 d 4 h". */
+export function formatLeft(milliseconds: number): string {
+  const seconds = Math.ceil(Math.max(0, milliseconds) / SECOND);
+  if (seconds < 60) return `${seconds} s`;
+  const minutes = Math.ceil(seconds / 60);
+  if (minutes < 60) return `${minutes} min`;
+  if (minutes < 24 * 60) return twoUnits(Math.floor(minutes / 60), "h", minutes % 60, "min");
+  const hours = Math.ceil(minutes / 60);
+  return twoUnits(Math.floor(hours / 24), "d", hours % 24, "h");
+}
+
+/** The same in one unit, where there is little room. */
+export function formatLeftRoughly(milliseconds: number): string {
+  const hours = Math.ceil(milliseconds / HOUR);
+  if (milliseconds <= HOUR - MINUTE) return formatLeft(milliseconds);
+  return hours < 24 ? `${hours} h` : `${Math.ceil(milliseconds / DAY)} d`;
+}
+
+function twoUnits(large: number, unit: string, small: number, smallUnit: string): string {
+  return small === 0 ? `${large} ${unit}` : `${large} ${unit} ${small} ${smallUnit}`;
+}
+
 const exact = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long", hourCycle: "h23" });
 const clock = new Intl.DateTimeFormat(undefined, { timeStyle: "medium", hourCycle: "h23" });
+const minute = new Intl.DateTimeFormat(undefined, { timeStyle: "short", hourCycle: "h23" });
 const day = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric" });
 const dayOfYear = new Intl.DateTimeFormat(undefined, { dateStyle: "medium" });
 
@@ -41,9 +64,17 @@ export function formatExact(at: string): string {
 
 /** The time, with as much of its date as is needed to tell which day it was. */
 export function formatMoment(at: string, now: number): string {
-  const moment = new Date(at);
+  return withDay(new Date(at), clock, now);
+}
+
+/** The same without seconds, for what is to come. */
+export function formatUntil(at: number, now: number): string {
+  return withDay(new Date(at), minute, now);
+}
+
+function withDay(moment: Date, format: Intl.DateTimeFormat, now: number): string {
   const today = new Date(now);
-  const time = clock.format(moment);
+  const time = format.format(moment);
   if (moment.toDateString() === today.toDateString()) return time;
   const isThisYear = moment.getFullYear() === today.getFullYear();
   return `${(isThisYear ? day : dayOfYear).format(moment)} ${time}`;
@@ -60,6 +91,12 @@ const dollars = new Intl.NumberFormat("en-US", {
 export function formatUsd(amount: number): string {
   if (amount === 0 || amount >= 1) return cents.format(amount);
   return `$${amount.toFixed(4)}`;
+}
+
+/** Sums: cents are enough, and of large ones they say nothing. */
+export function formatSum(amount: number): string {
+  if (amount > 0 && amount < 0.01) return "<$0.01";
+  return (amount < 1_000 ? cents : dollars).format(amount);
 }
 
 const HOURS_PER_MONTH = 730;

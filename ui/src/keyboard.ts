@@ -1,7 +1,7 @@
 /** Shortcuts of the whole page; dialogs and form fields keep their own keys. */
 
 import { askToCreate } from "./commands";
-import { openWorkerId, showFleet, switchToWorker } from "./router";
+import { openWorkerId, page, showFleet, showPage, switchToWorker } from "./router";
 import { rows } from "./view";
 
 export const FILTER_ID = "fleet-filter";
@@ -40,7 +40,7 @@ function handle(key: string): boolean {
     case "Escape":
       return closeWorker();
     default:
-      return false;
+      return showPage(key);
   }
 }
 
@@ -51,7 +51,7 @@ function isTyping(target: EventTarget | null): boolean {
 
 function move(step: 1 | -1): boolean {
   const list = rows.value;
-  if (list.length === 0) return false;
+  if (list.length === 0 || page.value.id !== "fleet") return false;
   const focused = list.findIndex((entry) => rowLinkId(entry.id) === document.activeElement?.id);
   const current = focused >= 0 ? focused : list.findIndex((entry) => entry.id === openWorkerId.value);
   const start = step === 1 ? 0 : list.length - 1;

@@ -14,6 +14,7 @@ import "./styles/shell.css";
 import "./styles/fleet.css";
 import "./styles/worker.css";
 import "./styles/live.css";
+import "./styles/pages.css";
 import "./styles/dialog.css";
 import "./styles/sign-in.css";
 

@@ -16,7 +16,7 @@ export const STATUSES = [
 
 export type Status = (typeof STATUSES)[number];
 export type DesiredStatus = "running" | "stopped" | "terminated";
-export type Action = "start" | "stop" | "retry" | "delete";
+export type Action = "start" | "stop" | "drain" | "cancel-drain" | "retry" | "delete";
 export type Role = "viewer" | "operator" | "admin";
 
 export interface WorkerView {
@@ -46,7 +46,30 @@ export interface WorkerView {
   /** Where the live connection stands; null before there was one. */
   readonly ws_status: string | null;
   readonly last_activity_at: string | null;
+  readonly is_idle_detection_enabled: boolean;
+  /** When it is paused unless somebody uses it. */
+  readonly target_pause_at: string | null;
+  readonly hold: Hold | null;
+  readonly sessions: readonly string[];
+  readonly drain_deadline_at: string | null;
+  readonly license: License;
   readonly possible_actions: readonly Action[];
+}
+
+/** Somebody wants the worker left running, used or not, until then. */
+export interface Hold {
+  readonly until: string;
+  readonly by: string;
+  readonly reason: string;
+}
+
+export interface License {
+  readonly status: "unlicensed" | "registered" | "deregistered" | "failed";
+  readonly tier: string | null;
+  readonly pending_operation: "register" | "deregister" | null;
+  readonly operation_in_progress: boolean;
+  readonly attempts: number;
+  readonly last_error: string;
 }
 
 export interface TimelineItem {
@@ -173,6 +196,10 @@ const STATUS_INFO: Readonly<Record<Status, StatusInfo>> = {
   },
 };
 
+export function isKnownStatus(status: Status): boolean {
+  return status in STATUS_INFO;
+}
+
 /** A status this page has never heard of is shown as unknown rather than breaking the page. */
 export function statusInfo(status: Status): StatusInfo {
   return STATUS_INFO[status] ?? STATUS_INFO.unknown;
@@ -204,28 +231,37 @@ export function usdPerHour(workers: Iterable<WorkerView>, templates: readonly Te
   return total;
 }
 
-const ACTIONS: readonly Action[] = ["start", "stop", "retry", "delete"];
+const ACTIONS: readonly Action[] = ["start", "cancel-drain", "stop", "drain", "retry", "delete"];
 
 export const ACTION_LABEL: Readonly<Record<Action, string>> = {
   start: "Start",
   stop: "Stop",
+  drain: "Drain",
+  "cancel-drain": "Cancel drain",
   retry: "Retry",
   delete: "Delete",
 };
 
 const ROLE_RANK: Readonly<Record<Role, number>> = { viewer: 0, operator: 1, admin: 2 };
 
-const ROLE_FOR: Readonly<Record<Action | "create", Role>> = {
+/** What a role is needed for; "hold" is everything about pausing. */
+export type Deed = Action | "create" | "hold" | "license";
+
+const ROLE_FOR: Readonly<Record<Deed, Role>> = {
   start: "operator",
   stop: "operator",
+  drain: "operator",
+  "cancel-drain": "operator",
   retry: "operator",
+  hold: "operator",
   delete: "admin",
   create: "admin",
+  license: "admin",
 };
 
 /** Why this role may not do it, or null if it may. */
-export function refusal(role: Role, action: Action | "create"): string | null {
-  const needed = ROLE_FOR[action];
+export function refusal(role: Role, deed: Deed): string | null {
+  const needed = ROLE_FOR[deed];
   if (ROLE_RANK[role] >= ROLE_RANK[needed]) return null;
   return `Needs the role ${needed}; you are signed in as ${role}.`;
 }
@@ -236,24 +272,36 @@ export function sensibleActions(worker: WorkerView): readonly Action[] {
     if (!worker.possible_actions.includes(action)) return false;
     switch (action) {
       case "start":
-        return worker.desired_status !== "running";
+        // Out of a drain leads its cancellation, which says better what happens.
+        return worker.desired_status !== "running" && !worker.possible_actions.includes("cancel-drain");
       case "stop":
-        return worker.desired_status !== "stopped";
+        // A stop cuts a drain short.
+        return worker.desired_status !== "stopped" || worker.status === "draining";
       case "delete":
         return worker.desired_status !== "terminated";
+      case "drain":
+      case "cancel-drain":
       case "retry":
         return true;
     }
   });
 }
 
+/** Rows have room for the two that are used most; the panel has all of them. */
+export function rowActions(worker: WorkerView): readonly Action[] {
+  const left = worker.status === "draining" ? "stop" : "drain";
+  return sensibleActions(worker).filter((action) => action !== left);
+}
+
 /** What people will want once the action is accepted. */
 export function desiredAfter(action: Action): DesiredStatus {
   switch (action) {
     case "start":
+    case "cancel-drain":
     case "retry":
       return "running";
     case "stop":
+    case "drain":
       return "stopped";
     case "delete":
       return "terminated";

@@ -1,6 +1,25 @@
-/** The page's place is its URL's hash: #/ is the fleet, #/workers/{id} the fleet with one worker open. */
+/**
+ * The page's place is its URL's hash: #/ is the fleet, #/workers/{id} the fleet with one worker open,
+ * #/scaling and #/cost are pages of their own.
+ */
 
-import { computed, signal } from "@preact/signals";
+import { computed, effect, signal } from "@preact/signals";
+
+export type PageId = "fleet" | "scaling" | "cost";
+
+export interface Page {
+  readonly id: PageId;
+  readonly label: string;
+  readonly href: string;
+  /** The key that leads there. */
+  readonly key: string;
+}
+
+export const PAGES: readonly Page[] = [
+  { id: "fleet", label: "Fleet", href: "#/", key: "1" },
+  { id: "scaling", label: "Scaling", href: "#/scaling", key: "2" },
+  { id: "cost", label: "Cost", href: "#/cost", key: "3" },
+];
 
 const hash = signal(window.location.hash);
 
@@ -8,6 +27,20 @@ export function startRouter(): void {
   window.addEventListener("hashchange", () => {
     hash.value = window.location.hash;
   });
+  effect(() => {
+    document.title = `${page.value.label} · Lablet Cloud Manager`;
+  });
+}
+
+const FLEET = PAGES[0] as Page;
+
+/** Whatever is no other page is the fleet. */
+export const page = computed<Page>(() => PAGES.find(({ href }) => href === hash.value) ?? FLEET);
+
+export function showPage(key: string): boolean {
+  const target = PAGES.find((candidate) => candidate.key === key);
+  if (target !== undefined) window.location.hash = target.href;
+  return target !== undefined;
 }
 
 export const openWorkerId = computed(() => workerIdOf(hash.value));

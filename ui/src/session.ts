@@ -2,10 +2,12 @@
 
 import { computed, effect, signal } from "@preact/signals";
 import * as api from "./api";
+import { costReport } from "./cost";
+import { forgetDebts } from "./debts";
 import { forgetHistory } from "./history";
 import { applyLabChange, applyLabStatus } from "./labs";
 import { applySamples, forgetLoads, keepLoads } from "./live";
-import { type Action, refusal, type Role, type Session } from "./model";
+import { type Deed, refusal, type Role, type Session } from "./model";
 import * as store from "./store";
 import { connection, EventStream } from "./stream";
 import { showError } from "./toasts";
@@ -21,8 +23,8 @@ export const session = signal<SessionState>({ kind: "checking" });
 const role = computed<Role>(() => (session.value.kind === "signed-in" ? session.value.role : "viewer"));
 
 /** Why the person may not do it, or null. */
-export function refusalFor(action: Action | "create"): string | null {
-  return refusal(role.value, action);
+export function refusalFor(deed: Deed): string | null {
+  return refusal(role.value, deed);
 }
 
 const RETRY_MS = 3_000;
@@ -93,6 +95,8 @@ function leave(): void {
   store.forgetEverything();
   keepLoads(new Set());
   forgetHistory();
+  forgetDebts();
+  costReport.value = null;
 }
 
 async function load(): Promise<void> {

@@ -27,6 +27,9 @@ export const regions = signal<readonly Region[]>([]);
 /** What a screen reader is told about changes that nobody asked for just now. */
 export const announcement = signal("");
 
+/** Counts whenever a worker came, went or moved on: time to ask again for what is derived from all of them. */
+export const moves = signal(0);
+
 export const costPerHour = computed(() =>
   usdPerHour(
     [...entries.value.values()].map((entry) => entry.worker.value),
@@ -48,7 +51,9 @@ export function applyWorkers(workers: readonly WorkerView[]): void {
         entry.worker.value = worker;
       }
     }
-    if (next.size > entries.peek().size) entries.value = next;
+    const isLarger = next.size > entries.peek().size;
+    if (isLarger) entries.value = next;
+    if (isLarger || changed.length > 0) moves.value += 1;
     if (changed.length > 0) announce(changed);
   });
 }
@@ -69,6 +74,7 @@ export function replaceWorkers(workers: readonly WorkerView[]): void {
     }
     entries.value = next;
     isLoaded.value = true;
+    moves.value += 1;
   });
 }
 

@@ -1,6 +1,6 @@
 /** Workers and templates for tests: a test names only what it is about. */
 
-import type { Template, WorkerView } from "../src/model";
+import type { License, Template, WorkerView } from "../src/model";
 
 export function worker(fields: Partial<WorkerView> = {}): WorkerView {
   return {
@@ -29,7 +29,25 @@ export function worker(fields: Partial<WorkerView> = {}): WorkerView {
     ws_connected: false,
     ws_status: null,
     last_activity_at: null,
+    is_idle_detection_enabled: true,
+    target_pause_at: null,
+    hold: null,
+    sessions: [],
+    drain_deadline_at: null,
+    license: license(),
     possible_actions: [],
+    ...fields,
+  };
+}
+
+export function license(fields: Partial<License> = {}): License {
+  return {
+    status: "unlicensed",
+    tier: null,
+    pending_operation: null,
+    operation_in_progress: false,
+    attempts: 0,
+    last_error: "",
     ...fields,
   };
 }

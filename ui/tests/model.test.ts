@@ -1,9 +1,11 @@
 import { describe, expect, test } from "vitest";
 import {
   compareWorkers,
+  desiredAfter,
   matchesText,
   nameProblem,
   refusal,
+  rowActions,
   sensibleActions,
   type Sort,
   type Status,
@@ -55,10 +57,33 @@ describe("actions", () => {
     expect(sensibleActions(worker({ possible_actions: ["delete"], desired_status: "terminated" }))).toEqual([]);
   });
 
+  test("out of a drain lead its cancellation and a stop at once", () => {
+    const draining = worker({
+      status: "draining",
+      desired_status: "stopped",
+      possible_actions: ["cancel-drain", "delete", "start", "stop"],
+    });
+    expect(sensibleActions(draining)).toEqual(["cancel-drain", "stop", "delete"]);
+    expect(rowActions(draining)).toEqual(["cancel-drain", "delete"]);
+  });
+
+  test("a row leaves the drain to the panel", () => {
+    const running = worker({ possible_actions: ["delete", "drain", "start", "stop"] });
+    expect(sensibleActions(running)).toEqual(["stop", "drain", "delete"]);
+    expect(rowActions(running)).toEqual(["stop", "delete"]);
+  });
+
+  test("a drain is heading for a stop, its cancellation for more", () => {
+    expect([desiredAfter("drain"), desiredAfter("cancel-drain")]).toEqual(["stopped", "running"]);
+  });
+
   test("a viewer reads, an operator runs, an admin creates and deletes", () => {
     expect(refusal("viewer", "stop")).toBe("Needs the role operator; you are signed in as viewer.");
     expect(refusal("operator", "stop")).toBeNull();
     expect(refusal("operator", "delete")).toContain("admin");
+    expect(refusal("operator", "hold")).toBeNull();
+    expect(refusal("viewer", "drain")).toContain("operator");
+    expect(refusal("operator", "license")).toContain("admin");
     expect(refusal("admin", "create")).toBeNull();
   });
 });

@@ -2,6 +2,7 @@ import { askToCreate } from "../commands";
 import { refusalFor } from "../session";
 import { entries, isLoaded } from "../store";
 import { listableCount, rows } from "../view";
+import { Debts } from "./debts";
 import { NoMatch, NoWorkers } from "./empty";
 import { FleetToolbar } from "./fleet-toolbar";
 import { FleetTable, SkeletonTable } from "./fleet-table";
@@ -16,6 +17,7 @@ export function Fleet() {
         <CreateButton />
       </div>
       <Summary />
+      <Debts />
       <FleetList />
       <Shortcuts />
     </>
@@ -67,6 +69,11 @@ function Shortcuts() {
       </span>
       <span>
         <kbd>Esc</kbd> close
+      </span>
+      <span>
+        <kbd>1</kbd>
+        <kbd>2</kbd>
+        <kbd>3</kbd> pages
       </span>
     </footer>
   );

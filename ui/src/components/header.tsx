@@ -1,3 +1,4 @@
+import { page, PAGES } from "../router";
 import { reconnectNow, session, signOut } from "../session";
 import { type Connection, connection } from "../stream";
 import { nextTheme, theme } from "../theme";
@@ -10,12 +11,25 @@ export function Header() {
         <Mark />
         <span class="brand-name">Lablet Cloud Manager</span>
       </a>
+      <Navigation />
       <div class="topbar-end">
         <ConnectionPill />
         <ThemeToggle />
         <Account />
       </div>
     </header>
+  );
+}
+
+function Navigation() {
+  return (
+    <nav class="nav" aria-label="Pages">
+      {PAGES.map(({ id, label, href, key }) => (
+        <a key={id} class="nav-link" href={href} title={`${label} (${key})`} aria-current={page.value.id === id ? "page" : undefined}>
+          {label}
+        </a>
+      ))}
+    </nav>
   );
 }
 
@@ -39,7 +53,7 @@ function ConnectionPill() {
       onClick={() => state === "offline" && reconnectNow()}
     >
       <span class="dot" />
-      {label}
+      <span class="pill-label">{label}</span>
     </button>
   );
 }

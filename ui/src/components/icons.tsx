@@ -24,8 +24,13 @@ function Icon({ children }: { children: ComponentChildren }) {
 const SHAPES = {
   start: <path d="M5 3.3v9.4a.5.5 0 0 0 .77.42l7.1-4.7a.5.5 0 0 0 0-.84l-7.1-4.7A.5.5 0 0 0 5 3.3Z" />,
   stop: <rect x="3.25" y="3.25" width="9.5" height="9.5" rx="2" />,
+  drain: <path d="M2.5 3h11L9.5 8v4.2l-3 1.3V8L2.5 3Z" />,
+  "cancel-drain": <path d="M6.5 3 3 6.5 6.5 10M3.25 6.5H9a3.75 3.75 0 0 1 0 7.5H6.5" />,
   retry: <path d="M13 8a5 5 0 1 1-1.6-3.65M13 2v3h-3" />,
   delete: <path d="M2.75 4.25h10.5M6 4V2.75h4V4M4 4.5l.55 8.1a1 1 0 0 0 1 .9h4.9a1 1 0 0 0 1-.9l.55-8.1M6.75 7v3.75M9.25 7v3.75" />,
+  held: <path d="M3.75 7h8.5v6.25h-8.5zM5.5 7V5a2.5 2.5 0 0 1 5 0v2" />,
+  pausing: <path d="M8 13.5a5.5 5.5 0 1 0 0-11 5.5 5.5 0 0 0 0 11ZM6.5 6v4M9.5 6v4" />,
+  license: <path d="M5.5 10.5a3 3 0 1 0 0-6 3 3 0 0 0 0 6ZM8.5 7.5H14M12 7.5V10" />,
   plus: <path d="M8 3v10M3 8h10" />,
   search: <path d="M7 12a5 5 0 1 0 0-10 5 5 0 0 0 0 10ZM10.7 10.7 14 14" />,
   close: <path d="m4 4 8 8M12 4l-8 8" />,

@@ -134,11 +134,6 @@ export function LoadSection({ entry }: { entry: WorkerEntry }) {
       <p class="load-link">
         <LinkDot worker={worker} />
         {linkMeaning(worker)}
-        {worker.last_activity_at !== null && (
-          <span class="load-used">
-            used <Ago at={worker.last_activity_at} />
-          </span>
-        )}
       </p>
     </section>
   );

@@ -1,7 +1,9 @@
-import { formatUsd, formatUsdPerMonth } from "../format";
+import { costReport } from "../cost";
+import { formatSum, formatUsd, formatUsdPerMonth } from "../format";
 import { GROUPS } from "../model";
 import { costPerHour, isLoaded } from "../store";
 import { countsByGroup } from "../view";
+import { useCost } from "./cost";
 
 /** How the fleet is doing, in one line. */
 export function Summary() {
@@ -21,14 +23,15 @@ export function Summary() {
             </div>
           );
         })}
-        <Cost />
+        <RunningCost />
+        <MonthsCost />
       </dl>
       <Proportions />
     </section>
   );
 }
 
-function Cost() {
+function RunningCost() {
   const cost = costPerHour.value;
   return (
     <div class="summary-cell summary-cost" title="Compute that EC2 bills now, at the templates' prices">
@@ -42,6 +45,33 @@ function Cost() {
           </>
         ) : (
           <span class="bone bone-number" />
+        )}
+      </dd>
+    </div>
+  );
+}
+
+function MonthsCost() {
+  useCost();
+  const total = costReport.value?.total;
+  return (
+    <div class="summary-cell summary-spent" title="What workers cost this month, and what pausing them saved">
+      <dt>
+        <a class="summary-link" href="#/cost">
+          This month
+        </a>
+      </dt>
+      <dd>
+        {total === undefined ? (
+          <span class="bone bone-number" />
+        ) : (
+          <>
+            {formatSum(total.usd_this_month)}
+            <span class="summary-unit">so far</span>
+            <span class="summary-saved">
+              {formatSum(total.usd_saved_this_month)} saved<span class="summary-how"> by pausing</span>
+            </span>
+          </>
         )}
       </dd>
     </div>

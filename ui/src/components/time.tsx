@@ -29,3 +29,9 @@ export function Age({ at }: TimeProps) {
     </time>
   );
 }
+
+/** What a rule makes of the time, drawn again only when its words change. */
+export function Ticking({ text }: { text: (now: number) => string }) {
+  const words = useMemo(() => computed(() => text(now.value)), [text]);
+  return <>{words}</>;
+}

@@ -1,5 +1,5 @@
 import { ask } from "../commands";
-import { ACTION_LABEL, type Action, sensibleActions } from "../model";
+import { ACTION_LABEL, type Action, rowActions, sensibleActions } from "../model";
 import { refusalFor } from "../session";
 import type { WorkerEntry } from "../store";
 import { Glyph, Spinner } from "./icons";
@@ -7,7 +7,8 @@ import { Glyph, Spinner } from "./icons";
 interface WorkerActionsProps {
   readonly entry: WorkerEntry;
   /**
-   * Rows are many: they name the worker in each button and leave out what the role may not do.
+   * Rows are many: they name the worker in each button and leave out what the role may not do, and
+   * what there is no room for.
    * The panel is about one worker: it shows everything and says why something is not allowed.
    */
   readonly place: "row" | "panel";
@@ -16,7 +17,8 @@ interface WorkerActionsProps {
 export function WorkerActions({ entry, place }: WorkerActionsProps) {
   const worker = entry.worker.value;
   const pending = entry.pending.value;
-  const actions = sensibleActions(worker).filter((action) => place === "panel" || refusalFor(action) === null);
+  const actions =
+    place === "panel" ? sensibleActions(worker) : rowActions(worker).filter((action) => refusalFor(action) === null);
   return (
     <div class={`actions actions-${place}`}>
       {actions.map((action) => (

@@ -4,6 +4,7 @@ import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import * as api from "../api";
+import type { Explanation } from "../explain";
 import { formatUsd } from "../format";
 import { focusOn, isWalkingRows, rowLinkId } from "../keyboard";
 import { statusInfo, type WorkerView } from "../model";
@@ -12,10 +13,13 @@ import { applyWorkers, desiredStatus, entries, isLoaded, templates, type WorkerE
 import { Copyable } from "./copyable";
 import { Glyph } from "./icons";
 import { LabsSection } from "./labs";
+import { LicenseSection } from "./license";
 import { LoadSection } from "./load";
+import { PausingSection } from "./pausing";
 import { DesiredHint, StatusBadge } from "./status-badge";
 import { Ago } from "./time";
 import { Timeline } from "./timeline";
+import { useExplanation, Why } from "./why";
 import { WorkerActions } from "./worker-actions";
 import { CmlVersion } from "./worker-row";
 
@@ -78,6 +82,7 @@ function Missing({ id }: { id: string }) {
 
 function Details({ entry }: { entry: WorkerEntry }) {
   const worker = entry.worker.value;
+  const explanation = useExplanation(worker).value;
   return (
     <>
       <header class="panel-head">
@@ -87,10 +92,12 @@ function Details({ entry }: { entry: WorkerEntry }) {
         </div>
         <CloseButton />
       </header>
-      <State entry={entry} />
+      <State entry={entry} explanation={explanation} />
       <WorkerActions entry={entry} place="panel" />
+      <PausingSection entry={entry} explanation={explanation} />
       <LoadSection entry={entry} />
       <LabsSection workerId={worker.id} />
+      <LicenseSection entry={entry} />
       <Facts worker={worker} />
       <section class="panel-section" aria-label="Timeline">
         <h3>Timeline</h3>
@@ -100,18 +107,16 @@ function Details({ entry }: { entry: WorkerEntry }) {
   );
 }
 
-function State({ entry }: { entry: WorkerEntry }) {
+function State({ entry, explanation }: { entry: WorkerEntry; explanation: Explanation | null }) {
   const worker = entry.worker.value;
-  const { tone, meaning } = statusInfo(worker.status);
   return (
-    <div class="state" data-tone={tone}>
+    <section class="state" data-tone={statusInfo(worker.status).tone} aria-label="Why and what next">
       <span class="status-line">
         <StatusBadge status={worker.status} />
         <DesiredHint status={worker.status} desired={desiredStatus(entry)} />
       </span>
-      <p class="state-meaning">{meaning}</p>
-      {worker.status_reason !== "" && <p class="state-reason">{worker.status_reason}</p>}
-    </div>
+      <Why worker={worker} explanation={explanation} />
+    </section>
   );
 }
 

@@ -6,6 +6,7 @@ import { openWorkerId, showWorker, workerHref } from "../router";
 import { desiredStatus, type WorkerEntry } from "../store";
 import { useStatusGlow } from "./glow";
 import { LoadCell } from "./load";
+import { PauseSign } from "./pausing";
 import { DesiredHint, StatusBadge } from "./status-badge";
 import { Age, Ago } from "./time";
 import { WorkerActions } from "./worker-actions";
@@ -76,6 +77,7 @@ function StatusCell({ entry }: { entry: WorkerEntry }) {
       <span class="status-line">
         <StatusBadge status={worker.status} />
         <DesiredHint status={worker.status} desired={desired} />
+        <PauseSign entry={entry} />
       </span>
       {!isSettled && worker.status_reason !== "" && (
         <span class="second reason" title={worker.status_reason}>

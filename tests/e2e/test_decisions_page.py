@@ -1,0 +1,180 @@
+"""The dashboard where people decide: why a worker is as it is, when it pauses, drains, licenses."""
+
+import json
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from playwright.async_api import Locator, Page, expect
+
+from support.api import Api, admin_of
+from support.processes import RunningLcm
+
+
+@pytest.fixture
+async def api(lcm: RunningLcm) -> AsyncIterator[Api]:
+    async with admin_of(lcm) as api:
+        yield api
+
+
+async def open_worker(page: Page, lcm: RunningLcm, worker: Any, key: str | None = None) -> Locator:
+    """The worker's panel, with the live stream open and nothing that a reload could hide."""
+    await page.goto(f"{lcm.url}/?token={key or lcm.ready.token}#/workers/{worker['id']}")
+    await page.wait_for_selector('[data-connection="live"]')
+    await page.evaluate("window.loadedOnce = true")
+    return page.get_by_role("complementary")
+
+
+async def was_never_reloaded(page: Page) -> bool:
+    return await page.evaluate("window.loadedOnce") is True
+
+
+async def running(api: Api, name: str) -> Any:
+    return await api.until(await api.create(name), "running", cml_ready=True)
+
+
+def keys_of(lcm: RunningLcm) -> dict[str, str]:
+    keys: dict[str, str] = json.loads((Path(lcm.ready.data_dir) / "keys.json").read_text())
+    return keys
+
+
+@asynccontextmanager
+async def scheduler_of(lcm: RunningLcm) -> AsyncIterator[aiohttp.ClientSession]:
+    """Whoever places sessions, with an epoch of its own."""
+    service = "resource-scheduler"
+    claim = {"service": service, "cluster_id": "test", "revision": 1, "instance_id": "test"}
+    headers = {"X-API-Key": keys_of(lcm)["controller"], "X-LCM-Service": service}
+    async with aiohttp.ClientSession(lcm.url, headers=headers) as session:
+        async with session.post("/api/internal/leadership", json=claim) as response:
+            session.headers["X-LCM-Epoch"] = str((await response.json())["epoch"])
+        yield session
+
+
+async def test_the_panel_says_why_and_what_comes_next(page: Page, lcm: RunningLcm, api: Api) -> None:
+    worker = await running(api, "explained")
+    panel = await open_worker(page, lcm, worker)
+    why = panel.get_by_role("region", name="Why and what next")
+    await expect(why.locator('[data-code="status_reason"]')).to_contain_text("EC2 reports running")
+    await expect(why.locator('[data-code="pause"]')).to_contain_text(
+        re.compile(r"unless somebody uses it.*in \d+")
+    )
+    await api.act(worker, "stop")
+    await expect(why.locator('[data-code="stop_requested"]')).to_contain_text("A person asked for it")
+    assert await was_never_reloaded(page)
+
+
+async def test_a_hold_is_set_shown_and_ended(page: Page, lcm: RunningLcm, api: Api) -> None:
+    worker = await running(api, "held")
+    panel = await open_worker(page, lcm, worker)
+    pausing = panel.get_by_role("region", name="Pausing")
+    outlook = pausing.get_by_test_id("outlook")
+    await expect(outlook).to_have_text(re.compile(r"Pauses in .* unless used\."))
+
+    await pausing.get_by_role("button", name="Keep running until…").click()
+    dialog = page.get_by_role("dialog")
+    await dialog.get_by_role("radio", name=re.compile("4 hours")).check()
+    await dialog.get_by_label("Reason").fill("exam in room 4")
+    await dialog.get_by_role("button", name="Keep running").click()
+    await expect(outlook).to_have_text(re.compile(r"Kept running until .*, another 4 h\."))
+    await expect(pausing).to_contain_text("Held by admin: exam in room 4")
+    row = page.locator('[data-worker-name="held"]')
+    await expect(row.locator('[data-sign="held"]')).to_contain_text("4 h")
+    assert (await api.get(f"/api/workers/{worker['id']}"))["hold"]["reason"] == "exam in room 4"
+
+    await pausing.get_by_role("button", name="End hold").click()
+    await expect(outlook).to_have_text(re.compile(r"Pauses in .* unless used\."))
+    await expect(row.locator("[data-sign]")).to_have_count(0)
+    assert await was_never_reloaded(page)
+
+
+async def test_a_time_that_is_over_is_no_time_to_hold_until(page: Page, lcm: RunningLcm, api: Api) -> None:
+    worker = await running(api, "own-time")
+    panel = await open_worker(page, lcm, worker)
+    await panel.get_by_role("button", name="Keep running until…").click()
+    dialog = page.get_by_role("dialog")
+    await dialog.get_by_label("Day and time").fill("2020-01-01T12:00")
+    await dialog.get_by_role("button", name="Keep running").click()
+    await expect(dialog).to_contain_text("still to come")
+    await dialog.get_by_label("Day and time").fill("2099-01-01T12:00")
+    await dialog.get_by_role("button", name="Keep running").click()
+    await expect(panel.get_by_test_id("outlook")).to_contain_text("2099")
+
+
+async def test_auto_pause_is_switched_off_and_on(page: Page, lcm: RunningLcm, api: Api) -> None:
+    worker = await running(api, "switched")
+    panel = await open_worker(page, lcm, worker)
+    outlook = panel.get_by_test_id("outlook")
+    switch = panel.get_by_role("switch", name="Auto-pause")
+    await switch.click()
+    await expect(outlook).to_have_text("Never pauses: auto-pause is off for this worker.")
+    await api.accepted("POST", f"/api/workers/{worker['id']}/idle-detection/enable")
+    await expect(switch).to_be_checked()
+    await expect(outlook).to_contain_text("unless used")
+
+
+async def test_a_drain_waits_for_sessions_and_can_be_cancelled(page: Page, lcm: RunningLcm, api: Api) -> None:
+    worker = await running(api, "drained")
+    async with scheduler_of(lcm) as scheduler:
+        sessions = f"/api/internal/workers/{worker['id']}/sessions"
+        async with scheduler.post(sessions, json={"session_id": "s-1"}) as response:
+            assert response.status == 200, await response.text()
+        panel = await open_worker(page, lcm, worker)
+        await panel.get_by_role("button", name="Drain", exact=True).click()
+        why = panel.get_by_role("region", name="Why and what next")
+        await expect(why).to_contain_text("Draining")
+        await expect(why).to_contain_text(
+            re.compile(r"Waits for 1 session, another (3 h \d+ min|4 h) at most\.")
+        )
+        await panel.get_by_role("button", name="Cancel drain", exact=True).click()
+        await expect(why).to_contain_text("Running")
+    assert await was_never_reloaded(page)
+
+
+async def test_a_license_is_registered_and_given_back(page: Page, lcm: RunningLcm, api: Api) -> None:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(f"{lcm.ready.aws_endpoint}/_lcm/simulation") as response,
+    ):
+        token: str = (await response.json())["license_token"]
+    worker = await running(api, "licensed")
+    panel = await open_worker(page, lcm, worker)
+    standing = panel.get_by_test_id("license")
+    await expect(standing).to_have_text("Not licensed")
+
+    await panel.get_by_role("button", name="Register…").click()
+    field = page.get_by_label("Registration token")
+    await expect(field).to_have_attribute("type", "password")
+    await field.fill(token)
+    await field.press("Enter")
+    await expect(standing).to_have_text("Registered", timeout=30_000)
+    assert token not in await page.content()
+
+    await panel.get_by_role("button", name="Give back…").click()
+    await page.get_by_role("dialog").get_by_role("button", name="Give back").click()
+    await expect(standing).to_have_text("Given back", timeout=30_000)
+    assert await was_never_reloaded(page)
+
+
+async def test_a_token_that_is_refused_is_told_in_cmls_words(page: Page, lcm: RunningLcm, api: Api) -> None:
+    worker = await running(api, "unlicensed")
+    panel = await open_worker(page, lcm, worker)
+    await panel.get_by_role("button", name="Register…").click()
+    await page.get_by_label("Registration token").fill("nobody-knows-this-one")
+    await page.get_by_role("dialog").get_by_role("button", name="Register").click()
+    license_section = panel.get_by_role("region", name="License")
+    await expect(license_section).to_contain_text("Registering")
+    await expect(license_section).to_contain_text(re.compile(r"Attempt \d of 5 failed: \w+"), timeout=30_000)
+
+
+async def test_a_viewer_sees_everything_and_is_told_why_not(page: Page, lcm: RunningLcm, api: Api) -> None:
+    worker = await running(api, "watched")
+    panel = await open_worker(page, lcm, worker, keys_of(lcm)["viewer"])
+    for name in ("Drain", "Keep running until…", "Register…"):
+        button = panel.get_by_role("button", name=name, exact=True)
+        await expect(button).to_be_disabled()
+        await expect(button).to_have_attribute("title", re.compile("Needs the role"))
+    await expect(panel.get_by_role("switch", name="Auto-pause")).to_be_disabled()

@@ -1,0 +1,46 @@
+/** What the fleet costs, as the control plane counts it. */
+
+import { signal } from "@preact/signals";
+
+/** In US dollars: now per hour, this month so far, and what pausing saved this month. */
+export interface CostLine {
+  readonly key: string;
+  readonly usd_per_hour: number;
+  readonly usd_this_month: number;
+  readonly usd_saved_this_month: number;
+  readonly running_hours_this_month: number;
+  readonly paused_hours_this_month: number;
+}
+
+export interface CostReport {
+  /** "2026-11". */
+  readonly month: string;
+  readonly total: CostLine;
+  readonly by_worker: readonly CostLine[];
+  readonly by_template: readonly CostLine[];
+  readonly by_region: readonly CostLine[];
+}
+
+/** Null until it is known. */
+export const costReport = signal<CostReport | null>(null);
+
+const monthName = new Intl.DateTimeFormat("en-US", { month: "long", year: "numeric", timeZone: "UTC" });
+
+export function formatMonth(month: string): string {
+  return monthName.format(new Date(`${month}-01T00:00:00Z`));
+}
+
+export function formatHours(hours: number): string {
+  if (hours > 0 && hours < 0.1) return "<0.1 h";
+  return `${hours.toLocaleString("en-US", { maximumFractionDigits: hours < 100 ? 1 : 0 })} h`;
+}
+
+/** The part of the whole a line makes up, in percent. */
+export function shareOf(line: CostLine, total: CostLine): number {
+  return total.usd_this_month > 0 ? (line.usd_this_month / total.usd_this_month) * 100 : 0;
+}
+
+/** Most expensive first: that is where something can be done. */
+export function byCost(lines: readonly CostLine[]): readonly CostLine[] {
+  return [...lines].sort((a, b) => b.usd_this_month - a.usd_this_month || a.key.localeCompare(b.key));
+}
