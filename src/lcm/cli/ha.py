@@ -117,7 +117,9 @@ async def up_ha(
             await _start(etcd, stack, say)
             await _wait_until_healthy(endpoint)
             environment = _environment(data_dir, info, endpoint)
-            planes = [_lcm(name, environment, logs) for name in PLANES]
+            ports = [_free_port() for _ in PLANES]  # each has to know where the other is
+            environment["CONTROL_PLANE_PEERS"] = ",".join(f"http://127.0.0.1:{port}" for port in ports)
+            planes = [_lcm(name, environment, logs, port) for name, port in zip(PLANES, ports, strict=True)]
             await _start(planes[0], stack, say)  # it makes the keys that the other one reads
             front = await stack.enter_async_context(_front(options.port, planes))
             url = f"http://127.0.0.1:{front}"
@@ -147,11 +149,11 @@ async def up_ha(
                     tasks.create_task(_keep_alive(child, clock, say))
 
 
-def _lcm(name: str, environment: Mapping[str, str], logs: Path) -> Child:
+def _lcm(name: str, environment: Mapping[str, str], logs: Path, port: int = 0) -> Child:
     """A process of LCM, named after the command that runs it and a number."""
     command = [sys.executable, "-m", "lcm", name.rpartition("-")[0], "--json", "--until-stdin-closes"]
     own = {"AWS_ACCESS_KEY_ID": name, "WORKER_CONTROLLER_INSTANCE_ID": name}
-    return Child(name, command, {**environment, **own}, logs / f"{name}.log")
+    return Child(name, command, {**environment, **own}, logs / f"{name}.log", port=port)
 
 
 async def _start(child: Child, stack: AsyncExitStack, say: Say) -> None:
@@ -172,6 +174,8 @@ def _environment(data_dir: Path, info: SimulationInfo, endpoint: str) -> dict[st
         "AWS_ENDPOINT_URL": info.aws_endpoint,
         "AWS_SECRET_ACCESS_KEY": "simulated",
         "CML_WORKER_API_PORT": str(info.cml_port),
+        "CML_WORKER_API_USERNAME": info.cml_username,
+        "CML_WORKER_API_PASSWORD": info.cml_password,
         "LCM_DATA_DIR": str(data_dir),
     }
 

@@ -1,7 +1,8 @@
 """One process of LCM on its own, as a deployment on several machines runs it.
 
 Between processes there is only HTTP, the coordination store and the store. Without etcd a control plane keeps
-its keys to itself, and a controller polls and leads alone.
+its keys to itself, and a controller polls and leads alone. Each command loads the code of its own process
+only: loading is most of what a start takes.
 """
 
 import asyncio
@@ -15,7 +16,6 @@ import msgspec
 import structlog
 
 from lcm.cli.regions import read_regions
-from lcm.control_plane.main import control_plane_process
 from lcm.control_plane.settings import ControlPlaneSettings
 from lcm.core.chance import Ids, RandomIds
 from lcm.core.clock import Clock, SystemClock
@@ -23,13 +23,8 @@ from lcm.core.hosted_service import HostedService, run_services
 from lcm.core.kv.memory import MemoryKv
 from lcm.core.kv.port import Kv
 from lcm.core.settings import CoordinationSettings
-from lcm.lablet_controller.main import lablet_controller_process
 from lcm.lablet_controller.settings import LabletControllerSettings
-from lcm.resource_scheduler.main import resource_scheduler_process
 from lcm.resource_scheduler.settings import ResourceSchedulerSettings
-from lcm.rest.documents import fetch_document
-from lcm.worker_controller.adapters.ec2 import Ec2Settings
-from lcm.worker_controller.main import worker_controller_process
 from lcm.worker_controller.settings import WorkerControllerSettings
 
 log = structlog.get_logger(__name__)
@@ -66,6 +61,10 @@ Announce = Callable[[Answering], None]
 
 async def run_control_plane(settings: ControlPlaneSettings, announce: Announce) -> None:
     """Run a control plane until cancelled."""
+    from lcm.control_plane.main import control_plane_process
+    from lcm.rest.documents import fetch_document
+    from lcm.rest.peer_feed import peer_feed
+
     clock, ids = SystemClock(), RandomIds()
     regions, _ = read_regions(settings.regions_config_path)
     async with AsyncExitStack() as stack:
@@ -74,12 +73,17 @@ async def run_control_plane(settings: ControlPlaneSettings, announce: Announce) 
         kv: Kv = shared if shared is not None else own
         if shared is None:
             log.warning("no etcd is configured: controllers of other processes learn of changes by polling")
-        process = control_plane_process(settings, kv, clock, ids, tuple(sorted(regions)), fetch_document)
+        process = control_plane_process(
+            settings, kv, clock, ids, tuple(sorted(regions)), fetch_document, peer_feed
+        )
         await _run("control-plane", process, clock, announce, before=(own,))
 
 
 async def run_worker_controller(settings: WorkerControllerSettings, announce: Announce) -> None:
     """Run a worker controller until cancelled."""
+    from lcm.worker_controller.adapters.ec2 import Ec2Settings
+    from lcm.worker_controller.main import worker_controller_process
+
     clock, ids = SystemClock(), RandomIds()
     regions, _ = read_regions(settings.regions_config_path)
     ec2 = Ec2Settings(endpoint_url=settings.aws_endpoint_url)
@@ -90,6 +94,8 @@ async def run_worker_controller(settings: WorkerControllerSettings, announce: An
 
 async def run_resource_scheduler(settings: ResourceSchedulerSettings, announce: Announce) -> None:
     """Run a resource scheduler, which places nothing yet, until cancelled."""
+    from lcm.resource_scheduler.main import resource_scheduler_process
+
     clock, ids = SystemClock(), RandomIds()
     async with _coordination(settings, clock, ids) as kv:
         process = resource_scheduler_process(settings, kv, clock, ids)
@@ -98,6 +104,8 @@ async def run_resource_scheduler(settings: ResourceSchedulerSettings, announce: 
 
 async def run_lablet_controller(settings: LabletControllerSettings, announce: Announce) -> None:
     """Run a lablet controller, which runs nothing yet, until cancelled."""
+    from lcm.lablet_controller.main import lablet_controller_process
+
     clock, ids = SystemClock(), RandomIds()
     async with _coordination(settings, clock, ids) as kv:
         process = lablet_controller_process(settings, kv, clock, ids)

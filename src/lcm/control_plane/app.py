@@ -5,6 +5,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
@@ -24,6 +25,7 @@ from lcm.control_plane.routes import (
     licensing,
     live,
     operations,
+    peers,
     scaling,
     secret_keys,
     sessions,
@@ -42,6 +44,9 @@ from lcm.rest import fleet as fleet_schemas
 from lcm.rest import schemas
 from lcm.web.answers import MalformedBody, install_openapi
 from lcm.web.problems import problem
+from lcm.web.tracing import Traced
+
+log = structlog.get_logger(__name__)
 
 STATIC = Path(__file__).parent / "static"
 
@@ -60,7 +65,8 @@ _STRUCTS = (
     schemas.ScaleUpRequest, schemas.AuditRecord, schemas.AuditPage, schemas.Explanation, schemas.CostReport,
     schemas.Resources, schemas.LabList, schemas.Activity, schemas.LiveReports, schemas.LiveReceipt,
     schemas.MetricsReport, schemas.ActivityEvents, schemas.LabStatsReport, schemas.LabStateChange,
-    schemas.WebSocketReport, schemas.LicenseReport, schemas.LicenseToken, schemas.LicenseDebts, LicenseDebt,
+    schemas.WebSocketReport, schemas.LicenseReport, schemas.LicenseToken, schemas.LicenseDebts,
+    schemas.LicenseSettings, LicenseDebt,
     fleet_schemas.BulkImport, fleet_schemas.BulkImportResult, fleet_schemas.Cleanup,
     fleet_schemas.CleanupResult, fleet_schemas.DiscoveryView,
     Worker, WorkerTemplate, operations.HealthView, operations.ReadyView,
@@ -71,6 +77,7 @@ _REFUSALS: dict[type[errors.RequestError], tuple[int, str, str]] = {
     errors.NotFound: (404, "not-found", "Not found"),
     errors.Conflict: (409, "conflict", "Changed meanwhile"),
     errors.PreconditionFailed: (412, "precondition-failed", "Changed meanwhile"),
+    errors.PreconditionRequired: (428, "precondition-required", "Say which version you mean"),
     errors.NameTaken: (409, "name-taken", "Name taken"),
     errors.InstanceTaken: (409, "instance-taken", "Instance taken"),
     errors.KeyReused: (422, "key-reused", "Idempotency key reused"),
@@ -93,6 +100,7 @@ def build_app(
     _add_dashboard(app)
     _add_error_handlers(app)
     app.add_middleware(Gate, identity=services.identity, rate=rate)
+    app.add_middleware(Traced, ids=telemetry.trace_ids)
     return app
 
 
@@ -112,7 +120,7 @@ def _api() -> FastAPI:
     )
     for module in (
         live, workers, idle, scaling, licensing, insight, catalogue, sessions, tokens, secret_keys, settings,
-        events, fleet, internal, operations,
+        events, fleet, internal, peers, operations,
     ):  # fmt: skip
         # Not `include_router`: it adds nothing to routes that know their whole path, matches each request
         # twice, and builds every route anew for every application.
@@ -150,6 +158,7 @@ def _add_error_handlers(app: FastAPI) -> None:
     async def refused(_: Request, error: Exception) -> Response:
         assert isinstance(error, errors.RequestError)
         status, kind, title = _REFUSALS[type(error)]
+        log.info("request refused", kind=kind, detail=str(error))
         response = problem(status, kind, title, str(error), allowed=getattr(error, "allowed", ()))
         if isinstance(error, errors.TooSoon):
             response.headers["Retry-After"] = str(math.ceil(error.retry_after_seconds))

@@ -1,11 +1,14 @@
 """The scaling audit log: why the fleet grew or shrank, and why it did not."""
 
 import msgspec
+import structlog
 
 from lcm.control_plane.store.port import Document, Store
 from lcm.core.chance import Ids
 from lcm.core.clock import Clock
 from lcm.domain.scaling import AuditEntry, AuditEvent
+
+log = structlog.get_logger(__name__)
 
 KIND = "audit"
 
@@ -51,7 +54,7 @@ class AuditLog:
         self, *, event: AuditEvent | None = None, worker_id: str | None = None, before: str | None = None
     ) -> list[AuditEntry]:
         """Entries, newest first; ids sort by time."""
-        entries = [_decoder.decode(document.body) for document in await self._store.list_all(KIND)]
+        entries = [entry for document in await self._store.list_all(KIND) if (entry := _readable(document))]
         return [
             entry
             for entry in sorted(entries, key=lambda entry: entry.id, reverse=True)
@@ -69,3 +72,12 @@ class AuditLog:
             for document in documents[: len(documents) - self._max_entries * 9 // 10]:
                 await self._store.delete(KIND, document.id, document.version)
             self._size = len(await self._store.list_all(KIND))
+
+
+def _readable(document: Document) -> AuditEntry | None:
+    """One entry that cannot be read hides none of the others, and forbids nothing."""
+    try:
+        return _decoder.decode(document.body)
+    except msgspec.MsgspecError as error:
+        log.error("unreadable audit entry left out", entry=document.id, error=str(error))
+        return None

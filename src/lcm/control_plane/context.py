@@ -1,6 +1,6 @@
 """What commands and queries work with; made once in main.py and passed in."""
 
-import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Self
@@ -10,14 +10,17 @@ from lcm.control_plane.epochs import Epochs
 from lcm.control_plane.idle_checks import IdleChecks
 from lcm.control_plane.labs import Labs
 from lcm.control_plane.live import LiveTable
+from lcm.control_plane.news import LabChanged, NewsFeed
 from lcm.control_plane.roster import Roster
 from lcm.control_plane.store.port import Store
 from lcm.control_plane.templates import Templates
+from lcm.control_plane.turns import Turns
 from lcm.control_plane.vault import Vault
 from lcm.control_plane.workers import Workers
 from lcm.core.chance import Ids
 from lcm.core.clock import Clock
 from lcm.domain.idle import IdlePolicy
+from lcm.domain.live import LabChange, LabRecord
 from lcm.domain.scaling import ScalingPolicy
 
 
@@ -52,10 +55,9 @@ class ControlPlane:
     audit: AuditLog
     idle_checks: IdleChecks
     policies: Policies
-    pause_turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Pauses are decided one at a time, so that two cannot share the last worker that may go."""
-    scale_turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """The same for the last place in a region."""
+    news: NewsFeed
+    """What happens here, for other control planes."""
+    turns: Turns
 
     @classmethod
     def over(
@@ -73,13 +75,14 @@ class ControlPlane:
         workers = Workers(store)
         roster = Roster(workers.list_all)
         workers.subscribe(roster.on_worker_commit)
-        return cls(
+        live = LiveTable(roster)
+        plane = cls(
             store=store,
             workers=workers,
             templates=Templates(store),
             labs=Labs(store, workers),
             roster=roster,
-            live=LiveTable(roster),
+            live=live,
             epochs=Epochs(store),
             clock=clock,
             ids=ids,
@@ -89,4 +92,26 @@ class ControlPlane:
             idle_checks=IdleChecks(roster),
             audit=AuditLog(store, clock, ids),
             policies=policies or Policies(),
+            news=NewsFeed(ids, live.newest),
+            turns=Turns(store, clock),
         )
+        plane._tell_others()
+        return plane
+
+    def _tell_others(self) -> None:
+        """Whatever is kept in memory here is kept in the memory of the others too."""
+        news, labs = self.news, self.labs
+        self.workers.subscribe(news.on_worker_commit)
+        self.live.subscribe(news.on_sample, news.on_lab_stats)
+        self.templates.subscribe(news.on_template)
+        self.epochs.subscribe(news.on_epoch)
+        self.idle_checks.subscribe(news.on_idle_check)
+
+        def on_lab_change(
+            changes: Sequence[LabChange], before: LabRecord | None, after: LabRecord | None
+        ) -> None:
+            lab = after or before or changes[0]
+            version = labs.version_of(lab.worker_id, lab.lab_id)
+            news.tell(LabChanged(changes, before, after, version))
+
+        labs.subscribe(on_lab_change)

@@ -4,9 +4,10 @@ from collections.abc import Callable
 
 import msgspec
 
+from lcm.control_plane.conditions import etag
 from lcm.control_plane.store.port import Document, Store, VersionConflict
 from lcm.domain.discovery import DiscoverySettings
-from lcm.domain.errors import Conflict
+from lcm.domain.errors import Conflict, PreconditionFailed
 from lcm.rest.fleet import DiscoveryView
 
 KIND = "settings"
@@ -21,10 +22,19 @@ async def read(store: Store) -> DiscoveryView:
     return DiscoveryView.of(msgspec.json.decode(document.body, type=DiscoverySettings), document.version)
 
 
-async def change(store: Store, decide: Callable[[DiscoverySettings], DiscoverySettings]) -> DiscoveryView:
-    """Load, decide, compare-and-set; `decide` may run several times."""
+async def change(
+    store: Store,
+    decide: Callable[[DiscoverySettings], DiscoverySettings],
+    seen: frozenset[str] | None = None,
+) -> DiscoveryView:
+    """Load, decide, compare-and-set; `decide` may run several times.
+
+    With `seen`, only a version with one of these entity tags is changed.
+    """
     for _ in range(MAX_ATTEMPTS):
         known = await read(store)
+        if seen is not None and etag(known.version) not in seen:
+            raise PreconditionFailed(f"they are at version {known.version} now; look again and decide anew")
         wanted = decide(known.settings())
         if wanted == known.settings():
             return known

@@ -4,29 +4,50 @@ Records are protected by the fence inside their own commit. This check is for wh
 committed: samples by the hundred a second.
 """
 
+from collections.abc import Callable
+
 from lcm.control_plane.store.port import Fence, Store
 from lcm.domain.errors import Fenced
 
 
 class Epochs:
-    """The control plane grants every epoch, so it knows the newest without asking."""
+    """The control plane grants every epoch, so it knows the newest without asking.
+
+    Where there are several, each hears what the others grant; while it cannot, it asks the store.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._newest: dict[tuple[str, str], int] = {}
+        self._listeners: list[Callable[[Fence], None]] = []
+        self.deaf_to: set[str] = set()
+        """Control planes that may have granted an epoch without our knowing."""
+
+    def subscribe(self, listener: Callable[[Fence], None]) -> None:
+        self._listeners.append(listener)
 
     def granted(self, fence: Fence) -> None:
         self._newest[fence.kind, fence.id] = fence.version
+        for listener in self._listeners:
+            listener(fence)
+
+    def learn(self, fence: Fence) -> None:
+        """Another control plane granted it."""
+        if fence.version > self._newest.get((fence.kind, fence.id), 0):
+            self._newest[fence.kind, fence.id] = fence.version
 
     def doubt(self, fence: Fence) -> None:
         """The next epoch is being claimed, and its confirmation may get lost."""
         self._newest.pop((fence.kind, fence.id), None)
 
+    def doubt_all(self) -> None:
+        self._newest.clear()
+
     async def require_newest(self, fence: Fence) -> None:
         """Raises Fenced for any other epoch than the newest. Only a stranger costs a read."""
-        if self._newest.get((fence.kind, fence.id)) == fence.version:
+        if not self.deaf_to and self._newest.get((fence.kind, fence.id)) == fence.version:
             return
         document = await self._store.get(fence.kind, fence.id)
         if document is None or document.version != fence.version:
             raise Fenced("a newer leader exists; stop acting and campaign again")
-        self.granted(fence)
+        self._newest[fence.kind, fence.id] = fence.version

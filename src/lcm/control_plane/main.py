@@ -3,9 +3,10 @@
 Owns the records. Talks to its store and the coordination store, never to AWS or CML.
 """
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -13,9 +14,12 @@ from fastapi import FastAPI
 
 from lcm.control_plane.access import AccessKeys
 from lcm.control_plane.app import build_app
+from lcm.control_plane.auto_license import AutoLicense
+from lcm.control_plane.commit_log import log_commit
 from lcm.control_plane.context import ControlPlane, Policies
 from lcm.control_plane.identity import BearerVerifier, Identity, IdentityKeeper
 from lcm.control_plane.oidc import FetchDocument, OidcVerifier
+from lcm.control_plane.peer_follower import OpenFeed, PeerFollower
 from lcm.control_plane.peers import PeerWatch
 from lcm.control_plane.publisher import Publisher
 from lcm.control_plane.rate_limit import Buckets
@@ -40,6 +44,8 @@ from lcm.web.server import HttpServer
 
 log = structlog.get_logger(__name__)
 
+FOLLOWERS_FIRST_SECONDS = 0.5
+"""Where planes follow each other, a changed key is only looked at if its news has not come by then."""
 BURST_SECONDS = 5.0
 """So much of a principal's rate may be used at once."""
 
@@ -49,12 +55,15 @@ class ControlPlaneParts:
     """A control plane put together: the application that answers, the loop that publishes, the stream."""
 
     app: FastAPI
+    plane: ControlPlane
     publisher: Publisher
     peers: PeerWatch
+    followers: tuple[PeerFollower, ...]
     hub: EventHub
     templates: Templates
     telemetry: Telemetry
     identity_keeper: IdentityKeeper
+    auto_license: AutoLicense
 
 
 @dataclass(frozen=True)
@@ -93,6 +102,8 @@ def assemble(
     issuer: BearerVerifier | None = None,
     requests_per_second: float = DEFAULT_REQUESTS_PER_SECOND,
     limits: Limits | None = None,
+    others: Sequence[str] = (),
+    open_feed: OpenFeed | None = None,
 ) -> ControlPlaneParts:
     """Everything but the engines: the same parts on SQLite and HTTP, or in a simulation."""
     telemetry, health, limits = Telemetry(), Health(clock), limits or Limits()
@@ -114,11 +125,10 @@ def assemble(
         buffer_size=limits.event_buffer,
         subscriber_bytes=limits.event_backlog_bytes,
     )
+    plane.workers.subscribe(log_commit)
     plane.workers.subscribe(hub.on_worker_commit)
     plane.labs.subscribe(hub.on_lab_change)
-    plane.templates.subscribe(
-        lambda change, template: hub.publish(f"worker.template.{change}", {"template": template})
-    )
+    plane.templates.subscribe(hub.on_template)
     plane.live.subscribe(hub.on_sample, hub.on_lab_stats)
     publisher = Publisher(
         store,
@@ -130,7 +140,21 @@ def assemble(
         key_prefix=key_prefix,
         sweep_seconds=limits.publish_sweep_seconds,
     )
-    peers = PeerWatch(plane.workers, kv, clock=clock, on_found=hub.on_worker_found, key_prefix=key_prefix)
+    followers = tuple(PeerFollower(url, open_feed, plane, hub, clock) for url in others if open_feed)
+    peers = PeerWatch(
+        plane.workers,
+        kv,
+        clock=clock,
+        is_known=plane.roster.knows,
+        on_found=hub.on_worker_found,
+        key_prefix=key_prefix,
+        patience_seconds=FOLLOWERS_FIRST_SECONDS if followers else 0.0,
+    )
+    telemetry.gauge(
+        "lcm_control_plane_peer_followed",
+        "1 while what happens at another control plane is heard of here.",
+        lambda: [(int(follower.is_following), {"peer": follower.address}) for follower in followers],
+    )
     _register_metrics(telemetry, plane, hub)
     identity = Identity(keys, store, clock, issuer)
     telemetry.counter(
@@ -141,14 +165,38 @@ def assemble(
     rate = Buckets(clock, per_second=requests_per_second, burst=int(requests_per_second * BURST_SECONDS))
     app = build_app(Services(plane, hub, identity), telemetry, Operations(health, publisher), rate)
     keeper = IdentityKeeper(identity, clock, health)
-    return ControlPlaneParts(app, publisher, peers, hub, plane.templates, telemetry, keeper)
+    return ControlPlaneParts(
+        app,
+        plane,
+        publisher,
+        peers,
+        followers,
+        hub,
+        plane.templates,
+        telemetry,
+        keeper,
+        AutoLicense(plane, health),
+    )
 
 
 def _register_metrics(telemetry: Telemetry, plane: ControlPlane, hub: EventHub) -> None:
     """What /metrics shows of the stream and of what is live; read when somebody looks."""
+    checks, policy = plane.idle_checks, plane.policies.idle
+    alarm_after = policy.alarm_after
+    if alarm_after is not None:
+        telemetry.gauge(
+            "lcm_idle_checks_overdue_workers",
+            "Running workers that nobody asked about for too long.",
+            lambda: [(checks.overdue(plane.clock.now(), alarm_after), {})],
+        )
+    telemetry.gauge(
+        "lcm_idle_unconfirmed_workers",
+        "Workers that are kept for longer than the idle timeout only because their CML cannot be asked.",
+        lambda: [(checks.unconfirmed(plane.clock.now(), policy.timeout), {})],
+    )
     telemetry.gauge("lcm_sse_subscribers", "Open event streams.", lambda: [(hub.subscriber_count, {})])
     telemetry.gauge("lcm_sse_channels", "Different filters in use.", lambda: [(hub.channel_count, {})])
-    telemetry.counter("lcm_sse_resets_total", "Streams that read too slowly.", lambda: [(hub.resets, {})])
+    telemetry.counter("lcm_sse_resets_total", "Streams that had to start afresh.", lambda: [(hub.resets, {})])
     telemetry.counter("lcm_sse_flushes_total", "Writes to all streams.", lambda: [(hub.flushes, {})])
     telemetry.counter(
         "lcm_sse_events_total",
@@ -183,10 +231,12 @@ async def control_plane_process(
     ids: Ids,
     regions: tuple[str, ...],
     fetch_document: FetchDocument,
+    peer_feed: Callable[[str, str], AsyncGenerator[bytes, None]] | None = None,
 ) -> AsyncIterator[ControlPlaneProcess]:
     """Open the store and put everything together; run the services to bring it to life.
 
-    `fetch_document` is only used to read the keys of the identity provider, if one is configured.
+    `fetch_document` is only used to read the keys of the identity provider, `peer_feed` (address, key) to
+    follow other control planes, if any are configured.
     """
     oidc = settings.oidc()
     settings.data_dir.mkdir(parents=True, exist_ok=True)
@@ -211,6 +261,8 @@ async def control_plane_process(
             key_prefix=settings.etcd_key_prefix,
             issuer=OidcVerifier(oidc, fetch_document, clock) if oidc else None,
             requests_per_second=settings.api_requests_per_second,
+            others=settings.control_plane_peers,
+            open_feed=(lambda address: peer_feed(address, keys.controller)) if peer_feed else None,
         )
         if settings.worker_templates_auto_seed:
             config = read_yaml(settings.worker_templates_config_path)
@@ -220,7 +272,7 @@ async def control_plane_process(
             parts.app,
             settings.host,
             settings.port,
-            before_stop=parts.hub.close,
+            before_stop=partial(_end_streams, parts),
             send_buffer_bytes=SEND_BUFFER_BYTES,
         )
         peers = (parts.peers,) if settings.uses_etcd else ()
@@ -230,13 +282,20 @@ async def control_plane_process(
                     server,
                     parts.publisher,
                     *peers,
+                    *parts.followers,
                     parts.identity_keeper,
+                    parts.auto_license,
                     LoopLagMonitor(parts.telemetry, clock),
                 ),
                 url=server.url,
                 port=server.port,
                 keys=keys,
             )
+
+
+def _end_streams(parts: ControlPlaneParts) -> None:
+    parts.hub.close()
+    parts.plane.news.close()
 
 
 @contextmanager

@@ -1,11 +1,12 @@
 """Several control planes share the records: each tells its own streams what the others committed.
 
-Every commit is published to the coordination store by whoever made it (`publisher.py`). Watching those keys
-is how the others learn of it. The key only says "look": what is told is the record. Reports that never become
-records go to the plane they were sent to, and from there to its own streams only.
+Every commit that somebody may have to act on is published to the coordination store by whoever made it
+(`publisher.py`). Watching those keys is how the others learn of it even when they cannot follow each other
+(`peer_follower.py`), which is quicker and tells more. The key only says "look": what is told is the record.
 """
 
 import asyncio
+import sys
 from collections.abc import Callable
 from contextlib import aclosing
 
@@ -26,8 +27,14 @@ CALL_TIMEOUT_SECONDS = 2.0
 RETRY_SECONDS = 1.0
 
 
+class Published(msgspec.Struct, frozen=True):
+    """What a `state` key says."""
+
+    version: int
+
+
 class PeerWatch(HostedService):
-    """`on_found` hears of every record that changed, and decides whether it is news."""
+    """`on_found` hears of every record that changed and is not known, and decides whether it is news."""
 
     name = "peers"
 
@@ -38,36 +45,66 @@ class PeerWatch(HostedService):
         *,
         clock: Clock,
         on_found: Callable[[Worker], None],
+        is_known: Callable[[str, int], bool] = lambda _, __: False,
         key_prefix: str = "/lcm",
+        patience_seconds: float = 0.0,
     ) -> None:
         self._workers = workers
         self._kv = kv
         self._clock = clock
         self._on_found = on_found
+        self._is_known = is_known
         self._prefix = f"{key_prefix}/workers/"
+        self._patience_seconds = patience_seconds
+        self._changed: dict[str, int] = {}
+        self._something_changed = asyncio.Event()
 
     async def run(self) -> None:
         while True:
             try:
-                await self._follow()
-            except (KvUnavailable, StoreUnavailable, TimeoutError) as error:
-                log.warning("commits of other control planes may be told late", error=repr(error))
+                async with asyncio.TaskGroup() as tasks:
+                    tasks.create_task(self._watch(), name="watch")
+                    tasks.create_task(self._look_at_what_changed(), name="look")
+            except* (KvUnavailable, StoreUnavailable, TimeoutError) as errors:
+                log.warning("commits of other control planes may be told late", error=repr(errors))
             await self._clock.sleep(RETRY_SECONDS)
 
-    async def _follow(self) -> None:
+    async def _watch(self) -> None:
         async with asyncio.timeout(CALL_TIMEOUT_SECONDS):
             listing = await self._kv.list_prefix(self._prefix)
         for worker in await self._workers.list_all():  # what changed while nobody watched
             self._on_found(worker)
         async with aclosing(self._kv.watch_prefix(self._prefix, listing.revision + 1)) as changes:  # type: ignore[type-var]
             async for change in changes:
-                await self._look(change)
+                self._note(change)
 
-    async def _look(self, change: Change) -> None:
+    def _note(self, change: Change) -> None:
         worker_id, _, what = change.key.removeprefix(self._prefix).partition("/")
         if what != "state" or change.kind is ChangeKind.DELETE:
             return
+        self._changed[worker_id] = _version(change.value)
+        self._something_changed.set()
+
+    async def _look_at_what_changed(self) -> None:
+        while True:
+            await self._something_changed.wait()
+            await self._clock.sleep(self._patience_seconds)
+            self._something_changed.clear()
+            changed, self._changed = self._changed, {}
+            for worker_id, version in changed.items():
+                if not self._is_known(worker_id, version):
+                    await self._look(worker_id)
+
+    async def _look(self, worker_id: str) -> None:
         try:
             self._on_found(await self._workers.get(worker_id))
         except (NotFound, msgspec.MsgspecError) as error:
             log.error("a record that was published cannot be read", worker_id=worker_id, error=str(error))
+
+
+def _version(value: bytes) -> int:
+    """Of the record that was published; more than any if that cannot be told, so that it is looked at."""
+    try:
+        return msgspec.json.decode(value, type=Published).version
+    except msgspec.MsgspecError:
+        return sys.maxsize

@@ -27,7 +27,7 @@ CALL_TIMEOUT_SECONDS = 2.0
 
 
 class Publisher(HostedService):
-    """Writes `<prefix>/workers/{id}/state`, `/desired_state` and `/license`, at once and again when behind.
+    """Writes `<prefix>/workers/{id}/state`, `/desired_state`, `/license` and `/capacity`, at once and again.
 
     `on_found` hears of records that were behind: a write whose confirmation was lost told nobody else.
     """
@@ -111,7 +111,7 @@ class Publisher(HostedService):
 
     async def _drop_keys_of_purged(self) -> None:
         for worker_id in list(self._purged):
-            for name in ("desired_state", "license", "state"):
+            for name in ("capacity", "desired_state", "license", "state"):
                 async with asyncio.timeout(CALL_TIMEOUT_SECONDS):
                     await self._kv.delete(f"{self._prefix}/workers/{worker_id}/{name}")
             del self._purged[worker_id]
@@ -162,6 +162,9 @@ class Publisher(HostedService):
             if worker.license.changed_at is not None:
                 pending = {"pending_operation": worker.license.pending_operation}
                 await self._put(f"{base}/license", msgspec.json.encode(pending))
+            if worker.declared_capacity is not None:
+                room = {"declared": worker.declared_capacity, "allocated": worker.allocated_capacity}
+                await self._put(f"{base}/capacity", msgspec.json.encode(room))
             await self._put(f"{base}/state", msgspec.json.encode(truth))
         if workers:
             await self._store.mark_published(KIND, {worker.id: worker.version for worker in workers})

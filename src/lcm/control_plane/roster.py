@@ -1,8 +1,8 @@
 """Which workers there are, in memory: what the hot paths may ask without touching the store.
 
-The control plane is the only writer of the records, so what was committed here is what there is. A
-commit that was never confirmed is found by the publisher and told through `learn` too. Terminated
-workers are forgotten.
+The control plane is the only writer of the records, so what was committed here is what there is; what other
+control planes commit they tell (`news.py`, `peers.py`). A commit that was never confirmed is found by the
+publisher and told through `learn` too. Terminated workers are forgotten.
 """
 
 import asyncio
@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 import msgspec
 
+from lcm.domain.idle import judged_since
 from lcm.domain.lifecycle import TERMINATED
 from lcm.domain.worker import Worker
 from lcm.rest.schemas import WorkerView
@@ -18,7 +19,7 @@ from lcm.rest.schemas import WorkerView
 class Known:
     """What is known of one worker; changes in place, so whoever holds it sees the newest."""
 
-    __slots__ = ("id", "is_live", "labs_count", "version", "view")
+    __slots__ = ("id", "is_license_due", "is_live", "judged_since", "labs_count", "version", "view")
 
     def __init__(self, worker: Worker) -> None:
         self.id = worker.id
@@ -27,6 +28,8 @@ class Known:
     def learn(self, worker: Worker) -> None:
         self.version = worker.version
         self.is_live = worker.is_live
+        self.is_license_due = worker.is_license_due
+        self.judged_since = judged_since(worker)
         self.labs_count = worker.labs_count
         self.view = msgspec.json.encode(WorkerView.of(worker))
         """As people see it, encoded once for everybody."""
@@ -84,6 +87,11 @@ class Roster:
 
     def get(self, worker_id: str) -> Known | None:
         return self._known.get(worker_id)
+
+    def knows(self, worker_id: str, version: int) -> bool:
+        """Whether it is known at this version or a later one."""
+        known = self._known.get(worker_id)
+        return known is not None and known.version >= version
 
     def is_live(self, worker_id: str) -> bool:
         known = self._known.get(worker_id)

@@ -2,14 +2,16 @@
 
 from datetime import timedelta
 from pathlib import Path
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
+from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr, field_validator
+from pydantic import BeforeValidator, Field, SecretStr, field_validator
+from pydantic_settings import NoDecode
 
 from lcm.control_plane.access import Role
 from lcm.control_plane.context import Policies
 from lcm.control_plane.oidc import OidcConfig
-from lcm.core.settings import CoordinationSettings
+from lcm.core.settings import CoordinationSettings, split_list
 from lcm.domain.idle import IdlePolicy
 from lcm.domain.scaling import ScalingPolicy
 
@@ -28,6 +30,11 @@ class ControlPlaneSettings(CoordinationSettings):
     )
     control_plane_api_key: SecretStr | None = Field(
         None, description="The controllers' key; made and kept in the data directory if not given."
+    )
+    control_plane_peers: Annotated[tuple[str, ...], NoDecode, BeforeValidator(split_list)] = Field(
+        (),
+        description="Where each control plane on this store answers the others, http://host:port by commas."
+        " One's own address may be among them, so that all can share one list.",
     )
     lcm_secret_key: SecretStr | None = Field(
         None,
@@ -55,8 +62,17 @@ class ControlPlaneSettings(CoordinationSettings):
     worker_auto_pause_snooze_minutes: float = Field(
         60, ge=0, description="A resumed worker is not paused for this long."
     )
+    worker_busy_cpu_percent: float = Field(
+        80, ge=0, le=100, description="A worker with this much load counts as used; 0: load does not count."
+    )
     idle_detection_interval: float = Field(
         300, gt=0, description="Seconds between two evaluations of one worker."
+    )
+    worker_activity_detection_enabled: bool = Field(
+        True, description="As told to the worker controller; off: no alarm for workers nobody asks about."
+    )
+    worker_activity_detection_interval: float = Field(
+        1_800, gt=0, description="Seconds after which a running worker nobody asked about raises an alarm."
     )
     min_workers: int = Field(0, ge=0, description="Never pause or drain below this many running workers.")
     max_workers_per_region: int = Field(10, ge=1, description="Scale-up is refused at this many.")
@@ -88,6 +104,12 @@ class ControlPlaneSettings(CoordinationSettings):
                 auto_pause_enabled=self.worker_auto_pause_enabled,
                 min_workers=self.min_workers,
                 check_interval=timedelta(seconds=self.idle_detection_interval),
+                busy_cpu_percent=self.worker_busy_cpu_percent,
+                alarm_after=(
+                    timedelta(seconds=self.worker_activity_detection_interval)
+                    if self.worker_activity_detection_enabled
+                    else None
+                ),
             ),
             scaling=ScalingPolicy(
                 max_workers_per_region=self.max_workers_per_region,
@@ -103,6 +125,15 @@ class ControlPlaneSettings(CoordinationSettings):
             return None
         roles = {name: Role[role.upper()] for name, role in self.oidc_roles.items()}
         return OidcConfig(self.oidc_issuer, self.oidc_audience, self.oidc_role_claim, roles)
+
+    @field_validator("control_plane_peers")
+    @classmethod
+    def _are_addresses(cls, peers: tuple[str, ...]) -> tuple[str, ...]:
+        for peer in peers:
+            address = urlsplit(peer)
+            if address.scheme not in ("http", "https") or not address.hostname:
+                raise ValueError(f"{peer!r} is not an address; write http://host:port")
+        return peers
 
     @field_validator("store_url")
     @classmethod

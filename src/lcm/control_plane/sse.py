@@ -12,6 +12,7 @@ from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Final
 
 import msgspec
@@ -22,6 +23,7 @@ from lcm.core.clock import Clock
 from lcm.domain.license import License, LicenseOperation, LicenseStatus
 from lcm.domain.lifecycle import TERMINATED
 from lcm.domain.live import LabChange, LabRecord, LabStats, Sample
+from lcm.domain.template import WorkerTemplate
 from lcm.domain.worker import Worker
 from lcm.rest.schemas import WorkerView
 
@@ -46,6 +48,7 @@ SNAPSHOT: Final = "worker.snapshot"
 METRICS: Final = "worker.metrics.updated"
 LAB_STATS: Final = "worker.lab.stats_updated"
 KEEPALIVE: Final = b": still here\n\n"
+TOO_SLOW: Final = "you read too slowly"
 
 
 @dataclass(frozen=True)
@@ -147,7 +150,8 @@ class _Subscriber:
         self._waiting: deque[bytes] = deque()
         self._bytes = 0
         self.something_waits = asyncio.Event()
-        self.overflowed = False
+        self.overflowed = ""
+        """Why it has to start afresh, if it has."""
         self.is_sent_away = False
 
     def send_away(self) -> None:
@@ -163,16 +167,16 @@ class _Subscriber:
             self._bytes += len(chunk)
         self.something_waits.set()
 
-    def overflow(self) -> None:
-        """It did not read for so long that events have to be dropped."""
+    def overflow(self, reason: str = TOO_SLOW) -> None:
+        """Events have to be dropped, or were never heard of."""
         self.drop()
-        self.overflowed = True
+        self.overflowed = reason
         self.something_waits.set()
 
     def drop(self) -> None:
         self._waiting.clear()
         self._bytes = 0
-        self.overflowed = False
+        self.overflowed = ""
 
     def take(self) -> bytes:
         """About a piece of what waits; empty if nothing does."""
@@ -216,11 +220,11 @@ class _Channel:
             for subscriber in self.subscribers:
                 subscriber.offer(chunk)
 
-    def overflow(self) -> None:
+    def overflow(self, reason: str = TOO_SLOW) -> None:
         self.pending.clear()
         self.pending_bytes = 0
         for subscriber in self.subscribers:
-            subscriber.overflow()
+            subscriber.overflow(reason)
 
 
 class EventHub:
@@ -253,6 +257,8 @@ class EventHub:
         self._last_flush = float("-inf")
         self._heartbeat: asyncio.TimerHandle | None = None
         self._is_closing = False
+        self._told_connected: dict[str, bool | None] = {}
+        """Of each worker, what was told last about its live connection."""
         self.resets = 0
         self.flushes = 0
         self.events: Counter[str] = Counter()
@@ -271,9 +277,7 @@ class EventHub:
 
     def on_worker_commit(self, before: Worker | None, after: Worker) -> None:
         """Every committed change of a worker becomes the event that says best what happened."""
-        told_connected = before.ws_told_connected if before else None
-        if after.ws_told_connected is not told_connected:
-            self._publish_connection(after)
+        self._tell_connection(after, before.ws_told_connected if before else None)
         self._publish_worker(_event_type(before, after), before, after)
 
     def on_worker_found(self, worker: Worker) -> None:
@@ -283,8 +287,21 @@ class EventHub:
             return  # nobody was told that it lives
         if known is None or known.version < worker.version:
             self._roster.learn(worker)
+            self._tell_connection(worker, worker.ws_told_connected)
             is_over = worker.status is TERMINATED
             self._publish_worker("worker.terminated" if is_over else "worker.status.updated", None, worker)
+
+    def on_peer_commit(self, before: Worker | None, after: Worker) -> None:
+        """Another control plane committed it; told unless a newer version was told before."""
+        known = self._roster.get(after.id)
+        if known is None and after.status is TERMINATED:
+            return  # nobody was told that it lives
+        if known is None or known.version < after.version:
+            self._roster.learn(after)
+            self.on_worker_commit(before, after)
+
+    def on_template(self, change: str, template: WorkerTemplate) -> None:
+        self.publish(f"worker.template.{change}", {"template": template})
 
     def on_lab_change(
         self, changes: Sequence[LabChange], before: LabRecord | None, after: LabRecord | None
@@ -304,11 +321,12 @@ class EventHub:
         told = (before.state, before.title) if before else None
         tells = (after.state, after.title) if after else None
         if told != tells:
+            lab = after or before or changes[0]
             self.publish(
                 "lab.status.updated",
                 {
-                    "worker_id": changes[0].worker_id,
-                    "lab_id": changes[0].lab_id,
+                    "worker_id": lab.worker_id,
+                    "lab_id": lab.lab_id,
                     "status": after.state if after else "DELETED",
                     "lab": after,
                 },
@@ -344,6 +362,15 @@ class EventHub:
         else:
             data["previous_status"] = before.status if before else None
         self.publish(kind, data)
+
+    def _tell_connection(self, worker: Worker, told: bool | None) -> None:
+        """Tell of a change once. `told` is what was told if we have not told anything ourselves: the record
+        may already hold a change whose commit was never confirmed."""
+        told = self._told_connected.pop(worker.id, told)
+        if worker.ws_told_connected is not told:
+            self._publish_connection(worker)
+        if worker.status is not TERMINATED:
+            self._told_connected[worker.id] = worker.ws_told_connected
 
     def _publish_connection(self, worker: Worker) -> None:
         if worker.ws_told_connected:
@@ -459,8 +486,9 @@ class EventHub:
                 if subscriber.overflowed:
                     self.resets += 1
                     self._deliver_all(channel)
+                    reason = subscriber.overflowed
                     subscriber.drop()
-                    for piece in self._fresh_start("reset", {"reason": "you read too slowly"}, wanted):
+                    for piece in self._fresh_start("reset", {"reason": reason}, wanted):
                         yield piece
                 elif chunk := subscriber.take():
                     yield chunk
@@ -470,6 +498,11 @@ class EventHub:
                 yield _encode("auth.session.expired", {})
             elif wanted.include_system:
                 yield _encode("system.sse.shutdown", {})
+
+    def start_afresh(self, reason: str) -> None:
+        """Something may have happened that no event told: `reset` and fresh snapshots for everybody."""
+        for channel in self._channels.values():
+            channel.overflow(reason)
 
     def close(self) -> None:
         """End every stream with a word of goodbye."""
@@ -580,6 +613,8 @@ def _event_type(before: Worker | None, after: Worker) -> str:
         return _license_event(before.license, after.license)
     if (before.public_ip, before.private_ip) != (after.public_ip, after.private_ip):
         return "worker.endpoint.updated"
+    if _ec2_details(before) != _ec2_details(after):
+        return "worker.ec2_details.updated"
     if before.last_activity_check_at != after.last_activity_check_at:
         return "worker.activity.updated"
     if (before.labs_count, before.lab_discovery_requested_at) != (
@@ -588,6 +623,11 @@ def _event_type(before: Worker | None, after: Worker) -> str:
     ):
         return "worker.labs.updated"
     return "worker.status.updated"
+
+
+_ec2_details = attrgetter(
+    "ec2_instance_id", "instance_type", "ami_id", "ami_name", "ami_description", "ami_creation_date"
+)
 
 
 def _license_event(before: License, after: License) -> str:

@@ -64,6 +64,9 @@ class Vault:
         document = await self._store.get(KIND, place)
         return self._open(document) if document else None
 
+    async def has(self, purpose: str, owner_id: str) -> bool:
+        return await self._store.get(KIND, _place(purpose, owner_id)) is not None
+
     async def remove(self, purpose: str, owner_id: str) -> None:
         for _ in range(MAX_ATTEMPTS):
             document = await self._store.get(KIND, _place(purpose, owner_id))

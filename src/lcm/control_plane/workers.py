@@ -32,6 +32,8 @@ class Workers:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._decoded: dict[str, tuple[bytes, Worker]] = {}
+        """What the last list was made of: most records are the same in the next one."""
         self._listeners: list[Listener] = []
         self._purge_listeners: list[Callable[[Worker], None]] = []
 
@@ -49,13 +51,19 @@ class Workers:
 
     async def list_all(self) -> list[Worker]:
         """Every readable record; one that cannot be read is reported and left out."""
-        workers = []
-        for document in await self._store.list_all(KIND):
+        documents = await self._store.list_all(KIND)
+        decoded = {}
+        for document in documents:
+            known = self._decoded.get(document.id)
+            if known is not None and known[0] == document.body:
+                decoded[document.id] = known
+                continue
             try:
-                workers.append(decode_worker(document))
+                decoded[document.id] = (document.body, decode_worker(document))
             except msgspec.MsgspecError as error:
                 log.error("unreadable record left out", worker_id=document.id, error=str(error))
-        return workers
+        self._decoded = decoded
+        return [worker for _, worker in decoded.values()]
 
     async def add(self, worker: Worker, fence: Fence | None = None) -> Worker:
         try:
@@ -99,6 +107,10 @@ class Workers:
             after = decide(before)
             if after == before:
                 return before
+            if before.status is TERMINATED:
+                if replace(after, recent_requests=before.recent_requests) == before:
+                    return before
+                raise Conflict(f"worker {worker_id} is terminated; its record is only kept for the audit")
             after = replace(after, version=before.version + 1)
             try:
                 await self._store.replace(_encode(after), fence)

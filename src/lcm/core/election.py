@@ -21,6 +21,7 @@ from lcm.core.hosted_service import contains
 from lcm.core.kv.port import ChangeKind, Kv, KvUnavailable, LeaseExpired, LeaseId
 from lcm.core.reconciliation import ReconciliationConfig, ReconciliationHostedService
 from lcm.core.telemetry import Telemetry
+from lcm.core.tracing import begin
 
 log = structlog.get_logger(__name__)
 
@@ -105,6 +106,11 @@ class Leadership:
     deadline: float
     _monotonic: Callable[[], float] = field(repr=False)
 
+    @property
+    def seconds_left(self) -> float:
+        """How long it lasts without another renewal."""
+        return max(0.0, self.deadline - self._monotonic())
+
     def check(self) -> None:
         """Call right before every effect. Raises LeadershipLost once the deadline has passed."""
         if self._monotonic() >= self.deadline:
@@ -130,6 +136,8 @@ class LeaderElectedHostedService(ReconciliationHostedService[T]):
         self.election = election
         self.kv = kv
         self.leadership: Leadership | None = None
+        self.leader_id: str | None = None
+        """Who leads, as far as was last seen in the coordination store; None if nobody does."""
         self._resign = asyncio.Event()
 
     @property
@@ -206,7 +214,9 @@ class LeaderElectedHostedService(ReconciliationHostedService[T]):
             async with asyncio.timeout(self.election.call_timeout_seconds):
                 listing = await kv.list_prefix(self.election.key)
             self.health.thaw("coordination store")
-            if not any(item.key == self.election.key for item in listing.items):
+            holders = [item.value for item in listing.items if item.key == self.election.key]
+            self.leader_id = holders[0].decode(errors="replace") if holders else None
+            if not holders:
                 return
             try:
                 async with (
@@ -257,13 +267,15 @@ class LeaderElectedHostedService(ReconciliationHostedService[T]):
         finally:
             self.health.thaw("epoch")
         self.leadership = leadership
-        log.info("leading", epoch=leadership.epoch, key=self.election.key)
+        self.leader_id = self.election.instance_id
+        begin(self.telemetry.trace_ids, {"epoch": leadership.epoch})
+        log.info("leading", key=self.election.key)
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._first_sweep(), name="first-sweep")
                 tasks.create_task(self.lead(), name="loops")
         finally:
-            self.leadership = None
+            self.leadership = self.leader_id = None
 
     async def _claim_epoch_patiently(self, win: ElectionWin) -> int:
         """Without an epoch nothing can be written, so there is nothing else to do than to ask again."""

@@ -22,6 +22,7 @@ from lcm.core.health import Health
 from lcm.core.hosted_service import HostedService, contains, supervise
 from lcm.core.results import ReconciliationResult, Requeue, Retry, Skip, Success
 from lcm.core.telemetry import Durations, Telemetry
+from lcm.core.tracing import begin
 from lcm.core.work_queue import WorkQueue
 
 log = structlog.get_logger(__name__)
@@ -61,7 +62,7 @@ class ResourceStatus(StrEnum):
     FAILED = "failed"
 
 
-@dataclass
+@dataclass(slots=True)
 class ResourceState:
     """What the loop remembers about one resource; lost on restart, and that is fine."""
 
@@ -70,10 +71,22 @@ class ResourceState:
     retry_count: int = 0
     next_retry_at: datetime | None = None
     last_reconciled_at: datetime | None = None
+    reason: str = ""
+    """Why it is not converged; empty once it is."""
     settled: Hashable | None = None
-    """What `settled_marker` said when the resource last converged."""
+    """What `settled_marker` said before the look that found the resource converged."""
     looked_at: float = float("-inf")
     """When the last reconcile began, on the monotonic clock."""
+
+
+@dataclass(frozen=True)
+class Reconcile:
+    """One that goes on at this moment."""
+
+    resource_id: str
+    seconds: float
+    is_parked: bool
+    """It waits for others and has given its place away."""
 
 
 class ReconciliationHostedService(HostedService, Generic[T]):
@@ -81,6 +94,8 @@ class ReconciliationHostedService(HostedService, Generic[T]):
 
     fatal: tuple[type[Exception], ...] = ()
     """Errors that end the whole service instead of one reconcile."""
+    resource_label = "resource_id"
+    """What a resource's id is called in the log."""
     passing: tuple[type[Exception], ...] = ()
     """Errors that are expected to pass by themselves: retried without a stack trace in the log."""
 
@@ -97,10 +112,10 @@ class ReconciliationHostedService(HostedService, Generic[T]):
         self._backoff = Backoff(config.backoff_base, config.backoff_multiplier, config.max_backoff)
         self._listed: dict[str, T] = {}
         self._dropped_before = 0
-        self._working_since: dict[asyncio.Task[None], float] = {}
+        self._working: dict[asyncio.Task[None], tuple[str, float]] = {}
         self._parked: set[asyncio.Task[None]] = set()
         self._all_slots_busy = asyncio.Event()
-        self._totals: Counter[str] = Counter()
+        self._totals: Counter[type[ReconciliationResult]] = Counter()
         self._duration: Durations | None = None
 
     @abstractmethod
@@ -119,8 +134,16 @@ class ReconciliationHostedService(HostedService, Generic[T]):
     def resource_id(self, resource: T) -> str: ...
 
     def settled_marker(self, resource: T) -> Hashable | None:
-        """If equal to what it was at the last success a poll skips the resource; None never skips."""
+        """All that a look depends on. If it is what it was before the last look, and that look found the
+        resource converged, a poll skips it; None never skips."""
         return None
+
+    def is_due(self, resource: T) -> bool:
+        """Whether time alone makes a settled resource worth a look."""
+        return False
+
+    def on_reconciled(self, resource_id: str, seconds: float) -> None:
+        """Called after each look at a resource that exists."""
 
     async def run(self) -> None:
         # Left over from an earlier run (an earlier leadership), when the world was another.
@@ -128,7 +151,7 @@ class ReconciliationHostedService(HostedService, Generic[T]):
         self.states.clear()
         self._listed.clear()
         self._dropped_before = 0
-        self._working_since.clear()
+        self._working.clear()
         self._parked.clear()
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -156,13 +179,13 @@ class ReconciliationHostedService(HostedService, Generic[T]):
         for resource in resources:
             resource_id = self.resource_id(resource)
             state = self.states.get(resource_id)
-            marker = self.settled_marker(resource)
-            if not everything and state and marker is not None and state.settled == marker:
+            if not everything and state is not None and self._is_settled(state, resource):
                 continue
             is_new = self.queue.offer(resource_id)
-            if not is_new and not everything:
-                continue
-            self.queue.add(resource_id)
+            if not is_new:
+                if not everything:
+                    continue
+                self.queue.add(resource_id)
             if is_new and (state is None or state.looked_at < asked_at):
                 self._listed[resource_id] = resource
             else:
@@ -170,6 +193,13 @@ class ReconciliationHostedService(HostedService, Generic[T]):
                 self._listed.pop(resource_id, None)
             queued += 1
         return queued
+
+    def _is_settled(self, state: ResourceState, resource: T) -> bool:
+        return (
+            state.settled is not None
+            and state.settled == self.settled_marker(resource)
+            and not self.is_due(resource)
+        )
 
     def _left_some_out(self) -> bool:
         """Whether the queue was too full for somebody since the last sweep began."""
@@ -188,6 +218,15 @@ class ReconciliationHostedService(HostedService, Generic[T]):
         """Drop what is remembered about a resource that is gone."""
         self.states.pop(resource_id, None)
         self._listed.pop(resource_id, None)
+
+    def in_progress(self) -> list[Reconcile]:
+        """What is being worked on now, the longest first."""
+        now = self.clock.monotonic()
+        going_on = [
+            Reconcile(resource_id, now - since, task in self._parked)
+            for task, (resource_id, since) in self._working.items()
+        ]
+        return sorted(going_on, key=lambda reconcile: -reconcile.seconds)
 
     def is_polling(self) -> bool:
         return self.config.polling_enabled
@@ -222,24 +261,24 @@ class ReconciliationHostedService(HostedService, Generic[T]):
 
     async def _serve(self) -> None:
         """One slot: take a key, work on it, take the next; end if the slot was given away meanwhile."""
-        me = asyncio.current_task()
+        me, most = asyncio.current_task(), self.config.max_concurrent
         assert me is not None
         while True:
             resource_id = await self.queue.get()
-            self._working_since[me] = self.clock.monotonic()
-            if self._busy_slots() >= self.config.max_concurrent:
+            self._working[me] = (resource_id, self.clock.monotonic())
+            if len(self._working) - len(self._parked) >= most:
                 self._all_slots_busy.set()
             try:
                 await self._reconcile_one(resource_id)
             finally:
                 self.queue.done(resource_id)
-                del self._working_since[me]
+                del self._working[me]
             if me in self._parked:
                 self._parked.discard(me)
                 return
 
     def _busy_slots(self) -> int:
-        return len(self._working_since) - len(self._parked)
+        return len(self._working) - len(self._parked)
 
     async def _relieve(self, tasks: asyncio.TaskGroup) -> None:
         """When every slot is taken and keys wait, let the ones that only wait give theirs away."""
@@ -251,7 +290,7 @@ class ReconciliationHostedService(HostedService, Generic[T]):
             if not self.queue.ready_count:
                 continue
             patience_ends = self.clock.monotonic() - self.config.park_after_seconds
-            for task, since in list(self._working_since.items()):
+            for task, (_, since) in list(self._working.items()):
                 if since <= patience_ends and task not in self._parked:
                     if len(self._parked) >= self.config.max_parked:
                         break
@@ -259,16 +298,21 @@ class ReconciliationHostedService(HostedService, Generic[T]):
                     self._add_slot(tasks)
 
     async def _reconcile_one(self, resource_id: str) -> None:
-        self._create_instruments_on_first_use()
-        state = self.states.setdefault(resource_id, ResourceState(resource_id))
+        begin(self.telemetry.trace_ids, {self.resource_label: resource_id})
+        duration = self._duration or self._create_instruments()
+        state = self.states.get(resource_id)
+        if state is None:
+            state = self.states[resource_id] = ResourceState(resource_id)
         state.status = ResourceStatus.IN_PROGRESS
         started = state.looked_at = self.clock.monotonic()
-        resource = None
+        marker = None
         try:
             resource = self._listed.pop(resource_id, None) or await self.fetch_single_resource(resource_id)
             if resource is None:
                 self.forget(resource_id)
                 return
+            # Before the look, not after: what changes meanwhile is for the next one.
+            marker = self.settled_marker(resource)
             result = await self.reconcile_resource(resource)
         except self.fatal:
             raise
@@ -277,14 +321,15 @@ class ReconciliationHostedService(HostedService, Generic[T]):
         except Exception as error:
             if contains(error, self.fatal):
                 raise
-            log.exception("reconcile failed", resource_id=resource_id)
+            log.exception("reconcile failed")
             result = Retry(str(error) or type(error).__name__)
-        self._apply(state, result, resource)
-        self._totals[type(result).__name__.lower()] += 1
-        assert self._duration is not None
-        self._duration.record(self.clock.monotonic() - started)
+        self._apply(state, result, marker)
+        self._totals[type(result)] += 1
+        seconds = self.clock.monotonic() - started
+        duration.record(seconds)
+        self.on_reconciled(resource_id, seconds)
 
-    def _apply(self, state: ResourceState, result: ReconciliationResult, resource: T | None) -> None:
+    def _apply(self, state: ResourceState, result: ReconciliationResult, marker: Hashable | None) -> None:
         """The one place where a result becomes the next time to look."""
         match result:
             case Success() | Skip():
@@ -292,9 +337,11 @@ class ReconciliationHostedService(HostedService, Generic[T]):
                 state.retry_count = 0
                 state.next_retry_at = None
                 state.last_reconciled_at = self.clock.now()
-                state.settled = self.settled_marker(resource) if resource is not None else None
-            case Requeue(after_seconds=after):
+                state.reason = ""
+                state.settled = marker
+            case Requeue(reason, after):
                 state.status = ResourceStatus.PENDING
+                state.reason = reason
                 state.retry_count = 0
                 state.next_retry_at = None
                 state.settled = None
@@ -304,34 +351,33 @@ class ReconciliationHostedService(HostedService, Generic[T]):
                 delay = max(self._backoff.delay_seconds(state.retry_count), at_least)
                 state.status = ResourceStatus.FAILED
                 state.retry_count += 1
+                state.reason = reason
                 state.next_retry_at = self.clock.now() + timedelta(seconds=delay)
                 state.settled = None
-                log.info(
-                    "will retry", resource_id=state.resource_id, reason=reason, after_seconds=round(delay, 1)
-                )
+                log.info("will retry", reason=reason, after_seconds=round(delay, 1))
                 self.queue.add_after(state.resource_id, delay)
             case _:
                 assert_never(result)
 
-    def _create_instruments_on_first_use(self) -> None:
-        if self._duration is not None:
-            return
+    def _create_instruments(self) -> Durations:
+        """Called when there is something to measure for the first time."""
         prefix = self.config.metric_prefix
-        self._duration = self.telemetry.durations(
+        self._duration = duration = self.telemetry.durations(
             f"{prefix}_reconcile_duration_seconds", "Time one reconcile took."
         )
         self.telemetry.counter(
             f"{prefix}_reconcile_total",
             "Reconciles by result.",
-            lambda: [(count, {"result": result}) for result, count in self._totals.items()],
+            lambda: [(count, {"result": kind.__name__.lower()}) for kind, count in self._totals.items()],
         )
         self.telemetry.gauge(
             f"{prefix}_active_reconciles",
             "Reconciles going on now.",
-            lambda: [(len(self._working_since), {})],
+            lambda: [(len(self._working), {})],
         )
         self.telemetry.gauge(
             f"{prefix}_resources_pending",
             "Resources waiting for their turn.",
             lambda: [(len(self.queue), {})],
         )
+        return duration

@@ -13,7 +13,7 @@ ANSWER_SHARE = 0.9
 """What etcd is given of the time a caller waits, so that the caller hears what was wrong."""
 
 
-def _split(value: object) -> object:
+def split_list(value: object) -> object:
     """A list in a file, separated by commas in the environment."""
     return [part for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
@@ -23,7 +23,7 @@ class CoordinationSettings(BaseSettings):
 
     model_config = SettingsConfigDict(frozen=True, extra="ignore", populate_by_name=True)
 
-    etcd_endpoints: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)] = Field(
+    etcd_endpoints: Annotated[tuple[str, ...], NoDecode, BeforeValidator(split_list)] = Field(
         (), description="Members of etcd: host:port or https://host:port, by commas. Wins over the next two."
     )
     etcd_host: str = Field("localhost", description="The only member of etcd.")
@@ -88,3 +88,13 @@ class ElectionSettings(CoordinationSettings):
                 f" raise the first or lower the second (below {self.leader_lease_ttl * 0.3:.2g})"
             )
         return self
+
+
+class ControllerSettings(ElectionSettings):
+    """What a controller can be told at least; each gives host, port and instance an environment name."""
+
+    host: str = Field("127.0.0.1", description="Address to listen on.")
+    port: int = Field(0, ge=0, le=65535, description="0: any free one.")
+    control_plane_api_url: str = Field("http://localhost:8080", description="Where the records are.")
+    control_plane_api_key: SecretStr = Field(SecretStr(""), description="The controllers' key.")
+    instance_id: str = Field("auto", description="Name of this instance in elections.")

@@ -9,6 +9,7 @@ import logging
 import sys
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from itertools import accumulate
 from typing import Literal, TextIO, cast
 
@@ -17,21 +18,31 @@ from opentelemetry.exporter.prometheus import PrometheusMetricReader
 from opentelemetry.metrics import CallbackOptions, Observation
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import MetricExportResult, MetricReader, MetricsData
+from opentelemetry.sdk.resources import Resource
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.metrics_core import HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from lcm.core.chance import Ids, RandomIds
 from lcm.core.clock import Clock
 from lcm.core.hosted_service import HostedService
 from lcm.core.redaction import RedactingStream, redactor
+from lcm.core.tracing import add_what_is_done
 
 log = structlog.get_logger(__name__)
 
 _DURATION_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+_FEW_DURATION_BUCKETS = (0.01, 0.1, 1.0, 10.0, 60.0)
 
 Labels = Mapping[str, str]
 Reading = tuple[float, Labels]
+
+
+@cache
+def _resource() -> Resource:
+    """What this process is; the SDK asks for it in threads of their own, which takes its time."""
+    return Resource.create()
 
 
 class Telemetry:
@@ -39,13 +50,17 @@ class Telemetry:
 
     content_type = CONTENT_TYPE_LATEST
 
-    def __init__(self) -> None:
+    def __init__(self, trace_ids: Ids | None = None) -> None:
+        """Traces are named by the operating system's chance unless told otherwise."""
+        self.trace_ids: Ids = trace_ids or RandomIds()
         self._registry = CollectorRegistry()
         reader = PrometheusMetricReader(
             disable_target_info=True, scope_info_enabled=False, registry=self._registry
         )
         self._snapshots = _SnapshotReader()
-        self._provider = MeterProvider(metric_readers=[reader, self._snapshots], shutdown_on_exit=False)
+        self._provider = MeterProvider(
+            metric_readers=[reader, self._snapshots], resource=_resource(), shutdown_on_exit=False
+        )
         self._meter = self._provider.get_meter("lcm")
 
     def gauge(self, name: str, description: str, read: Callable[[], Iterable[Reading]]) -> None:
@@ -59,6 +74,12 @@ class Telemetry:
     def durations(self, name: str, description: str) -> "Durations":
         """A histogram of seconds, from a millisecond to a minute."""
         histogram = Durations(name, description)
+        self._registry.register(histogram)
+        return histogram
+
+    def durations_by(self, label: str, name: str, description: str) -> "DurationsBy":
+        """A histogram of seconds for each value of the label, from ten milliseconds to a minute."""
+        histogram = DurationsBy(label, name, description)
         self._registry.register(histogram)
         return histogram
 
@@ -129,17 +150,61 @@ class Durations(Collector):
     def __init__(self, name: str, description: str) -> None:
         self._name = name
         self._description = description
-        self._counts = [0] * (len(_DURATION_BUCKETS) + 1)
-        self._sum = 0.0
-
-    def record(self, seconds: float) -> None:
-        self._counts[bisect_left(_DURATION_BUCKETS, seconds)] += 1
-        self._sum += seconds
+        self._seconds = _Histogram(_DURATION_BUCKETS)
+        self.record = self._seconds.record
 
     def collect(self) -> Iterable[Metric]:
-        bounds = [*(str(bound) for bound in _DURATION_BUCKETS), "+Inf"]
-        buckets = list(zip(bounds, accumulate(self._counts), strict=True))
-        yield HistogramMetricFamily(self._name, self._description, buckets=buckets, sum_value=self._sum)
+        yield HistogramMetricFamily(
+            self._name, self._description, buckets=self._seconds.buckets(), sum_value=self._seconds.sum
+        )
+
+
+class DurationsBy(Collector):
+    """The same by a label, in few buckets: a fleet has many values. What is forgotten is no longer shown."""
+
+    def __init__(self, label: str, name: str, description: str) -> None:
+        self._label = label
+        self._name = name
+        self._description = description
+        self._by_value: dict[str, _Histogram] = {}
+
+    def record(self, value: str, seconds: float) -> None:
+        histogram = self._by_value.get(value)
+        if histogram is None:
+            histogram = self._by_value[value] = _Histogram(_FEW_DURATION_BUCKETS)
+        histogram.record(seconds)
+
+    def forget(self, value: str) -> None:
+        self._by_value.pop(value, None)
+
+    def clear(self) -> None:
+        self._by_value.clear()
+
+    def collect(self) -> Iterable[Metric]:
+        family = HistogramMetricFamily(self._name, self._description, labels=[self._label])
+        for value, histogram in self._by_value.items():
+            family.add_metric([value], histogram.buckets(), histogram.sum)
+        yield family
+
+
+class _Histogram:
+    """Counts by bucket."""
+
+    __slots__ = ("_bounds", "_counts", "sum")
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self._bounds = bounds
+        self._counts = [0] * (len(bounds) + 1)
+        self.sum = 0.0
+
+    def record(self, seconds: float) -> None:
+        self._counts[bisect_left(self._bounds, seconds)] += 1
+        self.sum += seconds
+
+    def buckets(self) -> list[tuple[str, float]]:
+        """As Prometheus wants them: each with all below it."""
+        names = [*(str(bound) for bound in self._bounds), "+Inf"]
+        return list(zip(names, map(float, accumulate(self._counts)), strict=True))
 
 
 def _callback(read: Callable[[], Iterable[Reading]]) -> Callable[[CallbackOptions], Iterable[Observation]]:
@@ -192,7 +257,7 @@ def configure_logging(log_format: LogFormat, level: str = "INFO") -> None:
     )
     structlog.configure(
         processors=[
-            structlog.contextvars.merge_contextvars,
+            add_what_is_done,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,

@@ -67,10 +67,11 @@ class WorkQueue(Generic[K]):
 
     def offer(self, key: K) -> bool:
         """Ask for a run unless one is going on, waiting, or held back by backoff."""
-        if key in self._in_progress or key in self._due_at or key in self._wanted:
+        if key in self._in_progress or key in self._due_at or key in self._wanted or self._is_full():
             return False
-        self.add(key)
-        return key in self._wanted
+        self._wanted.add(key)
+        self._make_ready(key)
+        return True
 
     async def get(self) -> K:
         """The next key. The caller works on it alone until it calls `done`."""

@@ -5,7 +5,7 @@ Pure decisions: the worker controller finds the machines, the control plane make
 
 import fnmatch
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from lcm.domain.capacity import declared_by
 from lcm.domain.launch import (
     DISCOVERY_TAG,
     ENVIRONMENT_TAG,
@@ -136,7 +137,7 @@ def imported_worker(
     *,
     worker_id: WorkerId,
     taken_names: Collection[str],
-    templates: Iterable[WorkerTemplate],
+    templates: Sequence[WorkerTemplate],
     by: str,
     now: datetime,
 ) -> Worker:
@@ -154,9 +155,11 @@ def imported_worker(
         by=by,
         now=now,
     )
+    known = next((template for template in templates if template.name == worker.template_name), None)
     worker = replace(
         attach_instance(worker, instance, now=now),
         imported=True,
+        declared_capacity=declared_by(known) if known else None,
         status=status,
         status_reason=reason,
         desired_status=DesiredStatus.STOPPED if rests else DesiredStatus.RUNNING,

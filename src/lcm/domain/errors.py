@@ -20,6 +20,7 @@
         ├── NotFound
         ├── Conflict              the record changed since it was read
         ├── PreconditionFailed    the record is not at the version the caller insists on
+        ├── PreconditionRequired  the caller must say which version it means
         ├── NameTaken
         ├── InstanceTaken         another worker has this instance
         ├── KeyReused             the idempotency key was used for another request
@@ -113,6 +114,10 @@ class Conflict(RequestError):
 
 class PreconditionFailed(RequestError):
     """The caller named the version it means, and the record is at another."""
+
+
+class PreconditionRequired(RequestError):
+    """The change would overwrite what the caller may not have seen."""
 
 
 class NameTaken(RequestError):

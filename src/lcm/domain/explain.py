@@ -46,11 +46,22 @@ class Account:
     next: tuple[Point, ...]
 
 
-def explain(worker: Worker, policy: IdlePolicy, now: datetime) -> Account:
+@dataclass(frozen=True)
+class Looks:
+    """How the questions went whether the worker is used."""
+
+    unasked_since: datetime | None = None
+    """Nobody asked since then."""
+    unconfirmed_since: datetime | None = None
+    """Since then only the silence of its CML keeps it from being paused."""
+
+
+def explain(worker: Worker, policy: IdlePolicy, now: datetime, looks: Looks | None = None) -> Account:
+    alarms = tuple(_alarms(looks or Looks(), policy, now)) if _may_be_paused(worker) else ()
     return Account(
         code=str(worker.status),
         summary=MEANING[worker.status],
-        holding=tuple(_holding(worker, policy, now)),
+        holding=(*_holding(worker, policy, now), *alarms),
         next=tuple(_next(worker, policy, now)),
     )
 
@@ -82,6 +93,18 @@ def _next(worker: Worker, policy: IdlePolicy, now: datetime) -> Iterator[Point]:
     due = pause_due_at(worker, policy)
     if due is not None and _may_be_paused(worker) and not worker.sessions:
         yield Point("pause", "it is paused then unless somebody uses it", max(due, now))
+
+
+def _alarms(looks: Looks, policy: IdlePolicy, now: datetime) -> Iterator[Point]:
+    """What keeps a worker running although nobody may need it."""
+    since = looks.unasked_since
+    if since is not None and policy.alarm_after is not None and now - since > policy.alarm_after:
+        minutes = (now - since).total_seconds() / 60
+        text = f"nobody asked for {minutes:.0f} minutes whether it is used: does a worker controller lead?"
+        yield Point("not_checked", text, since)
+    if looks.unconfirmed_since is not None:
+        text = "its CML cannot be asked who uses it, so it counts as used"
+        yield Point("unconfirmed", text, looks.unconfirmed_since)
 
 
 def _may_be_paused(worker: Worker) -> bool:

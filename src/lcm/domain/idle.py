@@ -10,10 +10,17 @@ from enum import StrEnum
 from typing import Final
 
 from lcm.domain.lifecycle import RUNNING, DesiredStatus
-from lcm.domain.worker import Worker
+from lcm.domain.worker import PauseReason, Worker
 
 SECOND_LOOK: Final = timedelta(seconds=15)
 """A pause is decided, then confirmed by fresh evidence at least this much later."""
+
+EVIDENCE_LASTS: Final = timedelta(seconds=30)
+"""What CML said proves something for so long. A look that seems older, or comes from the future, was
+delayed, or the clocks of the control plane and the controller differ: it proves nothing."""
+
+PAUSE_LASTS: Final = timedelta(seconds=60)
+"""A pause that was not carried out for so long is off: people may have come back unseen."""
 
 DECISION_EXPIRES: Final = timedelta(minutes=15)
 """A decision nobody confirmed for so long is made anew: its evidence is old."""
@@ -29,11 +36,12 @@ class PauseGuard(StrEnum):
     HELD = "held"
     ACTIVE = "active"
     SNOOZED = "snoozed"
-    SUPPRESSED = "suppressed"
     ACTIVE_SESSIONS = "active_sessions"
+    BUSY = "busy"
     MIN_WORKERS = "min_workers"
     UNCONFIRMED = "unconfirmed"
     SECOND_LOOK = "second_look"
+    SUPPRESSED = "suppressed"
 
 
 @dataclass(frozen=True)
@@ -45,6 +53,10 @@ class IdlePolicy:
     auto_pause_enabled: bool = True
     min_workers: int = 0
     check_interval: timedelta = timedelta(seconds=300)
+    busy_cpu_percent: float = 80.0
+    """A machine that works this hard is used, whoever clicks or does not; 0: the load says nothing."""
+    alarm_after: timedelta | None = timedelta(seconds=1800)
+    """A running worker that nobody asked about for longer raises an alarm; None where nobody asks at all."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +86,8 @@ class Evidence:
     """CML answered when asked about activity just now; not reached counts as active."""
     running_workers: int = 1
     """Workers of the fleet that run now, this one included."""
+    cpu_percent: float | None = None
+    """How hard the machine works, measured lately; None is unknown and proves nothing either way."""
     suppressed: bool = False
     """Scale-down owns the stop: idle workers are drained instead."""
 
@@ -121,10 +135,10 @@ def pause_guard(worker: Worker, policy: IdlePolicy, evidence: Evidence, now: dat
     """The first thing that forbids pausing this worker now; None only after a confirmed second look."""
     if (guard := assess(worker, policy, now).guard) is not None:
         return guard
-    if evidence.suppressed:
-        return PauseGuard.SUPPRESSED
     if worker.sessions:
         return PauseGuard.ACTIVE_SESSIONS
+    if worker.license.operation_in_progress or _works_hard(evidence, policy):
+        return PauseGuard.BUSY
     if evidence.running_workers <= policy.min_workers:
         return PauseGuard.MIN_WORKERS
     if not evidence.telemetry_fetched:
@@ -132,7 +146,29 @@ def pause_guard(worker: Worker, policy: IdlePolicy, evidence: Evidence, now: dat
     decided_at = worker.pause_decided_at
     if decided_at is None or not SECOND_LOOK <= now - decided_at <= DECISION_EXPIRES:
         return PauseGuard.SECOND_LOOK
-    return None
+    return PauseGuard.SUPPRESSED if evidence.suppressed else None
+
+
+def _works_hard(evidence: Evidence, policy: IdlePolicy) -> bool:
+    load = evidence.cpu_percent
+    return load is not None and 0 < policy.busy_cpu_percent <= load
+
+
+def is_fresh(taken_at: datetime | None, now: datetime) -> bool:
+    """Whether evidence is recent enough to pause a worker on it."""
+    return taken_at is not None and abs(now - taken_at) <= EVIDENCE_LASTS
+
+
+def is_overdue(worker: Worker, now: datetime) -> bool:
+    """Whether LCM wanted the worker stopped because nobody used it, and waited too long to do so."""
+    is_wanted = (
+        worker.pause_reason is PauseReason.IDLE_TIMEOUT and worker.desired_status is DesiredStatus.STOPPED
+    )
+    wanted_at = worker.drain_started_at or worker.last_paused_at
+    if not (is_wanted and worker.is_live) or wanted_at is None:
+        return False
+    was_carried_out = worker.last_resumed_at is not None and worker.last_resumed_at >= wanted_at
+    return not was_carried_out and not timedelta() <= now - wanted_at <= PAUSE_LASTS
 
 
 def decision_time(worker: Worker, now: datetime) -> datetime:
@@ -140,6 +176,12 @@ def decision_time(worker: Worker, now: datetime) -> datetime:
     decided_at = worker.pause_decided_at
     is_current = decided_at is not None and now - decided_at <= DECISION_EXPIRES
     return decided_at if decided_at is not None and is_current else now
+
+
+def judged_since(worker: Worker) -> datetime | None:
+    """Since when somebody should ask whether it is used; None if it is not to be paused anyway."""
+    stays = worker.status is RUNNING and worker.desired_status is DesiredStatus.RUNNING
+    return worker.status_since if stays and worker.cml_ready and worker.is_idle_detection_enabled else None
 
 
 def _standing_guard(worker: Worker, policy: IdlePolicy) -> PauseGuard | None:

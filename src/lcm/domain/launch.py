@@ -5,9 +5,9 @@ generation, so any process at any time repeats the very same request (docs/adr/0
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from typing import NewType
+from typing import Final, NamedTuple, NewType
 
 import msgspec
 
@@ -21,6 +21,8 @@ MANAGED_BY = "lablet-cloud-manager"
 DISCOVERY_TAG = "cml-managed"
 WORKER_ID_TAG = "worker_id"
 ENVIRONMENT_TAG = "cml-environment"
+OWNERSHIP_TAGS: Final = frozenset({WORKER_ID_TAG, MANAGED_BY_TAG, DISCOVERY_TAG})
+"""They prove whose machine it is; nobody sets them but LCM, at the launch."""
 
 MAX_UNATTENDED_LAUNCHES = 3
 """Launch generations without a person asking: a broken image must not burn money all night."""
@@ -71,7 +73,7 @@ def instance_tags(
     *,
     worker_id: WorkerId,
     name: str,
-    template: WorkerTemplate,
+    template_name: str,
     region: RegionConfig,
     overrides: Mapping[str, str],
     environment: str,
@@ -80,7 +82,7 @@ def instance_tags(
     return {
         **region.default_tags,
         "Name": name,
-        "template_name": template.name,
+        "template_name": template_name,
         ENVIRONMENT_TAG: environment,
         "cml-region": region.region,
         **overrides,
@@ -88,6 +90,32 @@ def instance_tags(
         MANAGED_BY_TAG: MANAGED_BY,
         DISCOVERY_TAG: "true",
     }
+
+
+class TagChanges(NamedTuple):
+    """What must be done to an instance's tags."""
+
+    put: dict[str, str]
+    remove: tuple[str, ...]
+
+
+def tag_changes(
+    current: Mapping[str, str],
+    *,
+    wanted: Mapping[str, str],
+    retired: Collection[str],
+    defaults: Mapping[str, str],
+) -> TagChanges:
+    """Only tags that people named for this worker are touched: theirs now, and those they took back.
+
+    One that was taken back becomes what it would be by default, or goes. Whatever else is on the instance,
+    and the tags that prove whose it is, are left as they are.
+    """
+    target = {
+        key: wanted.get(key, defaults.get(key)) for key in (*wanted, *retired) if key not in OWNERSHIP_TAGS
+    }
+    put = {key: value for key, value in target.items() if value is not None and current.get(key) != value}
+    return TagChanges(put, tuple(sorted(key for key in current if key in target and target[key] is None)))
 
 
 def launch_spec(

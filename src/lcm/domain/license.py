@@ -35,6 +35,8 @@ class LicenseOperation(StrEnum):
 class License(msgspec.Struct, frozen=True, kw_only=True):
     """The license of one worker. Its token is a secret and not in here."""
 
+    declared: bool = False
+    """Somebody wants it licensed: should it turn out not to be, it is registered without being asked."""
     status: LicenseStatus = LicenseStatus.UNLICENSED
     tier: str | None = None
     pending_operation: LicenseOperation | None = None
@@ -44,6 +46,13 @@ class License(msgspec.Struct, frozen=True, kw_only=True):
     attempts: int = 0
     last_error: str = ""
     changed_at: datetime | None = None
+    asked_for: bool = False
+    """CML was asked to register, and has not said since that it holds none."""
+
+    @property
+    def may_be_held(self) -> bool:
+        """Whether the pool may count one for this worker: what CML was asked for may have come about."""
+        return self.status is LicenseStatus.REGISTERED or self.asked_for
 
 
 def wish(
@@ -54,10 +63,13 @@ def wish(
         raise Conflict(
             f"a license operation ({license.pending_operation}) is under way; wait until it is over"
         )
-    if operation is LicenseOperation.DEREGISTER and license.status is not LicenseStatus.REGISTERED:
-        return replace(license, pending_operation=None, token_ref=None, attempts=0, changed_at=now)
+    if operation is LicenseOperation.DEREGISTER and not license.may_be_held:
+        return replace(
+            license, declared=False, pending_operation=None, token_ref=None, attempts=0, changed_at=now
+        )
     return replace(
         license,
+        declared=operation is LicenseOperation.REGISTER,
         pending_operation=operation,
         token_ref=token_ref,
         attempts=0,
@@ -66,13 +78,37 @@ def wish(
     )
 
 
+def is_due(license: License) -> bool:
+    """Whether it is to be registered although nobody asked just now (D-12).
+
+    One that failed is not: whoever declared it must look first.
+    """
+    return (
+        license.declared and license.pending_operation is None and license.status is LicenseStatus.UNLICENSED
+    )
+
+
 def give_back(license: License, *, now: datetime) -> License:
-    """The worker goes: its license is freed first, whatever else was wished."""
+    """The worker goes: what it may hold is freed first, whatever else was wished."""
     return replace(
         license,
-        pending_operation=LicenseOperation.DEREGISTER,
+        pending_operation=LicenseOperation.DEREGISTER if license.may_be_held else None,
         operation_in_progress=False,
         attempts=0,
+        changed_at=now,
+    )
+
+
+def lose(license: License, *, is_final: bool, now: datetime) -> License:
+    """The machine is gone, and what it held with it; another one may still be licensed as wished."""
+    if license == License(declared=license.declared):
+        return license
+    is_wished = license.pending_operation is LicenseOperation.REGISTER and not is_final
+    return License(
+        declared=license.declared,
+        pending_operation=license.pending_operation if is_wished else None,
+        token_ref=license.token_ref if is_wished else None,
+        last_error="its machine is gone" if license.may_be_held else license.last_error,
         changed_at=now,
     )
 
@@ -80,7 +116,13 @@ def give_back(license: License, *, now: datetime) -> License:
 def begin(license: License, operation: LicenseOperation, *, now: datetime) -> License:
     """The controller is about to ask CML."""
     _expect(license, operation)
-    return replace(license, operation_in_progress=True, attempts=license.attempts + 1, changed_at=now)
+    return replace(
+        license,
+        operation_in_progress=True,
+        attempts=license.attempts + 1,
+        asked_for=license.asked_for or operation is LicenseOperation.REGISTER,
+        changed_at=now,
+    )
 
 
 def complete(license: License, operation: LicenseOperation, *, tier: str | None, now: datetime) -> License:
@@ -99,16 +141,32 @@ def complete(license: License, operation: LicenseOperation, *, tier: str | None,
         attempts=0,
         last_error="",
         changed_at=now,
+        asked_for=done is LicenseStatus.REGISTERED,
     )
 
 
 def fail(
-    license: License, operation: LicenseOperation, *, reason: str, give_up: bool = False, now: datetime
+    license: License,
+    operation: LicenseOperation,
+    *,
+    reason: str,
+    is_free: bool = False,
+    give_up: bool = False,
+    now: datetime,
 ) -> License:
-    """One attempt failed; after the last one the wish is given up and a person must look."""
+    """One attempt failed; after the last one the wish is given up and a person must look.
+
+    CML holds none if it `is_free`, and what is given up is owed: neither is held any more.
+    """
     if not give_up:
         _expect(license, operation)
-    failed = replace(license, operation_in_progress=False, last_error=reason, changed_at=now)
+    failed = replace(
+        license,
+        operation_in_progress=False,
+        last_error=reason,
+        changed_at=now,
+        asked_for=license.asked_for and not (is_free or give_up),
+    )
     if license.attempts < MAX_ATTEMPTS and not give_up:
         return failed
     return replace(failed, status=LicenseStatus.FAILED, pending_operation=None, token_ref=None, attempts=0)

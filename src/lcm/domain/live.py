@@ -13,6 +13,9 @@ from lcm.domain.launch import WorkerId
 Moment = Annotated[datetime, msgspec.Meta(tz=True)]
 """A time with its zone: times that come from outside are compared with ours."""
 
+Count = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)] | float
+"""Left as it was written, for there are many: writing a whole number costs a third of a broken one."""
+
 
 class MonitorState(StrEnum):
     """Where the live connection to a worker stands."""
@@ -53,7 +56,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     nodes_count: int | None = None
 
 
-class NodeStats(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class NodeStats(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """The load of one node of a lab."""
 
     cpu_usage: float | None = None
@@ -63,14 +66,14 @@ class NodeStats(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Megabytes."""
 
 
-class LinkStats(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class LinkStats(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """What a link of a lab has carried so far."""
 
-    readbytes: float | None = None
-    readpackets: float | None = None
-    writebytes: float | None = None
-    writepackets: float | None = None
-    drops: float | None = None
+    readbytes: Count | None = None
+    readpackets: Count | None = None
+    writebytes: Count | None = None
+    writepackets: Count | None = None
+    drops: Count | None = None
 
 
 class LabStats(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -129,7 +132,7 @@ class ActivityEvent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class ActivityMark(msgspec.Struct, frozen=True, kw_only=True):
-    """How far an observer's account of a worker's activity has been taken in."""
+    """How far an observer's account of a worker, of its activity or its connection, has been taken in."""
 
     stream: str
     last_sequence: int
@@ -173,6 +176,11 @@ def lab_after(record: LabRecord | None, changes: Sequence[LabChange]) -> LabReco
     for change in changes:
         record = _after_one(record, change)
     return record
+
+
+def lab_met(worker_id: WorkerId, lab_id: str, *, at: datetime) -> LabRecord:
+    """A lab of which only its load was heard yet: it runs, and what it is has to be asked for."""
+    return LabRecord(worker_id=worker_id, lab_id=lab_id, updated_at=at, discovery_wanted=True)
 
 
 def _after_one(record: LabRecord | None, change: LabChange) -> LabRecord | None:

@@ -35,6 +35,8 @@ class Unknown:
     """We could not look, or have not looked often enough."""
 
     reason: str
+    is_failure: bool = False
+    """We were not answered: whoever asks again waits longer each time, and nothing is done meanwhile."""
 
 
 Observation = Known[T_co] | Absent | Unknown

@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from lcm.domain.capacity import Capacity, total
 from lcm.domain.cost import MonthlyUse, book
 from lcm.domain.errors import ActionRefused, Conflict, IllegalTransition, TooSoon
 from lcm.domain.launch import (
@@ -21,7 +22,7 @@ from lcm.domain.launch import (
     WorkerId,
     client_token,
 )
-from lcm.domain.license import License, LicenseStatus, give_back
+from lcm.domain.license import License, give_back, is_due, lose
 from lcm.domain.lifecycle import (
     DRAINING,
     FAILED,
@@ -29,6 +30,7 @@ from lcm.domain.lifecycle import (
     PROVISIONING,
     RUNNING,
     STOPPED,
+    STOPPING,
     TERMINATED,
     TERMINATING,
     UNKNOWN,
@@ -142,6 +144,8 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     template_name: str
     aws_region: str
     tags: dict[str, str] = {}
+    retired_tags: tuple[str, ...] = ()
+    """Tags it had once and must not have any more, newest last."""
     created_at: datetime
     created_by: str
     updated_at: datetime
@@ -185,11 +189,14 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     ws_disconnected_at: datetime | None = None
     ws_told_connected: bool | None = None
     """Which was told last, `worker.ws.connected` or `.disconnected`: a reconnection tells neither (D-7)."""
+    ws_mark: ActivityMark | None = None
 
     last_activity_at: datetime | None = None
     last_activity_check_at: datetime | None = None
     recent_activity_events: tuple[ActivityEvent, ...] = ()
     """Newest first."""
+    activity_listed_since: datetime | None = None
+    """Signs of people up to here gave way to newer ones; None while the list has all of them."""
     activity_mark: ActivityMark | None = None
 
     state_history: tuple[HistoryEntry, ...] = ()
@@ -213,6 +220,12 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
 
     sessions: tuple[str, ...] = ()
     """Lablet sessions placed on it; while there is one, nothing stops it by itself."""
+    session_needs: dict[str, Capacity] = {}
+    """What was promised to each of them, as far as it was said."""
+    declared_capacity: Capacity | None = None
+    """What it can carry; None if its template is not known."""
+    allocated_capacity: Capacity = Capacity()
+    """What is promised to sessions."""
     license: License = License()
     drain_started_at: datetime | None = None
     drain_deadline_at: datetime | None = None
@@ -221,6 +234,9 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
 
     imported: bool = False
     """Not launched by LCM, only found: never launched anew, never swept away."""
+
+    purge_when_terminated: bool = False
+    """Nobody wants the record kept once the machine is gone."""
 
     request_digest: str | None = None
     """What was asked for under the idempotency key that made this worker's id."""
@@ -248,6 +264,12 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
         """Whether somebody watches it, so that reports of its load and labs can be true."""
         return self.status in (RUNNING, DRAINING)
 
+    @property
+    def is_license_due(self) -> bool:
+        """Whether it stays, its CML can be asked, and a license it should have is missing."""
+        stays = self.status is RUNNING and self.desired_status is DesiredStatus.RUNNING
+        return stays and self.cml_ready and is_due(self.license)
+
 
 def new_worker(
     *,
@@ -259,6 +281,8 @@ def new_worker(
     by: str,
     now: datetime,
     request_digest: str | None = None,
+    declared_capacity: Capacity | None = None,
+    licensed: bool = False,
 ) -> Worker:
     """A worker that people have just asked for."""
     reason = "created"
@@ -275,6 +299,8 @@ def new_worker(
         status_reason=reason,
         state_history=(HistoryEntry(source=None, target=PENDING, by=by, reason=reason, at=now),),
         request_digest=request_digest,
+        declared_capacity=declared_capacity,
+        license=License(declared=licensed),
     )
 
 
@@ -328,14 +354,35 @@ def request(worker: Worker, action: Action, *, by: str, now: datetime) -> Worker
     if desired is DesiredStatus.STOPPED:
         # A drain that somebody cuts short by a stop waits for nobody any more.
         return _paused(replace(changed, drain_deadline_at=now), PauseReason.MANUAL, by=by, now=now)
-    if desired is DesiredStatus.TERMINATED and worker.license.status is LicenseStatus.REGISTERED:
+    if desired is DesiredStatus.TERMINATED and worker.license.changed_at is not None:
         return replace(changed, license=give_back(worker.license, now=now))
     if desired is DesiredStatus.RUNNING and worker.desired_status is DesiredStatus.STOPPED:
-        return replace(changed, manual_resume_count=worker.manual_resume_count + 1, pause_decided_at=None)
+        return replace(
+            changed,
+            manual_resume_count=worker.manual_resume_count + 1,
+            pause_decided_at=None,
+            # Back in time to be kept: it is left alone as one that had been stopped.
+            last_resumed_at=now if worker.is_live else worker.last_resumed_at,
+        )
     return changed
 
 
-def drain(worker: Worker, *, deadline: datetime, by: str, reason: str, now: datetime) -> Worker:
+def delete_for_good(worker: Worker, *, by: str, now: datetime) -> Worker:
+    """Like a delete, and the record goes too: not before its machine, which would be left behind unseen."""
+    if worker.status is TERMINATED:
+        return worker
+    return replace(request(worker, Action.DELETE, by=by, now=now), purge_when_terminated=True)
+
+
+def drain(
+    worker: Worker,
+    *,
+    deadline: datetime,
+    by: str,
+    reason: str,
+    now: datetime,
+    why: PauseReason = PauseReason.MANUAL,
+) -> Worker:
     """Let people finish until the deadline, take nobody new, then stop. Draining twice changes nothing.
 
     The status changes here and not by a report: from this commit on nobody may be placed on it.
@@ -346,22 +393,40 @@ def drain(worker: Worker, *, deadline: datetime, by: str, reason: str, now: date
         raise ActionRefused(Action.DRAIN, worker.status, possible_actions(worker))
     drained = replace(worker, desired_status=DesiredStatus.STOPPED, generation=worker.generation + 1)
     drained = move(drained, DRAINING, by=by, reason=reason, now=now)
-    return replace(drained, drain_started_at=now, drain_deadline_at=deadline)
+    return replace(
+        drained, drain_started_at=now, drain_deadline_at=deadline, pause_reason=why, last_paused_by=by
+    )
 
 
-def assign_session(worker: Worker, session_id: str, *, now: datetime) -> Worker:
+def assign_session(
+    worker: Worker, session_id: str, *, needs: Capacity | None = None, now: datetime
+) -> Worker:
     """Place a session. Shares its compare-and-set with drain and pause: one of them comes first."""
     if session_id in worker.sessions:
         return worker
     is_open = worker.status is RUNNING and worker.desired_status is DesiredStatus.RUNNING
     if not is_open:
         raise Conflict(f"worker {worker.id} takes no session: it is {worker.status}, place it elsewhere")
-    return replace(worker, sessions=(*worker.sessions, session_id), pause_decided_at=None, updated_at=now)
+    placed = replace(worker, sessions=(*worker.sessions, session_id), pause_decided_at=None, updated_at=now)
+    return recalculate(
+        replace(placed, session_needs={**worker.session_needs, session_id: needs or Capacity()})
+    )
 
 
 def release_session(worker: Worker, session_id: str, *, now: datetime) -> Worker:
     left = tuple(session for session in worker.sessions if session != session_id)
-    return replace(worker, sessions=left, updated_at=now) if left != worker.sessions else worker
+    return recalculate(replace(worker, sessions=left, updated_at=now)) if left != worker.sessions else worker
+
+
+def recalculate(worker: Worker, declared: Capacity | None = None) -> Worker:
+    """Promised is what the sessions that are there need, no more and no less; `declared` may be news."""
+    needs = {session: worker.session_needs.get(session, Capacity()) for session in worker.sessions}
+    return replace(
+        worker,
+        session_needs=needs,
+        allocated_capacity=total(needs.values()),
+        declared_capacity=declared or worker.declared_capacity,
+    )
 
 
 def pause(worker: Worker, *, by: str, reason: str, now: datetime) -> Worker:
@@ -383,20 +448,40 @@ def cancel_pause(worker: Worker, *, by: str, reason: str, now: datetime) -> Work
     was_paused_by_us = (
         worker.pause_reason is PauseReason.IDLE_TIMEOUT and worker.desired_status is DesiredStatus.STOPPED
     )
-    if not was_paused_by_us or worker.status is not RUNNING:
+    if not was_paused_by_us or not worker.is_live:
         return worker
     return replace(
         worker,
         desired_status=DesiredStatus.RUNNING,
         generation=worker.generation + 1,
         pause_reason=None,
-        auto_pause_count=worker.auto_pause_count - 1,
+        auto_pause_count=worker.auto_pause_count - (worker.status is RUNNING),
         updated_at=now,
         state_history=_remember(worker, worker.status, by=by, reason=reason, now=now),
     )
 
 
 REFRESH_INTERVAL: Final = timedelta(seconds=10)
+
+
+MAX_RETIRED_TAGS: Final = 50
+
+
+def retag(worker: Worker, tags: Mapping[str, str], *, by: str, now: datetime) -> Worker:
+    """It has these tags and no others, besides LCM's own; the controller puts that right at EC2."""
+    if worker.desired_status is DesiredStatus.TERMINATED or worker.status is TERMINATED:
+        raise ActionRefused("tag", worker.status, possible_actions(worker))
+    if dict(tags) == worker.tags:
+        return worker
+    retired = [key for key in (*worker.retired_tags, *worker.tags) if key not in tags]
+    return replace(
+        worker,
+        tags=dict(tags),
+        retired_tags=tuple(dict.fromkeys(retired))[-MAX_RETIRED_TAGS:],
+        generation=worker.generation + 1,
+        updated_at=now,
+        state_history=_remember(worker, worker.status, by=by, reason="tags changed", now=now),
+    )
 
 
 def refresh(worker: Worker, *, now: datetime) -> Worker:
@@ -452,7 +537,8 @@ def move(
             until=now,
         ),
     )
-    if observed and target is STOPPED and worker.desired_status is DesiredStatus.RUNNING:
+    is_on_its_way_down = target in (STOPPING, STOPPED) and worker.status not in (STOPPING, STOPPED)
+    if observed and is_on_its_way_down and worker.desired_status is DesiredStatus.RUNNING:
         moved = _paused(moved, PauseReason.EXTERNAL, by=by, now=now)
     return _settle_fields(worker, moved, now)
 
@@ -470,17 +556,23 @@ def _settle_fields(before: Worker, after: Worker, now: datetime) -> Worker:
     if after.status in (RUNNING, FAILED, TERMINATING):
         after = replace(after, pending_since=None)
     if after.status is RUNNING and _was_paused(after):
-        after = replace(after, last_resumed_at=now)
+        # What somebody stopped outside and nobody asked back came back by LCM itself.
+        is_by_itself = after.pause_reason is PauseReason.EXTERNAL
+        after = replace(after, last_resumed_at=now, auto_resume_count=after.auto_resume_count + is_by_itself)
     if after.status is not RUNNING:
         after = replace(after, pause_decided_at=None, target_pause_at=None)
     if before.status is DRAINING:
         after = replace(after, drain_started_at=None, drain_deadline_at=None)
+    if before.status is DRAINING and after.status is STOPPING and not _was_paused(after):
+        # Whoever starts it again is about to use it, as after any other pause.
+        after = replace(after, last_paused_at=now)
     if after.status in (STOPPED, TERMINATED, PENDING):
-        after = replace(after, sessions=())
+        after = recalculate(replace(after, sessions=()))
     if after.status is TERMINATED:
         after = replace(
             after,
             desired_status=DesiredStatus.TERMINATED,
+            license=lose(after.license, is_final=True, now=now),
             public_ip=None,
             private_ip=None,
             pending_since=None,
@@ -496,6 +588,7 @@ def _settle_fields(before: Worker, after: Worker, now: datetime) -> Worker:
             public_ip=None,
             private_ip=None,
             cml_certificate_sha256=None,
+            license=lose(after.license, is_final=False, now=now),
         )
     return after
 
@@ -554,6 +647,7 @@ def void_launch(worker: Worker, *, reason: str, now: datetime, refused: bool = F
         public_ip=None,
         private_ip=None,
         cml_certificate_sha256=None,
+        license=lose(worker.license, is_final=False, now=now),
         status_reason=reason,
         updated_at=now,
     )
@@ -588,9 +682,11 @@ _TOLD_BY_CML = (
     "ws_connected_at",
     "ws_disconnected_at",
     "ws_told_connected",
+    "ws_mark",
     "last_activity_at",
     "last_activity_check_at",
     "recent_activity_events",
+    "activity_listed_since",
     "activity_mark",
 )
 
@@ -601,12 +697,18 @@ def is_only_news(before: Worker, after: Worker) -> bool:
     return replace(before, version=after.version, **told) == after
 
 
-def note_connection(worker: Worker, status: MonitorState, *, reason: str, at: datetime) -> Worker:
-    """The live connection stands elsewhere now.
+def note_connection(
+    worker: Worker, status: MonitorState, *, reason: str, at: datetime, mark: ActivityMark | None = None
+) -> Worker:
+    """The live connection stands elsewhere now, unless a report with a later mark has come before.
 
     Only a connection that was not told of yet, and the end of one, are told: `ws_told_connected`
     changes with them and stays as it is through reconnections.
     """
+    if mark is not None:
+        if _is_overtaken(mark, worker.ws_mark):
+            return worker
+        worker = replace(worker, ws_mark=mark)
     if not worker.is_live:
         status = MonitorState.DISCONNECTED if status is not MonitorState.DISABLED else status
     is_connected = status is MonitorState.CONNECTED
@@ -619,6 +721,10 @@ def note_connection(worker: Worker, status: MonitorState, *, reason: str, at: da
     if status in _CONNECTION_OVER and (worker.ws_told_connected or never_worked):
         return replace(noted, ws_told_connected=False, ws_disconnected_at=at)
     return noted
+
+
+def _is_overtaken(mark: ActivityMark, by: ActivityMark | None) -> bool:
+    return by is not None and by.stream == mark.stream and mark.last_sequence <= by.last_sequence
 
 
 _CONNECTION_OVER = frozenset({MonitorState.FAILED, MonitorState.DISCONNECTED, MonitorState.DISABLED})
@@ -653,6 +759,9 @@ def note_activity(
         last_activity_at=max(moments, default=None),
         last_activity_check_at=now,
         recent_activity_events=tuple(newest_first[:keep]),
+        activity_listed_since=newest_first[keep].at
+        if len(newest_first) > keep
+        else worker.activity_listed_since,
         activity_mark=mark or known,
     )
 

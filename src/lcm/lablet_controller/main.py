@@ -1,72 +1,25 @@
 """The lablet controller: wiring, no logic. It elects a leader and does nothing yet."""
 
-import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from contextlib import AbstractAsyncContextManager
 
 from lcm.core.chance import Ids
 from lcm.core.clock import Clock
-from lcm.core.election import LeaderElectionConfig
-from lcm.core.health import Health
-from lcm.core.hosted_service import HostedService
 from lcm.core.kv.port import Kv
-from lcm.core.reconciliation import ReconciliationConfig
-from lcm.core.telemetry import LoopLagMonitor, Telemetry
 from lcm.lablet_controller.settings import LabletControllerSettings
-from lcm.rest.client import HttpTransport
+from lcm.web.controller_shell import ControllerShell, controller_shell
 from lcm.web.empty_controller import EmptyController
-from lcm.web.server import HttpServer
-
-SERVICE = "lablet-controller"
 
 
 class LabletReconciler(EmptyController):
     """Will run labs on workers."""
 
-    name = SERVICE
+    name = "lablet-controller"
+    metric_prefix = "lablet"
     does = "nothing yet: labs are not imported, started or stopped on workers"
 
 
-@dataclass(frozen=True)
-class LabletControllerProcess:
-    """What a caller needs to know of a lablet controller that is about to run."""
-
-    services: tuple[HostedService, ...]
-    url: str
-    port: int
-    instance_id: str
-
-
-@asynccontextmanager
-async def lablet_controller_process(
+def lablet_controller_process(
     settings: LabletControllerSettings, kv: Kv | None, clock: Clock, ids: Ids
-) -> AsyncIterator[LabletControllerProcess]:
-    """Open the connections and put everything together; run the services to bring it to life."""
-    telemetry = Telemetry()
-    instance_id = settings.instance_id
-    if instance_id == "auto":
-        instance_id = f"{socket.gethostname()}-{ids.new_id()[:8]}"
-    controller = LabletReconciler(
-        ReconciliationConfig(metric_prefix="lablet"),
-        LeaderElectionConfig(
-            election_key_prefix=settings.etcd_key_prefix,
-            lease_ttl=settings.leader_lease_ttl,
-            instance_id=instance_id,
-            service_name=SERVICE,
-            call_timeout_seconds=settings.etcd_call_timeout_seconds,
-        ),
-        kv,
-        clock=clock,
-        telemetry=telemetry,
-        health=Health(clock),
-    )
-    async with HttpTransport(settings.control_plane_api_url) as transport:
-        controller.connect(transport, settings.control_plane_api_key.get_secret_value())
-        server = HttpServer(SERVICE, controller.app(), settings.host, settings.port)
-        yield LabletControllerProcess(
-            services=(server, controller, LoopLagMonitor(telemetry, clock)),
-            url=server.url,
-            port=server.port,
-            instance_id=instance_id,
-        )
+) -> AbstractAsyncContextManager[ControllerShell]:
+    """Everything put together; run the services to bring it to life."""
+    return controller_shell(LabletReconciler, settings, kv, clock, ids)

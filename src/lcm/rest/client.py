@@ -8,6 +8,7 @@ from typing import Any, Protocol, Self
 import aiohttp
 import msgspec
 
+from lcm.core import tracing
 from lcm.domain.discovery import DiscoverySettings, FoundInstance
 from lcm.domain.errors import Conflict, Fenced, IllegalTransition, NotFound, RequestError, Unreachable
 from lcm.domain.launch import LaunchSpec, WorkerId
@@ -225,6 +226,8 @@ class ControlPlaneClient:
 
     async def _call(self, method: str, path: str, report: msgspec.Struct | None = None) -> bytes:
         headers = {**self._headers, EPOCH_HEADER: str(self._epoch())}
+        if (work := tracing.current()) is not None:
+            headers[tracing.TRACEPARENT_HEADER] = work.traceparent
         body = msgspec.json.encode(report) if report is not None else None
         status, answer = await self._transport.send(method, f"/api/internal{path}", headers, body)
         if status < 400:

@@ -9,9 +9,10 @@ from typing import Annotated, Any
 
 import msgspec
 
+from lcm.domain.capacity import Capacity
 from lcm.domain.idle import PauseGuard
 from lcm.domain.launch import InstanceId, LaunchSpec, WorkerId
-from lcm.domain.license import License, LicenseDebt
+from lcm.domain.license import License, LicenseDebt, LicenseOperation, LicenseStatus
 from lcm.domain.lifecycle import DesiredStatus, WorkerStatus
 from lcm.domain.live import (
     ActivityEvent,
@@ -43,6 +44,34 @@ API_KEY_HEADER = "X-API-Key"
 SERVICE_HEADER = "X-LCM-Service"
 EPOCH_HEADER = "X-LCM-Epoch"
 PROBLEM_TYPE_PREFIX = "urn:lcm:problem:"
+
+
+class LicenseView(msgspec.Struct, frozen=True, kw_only=True):
+    """The license of a worker as people see it: whether a token waits, never which one."""
+
+    declared: bool
+    status: LicenseStatus
+    tier: str | None
+    pending_operation: LicenseOperation | None
+    pending_token: bool
+    operation_in_progress: bool
+    attempts: int
+    last_error: str
+    changed_at: datetime | None
+
+    @staticmethod
+    def of(license: License) -> "LicenseView":
+        return LicenseView(
+            declared=license.declared,
+            status=license.status,
+            tier=license.tier,
+            pending_operation=license.pending_operation,
+            pending_token=license.token_ref is not None,
+            operation_in_progress=license.operation_in_progress,
+            attempts=license.attempts,
+            last_error=license.last_error,
+            changed_at=license.changed_at,
+        )
 
 
 class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,18 +113,24 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
     last_paused_by: str | None
     last_resumed_at: datetime | None
     sessions: tuple[str, ...]
+    declared_capacity: Capacity | None
+    allocated_capacity: Capacity
     drain_started_at: datetime | None
     drain_deadline_at: datetime | None
-    license: License
+    license: LicenseView
     possible_actions: tuple[Action, ...]
 
     @staticmethod
     def of(worker: Worker) -> "WorkerView":
         shared = {name: getattr(worker, name) for name in _SHARED_FIELDS}
-        return WorkerView(**shared, possible_actions=tuple(sorted(possible_actions(worker))))
+        return WorkerView(
+            **shared,
+            license=LicenseView.of(worker.license),
+            possible_actions=tuple(sorted(possible_actions(worker))),
+        )
 
 
-_SHARED_FIELDS = [name for name in WorkerView.__struct_fields__ if name != "possible_actions"]
+_SHARED_FIELDS = [n for n in WorkerView.__struct_fields__ if n not in ("license", "possible_actions")]
 
 
 class WorkerPage(msgspec.Struct, frozen=True, kw_only=True):
@@ -329,6 +364,9 @@ class WebSocketReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     reason: str = ""
     connected_at: Moment | None = None
     disconnected_at: Moment | None = None
+    stream: str = ""
+    """Whose account this is: of its reports one with a lower `sequence` that comes later is dropped."""
+    sequence: int = 0
 
 
 class TelemetryEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -340,10 +378,14 @@ class TelemetryEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class IdleCheckRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Judge whether a worker is used; `raw_telemetry_events` is null if CML could not be asked."""
+    """Judge whether a worker is used; `raw_telemetry_events` is null if CML could not be asked.
+
+    `asked_at` is when it was asked: what arrives late proves nothing. Without it, just now.
+    """
 
     force_check: bool = False
     raw_telemetry_events: list[TelemetryEvent] | None = None
+    asked_at: Moment | None = None
     suppress_auto_pause: bool = False
 
 
@@ -392,9 +434,10 @@ class IdleStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SessionChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A lablet session comes to a worker or leaves it."""
+    """A lablet session comes to a worker, which promises it what it needs."""
 
-    session_id: str
+    session_id: Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
+    needs: Capacity | None = None
 
 
 class LicenseReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -402,8 +445,10 @@ class LicenseReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     reason: str = ""
     tier: str | None = None
+    is_free: bool = False
+    """CML says that it holds none."""
     is_debt: bool = False
-    """The worker is given up although its license is not known to be free."""
+    """The license is given up although it is not known to be free."""
 
 
 class LicenseToken(msgspec.Struct, frozen=True, kw_only=True):
@@ -413,6 +458,12 @@ class LicenseToken(msgspec.Struct, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         return "LicenseToken(…)"
+
+
+class LicenseSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether workers that are meant to be licensed can be, without being given a token each."""
+
+    has_token: bool
 
 
 class LicenseDebts(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,5 +1,6 @@
 """What is known of a call that left a simulated process, and what is said when something did not hold."""
 
+from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 Role = Literal["controller", "plane", "user"]
@@ -24,6 +25,16 @@ class Call(NamedTuple):
         mark = f"  !! {self.fault}" if self.fault else ""
         what = f"{self.site:24} {self.subject:38} {self.state}{mark}"
         return f"{self.n:5} {self.at:10.3f} {self.process:14} {what}"
+
+
+class Answer(NamedTuple):
+    """What the control plane answered to a request; the headers are the request's."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    status: int
+    body: bytes
 
 
 class Violation(Exception):

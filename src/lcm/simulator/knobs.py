@@ -1,6 +1,6 @@
 """Settings that make rare things common; a random run draws them from its seed."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 
@@ -19,6 +19,24 @@ class Knobs:
     controllers: int = 2
     discovery: bool = False
     """Whether foreign machines are imported and orphans are looked for."""
+    discovery_interval: float = 300.0
+    orphan_termination: bool = False
+    license_pool: int = 100
+    license_seconds: float = 0.0
+    """How long CML takes to register a license."""
+    ec2_changes_per_second: float = 0.0
+    """How fast a controller lets itself change things at EC2; 0: nobody counts."""
+    monitoring: bool = False
+    """Whether there is a CML to watch on every machine, and controllers watch it."""
+    activity_events_kept: int = 10
+
+    people: bool = False
+    """Whether workers are watched for signs of people, and paused where there are none."""
+    idle_timeout_seconds: float = 3600.0
+    idle_check_seconds: float = 300.0
+    min_workers: int = 0
+    scale_down: bool = False
+    """Whether unused workers are drained instead of paused."""
 
     no_answer_seconds: float = 10.0
     """How long a caller waits for an answer that does not come."""
@@ -64,6 +82,26 @@ class Knobs:
             event_buffer=rng.choice([1_000, 1_000, 1]),
             event_backlog_bytes=rng.choice([256 * 1024, 256 * 1024, 1]),
             page_size=rng.choice([100, 100, 1]),
+        )
+
+    @staticmethod
+    def draw_with_people(seed: int) -> "Knobs":
+        """A place where people work: hours pass, so what only counts seconds is patient."""
+        rng = Random(f"people/{seed}")
+        drawn = Knobs.draw(seed)
+        return replace(
+            drawn,
+            people=True,
+            # A judgement takes several calls; what never fits into its time is a wrong setting.
+            no_answer_seconds=drawn.no_answer_seconds if drawn.latency_seconds < 0.1 else 10.0,
+            lease_ttl=rng.choice([15, 60, 60]),
+            publish_sweep_seconds=60.0,
+            reconcile_interval=rng.choice([30.0, 60.0, 60.0]),
+            election_retry_seconds=60.0,
+            idle_timeout_seconds=rng.choice([600.0, 600.0, 900.0, 1800.0]),
+            idle_check_seconds=rng.choice([300.0, 120.0]),
+            min_workers=rng.choice([0, 0, 1]),
+            scale_down=rng.random() < 0.25,
         )
 
 

@@ -85,6 +85,8 @@ class MemoryCloud:
     machines: dict[InstanceId, Machine] = field(default_factory=dict)
     calls: list[Call] = field(default_factory=list)
     interfere: Interference | None = None
+    unlisted: set[InstanceId] = field(default_factory=set)
+    """Left out of lists, as if a page were missing; shown to whoever asks for them by name."""
     images: tuple[MachineImage, ...] = (
         MachineImage(id="ami-1", name="CML-2.8.1-20250310", creation_date="2025-03-10T00:00:00.000Z"),
         MachineImage(id="ami-2", name="CML-2.9.1-20260415", creation_date="2026-04-15T00:00:00.000Z"),
@@ -97,7 +99,8 @@ class MemoryCloud:
     async def list_instances(self, region: str, tags: Mapping[str, str] | None = None) -> Sequence[Instance]:
         await self._called("before", "list_instances", region)
         wanted = (tags or {DISCOVERY_TAG: "true"}).items()
-        return [m for m in self._shown(region) if wanted <= m.tags.items()]
+        listed = (m for m in self._shown(region) if m.id not in self.unlisted)
+        return [m for m in listed if wanted <= m.tags.items()]
 
     async def describe_instance(self, region: str, instance_id: InstanceId) -> Instance | None:
         await self._called("before", "describe_instance", instance_id)
@@ -132,6 +135,17 @@ class MemoryCloud:
         if instance_id in self.machines:
             self.terminate(instance_id)
         await self._called("after", "terminate_instance", instance_id)
+
+    async def tag_instance(self, region: str, instance_id: InstanceId, tags: Mapping[str, str]) -> None:
+        await self._called("before", "tag_instance", instance_id)
+        self._existing(instance_id).tags.update(tags)
+        await self._called("after", "tag_instance", instance_id)
+
+    async def untag_instance(self, region: str, instance_id: InstanceId, keys: Sequence[str]) -> None:
+        await self._called("before", "untag_instance", instance_id)
+        for key in keys:
+            self._existing(instance_id).tags.pop(key, None)
+        await self._called("after", "untag_instance", instance_id)
 
     async def resolve_ami(self, region: str, name_pattern: str) -> MachineImage:
         await self._called("before", "resolve_ami", name_pattern)
@@ -170,6 +184,10 @@ class MemoryCloud:
             return
         machine.state_reason_code, machine.state_reason = code, f"{code}: the machine was terminated"
         self._go(machine, "shutting-down", "terminated", self.delays.terminate)
+
+    def add(self, spec: LaunchSpec, token: str = "") -> Machine:
+        """A machine that was launched by somebody else, or long ago."""
+        return self._new_machine(spec, token)
 
     def retag(self, instance_id: InstanceId, tags: Mapping[str, str]) -> None:
         """Put other tags on a machine, as people do."""

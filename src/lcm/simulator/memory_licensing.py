@@ -1,6 +1,6 @@
 """CML's licensing in memory: a pool of licenses that registrations take and deregistrations give back."""
 
-from lcm.worker_controller.ports import LicenseState
+from lcm.worker_controller.ports import UNTOLD, LicenseState
 
 TOKEN = "a-token-of-the-pool"
 
@@ -11,6 +11,10 @@ class MemoryLicensing:
     def __init__(self, pool: int = 100) -> None:
         self.pool = pool
         self.registered: set[str] = set()
+        self.under_way: dict[str, str] = {}
+        """Registrations that CML accepted and has not finished, with their tokens."""
+        self.owed: set[str] = set()
+        """Given back on the server, and still counted by the pool."""
         self.failures: dict[str, str] = {}
         self.unreachable: Exception | None = None
         self.forgets_to_tell = False
@@ -19,27 +23,47 @@ class MemoryLicensing:
 
     async def state(self, host: str, pinned_sha256: str | None) -> LicenseState:
         self._answer()
-        return LicenseState(host in self.registered, "CML_Enterprise", self.failures.get(host, ""))
+        is_free = host not in self.registered and host not in self.under_way
+        return LicenseState(
+            host in self.registered, "CML_Enterprise", self.failures.get(host, ""), is_free=is_free
+        )
 
     async def register(self, host: str, pinned_sha256: str | None, token: str) -> str:
-        self._answer()
-        self.calls.append(f"register {host}")
-        self.failures.pop(host, None)
-        if token != TOKEN:
-            self.failures[host] = f"'{token}' is not valid"
-        elif len(self.registered) >= self.pool:
-            self.failures[host] = "no license is left"
-        else:
-            self.registered.add(host)
+        self.begin(host, token)
+        self.finish(host)
         return ""
 
     async def deregister(self, host: str, pinned_sha256: str | None) -> str:
         self._answer()
         self.calls.append(f"deregister {host}")
         if self.forgets_to_tell:
-            return "the pool was not told"
+            self.owed |= self.registered & {host}
         self.registered.discard(host)
-        return ""
+        return UNTOLD if self.forgets_to_tell else ""
+
+    def begin(self, host: str, token: str) -> None:
+        """CML accepts a registration; it is decided later."""
+        self._answer()
+        self.calls.append(f"register {host}")
+        self.failures.pop(host, None)
+        self.under_way[host] = token
+
+    def finish(self, host: str) -> None:
+        """The registration that is under way, if there is one, takes a license or fails."""
+        token = self.under_way.pop(host, None)
+        if token is None or host in self.registered:
+            return
+        if token != TOKEN:
+            self.failures[host] = f"'{token}' is not valid"
+        elif len(self.held) >= self.pool:
+            self.failures[host] = "no license is left"
+        else:
+            self.registered.add(host)
+
+    @property
+    def held(self) -> set[str]:
+        """Whom the pool counts."""
+        return self.registered | self.owed
 
     def _answer(self) -> None:
         if self.unreachable is not None:

@@ -5,7 +5,7 @@ questions about itself, and can be told to misbehave in all the ways that real o
 """
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -18,6 +18,11 @@ from lcm.domain.launch import InstanceId
 from lcm.worker_controller.ports import MAX_MESSAGE_BYTES, InstanceMetrics, WebSocket, WebSocketListener
 
 UNAUTHORIZED = (3000, "Unauthorized")
+PATIENCE_SECONDS = 5.0
+"""How long clients wait for an answer."""
+
+Carry = Callable[[Callable[[], None]], None]
+"""Brings something to a client: at once, later or never."""
 
 
 def system_stats(cpu_percent: float = 7.25, running_nodes: int = 4) -> dict[str, Any]:
@@ -37,14 +42,23 @@ def system_stats(cpu_percent: float = 7.25, running_nodes: int = 4) -> dict[str,
     }
 
 
+def at_once(hear: Callable[[], None]) -> None:
+    hear()
+
+
 class MemorySocket:
     """One connection, seen from both sides."""
 
-    def __init__(self, server: "MemoryLiveServer", listener: WebSocketListener) -> None:
+    def __init__(
+        self, server: "MemoryLiveServer", listener: WebSocketListener, carry: Carry = at_once
+    ) -> None:
         self._server = server
         self._listener: WebSocketListener | None = listener
+        self._carry = carry
         self.opened_at = server.clock.monotonic()
         self.is_authorized = False
+        self.is_silent = False
+        """It missed an event: no later one may arrive on it as if nothing had been."""
 
     @property
     def is_open(self) -> bool:
@@ -53,30 +67,41 @@ class MemorySocket:
     # The client's side.
 
     def send(self, text: bytes) -> None:
-        if self.is_open:
+        if self.is_open and self in self._server.sockets:
             self._server.hear(self, text)
 
     def ping(self) -> None:
-        if self._listener is not None and not self._server.is_frozen:
-            self._listener.on_pong()
+        if not self._server.is_frozen:
+            self._carry(self._hear_pong)
 
     def close(self) -> None:
         self._listener = None
-        self._server.sockets.discard(self)
+        self._server.sockets.pop(self, None)
 
     # The server's side.
 
     def push(self, payload: bytes) -> None:
-        if self._listener is None:
-            return
         if len(payload) > MAX_MESSAGE_BYTES:
             self.end(1009, "message too big")
-        else:
-            self._listener.on_message(payload)
+        elif not self.is_silent:
+            self._carry(lambda: self._hear(payload))
 
     def end(self, code: int, reason: str = "") -> None:
+        self._server.sockets.pop(self, None)
+        self._carry(lambda: self._hear_end(code, reason))
+
+    # What arrives, unless the client has closed.
+
+    def _hear(self, payload: bytes) -> None:
+        if self._listener is not None:
+            self._listener.on_message(payload)
+
+    def _hear_pong(self) -> None:
+        if self._listener is not None:
+            self._listener.on_pong()
+
+    def _hear_end(self, code: int, reason: str) -> None:
         listener, self._listener = self._listener, None
-        self._server.sockets.discard(self)
         if listener is not None:
             listener.on_closed(code, reason)
 
@@ -102,6 +127,10 @@ class MemoryLiveServer:
         """Every socket is closed like this right after its first frame."""
         self.failing: dict[str, int] = {}
         """Paths that answer with an error status."""
+        self.answers_after = 0.0
+        """Seconds; beyond what clients wait, it is no answer at all."""
+        self.clock_error = timedelta()
+        """How wrong its wall clock is."""
         self.telemetry: list[dict[str, Any]] = []
         self.user_id = "our-account"
         self.health: dict[str, Any] = {
@@ -115,7 +144,8 @@ class MemoryLiveServer:
             "product_license": {"active": "CML_Enterprise", "is_enterprise": True},
         }
         self.tokens: dict[str, float] = {}
-        self.sockets: set[MemorySocket] = set()
+        self.sockets: dict[MemorySocket, None] = {}
+        """In the order they were opened."""
         self.logins: list[float] = []
         self.requests: list[tuple[float, str]] = []
         self.connects: list[float] = []
@@ -127,13 +157,19 @@ class MemoryLiveServer:
         self.push_bytes(msgspec.json.encode(event))
 
     def push_bytes(self, payload: bytes) -> None:
-        if self.is_mute or self.is_frozen:
-            return
-        for socket in [socket for socket in self.sockets if socket.is_authorized]:
-            socket.push(payload)
+        for socket in self._audience():
+            if self.is_mute or self.is_frozen:
+                socket.is_silent = True
+            else:
+                socket.push(payload)
 
     def push_stats(self, cpu_percent: float = 7.25) -> None:
-        self.push({"event_type": "system_stats", "data": system_stats(cpu_percent)})
+        """Who misses these will not miss them."""
+        if not (self.is_mute or self.is_frozen):
+            self.push({"event_type": "system_stats", "data": system_stats(cpu_percent)})
+
+    def _audience(self) -> list[MemorySocket]:
+        return [socket for socket in self.sockets if socket.is_authorized]
 
     def drop(self, code: int = 1006, reason: str = "") -> None:
         """End every connection."""
@@ -147,6 +183,11 @@ class MemoryLiveServer:
         """Something for the telemetry."""
         self.telemetry.append({"category": category, "timestamp": at.isoformat(), "data": data})
 
+    @property
+    def wall_time(self) -> datetime:
+        """As it sees it."""
+        return self.clock.now() + self.clock_error
+
     async def push_forever(self, every_seconds: float = 3.3) -> None:
         """Statistics, as CML sends them."""
         while True:
@@ -156,9 +197,11 @@ class MemoryLiveServer:
     # What clients see.
 
     async def check_reachable(self, pinned_sha256: str | None) -> None:
-        if self.is_frozen:
-            await self.clock.sleep(5.0)
+        if self.is_frozen or self.answers_after > PATIENCE_SECONDS:
+            await self.clock.sleep(PATIENCE_SECONDS)
             raise Unreachable("CML: no answer")
+        if self.answers_after:
+            await self.clock.sleep(self.answers_after)
         if self.refuses_connections:
             raise Unreachable("CML: connection refused")
         if pinned_sha256 not in (None, self.certificate_sha256):
@@ -183,7 +226,7 @@ class MemoryLiveServer:
         }[path]
 
     def _new_token(self) -> str:
-        ends = self.clock.now() + timedelta(seconds=self.token_seconds)
+        ends = self.wall_time + timedelta(seconds=self.token_seconds)
         claims = {"exp": ends.timestamp(), "sub": self.user_id, "n": len(self.logins)}
         token = f"e30.{base64.urlsafe_b64encode(msgspec.json.encode(claims)).decode().rstrip('=')}.x"
         self.tokens[token] = self.clock.monotonic() + self.token_seconds
@@ -233,7 +276,7 @@ class MemoryLiveServers:
         finally:
             self._at_once -= 1
         socket = MemorySocket(server, listener)
-        server.sockets.add(socket)
+        server.sockets[socket] = None
         return socket
 
     async def request(
@@ -253,7 +296,7 @@ class MemoryLiveServers:
         await server.clock.sleep(self._answer_seconds)
         await server.check_reachable(pinned_sha256)
         status, content = server.answer(path, token, body)
-        return CmlAnswer(msgspec.json.encode(content), server.certificate_sha256, status, server.clock.now())
+        return CmlAnswer(msgspec.json.encode(content), server.certificate_sha256, status, server.wall_time)
 
 
 class MemoryMetrics:

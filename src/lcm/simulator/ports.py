@@ -6,25 +6,30 @@ coverage and the exhaustive pass find it by themselves.
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from random import Random
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from lcm.control_plane.store.port import Document, Fence, StoreUnavailable, WriteUnconfirmed
+from lcm.core.clock import Clock
 from lcm.core.kv.port import Change, Item, KvUnavailable, LeaseId, Listing
+from lcm.core.rate_limit import Rate, Saturated, TokenBucket
 from lcm.domain.errors import CapacityShortage, Throttled, Unreachable
 from lcm.domain.launch import InstanceId, LaunchSpec, MachineImage, WorkerId
 from lcm.domain.worker import Instance
 from lcm.simulator.asgi import request
-from lcm.simulator.calls import Violation
-from lcm.worker_controller.ports import CmlSystemInformation
+from lcm.simulator.calls import Answer, Violation
+from lcm.simulator.live_fleet import BOOT_SECONDS, certificate_of
+from lcm.worker_controller.ports import CmlSystemInformation, LicenseState
 
 if TYPE_CHECKING:
-    from lcm.simulator.processes import PlaneProcess, Process
+    from lcm.simulator.processes import ControllerProcess, PlaneProcess, Process
 
 T = TypeVar("T")
 Effect = Callable[[], Awaitable[T]]
 Error = Callable[[str], Exception]
 
-BOOT_SECONDS = 30.0
+LIVE_REPORTS = "/api/internal/workers/metrics"
+"""From all workers together."""
 RECORD_STALENESS = 40
 """How many answers back a stale read of a record may be."""
 CLOUD_STALENESS = 3
@@ -200,6 +205,7 @@ class SimulatedTransport(SimulatedPort):
         if handling.cancelled() or handling.exception() is not None:
             raise Unreachable("control plane: connection reset")
         status, answer = handling.result()
+        self._world.answered(Answer(method, path, headers, status, answer))
         if status == 500:
             self._world.fail(Violation("an unexpected error", f"{method} {path} was answered with 500"))
         return status, answer
@@ -215,10 +221,21 @@ async def _handled(
 
 
 class SimulatedCloud(SimulatedPort):
-    """EC2, as a controller reaches it."""
+    """EC2, as a controller reaches it: changes wait for a permit, as they do in the real adapter."""
 
     name = "ec2"
     error = Unreachable
+
+    def __init__(self, process: "ControllerProcess", clock: Clock) -> None:
+        super().__init__(process)
+        self._before_effect = process.check_leadership
+        rate = self._world.knobs.ec2_changes_per_second
+        operations = ("launch_instance", "start_instance", "stop_instance", "terminate_instance")
+        self._buckets = {
+            operation: TokenBucket(Rate(rate, burst=1), clock, Random(f"pauses/{process.instance_id}"))
+            for operation in operations
+            if rate
+        }
 
     async def list_instances(self, region: str, tags: Mapping[str, str] | None = None) -> Sequence[Instance]:
         about = " ".join(f"{key}={value}" for key, value in (tags or {}).items())
@@ -228,7 +245,9 @@ class SimulatedCloud(SimulatedPort):
 
     async def describe_instances(self, region: str, instance_ids: Sequence[InstanceId]) -> Sequence[Instance]:
         return await self._ask(
-            "describe_instances", "", lambda: self._world.cloud.describe_instances(region, instance_ids)
+            "describe_instances",
+            " ".join(instance_ids),
+            lambda: self._world.cloud.describe_instances(region, instance_ids),
         )
 
     async def list_images(self, region: str, image_ids: Sequence[str]) -> Sequence[MachineImage]:
@@ -248,7 +267,7 @@ class SimulatedCloud(SimulatedPort):
         return await self._ask("resolve_ami", "", lambda: self._world.cloud.resolve_ami(region, name_pattern))
 
     async def launch_instance(self, spec: LaunchSpec, client_token: str) -> Instance:
-        return await self._write(
+        return await self._change(
             "launch_instance",
             f"{spec.tags['worker_id']} {client_token}",
             lambda: self._world.cloud.launch_instance(spec, client_token),
@@ -256,7 +275,7 @@ class SimulatedCloud(SimulatedPort):
         )
 
     async def start_instance(self, region: str, instance_id: InstanceId) -> None:
-        await self._write(
+        await self._change(
             "start_instance",
             instance_id,
             lambda: self._world.cloud.start_instance(region, instance_id),
@@ -264,7 +283,7 @@ class SimulatedCloud(SimulatedPort):
         )
 
     async def stop_instance(self, region: str, instance_id: InstanceId) -> None:
-        await self._write(
+        await self._change(
             "stop_instance",
             instance_id,
             lambda: self._world.cloud.stop_instance(region, instance_id),
@@ -272,12 +291,45 @@ class SimulatedCloud(SimulatedPort):
         )
 
     async def terminate_instance(self, region: str, instance_id: InstanceId) -> None:
-        await self._write(
+        await self._change(
             "terminate_instance",
             instance_id,
             lambda: self._world.cloud.terminate_instance(region, instance_id),
             refusal=Throttled,
         )
+
+    async def tag_instance(self, region: str, instance_id: InstanceId, tags: Mapping[str, str]) -> None:
+        await self._change(
+            "tag_instance",
+            instance_id,
+            lambda: self._world.cloud.tag_instance(region, instance_id, tags),
+            refusal=Throttled,
+        )
+
+    async def untag_instance(self, region: str, instance_id: InstanceId, keys: Sequence[str]) -> None:
+        await self._change(
+            "untag_instance",
+            instance_id,
+            lambda: self._world.cloud.untag_instance(region, instance_id, keys),
+            refusal=Throttled,
+        )
+
+    async def _change(self, operation: str, subject: str, effect: Effect[T], *, refusal: Error) -> T:
+        bucket = self._buckets.get(operation)
+        if bucket is None:
+            return await self._write(operation, subject, effect, refusal=refusal)
+        try:
+            await bucket.take(urgent=True, within_seconds=self._world.knobs.no_answer_seconds)
+        except Saturated as full:
+            raise Throttled(f"{operation} waits for its turn: {full}") from None
+        self._before_effect()
+        try:
+            answer = await self._write(operation, subject, effect, refusal=refusal)
+        except Throttled as refused:
+            bucket.refused(str(refused))
+            raise
+        bucket.accepted()
+        return answer
 
     async def _ask(self, operation: str, subject: str, effect: Effect[T]) -> T:
         return await self._read(operation, subject, effect, refusal=Throttled, stale=CLOUD_STALENESS)
@@ -297,12 +349,67 @@ class SimulatedCml(SimulatedPort):
         if machine is None or machine.running_since is None:
             raise Unreachable(f"CML at {host}: connection refused")
         is_ready = self._world.clock.monotonic() - machine.running_since >= BOOT_SECONDS
-        return CmlSystemInformation("2.9.1+build.7", is_ready, machine.id.ljust(64, "0"))
+        return CmlSystemInformation("2.9.1+build.7", is_ready, certificate_of(machine))
+
+
+class SimulatedLicensing(SimulatedPort):
+    """The licensing of every CML server. A registration belongs to the machine, whatever its address is,
+    and the pool counts it until it is given back, even if the machine is gone."""
+
+    name = "cml"
+    error = Unreachable
+
+    async def state(self, host: str, pinned_sha256: str | None) -> LicenseState:
+        return await self._read(
+            "license_state",
+            self._at(host),
+            lambda: self._world.licensing.state(self._booted_at(host), pinned_sha256),
+        )
+
+    async def register(self, host: str, pinned_sha256: str | None, token: str) -> str:
+        async def begin() -> str:
+            machine_id = self._booted_at(host)
+            self._world.licensing.begin(machine_id, token)
+            self._world.start(self._finish_later(host, machine_id), "license")
+            return ""
+
+        return await self._write("register_license", self._at(host), begin)
+
+    async def deregister(self, host: str, pinned_sha256: str | None) -> str:
+        return await self._write(
+            "deregister_license",
+            self._at(host),
+            lambda: self._world.licensing.deregister(self._booted_at(host), pinned_sha256),
+        )
+
+    async def _finish_later(self, host: str, machine_id: str) -> None:
+        """CML goes on by itself, unless its machine goes down."""
+        await self._world.clock.sleep(self._world.knobs.license_seconds)
+        if self._at(host) == machine_id:
+            self._world.licensing.finish(machine_id)
+        else:
+            self._world.licensing.under_way.pop(machine_id, None)
+
+    def _at(self, host: str) -> str:
+        machine = self._world.cloud.machine_at(host)
+        return machine.id if machine is not None else ""
+
+    def _booted_at(self, host: str) -> str:
+        machine = self._world.cloud.machine_at(host)
+        if machine is None or machine.running_since is None:
+            raise Unreachable(f"CML at {host}: connection refused")
+        if self._world.clock.monotonic() - machine.running_since < BOOT_SECONDS:
+            raise Unreachable(f"CML at {host}: it is booting")
+        return machine.id
 
 
 def _route_of(path: str) -> tuple[str, str]:
-    """The path with the worker's id taken out, and that id."""
-    route = path.partition("?")[0]
+    """The path with the worker's id taken out, and that id; of a list what it is to show."""
+    route, _, query = path.partition("?")
+    if route == LIVE_REPORTS:
+        return route, ""
+    if route == "/api/internal/workers":
+        return route, query
     parts = route.split("/")
     place = 4 if route.startswith("/api/internal/workers/") else 3 if route.startswith("/api/workers/") else 0
     about, parts[place] = parts[place], "{id}" if place else ""

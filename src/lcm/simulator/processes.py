@@ -8,20 +8,27 @@ import asyncio
 from abc import abstractmethod
 from dataclasses import replace
 from datetime import datetime, timedelta
+from random import Random
 from typing import TYPE_CHECKING
 
 from lcm.control_plane.access import AccessKeys
+from lcm.control_plane.context import Policies
 from lcm.control_plane.main import ControlPlaneParts, Limits, assemble
 from lcm.control_plane.secret_box import SecretBox
 from lcm.control_plane.store.port import StoreUnavailable
 from lcm.control_plane.templates import Templates
 from lcm.control_plane.vault import Vault
+from lcm.core.chance import RandomIds
 from lcm.core.health import Health
 from lcm.core.telemetry import Telemetry
+from lcm.domain.idle import IdlePolicy
 from lcm.domain.template import RegionConfig
 from lcm.rest.client import ControlPlaneClient
 from lcm.simulator import ports
 from lcm.simulator.calls import Role, Violation
+from lcm.simulator.live_ports import simulated_monitoring
+from lcm.simulator.people import SimulatedMonitors
+from lcm.worker_controller.monitoring.service import LiveMonitoring
 from lcm.worker_controller.reconciler import WorkerReconciler
 from lcm.worker_controller.settings import WorkerControllerSettings
 
@@ -157,6 +164,15 @@ class PlaneProcess(Process):
                 regions=(REGION.region,),
                 default_region=REGION.region,
                 vault=Vault(store, SecretBox.of(bytes(32))),
+                policies=Policies(
+                    idle=IdlePolicy(
+                        timeout=timedelta(seconds=knobs.idle_timeout_seconds),
+                        snooze=timedelta(seconds=knobs.idle_timeout_seconds),
+                        check_interval=timedelta(seconds=knobs.idle_check_seconds),
+                        min_workers=knobs.min_workers,
+                    ),
+                    activity_events_kept=knobs.activity_events_kept,
+                ),
                 limits=Limits(
                     event_buffer=knobs.event_buffer,
                     event_backlog_bytes=knobs.event_backlog_bytes,
@@ -172,13 +188,20 @@ class ControllerProcess(Process):
 
     role = "controller"
     reconciler: WorkerReconciler | None = None
+    monitoring: LiveMonitoring | None = None
 
     def forget(self) -> None:
-        self.reconciler = None
+        self.reconciler = self.monitoring = None
 
     @property
     def instance_id(self) -> str:
         return f"{self.name}-{self.incarnation}"
+
+    @property
+    def leadership_id(self) -> str:
+        """Tells one time of leading from another."""
+        leadership = self.reconciler.leadership if self.reconciler is not None else None
+        return f"{self.instance_id}/{leadership.epoch if leadership else 0}"
 
     @property
     def holds_the_lease(self) -> bool:
@@ -193,12 +216,23 @@ class ControllerProcess(Process):
         leadership = self.reconciler.leadership if self.reconciler is not None else None
         return leadership is not None and self.world.clock.monotonic() < leadership.deadline
 
+    def check_leadership(self) -> None:
+        """Right before a change at EC2, after all waiting is over."""
+        if self.reconciler is not None:
+            self.reconciler.check_leadership()
+
     async def run(self) -> None:
         clock, knobs = ProcessClock(self), self.world.knobs
 
         def epoch() -> int:
             return reconciler.leadership.epoch if reconciler.leadership else 0
 
+        health = Health(clock)
+        control_plane = ControlPlaneClient(
+            ports.SimulatedTransport(self), KEYS.controller, "worker-controller", epoch
+        )
+        if knobs.monitoring:
+            self.monitoring = simulated_monitoring(self, control_plane, clock, health)
         self.reconciler = reconciler = WorkerReconciler(
             WorkerControllerSettings(
                 leader_lease_ttl=knobs.lease_ttl,
@@ -207,20 +241,24 @@ class ControllerProcess(Process):
                 watch_debounce_seconds=knobs.debounce_seconds,
                 provisioning_timeout_seconds=knobs.provisioning_seconds,
                 worker_discovery_enabled=knobs.discovery,
+                worker_discovery_interval=knobs.discovery_interval,
+                orphan_termination_enabled=knobs.orphan_termination,
                 cleanup_enabled=False,
+                scale_down_enabled=knobs.scale_down,
+                min_workers=knobs.min_workers,
+                worker_activity_detection_enabled=knobs.people,
             ),
             {REGION.region: REGION},
-            control_plane=ControlPlaneClient(
-                ports.SimulatedTransport(self), KEYS.controller, "worker-controller", epoch
-            ),
-            cloud=ports.SimulatedCloud(self),
+            control_plane=control_plane,
+            cloud=ports.SimulatedCloud(self, clock),
             cml=ports.SimulatedCml(self),
-            licensing=self.world.licensing,
+            licensing=ports.SimulatedLicensing(self),
             kv=ports.SimulatedKv(self),
             clock=clock,
-            telemetry=Telemetry(),
-            health=Health(clock),
+            telemetry=Telemetry(RandomIds(Random(f"traces/{self.instance_id}"))),
+            health=health,
             instance_id=self.instance_id,
+            monitors=SimulatedMonitors(self, control_plane, clock) if knobs.people else self.monitoring,
         )
         reconciler.config = replace(
             reconciler.config,

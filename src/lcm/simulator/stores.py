@@ -7,6 +7,7 @@ import msgspec
 from lcm.control_plane.store.memory import MemoryStore
 from lcm.control_plane.store.port import Document, Fence
 from lcm.core.kv.memory import MemoryKv
+from lcm.domain.lifecycle import TERMINATED
 from lcm.domain.worker import Worker
 
 OnCommit = Callable[[Document | None, Document, Fence | None], None]
@@ -44,6 +45,11 @@ class WatchedStore(MemoryStore):
     def peek_all(self) -> list[Worker]:
         found = (self.peek(document_id) for kind, document_id in sorted(self._documents) if kind == "worker")
         return [worker for worker in found if worker is not None]
+
+    def owner_of(self, instance_id: str) -> Worker | None:
+        """The worker whose record names this instance; one that is over owns nothing."""
+        named = (worker for worker in self.peek_all() if worker.ec2_instance_id == instance_id)
+        return next((worker for worker in named if worker.status is not TERMINATED), None)
 
     def _tell(self, before: Document | None, after: Document, fence: Fence | None) -> None:
         for listener in self.on_commit:

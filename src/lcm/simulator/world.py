@@ -17,11 +17,14 @@ from typing import Any, Final, TypeVar
 
 from lcm.core.chance import RandomIds
 from lcm.domain.launch import WORKER_ID_TAG, InstanceId
-from lcm.simulator.calls import Call, Role, Violation
+from lcm.simulator.calls import Answer, Call, Role, Violation
 from lcm.simulator.faults import Act, Faults, chance
 from lcm.simulator.knobs import Knobs
+from lcm.simulator.live_fleet import LiveFleet
 from lcm.simulator.memory_cloud import Delays, MemoryCloud
 from lcm.simulator.memory_licensing import MemoryLicensing
+from lcm.simulator.people import People
+from lcm.simulator.ports import LIVE_REPORTS
 from lcm.simulator.processes import ControllerProcess, PlaneProcess, Process, ProcessCrashed, User
 from lcm.simulator.stores import WatchedKv, WatchedStore
 from lcm.simulator.virtual_time import VirtualClock, VirtualTimeLoop
@@ -32,8 +35,15 @@ STREAM_NOTICE_SECONDS: Final = 5.0
 """How soon a broken stream is noticed."""
 
 READ_ACTS: Final = (Act.ERROR, Act.HANG)
+TOLD_ALL_THE_TIME: Final = f"http.POST {LIVE_REPORTS}"
+"""No change by itself: what it changes is counted where it reaches the disk."""
+
 WRITE_ACTS: Final = (Act.LOST, Act.LATE, *READ_ACTS)
 PROCESS_ACTS: Final = (Act.CRASH_BEFORE, Act.CRASH_AFTER, Act.FREEZE)
+
+LOOKS: Final = ("/detect-idle", "/scaling/audit", "insert audit")
+"""Not counted as changes: a look, whose consequences are counted where they are stored, and notes of why
+nothing was done."""
 
 Watch = Callable[[Process, Call], None]
 
@@ -68,7 +78,7 @@ class World:
         self.disk = WatchedStore()
         self.kv = self._new_kv()
         pace = self.knobs.machine_seconds
-        self.licensing = MemoryLicensing()
+        self.licensing = MemoryLicensing(self.knobs.license_pool)
         self.cloud = MemoryCloud(
             self.clock,
             Delays(
@@ -79,6 +89,8 @@ class World:
                 visibility=self.knobs.visibility_seconds,
             ),
         )
+        self.people = People(self.clock)
+        self.live = LiveFleet(self) if self.knobs.monitoring else None
         self.plane = PlaneProcess(self, "plane")
         self.controllers = [ControllerProcess(self, f"controller-{n}") for n in range(self.knobs.controllers)]
         self.user = User(self, "user")
@@ -100,6 +112,11 @@ class World:
         self.violation: Violation | None = None
         self.on_call: list[Watch] = []
         self.on_effect: list[Watch] = []
+        self.on_http_answer: list[Callable[[Answer], None]] = []
+        self.on_event: list[Callable[[str, Mapping[str, Any]], None]] = []
+        """Told of every event that an open page gets."""
+        self.on_answer: list[Callable[[Process, Call, Any], None]] = []
+        """Told what a process was shown, when it is shown it."""
         self._calls = 0
         self._is_healed = False
         self._wiped_at = float("-inf")
@@ -119,6 +136,8 @@ class World:
         """All processes, until the block is left."""
         async with asyncio.TaskGroup() as self._tasks:
             self.start(self.kv.run(), "kv")
+            if self.live is not None:
+                self.start(self.live.run(), "CML")
             for process in self.processes:
                 self.start(process.live(), process.name)
             try:
@@ -178,6 +197,7 @@ class World:
                 answers = self._answers[site, subject]
                 draw = chance(self.faults.seed, "stale", call.role, site, call.nth)
                 stale: T = answers[int(draw * len(answers))]
+                self._show(process, call, stale)
                 return stale
         answer = await self._perform(process, call, effect)
         if stale_depth:
@@ -195,6 +215,7 @@ class World:
         if process.frozen_until:
             await process.awake()
         process.check_alive()
+        self._show(process, call, answer)
         return answer
 
     def _begin(
@@ -250,7 +271,7 @@ class World:
     async def _perform(self, process: Process, call: Call, effect: Callable[[], Awaitable[T]]) -> T:
         answer = await effect()
         if call.mutates:
-            self.mutations += 1
+            self.mutations += not call.site.endswith(LOOKS) and call.site != TOLD_ALL_THE_TIME
             for watch in self.on_effect:
                 self._check(watch, process, call)
         return answer
@@ -273,6 +294,10 @@ class World:
 
         self.start(land(), f"late {call.site}")
 
+    def _show(self, process: Process, call: Call, answer: Any) -> None:
+        for watch in self.on_answer:
+            watch(process, call, answer)
+
     def _check(self, watch: Watch, process: Process, call: Call) -> None:
         try:
             watch(process, call)
@@ -286,6 +311,8 @@ class World:
         if machine is not None:
             worker_id = machine.spec.tags.get(WORKER_ID_TAG, "")
         worker = self.disk.peek(worker_id)
+        if worker is None and machine is not None:
+            worker = self.disk.owner_of(machine.id)
         return f"{worker.status.value}>{worker.desired_status.value}" if worker else "-"
 
     # What the outside does.
@@ -296,11 +323,24 @@ class World:
             self.violation = violation
             self._over.set()
 
+    def answered(self, answer: Answer) -> None:
+        """The control plane has answered a request."""
+        for watch in self.on_http_answer:
+            try:
+                watch(answer)
+            except Violation as violation:
+                self.fail(violation)
+
     def heal(self) -> None:
         """No more faults from here on."""
         self._is_healed = True
         self.mend_links()
         self.cloud.interfere = None
+        if self.live is not None:
+            self.live.heal()
+        self.cloud.unlisted.clear()
+        self.licensing.unreachable = None
+        self.licensing.forgets_to_tell = False
         for process in self.processes:
             process.frozen_until = 0.0
             process.skew = timedelta()

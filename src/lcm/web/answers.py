@@ -118,6 +118,7 @@ _PROBLEMS = {
     409: "Not possible in this state; the document says what is.",
     413: "The body is too large.",
     412: "It is no longer at the version named in `If-Match`.",
+    428: "Send the `ETag` you have seen as `If-Match`.",
     422: "The request names something unknown or has a wrong field.",
     429: "Too many requests; `Retry-After` says when to try again.",
     503: "The store cannot answer; the document says whether something may have changed.",

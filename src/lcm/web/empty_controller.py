@@ -40,6 +40,7 @@ class EmptyController(LeaderElectedHostedService[Never]):
     """Leads and does nothing. A subclass says what it will do one day."""
 
     does = "nothing yet"
+    metric_prefix = "reconciliation"
     fatal = (LeadershipLost, Fenced)
 
     def connect(self, transport: Transport, api_key: str) -> None:

@@ -6,7 +6,7 @@ from typing import Final
 
 from lcm.domain.launch import InstanceId
 from lcm.domain.lifecycle import UNKNOWN, WorkerStatus, status_of_ec2_state
-from lcm.domain.observation import Observation
+from lcm.domain.observation import Observation, Unknown
 from lcm.domain.worker import Instance, Worker
 
 
@@ -119,6 +119,11 @@ class Situation:
         """Whether the way from PENDING to RUNNING has taken too long."""
         since = self.worker.pending_since
         return since is not None and self.now - since > self.provisioning_timeout
+
+    @property
+    def no_answer(self) -> str | None:
+        """Why EC2 could not be looked at: then nothing is asked of it, and it is asked less often."""
+        return self.seen.reason if isinstance(self.seen, Unknown) and self.seen.is_failure else None
 
     def wait_for_ec2(self, state: str) -> Wait:
         """EC2 is on its way; once that takes too long people are told, and nothing is forced."""

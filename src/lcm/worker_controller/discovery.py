@@ -15,6 +15,7 @@ import structlog
 
 from lcm.core.clock import Clock
 from lcm.core.health import Health
+from lcm.core.tracing import part_of_it
 from lcm.domain.discovery import (
     DiscoveryPlan,
     FoundInstance,
@@ -106,7 +107,8 @@ class Discovery:
         if not plan.enabled:
             return
         for region in plan.regions:
-            await self._look_at(region, plan)
+            with part_of_it(region=region):
+                await self._look_at(region, plan)
         for region in self.regions:
             await self.orphans.look_at(region)
 

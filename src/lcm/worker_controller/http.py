@@ -1,9 +1,13 @@
-"""The worker controller's own HTTP: health for probes, metrics, and a few levers for operators."""
+"""The worker controller's own HTTP: health for probes, metrics, and a few levers for operators.
+
+Everything under `/admin/` needs the controllers' key; what only a leader can do answers 409 on a standby.
+"""
 
 import hmac
+import math
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from datetime import datetime
 from importlib.metadata import version
 
 import msgspec
@@ -13,52 +17,27 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from lcm.core.health import Health
+from lcm.core.reconciliation import ResourceState, ResourceStatus
 from lcm.core.telemetry import Telemetry
-from lcm.domain.lifecycle import RUNNING
+from lcm.domain.errors import TransientError
+from lcm.domain.launch import WorkerId
 from lcm.rest.schemas import API_KEY_HEADER
 from lcm.web.problems import problem, unexpected_problem
 from lcm.worker_controller.reconciler import WorkerReconciler
+from lcm.worker_controller.views import (
+    FleetView,
+    FleetWorker,
+    HealthView,
+    LeaderStatusView,
+    OperationsView,
+    OrphansView,
+    OrphanView,
+    ReconcileView,
+    RetryView,
+    StatsView,
+)
 
-COUNTERS = ("provisioned_count", "started_count", "stopped_count", "terminated_count")
-
-
-class HealthView(msgspec.Struct, frozen=True, kw_only=True):
-    """`healthy` unless a loop is silent; a standby is healthy too."""
-
-    status: str
-    is_leader: bool
-    instance_id: str
-    last_reconciliation: datetime | None
-    workers_managed: int
-    workers_with_drift: int
-    epoch: int | None
-    watching: bool
-    frozen: list[str]
-    """What is missing, so that nothing is started, stopped or terminated meanwhile."""
-    silent_loops: list[str]
-    coordination: str
-    """`elected`, or `alone` when no coordination store is configured."""
-
-
-class OrphanView(msgspec.Struct, frozen=True, kw_only=True):
-    """A machine with our tags that no record owns."""
-
-    instance_id: str
-    region: str
-    state: str
-    kind: str
-    worker_id: str
-    detail: str
-
-
-class OrphansView(msgspec.Struct, frozen=True, kw_only=True):
-    """Every orphan the last complete lists showed, and why nothing is done where nothing is done."""
-
-    orphans: list[OrphanView]
-    only_looking: dict[str, str]
-    may_terminate: bool
-    records_ended: int
-    machines_terminated: int
+Handler = Callable[[Request], Awaitable[Response]]
 
 
 @dataclass(frozen=True)
@@ -69,22 +48,31 @@ class Operations:
     health: Health
     telemetry: Telemetry
     api_key: str
+    metrics_collected: Callable[[], int]
+    scale_down_enabled: bool
 
     def app(self) -> Starlette:
+        seen, done = self._for_operators, self._for_operators_of_the_leader
         return Starlette(
             routes=[
                 Route("/health", self.show_health),
                 Route("/ready", self.show_ready),
                 Route("/info", self.show_info),
                 Route("/metrics", self.show_metrics),
-                Route("/admin/stats", self.show_stats),
-                Route("/admin/orphans", self.show_orphans),
-                Route("/admin/discovery", self.show_discovery),
-                Route("/admin/trigger-discovery", self.trigger_discovery, methods=["POST"]),
-                Route("/admin/trigger-reconcile", self.trigger_reconcile, methods=["POST"]),
+                Route("/admin/stats", seen(self.show_stats)),
+                Route("/admin/fleet", seen(self.show_fleet)),
+                Route("/admin/operations", seen(self.show_operations)),
+                Route("/admin/leader-status", seen(self.show_leader_status)),
+                Route("/admin/orphans", seen(self.show_orphans)),
+                Route("/admin/discovery", seen(self.show_discovery)),
+                Route("/admin/trigger-discovery", done(self.trigger_discovery), methods=["POST"]),
+                Route("/admin/trigger-reconcile", done(self.trigger_reconcile), methods=["POST"]),
+                Route("/admin/resign-leadership", done(self.resign_leadership), methods=["POST"]),
             ],
-            exception_handlers={Exception: answer_unexpected},
+            exception_handlers={TransientError: answer_later, Exception: answer_unexpected},
         )
+
+    # For probes.
 
     async def show_health(self, _: Request) -> Response:
         reconciler = self.reconciler
@@ -94,13 +82,13 @@ class Operations:
             is_leader=reconciler.is_leader,
             instance_id=reconciler.election.instance_id,
             last_reconciliation=reconciler.last_reconciliation,
-            workers_managed=len(reconciler.managed),
-            workers_with_drift=len(reconciler.drifting),
+            workers_managed=len(reconciler.tally.managed),
+            workers_with_drift=len(reconciler.tally.drifting),
             epoch=reconciler.leadership.epoch if reconciler.leadership else None,
             watching=reconciler.is_watching,
             frozen=self.health.freeze_reasons,
             silent_loops=silent,
-            coordination="elected" if reconciler.kv is not None else "alone",
+            coordination=self._coordination,
         )
         return _json(view, 503 if silent else 200)
 
@@ -123,26 +111,84 @@ class Operations:
     async def show_metrics(self, _: Request) -> Response:
         return Response(self.telemetry.render(), media_type=self.telemetry.content_type)
 
-    async def show_stats(self, request: Request) -> Response:
-        if (refusal := self._refuse(request)) is not None:
-            return refusal
-        return _json(self.stats())
+    # For operators, to look.
 
-    async def trigger_reconcile(self, request: Request) -> Response:
-        """Look at one worker (`?worker_id=`) or at all of them, now."""
-        if (refusal := self._refuse(request)) is not None:
-            return refusal
-        if not self.reconciler.is_leader:
-            return problem(409, "not-leader", "Not the leader", "ask the leader; /health says who leads")
-        worker_id = request.query_params.get("worker_id")
-        if worker_id:
-            self.reconciler.trigger(worker_id)
-            return _json({"queued": 1}, 202)
-        return _json({"queued": await self.reconciler.sweep(everything=True)}, 202)
+    async def show_stats(self, _: Request) -> Response:
+        view = StatsView(
+            **self.reconciler.tally.stats(),
+            metrics_collected_count=self.metrics_collected(),
+            scale_down_enabled=self.scale_down_enabled,
+        )
+        return _json(view)
 
-    async def show_orphans(self, request: Request) -> Response:
-        if (refusal := self._refuse(request)) is not None:
-            return refusal
+    async def show_fleet(self, _: Request) -> Response:
+        managed = self.reconciler.tally.managed
+        view = FleetView(
+            is_leader=self.reconciler.is_leader,
+            last_reconciliation=self.reconciler.last_reconciliation,
+            by_status=dict(sorted(Counter(managed.values()).items())),
+            workers=[self._worker(worker_id) for worker_id in sorted(managed)],
+        )
+        return _json(view)
+
+    def _worker(self, worker_id: WorkerId) -> FleetWorker:
+        tally, known = self.reconciler.tally, self.reconciler.states.get(worker_id)
+        state = known or ResourceState(worker_id)
+        return FleetWorker(
+            worker_id=worker_id,
+            status=tally.managed[worker_id],
+            ec2_state=self.reconciler.observer.last_seen.get(worker_id),
+            has_drift=worker_id in tally.drifting,
+            is_stuck=worker_id in tally.stuck,
+            reconcile_status=state.status if known else None,
+            reason=state.reason,
+            retry_count=state.retry_count,
+            next_retry_at=state.next_retry_at,
+            last_reconciled_at=state.last_reconciled_at,
+        )
+
+    async def show_operations(self, _: Request) -> Response:
+        reconciler = self.reconciler
+        failed = [s for s in reconciler.states.values() if s.status is ResourceStatus.FAILED]
+        view = OperationsView(
+            in_progress=[
+                ReconcileView(worker_id=one.resource_id, seconds=one.seconds, is_parked=one.is_parked)
+                for one in reconciler.in_progress()
+            ],
+            max_concurrent=reconciler.config.max_concurrent,
+            waiting=reconciler.queue.ready_count,
+            scheduled=len(reconciler.queue) - reconciler.queue.ready_count,
+            left_out=reconciler.queue.dropped,
+            retrying=[
+                RetryView(
+                    worker_id=state.resource_id,
+                    retry_count=state.retry_count,
+                    next_retry_at=state.next_retry_at,
+                    reason=state.reason,
+                )
+                for state in failed
+            ],
+            frozen=self.health.freeze_reasons,
+        )
+        return _json(view)
+
+    async def show_leader_status(self, _: Request) -> Response:
+        reconciler, leadership = self.reconciler, self.reconciler.leadership
+        is_contested = leadership is not None and math.isfinite(leadership.deadline)
+        view = LeaderStatusView(
+            is_leader=reconciler.is_leader,
+            instance_id=reconciler.election.instance_id,
+            leader_id=reconciler.leader_id,
+            election_key=reconciler.election.key,
+            coordination=self._coordination,
+            lease_ttl_seconds=reconciler.election.lease_ttl,
+            epoch=leadership.epoch if leadership else None,
+            revision=leadership.win.revision if leadership else None,
+            seconds_left=leadership.seconds_left if leadership and is_contested else None,
+        )
+        return _json(view)
+
+    async def show_orphans(self, _: Request) -> Response:
         orphans = self.reconciler.discovery.orphans
         view = OrphansView(
             orphans=[
@@ -164,37 +210,59 @@ class Operations:
         )
         return _json(view)
 
-    async def show_discovery(self, request: Request) -> Response:
+    async def show_discovery(self, _: Request) -> Response:
         """How the last look at each region went."""
-        if (refusal := self._refuse(request)) is not None:
-            return refusal
         return _json({"regions": self.reconciler.discovery.looks})
 
-    async def trigger_discovery(self, request: Request) -> Response:
+    # For operators, to act.
+
+    async def trigger_reconcile(self, request: Request) -> Response:
+        """Look at one worker (`?worker_id=`) or at all of them, now."""
+        worker_id = request.query_params.get("worker_id")
+        if worker_id:
+            self.reconciler.trigger(worker_id)
+            return _json({"queued": 1}, 202)
+        return _json({"queued": await self.reconciler.sweep(everything=True)}, 202)
+
+    async def trigger_discovery(self, _: Request) -> Response:
         """Look for machines and orphans now, by the newest settings."""
-        if (refusal := self._refuse(request)) is not None:
-            return refusal
-        if not self.reconciler.is_leader:
-            return problem(409, "not-leader", "Not the leader", "ask the leader; /health says who leads")
         self.reconciler.discovery.look_now()
         return _json({"queued": 1}, 202)
 
-    def stats(self) -> dict[str, int]:
-        """How often each thing happened since this process started; each event counts once."""
-        statuses = Counter(self.reconciler.managed.values())
-        counted = {name: self.reconciler.counts[name] for name in COUNTERS}
-        return {**counted, "running_worker_count": statuses[RUNNING]}
+    async def resign_leadership(self, _: Request) -> Response:
+        """Let another instance lead; it takes over at once. Without another one this one leads again."""
+        self.reconciler.resign()
+        return _json({"resigned": self.reconciler.election.instance_id}, 202)
 
-    def _refuse(self, request: Request) -> Response | None:
-        given = request.headers.get(API_KEY_HEADER, "")
-        if hmac.compare_digest(given.encode(), self.api_key.encode()):
-            return None
-        return problem(
-            401,
-            "unauthorized",
-            "Not allowed",
-            f"send the controllers' key in {API_KEY_HEADER}; it is missing or wrong",
-        )
+    # Who may.
+
+    @property
+    def _coordination(self) -> str:
+        return "elected" if self.reconciler.kv is not None else "alone"
+
+    def _for_operators(self, handler: Handler) -> Handler:
+        async def guarded(request: Request) -> Response:
+            given = request.headers.get(API_KEY_HEADER, "")
+            if self.api_key and hmac.compare_digest(given.encode(), self.api_key.encode()):
+                return await handler(request)
+            detail = f"send the controllers' key in {API_KEY_HEADER}; it is missing or wrong"
+            return problem(401, "unauthorized", "Not allowed", detail)
+
+        return guarded
+
+    def _for_operators_of_the_leader(self, handler: Handler) -> Handler:
+        async def guarded(request: Request) -> Response:
+            if self.reconciler.is_leader:
+                return await handler(request)
+            leader = self.reconciler.leader_id or "nobody leads now"
+            return problem(409, "not-leader", "Not the leader", f"ask the leader: {leader}")
+
+        return self._for_operators(guarded)
+
+
+async def answer_later(_: Request, error: Exception) -> Response:
+    """What is needed for it cannot be had at the moment."""
+    return problem(503, "unavailable", "Try again later", str(error))
 
 
 async def answer_unexpected(_: Request, __: Exception) -> Response:
@@ -204,53 +272,3 @@ async def answer_unexpected(_: Request, __: Exception) -> Response:
 
 def _json(body: object, status: int = 200) -> Response:
     return Response(msgspec.json.encode(body), status, media_type="application/json")
-
-
-def register_metrics(telemetry: Telemetry, reconciler: WorkerReconciler) -> None:
-    """Read from the reconciler when somebody looks; a worker's series end with the worker."""
-    telemetry.counter(
-        "worker_drift_detected_total",
-        "Differences between a worker's record and EC2 that were found and repaired or reported.",
-        lambda: [
-            (count, {"worker_id": worker_id, "drift_type": drift})
-            for (worker_id, drift), count in reconciler.drifts.items()
-        ],
-    )
-    telemetry.gauge(
-        "worker_ec2_state",
-        "1 for the EC2 state a worker's instance was last seen in.",
-        lambda: [
-            (1, {"worker_id": worker_id, "state": state})
-            for worker_id, state in reconciler.observer.last_seen.items()
-        ],
-    )
-    telemetry.gauge(
-        "worker_stuck",
-        "1 for a worker whose instance takes longer to get on than it ever should.",
-        lambda: [(1, {"worker_id": worker_id}) for worker_id in reconciler.stuck],
-    )
-    telemetry.gauge(
-        "worker_orphan_instances",
-        "Instances with our tags that no record owns, by the last complete list.",
-        lambda: [
-            (count, {"region": region, "kind": kind})
-            for region, found in reconciler.discovery.orphans.found.items()
-            for kind, count in Counter(orphan.kind.value for orphan in found.values()).items()
-        ],
-    )
-    telemetry.counter(
-        "worker_orphans_total",
-        "Records ended and instances terminated because their other half was missing.",
-        lambda: [(count, {"what": what}) for what, count in reconciler.discovery.orphans.counts.items()],
-    )
-    telemetry.counter(
-        "worker_discovery_total",
-        "Looks for new instances (scans), those that failed, and instances imported, by region.",
-        lambda: [
-            (count, {"region": region, "what": what})
-            for (region, what), count in reconciler.discovery.counts.items()
-        ],
-    )
-    telemetry.gauge(
-        "worker_controller_leader", "1 while this instance leads.", lambda: [(int(reconciler.is_leader), {})]
-    )

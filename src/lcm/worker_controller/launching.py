@@ -101,7 +101,7 @@ class Launcher:
         tags = instance_tags(
             worker_id=worker.id,
             name=worker.name,
-            template=template,
+            template_name=template.name,
             region=region,
             overrides=worker.tags,
             environment=self.environment,

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
+from enum import Enum
 from typing import Final
 
 import structlog
@@ -19,13 +20,36 @@ from lcm.domain.launch import WorkerId
 from lcm.domain.license import LicenseOperation
 from lcm.domain.worker import Worker
 from lcm.rest.schemas import LicenseReport
-from lcm.worker_controller.ports import CmlLicensing, ControlPlane
+from lcm.worker_controller.ports import UNTOLD, CmlLicensing, ControlPlane, LicenseState
 
 log = structlog.get_logger(__name__)
 
 POLL_SECONDS: Final = 3.0
 RESULT_WITHIN: Final = timedelta(seconds=120)
 REGISTER, DEREGISTER = LicenseOperation.REGISTER, LicenseOperation.DEREGISTER
+
+
+class Next(Enum):
+    """What comes next in an operation that goes on."""
+
+    COMPLETE = "complete"
+    REGISTER = "register"
+    GIVE_BACK = "give back"
+    FAIL = "fail"
+    WAIT = "wait"
+
+
+def decide(operation: LicenseOperation, state: LicenseState, *, has_asked: bool) -> Next:
+    """What CML says about itself decides; that it was asked before keeps it from being asked twice."""
+    if operation is DEREGISTER:
+        if state.is_free:
+            return Next.COMPLETE
+        return Next.GIVE_BACK if state.is_registered or not has_asked else Next.WAIT
+    if state.is_registered:
+        return Next.COMPLETE
+    if not has_asked:
+        return Next.REGISTER
+    return Next.FAIL if state.failure else Next.WAIT
 
 
 @dataclass
@@ -65,7 +89,7 @@ class LicenseKeeper:
         return POLL_SECONDS if worker.license.pending_operation is not None else None
 
     async def give_up(self, worker: Worker, reason: str) -> Worker:
-        """The worker goes although its license is not known to be free: somebody must look after it."""
+        """The license is not known to be free and nothing more can be done: somebody must look after it."""
         log.warning("license not known to be free", worker_id=worker.id, reason=reason)
         operation = worker.license.pending_operation or DEREGISTER
         return await self.control_plane.report_license(
@@ -73,25 +97,37 @@ class LicenseKeeper:
         )
 
     async def _advance(self, worker: Worker, operation: LicenseOperation, host: str) -> Worker:
-        pin, attempt = worker.cml_certificate_sha256, worker.license.attempts
-        state = await self.cml.state(host, pin)
-        has_asked = self._asked.get(worker.id) == attempt
-        if state.is_registered if operation is REGISTER else not state.is_registered:
+        attempt = worker.license.attempts
+        state = await self.cml.state(host, worker.cml_certificate_sha256)
+        then = decide(operation, state, has_asked=self._asked.get(worker.id) == attempt)
+        if then is Next.COMPLETE:
             return await self._complete(worker, operation, state.tier)
-        if not has_asked:
-            self._asked[worker.id] = attempt
-            if operation is REGISTER:
+        self._asked[worker.id] = attempt
+        match then:
+            case Next.REGISTER:
+                return await self._register(worker, host, state)
+            case Next.GIVE_BACK:
+                return await self._give_back(worker, host)
+            case Next.FAIL:
                 token = await self.control_plane.get_license_token(worker)
-                refusal = await self.cml.register(host, pin, token)
-                return await self._fail(worker, operation, _without(token, refusal)) if refusal else worker
-            refusal = await self.cml.deregister(host, pin)
-            if refusal:
-                return await self._fail(worker, operation, refusal)
+                reason = _without(token, state.failure)
+                return await self._fail(worker, operation, reason, is_free=state.is_free)
+            case Next.WAIT:
+                return await self._fail_if_late(worker, operation, "CML did not finish it")
+
+    async def _register(self, worker: Worker, host: str, state: LicenseState) -> Worker:
+        token = await self.control_plane.get_license_token(worker)
+        refusal = await self.cml.register(host, worker.cml_certificate_sha256, token)
+        if not refusal:
             return worker
-        if state.failure and operation is REGISTER:
-            token = await self.control_plane.get_license_token(worker)
-            return await self._fail(worker, operation, _without(token, state.failure))
-        return await self._fail_if_late(worker, operation, "CML did not finish it")
+        return await self._fail(worker, REGISTER, _without(token, refusal), is_free=state.is_free)
+
+    async def _give_back(self, worker: Worker, host: str) -> Worker:
+        refusal = await self.cml.deregister(host, worker.cml_certificate_sha256)
+        if refusal == UNTOLD:
+            # The server is free, so nobody will ever ask it again: only a person can free the pool.
+            return await self.give_up(worker, refusal)
+        return await self._fail(worker, DEREGISTER, refusal) if refusal else worker
 
     async def _complete(self, worker: Worker, operation: LicenseOperation, tier: str | None) -> Worker:
         done = await self.control_plane.report_license(
@@ -102,10 +138,12 @@ class LicenseKeeper:
         log.info("license operation done", worker_id=worker.id, operation=str(operation))
         return done
 
-    async def _fail(self, worker: Worker, operation: LicenseOperation, reason: str) -> Worker:
+    async def _fail(
+        self, worker: Worker, operation: LicenseOperation, reason: str, *, is_free: bool = False
+    ) -> Worker:
         log.warning("license operation failed", worker_id=worker.id, operation=str(operation), reason=reason)
         return await self.control_plane.report_license(
-            worker, "fail", operation, LicenseReport(reason=reason)
+            worker, "fail", operation, LicenseReport(reason=reason, is_free=is_free)
         )
 
     async def _fail_if_late(self, worker: Worker, operation: LicenseOperation, reason: str) -> Worker:

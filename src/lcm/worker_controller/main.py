@@ -8,7 +8,7 @@ import random
 import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lcm.cml.connection import CmlConnections, CmlTrust
 from lcm.cml.session import CmlSession
@@ -21,17 +21,20 @@ from lcm.core.telemetry import LoopLagMonitor, OtlpExport, Telemetry
 from lcm.domain.template import RegionConfig
 from lcm.rest.client import ControlPlaneClient, HttpTransport
 from lcm.web.server import HttpServer
+from lcm.web.tracing import Traced
 from lcm.worker_controller.adapters.cloudwatch import CloudWatchMetrics
 from lcm.worker_controller.adapters.cml_licensing import CmlLicensingClient
 from lcm.worker_controller.adapters.cml_system import CmlSystemSpiClient
 from lcm.worker_controller.adapters.ec2 import Ec2Provider, Ec2Settings
 from lcm.worker_controller.adapters.picows_websocket import PicowsWebSockets
-from lcm.worker_controller.http import Operations, register_metrics
+from lcm.worker_controller.exposition import register_metrics
+from lcm.worker_controller.http import Operations
 from lcm.worker_controller.monitoring.config import MonitoringConfig
-from lcm.worker_controller.monitoring.metrics import MetricsLoop
-from lcm.worker_controller.monitoring.registry import CmlWebSocketMonitorRegistry
-from lcm.worker_controller.monitoring.reporter import LiveReporter
-from lcm.worker_controller.monitoring.service import LiveMonitoring, register_monitoring_metrics
+from lcm.worker_controller.monitoring.service import (
+    LiveMonitoring,
+    assemble_monitoring,
+    register_monitoring_metrics,
+)
 from lcm.worker_controller.ports import MonitorTarget
 from lcm.worker_controller.reconciler import WorkerReconciler
 from lcm.worker_controller.settings import WorkerControllerSettings
@@ -57,8 +60,9 @@ async def worker_controller_process(
     ids: Ids,
 ) -> AsyncIterator[WorkerControllerProcess]:
     """Open the connections and put everything together; run the services to bring it to life."""
-    telemetry, health = Telemetry(), Health(clock)
+    telemetry, health = Telemetry(ids), Health(clock)
     api_key = settings.control_plane_api_key.get_secret_value()
+    ec2 = replace(ec2, account_id=settings.aws_account_id)
 
     def epoch() -> int:
         return reconciler.leadership.epoch if reconciler.leadership else 0
@@ -71,7 +75,7 @@ async def worker_controller_process(
         Ec2Provider(
             ec2, regions, clock=clock, chance=operating_system_chance(), before_effect=check
         ) as cloud,
-        CloudWatchMetrics(ec2, regions, clock) as cloud_metrics,
+        CloudWatchMetrics(ec2, regions, clock, operating_system_chance()) as cloud_metrics,
         CmlConnections(settings.cml_port, trust=settings.cml_worker_api_verify_ssl) as cml,
     ):
         control_plane = ControlPlaneClient(transport, api_key, service="worker-controller", epoch=epoch)
@@ -97,8 +101,17 @@ async def worker_controller_process(
         )
         register_metrics(telemetry, reconciler)
         register_monitoring_metrics(telemetry, monitoring, clock)
-        operations = Operations(reconciler, health, telemetry, api_key)
-        server = HttpServer("worker-controller", operations.app(), settings.host, settings.port)
+        operations = Operations(
+            reconciler,
+            health,
+            telemetry,
+            api_key,
+            metrics_collected=lambda: monitoring.metrics.collected,
+            scale_down_enabled=settings.scale_down_enabled,
+        )
+        server = HttpServer(
+            "worker-controller", Traced(operations.app(), telemetry.trace_ids), settings.host, settings.port
+        )
         yield WorkerControllerProcess(
             services=(
                 server,
@@ -135,27 +148,17 @@ def _monitoring(
         pin = target.certificate_sha256 if is_pinned else None
         return CmlSession(cml, settings.cml_credentials, target.host, pin, clock)
 
-    reporter = LiveReporter(control_plane, config, clock, health)
-    registry = CmlWebSocketMonitorRegistry(
-        PicowsWebSockets(cml.context, settings.cml_port),
-        open_session,
-        reporter,
+    return assemble_monitoring(
         config,
+        control_plane=control_plane,
+        websockets=PicowsWebSockets(cml.context, settings.cml_port),
+        open_session=open_session,
+        cloud_metrics=cloud_metrics,
         clock=clock,
         ids=ids,
         chance=random.Random(ids.new_id()),  # noqa: S311 - it spreads reconnects, it guards nothing
         health=health,
     )
-    metrics = MetricsLoop(
-        control_plane,
-        cloud_metrics,
-        registry.session_of,
-        reporter.add_sample,
-        interval_seconds=settings.metrics_poll_interval,
-        clock=clock,
-        health=health,
-    )
-    return LiveMonitoring(registry, reporter, metrics, clock)
 
 
 def _exporters(

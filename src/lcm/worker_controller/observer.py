@@ -8,6 +8,7 @@ is looked at afresh.
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 
 import structlog
 
@@ -30,9 +31,16 @@ class _Listing:
     """One complete answer."""
 
     by_id: dict[InstanceId, Instance]
-    by_worker: dict[str, list[Instance]]
     asked_at: float
     taken_at: datetime
+
+    @cached_property
+    def by_worker(self) -> dict[str, list[Instance]]:
+        """By the tag; only workers whose instance is not known yet are looked for like that."""
+        tagged: dict[str, list[Instance]] = {}
+        for instance in self.by_id.values():
+            tagged.setdefault(instance.tags.get(WORKER_ID_TAG, ""), []).append(instance)
+        return tagged
 
 
 class InstanceObserver:
@@ -47,8 +55,8 @@ class InstanceObserver:
         self._misses: dict[tuple[WorkerId, str], Misses] = {}
         self._blind_in: dict[str, str] = {}
         self.last_seen: dict[WorkerId, str] = {}
-        self._seen_once: dict[WorkerId, str] = {}
         """EC2 state by worker, for the metrics."""
+        self._seen_once: dict[WorkerId, str] = {}
 
     async def refresh(self, regions: Iterable[str]) -> None:
         """List each region once, for the cycle that follows.
@@ -66,11 +74,8 @@ class InstanceObserver:
                 continue
             self._blind_in.pop(region, None)
             self._health.thaw(f"EC2 {region}")
-            by_worker: dict[str, list[Instance]] = {}
-            for instance in instances:
-                by_worker.setdefault(instance.tags.get(WORKER_ID_TAG, ""), []).append(instance)
             self._listings[region] = _Listing(
-                {instance.id: instance for instance in instances}, by_worker, asked_at, self._clock.now()
+                {instance.id: instance for instance in instances}, asked_at, self._clock.now()
             )
 
     def _lose_sight(self, region: str, error: LcmError) -> None:
@@ -89,15 +94,22 @@ class InstanceObserver:
         for key in [key for key in self._misses if key[0] == worker_id]:
             del self._misses[key]
 
+    def listed(self, worker: Worker) -> Instance | None:
+        """The worker's instance as the last list shows it, if that list still counts for this worker."""
+        listing = self._fresh_listing(worker)
+        if listing is None or worker.ec2_instance_id is None or worker.aws_region in self._blind_in:
+            return None
+        return listing.by_id.get(worker.ec2_instance_id)
+
     async def observe(self, worker: Worker) -> Observation[Instance]:
         """The worker's instance, by its id or, while that is not known, by the worker's tag."""
         if worker.aws_region in self._blind_in:
-            return Unknown(self._blind_in[worker.aws_region])
+            return Unknown(self._blind_in[worker.aws_region], is_failure=True)
         if not worker.may_have_instance:
             return Absent("no launch was ever asked for")
         listing = self._fresh_listing(worker)
         if listing is not None:
-            instance = _pick(worker, listing.by_id, listing.by_worker.get(worker.id, []))
+            instance = _pick(worker, listing)
             if instance is not None:
                 return self._seen(worker, instance, listing.taken_at)
         # Not in the listing (or none is fresh): ask about this one before concluding anything.
@@ -105,9 +117,9 @@ class InstanceObserver:
             instance = await self._ask(worker)
         except CredentialsRefused as error:
             self._lose_sight(worker.aws_region, error)
-            return Unknown(str(error))
+            return Unknown(str(error), is_failure=True)
         except LcmError as error:
-            return Unknown(str(error))
+            return Unknown(str(error), is_failure=True)
         return self._seen(worker, instance, self._clock.now()) if instance else self._missed(worker)
 
     def _fresh_listing(self, worker: Worker) -> _Listing | None:
@@ -119,7 +131,7 @@ class InstanceObserver:
     async def _ask(self, worker: Worker) -> Instance | None:
         if worker.ec2_instance_id is not None:
             return await self._cloud.describe_instance(worker.aws_region, worker.ec2_instance_id)
-        return _pick(worker, {}, list(await self._cloud.find_instances(worker.aws_region, worker.id)))
+        return _launched_for(worker, await self._cloud.find_instances(worker.aws_region, worker.id))
 
     def _seen(self, worker: Worker, instance: Instance, taken_at: datetime) -> Known[Instance] | Unknown:
         self._misses.pop(_identity(worker), None)
@@ -150,12 +162,14 @@ def _identity(worker: Worker) -> tuple[WorkerId, str]:
     return worker.id, worker.ec2_instance_id or f"launch-{worker.launch_generation}"
 
 
-def _pick(worker: Worker, by_id: dict[InstanceId, Instance], tagged: list[Instance]) -> Instance | None:
-    """The instance that is this worker: by its id, else the live one with its tag and its launch's token.
-
-    A tag alone proves nothing: people copy them.
-    """
+def _pick(worker: Worker, listing: _Listing) -> Instance | None:
+    """The instance that is this worker: by its id, else by its tag."""
     if worker.ec2_instance_id is not None:
-        return by_id.get(worker.ec2_instance_id)
+        return listing.by_id.get(worker.ec2_instance_id)
+    return _launched_for(worker, listing.by_worker.get(worker.id, []))
+
+
+def _launched_for(worker: Worker, tagged: Iterable[Instance]) -> Instance | None:
+    """The live one with its launch's token. A tag alone proves nothing: people copy them."""
     token = worker.launch.client_token if worker.launch else None
     return next((found for found in tagged if not found.is_gone and found.client_token == token), None)

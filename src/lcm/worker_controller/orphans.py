@@ -131,11 +131,12 @@ class Orphans:
         now = self.clock.monotonic()
         if worker.aws_region in self.only_looking or not self._budget.allows(self._fleet_size, now):
             return
+        # Before it is known to have happened: a report whose answer is lost counts, too.
+        self._budget.spend(now)
         try:
             await self.control_plane.update_status(worker, TERMINATED, f"{REASON}: {proof}", observed=True)
         except Conflict:
             return  # somebody does something about it
-        self._budget.spend(now)
         self.counts["records_ended"] += 1
         self.forget(worker.id)
         log.warning("a record without a machine was ended", worker_id=worker.id, proof=proof)

@@ -5,13 +5,15 @@ adapter, and raises only errors of `lcm.domain.errors`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final, NamedTuple, Protocol
 
 from lcm.domain.discovery import DiscoverySettings, FoundInstance
 from lcm.domain.launch import InstanceId, LaunchSpec, MachineImage, WorkerId
 from lcm.domain.license import LicenseOperation
 from lcm.domain.lifecycle import WorkerStatus
+from lcm.domain.live import ActivityEvent
 from lcm.domain.scaling import AuditEvent
 from lcm.domain.template import WorkerTemplate
 from lcm.domain.worker import CmlHealth, CmlLicense, Instance, Worker
@@ -142,6 +144,14 @@ class CloudProvider(Protocol):
         """Ask for termination. Terminating a terminated or unknown instance succeeds."""
         ...
 
+    async def tag_instance(self, region: str, instance_id: InstanceId, tags: Mapping[str, str]) -> None:
+        """Put these tags on it, over what it has by the same names."""
+        ...
+
+    async def untag_instance(self, region: str, instance_id: InstanceId, keys: Sequence[str]) -> None:
+        """Take these tags off it. Taking off what is not there succeeds."""
+        ...
+
     async def resolve_ami(self, region: str, name_pattern: str) -> MachineImage:
         """The newest image of that name. Raises ImageNotFound."""
         ...
@@ -168,6 +178,10 @@ class CmlSystem(Protocol):
         ...
 
 
+UNTOLD: Final = "CML removed the license, but could not tell Cisco"
+"""The answer to a deregistration after which the server is free and the pool does not know it."""
+
+
 class LicenseState(NamedTuple):
     """What a CML server says about its license."""
 
@@ -176,6 +190,8 @@ class LicenseState(NamedTuple):
     tier: str | None
     failure: str
     """Why the last registration failed; empty if it did not."""
+    is_free: bool
+    """It holds no license and is not about to get one."""
 
 
 class CmlLicensing(Protocol):
@@ -234,6 +250,14 @@ MAX_MESSAGE_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True)
+class ToldActivity:
+    """Signs of people that the record holds: these, and whatever there was before."""
+
+    since: datetime
+    events: tuple[ActivityEvent, ...] = ()
+
+
+@dataclass(frozen=True)
 class MonitorTarget:
     """The server that a worker is now: another one, or the same at another address, is watched anew."""
 
@@ -242,6 +266,8 @@ class MonitorTarget:
     host: str
     certificate_sha256: str | None
     cml_version: str | None
+    told: ToldActivity = field(compare=False)
+    """Where an account of this worker begins, if there is none yet."""
 
 
 class Monitors(Protocol):
@@ -253,6 +279,22 @@ class Monitors(Protocol):
 
     def ensure_monitoring(self, target: MonitorTarget) -> None:
         """Watch this worker; a connection that was given up is tried again."""
+        ...
+
+    def is_watching(self, worker_id: WorkerId) -> bool:
+        """Whether it is watched, by whatever means, and nothing was given up."""
+        ...
+
+    def measured_seconds_ago(self, worker_id: WorkerId) -> float | None:
+        """When its load, health and licence were last asked for; None if never."""
+        ...
+
+    def measure_soon(self, worker_id: WorkerId) -> None:
+        """Ask for them without waiting for the next round. Returns at once."""
+        ...
+
+    def has_account_of(self, worker_id: WorkerId) -> bool:
+        """Whether what people did there is being counted since we lead."""
         ...
 
     def stop_monitoring(self, worker_id: WorkerId, reason: str) -> None:

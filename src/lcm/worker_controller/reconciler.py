@@ -8,7 +8,6 @@ The step for each status is a file in `steps/`; what its decision means is `_car
 """
 
 import asyncio
-from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from typing import Final, assert_never
 
@@ -35,6 +34,7 @@ from lcm.domain.errors import (
     WrongInstanceState,
 )
 from lcm.domain.launch import WorkerId
+from lcm.domain.license import LicenseOperation
 from lcm.domain.lifecycle import (
     DRAINING,
     FAILED,
@@ -52,6 +52,7 @@ from lcm.domain.lifecycle import (
 )
 from lcm.domain.template import RegionConfig
 from lcm.domain.worker import Worker
+from lcm.worker_controller.care.watching import host_of
 from lcm.worker_controller.decisions import (
     Decision,
     FreeLicense,
@@ -74,6 +75,7 @@ from lcm.worker_controller.observer import InstanceObserver
 from lcm.worker_controller.orphans import Orphans
 from lcm.worker_controller.ports import CloudProvider, CmlLicensing, CmlSystem, ControlPlane, Monitors
 from lcm.worker_controller.retention import Retention
+from lcm.worker_controller.scaling_down import ScaleDown
 from lcm.worker_controller.settings import WorkerControllerSettings
 from lcm.worker_controller.steps import (
     draining,
@@ -87,7 +89,9 @@ from lcm.worker_controller.steps import (
     terminating,
     unknown,
 )
-from lcm.worker_controller.tending import Tender, host_of
+from lcm.worker_controller.tagging import Tagger
+from lcm.worker_controller.tally import Tally
+from lcm.worker_controller.tending import Tender
 
 log = structlog.get_logger(__name__)
 
@@ -105,6 +109,9 @@ STEPS: Final[Mapping[WorkerStatus, Callable[[Situation], Decision]]] = {
     TERMINATED: lambda _: Nothing("terminated"),
 }
 
+_RESTING: Final = {RUNNING: DesiredStatus.RUNNING, STOPPED: DesiredStatus.STOPPED}
+"""Where a worker may be for a long time, if that is what is wanted."""
+
 MOVES_PER_PASS: Final = 8
 """A worker that goes through more statuses than this at once gives others a turn first."""
 
@@ -119,6 +126,7 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
     """Makes workers what people want them to be, and keeps them that way."""
 
     name = "worker-reconciler"
+    resource_label = "worker_id"
     fatal = (LeadershipLost, Fenced)
     passing = (TransientError,)
 
@@ -170,7 +178,8 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
         self._launcher = self._new_launcher()
         self._cml = cml
         self.discovery = self._new_discovery()
-        self.counts: Counter[str] = Counter()
+        self.tally = Tally(telemetry)
+        self.counts = self.tally.counts
         use_private_ip = settings.use_private_ip_for_monitoring
         self._license_keeper = LicenseKeeper(
             control_plane,
@@ -179,47 +188,55 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
             clock,
             self.counts,
         )
-        self._idle_keeper = (
-            IdleKeeper(
-                control_plane, monitors, settings.scale_down, clock, self._running_workers, self.counts
-            )
+        idle_keeper = (
+            IdleKeeper(control_plane, monitors, settings.scale_down_enabled, clock, self.counts)
             if monitors is not None and settings.worker_activity_detection_enabled
             else None
+        )
+        self._scale_down = ScaleDown(
+            control_plane, settings.scale_down, clock, lambda: self.tally.running_workers, self.counts
         )
         self._tender = Tender(
             control_plane,
             cml,
-            settings.use_private_ip_for_monitoring,
-            settings.wait_seconds,
-            self._count_drift,
-            monitors,
-            self._license_keeper,
-            self._idle_keeper,
+            clock,
+            use_private_ip=use_private_ip,
+            wait_seconds=settings.wait_seconds,
+            metrics_interval_seconds=settings.metrics_poll_interval,
+            count_drift=self.tally.on_drift,
+            monitors=monitors,
+            licenses=self._license_keeper,
+            idle=idle_keeper,
+            scale_down=self._scale_down,
         )
+        self._tagger = Tagger(cloud, regions, settings.environment_tag, self.check_leadership)
         self._monitors = monitors
-        self.drifts: Counter[tuple[WorkerId, str]] = Counter()
-        self.drifting: set[WorkerId] = set()
-        self.stuck: set[WorkerId] = set()
-        self.managed: dict[WorkerId, WorkerStatus] = {}
 
     # What the shared machinery asks for.
 
     async def lead(self) -> None:
-        # What an earlier leadership saw says nothing about now.
-        self.observer = InstanceObserver(self._cloud, self.clock, self.health)
+        self._forget_the_fleet()
         self._launcher = self._new_launcher()
         self.discovery = self._new_discovery()
         self.retention = Retention(
             self._settings, self._regions, self._control_plane, self._cloud, self.clock
         )
-        async with asyncio.TaskGroup() as tasks:
-            if self._settings.is_discovery_enabled:
-                tasks.create_task(self._supervised(self.discovery.run, "discovery"), name="discovery")
-            if self._settings.cleanup_enabled:
-                tasks.create_task(self._supervised(self.retention.run, "retention"), name="retention")
-            if self._monitors is not None:
-                tasks.create_task(self._monitors.run(), name="monitors")
-            tasks.create_task(super().lead(), name="workers")
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                if self._settings.is_discovery_enabled:
+                    tasks.create_task(self._supervised(self.discovery.run, "discovery"), name="discovery")
+                if self._settings.cleanup_enabled:
+                    tasks.create_task(self._supervised(self.retention.run, "retention"), name="retention")
+                if self._monitors is not None:
+                    tasks.create_task(self._monitors.run(), name="monitors")
+                tasks.create_task(super().lead(), name="workers")
+        finally:
+            self._forget_the_fleet()
+
+    def _forget_the_fleet(self) -> None:
+        """What one leadership saw says nothing about the next, nor about what another leader does."""
+        self.observer = InstanceObserver(self._cloud, self.clock, self.health)
+        self.tally.forget_all()
 
     async def _supervised(self, work: Callable[[], Awaitable[None]], name: str) -> None:
         await supervise(work, name=name, clock=self.clock, fatal=self.fatal)
@@ -263,9 +280,8 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
     async def list_resources(self) -> Sequence[Worker]:
         workers = await self._control_plane.list_resources()
         await self.observer.refresh({worker.aws_region for worker in workers})
-        self.managed = {worker.id: worker.status for worker in workers}
-        if self._idle_keeper is not None:
-            self._idle_keeper.on_new_list()
+        self.tally.on_new_list(workers)
+        self._scale_down.on_new_list()
         return workers
 
     async def fetch_single_resource(self, resource_id: str) -> Worker | None:
@@ -275,10 +291,17 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
         return resource.id
 
     def settled_marker(self, resource: Worker) -> Hashable | None:
-        """Nothing at EC2 can change what is to be done about these, so a poll need not look."""
-        is_given_up = resource.status is FAILED
-        is_held_back = resource.status is PENDING and resource.desired_status is DesiredStatus.STOPPED
-        return resource.version if is_given_up or is_held_back else None
+        """The record, and what the list of its region shows of its machine if that can change anything."""
+        status, wanted = resource.status, resource.desired_status
+        if status is FAILED or (status is PENDING and wanted is DesiredStatus.STOPPED):
+            return resource.version
+        if _RESTING.get(status) is not wanted:
+            return None
+        instance = self.observer.listed(resource)
+        return None if instance is None else (resource.version, instance)
+
+    def is_due(self, resource: Worker) -> bool:
+        return resource.status is RUNNING and self._tender.is_due(resource)
 
     def wakes(self, change: Change) -> bool:
         """Only what people want wakes us: status is our own report, and its echo means nothing."""
@@ -291,14 +314,12 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
         self.observer.forget(worker_id)
         if self._monitors is not None:
             self._monitors.forget(worker_id)
-        self._license_keeper.forget(worker_id)
-        if self._idle_keeper is not None:
-            self._idle_keeper.forget(worker_id)
-        self.managed.pop(worker_id, None)
-        self.drifting.discard(worker_id)
-        self.stuck.discard(worker_id)
-        for key in [key for key in self.drifts if key[0] == worker_id]:
-            del self.drifts[key]
+        self._tender.forget(worker_id)
+        self.tally.forget(worker_id)
+
+    def on_reconciled(self, resource_id: str, seconds: float) -> None:
+        if resource_id in self.states:  # not forgotten meanwhile, as a terminated worker is
+            self.tally.on_look(resource_id, seconds)
 
     # One pass over one worker.
 
@@ -307,7 +328,10 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
         self._watch_no_more_if_down(worker)
         try:
             for _ in range(MOVES_PER_PASS):
-                decision = STEPS[worker.status](await self._look_at(worker))
+                situation = await self._look_at(worker)
+                decision = STEPS[worker.status](situation)
+                if situation.no_answer is not None and isinstance(decision, (Wait, *EFFECTS)):
+                    return Retry(situation.no_answer)
                 if isinstance(decision, EFFECTS) and worker is resource:
                     worker = await self._confirm(worker)
                 outcome = await self._carry_out(worker, decision)
@@ -351,7 +375,7 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
             case Launch():
                 launched = await self._launcher.launch(worker)
                 self.observer.look_again(worker.id)
-                self._count_arrival(worker, launched)
+                self.tally.on_arrival(worker, launched)
                 return launched
             case VoidLaunch(reason):
                 return await self._control_plane.void_launch(worker, reason)
@@ -370,25 +394,29 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
             case FreeLicense(is_late):
                 return await self._free_license(worker, is_late)
             case Tend(instance):
-                self.drifting.discard(worker.id)
-                return await self._tender.tend(worker, instance)
+                self.tally.drifting.discard(worker.id)
+                outcome = await self._tender.tend(worker, instance)
+                # Last, so that tags which may not be set keep nothing else from being done.
+                if await self._tagger.put_right(worker, instance):
+                    self.observer.look_again(worker.id)
+                return outcome
             case Wait(reason, is_alarm):
                 await self._watch_for_stuck(worker, reason, is_alarm)
                 return self._look_soon(worker, reason)
             case Nothing():
-                self.drifting.discard(worker.id)
+                self.tally.drifting.discard(worker.id)
                 return Success()
             case _:
                 assert_never(decision)
 
     async def _move(self, worker: Worker, move: Move) -> Worker:
-        self.stuck.discard(worker.id)
+        self.tally.stuck.discard(worker.id)
         moved = await self._control_plane.update_status(
             worker, move.to, move.reason, observed=move.observed, instance=move.instance
         )
         if move.drift is not None:
-            self._count_drift(worker, move.drift)
-        self._count_arrival(worker, moved)
+            self.tally.on_drift(worker, move.drift)
+        self.tally.on_arrival(worker, moved)
         self._watch_no_more_if_down(moved)
         log.info(
             "moved",
@@ -396,7 +424,6 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
             was=str(worker.status),
             status=str(moved.status),
             reason=moved.status_reason,
-            epoch=self.leadership.epoch if self.leadership else None,
         )
         if moved.status is TERMINATED:
             self.forget(worker.id)
@@ -409,9 +436,9 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
     async def _watch_for_stuck(self, worker: Worker, reason: str, is_alarm: bool) -> None:
         """A machine that does not get on is shown to people; nothing is forced."""
         if not is_alarm:
-            self.stuck.discard(worker.id)
+            self.tally.stuck.discard(worker.id)
             return
-        self.stuck.add(worker.id)
+        self.tally.stuck.add(worker.id)
         if worker.status_reason != reason:
             log.warning("stuck", worker_id=worker.id, status=str(worker.status), reason=reason)
             await self._explain(worker, reason)
@@ -443,31 +470,8 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
 
     async def _free_license(self, worker: Worker, is_late: bool) -> Worker | ReconciliationResult:
         """A license that a terminated machine still holds is lost to everybody else."""
-        if is_late:
-            return await self._license_keeper.give_up(worker, "not given back before the worker went")
+        if is_late or worker.license.pending_operation is not LicenseOperation.DEREGISTER:
+            reason = worker.license.last_error or "not given back before the worker went"
+            return await self._license_keeper.give_up(worker, reason)
         look_again = await self._license_keeper.look_after(worker)
         return Requeue("its license is given back first", look_again or self._settings.wait_seconds)
-
-    def _running_workers(self) -> int:
-        return sum(status is RUNNING for status in self.managed.values())
-
-    # What is counted.
-
-    def _count_arrival(self, before: Worker, after: Worker) -> None:
-        if before.status is not after.status:
-            self.managed[after.id] = after.status
-            counter = _COUNTED.get(after.status)
-            if counter is not None:
-                self.counts[counter] += 1
-
-    def _count_drift(self, worker: Worker, drift: str) -> None:
-        self.drifts[worker.id, drift] += 1
-        self.drifting.add(worker.id)
-
-
-_COUNTED: Final = {
-    PROVISIONING: "provisioned_count",
-    RUNNING: "started_count",
-    STOPPED: "stopped_count",
-    TERMINATED: "terminated_count",
-}

@@ -43,6 +43,12 @@ class WorkerControllerSettings(ElectionSettings):
     environment_tag: str = Field(
         "production", validation_alias="LCM_ENVIRONMENT", description="Value of the tag cml-environment."
     )
+    aws_account_id: str | None = Field(
+        None,
+        pattern=r"^[0-9]{12}$",
+        description="The only AWS account to work in: with credentials of another one everything is frozen."
+        " Unset: whichever the credentials belong to.",
+    )
     aws_endpoint_url: str | None = Field(None, description="Another EC2 endpoint than AWS itself.")
     use_private_ip_for_monitoring: bool = Field(False, description="Reach CML at the private address.")
     cml_port: int = Field(

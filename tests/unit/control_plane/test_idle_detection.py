@@ -2,23 +2,28 @@
 
 from dataclasses import replace as with_fields
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from lcm.control_plane.commands.claim_leadership import claim_leadership, fence_for
 from lcm.control_plane.commands.detect_idle import detect_idle
+from lcm.control_plane.commands.drain_worker import scale_down_worker
 from lcm.control_plane.commands.keep_running import hold_worker, release_hold, toggle_idle_detection
 from lcm.control_plane.commands.place_session import place_session, remove_session
+from lcm.control_plane.commands.report_status import report_status
 from lcm.control_plane.commands.request_action import request_action
 from lcm.control_plane.context import ControlPlane, Policies
 from lcm.control_plane.store.port import Fence
 from lcm.domain.errors import Conflict, Fenced
 from lcm.domain.idle import IdlePolicy
 from lcm.domain.launch import WorkerId
-from lcm.domain.lifecycle import RUNNING, STOPPING, DesiredStatus
+from lcm.domain.license import License
+from lcm.domain.lifecycle import DRAINING, RUNNING, STARTING, STOPPING, TERMINATED, DesiredStatus
+from lcm.domain.live import Sample, SampleSource
 from lcm.domain.worker import Action, Worker, move
-from lcm.rest.schemas import IdleCheck, IdleCheckRequest, LeadershipClaim, TelemetryEvent
+from lcm.rest.schemas import IdleCheck, IdleCheckRequest, LeadershipClaim, StatusReport, TelemetryEvent
 from support.core import a_worker
 
 MINUTE = 60.0
@@ -38,13 +43,13 @@ class Desk:
         return await self.plane.workers.add(worker)
 
     async def check(
-        self, worker: Worker, telemetry: list[TelemetryEvent] | None = NO_NEWS, **options: bool
+        self, worker: Worker, telemetry: list[TelemetryEvent] | None = NO_NEWS, **options: Any
     ) -> IdleCheck:
         request = IdleCheckRequest(raw_telemetry_events=telemetry, **options)
         return await detect_idle(self.plane, worker.id, request, fence=self.fence)
 
     async def look_twice(
-        self, worker: Worker, telemetry: list[TelemetryEvent] | None = NO_NEWS, **options: bool
+        self, worker: Worker, telemetry: list[TelemetryEvent] | None = NO_NEWS, **options: Any
     ) -> IdleCheck:
         """Decide, and confirm a moment later."""
         await self.check(worker, telemetry, **options)
@@ -140,6 +145,7 @@ async def test_a_server_whose_clock_is_ahead_does_not_stay_in_use_for_ever(desk:
 
 
 async def test_use_between_the_two_looks_takes_the_decision_back(desk: Desk) -> None:
+    """H1: activity between the verdict and the stop."""
     worker = await desk.add()
     await desk.passes(61)
     await desk.check(worker)
@@ -197,6 +203,38 @@ async def test_a_worker_with_a_session_is_not_paused(desk: Desk) -> None:
     await remove_session(desk.plane, worker.id, "lablet-1")
     await desk.passes(5)
     assert (await desk.look_twice(worker)).auto_pause_triggered
+
+
+@pytest.mark.parametrize(("load", "guard"), [(95.0, "busy"), (30.0, None), (None, None)])
+async def test_h3_a_machine_that_works_hard_is_not_paused_though_nobody_clicks(
+    desk: Desk, load: float | None, guard: str | None
+) -> None:
+    worker = await desk.add()
+    await desk.passes(61)
+    now = desk.plane.clock.now()
+    desk.plane.live.take_sample(
+        Sample(worker_id=worker.id, collected_at=now, source=SampleSource.REST, cpu_utilization=load)
+    )
+    assert (await desk.look_twice(worker)).guard == guard
+
+
+async def test_h3_load_measured_long_ago_keeps_nobody_running(desk: Desk) -> None:
+    worker = await desk.add()
+    now = desk.plane.clock.now()
+    desk.plane.live.take_sample(
+        Sample(worker_id=worker.id, collected_at=now, source=SampleSource.REST, cpu_utilization=99.0)
+    )
+    await desk.passes(61)
+    assert (await desk.look_twice(worker)).auto_pause_triggered
+
+
+async def test_h3_a_license_that_is_being_registered_is_not_cut_off(desk: Desk) -> None:
+    worker = await desk.add()
+    await desk.plane.workers.change(
+        worker.id, lambda w: replace(w, license=License(operation_in_progress=True))
+    )
+    await desk.passes(61)
+    assert (await desk.look_twice(worker)).guard == "busy"
 
 
 async def test_a_session_placed_between_the_looks_takes_the_decision_back(desk: Desk) -> None:
@@ -276,6 +314,125 @@ async def test_a_worker_without_idle_detection_runs_until_somebody_stops_it(desk
     await toggle_idle_detection(desk.plane, worker.id, enabled=False, by="ada")
     await desk.passes(6_000)
     assert (await desk.look_twice(worker)).guard == "detection_disabled"
+
+
+async def test_a_look_that_arrives_late_pauses_nobody(desk: Desk) -> None:
+    worker = await desk.add()
+    await desk.passes(61)
+    asked_at = desk.plane.clock.now()
+    await desk.check(worker, asked_at=asked_at)
+    await desk.plane.clock.sleep(31)
+    result = await desk.check(worker, asked_at=asked_at)
+    assert (result.auto_pause_triggered, result.guard) == (False, "unconfirmed")
+    assert result.error is not None
+
+
+@pytest.mark.parametrize("minutes", [-60, -5, 5, 60])
+async def test_nobody_is_paused_while_the_clocks_differ(desk: Desk, minutes: float) -> None:
+    worker = await desk.add()
+    await desk.passes(61)
+    for _ in range(3):
+        asked_at = desk.plane.clock.now() + timedelta(minutes=minutes)
+        result = await desk.check(worker, asked_at=asked_at, force_check=True)
+        await desk.plane.clock.sleep(15)
+        assert (result.auto_pause_triggered, result.guard) == (False, "unconfirmed")
+
+
+async def stopping(desk: Desk, worker: Worker) -> Worker:
+    """The controller begins to carry out a stop."""
+    current = await desk.plane.workers.get(worker.id)
+    report = StatusReport(status=STOPPING, reason="nobody uses it", expected_version=current.version)
+    return await report_status(desk.plane, worker.id, report, by="worker-controller", fence=desk.fence)
+
+
+async def test_a_pause_is_carried_out_within_a_minute_or_taken_back(desk: Desk) -> None:
+    """A leader that comes later has not seen what people did meanwhile."""
+    worker = await desk.add()
+    await desk.passes(61)
+    assert (await desk.look_twice(worker)).auto_pause_triggered
+    await desk.plane.clock.sleep(61)
+    kept = await stopping(desk, worker)
+    assert (kept.status, kept.desired_status) == (RUNNING, DesiredStatus.RUNNING)
+    assert kept.target_pause_at is not None
+    await desk.passes(5)
+    assert (await desk.look_twice(worker)).auto_pause_triggered
+    assert (await stopping(desk, worker)).status is STOPPING
+
+
+async def test_the_countdown_begins_when_the_worker_runs(desk: Desk) -> None:
+    worker = await desk.plane.workers.add(a_worker(status=STARTING, created_at=desk.plane.clock.now()))
+    report = StatusReport(status=RUNNING, reason="runs", expected_version=worker.version)
+    running = await report_status(desk.plane, worker.id, report, by="c", fence=desk.fence)
+    assert running.target_pause_at == worker.created_at + timedelta(hours=1)
+
+
+async def scaled_down(desk: Desk, worker: Worker) -> Worker:
+    return await scale_down_worker(desk.plane, worker.id, by="worker-controller", fence=desk.fence)
+
+
+async def test_scale_down_takes_a_worker_that_two_looks_found_unused(desk: Desk) -> None:
+    worker = await desk.add()
+    await desk.passes(61)
+    await desk.check(worker, suppress_auto_pause=True)
+    with pytest.raises(Conflict, match="second_look"):
+        await scaled_down(desk, worker)
+    await desk.plane.clock.sleep(15)
+    await desk.check(worker, suppress_auto_pause=True)
+    assert (await scaled_down(desk, worker)).status is DRAINING
+    assert (await scaled_down(desk, worker)).status is DRAINING
+
+
+async def test_scale_down_takes_nobody_on_an_old_look(desk: Desk) -> None:
+    worker = await desk.add()
+    await desk.passes(61)
+    await desk.look_twice(worker, suppress_auto_pause=True)
+    await desk.plane.clock.sleep(31)
+    with pytest.raises(Conflict, match="unconfirmed"):
+        await scaled_down(desk, worker)
+
+
+async def test_whoever_comes_before_the_drain_keeps_the_worker(desk: Desk) -> None:
+    worker = await desk.add()
+    await desk.passes(61)
+    await desk.look_twice(worker, suppress_auto_pause=True)
+    until = desk.plane.clock.now() + timedelta(hours=2)
+    await hold_worker(desk.plane, worker.id, until=until, reason="", by="ada")
+    with pytest.raises(Conflict, match="held"):
+        await scaled_down(desk, worker)
+
+
+async def test_whoever_comes_before_the_drained_worker_stops_keeps_it(desk: Desk) -> None:
+    worker = await desk.add()
+    await desk.passes(61)
+    await desk.look_twice(worker, suppress_auto_pause=True)
+    await scaled_down(desk, worker)
+    until = desk.plane.clock.now() + timedelta(hours=2)
+    held = await hold_worker(desk.plane, worker.id, until=until, reason="", by="ada")
+    assert held.desired_status is DesiredStatus.RUNNING
+
+
+async def test_scale_down_leaves_the_minimum(plane: ControlPlane, desk: Desk) -> None:
+    desk.plane = with_fields(plane, policies=Policies(idle=IdlePolicy(min_workers=1)))
+    workers = [await desk.add(name) for name in ("a", "b")]
+    await desk.passes(61)
+    for worker in workers:
+        await desk.check(worker, suppress_auto_pause=True)
+    await desk.plane.clock.sleep(15)
+    for worker in workers:
+        await desk.check(worker, suppress_auto_pause=True)
+    await scaled_down(desk, workers[0])
+    with pytest.raises(Conflict, match="min_workers"):
+        await scaled_down(desk, workers[1])
+
+
+async def test_nothing_is_changed_about_a_terminated_worker(desk: Desk) -> None:
+    worker = await desk.plane.workers.add(a_worker(status=TERMINATED))
+    until = desk.plane.clock.now() + timedelta(hours=2)
+    with pytest.raises(Conflict, match="is terminated"):
+        await hold_worker(desk.plane, worker.id, until=until, reason="", by="ada")
+    with pytest.raises(Conflict, match="is terminated"):
+        await toggle_idle_detection(desk.plane, worker.id, enabled=False, by="ada")
+    assert await desk.plane.workers.get(worker.id) == worker
 
 
 async def test_a_leader_of_the_past_pauses_nobody(desk: Desk) -> None:

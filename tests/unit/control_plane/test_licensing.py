@@ -1,24 +1,34 @@
 """A license is wished, tried and reported; its token is never in a record, and a debt is never forgotten."""
 
+from typing import Any
+
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from lcm.control_plane.commands.claim_leadership import claim_leadership, fence_for
 from lcm.control_plane.commands.license_worker import (
+    has_fleet_token,
     license_token,
     list_debts,
+    queue_due_licenses,
+    remove_fleet_token,
     report_license,
     request_deregistration,
     request_license,
+    set_fleet_token,
     settle_debt,
 )
+from lcm.control_plane.commands.report_status import report_status
+from lcm.control_plane.commands.request_action import request_action
 from lcm.control_plane.context import ControlPlane
 from lcm.control_plane.store.port import Fence
-from lcm.domain.errors import Conflict, NotFound
-from lcm.domain.license import LicenseOperation, LicenseStatus
-from lcm.domain.lifecycle import RUNNING
-from lcm.domain.worker import Worker
-from lcm.rest.schemas import LeadershipClaim, LicenseReport
+from lcm.domain.errors import Conflict, NotFound, UnknownReference
+from lcm.domain.launch import InstanceId
+from lcm.domain.license import License, LicenseOperation, LicenseStatus
+from lcm.domain.lifecycle import PENDING, RUNNING, STOPPED, TERMINATED, DesiredStatus
+from lcm.domain.worker import Action, Worker
+from lcm.rest.schemas import LeadershipClaim, LicenseReport, StatusReport
 from support.core import a_worker
 
 REGISTER, DEREGISTER = LicenseOperation.REGISTER, LicenseOperation.DEREGISTER
@@ -132,3 +142,124 @@ async def test_a_license_that_could_not_be_given_back_is_a_debt_until_somebody_s
 
 async def test_there_is_nothing_to_give_back_without_a_license(plane: ControlPlane, worker: Worker) -> None:
     assert (await request_deregistration(plane, worker.id)).license.pending_operation is None
+
+
+class TestDeclaredLicenses:
+    """D-12: a worker that should have a license and has none gets one without being asked."""
+
+    @pytest.fixture
+    async def declared(self, plane: ControlPlane) -> Worker:
+        license = License(declared=True)
+        return await plane.workers.add(a_worker(status=RUNNING, cml_ready=True, license=license))
+
+    async def test_a_declared_license_is_queued_once_a_token_is_known(
+        self, plane: ControlPlane, declared: Worker
+    ) -> None:
+        assert await queue_due_licenses(plane) == 0
+        await set_fleet_token(plane, SECRET)
+        assert await queue_due_licenses(plane) == 1
+        worker = await plane.workers.get(declared.id)
+        assert worker.license.pending_operation is REGISTER
+        assert await license_token(plane, worker.id) == SECRET
+        assert await queue_due_licenses(plane) == 0
+
+    async def test_the_fleets_token_outlives_the_registration(
+        self, plane: ControlPlane, declared: Worker, fence: Fence
+    ) -> None:
+        await set_fleet_token(plane, SECRET)
+        await queue_due_licenses(plane)
+        await reported(plane, declared, "start", REGISTER, fence)
+        await reported(plane, declared, "complete", REGISTER, fence)
+        assert await has_fleet_token(plane)
+        await remove_fleet_token(plane)
+        assert await kept_secrets(plane) == 0
+
+    @pytest.mark.parametrize(
+        "fields",
+        [
+            {"license": License()},
+            {"license": License(declared=True, status=LicenseStatus.FAILED)},
+            {"license": License(declared=True, status=LicenseStatus.REGISTERED)},
+            {"license": License(declared=True, pending_operation=REGISTER)},
+            {"cml_ready": False},
+            {"status": STOPPED},
+            {"desired_status": DesiredStatus.STOPPED},
+        ],
+    )
+    async def test_nothing_is_queued_for_a_worker_that_needs_none_or_cannot_be_asked(
+        self, plane: ControlPlane, fields: dict[str, Any]
+    ) -> None:
+        declared = {"status": RUNNING, "cml_ready": True, "license": License(declared=True)}
+        await plane.workers.add(a_worker(**{**declared, **fields}))
+        await set_fleet_token(plane, SECRET)
+        assert await queue_due_licenses(plane) == 0
+
+    async def test_who_asks_for_a_license_declares_it_and_who_gives_it_back_takes_that_back(
+        self, plane: ControlPlane, worker: Worker
+    ) -> None:
+        with pytest.raises(UnknownReference, match="send one"):
+            await request_license(plane, worker.id)
+        await set_fleet_token(plane, SECRET)
+        assert (await request_license(plane, worker.id)).license.declared
+        assert not (await request_deregistration(plane, worker.id)).license.declared
+        assert await has_fleet_token(plane)
+
+    async def test_a_machine_that_went_by_itself_leaves_a_debt_and_its_successor_is_licensed(
+        self, plane: ControlPlane, fence: Fence
+    ) -> None:
+        license = License(declared=True, status=LicenseStatus.REGISTERED)
+        worker = await plane.workers.add(
+            a_worker(status=RUNNING, license=license, ec2_instance_id=InstanceId("i-1"))
+        )
+        gone = StatusReport(status=PENDING, reason="the instance is gone", expected_version=worker.version)
+        worker = await report_status(plane, worker.id, gone, by="worker-controller", fence=fence)
+        assert (worker.license.declared, worker.license.status) == (True, LicenseStatus.UNLICENSED)
+        [debt] = await list_debts(plane)
+        assert debt.worker_id == worker.id
+        await settle_debt(plane, worker.id, by="ada")
+        await plane.workers.change(
+            worker.id,
+            lambda w: replace(w, status=RUNNING, license=license, ec2_instance_id=InstanceId("i-2")),
+        )
+        again = msgspec.structs.replace(gone, expected_version=worker.version + 1)
+        await report_status(plane, worker.id, again, by="worker-controller", fence=fence)
+        [debt] = await list_debts(plane)
+        assert debt.settled_by is None
+
+
+async def test_a_worker_on_its_way_out_takes_no_license(plane: ControlPlane, worker: Worker) -> None:
+    await request_action(plane, worker.id, Action.DELETE, by="ann")
+    with pytest.raises(Conflict, match="on its way out"):
+        await request_license(plane, worker.id, SECRET)
+
+
+async def test_a_token_that_was_never_used_goes_with_its_worker(
+    plane: ControlPlane, worker: Worker, fence: Fence
+) -> None:
+    await request_license(plane, worker.id, SECRET)
+    gone = await plane.workers.get(worker.id)
+    report = StatusReport(status=TERMINATED, reason="gone", expected_version=gone.version, observed=True)
+    await report_status(plane, worker.id, report, by="c", fence=fence)
+    assert await kept_secrets(plane) == 0
+    assert await list_debts(plane) == []
+
+
+async def test_a_license_is_owed_once_more_after_a_settled_debt(
+    plane: ControlPlane, worker: Worker, fence: Fence
+) -> None:
+    for _ in range(2):
+        await request_license(plane, worker.id, SECRET)
+        await reported(plane, worker, "start", REGISTER, fence)
+        await reported(plane, worker, "fail", DEREGISTER, fence, reason="no route", is_debt=True)
+        (debt,) = await list_debts(plane)
+        assert debt.settled_by is None
+        await settle_debt(plane, worker.id, by="ann")
+
+
+async def test_a_late_report_changes_no_record_that_is_closed_and_makes_no_debt(
+    plane: ControlPlane, worker: Worker, fence: Fence
+) -> None:
+    report = StatusReport(status=TERMINATED, reason="gone", expected_version=worker.version, observed=True)
+    closed = await report_status(plane, worker.id, report, by="c", fence=fence)
+    assert await reported(plane, worker, "fail", DEREGISTER, fence, reason="late", is_debt=True) == closed
+    assert await list_debts(plane) == []

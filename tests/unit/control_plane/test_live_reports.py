@@ -22,7 +22,7 @@ from lcm.core.chance import RandomIds
 from lcm.domain.errors import Fenced
 from lcm.domain.launch import InstanceId, WorkerId
 from lcm.domain.lifecycle import RUNNING, STOPPED, TERMINATED, TERMINATING, WorkerStatus
-from lcm.domain.live import ActivityEvent, LabChange, MonitorState, Sample, SampleSource
+from lcm.domain.live import ActivityEvent, LabChange, LabStats, MonitorState, Sample, SampleSource
 from lcm.domain.worker import Worker, new_worker
 from lcm.rest.schemas import (
     ActivityReport,
@@ -137,6 +137,20 @@ def activity(worker_id: str, seconds: float, last_sequence: int) -> ActivityRepo
         stream="run-1",
         last_sequence=last_sequence,
     )
+
+
+async def test_all_reports_about_a_worker_are_one_commit_in_the_order_they_were_told(
+    plane: ControlPlane, store: CountingStore
+) -> None:
+    """Each covers those before it: taken in another order they would seem to be told already."""
+    await add(plane, "ada")
+    fence = await lead(plane)
+    store.calls.clear()
+    told = [activity("ada", seconds, last_sequence=seconds) for seconds in range(1, 9)]
+    receipt = await report_live(plane, LiveReports(activity=told), fence=fence)
+    assert receipt == LiveReceipt(accepted=8, dropped=0)
+    assert store.calls["write worker"] == 1
+    assert len((await plane.workers.get("ada")).recent_activity_events) == 8
 
 
 # Samples.
@@ -273,6 +287,55 @@ async def test_the_changes_of_one_lab_in_one_batch_are_one_write(
     first, second = await plane.labs.of("ada")
     assert (first.state, len(first.nodes), second.lab_id) == ("STARTED", 20, "lab-2")
     assert first.discovery_wanted
+
+
+async def test_the_load_of_an_unknown_lab_asks_for_a_look_at_that_lab_and_no_other(
+    plane: ControlPlane, store: CountingStore
+) -> None:
+    before = await add(plane, "ada")
+    fence = await lead(plane)
+    created = change("ada", "known", "created")
+    await report_live(plane, LiveReports(lab_changes=[created]), fence=fence)
+    heard: list[tuple[object, ...]] = []
+    plane.labs.subscribe(lambda *told: heard.append(told))
+    stats = [
+        LabStats(worker_id=before.id, lab_id=lab, nodes={}, links={}, collected_at=T0)
+        for lab in ("known", "unknown")
+    ]
+    for _ in range(3):
+        receipt = await report_live(plane, LiveReports(lab_stats=stats), fence=fence)
+        assert receipt == LiveReceipt(accepted=2, dropped=0)
+    wanted = {lab.lab_id: lab.discovery_wanted for lab in await plane.labs.of("ada")}
+    assert wanted == {"known": False, "unknown": True}
+    assert store.calls["write lab"] == 2  # one each, however often it is heard of
+    [(changes, known, met)] = heard
+    assert (changes, known, met.lab_id) == ((), None, "unknown")  # type: ignore[attr-defined]
+    assert (await plane.workers.get("ada")).lab_discovery_requested_at is None  # no sweep over all labs
+
+
+async def test_the_load_of_a_lab_on_a_worker_that_rests_is_no_sign_of_it(plane: ControlPlane) -> None:
+    await add(plane, "ada", STOPPED)
+    stats = LabStats(worker_id=WorkerId("ada"), lab_id="l", nodes={}, links={}, collected_at=T0)
+    await report_live(plane, LiveReports(lab_stats=[stats]), fence=await lead(plane))
+    assert await plane.labs.of("ada") == []
+
+
+async def test_what_is_heard_late_of_a_deleted_lab_does_not_bring_it_back(plane: ControlPlane) -> None:
+    await add(plane, "ada")
+    fence = await lead(plane)
+    for event, second in (("created", 1), ("deleted", 20)):
+        changes = [change("ada", "lab-1", event, seconds=second)]
+        await report_live(plane, LiveReports(lab_changes=changes), fence=fence)
+
+    def load_at(second: float) -> LiveReports:
+        at = T0 + timedelta(seconds=second)
+        stats = LabStats(worker_id=WorkerId("ada"), lab_id="lab-1", nodes={}, links={}, collected_at=at)
+        return LiveReports(lab_stats=[stats])
+
+    await report_live(plane, load_at(15), fence=fence)
+    assert await plane.labs.of("ada") == []
+    await report_live(plane, load_at(25), fence=fence)
+    assert [lab.discovery_wanted for lab in await plane.labs.of("ada")] == [True]
 
 
 async def test_a_deleted_labs_record_is_gone(plane: ControlPlane, store: CountingStore) -> None:

@@ -5,7 +5,7 @@ import contextlib
 import json
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
 from unittest.mock import ANY
@@ -18,7 +18,16 @@ from lcm.control_plane.roster import Roster
 from lcm.control_plane.sse import KEEPALIVE, EventFilter, EventHub
 from lcm.core.chance import RandomIds
 from lcm.domain.launch import WorkerId
-from lcm.domain.lifecycle import PROVISIONING, RUNNING, TERMINATED, WorkerStatus
+from lcm.domain.license import License, LicenseOperation, begin, complete, fail, wish
+from lcm.domain.lifecycle import (
+    PROVISIONING,
+    RUNNING,
+    STARTING,
+    STOPPED,
+    STOPPING,
+    TERMINATED,
+    WorkerStatus,
+)
 from lcm.domain.live import (
     ActivityEvent,
     LabChange,
@@ -29,7 +38,16 @@ from lcm.domain.live import (
     SampleSource,
     lab_after,
 )
-from lcm.domain.worker import Worker, new_worker, note_activity, note_connection
+from lcm.domain.worker import (
+    Action,
+    Worker,
+    move,
+    new_worker,
+    note_activity,
+    note_connection,
+    pause,
+    request,
+)
 from lcm.simulator.virtual_time import VirtualClock
 
 
@@ -387,6 +405,22 @@ async def test_a_connection_and_its_end_are_told_exactly(hub: EventHub) -> None:
     ]
 
 
+async def test_an_end_whose_commit_was_never_confirmed_is_told_when_it_is_found(hub: EventHub) -> None:
+    stream = Stream(hub.stream(None))
+    await stream.take(3)
+    ada, now = a_worker("ada"), datetime(2026, 1, 2, tzinfo=UTC)
+    connected = note_connection(ada, MonitorState.CONNECTED, reason="", at=now)
+    hub.on_worker_commit(ada, connected)
+    failed = note_connection(connected, MonitorState.FAILED, reason="cut", at=now)
+    back = note_connection(failed, MonitorState.CONNECTED, reason="", at=now)
+    hub.on_worker_found(replace(failed, version=ada.version + 2))
+    hub.on_worker_commit(failed, back)
+    hub.on_worker_commit(back, replace(back, labs_count=1))
+    events = [event["event"] for event in await stream.take(7)]
+    told = [event for event in events if event.startswith("worker.ws.")]
+    assert told == ["worker.ws.connected", "worker.ws.disconnected", "worker.ws.connected"]
+
+
 async def test_signs_of_people_and_another_number_of_labs_have_names_of_their_own(hub: EventHub) -> None:
     stream = Stream(hub.stream(None))
     await stream.take(3)
@@ -564,3 +598,58 @@ async def test_the_buffer_for_those_who_come_back_is_bounded_by_bytes(workers: l
     boot = greeting["data"]["boot"]
     assert (await Stream(hub.stream(f"{boot}-9")).take(2))[1]["id"] == f"{boot}-10"
     assert (await Stream(hub.stream(f"{boot}-2")).next())["event"] == "reset"
+
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+UNLICENSED, REGISTER = License(), LicenseOperation.REGISTER
+WISHED = wish(UNLICENSED, REGISTER, token_ref="t", now=NOON)
+BEGUN = begin(WISHED, REGISTER, now=NOON)
+REGISTERED = complete(BEGUN, REGISTER, tier=None, now=NOON)
+GIVEN_BACK = complete(
+    begin(wish(REGISTERED, LicenseOperation.DEREGISTER, now=NOON), LicenseOperation.DEREGISTER, now=NOON),
+    LicenseOperation.DEREGISTER,
+    tier=None,
+    now=NOON,
+)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "name"),
+    [
+        ({}, {"is_idle_detection_enabled": False}, "worker.idle_detection.toggled"),
+        ({}, {"ami_name": "CML-2.9"}, "worker.ec2_details.updated"),
+        ({"license": WISHED}, {"license": BEGUN}, "worker.license.registration.started"),
+        ({"license": BEGUN}, {"license": REGISTERED}, "worker.license.registration.completed"),
+        (
+            {"license": BEGUN},
+            {"license": fail(BEGUN, REGISTER, reason="no license is left", now=NOON)},
+            "worker.license.registration.failed",
+        ),
+        ({"license": REGISTERED}, {"license": GIVEN_BACK}, "worker.license.deregistered"),
+    ],
+)
+async def test_what_happens_to_a_worker_has_a_name_of_its_own(
+    hub: EventHub, before: dict[str, Any], after: dict[str, Any], name: str
+) -> None:
+    stream = Stream(hub.stream(None))
+    await stream.take(3)
+    known = replace(a_worker("ada"), **before)
+    hub.on_worker_commit(known, replace(known, **after))
+    assert (await stream.next())["event"] == name
+
+
+async def test_a_pause_and_a_resumption_are_told(hub: EventHub) -> None:
+    stream = Stream(hub.stream(None))
+    await stream.take(3)
+    running = a_worker("ada")
+    paused = pause(running, by="idle detection", reason="unused", now=NOON)
+    hub.on_worker_commit(running, paused)
+    stopped = move(
+        move(paused, STOPPING, by="c", reason="r", now=NOON), STOPPED, by="c", reason="r", now=NOON
+    )
+    wanted = request(stopped, Action.START, by="ann", now=NOON)
+    starting = move(wanted, STARTING, by="c", reason="r", now=NOON)
+    later = NOON + timedelta(minutes=1)
+    hub.on_worker_commit(starting, move(starting, RUNNING, by="c", reason="r", now=later))
+    names = [(await stream.next())["event"] for _ in range(2)]
+    assert names == ["worker.paused", "worker.resumed"]

@@ -230,6 +230,34 @@ async def test_a_poll_skips_a_settled_resource_until_it_changes() -> None:
     assert world.starts("a") == [0, 90]
 
 
+async def test_what_changes_during_a_look_is_looked_at_again() -> None:
+    """The look may have begun before the change: what it found says nothing about it."""
+    world = World(clock, "a")
+    world.change("a", marker="as it was")
+
+    async def act(_: Thing) -> ReconciliationResult:
+        if clock.monotonic() == 0:
+            world.change("a", marker="as it is now")
+        return Success()
+
+    world.act = act
+    async with running(PollingReconciler(world)):
+        await clock.sleep(100)
+    assert world.starts("a") == [0, 30]
+
+
+async def test_a_settled_resource_is_looked_at_when_its_time_has_come() -> None:
+    class Punctual(PollingReconciler):
+        def is_due(self, resource: Thing) -> bool:
+            return clock.monotonic() == 60
+
+    world = World(clock, "a")
+    world.change("a", marker="rests")
+    async with running(Punctual(world)):
+        await clock.sleep(100)
+    assert world.starts("a") == [0, 60]
+
+
 async def test_a_look_at_everything_includes_the_settled_and_the_backed_off() -> None:
     world = World(clock, "settled", "failing")
     world.change("settled", marker="rests")

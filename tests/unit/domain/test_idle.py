@@ -12,6 +12,8 @@ from lcm.domain.idle import (
     IdlePolicy,
     PauseGuard,
     assess,
+    is_fresh,
+    is_overdue,
     pause_due_at,
     pause_guard,
 )
@@ -116,6 +118,38 @@ def test_the_countdown_ends_with_the_longest_protection() -> None:
 def test_there_is_no_countdown_for_a_worker_that_is_never_paused() -> None:
     assert pause_due_at(used(10, is_idle_detection_enabled=False), POLICY) is None
     assert pause_due_at(used(10), IdlePolicy(auto_pause_enabled=False)) is None
+
+
+# How long evidence and a pause last
+
+
+@pytest.mark.parametrize(("seconds_ago", "proves"), [(0, True), (30, True), (31, False), (-31, False)])
+def test_a_look_that_is_old_or_from_the_future_proves_nothing(seconds_ago: float, proves: bool) -> None:
+    assert is_fresh(NOON - timedelta(seconds=seconds_ago), NOON) is proves
+
+
+@pytest.mark.parametrize(("seconds_ago", "is_off"), [(0, False), (60, False), (61, True), (-1, True)])
+def test_a_pause_that_is_not_carried_out_within_a_minute_is_off(seconds_ago: float, is_off: bool) -> None:
+    wanted_at = NOON - timedelta(seconds=seconds_ago)
+    worker = pause(decided(used(61)), by="idle detection", reason="unused", now=wanted_at)
+    assert is_overdue(worker, NOON) is is_off
+
+
+def test_what_a_person_asked_for_is_never_off() -> None:
+    stopped_by_a_person = used(
+        61, desired_status=DesiredStatus.STOPPED, pause_reason="manual", last_paused_at=NOON - 90 * MINUTE
+    )
+    assert not is_overdue(stopped_by_a_person, NOON)
+
+
+def test_a_pause_that_was_carried_out_is_not_taken_back_because_ec2_says_it_runs() -> None:
+    paused = replace(
+        used(61, desired_status=DesiredStatus.STOPPED, pause_reason="idle_timeout"),
+        last_paused_at=NOON - 90 * MINUTE,
+        status=STOPPED,
+    )
+    seen = move(paused, RUNNING, by="c", reason="running outside LCM", now=NOON, observed=True)
+    assert not is_overdue(seen, NOON)
 
 
 # What a pause does to the record

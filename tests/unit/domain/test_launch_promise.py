@@ -62,7 +62,7 @@ def tags(**overrides: str) -> dict[str, str]:
     return instance_tags(
         worker_id=WorkerId("w-1"),
         name="lab-1",
-        template=TEMPLATE,
+        template_name=TEMPLATE.name,
         region=REGION,
         overrides=overrides,
         environment="test",

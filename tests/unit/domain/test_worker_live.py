@@ -86,6 +86,18 @@ def test_a_draining_worker_stays_connected(worker: Worker) -> None:
     assert move(connected, DRAINING, by="lcm", reason="", now=at(2)).ws_connected
 
 
+def test_a_report_of_the_connection_that_was_overtaken_changes_nothing(worker: Worker) -> None:
+    def told(worker: Worker, state: MonitorState, sequence: int, stream: str = "run-1") -> Worker:
+        mark = ActivityMark(stream=stream, last_sequence=sequence)
+        return note_connection(worker, state, reason="", at=at(sequence), mark=mark)
+
+    connected = told(worker, CONNECTED, 2)
+    assert told(connected, RECONNECTING, 1) == connected
+    assert told(connected, CONNECTED, 2) == connected
+    assert told(connected, RECONNECTING, 3).ws_status is RECONNECTING
+    assert told(connected, RECONNECTING, 1, "run-2").ws_status is RECONNECTING
+
+
 # Signs of people.
 
 
@@ -102,6 +114,15 @@ def test_the_newest_event_is_the_last_activity_and_the_newest_ten_are_kept(worke
     worker = seen(worker, [event(n) for n in range(25)], last=25)
     assert worker.last_activity_at == at(24)
     assert [e.at for e in worker.recent_activity_events] == [at(n) for n in range(24, 14, -1)]
+
+
+def test_the_record_says_from_when_on_its_list_is_complete(worker: Worker) -> None:
+    worker = seen(worker, [event(n) for n in range(10)], last=10)
+    assert worker.activity_listed_since is None
+    worker = seen(worker, [event(n) for n in range(10, 12)], last=12)
+    assert worker.activity_listed_since == at(1)
+    worker = seen(worker, [], last=12)
+    assert worker.activity_listed_since == at(1)
 
 
 def test_a_report_that_is_sent_again_counts_once(worker: Worker) -> None:

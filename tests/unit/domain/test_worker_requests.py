@@ -12,6 +12,9 @@ from lcm.domain.lifecycle import (
     FAILED,
     PENDING,
     RUNNING,
+    STARTING,
+    STOPPED,
+    STOPPING,
     TERMINATED,
     TERMINATING,
     DesiredStatus,
@@ -22,7 +25,9 @@ from lcm.domain.worker import (
     HistoryEntry,
     PauseReason,
     Worker,
+    cancel_pause,
     drain,
+    move,
     possible_actions,
     refresh,
     request,
@@ -179,6 +184,31 @@ def test_only_a_running_worker_can_be_drained(status: WorkerStatus) -> None:
         drained(a_worker(status=status))
 
 
+def test_use_takes_back_the_drain_of_an_unused_worker_and_not_the_one_of_a_person() -> None:
+    unused = drain(
+        a_worker(status=RUNNING),
+        deadline=LATER,
+        by="worker-controller",
+        reason="scale-down",
+        now=LATER,
+        why=PauseReason.IDLE_TIMEOUT,
+    )
+    kept = cancel_pause(unused, by="idle detection", reason="used", now=LATER)
+    assert (kept.desired_status, kept.auto_pause_count) == (DesiredStatus.RUNNING, 0)
+    asked_for = drained(a_worker(status=RUNNING, pause_reason=PauseReason.IDLE_TIMEOUT))
+    assert cancel_pause(asked_for, by="idle detection", reason="used", now=LATER) == asked_for
+
+
+def test_a_worker_that_was_drained_is_resumed_by_a_start() -> None:
+    """So it is left alone for an hour, as after any other pause."""
+    stopping = move(drained(a_worker(status=RUNNING)), STOPPING, by="c", reason="empty", now=LATER)
+    assert (stopping.last_paused_at, stopping.last_paused_by) == (LATER, "bob")
+    stopped = move(stopping, STOPPED, by="c", reason="stopped", now=LATER)
+    starting = move(asked(stopped, START), STARTING, by="c", reason="wanted", now=LATER)
+    running = move(starting, RUNNING, by="c", reason="runs", now=LATER + timedelta(minutes=5))
+    assert running.last_resumed_at == LATER + timedelta(minutes=5)
+
+
 # Pauses and resumptions are counted
 
 
@@ -187,6 +217,12 @@ def test_a_stop_by_a_person_is_a_manual_pause() -> None:
     assert (worker.pause_reason, worker.last_paused_by) == (PauseReason.MANUAL, "bob")
     assert (worker.manual_pause_count, worker.auto_pause_count) == (1, 0)
     assert worker.last_paused_at == LATER
+
+
+def test_a_start_in_time_to_keep_a_worker_is_a_resumption_at_once() -> None:
+    """It never stopped, and whoever started it is about to use it."""
+    worker = asked(asked(a_worker(status=RUNNING), STOP), START)
+    assert worker.last_resumed_at == LATER
 
 
 def test_a_start_by_a_person_is_a_manual_resumption() -> None:

@@ -27,10 +27,11 @@ from lcm.domain.lifecycle import (
     STOPPING,
     TERMINATED,
     TERMINATING,
+    DesiredStatus,
     WorkerStatus,
 )
 from lcm.domain.template import RegionConfig
-from lcm.domain.worker import Action
+from lcm.domain.worker import Action, PauseReason
 from lcm.simulator.memory_cloud import Delays, Interference, Moment
 from support.fleet import REGION, Fleet
 
@@ -290,6 +291,16 @@ class TestE1Throttling:
             await fleet.until(worker, RUNNING)
             assert len(fleet.cloud.machines) == 1
 
+    async def test_looks_at_a_worker_on_its_way_are_repeated_with_growing_gaps(self) -> None:
+        async with Fleet().running() as fleet:
+            worker = await fleet.running_worker()
+            storm = Disturbance("describe_instance", Throttled("RequestLimitExceeded")).on(fleet)
+            await fleet.ask(worker, Action.STOP)
+            await fleet.clock.sleep(600)
+            assert len(storm.times) < 20
+            storm.is_on = False
+            await fleet.until(worker, STOPPED)
+
 
 class TestE2Capacity:
     """E2: no such machine free; keep record and instance, say why, wait three minutes; another subnet
@@ -412,6 +423,23 @@ class TestE4CredentialsLost:
             assert (await fleet.get(worker)).status is RUNNING
             assert fleet.effects() == ["launch_instance"]
 
+    async def test_a_launch_that_was_promised_is_not_repeated_before_anybody_may_look(self) -> None:
+        async with Fleet().running() as fleet:
+            worker = await fleet.create()
+            lost = Disturbance("launch_instance", Unreachable("no answer"), "after").on(fleet)
+            await fleet.clock.sleep(1)
+            assert len(lost.times) == 1
+
+            async def deny(moment: Moment, operation: str, subject: str) -> None:
+                raise CredentialsRefused("ExpiredToken")
+
+            fleet.cloud.interfere = deny
+            await fleet.clock.sleep(800)
+            assert fleet.effects() == ["launch_instance"]
+            fleet.cloud.interfere = None
+            await fleet.until(worker, RUNNING)
+            assert len(fleet.cloud.machines) == 1
+
 
 class TestE5TokenMismatch:
     """E5: the token was used with other parameters; keep it, for an instance may exist."""
@@ -483,10 +511,10 @@ class TestE7Stuck:
             worker = await fleet.until(await fleet.create("lab", template), RUNNING)
             await fleet.ask(worker, action)
             await fleet.clock.sleep(quiet_minutes * 60)
-            assert not fleet.leader.stuck
+            assert not fleet.leader.tally.stuck
             await fleet.clock.sleep((alarm_minutes - quiet_minutes) * 60)
             stuck = await fleet.get(worker)
-            assert fleet.leader.stuck == {worker.id}
+            assert fleet.leader.tally.stuck == {worker.id}
             assert stuck.status == status
             assert f"EC2 reports {state} for more than" in stuck.status_reason
             version, calls = stuck.version, len(fleet.effects())
@@ -522,6 +550,37 @@ class TestE9ChangedOutside:
             fleet.cloud.forget(fleet.instance_id(worker))
             await fleet.ask(worker, Action.DELETE)
             await fleet.until(worker, TERMINATED, within_seconds=400)
+
+    @pytest.mark.parametrize("stop_seconds", [1, 300])
+    async def test_a_stop_in_the_console_is_an_external_pause_and_the_worker_comes_back_by_itself(
+        self, stop_seconds: float
+    ) -> None:
+        """Whether EC2 shows `stopping` on the way or not."""
+        fleet = Fleet()
+        fleet.cloud.delays = Delays(stop=stop_seconds)
+        async with fleet.running():
+            worker = await fleet.running_worker()
+            fleet.cloud.stop(fleet.instance_id(worker))
+            stopped = await fleet.until(worker, STOPPED)
+            assert (stopped.pause_reason, stopped.last_paused_by) == (
+                PauseReason.EXTERNAL,
+                "worker-controller",
+            )
+            assert stopped.manual_pause_count == stopped.auto_pause_count == 0
+            back = await fleet.until(worker, RUNNING)
+            assert (back.auto_resume_count, back.manual_resume_count) == (1, 0)
+            assert back.last_resumed_at is not None
+            assert back.desired_status is DesiredStatus.RUNNING
+
+    async def test_a_start_in_the_console_of_a_worker_that_shall_rest_is_told_and_undone(self) -> None:
+        async with Fleet().running() as fleet:
+            worker = await fleet.running_worker()
+            await fleet.ask(worker, Action.STOP)
+            await fleet.until(worker, STOPPED)
+            fleet.cloud.start(fleet.instance_id(worker))
+            await fleet.until(worker, STARTING)
+            stopped = await fleet.until(worker, STOPPED)
+            assert (stopped.pause_reason, stopped.auto_resume_count) == (PauseReason.MANUAL, 0)
 
     async def test_a_retirement_by_ec2_of_a_running_machine_is_told_and_not_undone(self) -> None:
         async with Fleet().running() as fleet:

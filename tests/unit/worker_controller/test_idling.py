@@ -73,6 +73,7 @@ async def test_use_that_only_the_telemetry_knows_keeps_the_worker() -> None:
 
 
 async def test_a_server_that_cannot_be_asked_is_never_paused() -> None:
+    """H2: the path of activity is dead for longer than the timeout."""
     async with Fleet().running() as fleet:
         worker = await fleet.running_worker()
         fleet.monitors.telemetry[worker.id] = None
@@ -143,6 +144,16 @@ async def test_the_second_drain_waits_for_the_cooldown() -> None:
         assert await running(fleet, workers) == 0
 
 
+async def test_workers_that_are_unused_at_once_are_drained_one_after_the_other() -> None:
+    """They are judged side by side; one of them must not take the other's turn."""
+    async with Fleet(WorkerControllerSettings(scale_down_enabled=True)).running() as fleet:
+        workers = [await fleet.create(name) for name in ("a", "b", "c")]
+        for worker in workers:
+            await fleet.until(worker, RUNNING)
+        await fleet.clock.sleep(HOUR + 400)
+        assert await running(fleet, workers) == 2
+
+
 async def test_scale_down_drains_and_does_not_pause() -> None:
     async with Fleet(SCALES_DOWN).running() as fleet:
         workers = [await fleet.running_worker(name) for name in ("a", "b", "c")]
@@ -162,6 +173,7 @@ async def test_a_drain_waits_for_sessions_and_then_stops() -> None:
         await drain_worker(fleet.plane, worker.id, by="ada", reason="maintenance")
         await fleet.clock.sleep(HOUR)
         assert (await fleet.get(worker)).status is DRAINING
+        assert worker.id in fleet.monitors.watched
         await remove_session(fleet.plane, worker.id, "lablet-1")
         await fleet.until(worker, STOPPED)
 
@@ -170,8 +182,12 @@ async def test_a_drain_that_takes_too_long_ends_with_a_stop_that_says_so() -> No
     async with Fleet().running() as fleet:
         worker = await fleet.running_worker()
         await place_session(fleet.plane, worker.id, "lablet-1")
-        await drain_worker(fleet.plane, worker.id, by="ada", reason="maintenance")
-        stopped = await fleet.until(worker, STOPPED, within_seconds=5 * HOUR)
+        drained = await drain_worker(fleet.plane, worker.id, by="ada", reason="maintenance")
+        assert drained.drain_started_at is not None
+        assert drained.drain_deadline_at == drained.drain_started_at + timedelta(hours=4)  # by its template
+        await fleet.clock.sleep(4 * HOUR - 1)
+        assert (await fleet.get(worker)).status is DRAINING
+        stopped = await fleet.until(worker, STOPPED, within_seconds=300)
         reasons = [e.reason for e in stopped.state_history if e.target is STOPPING]
         assert reasons == ["drained for too long; sessions cut off: 1"]
 
@@ -196,3 +212,17 @@ async def test_a_drain_can_be_cut_short(action: Action) -> None:
         await fleet.clock.sleep(120)
         assert (await fleet.get(worker)).status in (STOPPED, "terminated")
         assert asked.desired_status is not DesiredStatus.RUNNING
+
+
+async def test_a_launch_and_the_end_of_a_drain_are_lines_of_the_audit_log() -> None:
+    async with Fleet().running() as fleet:
+        worker = await fleet.running_worker()
+        await drain_worker(fleet.plane, worker.id, by="ada", reason="maintenance")
+        await fleet.until(worker, STOPPED)
+        await fleet.ask(worker, Action.START)
+        await fleet.clock.sleep(HOUR)
+        logged = await fleet.plane.audit.newest(worker_id=worker.id)
+        assert [(entry.event, entry.by) for entry in reversed(logged)] == [
+            ("provisioned", "worker-controller"),
+            ("drained", "worker-controller"),
+        ]

@@ -1,13 +1,24 @@
 """A license is taken when people ask for it, and given back before the machine goes."""
 
+import asyncio
+
 from msgspec.structs import replace
 
-from lcm.control_plane.commands.license_worker import list_debts, request_deregistration, request_license
+from lcm.control_plane.auto_license import AutoLicense
+from lcm.control_plane.commands.create_worker import create_worker
+from lcm.control_plane.commands.license_worker import (
+    list_debts,
+    request_deregistration,
+    request_license,
+    set_fleet_token,
+)
+from lcm.core.health import Health
 from lcm.domain.errors import Unreachable
 from lcm.domain.license import LicenseStatus
-from lcm.domain.lifecycle import TERMINATED
+from lcm.domain.lifecycle import PENDING, TERMINATED
 from lcm.domain.worker import Action, Worker
 from lcm.simulator.memory_licensing import TOKEN
+from lcm.worker_controller.ports import UNTOLD
 from support.fleet import Fleet
 
 
@@ -112,3 +123,82 @@ async def test_a_new_leader_finishes_what_the_old_one_began() -> None:
         await fleet.clock.sleep(120)
         license = (await fleet.get(worker)).license
         assert replace(license, changed_at=None).status is LicenseStatus.REGISTERED
+
+
+async def test_an_unlicensed_worker_that_should_be_licensed_is_registered_by_itself() -> None:
+    async with Fleet().running() as fleet, asyncio.TaskGroup() as tasks:
+        looking = tasks.create_task(AutoLicense(fleet.plane, Health(fleet.clock)).run())
+        await set_fleet_token(fleet.plane, TOKEN)
+        worker = await create_worker(
+            fleet.plane, name="a", template_name="small", aws_region=None, tags={}, licensed=True, by="ann"
+        )
+        await fleet.clock.sleep(300)
+        assert (await fleet.get(worker)).license.status is LicenseStatus.REGISTERED
+        assert [call.split()[0] for call in fleet.licensing.calls] == ["register"]
+        looking.cancel()
+
+
+async def test_a_worker_deleted_while_it_registers_gives_back_what_it_gets() -> None:
+    async with Fleet().running() as fleet:
+        worker = await fleet.running_worker()
+        await fleet.clock.sleep(60)
+        slow = fleet.licensing.finish
+        fleet.licensing.finish = lambda host: None  # type: ignore[method-assign]
+        await request_license(fleet.plane, worker.id, TOKEN)
+        await fleet.clock.sleep(5)
+        (host,) = fleet.licensing.under_way
+        await fleet.ask(worker, Action.DELETE)
+        await fleet.clock.sleep(30)
+        assert fleet.effects() == ["launch_instance"]
+        slow(host)
+        await fleet.until(worker, TERMINATED, within_seconds=60)
+        assert fleet.licensing.held == set()
+        assert await list_debts(fleet.plane) == []
+
+
+async def test_a_license_that_the_pool_was_not_told_of_is_owed_at_once() -> None:
+    async with Fleet().running() as fleet:
+        worker = await licensed(fleet)
+        fleet.licensing.forgets_to_tell = True
+        await fleet.ask(worker, Action.DELETE)
+        await fleet.until(worker, TERMINATED, within_seconds=60)
+        (debt,) = await list_debts(fleet.plane)
+        assert (debt.worker_id, debt.reason) == (worker.id, UNTOLD)
+
+
+async def test_a_license_that_five_attempts_did_not_free_is_owed() -> None:
+    async with Fleet().running() as fleet:
+        worker = await licensed(fleet)
+
+        async def refuse(host: str, pinned_sha256: str | None) -> str:
+            return "another operation is under way"
+
+        fleet.licensing.deregister = refuse  # type: ignore[method-assign]
+        await fleet.ask(worker, Action.DELETE)
+        await fleet.until(worker, TERMINATED, within_seconds=110)
+        (debt,) = await list_debts(fleet.plane)
+        assert debt.reason == "another operation is under way"
+
+
+async def test_a_license_that_went_with_its_machine_is_owed_and_the_next_machine_has_none() -> None:
+    async with Fleet().running() as fleet:
+        worker = await licensed(fleet)
+        fleet.cloud.forget(fleet.instance_id(worker))
+        worker = await fleet.until(worker, PENDING)
+        assert worker.license.status is LicenseStatus.UNLICENSED
+        (debt,) = await list_debts(fleet.plane)
+        assert debt.worker_id == worker.id
+
+
+async def test_a_worker_that_was_refused_a_license_holds_none_and_is_terminated_at_once() -> None:
+    async with Fleet().running() as fleet:
+        fleet.licensing.pool = 0
+        worker = await fleet.running_worker()
+        await fleet.clock.sleep(60)
+        await request_license(fleet.plane, worker.id, TOKEN)
+        await fleet.clock.sleep(600)
+        assert (await fleet.get(worker)).license.status is LicenseStatus.FAILED
+        fleet.licensing.unreachable = Unreachable("no route")
+        await fleet.ask(worker, Action.DELETE)
+        await fleet.until(worker, TERMINATED, within_seconds=60)
+        assert await list_debts(fleet.plane) == []

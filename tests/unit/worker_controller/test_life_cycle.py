@@ -1,9 +1,11 @@
 """A worker's whole life and what disturbs it, on virtual time with everything but the wire."""
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
+from lcm.control_plane.commands.drain_worker import drain_worker
 from lcm.domain.errors import (
     CapacityShortage,
     CredentialsRefused,
@@ -26,6 +28,7 @@ from lcm.domain.lifecycle import (
 from lcm.domain.worker import Action
 from lcm.simulator.memory_cloud import Delays, Moment
 from lcm.worker_controller.settings import WorkerControllerSettings
+from support.core import Link
 from support.fleet import Fleet
 
 
@@ -289,7 +292,7 @@ async def test_a_worker_terminated_in_the_console_is_shown_as_terminated_and_not
         assert "shutting-down outside LCM" in [
             entry.reason for entry in (await fleet.get(worker)).state_history
         ]
-        assert not fleet.leader.drifts
+        assert not fleet.leader.tally.drifts
 
 
 @pytest.mark.parametrize(("start_seconds", "shown_as"), [(120, STARTING), (0, RUNNING)])
@@ -369,6 +372,28 @@ async def test_while_the_control_plane_is_down_nothing_is_touched_and_later_all_
         await fleet.until(worker, STOPPED, within_seconds=120)
 
 
+@pytest.mark.parametrize("gone", [Link.cut, Link.freeze])
+async def test_while_the_coordination_store_is_gone_for_an_hour_nothing_is_touched_and_soon_after_all_is_done(
+    gone: Callable[[Link], None],
+) -> None:
+    async with Fleet().running(controllers=2) as fleet:
+        worker = await fleet.running_worker()
+        gone(fleet.link)
+        await fleet.clock.sleep(60)
+        await fleet.ask(worker, Action.STOP)
+        await fleet.clock.sleep(3_600)
+        assert fleet.effects() == ["launch_instance"]
+        for controller in fleet.controllers:
+            assert not controller.is_leader
+            assert [reason.partition(":")[0] for reason in controller.health.freeze_reasons] == [
+                "coordination store"
+            ]
+        fleet.link.mend()
+        await fleet.until(worker, STOPPING, within_seconds=30)
+        later = await fleet.create("another")
+        await fleet.until(later, PROVISIONING, within_seconds=30)
+
+
 async def test_an_idle_day_changes_nothing_where_idle_workers_are_kept() -> None:
     async with Fleet(WorkerControllerSettings(worker_activity_detection_enabled=False)).running() as fleet:
         worker = await fleet.running_worker()
@@ -383,3 +408,13 @@ def test_every_status_has_a_step() -> None:
     from lcm.worker_controller.reconciler import STEPS
 
     assert set(STEPS) == set(WorkerStatus)
+
+
+async def test_a_launch_and_a_drain_are_in_the_audit_log() -> None:
+    async with Fleet().running() as fleet:
+        worker = await fleet.running_worker()
+        await drain_worker(fleet.plane, worker.id, by="ann", reason="enough")
+        await fleet.until(worker, STOPPED)
+        entries = await fleet.plane.audit.newest(worker_id=worker.id)
+        assert [entry.event.value for entry in entries] == ["drained", "provisioned"]
+        assert "EC2 accepted the launch of i-" in entries[-1].reason

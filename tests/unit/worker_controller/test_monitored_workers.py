@@ -4,9 +4,13 @@ import asyncio
 
 import pytest
 
-from lcm.domain.lifecycle import WorkerStatus
-from lcm.domain.worker import Action
-from lcm.worker_controller.ports import MonitorTarget
+from lcm.control_plane.commands.drain_worker import drain_worker
+from lcm.control_plane.commands.place_session import place_session
+from lcm.control_plane.commands.request_action import request_refresh
+from lcm.domain.lifecycle import DRAINING, WorkerStatus
+from lcm.domain.live import ActivityEvent
+from lcm.domain.worker import Action, Worker, note_activity
+from lcm.worker_controller.ports import MonitorTarget, ToldActivity
 from support.fleet import Fleet, MemoryMonitors
 
 RUNNING, STOPPED, TERMINATED = WorkerStatus.RUNNING, WorkerStatus.STOPPED, WorkerStatus.TERMINATED
@@ -42,8 +46,14 @@ async def test_a_running_worker_is_watched_once_its_cml_is_ready(
         worker = await fleet.get(worker)
         assert worker.cml_ready
         assert target == MonitorTarget(
-            worker.id, worker.ec2_instance_id, str(worker.public_ip), "a" * 64, "2.9.1+build.7"
+            worker.id,
+            worker.ec2_instance_id,
+            str(worker.public_ip),
+            "a" * 64,
+            "2.9.1+build.7",
+            ToldActivity(worker.created_at),
         )
+        assert target.told == ToldActivity(worker.created_at)
 
 
 async def test_every_cycle_asks_again_so_that_what_failed_is_tried(
@@ -53,8 +63,78 @@ async def test_every_cycle_asks_again_so_that_what_failed_is_tried(
         await fleet.running_worker()
         await until_watched(fleet, monitors)
         before = len(monitors.asked)
+        monitors.watched.clear()
+        monitors.is_giving_up = True
         await fleet.clock.sleep(95)
         assert len(monitors.asked) - before == 3
+
+
+async def test_a_worker_that_is_watched_well_is_left_alone(fleet: Fleet, monitors: MemoryMonitors) -> None:
+    async with fleet.running():
+        await fleet.running_worker()
+        await until_watched(fleet, monitors)
+        await fleet.clock.sleep(60)
+        before = len(monitors.asked)
+        await fleet.clock.sleep(60)
+        assert len(monitors.asked) == before
+
+
+async def test_a_new_worker_is_measured_without_waiting_for_the_round(
+    fleet: Fleet, monitors: MemoryMonitors
+) -> None:
+    async with fleet.running():
+        worker = await fleet.running_worker()
+        await until_watched(fleet, monitors)
+        await fleet.clock.sleep(100)
+        assert monitors.measured == [worker.id]
+
+
+async def test_a_refresh_asks_cml_and_measures_once(fleet: Fleet, monitors: MemoryMonitors) -> None:
+    async with fleet.running():
+        worker = await fleet.running_worker()
+        await until_watched(fleet, monitors)
+        fleet.cml.version = "2.10.0"
+        await fleet.clock.sleep(100)
+        assert (await fleet.get(worker)).cml_version == "2.9.1+build.7"
+        await request_refresh(fleet.plane, worker.id)
+        await fleet.clock.sleep(1)
+        assert (await fleet.get(worker)).cml_version == "2.10.0"
+        await fleet.clock.sleep(100)
+        assert monitors.measured == [worker.id, worker.id]
+
+
+async def test_a_draining_worker_is_watched_like_a_running_one(
+    fleet: Fleet, monitors: MemoryMonitors
+) -> None:
+    async with fleet.running():
+        worker = await fleet.running_worker()
+        await until_watched(fleet, monitors)
+        await place_session(fleet.plane, worker.id, "lablet-1")
+        await drain_worker(fleet.plane, worker.id, by="ada", reason="maintenance")
+        await fleet.until(worker, DRAINING)
+        await fleet.clock.sleep(15)
+        before = len(monitors.asked)
+        await fleet.clock.sleep(95)
+        assert len(monitors.asked) - before == 3
+        assert (list(monitors.watched), monitors.stops) == ([worker.id], [])
+
+
+async def test_a_new_leader_begins_where_the_record_ends(fleet: Fleet, monitors: MemoryMonitors) -> None:
+    async with fleet.running():
+        worker = await fleet.running_worker()
+        await until_watched(fleet, monitors)
+        event = ActivityEvent(category="start_lab", at=fleet.clock.now(), lab_id="l")
+
+        def note(record: Worker) -> Worker:
+            return note_activity(record, [event], mark=None, now=fleet.clock.now(), keep=10)
+
+        await fleet.plane.workers.change(worker.id, note)
+        fleet.leader.resign()
+        async with asyncio.timeout(5):
+            while monitors.watched:
+                await fleet.clock.sleep(0.01)
+        target = await until_watched(fleet, monitors)
+        assert target.told == ToldActivity(worker.created_at, (event,))
 
 
 async def test_a_worker_that_leaves_running_is_watched_no_more(

@@ -124,6 +124,25 @@ class TestRecordsWithoutMachines:
                 ended_at.append(fleet.clock.monotonic())
             assert all(b - a >= 590 for a, b in itertools.pairwise(ended_at))
 
+    async def test_an_end_of_which_nobody_hears_is_spent_all_the_same(self) -> None:
+        async with Fleet(REPORT_ONLY).running() as fleet:
+            workers = [await fleet.running_worker(f"lab-{n}") for n in range(4)]
+            for worker in workers[:3]:
+                await fleet.ask(worker, Action.STOP)
+                await fleet.until(worker, STOPPED)
+                fleet.cloud.forget(fleet.instance_id(worker))
+            ended_at: list[float] = []
+
+            def lose_the_reply(call: str) -> None:
+                if fleet.commits[-1].status is TERMINATED:
+                    ended_at.append(fleet.clock.monotonic())
+                    raise Unreachable("control plane: no answer")
+
+            fleet.ports[0].after = lose_the_reply
+            await fleet.clock.sleep(3_600)
+            assert len(ended_at) == 3
+            assert all(b - a >= 590 for a, b in itertools.pairwise(ended_at))
+
 
 class TestMachinesWithoutRecords:
     async def test_they_are_reported_and_left_alone_unless_a_setting_says_otherwise(self) -> None:

@@ -263,3 +263,12 @@ def test_drift_is_named_for_the_metrics() -> None:
     decision = decide(a_worker(RUNNING, WANT_RUNNING), GONE)
     assert isinstance(decision, Move)
     assert decision.drift == "instance_missing"
+
+
+@pytest.mark.parametrize(
+    ("status", "target"), [(PROVISIONING, FAILED), (STOPPING, STOPPED), (TERMINATING, TERMINATED)]
+)
+def test_without_an_instance_there_is_nothing_to_wait_for(status: WorkerStatus, target: WorkerStatus) -> None:
+    wanted = WANT_TERMINATED if status is TERMINATING else WANT_STOPPED
+    worker = replace(a_worker(status, wanted), ec2_instance_id=None)
+    assert moves_to(decide(worker, Absent("no launch was ever asked for"))) is target

@@ -1,7 +1,8 @@
-"""Records of workers that were terminated long ago are purged."""
+"""Records of workers that were terminated long ago are purged, and those that nobody wants kept at once."""
 
 from datetime import datetime, timedelta
 
+from lcm.control_plane.commands.license_worker import FLEET, PURPOSE
 from lcm.control_plane.context import ControlPlane
 from lcm.domain.errors import Conflict
 from lcm.domain.lifecycle import TERMINATED
@@ -25,12 +26,21 @@ async def clean_up(control_plane: ControlPlane, cleanup: Cleanup) -> CleanupResu
     for worker in due[:MAX_PURGED]:
         if not cleanup.dry_run:
             try:
-                await control_plane.workers.purge(worker)
+                await forget_worker(control_plane, worker)
             except Conflict:
                 continue
         purged.append(worker.id)
     return CleanupResult(worker_ids=purged, dry_run=cleanup.dry_run, retention_days=cleanup.retention_days)
 
 
+async def forget_worker(control_plane: ControlPlane, worker: Worker) -> None:
+    """Purge the record, and the license token it may name: nothing else knows where that is kept."""
+    await control_plane.workers.purge(worker)
+    token_ref = worker.license.token_ref
+    if token_ref is not None and token_ref != FLEET:
+        await control_plane.vault.remove(PURPOSE, token_ref)
+
+
 def is_due(worker: Worker, before: datetime) -> bool:
-    return worker.status is TERMINATED and worker.status_since < before
+    """Also what should have gone when it was terminated, had nothing come in between."""
+    return worker.status is TERMINATED and (worker.purge_when_terminated or worker.status_since < before)

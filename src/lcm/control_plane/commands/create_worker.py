@@ -4,6 +4,8 @@ import uuid
 from collections.abc import Mapping
 
 from lcm.control_plane.context import ControlPlane
+from lcm.control_plane.store.port import Fence
+from lcm.domain.capacity import declared_by
 from lcm.domain.errors import Conflict, NotFound, UnknownReference
 from lcm.domain.launch import WorkerId
 from lcm.domain.once import KeyedRequest, refuse_other_content
@@ -18,7 +20,9 @@ async def create_worker(
     aws_region: str | None,
     tags: Mapping[str, str],
     by: str,
+    licensed: bool = False,
     request: KeyedRequest | None = None,
+    fence: Fence | None = None,
 ) -> Worker:
     """Record the wish; the controller launches the instance.
 
@@ -48,9 +52,11 @@ async def create_worker(
         by=by,
         now=control_plane.clock.now(),
         request_digest=request.content if request else None,
+        declared_capacity=declared_by(template),
+        licensed=licensed,
     )
     try:
-        return await control_plane.workers.add(worker)
+        return await control_plane.workers.add(worker, fence)
     except Conflict:
         made = await _made_before(control_plane, request) if request else None
         if made is None:

@@ -2,10 +2,12 @@
 
 A pause takes two calls: the first that finds nothing against it records the decision, a later one with
 fresh evidence carries it out. Verdict and wish are one compare-and-set, so activity that is committed
-in between is never overlooked.
+in between is never overlooked. Where a minimum of workers must stay, a pause is reserved before it is made.
 """
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import AsyncIterator, Collection, Sequence
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
 from msgspec.structs import replace
@@ -19,6 +21,7 @@ from lcm.domain.idle import (
     PauseGuard,
     assess,
     decision_time,
+    is_fresh,
     pause_due_at,
     pause_guard,
 )
@@ -28,6 +31,7 @@ from lcm.domain.worker import Worker, cancel_pause, pause
 from lcm.rest.schemas import IdleCheck, IdleCheckRequest, TelemetryEvent
 
 BY = "idle detection"
+_NOT_CURRENT = "the look at CML is too old, or the clocks of controller and control plane differ"
 
 
 async def detect_idle(
@@ -45,24 +49,32 @@ async def detect_idle(
         )
         return _result(control_plane, worker, request, now, performed=False, activity_updated=is_news)
 
-    async with control_plane.pause_turn:
-        evidence = Evidence(
-            telemetry_fetched=request.raw_telemetry_events is not None,
-            running_workers=await _running_workers(control_plane),
-            suppressed=request.suppress_auto_pause,
-        )
-        guard: PauseGuard | None = None
-        is_news = False
+    guard: PauseGuard | None = None
+    is_news = False
+    evidence = Evidence(
+        telemetry_fetched=request.raw_telemetry_events is not None,
+        cpu_percent=recent_load(control_plane, worker_id, now),
+        suppressed=request.suppress_auto_pause,
+    )
+    async with reserved_if_possible(control_plane, _with_use(worker, used_at, now), evidence, now) as (
+        evidence,
+        may_pause,
+    ):
 
         def decide(current: Worker) -> Worker:
             nonlocal guard, is_news
             is_news = is_newer_use(current, used_at)
             current = _with_use(current, used_at, now)
-            guard = pause_guard(current, policy, evidence, now)
-            if guard is None:
+            # To get here may have taken long: what proves nothing any more was not fetched.
+            is_current = _is_current(request, control_plane.clock.now())
+            seen = evidence if is_current else dataclasses.replace(evidence, telemetry_fetched=False)
+            guard = pause_guard(current, policy, seen, now)
+            if guard is None and may_pause:
                 minutes = assess(current, policy, now).idle_minutes
                 return pause(current, by=BY, reason=f"unused for {minutes:.0f} minutes", now=now)
-            is_decided = guard is PauseGuard.SECOND_LOOK
+            # Nothing is against it only now: it is reserved first, at the next look.
+            guard = guard or PauseGuard.SECOND_LOOK
+            is_decided = guard in (PauseGuard.SECOND_LOOK, PauseGuard.SUPPRESSED)
             return replace(
                 current,
                 pause_decided_at=decision_time(current, now) if is_decided else None,
@@ -71,7 +83,9 @@ async def detect_idle(
 
         worker = await control_plane.workers.change(worker_id, decide, fence=fence)
     patience = SECOND_LOOK if guard is PauseGuard.SECOND_LOOK else policy.check_interval
-    control_plane.idle_checks.note(worker_id, CheckTimes(now, now + patience))
+    control_plane.idle_checks.note(
+        worker_id, CheckTimes(now, now + patience), is_unconfirmed=guard is PauseGuard.UNCONFIRMED
+    )
     return _result(control_plane, worker, request, now, performed=True, activity_updated=is_news, guard=guard)
 
 
@@ -99,9 +113,45 @@ def _with_use(worker: Worker, used_at: datetime | None, now: datetime) -> Worker
     )
 
 
-async def _running_workers(control_plane: ControlPlane) -> int:
+def recent_load(control_plane: ControlPlane, worker_id: str, now: datetime) -> float | None:
+    """The highest CPU load that any source measured within the last check interval, in percent."""
+    since = now - control_plane.policies.idle.check_interval
+    samples = control_plane.live.samples_of(worker_id)
+    return max((s.cpu_utilization or 0.0 for s in samples if s.collected_at >= since), default=None)
+
+
+def _is_current(request: IdleCheckRequest, now: datetime) -> bool:
+    return is_fresh(request.asked_at or now, now)
+
+
+@asynccontextmanager
+async def reserved_if_possible(
+    control_plane: ControlPlane, worker: Worker, evidence: Evidence, now: datetime
+) -> AsyncIterator[tuple[Evidence, bool]]:
+    """The evidence with the running workers counted, and whether the worker may go by it.
+
+    Without a minimum of workers nobody has to be counted. With one, a pause that nothing else forbids is
+    reserved while it is made, and whoever counts meanwhile counts it as done.
+    """
+    policy = control_plane.policies.idle
+    if policy.min_workers == 0:
+        yield evidence, True
+        return
+
+    async def too_few(reserved: Collection[str]) -> str | None:
+        nonlocal evidence
+        running = await _running_workers(control_plane)
+        evidence = dataclasses.replace(evidence, running_workers=len(running.difference(reserved)))
+        guard = pause_guard(worker, policy, evidence, now)
+        return str(guard) if guard is not None else None
+
+    async with control_plane.turns.reserve("pause", worker.id, too_few) as refusal:
+        yield evidence, refusal is None
+
+
+async def _running_workers(control_plane: ControlPlane) -> set[str]:
     workers = await control_plane.workers.list_all()
-    return sum(w.status is RUNNING and w.desired_status is DesiredStatus.RUNNING for w in workers)
+    return {w.id for w in workers if w.status is RUNNING and w.desired_status is DesiredStatus.RUNNING}
 
 
 def _result(
@@ -130,4 +180,5 @@ def _result(
         in_snooze_period=idleness.in_snooze_period,
         guard=None if triggered else guard or idleness.guard,
         next_check_at=checked.next if checked else None,
+        error=None if _is_current(request, now) else _NOT_CURRENT,
     )

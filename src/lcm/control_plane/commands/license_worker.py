@@ -2,10 +2,12 @@
 
 The token is put in the vault, under a name of its own, before the wish that names it is recorded: a
 crash in between leaves a secret nobody uses, never a wish without its token. It leaves the vault once no
-record names it any more.
+record names it any more. The fleet has a token of its own, which serves every worker that is meant to be
+licensed and was given none (D-12); that one stays until a person takes it back.
 """
 
 from collections.abc import Callable
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -13,22 +15,33 @@ from msgspec.structs import replace
 from lcm.control_plane.conditions import UNCONDITIONAL, Conditions
 from lcm.control_plane.context import ControlPlane
 from lcm.control_plane.store.port import Document, Fence, VersionConflict
-from lcm.domain.errors import NotFound
+from lcm.domain.errors import Conflict, NotFound, UnknownReference
 from lcm.domain.license import LicenseDebt, LicenseOperation, begin, complete, fail, wish
+from lcm.domain.lifecycle import TERMINATED, DesiredStatus
 from lcm.domain.worker import Worker
 from lcm.rest.schemas import LicenseReport
 
 PURPOSE = "license"
 DEBT = "license-debt"
+FLEET: Final = "fleet"
+"""The name of the token that belongs to no worker; ids of workers are longer."""
 
 _debt = msgspec.json.Decoder(LicenseDebt)
 
 
 async def request_license(
-    control_plane: ControlPlane, worker_id: str, token: str, *, conditions: Conditions = UNCONDITIONAL
+    control_plane: ControlPlane,
+    worker_id: str,
+    token: str | None = None,
+    *,
+    conditions: Conditions = UNCONDITIONAL,
 ) -> Worker:
-    """Register the worker with this token as soon as its CML is ready."""
+    """Register the worker with this token, or the fleet's, as soon as its CML is ready."""
     await control_plane.workers.get(worker_id)
+    if token is None:
+        if not await has_fleet_token(control_plane):
+            raise UnknownReference("no license token is known; send one, or set PUT /api/settings/license")
+        return await _wish(control_plane, worker_id, LicenseOperation.REGISTER, conditions, FLEET)
     token_ref = f"{worker_id}-{control_plane.ids.new_id()[:8]}"
     await control_plane.vault.put(PURPOSE, token_ref, token)
     return await _wish(control_plane, worker_id, LicenseOperation.REGISTER, conditions, token_ref)
@@ -39,6 +52,38 @@ async def request_deregistration(
 ) -> Worker:
     """Give the license back to its pool."""
     return await _wish(control_plane, worker_id, LicenseOperation.DEREGISTER, conditions)
+
+
+async def set_fleet_token(control_plane: ControlPlane, token: str) -> None:
+    """From now on workers that are meant to be licensed are registered with it."""
+    await control_plane.vault.put(PURPOSE, FLEET, token)
+
+
+async def remove_fleet_token(control_plane: ControlPlane) -> None:
+    await control_plane.vault.remove(PURPOSE, FLEET)
+
+
+async def has_fleet_token(control_plane: ControlPlane) -> bool:
+    return await control_plane.vault.has(PURPOSE, FLEET)
+
+
+async def queue_due_licenses(control_plane: ControlPlane) -> int:
+    """Wish a registration for every worker that lacks the license it should have; how many those were."""
+    await control_plane.roster.load()
+    due = [known.id for known in control_plane.roster if known.is_license_due]
+    if not due or not await has_fleet_token(control_plane):
+        return 0
+    now = control_plane.clock.now()
+
+    def decide(worker: Worker) -> Worker:
+        if not worker.is_license_due:
+            return worker
+        wished = wish(worker.license, LicenseOperation.REGISTER, token_ref=FLEET, now=now)
+        return replace(worker, license=wished, updated_at=now)
+
+    for worker_id in due:
+        await control_plane.workers.change(worker_id, decide)
+    return len(due)
 
 
 async def license_token(control_plane: ControlPlane, worker_id: str) -> str:
@@ -64,6 +109,8 @@ async def report_license(
     now = control_plane.clock.now()
 
     def decide(worker: Worker) -> Worker:
+        if worker.status is TERMINATED:
+            return worker  # a report that was long on its way: what was held then is owed by now
         match step:
             case "start":
                 changed = begin(worker.license, operation, now=now)
@@ -71,13 +118,35 @@ async def report_license(
                 changed = complete(worker.license, operation, tier=report.tier, now=now)
             case _:
                 changed = fail(
-                    worker.license, operation, reason=report.reason, give_up=report.is_debt, now=now
+                    worker.license,
+                    operation,
+                    reason=report.reason,
+                    is_free=report.is_free,
+                    give_up=report.is_debt,
+                    now=now,
                 )
         return replace(worker, license=changed, updated_at=now) if changed != worker.license else worker
 
-    if report.is_debt:
+    if report.is_debt and (await control_plane.workers.get(worker_id)).license.may_be_held:
         await _owe(control_plane, worker_id, report.reason)
     return await _change(control_plane, worker_id, decide, fence)
+
+
+async def change_that_may_lose_a_machine(
+    control_plane: ControlPlane,
+    worker_id: str,
+    decide: Callable[[Worker], Worker],
+    *,
+    expected_version: int,
+    fence: Fence,
+) -> Worker:
+    """Change the record; if its machine is gone with a license, that is owed before anybody can forget it."""
+    before = await control_plane.workers.get(worker_id)
+    if before.version == expected_version and before.license.may_be_held:
+        after = decide(before)
+        if not after.license.may_be_held:
+            await _owe(control_plane, worker_id, f"its machine is gone: {after.status_reason}")
+    return await _change(control_plane, worker_id, decide, fence, expected_version)
 
 
 async def list_debts(control_plane: ControlPlane) -> list[LicenseDebt]:
@@ -111,6 +180,8 @@ async def _wish(
     now = control_plane.clock.now()
 
     def decide(worker: Worker) -> Worker:
+        if worker.desired_status is DesiredStatus.TERMINATED:
+            raise Conflict(f"worker {worker_id} is on its way out; its license is given back by itself")
         wished = wish(worker.license, operation, token_ref=token_ref, now=now)
         return replace(worker, license=wished, updated_at=now)
 
@@ -122,6 +193,7 @@ async def _change(
     worker_id: str,
     decide: Callable[[Worker], Worker],
     fence: Fence | None = None,
+    expected_version: int | None = None,
 ) -> Worker:
     """Change the record, then throw away the token it no longer names."""
     before: str | None = None
@@ -131,22 +203,27 @@ async def _change(
         before = worker.license.token_ref
         return decide(worker)
 
-    worker = await control_plane.workers.change(worker_id, remembering, fence=fence)
-    if before is not None and before != worker.license.token_ref:
+    worker = await control_plane.workers.change(
+        worker_id, remembering, fence=fence, expected_version=expected_version
+    )
+    if before is not None and before not in (FLEET, worker.license.token_ref):
         await control_plane.vault.remove(PURPOSE, before)
     return worker
 
 
 async def _owe(control_plane: ControlPlane, worker_id: str, reason: str) -> None:
-    """Written before the report that lets the worker go; said twice, it is one debt."""
+    """Written before the report that lets the machine go; said twice, it is one debt."""
     worker = await control_plane.workers.get(worker_id)
-    debt = LicenseDebt(
-        worker_id=worker_id,
-        worker_name=worker.name,
-        reason=reason,
-        since=control_plane.clock.now(),
+    body = msgspec.json.encode(
+        LicenseDebt(
+            worker_id=worker_id, worker_name=worker.name, reason=reason, since=control_plane.clock.now()
+        )
     )
+    known = await control_plane.store.get(DEBT, worker_id)
     try:
-        await control_plane.store.insert(Document(DEBT, worker_id, 1, msgspec.json.encode(debt)))
+        if known is None:
+            await control_plane.store.insert(Document(DEBT, worker_id, 1, body))
+        elif _debt.decode(known.body).settled_by is not None:
+            await control_plane.store.replace(Document(DEBT, worker_id, known.version + 1, body))
     except VersionConflict:
         return

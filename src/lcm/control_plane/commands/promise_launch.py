@@ -1,5 +1,6 @@
 """The controller promises a launch before it asks EC2 for it, or takes a promise back."""
 
+from lcm.control_plane.commands.license_worker import change_that_may_lose_a_machine
 from lcm.control_plane.context import ControlPlane
 from lcm.control_plane.store.port import Fence
 from lcm.domain.worker import Worker, plan_launch, void_launch
@@ -24,7 +25,8 @@ async def forget_launch(
 ) -> Worker:
     """The promised instance is proven gone; a new generation may follow."""
     now = control_plane.clock.now()
-    return await control_plane.workers.change(
+    return await change_that_may_lose_a_machine(
+        control_plane,
         worker_id,
         lambda worker: void_launch(worker, reason=voided.reason, now=now, refused=voided.refused),
         expected_version=voided.expected_version,

@@ -16,7 +16,7 @@ from lcm.control_plane.commands.detect_idle import BY
 from lcm.control_plane.context import ControlPlane
 from lcm.control_plane.store.port import Fence
 from lcm.domain.idle import pause_due_at
-from lcm.domain.live import ActivityMark, LabChange, MonitorState, Sample
+from lcm.domain.live import ActivityMark, LabChange, LabStats, MonitorState, Sample
 from lcm.domain.worker import Worker, cancel_pause, note_activity, note_connection
 from lcm.rest.schemas import ActivityReport, LiveReceipt, LiveReports, WebSocketReport
 
@@ -49,7 +49,9 @@ async def report_connection(
     at = (report.connected_at if report.connected else report.disconnected_at) or control_plane.clock.now()
     return await control_plane.workers.change(
         worker_id,
-        lambda worker: note_connection(worker, status, reason=report.reason[:200], at=at),
+        lambda worker: note_connection(
+            worker, status, reason=report.reason[:200], at=at, mark=_mark(report.stream, report.sequence)
+        ),
         fence=fence,
     )
 
@@ -66,7 +68,8 @@ async def _keep(control_plane: ControlPlane, reports: LiveReports, fence: Fence)
     """Write what must not be lost, all at once; how many of the reports that were."""
     writes: list[Coroutine[Any, Any, int]] = [
         *(_keep_lab(control_plane, changes, fence) for changes in _by_lab(reports.lab_changes)),
-        *(_keep_activity(control_plane, report, fence) for report in reports.activity),
+        *(_meet_lab(control_plane, stats, fence) for stats in await _of_unknown_labs(control_plane, reports)),
+        *(_keep_activity(control_plane, told, fence) for told in _by_worker(reports.activity)),
         *(
             _keep_labs_count(control_plane, sample.worker_id, sample.labs_count, fence)
             for sample in _with_another_labs_count(control_plane, reports.samples)
@@ -82,6 +85,15 @@ def _by_lab(changes: Iterable[LabChange]) -> list[list[LabChange]]:
         return change.worker_id, change.lab_id
 
     return [list(of_one) for _, of_one in groupby(sorted(changes, key=lab), key=lab)]
+
+
+def _by_worker(reports: Iterable[ActivityReport]) -> list[list[ActivityReport]]:
+    """The reports about each worker, in the order they were told: a later one covers those before it."""
+
+    def worker(report: ActivityReport) -> str:
+        return report.worker_id
+
+    return [list(of_one) for _, of_one in groupby(sorted(reports, key=worker), key=worker)]
 
 
 def _with_another_labs_count(control_plane: ControlPlane, samples: Iterable[Sample]) -> Iterable[Sample]:
@@ -105,28 +117,51 @@ async def _keep_lab(control_plane: ControlPlane, changes: list[LabChange], fence
     return control_plane.live.count("lab_change", accepted=accepted, of=len(changes))
 
 
-async def _keep_activity(control_plane: ControlPlane, report: ActivityReport, fence: Fence) -> int:
+async def _of_unknown_labs(control_plane: ControlPlane, reports: LiveReports) -> list[LabStats]:
+    """The load of a lab that nobody knows is a sign of that lab, and of no other."""
+    told_otherwise = {(change.worker_id, change.lab_id) for change in reports.lab_changes}
+    unknown = await control_plane.labs.unknown(reports.lab_stats) if reports.lab_stats else []
+    return [
+        stats
+        for stats in unknown
+        if (stats.worker_id, stats.lab_id) not in told_otherwise
+        and control_plane.roster.is_live(stats.worker_id)
+    ]
+
+
+async def _meet_lab(control_plane: ControlPlane, stats: LabStats, fence: Fence) -> int:
+    await control_plane.labs.meet(stats.worker_id, stats.lab_id, at=stats.collected_at, fence=fence)
+    return 0
+
+
+async def _keep_activity(control_plane: ControlPlane, reports: list[ActivityReport], fence: Fence) -> int:
     """Signs of people count even if the worker is on its way down: they may come just in time."""
-    if control_plane.roster.get(report.worker_id) is None:
-        return control_plane.live.count("activity", accepted=0, of=1)
-    mark = ActivityMark(stream=report.stream, last_sequence=report.last_sequence) if report.stream else None
+    worker_id = reports[0].worker_id
+    if control_plane.roster.get(worker_id) is None:
+        return control_plane.live.count("activity", accepted=0, of=len(reports))
     now = control_plane.clock.now()
 
     def decide(worker: Worker) -> Worker:
-        noted = note_activity(
-            worker,
-            report.activity_events,
-            mark=mark,
-            now=now,
-            keep=control_plane.policies.activity_events_kept,
-        )
+        noted = worker
+        for report in reports:
+            noted = note_activity(
+                noted,
+                report.activity_events,
+                mark=_mark(report.stream, report.last_sequence),
+                now=now,
+                keep=control_plane.policies.activity_events_kept,
+            )
         if noted.last_activity_at == worker.last_activity_at:
             return noted
         noted = cancel_pause(noted, by=BY, reason="used after the pause was decided", now=now)
         return replace(noted, target_pause_at=pause_due_at(noted, control_plane.policies.idle))
 
-    await control_plane.workers.change(report.worker_id, decide, fence=fence)
-    return control_plane.live.count("activity", accepted=1, of=1)
+    await control_plane.workers.change(worker_id, decide, fence=fence)
+    return control_plane.live.count("activity", accepted=len(reports), of=len(reports))
+
+
+def _mark(stream: str, sequence: int) -> ActivityMark | None:
+    return ActivityMark(stream=stream, last_sequence=sequence) if stream else None
 
 
 async def _keep_labs_count(

@@ -1,26 +1,91 @@
 """The controller reports what is true of a worker. When its machine is gone, so are its labs."""
 
+import contextlib
+
+import structlog
+from msgspec.structs import replace
+
+from lcm.control_plane.commands.clean_up import forget_worker
+from lcm.control_plane.commands.detect_idle import BY
+from lcm.control_plane.commands.license_worker import change_that_may_lose_a_machine
 from lcm.control_plane.context import ControlPlane
-from lcm.control_plane.store.port import Fence
-from lcm.domain.lifecycle import PENDING, TERMINATED
-from lcm.domain.worker import Worker, attach_instance, move
+from lcm.control_plane.store.port import Fence, StoreUnavailable
+from lcm.domain.errors import Conflict
+from lcm.domain.idle import is_overdue, pause_due_at
+from lcm.domain.lifecycle import (
+    DRAINING,
+    PENDING,
+    PROVISIONING,
+    RUNNING,
+    STOPPED,
+    STOPPING,
+    TERMINATED,
+    WorkerStatus,
+)
+from lcm.domain.scaling import AuditEvent
+from lcm.domain.worker import Worker, attach_instance, cancel_pause, move
 from lcm.rest.schemas import StatusReport
+
+log = structlog.get_logger(__name__)
 
 
 async def report_status(
     control_plane: ControlPlane, worker_id: str, report: StatusReport, *, by: str, fence: Fence
 ) -> Worker:
-    """Accept the status if the table has the row, together with the instance if it is news."""
-    now = control_plane.clock.now()
+    """Accept the status if the table has the row, together with the instance if it is news.
+
+    A stop that rests on old evidence is not accepted: the worker is wanted running again, and judged anew.
+    """
+
+    before: WorkerStatus | None = None
 
     def decide(worker: Worker) -> Worker:
+        nonlocal before
+        before = worker.status
+        now = control_plane.clock.now()  # loading may have taken long
+        if report.status is STOPPING and is_overdue(worker, now):
+            kept = cancel_pause(worker, by=BY, reason="the pause was not carried out in time", now=now)
+            return replace(kept, target_pause_at=pause_due_at(kept, control_plane.policies.idle))
         if report.instance is not None:
             worker = attach_instance(worker, report.instance, now=now)
-        return move(worker, report.status, by=by, reason=report.reason, now=now, observed=report.observed)
+        moved = move(worker, report.status, by=by, reason=report.reason, now=now, observed=report.observed)
+        if moved.status is RUNNING and worker.status is not RUNNING:
+            moved = replace(moved, target_pause_at=pause_due_at(moved, control_plane.policies.idle))
+        return moved
 
-    worker = await control_plane.workers.change(
-        worker_id, decide, expected_version=report.expected_version, fence=fence
+    if report.status not in (TERMINATED, PENDING):
+        worker = await control_plane.workers.change(
+            worker_id, decide, expected_version=report.expected_version, fence=fence
+        )
+        await _audit(control_plane, before, worker, by)
+        return worker
+    worker = await change_that_may_lose_a_machine(
+        control_plane, worker_id, decide, expected_version=report.expected_version, fence=fence
     )
     if worker.status in (TERMINATED, PENDING):
         await control_plane.labs.forget_worker(worker_id)
+    if worker.status is TERMINATED and worker.purge_when_terminated:
+        with contextlib.suppress(Conflict):  # the next clean-up finds it
+            await forget_worker(control_plane, worker)
     return worker
+
+
+async def _audit(control_plane: ControlPlane, before: WorkerStatus | None, worker: Worker, by: str) -> None:
+    """The fleet has one machine more, or one that people have left. The report stands, audited or not."""
+    if before is PENDING and worker.status is PROVISIONING:
+        event = AuditEvent.PROVISIONED
+    elif before is DRAINING and worker.status in (STOPPING, STOPPED):
+        event = AuditEvent.DRAINED
+    else:
+        return
+    try:
+        await control_plane.audit.record(
+            event,
+            by=by,
+            reason=worker.status_reason,
+            worker_id=worker.id,
+            template_name=worker.template_name,
+            aws_region=worker.aws_region,
+        )
+    except StoreUnavailable as error:
+        log.warning("not audited", what=str(event), worker_id=worker.id, error=str(error))

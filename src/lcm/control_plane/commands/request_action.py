@@ -1,8 +1,11 @@
-"""A person asks something of a worker: start, stop, delete, retry."""
+"""A person asks something of a worker: start, stop, delete, retry, other tags."""
+
+from collections.abc import Mapping
 
 from lcm.control_plane.conditions import UNCONDITIONAL, Conditions
 from lcm.control_plane.context import ControlPlane
-from lcm.domain.worker import Action, Worker, refresh, request
+from lcm.control_plane.store.port import Fence
+from lcm.domain.worker import Action, Worker, refresh, request, retag
 
 
 async def request_action(
@@ -12,11 +15,12 @@ async def request_action(
     *,
     by: str,
     conditions: Conditions = UNCONDITIONAL,
+    fence: Fence | None = None,
 ) -> Worker:
     """Record the wish and answer at once; effects follow. Asking twice changes nothing."""
     now = control_plane.clock.now()
     return await control_plane.workers.change(
-        worker_id, conditions.guard(lambda worker: request(worker, action, by=by, now=now))
+        worker_id, conditions.guard(lambda worker: request(worker, action, by=by, now=now)), fence=fence
     )
 
 
@@ -27,4 +31,19 @@ async def request_refresh(
     now = control_plane.clock.now()
     return await control_plane.workers.change(
         worker_id, conditions.guard(lambda worker: refresh(worker, now=now))
+    )
+
+
+async def request_tags(
+    control_plane: ControlPlane,
+    worker_id: str,
+    tags: Mapping[str, str],
+    *,
+    by: str,
+    conditions: Conditions = UNCONDITIONAL,
+) -> Worker:
+    """Have the worker's instance carry these tags."""
+    now = control_plane.clock.now()
+    return await control_plane.workers.change(
+        worker_id, conditions.guard(lambda worker: retag(worker, tags, by=by, now=now))
     )

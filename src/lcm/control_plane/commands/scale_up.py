@@ -4,6 +4,8 @@ import structlog
 
 from lcm.control_plane.commands.create_worker import create_worker
 from lcm.control_plane.context import ControlPlane
+from lcm.control_plane.store.port import Fence, StoreUnavailable
+from lcm.control_plane.turns import Reserved
 from lcm.domain.errors import Conflict
 from lcm.domain.lifecycle import FAILED, PENDING, TERMINATED, TERMINATING
 from lcm.domain.scaling import AuditEvent, scale_up_refusal
@@ -15,22 +17,21 @@ log = structlog.get_logger(__name__)
 _INACTIVE = (FAILED, TERMINATING, TERMINATED)
 
 
-async def scale_up(control_plane: ControlPlane, request: ScaleUpRequest, *, by: str) -> Worker:
+async def scale_up(
+    control_plane: ControlPlane, request: ScaleUpRequest, *, by: str, fence: Fence | None = None
+) -> Worker:
     """Accept or refuse, and remember why."""
     region = request.aws_region or control_plane.default_region
-    async with control_plane.scale_turn:
-        active = [
-            worker
-            for worker in await control_plane.workers.list_all()
-            if worker.aws_region == region and worker.status not in _INACTIVE
-        ]
-        accepted = await control_plane.audit.newest(event=AuditEvent.SCALE_UP_ACCEPTED)
-        refusal = scale_up_refusal(
-            control_plane.policies.scaling,
-            active_workers=len(active),
-            last_scale_up_at=next((e.at for e in accepted if e.aws_region == region), None),
-            now=control_plane.clock.now(),
-        )
+
+    async def too_many(reserved: Reserved) -> str | None:
+        try:
+            return await _refusal(control_plane, region, reserved)
+        except StoreUnavailable as error:
+            log.warning("scale-up is allowed unchecked", region=region, error=str(error))
+            return None
+
+    name = f"{request.template}-{control_plane.ids.new_id()[:8]}"
+    async with control_plane.turns.reserve(f"scale-up/{region}", name, too_many) as refusal:
         if refusal is not None:
             await control_plane.audit.record(
                 AuditEvent.SCALE_UP_REJECTED,
@@ -40,16 +41,14 @@ async def scale_up(control_plane: ControlPlane, request: ScaleUpRequest, *, by: 
                 aws_region=region,
             )
             raise Conflict(refusal)
-        waiting = sum(worker.status is PENDING for worker in active)
-        if waiting:
-            log.warning("scaling up although workers are pending", pending=waiting, region=region)
         worker = await create_worker(
             control_plane,
-            name=f"{request.template}-{control_plane.ids.new_id()[:8]}",
+            name=name,
             template_name=request.template,
             aws_region=region,
             tags={},
             by=by,
+            fence=fence,
         )
         await control_plane.audit.record(
             AuditEvent.SCALE_UP_ACCEPTED,
@@ -60,3 +59,23 @@ async def scale_up(control_plane: ControlPlane, request: ScaleUpRequest, *, by: 
             aws_region=region,
         )
         return worker
+
+
+async def _refusal(control_plane: ControlPlane, region: str, reserved: Reserved) -> str | None:
+    """Why the region may not grow. Workers that are just being added count, and so does the time of it."""
+    active = {
+        worker.name: worker
+        for worker in await control_plane.workers.list_all()
+        if worker.aws_region == region and worker.status not in _INACTIVE
+    }
+    waiting = sum(worker.status is PENDING for worker in active.values())
+    if waiting:
+        log.warning("scaling up although workers are pending", pending=waiting, region=region)
+    accepted = await control_plane.audit.newest(event=AuditEvent.SCALE_UP_ACCEPTED)
+    moments = [*reserved.values(), *(entry.at for entry in accepted if entry.aws_region == region)]
+    return scale_up_refusal(
+        control_plane.policies.scaling,
+        active_workers=len(active.keys() | reserved.keys()),
+        last_scale_up_at=max(moments, default=None),
+        now=control_plane.clock.now(),
+    )

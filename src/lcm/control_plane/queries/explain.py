@@ -7,7 +7,10 @@ from lcm.rest.schemas import Explanation, Reason
 
 
 def explain_worker(control_plane: ControlPlane, worker: Worker) -> Explanation:
-    account = explain.explain(worker, control_plane.policies.idle, control_plane.clock.now())
+    checks = control_plane.idle_checks
+    now = control_plane.clock.now()
+    looks = explain.Looks(checks.unasked_since(worker.id, now), checks.unconfirmed_since(worker.id))
+    account = explain.explain(worker, control_plane.policies.idle, now, looks)
     return Explanation(
         worker_id=worker.id,
         status=worker.status,

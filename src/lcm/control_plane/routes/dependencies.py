@@ -17,6 +17,7 @@ from lcm.control_plane.gate import principal_behind
 from lcm.control_plane.identity import Identity
 from lcm.control_plane.sse import EventHub
 from lcm.control_plane.store.port import Fence
+from lcm.domain.errors import PreconditionRequired
 from lcm.domain.once import KeyedRequest
 from lcm.rest.schemas import EPOCH_HEADER, SERVICE_HEADER
 
@@ -91,9 +92,23 @@ async def conditions(
     ] = None,
 ) -> Conditions:
     """A dependency: when the request may be carried out."""
-    if if_match is None or if_match.strip() == "*":
-        return Conditions(request)
-    return Conditions(request, frozenset(tag.strip() for tag in if_match.split(",")))
+    return Conditions(request, entity_tags(if_match) if if_match is not None else None)
+
+
+def entity_tags(if_match: str) -> frozenset[str] | None:
+    """The entity tags of which one must be the record's; None if any will do."""
+    return None if if_match.strip() == "*" else frozenset(tag.strip() for tag in if_match.split(","))
+
+
+async def seen_version(
+    if_match: Annotated[
+        str | None, Header(max_length=1000, description="The `ETag` you have seen; `*` for any.")
+    ] = None,
+) -> frozenset[str] | None:
+    """A dependency: the version that is to be changed, which the caller must name."""
+    if if_match is None:
+        raise PreconditionRequired("read it first and send its ETag as If-Match, or * to overwrite anything")
+    return entity_tags(if_match)
 
 
 Plane = Annotated[ControlPlane, Depends(control_plane)]
@@ -102,5 +117,6 @@ Operator = Annotated[Principal, Depends(person(Role.OPERATOR))]
 Admin = Annotated[Principal, Depends(person(Role.ADMIN))]
 Controller = Annotated[str, Depends(controller)]
 Keyed = Annotated[KeyedRequest | None, Depends(keyed)]
+SeenVersion = Annotated[frozenset[str] | None, Depends(seen_version)]
 Given = Annotated[Conditions, Depends(conditions)]
 LeaderFence = Annotated[Fence, Depends(leader_fence)]

@@ -12,11 +12,12 @@ from lcm.control_plane.commands.claim_leadership import claim_leadership
 from lcm.control_plane.commands.promise_launch import forget_launch, promise_launch
 from lcm.control_plane.commands.report_details import report_cml, report_instance
 from lcm.control_plane.commands.report_status import report_status
+from lcm.control_plane.commands.request_action import request_action
 from lcm.control_plane.queries.workers import list_workers
 from lcm.control_plane.routes.dependencies import Controller, LeaderFence, Plane
 from lcm.domain.lifecycle import WorkerStatus
 from lcm.domain.template import WorkerTemplate
-from lcm.domain.worker import Worker
+from lcm.domain.worker import Action, Worker
 from lcm.rest.schemas import (
     CmlReport,
     InstanceReport,
@@ -25,6 +26,7 @@ from lcm.rest.schemas import (
     LeadershipClaim,
     LeadershipGrant,
     StatusReport,
+    TemplateList,
     WorkerRecords,
 )
 from lcm.web.answers import answer, body_of, documented, reads
@@ -104,6 +106,23 @@ async def cml_data(
     plane: Plane,
 ) -> Response:
     return answer(await report_cml(plane, worker_id, report, fence=fence))
+
+
+@router.post(
+    "/workers/{worker_id}/terminate",
+    summary="Want a worker terminated",
+    **documented(Worker, 202, "Accepted; effects follow.", problems=[404, 409]),
+)
+async def terminate(worker_id: str, service: Controller, fence: LeaderFence, plane: Plane) -> Response:
+    """Like a delete by a person: its license is freed, then its instance goes."""
+    worker = await request_action(plane, worker_id, Action.DELETE, by=service, fence=fence)
+    return answer(worker, 202)
+
+
+@router.get("/worker-templates", summary="List templates", **documented(TemplateList, problems=[422]))
+async def templates(_: Controller, plane: Plane, enabled_only: bool = False) -> Response:
+    """Cheapest first."""
+    return answer(TemplateList(items=await plane.templates.list_all(enabled_only=enabled_only)))
 
 
 @router.get(

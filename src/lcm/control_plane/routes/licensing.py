@@ -7,18 +7,21 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr
 from starlette.responses import Response
 
 from lcm.control_plane.commands.license_worker import (
+    has_fleet_token,
     license_token,
     list_debts,
+    remove_fleet_token,
     report_license,
     request_deregistration,
     request_license,
+    set_fleet_token,
     settle_debt,
 )
 from lcm.control_plane.routes.dependencies import Admin, Given, LeaderFence, Plane, Viewer
 from lcm.control_plane.routes.intents import INTENT, accepted
 from lcm.domain.license import LicenseDebt, LicenseOperation
 from lcm.domain.worker import Worker
-from lcm.rest.schemas import LicenseDebts, LicenseReport, LicenseToken
+from lcm.rest.schemas import LicenseDebts, LicenseReport, LicenseSettings, LicenseToken
 from lcm.web.answers import answer, body_of, documented, reads
 
 router = APIRouter(tags=["licensing"])
@@ -26,12 +29,23 @@ router = APIRouter(tags=["licensing"])
 _INTERNAL = documented(Worker, problems=[404, 409, 422])
 
 
+Token = Annotated[SecretStr, Field(min_length=1, max_length=256, json_schema_extra={"writeOnly": True})]
+
+
 class NewLicense(BaseModel):
-    """A token of your smart account; it is kept sealed and never shown again."""
+    """A token of your smart account, or nothing for the fleet's; it is kept sealed and never shown again."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"token": "YTM4Y2Rm…"}]})
 
-    token: SecretStr = Field(min_length=1, max_length=256, json_schema_extra={"writeOnly": True})
+    token: Token | None = None
+
+
+class FleetLicense(BaseModel):
+    """The token for every worker that is meant to be licensed and was given none."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"token": "YTM4Y2Rm…"}]})
+
+    token: Token
 
 
 @router.post(
@@ -41,8 +55,8 @@ class NewLicense(BaseModel):
 )
 async def register(worker_id: str, body: NewLicense, _: Admin, plane: Plane, given: Given) -> Response:
     """The worker controller registers it once CML is ready; `license` of the worker shows how it goes."""
-    worker = await request_license(plane, worker_id, body.token.get_secret_value(), conditions=given)
-    return accepted(worker)
+    token = body.token.get_secret_value() if body.token else None
+    return accepted(await request_license(plane, worker_id, token, conditions=given))
 
 
 @router.delete(
@@ -52,6 +66,34 @@ async def register(worker_id: str, body: NewLicense, _: Admin, plane: Plane, giv
 )
 async def deregister(worker_id: str, _: Admin, plane: Plane, given: Given) -> Response:
     return accepted(await request_deregistration(plane, worker_id, conditions=given))
+
+
+@router.get("/api/settings/license", summary="The fleet's license token", **documented(LicenseSettings))
+async def fleet_license(_: Viewer, plane: Plane) -> Response:
+    """Whether there is one; never which."""
+    return answer(LicenseSettings(has_token=await has_fleet_token(plane)))
+
+
+@router.put(
+    "/api/settings/license",
+    summary="Set the fleet's license token",
+    **documented(LicenseSettings, problems=[409, 422]),
+)
+async def set_fleet_license(body: FleetLicense, _: Admin, plane: Plane) -> Response:
+    """Workers that are meant to be licensed and are not are registered with it by themselves."""
+    await set_fleet_token(plane, body.token.get_secret_value())
+    return answer(LicenseSettings(has_token=True))
+
+
+@router.delete(
+    "/api/settings/license",
+    summary="Forget the fleet's license token",
+    **documented(None, 204, "Forgotten.", problems=[409]),
+)
+async def forget_fleet_license(_: Admin, plane: Plane) -> Response:
+    """Licenses that were registered with it stay."""
+    await remove_fleet_token(plane)
+    return Response(status_code=204)
 
 
 @router.get("/api/license-debts", summary="Licenses not known to be free", **documented(LicenseDebts))

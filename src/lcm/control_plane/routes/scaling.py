@@ -5,8 +5,8 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query
 from starlette.responses import Response
 
-from lcm.control_plane.commands.drain_worker import drain_worker
-from lcm.control_plane.commands.place_session import place_session, remove_session
+from lcm.control_plane.commands.drain_worker import drain_worker, scale_down_worker
+from lcm.control_plane.commands.place_session import place_session, recalculate_capacity, remove_session
 from lcm.control_plane.commands.request_action import request_action
 from lcm.control_plane.commands.scale_up import scale_up
 from lcm.control_plane.routes.dependencies import Controller, Given, LeaderFence, Operator, Plane, Viewer
@@ -60,16 +60,17 @@ async def audit(
 )
 async def more(
     service: Controller,
+    fence: LeaderFence,
     request: Annotated[ScaleUpRequest, Depends(body_of(ScaleUpRequest))],
     plane: Plane,
 ) -> Response:
-    return answer(await scale_up(plane, request, by=service), 202)
+    return answer(await scale_up(plane, request, by=service, fence=fence), 202)
 
 
 @router.post("/api/internal/workers/{worker_id}/drain", tags=["internal"], summary="Drain a worker", **_WRITE)
 async def scale_down(worker_id: str, service: Controller, fence: LeaderFence, plane: Plane) -> Response:
-    worker = await drain_worker(plane, worker_id, by=service, reason="scale-down", fence=fence)
-    return answer(worker)
+    """Only one that two looks found unused, and only while nothing speaks against it."""
+    return answer(await scale_down_worker(plane, worker_id, by=service, fence=fence))
 
 
 @router.post(
@@ -81,11 +82,11 @@ async def scale_down(worker_id: str, service: Controller, fence: LeaderFence, pl
 )
 async def add_session(
     worker_id: str,
-    _: Controller,
+    fence: LeaderFence,
     change: Annotated[SessionChange, Depends(body_of(SessionChange))],
     plane: Plane,
 ) -> Response:
-    return answer(await place_session(plane, worker_id, change.session_id))
+    return answer(await place_session(plane, worker_id, change.session_id, needs=change.needs, fence=fence))
 
 
 @router.delete(
@@ -94,8 +95,19 @@ async def add_session(
     summary="End a session",
     **documented(Worker, problems=[404, 409]),
 )
-async def end_session(worker_id: str, session_id: str, _: Controller, plane: Plane) -> Response:
-    return answer(await remove_session(plane, worker_id, session_id))
+async def end_session(worker_id: str, session_id: str, fence: LeaderFence, plane: Plane) -> Response:
+    return answer(await remove_session(plane, worker_id, session_id, fence=fence))
+
+
+@router.post(
+    "/api/internal/workers/{worker_id}/recalculate-capacity",
+    tags=["internal"],
+    summary="Count capacity again",
+    **documented(Worker, problems=[404, 409]),
+)
+async def recalculate(worker_id: str, fence: LeaderFence, plane: Plane) -> Response:
+    """What its template declares, and what the sessions on it need together."""
+    return answer(await recalculate_capacity(plane, worker_id, fence=fence))
 
 
 @router.post(

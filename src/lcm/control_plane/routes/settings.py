@@ -8,7 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool
 from starlette.responses import Response
 
 from lcm.control_plane import discovery_settings
-from lcm.control_plane.routes.dependencies import Admin, Plane, Viewer
+from lcm.control_plane.conditions import etag
+from lcm.control_plane.routes.dependencies import Admin, Plane, SeenVersion, Viewer
 from lcm.domain.discovery import DiscoverySettings
 from lcm.domain.errors import UnknownReference
 from lcm.rest.fleet import DiscoveryView
@@ -42,14 +43,19 @@ class DiscoveryChange(BaseModel):
 
 @router.get("/discovery", summary="Discovery settings", **documented(DiscoveryView))
 async def show_discovery(_: Viewer, plane: Plane) -> Response:
-    return answer(await discovery_settings.read(plane.store))
+    """The `ETag` names this version; a change must name it as `If-Match`."""
+    settings = await discovery_settings.read(plane.store)
+    return answer(settings, etag=etag(settings.version))
 
 
 @router.patch(
-    "/discovery", summary="Change discovery settings", **documented(DiscoveryView, problems=[409, 422])
+    "/discovery",
+    summary="Change discovery settings",
+    **documented(DiscoveryView, problems=[409, 412, 422, 428]),
 )
-async def change_discovery(body: DiscoveryChange, _: Admin, plane: Plane) -> Response:
-    """Controllers notice within five minutes."""
+async def change_discovery(body: DiscoveryChange, _: Admin, plane: Plane, seen: SeenVersion) -> Response:
+    """Controllers notice within five minutes. Two people who change them at once do not undo each other:
+    `If-Match` must be the `ETag` of what was read."""
     unknown = sorted(set(body.regions or ()) - set(plane.regions))
     if unknown:
         known = ", ".join(plane.regions)
@@ -61,4 +67,5 @@ async def change_discovery(body: DiscoveryChange, _: Admin, plane: Plane) -> Res
     def decide(settings: DiscoverySettings) -> DiscoverySettings:
         return replace(settings, **given)
 
-    return answer(await discovery_settings.change(plane.store, decide))
+    settings = await discovery_settings.change(plane.store, decide, seen)
+    return answer(settings, etag=etag(settings.version))

@@ -8,11 +8,13 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from lcm.control_plane.commands.create_worker import create_worker
-from lcm.control_plane.commands.request_action import request_action, request_refresh
+from lcm.control_plane.commands.delete_worker import delete_worker
+from lcm.control_plane.commands.request_action import request_action, request_refresh, request_tags
 from lcm.control_plane.conditions import etag
 from lcm.control_plane.queries.workers import list_workers, page_of_workers
 from lcm.control_plane.routes.dependencies import Admin, Given, Keyed, Operator, Plane, Viewer
 from lcm.control_plane.routes.intents import INTENT, accepted
+from lcm.domain.launch import OWNERSHIP_TAGS
 from lcm.domain.lifecycle import WorkerStatus
 from lcm.domain.worker import Action
 from lcm.rest.schemas import Activity, LabList, Resources, Timeline, WorkerPage, WorkerView
@@ -33,6 +35,8 @@ def _is_host_name(name: str) -> str:
 def _not_reserved(key: str) -> str:
     if key.lower().startswith("aws:"):
         raise ValueError("tag keys that begin with 'aws:' are reserved by AWS")
+    if key in OWNERSHIP_TAGS:
+        raise ValueError(f"{key} proves whose machine it is; LCM sets it itself")
     return key
 
 
@@ -61,6 +65,19 @@ class NewWorker(BaseModel):
     tags: dict[TagKey, TagValue] = Field(
         default_factory=dict, max_length=40, description="EC2 tags besides LCM's own."
     )
+    licensed: bool = Field(
+        False, description="Register its CML by itself, with the token of /api/settings/license."
+    )
+
+
+class Tags(BaseModel):
+    """All the tags people want on a worker's instance."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"tags": {"team": "networking", "course": "ccna"}}]}
+    )
+
+    tags: dict[TagKey, TagValue] = Field(max_length=40, description="EC2 tags besides LCM's own.")
 
 
 @router.get("", summary="List workers", **documented(WorkerPage, problems=[422]))
@@ -97,6 +114,7 @@ async def create(
         template_name=body.template_name,
         aws_region=body.aws_region,
         tags=body.tags,
+        licensed=body.licensed,
         by=person.name,
         request=keyed,
     )
@@ -178,7 +196,23 @@ async def refresh(worker_id: str, _: Operator, plane: Plane, given: Given) -> Re
     return accepted(await request_refresh(plane, worker_id, conditions=given))
 
 
+@router.put("/{worker_id}/tags", summary="Tag a worker", **INTENT)
+async def tags(worker_id: str, body: Tags, person: Operator, plane: Plane, given: Given) -> Response:
+    """These and no others. Its instance gets them while it runs, and loses those that are not among them;
+    tags that somebody else put there are left alone."""
+    return accepted(await request_tags(plane, worker_id, body.tags, by=person.name, conditions=given))
+
+
 @router.delete("/{worker_id}", summary="Terminate a worker", **INTENT)
-async def delete(worker_id: str, person: Admin, plane: Plane, given: Given) -> Response:
-    """The instance and its disk are destroyed; the record stays for the audit."""
-    return accepted(await request_action(plane, worker_id, Action.DELETE, by=person.name, conditions=given))
+async def delete(
+    worker_id: str,
+    person: Admin,
+    plane: Plane,
+    given: Given,
+    force: Annotated[bool, Query(description="Keep no record either.")] = False,
+) -> Response:
+    """The instance and its disk are destroyed; the record stays for the audit, unless `force` says otherwise.
+
+    A record never goes before its instance is known to be gone: a machine without a record costs unseen.
+    """
+    return accepted(await delete_worker(plane, worker_id, force=force, by=person.name, conditions=given))

@@ -10,7 +10,7 @@ import contextlib
 import queue
 import sqlite3
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,8 +50,17 @@ CREATE TABLE unique_keys (
 CREATE INDEX unique_keys_by_document ON unique_keys (kind, id);
 """
 
+REFUSALS: Final = (
+    VersionConflict,
+    UniqueKeyTaken,
+    FenceBroken,
+    *(ValueError, OverflowError, sqlite3.DataError),  # what SQLite cannot hold
+)
+"""What ends one write and none of those that are committed with it."""
+
 _MAX_BATCH: Final = 500
 _MAX_QUEUED: Final = 10_000
+_MAX_REMEMBERED: Final = 20_000
 _CALL_TIMEOUT_SECONDS: Final = 10.0
 
 Operation = Callable[[sqlite3.Connection], None]
@@ -62,6 +71,10 @@ class _Write:
     operation: Operation
     done: asyncio.Future[None]
     error: Exception | None = None
+
+    def expire(self) -> None:
+        if not self.done.done():
+            self.done.set_exception(WriteUnconfirmed("the write was not confirmed in time"))
 
     def resolve(self) -> None:
         if self.done.done():
@@ -78,7 +91,8 @@ class SqliteStore:
     def __init__(self, path: Path, call_timeout_seconds: float = _CALL_TIMEOUT_SECONDS) -> None:
         self.path = path
         self._timeout_seconds = call_timeout_seconds
-        self._writes: queue.Queue[_Write | None] = queue.Queue(_MAX_QUEUED)
+        self._writes: queue.SimpleQueue[_Write | None] = queue.SimpleQueue()
+        self._held_keys = _HeldKeys()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._writer = threading.Thread(target=self._write_forever, name="sqlite-writer", daemon=True)
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="sqlite-reader")
@@ -139,33 +153,35 @@ class SqliteStore:
             _check_fence(db, fence)
             if document.version != 1:
                 raise VersionConflict(document.id)
-            try:
-                db.execute(
-                    "INSERT INTO documents (kind, id, version, body) VALUES (?, ?, 1, ?)",
-                    (document.kind, document.id, document.body),
-                )
-            except sqlite3.IntegrityError:
-                raise VersionConflict(document.id) from None
-            _claim_unique_keys(db, document)
+            with _undone_if_refused(db) if document.unique_keys else contextlib.nullcontext():
+                try:
+                    db.execute(
+                        "INSERT INTO documents (kind, id, version, body) VALUES (?, ?, 1, ?)",
+                        (document.kind, document.id, document.body),
+                    )
+                except sqlite3.IntegrityError:
+                    raise VersionConflict(document.id) from None
+                _claim_unique_keys(db, document)
 
         await self._write(operation)
 
     async def replace(self, document: Document, fence: Fence | None = None) -> None:
         def operation(db: sqlite3.Connection) -> None:
             _check_fence(db, fence)
-            updated = db.execute(
-                "UPDATE documents SET version = ?, body = ? WHERE kind = ? AND id = ? AND version = ?",
-                (document.version, document.body, document.kind, document.id, document.version - 1),
-            )
-            if updated.rowcount == 0:
-                raise VersionConflict(document.id)
-            db.execute("DELETE FROM unique_keys WHERE kind = ? AND id = ?", (document.kind, document.id))
-            _claim_unique_keys(db, document)
+            if self._held_keys.are(db, document):  # almost always: names and instances rarely change
+                _update(db, document)
+                return
+            with _undone_if_refused(db):
+                _update(db, document)
+                db.execute("DELETE FROM unique_keys WHERE kind = ? AND id = ?", (document.kind, document.id))
+                _claim_unique_keys(db, document)
+            self._held_keys.learn(document)
 
         await self._write(operation)
 
     async def delete(self, kind: str, document_id: str, expected_version: int) -> None:
         def operation(db: sqlite3.Connection) -> None:
+            # Refused before anything is changed: nothing to undo.
             deleted = db.execute(
                 "DELETE FROM documents WHERE kind = ? AND id = ? AND version = ?",
                 (kind, document_id, expected_version),
@@ -173,6 +189,7 @@ class SqliteStore:
             if deleted.rowcount == 0:
                 raise VersionConflict(document_id)
             db.execute("DELETE FROM unique_keys WHERE kind = ? AND id = ?", (kind, document_id))
+            self._held_keys.forget(kind, document_id)
 
         await self._write(operation)
 
@@ -220,15 +237,15 @@ class SqliteStore:
 
     async def _write(self, operation: Operation) -> None:
         assert self._loop is not None
+        if self._writes.qsize() >= _MAX_QUEUED:
+            raise StoreUnavailable("too many writes are waiting; try again")
         write = _Write(operation, self._loop.create_future())
+        self._writes.put(write)
+        deadline = self._loop.call_later(self._timeout_seconds, write.expire)
         try:
-            self._writes.put_nowait(write)
-            async with asyncio.timeout(self._timeout_seconds):
-                await write.done
-        except queue.Full:
-            raise StoreUnavailable("too many writes are waiting; try again") from None
-        except TimeoutError:
-            raise WriteUnconfirmed("the write was not confirmed in time") from None
+            await write.done
+        finally:
+            deadline.cancel()
 
     def _write_forever(self) -> None:
         """The writer thread: gather what waits, commit it together, then tell everyone."""
@@ -247,7 +264,8 @@ class SqliteStore:
                     break
             is_open = write is not None
             if batch:
-                _commit(db, batch)
+                if not _commit(db, batch):
+                    self._held_keys.forget_all()
                 self._tell(batch)
         db.close()
 
@@ -272,27 +290,74 @@ def _connect(path: Path) -> sqlite3.Connection:
     return db
 
 
-def _commit(db: sqlite3.Connection, batch: list[_Write]) -> None:
-    """One transaction for all; a write that fails is undone alone."""
+def _commit(db: sqlite3.Connection, batch: list[_Write]) -> bool:
+    """One transaction for all; a write that is refused leaves nothing behind and stops nobody else's."""
     try:
         db.execute("BEGIN IMMEDIATE")
         for write in batch:
-            db.execute("SAVEPOINT one")
             try:
                 write.operation(db)
-            except (VersionConflict, UniqueKeyTaken, FenceBroken) as refusal:
+            except REFUSALS as refusal:
                 write.error = refusal
-                db.execute("ROLLBACK TO one")
-            except (ValueError, OverflowError, sqlite3.DataError) as unwritable:  # what SQLite cannot hold
-                write.error = unwritable
-                db.execute("ROLLBACK TO one")
-            db.execute("RELEASE one")
         db.execute("COMMIT")
+        return True
     except sqlite3.Error as error:
         for write in batch:
             write.error = StoreUnavailable(f"not written: {error}")
         if db.in_transaction:
             db.execute("ROLLBACK")
+        return False
+
+
+@contextlib.contextmanager
+def _undone_if_refused(db: sqlite3.Connection) -> Iterator[None]:
+    """For operations that may be refused after they have changed something."""
+    db.execute("SAVEPOINT one")
+    try:
+        yield
+    except REFUSALS:
+        db.execute("ROLLBACK TO one")
+        db.execute("RELEASE one")
+        raise
+    db.execute("RELEASE one")
+
+
+def _update(db: sqlite3.Connection, document: Document) -> None:
+    updated = db.execute(
+        "UPDATE documents SET version = ?, body = ? WHERE kind = ? AND id = ? AND version = ?",
+        (document.version, document.body, document.kind, document.id, document.version - 1),
+    )
+    if updated.rowcount == 0:
+        raise VersionConflict(document.id)
+
+
+class _HeldKeys:
+    """Which unique keys documents hold, as far as the writer has seen: nobody else writes this file."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, str], frozenset[str]] = {}
+
+    def are(self, db: sqlite3.Connection, document: Document) -> bool:
+        """Whether the document holds exactly the keys it names."""
+        place = (document.kind, document.id)
+        held = self._known.get(place)
+        if held is None:
+            rows = db.execute("SELECT key FROM unique_keys WHERE kind = ? AND id = ?", place).fetchall()
+            held = frozenset(key for (key,) in rows)
+            if len(self._known) >= _MAX_REMEMBERED:
+                self._known.clear()
+            self._known[place] = held
+        return len(held) == len(document.unique_keys) and held.issuperset(document.unique_keys)
+
+    def learn(self, document: Document) -> None:
+        self._known[document.kind, document.id] = frozenset(document.unique_keys)
+
+    def forget(self, kind: str, document_id: str) -> None:
+        self._known.pop((kind, document_id), None)
+
+    def forget_all(self) -> None:
+        """What was learnt since the last commit may not be so."""
+        self._known.clear()
 
 
 def _check_fence(db: sqlite3.Connection, fence: Fence | None) -> None:

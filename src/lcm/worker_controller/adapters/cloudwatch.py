@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import random
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import timedelta
@@ -14,6 +15,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
 
 from lcm.core.clock import Clock
+from lcm.core.rate_limit import Rate, Saturated, TokenBucket
 from lcm.domain import errors
 from lcm.domain.launch import InstanceId
 from lcm.worker_controller.adapters.ec2 import Ec2Settings
@@ -23,6 +25,9 @@ PERIOD_SECONDS: Final = 300
 LOOK_BACK: Final = timedelta(minutes=20)
 """Values of a five-minute period come two to three minutes late."""
 QUERIES_PER_CALL: Final = 500
+LIMIT: Final = Rate(per_second=20, burst=50)
+"""Less than half of what AWS grants GetMetricData in an account and region: others measure too."""
+PERMIT_WITHIN_SECONDS: Final = 30.0
 
 
 class _Metric(NamedTuple):
@@ -65,12 +70,15 @@ _THROTTLED: Final = {"RequestLimitExceeded", "Throttling", "ThrottlingException"
 class CloudWatchMetrics:
     """Use as `async with`. Makes a client for each region on entry."""
 
-    def __init__(self, settings: Ec2Settings, regions: Iterable[str], clock: Clock) -> None:
+    def __init__(
+        self, settings: Ec2Settings, regions: Iterable[str], clock: Clock, chance: random.Random
+    ) -> None:
         self._settings = settings
         self._regions = tuple(regions)
         self._clock = clock
         self._open_clients = AsyncExitStack()
         self._clients: dict[str, Any] = {}
+        self._buckets = {region: TokenBucket(LIMIT, clock, chance) for region in self._regions}
         self._call_timeout_seconds = settings.connect_timeout_seconds + settings.read_timeout_seconds + 1.0
 
     async def __aenter__(self) -> Self:
@@ -142,10 +150,16 @@ class CloudWatchMetrics:
         return measured
 
     async def _call(self, region: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        cloudwatch, bucket = self._clients[region], self._buckets[region]
+        try:
+            await bucket.take(urgent=False, within_seconds=PERMIT_WITHIN_SECONDS)
+        except Saturated as full:
+            raise errors.Throttled(f"CloudWatch {region} waits for its turn: {full}") from None
         try:
             async with asyncio.timeout(self._call_timeout_seconds):
-                answer: Mapping[str, Any] = await self._clients[region].get_metric_data(**request)
-                return answer
+                answer: Mapping[str, Any] = await cloudwatch.get_metric_data(**request)
+            bucket.accepted()
+            return answer
         except ClientError as error:
             code = error.response.get("Error", {}).get("Code", "")
             kind: type[errors.LcmError] = errors.Unreachable
@@ -153,6 +167,7 @@ class CloudWatchMetrics:
                 kind = errors.CredentialsRefused
             elif code in _THROTTLED:
                 kind = errors.Throttled
+                bucket.refused(code)
             raise kind(f"CloudWatch {region}: {code or error}") from error
         except (BotoCoreError, ResponseParserError, TimeoutError, OSError) as error:
             raise errors.Unreachable(f"CloudWatch {region}: {str(error) or type(error).__name__}") from error

@@ -8,7 +8,7 @@ from lcm.cml.connection import CmlAnswer, CmlTransport
 from lcm.cml.session import CmlSession, Credentials
 from lcm.core.clock import Clock
 from lcm.domain.errors import Unreachable
-from lcm.worker_controller.ports import LicenseState
+from lcm.worker_controller.ports import UNTOLD, LicenseState
 
 STATE: Final = "/api/v0/licensing"
 REGISTRATION: Final = "/api/v0/licensing/registration"
@@ -68,6 +68,7 @@ class CmlLicensingClient:
             is_registered=is_registered and told.authorization.status == "IN_COMPLIANCE",
             tier=told.product_license.active,
             failure=(told.registration.register_time.failure or "no reason given") if has_failed else "",
+            is_free=told.registration.status in ("NOT_REGISTERED", "FAILED"),
         )
 
     async def register(self, host: str, pinned_sha256: str | None, token: str) -> str:
@@ -78,7 +79,7 @@ class CmlLicensingClient:
     async def deregister(self, host: str, pinned_sha256: str | None) -> str:
         answer = await self._session(host, pinned_sha256).request("DELETE", DEREGISTRATION)
         if answer.status == 202:
-            return "CML removed the license, but could not tell Cisco"
+            return UNTOLD
         return _refusal_of(answer, host, accepted=(204, 400))  # 400: it has none any more
 
     def _session(self, host: str, pinned_sha256: str | None) -> CmlSession:

@@ -39,6 +39,7 @@ from lcm.domain.launch import (
     newest_image,
 )
 from lcm.domain.worker import Instance
+from lcm.worker_controller.adapters.account import AccountCheck
 from lcm.worker_controller.adapters.coalescing import Coalescer
 from lcm.worker_controller.adapters.ec2_errors import UnknownInstance, translate
 from lcm.worker_controller.adapters.off_loop import OffLoopParserFactory
@@ -52,11 +53,13 @@ LIMITS: Final[Mapping[str, Rate]] = {
     "StartInstances": Rate(per_second=2, burst=5),
     "StopInstances": Rate(per_second=2, burst=5),
     "TerminateInstances": Rate(per_second=5, burst=100),
+    "CreateTags": Rate(per_second=10, burst=100),
+    "DeleteTags": Rate(per_second=10, burst=100),
 }
 """What AWS grants an account by default, per region. Ours are not the only calls of the account: EC2 may
 refuse all the same, and then everybody here pauses."""
 
-CHANGES: Final = frozenset({"RunInstances", "StartInstances", "StopInstances", "TerminateInstances"})
+CHANGES: Final = frozenset(LIMITS) - {"DescribeInstances", "DescribeImages"}
 PERMIT_WITHIN_SECONDS: Final = 10.0
 IDS_PER_CALL: Final = 1_000
 FILTER_VALUES: Final = 200
@@ -69,6 +72,8 @@ class Ec2Settings:
     endpoint_url: str | None = None
     access_key_id: str | None = None
     secret_access_key: str | None = None
+    account_id: str | None = None
+    """The only account to work in; None: whichever the credentials belong to."""
     connect_timeout_seconds: float = 3.0
     read_timeout_seconds: float = 10.0
     page_size: int = 1000
@@ -102,6 +107,10 @@ class Ec2Provider:
             for region in self._regions
             for operation, rate in settings.limits.items()
         }
+        self._account = (
+            AccountCheck(settings.account_id, self._ask_account, clock) if settings.account_id else None
+        )
+        self._sts: Any = None
         self._looks = {region: self._coalescer(region) for region in self._regions}
         # Longer than one attempt inside botocore, so that its own timeouts speak first.
         self._call_timeout_seconds = settings.connect_timeout_seconds + settings.read_timeout_seconds + 1.0
@@ -110,21 +119,26 @@ class Ec2Provider:
         session = get_session()
         session.register_component("response_parser_factory", OffLoopParserFactory(self._parsing))
         for region in self._regions:
-            client = session.create_client(
-                "ec2",
-                region_name=region,
-                endpoint_url=self._settings.endpoint_url,
-                aws_access_key_id=self._settings.access_key_id,
-                aws_secret_access_key=self._settings.secret_access_key,
-                config=AioConfig(
-                    connect_timeout=self._settings.connect_timeout_seconds,
-                    read_timeout=self._settings.read_timeout_seconds,
-                    retries={"mode": "standard", "total_max_attempts": 1},
-                    max_pool_connections=50,
-                ),
-            )
-            self._clients[region] = await self._open_clients.enter_async_context(client)
+            self._clients[region] = await self._open_client(session, "ec2", region)
+        if self._account is not None and self._regions:
+            self._sts = await self._open_client(session, "sts", self._regions[0])
         return self
+
+    async def _open_client(self, session: Any, service: str, region: str) -> Any:
+        client = session.create_client(
+            service,
+            region_name=region,
+            endpoint_url=self._settings.endpoint_url,
+            aws_access_key_id=self._settings.access_key_id,
+            aws_secret_access_key=self._settings.secret_access_key,
+            config=AioConfig(
+                connect_timeout=self._settings.connect_timeout_seconds,
+                read_timeout=self._settings.read_timeout_seconds,
+                retries={"mode": "standard", "total_max_attempts": 1},
+                max_pool_connections=50,
+            ),
+        )
+        return await self._open_clients.enter_async_context(client)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -191,6 +205,15 @@ class Ec2Provider:
         except UnknownInstance:
             return  # gone is what was asked for
 
+    async def tag_instance(self, region: str, instance_id: InstanceId, tags: Mapping[str, str]) -> None:
+        wanted = [{"Key": key, "Value": value} for key, value in sorted(tags.items())]
+        async with self._permitted(region, "CreateTags") as ec2:
+            await ec2.create_tags(Resources=[instance_id], Tags=wanted)
+
+    async def untag_instance(self, region: str, instance_id: InstanceId, keys: Sequence[str]) -> None:
+        async with self._permitted(region, "DeleteTags") as ec2:
+            await ec2.delete_tags(Resources=[instance_id], Tags=[{"Key": key} for key in keys])
+
     async def resolve_ami(self, region: str, name_pattern: str) -> MachineImage:
         async with self._permitted(region, "DescribeImages") as ec2:
             answer = await ec2.describe_images(
@@ -252,6 +275,8 @@ class Ec2Provider:
     async def _permitted(self, region: str, operation: str, *, urgent: bool = True) -> AsyncIterator[Any]:
         """The region's client, for one call: permitted, bounded in time, with errors in our words."""
         client = self._of(region, self._clients)
+        if self._account is not None:
+            await self._account.require()
         bucket = self._buckets.get((region, operation))
         if bucket is not None:
             try:
@@ -261,22 +286,40 @@ class Ec2Provider:
         if operation in CHANGES:
             self._before_effect()
         try:
-            async with asyncio.timeout(self._call_timeout_seconds):
+            async with self._bounded(operation, f"EC2 {region}"):
                 yield client
-        except ClientError as refusal:
-            error = _translate(refusal)
-            if isinstance(error, errors.Throttled) and bucket is not None:
-                bucket.refused(str(error))
-            raise error from refusal
-        except ParamValidationError as mistake:
-            kind = errors.LaunchRefused if operation == "RunInstances" else errors.Unreachable
-            raise kind(f"{operation} in {region} was never sent: {mistake}") from mistake
-        except (NoCredentialsError, PartialCredentialsError, CredentialRetrievalError) as error:
-            raise errors.CredentialsRefused(f"EC2 {region}: {error}") from error
-        except (BotoCoreError, ResponseParserError, TimeoutError, OSError) as error:
-            raise errors.Unreachable(f"EC2 {region}: {str(error) or type(error).__name__}") from error
+        except errors.Throttled as slow_down:
+            if bucket is not None:
+                bucket.refused(str(slow_down))
+            raise
+        except errors.CredentialsRefused:
+            if self._account is not None:
+                self._account.ask_again()
+            raise
         if bucket is not None:
             bucket.accepted()
+
+    @asynccontextmanager
+    async def _bounded(self, operation: str, where: str) -> AsyncIterator[None]:
+        """One call: bounded in time, with errors in our words."""
+        try:
+            async with asyncio.timeout(self._call_timeout_seconds):
+                yield
+        except ClientError as refusal:
+            raise _translate(refusal) from refusal
+        except ParamValidationError as mistake:
+            kind = errors.LaunchRefused if operation == "RunInstances" else errors.Unreachable
+            raise kind(f"{where}: {operation} was never sent: {mistake}") from mistake
+        except (NoCredentialsError, PartialCredentialsError, CredentialRetrievalError) as error:
+            raise errors.CredentialsRefused(f"{where}: {error}") from error
+        except (BotoCoreError, ResponseParserError, TimeoutError, OSError) as error:
+            raise errors.Unreachable(f"{where}: {str(error) or type(error).__name__}") from error
+
+    async def _ask_account(self) -> str:
+        sts = self._sts
+        async with self._bounded("GetCallerIdentity", "STS"):
+            answer = await sts.get_caller_identity()
+        return str(answer["Account"])
 
     @staticmethod
     def _of(region: str, by_region: Mapping[str, T]) -> T:

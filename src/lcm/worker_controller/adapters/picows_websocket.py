@@ -22,6 +22,8 @@ log = structlog.get_logger(__name__)
 
 TLS_RECORD_BYTES: Final = 16 * 1024 + 512
 RECEIVE_BUFFER_BYTES: Final = 64 * 1024
+READ_BUFFER_BYTES: Final = 8 * 1024
+"""Two of CML's usual frames; picows touches all of it at once, and makes it larger when it must."""
 
 _TEXT, _BINARY, _CONTINUATION = WSMsgType.TEXT, WSMsgType.BINARY, WSMsgType.CONTINUATION
 _PONG, _CLOSE = WSMsgType.PONG, WSMsgType.CLOSE
@@ -60,6 +62,7 @@ class PicowsWebSockets:
                     max_frame_size=MAX_MESSAGE_BYTES,
                     max_redirects=0,
                     socket_factory=self._small_socket,
+                    read_buffer_init_size=READ_BUFFER_BYTES,
                     ssl_incoming_bio_size=2 * TLS_RECORD_BYTES,
                     ssl_outgoing_bio_size=TLS_RECORD_BYTES,
                 )
@@ -84,6 +87,8 @@ class PicowsWebSockets:
 
 class _Connection(WSListener):
     """Both ends of one connection: what picows calls, and what we hold."""
+
+    __slots__ = ("_end", "_listener", "_pieces", "_pinned_sha256", "_transport", "shown_sha256")
 
     def __init__(self, listener: WebSocketListener, pinned_sha256: str | None) -> None:
         self._listener: WebSocketListener | None = listener

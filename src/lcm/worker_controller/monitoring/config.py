@@ -35,3 +35,7 @@ class MonitoringConfig:
     """Changes within it travel together."""
     bulk_interval: float = 1.0
     """Load is reported this often, for all workers together."""
+    sweep_seconds: float = 1.0
+    """How often each monitor is looked at."""
+    sweep_slices: int = 10
+    """A sweep goes in so many steps: a long one would make others wait."""

@@ -5,7 +5,7 @@ The three fail independently of each other, and one worker's failure is nobody e
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import Final, TypeVar
 
 import msgspec
@@ -14,6 +14,7 @@ import structlog
 from lcm.cml.session import CmlSession
 from lcm.core.clock import Clock
 from lcm.core.health import Health
+from lcm.core.tracing import begin_part
 from lcm.domain.errors import Fenced, LcmError, Unreachable
 from lcm.domain.launch import InstanceId, WorkerId
 from lcm.domain.lifecycle import RUNNING
@@ -58,19 +59,48 @@ class MetricsLoop:
         """Rounds in which something was learnt about a worker."""
         self.licenses: dict[WorkerId, CmlLicense] = {}
         self.failures: Counter[str] = Counter()
+        self._asked_at: dict[WorkerId, float] = {}
+        self._wanted: set[WorkerId] = set()
+        self._is_wanted = asyncio.Event()
 
     async def run(self) -> None:
         self.licenses.clear()
+        self._asked_at.clear()
+        next_round_at = self._clock.monotonic() + self._interval
         try:
             while True:
                 self._health.tick(_LOOP, self._interval)
-                await self._clock.sleep(self._interval)
-                await self.collect()
+                if await self._is_somebody_wanted_by(next_round_at):
+                    wanted, self._wanted = self._wanted, set()
+                    self._is_wanted.clear()
+                    await self.collect(wanted)
+                else:
+                    await self.collect()
+                    next_round_at = self._clock.monotonic() + self._interval
         finally:
             self._health.forget(_LOOP)
 
-    async def collect(self) -> None:
-        """One round over all running workers."""
+    def seconds_since(self, worker_id: WorkerId) -> float | None:
+        """How long ago it was last asked about; None if never."""
+        at = self._asked_at.get(worker_id)
+        return None if at is None else self._clock.monotonic() - at
+
+    def ask_soon(self, worker_id: WorkerId) -> None:
+        """Do not let this one wait for the round."""
+        self._asked_at.setdefault(worker_id, self._clock.monotonic())
+        self._wanted.add(worker_id)
+        self._is_wanted.set()
+
+    async def _is_somebody_wanted_by(self, deadline: float) -> bool:
+        try:
+            async with asyncio.timeout(max(0.0, deadline - self._clock.monotonic())):
+                await self._is_wanted.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    async def collect(self, only: Collection[WorkerId] | None = None) -> None:
+        """One round over all running workers, or over these of them."""
         try:
             listed = await self._control_plane.list_resources()
         except Fenced:
@@ -81,6 +111,10 @@ class MetricsLoop:
         workers = [worker for worker in listed if worker.status is RUNNING]
         for gone in self.licenses.keys() - {worker.id for worker in workers}:
             del self.licenses[gone]
+        if only is not None:
+            workers = [worker for worker in workers if worker.id in only]
+        now = self._clock.monotonic()
+        self._asked_at.update(dict.fromkeys((worker.id for worker in workers), now))
         async with asyncio.TaskGroup() as tasks:
             for region, group in _by_region(workers).items():
                 tasks.create_task(self._ask_cloud(region, group), name=f"cloud-metrics-{region}")
@@ -92,6 +126,7 @@ class MetricsLoop:
 
     def forget(self, worker_id: WorkerId) -> None:
         self.licenses.pop(worker_id, None)
+        self._asked_at.pop(worker_id, None)
 
     async def _ask_cloud(self, region: str, workers: Sequence[Worker]) -> None:
         by_instance = {worker.ec2_instance_id: worker for worker in workers if worker.ec2_instance_id}
@@ -116,6 +151,7 @@ class MetricsLoop:
                 )
 
     async def _ask_cml(self, worker: Worker, session: CmlSession, places: asyncio.Semaphore) -> None:
+        begin_part(worker_id=worker.id)
         async with places:
             health = await self._try(worker, "system_health", _read_health(session))
             license_ = await self._try(worker, "licensing", _read_license(session))

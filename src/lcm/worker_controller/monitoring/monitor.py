@@ -15,6 +15,7 @@ import asyncio
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import Enum
 from typing import Final, Protocol
 
@@ -71,6 +72,18 @@ class _End:
 class _Link:
     """The ear of one connection. Once it is over it hears nothing, whatever still arrives."""
 
+    __slots__ = (
+        "_feed",
+        "_on_first_event",
+        "connected_at",
+        "ended",
+        "on_message",
+        "opened_at",
+        "pinged_at",
+        "renew_at",
+        "socket",
+    )
+
     def __init__(self, feed: Callable[[bytes], bool], on_first_event: Callable[[], None]) -> None:
         self._feed = feed
         self._on_first_event = on_first_event
@@ -110,6 +123,22 @@ def _ignore(_: bytes) -> None:
     """A late frame of a connection that is over says nothing about the worker now."""
 
 
+class Hearing:
+    """Until when everything that came in was heard, for all connections of a process.
+
+    If the process was stopped for a while, what came in before may still wait at the next tick: at the one
+    after that it has been heard.
+    """
+
+    __slots__ = ("_ticked_at", "complete_until")
+
+    def __init__(self, now: float) -> None:
+        self._ticked_at = self.complete_until = now
+
+    def tick(self, now: float) -> None:
+        self.complete_until, self._ticked_at = self._ticked_at, now
+
+
 class CmlWebSocketMonitor:
     """Watches one server until it is stopped."""
 
@@ -125,10 +154,12 @@ class CmlWebSocketMonitor:
         config: MonitoringConfig,
         clock: Clock,
         chance: random.Random,
-        on_delivery: Callable[[bool], None],
+        hearing: Hearing,
+        on_delivery: Callable[[bool, float], None],
     ) -> None:
-        """`on_delivery` is told when events begin to come, and when they have stopped."""
+        """`on_delivery` is told when events begin to come and when they have stopped, and of the last one."""
         self.target = target
+        self._hearing = hearing
         self.ledger = ledger
         self.session = session
         self._websockets = websockets
@@ -149,7 +180,8 @@ class CmlWebSocketMonitor:
         self._failures = 0
         self._unauthorized = 0
         self._waits = 0
-        self._retry = asyncio.Event()
+        self._retry: asyncio.Event | None = None
+        """There while somebody waits for it."""
         self._retry_not_before = 0.0
         self._told: MonitorState | None = None
         self.lost_at = clock.monotonic()
@@ -198,21 +230,24 @@ class CmlWebSocketMonitor:
 
     def retry(self) -> None:
         """Another cycle has come: try again, unless it is too soon after a refused login."""
-        if self.state is MonitorState.FAILED and self._clock.monotonic() >= self._retry_not_before:
+        if self._retry is not None and self._clock.monotonic() >= self._retry_not_before:
             self._retry.set()
 
-    def check(self, now: float) -> None:
-        """Notice what a socket does not tell: silence, a peer that is gone, a token about to end."""
+    def check(self, now: float) -> float:
+        """Notice what a socket does not tell: silence, a peer that is gone, a token about to end.
+
+        Returns until when the connection as it is needs no other look.
+        """
         link = self._link
         if link is None or link.socket is None or link.ended.done():
-            return
+            return now
         if link.connected_at is None:
             if now - link.opened_at >= self._config.first_event_within:
                 link.end(_Kind.BROKEN, f"no event within {self._config.first_event_within:g} s of the login")
-            return
-        is_delivering = self.protocol.has_stats_since(now - self._config.ping_after)
-        if is_delivering and link.pinged_at is None and now < link.renew_at:
-            return
+            return now
+        fine_until = min(self.protocol.stats_at + self._config.ping_after, link.renew_at)
+        if now < fine_until and link.pinged_at is None:
+            return fine_until
         silent_seconds = now - max(link.connected_at, self.protocol.last_message_at or 0.0)
         if silent_seconds >= self._config.health_timeout:
             link.end(_Kind.BROKEN, f"no frame for {silent_seconds:.0f} s")
@@ -223,6 +258,7 @@ class CmlWebSocketMonitor:
         elif link.pinged_at is None and silent_seconds >= self._config.ping_after:
             link.pinged_at = now
             link.socket.ping()
+        return now
 
     def hang_up(self) -> None:
         """Close whatever is open, at once; nothing is heard any more."""
@@ -290,7 +326,7 @@ class CmlWebSocketMonitor:
         self.has_connected = True
         self.state, self.reason = MonitorState.CONNECTED, ""
         log.info("live", worker_id=self.worker_id, host=self.target.host)
-        self._on_delivery(True)
+        self._on_delivery(True, link.connected_at)
         self._tell()
 
     def _is_given_up(self, end: _End, held_seconds: float) -> bool:
@@ -317,7 +353,7 @@ class CmlWebSocketMonitor:
             detail=end.detail,
             failures=self._failures,
         )
-        self._on_delivery(False)
+        self._on_delivery(False, min(self.protocol.last_message_at or 0.0, self._hearing.complete_until))
         if not has_failed:
             if end.kind is not _Kind.RENEWAL:
                 self.state, self.reason = MonitorState.RECONNECTING, end.detail
@@ -330,8 +366,11 @@ class CmlWebSocketMonitor:
         return True
 
     async def _wait_for_retry(self) -> None:
-        self._retry.clear()
-        await self._retry.wait()
+        self._retry = asyncio.Event()
+        try:
+            await self._retry.wait()
+        finally:
+            self._retry = None
         self._unauthorized = 0
 
     def _next_delay(self) -> float:
@@ -344,7 +383,8 @@ class CmlWebSocketMonitor:
         self._sink.add_change(change)
         event = activity_of(change)
         if event is not None:
-            self.ledger.add(event, SampleSource.WEBSOCKET)
+            late_by = timedelta(seconds=self._clock.monotonic() - self._hearing.complete_until)
+            self.ledger.add(event, SampleSource.WEBSOCKET, late_by)
             self._sink.add_activity(self.ledger)
 
     def _tell(self) -> None:
@@ -352,6 +392,7 @@ class CmlWebSocketMonitor:
         if self.state is self._told:
             return
         self._told = self.state
+        self.ledger.statuses += 1
         now = self._clock.now()
         self._sink.set_status(
             self.worker_id,
@@ -361,5 +402,7 @@ class CmlWebSocketMonitor:
                 reason=self.reason,
                 connected_at=now if self.is_connected else None,
                 disconnected_at=None if self.is_connected else now,
+                stream=self.ledger.stream,
+                sequence=self.ledger.statuses,
             ),
         )

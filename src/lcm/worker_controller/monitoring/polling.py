@@ -14,7 +14,6 @@ from lcm.domain.live import Sample, SampleSource
 from lcm.worker_controller.monitoring.config import MonitoringConfig
 from lcm.worker_controller.monitoring.ledger import Ledger
 from lcm.worker_controller.monitoring.protocol import read_system_stats
-from lcm.worker_controller.monitoring.telemetry_log import TelemetryLog
 
 log = structlog.get_logger(__name__)
 
@@ -41,54 +40,56 @@ class RestFallback:
         self._on_activity = on_activity
         self._config = config
         self._clock = clock
-        self._diary = TelemetryLog(clock.now())
         self._is_standing_in = True
         self._is_caught_up = False
         """Whether everything up to the present connection was counted."""
-        self._due_at = clock.monotonic() + self._first_delay
+        self.due_at = clock.monotonic() + self._first_delay
         self.polls = 0
 
     @property
     def _first_delay(self) -> float:
         return min(self._config.first_poll_after, self._config.poll_interval)
 
-    def follow(self, is_connected: bool) -> None:
-        """Stand in when the connection is lost; when it is back, look once more at what it missed."""
+    def follow(self, is_connected: bool, heard_at: float) -> None:
+        """Stand in when the connection is lost; when it is back, look once more at what it missed.
+
+        A connection that was silent before it was lost told nothing after `heard_at`.
+        """
         now = self._clock.monotonic()
         if is_connected:
-            self._due_at = now + self._config.catch_up_after
+            self.due_at = now + self._config.catch_up_after
         elif not self._is_standing_in:
             if self._is_caught_up:
-                self._diary.resume(self._clock.now())
-            self._due_at = now + self._first_delay
+                self._ledger.diary.resume(self._clock.now() - timedelta(seconds=now - heard_at))
+            self.due_at = now + self._first_delay
         self._is_standing_in = not is_connected
         self._is_caught_up = False
 
     def is_due(self, now: float) -> bool:
-        return now >= self._due_at
+        return now >= self.due_at
 
     async def poll(self) -> None:
         """Ask for load and for signs of people; each fails on its own. Never raises."""
         is_standing_in = self._is_standing_in
-        self._due_at = self._clock.monotonic() + self._config.poll_interval
+        self.due_at = self._clock.monotonic() + self._config.poll_interval
         if is_standing_in:
             self.polls += 1
             await self._try("load", self._ask_for_load)
         if await self._try("activity", self._ask_for_activity) and not is_standing_in:
             self._is_caught_up = not self._is_standing_in
             if self._is_caught_up:
-                self._due_at = float("inf")
+                self.due_at = float("inf")
 
     async def _try(self, what: str, ask: Callable[[], Awaitable[None]]) -> bool:
         try:
             await ask()
         except LcmError as error:
-            log.info("poll failed", worker_id=self._worker_id, what=what, error=str(error))
+            log.info("poll failed", worker_id=self.worker_id, what=what, error=str(error))
             return False
         return True
 
     @property
-    def _worker_id(self) -> WorkerId:
+    def worker_id(self) -> WorkerId:
         return self._ledger.worker_id
 
     async def _ask_for_load(self) -> None:
@@ -96,12 +97,12 @@ class RestFallback:
         stats = read_system_stats(answer.body)
         if stats is None:
             raise Unreachable("the answer makes no sense")
-        self._on_sample(stats.sample(self._worker_id, self._clock.now(), SampleSource.REST))
+        self._on_sample(stats.sample(self.worker_id, self._clock.now(), SampleSource.REST))
 
     async def _ask_for_activity(self) -> None:
         answer = await self._session.get(TELEMETRY_PATH)
         try:
-            fresh = self._diary.take_new(
+            fresh = self._ledger.diary.take_new(
                 answer.body,
                 own_user_id=self._session.user_id,
                 live=self._ledger.recent,

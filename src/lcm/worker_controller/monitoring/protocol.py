@@ -40,7 +40,7 @@ LAB_IS_RUNNING_SECONDS: Final = 30.0
 _SYSTEM_STATS_HEAD: Final = b'{"event_type":"system_stats"'
 _SYSTEM_STATS_HEAD_END: Final = len(_SYSTEM_STATS_HEAD)
 _LAB_STATS_HEAD: Final = b'{"event_type":"lab_stats","lab_id":"'
-_LAB_ID_START, _LAB_ID_END = len(_LAB_STATS_HEAD), len(_LAB_STATS_HEAD) + 36
+_LAB_ID_END: Final = len(_LAB_STATS_HEAD) + 36
 _GARBAGE_ERRORS: Final = (msgspec.MsgspecError, ValueError, RecursionError)
 """Not JSON, not UTF-8 (which msgspec reports as a ValueError), nested too deeply."""
 
@@ -116,6 +116,11 @@ class SystemStats(msgspec.Struct, frozen=True):
             labs_count=labs_count,
             nodes_count=self.nodes_count,
         )
+
+
+def _head_of(lab_id: str) -> bytes:
+    """How CML begins a frame of this lab's statistics."""
+    return _LAB_STATS_HEAD + lab_id.encode()
 
 
 def _percent(value: float | None) -> float | None:
@@ -267,6 +272,7 @@ class LiveProtocol:
         "_stats",
         "_worker_id",
         "counts",
+        "report_due_at",
     )
 
     def __init__(
@@ -283,23 +289,24 @@ class LiveProtocol:
         self._on_change = on_change
         self._stats = _Newest()
         self._labs: dict[bytes, _Newest] = {}
+        """By how the frames of a lab begin."""
         self.counts = counts if counts is not None else FrameCounts()
         """A caller's own go on where an earlier connection stopped."""
         self._other_at = float("-inf")
+        self.report_due_at = float("-inf")
+        """Before this moment there is nothing to report."""
 
     def feed(self, payload: bytes) -> bool:
         """Take a frame; says whether it made sense. Never raises. Called for every frame: keep it short."""
         if payload[:_SYSTEM_STATS_HEAD_END] == _SYSTEM_STATS_HEAD:
             self.counts.system_stats += 1
             newest = self._stats
-        elif payload[:_LAB_ID_START] == _LAB_STATS_HEAD:
-            lab = self._labs.get(payload[_LAB_ID_START:_LAB_ID_END])
+        else:
+            lab = self._labs.get(payload[:_LAB_ID_END])
             if lab is None:
-                return self._decode(payload)  # a lab not met before, or an id that is no UUID
+                return self._decode(payload)  # a change, a lab not met before, or an id that is no UUID
             self.counts.lab_stats += 1
             newest = lab
-        else:
-            return self._decode(payload)
         newest.payload = payload
         newest.at = self._monotonic()
         return True
@@ -314,8 +321,8 @@ class LiveProtocol:
                     self._keep(self._stats, payload)
                     kind = SYSTEM_STATS
                 case "lab_stats" if frame.lab_id is not None:
-                    lab_id = frame.lab_id.encode()
-                    self._keep(self._labs.get(lab_id) or self._new_lab(lab_id), payload)
+                    head = _head_of(frame.lab_id)
+                    self._keep(self._labs.get(head) or self._new_lab(head), payload)
                     kind = LAB_STATS
                 case "state_change" | "lab_event" | "lab_element_event":
                     kind = frame.event_type
@@ -331,10 +338,11 @@ class LiveProtocol:
         newest.payload = payload
         newest.at = self._monotonic()
 
-    def _new_lab(self, lab_id: bytes) -> _Newest:
+    def _new_lab(self, head: bytes) -> _Newest:
         if len(self._labs) >= MAX_LABS:
             del self._labs[min(self._labs, key=lambda known: self._labs[known].at)]
-        lab = self._labs[lab_id] = _Newest()
+        lab = self._labs[head] = _Newest()
+        self.report_due_at = float("-inf")
         return lab
 
     def _change(self, frame: _Frame) -> None:
@@ -350,7 +358,7 @@ class LiveProtocol:
         if element_type not in _ELEMENTS:
             return  # annotations and the like: nobody's state
         if element_type == "lab" and event == "deleted":
-            self._labs.pop(frame.lab_id.encode(), None)
+            self._labs.pop(_head_of(frame.lab_id), None)
         self._on_change(
             LabChange(
                 worker_id=self._worker_id,
@@ -365,9 +373,10 @@ class LiveProtocol:
 
     # What can be read at any time.
 
-    def has_stats_since(self, moment: float) -> bool:
+    @property
+    def stats_at(self) -> float:
         """A cheap proof that the connection delivers: CML sends these every few seconds."""
-        return self._stats.at > moment
+        return self._stats.at
 
     @property
     def last_message_at(self) -> float | None:
@@ -382,7 +391,7 @@ class LiveProtocol:
         return frame.data if frame is not None else None
 
     def latest_lab_stats(self, lab_id: str) -> LabLoad | None:
-        lab = self._labs.get(lab_id.encode())
+        lab = self._labs.get(_head_of(lab_id))
         frame: _LabStatsFrame | None = self._read(lab, _lab_stats_frame) if lab is not None else None
         return frame.data if frame is not None else None
 
@@ -393,6 +402,17 @@ class LiveProtocol:
         return sum(lab.at > seen_after for lab in self._labs.values())
 
     # What is due to be reported.
+
+    def rest(self, interval_seconds: float) -> None:
+        """After the reports: nothing is due before the oldest is that old, unless a new lab shows up.
+
+        A lab that runs no more is forgotten; should it run again, it is a new one.
+        """
+        seen_after = self._monotonic() - LAB_IS_RUNNING_SECONDS
+        for head in [head for head, lab in self._labs.items() if lab.at <= seen_after]:
+            del self._labs[head]
+        oldest = min([self._stats.reported_at, *(lab.reported_at for lab in self._labs.values())])
+        self.report_due_at = oldest + interval_seconds
 
     def take_sample(self, interval_seconds: float) -> Sample | None:
         """The newest load, if there is news and the last report is old enough."""

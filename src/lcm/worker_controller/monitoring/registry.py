@@ -18,17 +18,13 @@ from lcm.domain.live import MonitorState
 from lcm.worker_controller.monitoring.config import MonitoringConfig
 from lcm.worker_controller.monitoring.gate import ConnectGate
 from lcm.worker_controller.monitoring.ledger import Ledger
-from lcm.worker_controller.monitoring.monitor import CmlWebSocketMonitor
+from lcm.worker_controller.monitoring.monitor import CmlWebSocketMonitor, Hearing
 from lcm.worker_controller.monitoring.polling import RestFallback
+from lcm.worker_controller.monitoring.protocol import LiveProtocol
 from lcm.worker_controller.monitoring.reporter import LiveReporter
 from lcm.worker_controller.ports import MonitorTarget, WebSockets
 
 log = structlog.get_logger(__name__)
-
-SWEEP_SECONDS: Final = 1.0
-"""How often each monitor is looked at."""
-SLICES: Final = 10
-"""A sweep goes in so many steps: a long one would make others wait."""
 
 _LOOP: Final = "monitors"
 
@@ -36,13 +32,21 @@ _LOOP: Final = "monitors"
 class _Watched:
     """A monitor, its stand-in and its task."""
 
-    __slots__ = ("fallback", "monitor", "polling", "task")
+    __slots__ = ("fallback", "look_at", "monitor", "polling", "protocol", "task")
 
-    def __init__(self, monitor: CmlWebSocketMonitor, fallback: RestFallback) -> None:
-        self.monitor = monitor
+    monitor: CmlWebSocketMonitor
+    protocol: LiveProtocol
+
+    def __init__(self, fallback: RestFallback) -> None:
         self.fallback = fallback
         self.task: asyncio.Task[None] | None = None
         self.polling: asyncio.Task[None] | None = None
+        self.look_at = float("-inf")
+        """Before this moment nothing can be wrong that the connection itself would not tell."""
+
+    def follow(self, is_connected: bool, heard_at: float) -> None:
+        self.fallback.follow(is_connected, heard_at)
+        self.look_at = float("-inf")
 
     @property
     def is_polling(self) -> bool:
@@ -74,15 +78,17 @@ class CmlWebSocketMonitorRegistry:
         self._health = health
         self._tasks: asyncio.TaskGroup | None = None
         self._watched: dict[WorkerId, _Watched] = {}
+        self._sessions: dict[WorkerId, tuple[MonitorTarget, CmlSession]] = {}
         self.ledgers: dict[WorkerId, Ledger] = {}
         self._begin()
 
     def _begin(self) -> None:
         config = self._config
-        self._stream = self._ids.new_id()
         self._gate = ConnectGate(self._clock, config.handshakes_at_once, config.handshakes_per_second)
         self._polls = asyncio.Semaphore(config.polls_at_once)
+        self._hearing = Hearing(self._clock.monotonic())
         self.ledgers.clear()
+        self._sessions.clear()
 
     async def run(self) -> None:
         self._begin()
@@ -126,8 +132,12 @@ class CmlWebSocketMonitorRegistry:
     def forget(self, worker_id: WorkerId) -> None:
         self.stop_monitoring(worker_id, "the worker is gone")
         self.ledgers.pop(worker_id, None)
+        self._sessions.pop(worker_id, None)
 
     # What others read.
+
+    def has_account_of(self, worker_id: WorkerId) -> bool:
+        return self._tasks is not None and worker_id in self.ledgers
 
     def get_monitor(self, worker_id: WorkerId) -> CmlWebSocketMonitor | None:
         watched = self._watched.get(worker_id)
@@ -143,8 +153,12 @@ class CmlWebSocketMonitorRegistry:
         return monitor.session if monitor is not None else None
 
     def _watch(self, target: MonitorTarget, tasks: asyncio.TaskGroup) -> None:
-        ledger = self.ledgers.setdefault(target.worker_id, Ledger(target.worker_id, self._stream))
-        session = self._open_session(target)
+        ledger = self.ledgers.get(target.worker_id)
+        if ledger is None:
+            ledger = self.ledgers[target.worker_id] = Ledger(
+                target.worker_id, self._ids.new_id(), target.told
+            )
+        session = self._session_for(target)
         fallback = RestFallback(
             session,
             ledger,
@@ -153,7 +167,8 @@ class CmlWebSocketMonitorRegistry:
             config=self._config,
             clock=self._clock,
         )
-        monitor = CmlWebSocketMonitor(
+        watched = self._watched[target.worker_id] = _Watched(fallback)
+        monitor = watched.monitor = CmlWebSocketMonitor(
             target,
             session=session,
             websockets=self._websockets,
@@ -163,15 +178,23 @@ class CmlWebSocketMonitorRegistry:
             config=self._config,
             clock=self._clock,
             chance=self._chance,
-            on_delivery=fallback.follow,
+            hearing=self._hearing,
+            on_delivery=watched.follow,
         )
-        watched = self._watched[target.worker_id] = _Watched(monitor, fallback)
+        watched.protocol = monitor.protocol
         if monitor.state is MonitorState.DISABLED:
             log.info("no live feed, polling", worker_id=target.worker_id, version=target.cml_version)
             return
         watched.task = tasks.create_task(
             supervise(monitor.run, name="monitor", clock=self._clock), name=f"monitor-{target.worker_id}"
         )
+
+    def _session_for(self, target: MonitorTarget) -> CmlSession:
+        """The same as before at the same server: what it refused is not forgotten with a monitor."""
+        known = self._sessions.get(target.worker_id)
+        if known is None or known[0] != target:
+            known = self._sessions[target.worker_id] = (target, self._open_session(target))
+        return known[1]
 
     def _drop(self, watched: _Watched) -> None:
         del self._watched[watched.monitor.worker_id]
@@ -183,24 +206,31 @@ class CmlWebSocketMonitorRegistry:
     # The sweep.
 
     async def _sweep_forever(self) -> None:
+        """Most monitors are passed over each time: their connection delivers and was reported lately."""
+        seconds, slices = self._config.sweep_seconds, self._config.sweep_slices
         while True:
-            for step in range(SLICES):
-                self._health.tick(_LOOP, 5 * SWEEP_SECONDS)
-                await self._clock.sleep(SWEEP_SECONDS / SLICES)
+            for step in range(slices):
+                self._health.tick(_LOOP, 5 * seconds)
+                await self._clock.sleep(seconds / slices)
                 now = self._clock.monotonic()
-                for watched in list(islice(self._watched.values(), step, None, SLICES)):
-                    self._look_at(watched, now)
+                self._hearing.tick(now)
+                for watched in list(islice(self._watched.values(), step, None, slices)):
+                    if now >= watched.look_at or now >= watched.protocol.report_due_at:
+                        self._look_at(watched, now)
 
     def _look_at(self, watched: _Watched, now: float) -> None:
-        monitor, fallback = watched.monitor, watched.fallback
-        monitor.check(now)
+        monitor, protocol, fallback = watched.monitor, watched.protocol, watched.fallback
         if fallback.is_due(now) and not watched.is_polling and self._tasks is not None:
             watched.polling = self._tasks.create_task(self._poll(fallback), name="poll")
-        sample = monitor.protocol.take_sample(self._config.report_interval)
+        watched.look_at = min(monitor.check(now), fallback.due_at)
+        if now < protocol.report_due_at:
+            return
+        sample = protocol.take_sample(self._config.report_interval)
         if sample is not None:
             self._reporter.add_sample(sample)
-        for stats in monitor.protocol.take_lab_stats(self._config.report_interval):
+        for stats in protocol.take_lab_stats(self._config.report_interval):
             self._reporter.add_lab_stats(stats)
+        protocol.rest(self._config.report_interval)
 
     async def _poll(self, fallback: RestFallback) -> None:
         async with self._polls:

@@ -1,9 +1,9 @@
 """Tells the control plane what came in from all workers, in as few requests as possible.
 
 Changes and signs of people leave at once; whatever comes in while a request is on its way, or within
-25 ms of the last one, travels together in the next. Load rides in batches of a second. Everything is
-bounded: of load the newest wins, of changes the oldest are given up, and signs of people stay in their
-ledger until the control plane has confirmed them.
+25 ms of the last one, travels together in the next. Load is told once a second, in small pieces, so that
+a change never waits for all of it. Everything is bounded: of load the newest wins, of changes the oldest
+are given up, and signs of people stay in their ledger until the control plane has confirmed them.
 """
 
 import asyncio
@@ -16,6 +16,7 @@ import structlog
 from lcm.core.backoff import Backoff
 from lcm.core.clock import Clock
 from lcm.core.health import Health
+from lcm.core.tracing import part_of_it
 from lcm.domain.errors import Fenced, LcmError, NotFound, TransientError
 from lcm.domain.launch import WorkerId
 from lcm.domain.live import LabChange, LabStats, Sample, SampleSource
@@ -30,6 +31,8 @@ MAX_CHANGES: Final = 10_000
 MAX_LAB_STATS: Final = 20_000
 MAX_BATCH_BYTES: Final = 512 * 1024
 """Half of what the control plane takes: sizes are estimates."""
+MAX_LOAD_BYTES: Final = 64 * 1024
+"""Of load in one request: the control plane is busy for a few milliseconds with so much."""
 
 _LOOP: Final = "live reports"
 _STATUS_LOOP: Final = "connection reports"
@@ -48,7 +51,11 @@ class _Batch:
     room: int = MAX_BATCH_BYTES
 
     def __bool__(self) -> bool:
-        return bool(self.samples or self.lab_stats or self.changes or self.activity)
+        return bool(self.samples or self.lab_stats or self.is_urgent)
+
+    @property
+    def is_urgent(self) -> bool:
+        return bool(self.changes or self.activity)
 
     def reports(self) -> LiveReports:
         return LiveReports(
@@ -132,7 +139,7 @@ class LiveReporter:
             if await self._send(batch):
                 failures = 0
                 rest = self._config.report_window - (self._clock.monotonic() - began_at)
-                if rest > 0:
+                if rest > 0 and batch.is_urgent:
                     await self._clock.sleep(rest)
             else:
                 self._health.tick(_LOOP, _LOOP_PERIOD + self._backoff.max_seconds)
@@ -151,7 +158,10 @@ class LiveReporter:
             change = self._changes.popleft()
             batch.changes.append(change)
             batch.room -= 300 + sum(map(len, change.data.values()))
+        if not self._changes and batch.room > 0:
+            self._urgent.clear()
         if is_bulk_due:
+            batch.room = min(batch.room, MAX_LOAD_BYTES)
             while self._samples and batch.room > 0:
                 batch.samples.append(self._samples.pop(next(iter(self._samples))))
                 batch.room -= 400
@@ -161,8 +171,6 @@ class LiveReporter:
                 if size < MAX_BATCH_BYTES:
                     batch.lab_stats.append(stats)
                     batch.room -= size
-        if not self._changes and batch.room > 0:
-            self._urgent.clear()
         return batch
 
     async def _send(self, batch: _Batch) -> bool:
@@ -211,7 +219,8 @@ class LiveReporter:
         is_all_told = True
         for worker_id, report in list(self._statuses.items()):
             try:
-                await self._control_plane.report_ws_status(worker_id, report)
+                with part_of_it(worker_id=worker_id):
+                    await self._control_plane.report_ws_status(worker_id, report)
             except Fenced:
                 raise
             except NotFound:

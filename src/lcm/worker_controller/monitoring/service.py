@@ -1,24 +1,30 @@
 """Live monitoring as a whole: what the leader runs beside its reconciliation."""
 
 import asyncio
+import random
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 import msgspec
 import structlog
 
+from lcm.cml.session import CmlSession
+from lcm.core.chance import Ids
 from lcm.core.clock import Clock
+from lcm.core.health import Health
 from lcm.core.hosted_service import supervise
 from lcm.core.telemetry import Reading, Telemetry
 from lcm.domain.errors import Fenced, LcmError
 from lcm.domain.launch import WorkerId
+from lcm.domain.live import MonitorState
 from lcm.rest.schemas import TelemetryEvent
+from lcm.worker_controller.monitoring.config import MonitoringConfig
 from lcm.worker_controller.monitoring.metrics import MetricsLoop
 from lcm.worker_controller.monitoring.polling import TELEMETRY_PATH
 from lcm.worker_controller.monitoring.registry import CmlWebSocketMonitorRegistry
 from lcm.worker_controller.monitoring.reporter import LiveReporter
 from lcm.worker_controller.monitoring.telemetry_log import signs_of_people
-from lcm.worker_controller.ports import MonitorTarget
+from lcm.worker_controller.ports import LiveControlPlane, MetricsProvider, MonitorTarget, WebSockets
 
 log = structlog.get_logger(__name__)
 
@@ -58,6 +64,19 @@ class LiveMonitoring:
     def ensure_monitoring(self, target: MonitorTarget) -> None:
         self.registry.ensure_monitoring(target)
 
+    def is_watching(self, worker_id: WorkerId) -> bool:
+        monitor = self.registry.get_monitor(worker_id)
+        return monitor is not None and monitor.state is not MonitorState.FAILED
+
+    def measured_seconds_ago(self, worker_id: WorkerId) -> float | None:
+        return self.metrics.seconds_since(worker_id)
+
+    def measure_soon(self, worker_id: WorkerId) -> None:
+        self.metrics.ask_soon(worker_id)
+
+    def has_account_of(self, worker_id: WorkerId) -> bool:
+        return self.registry.has_account_of(worker_id)
+
     def stop_monitoring(self, worker_id: WorkerId, reason: str) -> None:
         self.registry.stop_monitoring(worker_id, reason)
 
@@ -82,6 +101,35 @@ class LiveMonitoring:
             return None
         newest = sorted(events, key=lambda event: event.at)[-NEWEST_EVENTS:]
         return [TelemetryEvent(category=event.category, timestamp=event.at) for event in newest]
+
+
+def assemble_monitoring(
+    config: MonitoringConfig,
+    *,
+    control_plane: LiveControlPlane,
+    websockets: WebSockets,
+    open_session: Callable[[MonitorTarget], CmlSession],
+    cloud_metrics: MetricsProvider,
+    clock: Clock,
+    ids: Ids,
+    chance: random.Random,
+    health: Health,
+) -> LiveMonitoring:
+    """All of it, over whatever stands behind the ports."""
+    reporter = LiveReporter(control_plane, config, clock, health)
+    registry = CmlWebSocketMonitorRegistry(
+        websockets, open_session, reporter, config, clock=clock, ids=ids, chance=chance, health=health
+    )
+    metrics = MetricsLoop(
+        control_plane,
+        cloud_metrics,
+        registry.session_of,
+        reporter.add_sample,
+        interval_seconds=config.poll_interval,
+        clock=clock,
+        health=health,
+    )
+    return LiveMonitoring(registry, reporter, metrics, clock)
 
 
 def register_monitoring_metrics(telemetry: Telemetry, monitoring: LiveMonitoring, clock: Clock) -> None:

@@ -1,7 +1,8 @@
 """CML's own diary of what people did, read over REST while no live connection tells it.
 
 The answer is always the whole diary, so each look must find what it has not counted yet: neither
-before, nor by the live connection just before it broke or just after it came back.
+before, nor by the live connection just before it broke or just after it came back, nor by whoever led
+before and told the record.
 """
 
 from collections import Counter
@@ -15,15 +16,19 @@ from lcm.domain.live import ACTIVITY_CATEGORIES, ActivityEvent
 
 SLACK: Final = timedelta(seconds=5)
 """How far two notes of the same thing, here and there, may be apart."""
+HEARD_LATE: Final = timedelta(seconds=120)
+"""How much later than it happened an earlier leader may have heard of something: it may have been stopped."""
 SAME_CLOCK: Final = timedelta(seconds=2)
 """A difference of clocks below this is rounding: the server's time comes in whole seconds."""
 
 
 class LiveActivity(NamedTuple):
-    """A sign of people that the live connection told, and its number."""
+    """A sign of people that was counted in another way than by reading the diary, and its number."""
 
     sequence: int
     event: ActivityEvent
+    late_by: timedelta = timedelta(0)
+    """How much earlier than we say it may have happened."""
 
 
 class _Details(msgspec.Struct, frozen=True):
@@ -50,15 +55,19 @@ class _Note(NamedTuple):
 class TelemetryLog:
     """What was counted so far of one worker's diary."""
 
-    def __init__(self, since: datetime) -> None:
+    def __init__(self, since: datetime, recorded: Iterable[ActivityEvent] = ()) -> None:
+        """What is in the record already is not news; neither is anything before `since`."""
         self._mark = since + SLACK
+        self._recorded = [
+            LiveActivity(-number, event, HEARD_LATE) for number, event in enumerate(recorded, start=1)
+        ]
         self._counted: Counter[tuple[str, str, str | None]] = Counter()
-        self._noted_live: set[int] = set()
-        """Live events, by their number, whose entry in the diary was met: one entry each."""
+        self._noted: set[int] = set()
+        """Events counted in another way, by their number, whose entry in the diary was met: one each."""
 
-    def resume(self, lost_at: datetime) -> None:
+    def resume(self, heard_until: datetime) -> None:
         """Up to here the live connection told everything."""
-        self._mark = max(self._mark, lost_at)
+        self._mark = max(self._mark, heard_until)
 
     def take_new(
         self,
@@ -77,33 +86,73 @@ class TelemetryLog:
             for note in _notes(_entries.decode(body), own_user_id, skew, now)
             if note.event.at > window_start
         ]
-        self._noted_live &= {told.sequence for told in live}
         seen_now: Counter[tuple[str, str, str | None]] = Counter()
-        fresh: list[ActivityEvent] = []
+        unread: list[ActivityEvent] = []
         for note in sorted(notes, key=lambda note: note.event.at):
             seen_now[note.key] += 1
-            if seen_now[note.key] <= self._counted[note.key]:
-                continue
-            same = self._told_live_as(note.event, live)
-            if same is None:
-                fresh.append(note.event)
-            else:
-                self._noted_live.add(same.sequence)
+            if seen_now[note.key] > self._counted[note.key]:
+                unread.append(note.event)
         self._counted = seen_now
         self._mark = max([self._mark, *(note.event.at for note in notes)])
-        return fresh
+        return self._leave_out(unread, [*self._recorded, *live])
 
-    def _told_live_as(self, event: ActivityEvent, live: Sequence[LiveActivity]) -> LiveActivity | None:
-        """The live event that this entry is about, if it is about one."""
+    def _leave_out(
+        self, unread: Sequence[ActivityEvent], told: Sequence[LiveActivity]
+    ) -> list[ActivityEvent]:
+        """Those that were not told in another way."""
+        self._noted &= {other.sequence for other in told}
         candidates = [
-            told
-            for told in live
-            if told.sequence not in self._noted_live
-            and told.event.category == event.category
-            and abs(told.event.at - event.at) <= SLACK
-            and event.lab_id in (None, told.event.lab_id)
+            sorted(
+                (abs(other.event.at - event.at), other.sequence)
+                for other in told
+                if other.sequence not in self._noted and _may_be_same(event, other)
+            )
+            for event in unread
         ]
-        return min(candidates, key=lambda told: abs(told.event.at - event.at), default=None)
+        entry_of = _paired(candidates)
+        self._noted |= entry_of.keys()
+        met = set(entry_of.values())
+        return [event for place, event in enumerate(unread) if place not in met]
+
+
+def _paired(candidates: Sequence[Sequence[tuple[timedelta, int]]]) -> dict[int, int]:
+    """Which entry, by its place, each told event is about: the closest first.
+
+    Clocks of two leaders that differ by seconds can make an entry look closer to the deed after its own.
+    So a pair with a recorded event that is in the way of another one is taken apart again if both can be
+    served: every recorded event has its entry here. Of live ones some have theirs before the mark.
+    """
+    entry_of: dict[int, int] = {}
+
+    def serve(place: int, asked: set[int]) -> bool:
+        for _, sequence in candidates[place]:
+            if sequence < 0 and sequence not in asked:
+                asked.add(sequence)
+                if sequence not in entry_of or serve(entry_of[sequence], asked):
+                    entry_of[sequence] = place
+                    return True
+        return False
+
+    pairs = sorted(
+        (apart, place, sequence) for place, found in enumerate(candidates) for apart, sequence in found
+    )
+    served: set[int] = set()
+    for _, place, sequence in pairs:
+        if place not in served and sequence not in entry_of:
+            served.add(place)
+            entry_of[sequence] = place
+    for place in range(len(candidates)):
+        if place not in served:
+            serve(place, set())
+    return entry_of
+
+
+def _may_be_same(entry: ActivityEvent, told: LiveActivity) -> bool:
+    return (
+        told.event.category == entry.category
+        and -SLACK <= told.event.at - entry.at <= SLACK + told.late_by
+        and entry.lab_id in (None, told.event.lab_id)
+    )
 
 
 def signs_of_people(

@@ -3,7 +3,6 @@
 from datetime import timedelta
 from typing import Final
 
-from lcm.domain.license import LicenseStatus
 from lcm.domain.lifecycle import TERMINATED
 from lcm.domain.observation import Absent, Known, Unknown
 from lcm.worker_controller.decisions import (
@@ -27,7 +26,7 @@ def decide(situation: Situation) -> Decision:
             return Move(TERMINATED, "EC2 reports terminated")
         case Known(instance) if instance.state == "shutting-down":
             return situation.wait_for_ec2(instance.state)
-        case Known() if situation.worker.license.status is LicenseStatus.REGISTERED:
+        case Known() if situation.worker.license.may_be_held:
             waited = situation.now - situation.worker.status_since
             return FreeLicense(is_late=waited >= LICENSE_PATIENCE)
         case Known(instance):

@@ -11,6 +11,7 @@ from lcm.domain.live import ActivityEvent, MonitorState, SampleSource
 from lcm.simulator.memory_live import MemoryLiveServer
 from lcm.simulator.virtual_time import BEGINNING, VirtualClock
 from lcm.worker_controller.monitoring.telemetry_log import LiveActivity, TelemetryLog
+from lcm.worker_controller.ports import ToldActivity
 from support.live import Watching, a_target, watching_memory
 
 REST, WEBSOCKET = SampleSource.REST, SampleSource.WEBSOCKET
@@ -118,6 +119,57 @@ async def test_a_blip_shorter_than_a_poll_loses_nothing(
     start_node(cml, clock)
     await live.until_state(CONNECTED)
     await clock.sleep(10)
+    assert sorted(live.plane.categories) == ["queue_node", "start_node"]
+
+
+async def test_what_people_did_while_the_connection_was_open_and_silent_is_found(
+    live: Watching, cml: MemoryLiveServer, clock: VirtualClock
+) -> None:
+    cml.is_mute = True
+    await clock.sleep(10)
+    start_node(cml, clock)
+    await live.until(lambda: live.state is not CONNECTED)
+    cml.is_mute = False
+    await live.until_state(CONNECTED)
+    await clock.sleep(10)
+    assert sorted(live.plane.categories) == ["queue_node", "start_node"]
+
+
+async def test_a_new_leader_finds_what_happened_while_nobody_led_and_nothing_else(
+    clock: VirtualClock, cml: MemoryLiveServer
+) -> None:
+    await clock.sleep(100)
+    start_node(cml, clock)
+    told = tuple(
+        ActivityEvent(category=category, at=clock.now() + timedelta(seconds=1), lab_id="lab-1")
+        for category in ("queue_node", "start_node")
+    )
+    await clock.sleep(3)
+    start_node(cml, clock)
+    await clock.sleep(30)
+    async with watching_memory({"10.0.0.1": cml}, clock) as (watching, _):
+        watching.registry.ensure_monitoring(a_target(told=ToldActivity(BEGINNING, told)))
+        await watching.until_state(CONNECTED)
+        await clock.sleep(10)
+        assert sorted(watching.plane.categories) == ["queue_node", "start_node"]
+        assert {event.at for _, event in watching.plane.activity} == {BEGINNING + timedelta(seconds=103)}
+
+
+async def test_another_address_does_not_make_the_diary_news_again(
+    live: Watching, cml: MemoryLiveServer, clock: VirtualClock
+) -> None:
+    cml.refuses_sockets = True
+    cml.drop()
+    await clock.sleep(1)
+    live.plane.is_reachable = False
+    start_node(cml, clock)
+    await clock.sleep(30)
+    cml.refuses_sockets = False
+    live.registry.ensure_monitoring(a_target(instance_id="i-2"))
+    await live.until_state(CONNECTED)
+    await clock.sleep(10)
+    live.plane.is_reachable = True
+    await clock.sleep(40)
     assert sorted(live.plane.categories) == ["queue_node", "start_node"]
 
 
@@ -273,6 +325,56 @@ def test_what_was_told_live_is_not_counted_again() -> None:
     entries = [entry("start_node", 10, lab_id="l"), entry("start_node", 10, lab_id="other")]
     assert read(log, *entries, live=told) == ["start_node"]
     assert read(log, *entries, live=told) == []
+
+
+def test_what_the_record_holds_is_no_news_and_one_entry_each_is_meant_by_it() -> None:
+    recorded = ActivityEvent(category="start_lab", at=BEGINNING + timedelta(seconds=12), lab_id="l")
+    log = TelemetryLog(BEGINNING, [recorded])
+    entries = [entry("start_lab", 9, lab_id="l"), entry("start_lab", 11, lab_id="l")]
+    assert read(log, *entries) == ["start_lab"]
+    assert read(log, *entries) == []
+
+
+def test_a_leader_that_was_stopped_heard_late_and_is_believed_all_the_same() -> None:
+    recorded = ActivityEvent(category="start_lab", at=BEGINNING + timedelta(seconds=70), lab_id="l")
+    assert read(TelemetryLog(BEGINNING, [recorded]), entry("start_lab", 10, lab_id="l")) == []
+    entries = [entry("start_lab", 10, lab_id="l"), entry("start_lab", 69, lab_id="l")]
+    assert read(TelemetryLog(BEGINNING, [recorded]), *entries) == ["start_lab"]
+
+
+def test_what_we_heard_late_is_the_same_only_if_we_were_stopped() -> None:
+    told = ActivityEvent(category="start_lab", at=BEGINNING + timedelta(seconds=40), lab_id="l")
+    for late_by, fresh in ((0, 1), (30, 0)):
+        found = TelemetryLog(BEGINNING).take_new(
+            msgspec.json.encode([entry("start_lab", 10, lab_id="l")]),
+            own_user_id="us",
+            live=[LiveActivity(1, told, timedelta(seconds=late_by))],
+            now=BEGINNING + timedelta(seconds=50),
+            server_now=None,
+        )
+        assert len(found) == fresh
+
+
+def test_clocks_of_two_leaders_that_differ_by_seconds_do_not_make_a_deed_look_like_the_next_one() -> None:
+    told = [
+        ActivityEvent(category="start_lab", at=BEGINNING + timedelta(seconds=seconds), lab_id="l")
+        for seconds in (10, 14)
+    ]
+    entries = [entry("start_lab", 12.7, lab_id="l"), entry("start_lab", 16.7, lab_id="l")]
+    assert read(TelemetryLog(BEGINNING, told), *entries) == []
+
+
+def test_of_two_entries_the_closer_one_was_told_live() -> None:
+    log = TelemetryLog(BEGINNING)
+    told = [ActivityEvent(category="start_lab", at=BEGINNING + timedelta(seconds=13), lab_id="l")]
+    fresh = log.take_new(
+        msgspec.json.encode([entry("start_lab", 10, lab_id="l"), entry("start_lab", 13, lab_id="l")]),
+        own_user_id="us",
+        live=[LiveActivity(1, told[0])],
+        now=BEGINNING + timedelta(seconds=20),
+        server_now=None,
+    )
+    assert [event.at for event in fresh] == [BEGINNING + timedelta(seconds=10)]
 
 
 @pytest.mark.parametrize(

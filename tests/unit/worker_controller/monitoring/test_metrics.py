@@ -88,6 +88,7 @@ async def test_what_is_no_news_is_not_reported(collected: Collected) -> None:
 
 
 async def test_cloudwatch_may_fail_alone(collected: Collected) -> None:
+    """E15: no data is unknown, and stops nothing else."""
     collected.cloud.error = CredentialsRefused("no")
     await collected.loop.collect()
     assert collected.samples == []
@@ -110,3 +111,20 @@ async def test_only_running_workers_are_asked_about(collected: Collected) -> Non
     collected.plane.workers = [a_worker(status=STOPPED, ec2_instance_id=I1, cml_ready=True)]
     await collected.loop.collect()
     assert (collected.samples, collected.plane.told_health, collected.cml.requests) == ([], [], [])
+
+
+async def test_one_that_cannot_wait_is_asked_about_at_once_and_alone(collected: Collected) -> None:
+    [first] = collected.plane.workers
+    collected.plane.workers = [first, a_worker(id="w-2", status=RUNNING, ec2_instance_id=InstanceId("i-2"))]
+    collected.cloud.measured[InstanceId("i-2")] = InstanceMetrics(cpu_utilization=1.0)
+    async with asyncio.TaskGroup() as tasks:
+        life = tasks.create_task(collected.loop.run())
+        await collected.clock.sleep(5)
+        assert collected.loop.seconds_since(first.id) is None
+        collected.loop.ask_soon(first.id)
+        await collected.clock.sleep(1)
+        assert [sample.worker_id for sample in collected.samples] == [first.id]
+        assert collected.loop.seconds_since(first.id) == 1
+        await collected.clock.sleep(55)  # the round comes at its time all the same
+        life.cancel()
+    assert len(collected.samples) == 3

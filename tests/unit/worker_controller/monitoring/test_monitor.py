@@ -237,6 +237,7 @@ async def test_an_oversize_message_ends_the_connection_and_it_comes_back(
 async def test_a_late_frame_of_an_old_connection_counts_for_nothing(
     live: Watching, cml: MemoryLiveServer
 ) -> None:
+    """B7: a late event after the worker was replaced."""
     await connected(live)
     [old] = cml.sockets
     listener = old._listener
@@ -262,6 +263,26 @@ async def test_the_connection_is_renewed_before_its_token_ends(
     assert live.plane.states() == [CONNECTED]
 
 
+async def test_each_report_of_the_connection_has_its_number(live: Watching, cml: MemoryLiveServer) -> None:
+    await connected(live)
+    cml.drop(1012)
+    await live.until(lambda: len(live.plane.statuses) == 3)
+    [stream] = {report.stream for _, report in live.plane.statuses}
+    assert stream
+    assert [report.sequence for _, report in live.plane.statuses] == [1, 2, 3]
+
+
+async def test_a_worker_that_was_forgotten_by_mistake_gets_another_account(
+    live: Watching, cml: MemoryLiveServer
+) -> None:
+    await connected(live)
+    before = live.monitor.ledger.stream
+    live.registry.forget(a_target().worker_id)
+    live.registry.ensure_monitoring(a_target())
+    await live.until_state(CONNECTED)
+    assert live.monitor.ledger.stream != before
+
+
 # Refusals.
 
 
@@ -285,6 +306,17 @@ async def test_a_wrong_password_is_failed_at_once_and_not_hammered(
         await clock.sleep(121)
         live.registry.ensure_monitoring(a_target())
         await live.until_state(CONNECTED, within_seconds=5)
+
+
+async def test_refusals_are_remembered_when_a_worker_is_watched_again(
+    clock: VirtualClock, cml: MemoryLiveServer
+) -> None:
+    async with watching_memory({"10.0.0.1": cml}, clock, password="wrong") as (live, _):
+        for _ in range(5):
+            live.registry.ensure_monitoring(a_target())
+            await clock.sleep(10)
+            live.registry.stop_monitoring(a_target().worker_id, "by mistake")
+        assert len(cml.logins) == 3
 
 
 async def test_two_refused_tokens_in_a_row_are_an_auth_failure(live: Watching, cml: MemoryLiveServer) -> None:

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lcm.domain.launch import WorkerId
-from lcm.domain.live import LabChange, SampleSource
+from lcm.domain.live import LabChange, LabStats, SampleSource
 from lcm.simulator.memory_live import system_stats
 from lcm.worker_controller.monitoring.protocol import (
     EVENT_TYPES,
@@ -20,6 +20,7 @@ from lcm.worker_controller.monitoring.protocol import (
     activity_of,
     read_system_stats,
 )
+from support.damage import damaged_frames
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 LAB = "2b7f0c3a-52be-4c19-9a44-0be6f1a2d935"
@@ -223,6 +224,42 @@ def test_a_silent_lab_runs_no_more_and_a_deleted_one_is_forgotten(listening: Lis
     assert listening.protocol.labs_count == 0
 
 
+def test_nothing_is_due_until_the_oldest_report_is_an_interval_old(listening: Listening) -> None:
+    def report() -> None:
+        listening.stats()
+        listening.protocol.take_sample(10.0)
+        listening.protocol.take_lab_stats(10.0)
+        listening.protocol.rest(10.0)
+
+    listening.protocol.rest(10.0)
+    assert listening.protocol.report_due_at < listening.seconds  # nothing was reported yet
+    report()
+    assert listening.protocol.report_due_at == listening.seconds + 10
+    listening.seconds += 4
+    listening.lab_stats(LAB)
+    assert listening.protocol.report_due_at < listening.seconds  # a new lab need not wait
+    report()
+    assert listening.protocol.report_due_at == listening.seconds + 6
+    listening.seconds += 6
+    report()
+    assert listening.protocol.report_due_at == listening.seconds + 4
+
+
+def test_a_lab_that_runs_no_more_is_forgotten_and_a_new_one_when_it_runs_again(listening: Listening) -> None:
+    listening.stats()
+    listening.lab_stats(LAB)
+    listening.protocol.take_lab_stats(10.0)
+    listening.seconds += 31
+    listening.stats()
+    listening.protocol.take_sample(10.0)
+    listening.protocol.rest(10.0)
+    assert listening.protocol.latest_lab_stats(LAB) is None
+    assert listening.protocol.report_due_at == listening.seconds + 10
+    listening.lab_stats(LAB)
+    assert listening.protocol.report_due_at < listening.seconds
+    assert [stats.lab_id for stats in listening.protocol.take_lab_stats(10.0)] == [LAB]
+
+
 def test_labs_are_bounded_and_the_one_silent_longest_gives_way(listening: Listening) -> None:
     for number in range(MAX_LABS + 10):
         listening.seconds += 0.001
@@ -344,38 +381,26 @@ def test_no_event_of_any_shape_raises(event_type: str, fields: dict[str, Any]) -
     except (UnicodeEncodeError, OverflowError):
         return
     listening.feed(payload)
-    listening.protocol.take_sample(0.0)
-    list(listening.protocol.take_lab_stats(0.0))
-    for change in listening.changes:
-        msgspec.json.encode(change)
+    msgspec.json.encode(listening.protocol.take_sample(0.0))
+    msgspec.json.encode(listening.protocol.take_lab_stats(0.0))
+    msgspec.json.encode(listening.changes)
+
+
+@pytest.mark.parametrize("bytes_read", [2**63 - 1, 2**64, -(10**40), 1e300, 0.5])
+def test_whatever_number_a_link_tells_can_be_passed_on(listening: Listening, bytes_read: float) -> None:
+    listening.feed(
+        b'{"event_type":"lab_stats","lab_id":"%s","data":{"links":{"l-1":{"readbytes":%s}}}}'
+        % (LAB.encode(), str(bytes_read).encode())
+    )
+    for stats in listening.protocol.take_lab_stats(10.0):
+        assert msgspec.json.decode(msgspec.json.encode(stats), type=LabStats) == stats
 
 
 def test_a_hundred_thousand_damaged_frames_leave_the_memory_flat() -> None:
-    """Real frames with bits flipped, cut off and glued together, and plain noise."""
-    chance = random.Random(4)
+    damaged = damaged_frames(random.Random(4))
     listening = Listening()
     listening.stats()
     listening.lab_stats()
-    originals = [
-        msgspec.json.encode({"event_type": "system_stats", "data": system_stats()}),
-        msgspec.json.encode({"event_type": "lab_stats", "lab_id": LAB, "data": {"nodes": {}, "links": {}}}),
-        msgspec.json.encode(state_change("node", "QUEUED")),
-        msgspec.json.encode(lab_event("state", state="STARTED", lab_title="demo")),
-    ]
-
-    def damaged() -> bytes:
-        payload = bytearray(chance.choice(originals))
-        match chance.randrange(4):
-            case 0:
-                for _ in range(chance.randrange(1, 8)):
-                    payload[chance.randrange(len(payload))] = chance.randrange(256)
-            case 1:
-                del payload[chance.randrange(len(payload)) :]
-            case 2:
-                payload += chance.choice(originals)
-            case 3:
-                return chance.randbytes(chance.randrange(200))
-        return bytes(payload)
 
     def storm(frames: int) -> None:
         for number in range(frames):

@@ -24,6 +24,7 @@ from lcm.simulator.virtual_time import BEGINNING, VirtualClock
 from lcm.worker_controller.monitoring.config import MonitoringConfig
 from lcm.worker_controller.monitoring.ledger import Ledger
 from lcm.worker_controller.monitoring.reporter import MAX_CHANGES, LiveReporter
+from lcm.worker_controller.ports import ToldActivity
 from support.core import first_error
 from support.live import ToldControlPlane
 
@@ -105,6 +106,21 @@ async def test_load_rides_in_one_batch_a_second_and_the_newest_wins(
     assert [s.cpu_utilization for s in reports.samples] == [9.0, 9.0]
 
 
+async def test_a_change_does_not_wait_until_all_of_the_load_is_told(
+    reporter: LiveReporter, plane: ToldControlPlane
+) -> None:
+    plane.answer_seconds = 0.01
+    for number in range(1_000):
+        reporter.add_sample(sample(1.0, f"w-{number}"))
+    await VirtualClock().sleep(0.505)  # the load of the second is on its way
+    reporter.add_change(change())
+    await VirtualClock().sleep(1)
+    with_change = next(n for n, (_, reports) in enumerate(plane.requests) if reports.lab_changes)
+    assert with_change == 1
+    assert len(plane.requests) > 5
+    assert len(plane.samples) == 1_000
+
+
 async def test_a_failed_report_keeps_the_newest_load_and_all_changes(
     reporter: LiveReporter, plane: ToldControlPlane
 ) -> None:
@@ -151,7 +167,7 @@ async def test_a_refused_report_is_dropped_but_activity_is_kept(
     reporter: LiveReporter, plane: ToldControlPlane
 ) -> None:
     plane.error = RequestError("no")
-    ledger = Ledger(W1, "s")
+    ledger = Ledger(W1, "s", ToldActivity(BEGINNING))
     ledger.add(ActivityEvent(category="start_lab", at=BEGINNING), SampleSource.WEBSOCKET)
     reporter.add_activity(ledger)
     reporter.add_change(change())

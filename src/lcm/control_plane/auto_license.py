@@ -1,0 +1,39 @@
+"""Workers that should have a license and have none get one without being asked (D-12).
+
+Looked at every few seconds and not only when something happens: a token that is set later, or a crash right
+after it was set, must not leave a worker without.
+"""
+
+import structlog
+
+from lcm.control_plane.commands.license_worker import queue_due_licenses
+from lcm.control_plane.context import ControlPlane
+from lcm.control_plane.store.port import StoreUnavailable
+from lcm.core.health import Health
+from lcm.core.hosted_service import HostedService
+from lcm.domain.errors import RequestError
+
+log = structlog.get_logger(__name__)
+
+LOOK_SECONDS = 5.0
+
+
+class AutoLicense(HostedService):
+    """Costs nothing while no worker waits for a license."""
+
+    name = "auto-license"
+
+    def __init__(self, control_plane: ControlPlane, health: Health) -> None:
+        self._control_plane = control_plane
+        self._health = health
+
+    async def run(self) -> None:
+        while True:
+            self._health.tick(self.name, LOOK_SECONDS)
+            try:
+                queued = await queue_due_licenses(self._control_plane)
+                if queued:
+                    log.info("registrations queued for workers that lack their license", count=queued)
+            except (StoreUnavailable, RequestError) as error:
+                log.warning("could not look for missing licenses", error=str(error))
+            await self._control_plane.clock.sleep(LOOK_SECONDS)

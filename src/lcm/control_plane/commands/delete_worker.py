@@ -1,0 +1,28 @@
+"""A person wants a worker gone: softly, so that its record stays for the audit, or record and all."""
+
+from lcm.control_plane.commands.clean_up import forget_worker
+from lcm.control_plane.commands.request_action import request_action
+from lcm.control_plane.conditions import UNCONDITIONAL, Conditions
+from lcm.control_plane.context import ControlPlane
+from lcm.domain.lifecycle import TERMINATED
+from lcm.domain.worker import Action, Worker, delete_for_good
+
+
+async def delete_worker(
+    control_plane: ControlPlane,
+    worker_id: str,
+    *,
+    force: bool,
+    by: str,
+    conditions: Conditions = UNCONDITIONAL,
+) -> Worker:
+    """With `force` the record is purged as soon as nothing of the worker is left, which may be now."""
+    if not force:
+        return await request_action(control_plane, worker_id, Action.DELETE, by=by, conditions=conditions)
+    now = control_plane.clock.now()
+    worker = await control_plane.workers.change(
+        worker_id, conditions.guard(lambda current: delete_for_good(current, by=by, now=now))
+    )
+    if worker.status is TERMINATED:
+        await forget_worker(control_plane, worker)
+    return worker

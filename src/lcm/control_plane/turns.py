@@ -1,0 +1,95 @@
+"""Decisions that depend on how many workers there are, taken one at a time by several control planes.
+
+Two pauses decided at once must not share the last worker that may go, nor two new workers the last place in
+a region, whichever control planes decide. Whoever means to change the number reserves that first: a
+compare-and-set on one small document that everybody looks at before counting. A reservation counts as done
+until it is released, which happens after the change is committed; one that a crash left behind expires.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from lcm.control_plane.store.port import Document, Store, VersionConflict
+from lcm.core.clock import Clock
+from lcm.domain.errors import Conflict
+
+KIND: Final = "turn"
+MAX_ATTEMPTS: Final = 8
+EXPIRES: Final = timedelta(minutes=5)
+"""Longer than any change takes that was begun."""
+
+Reserved = Mapping[str, datetime]
+"""What others are about to change, and since when."""
+
+
+class Turn(msgspec.Struct, frozen=True, kw_only=True):
+    reserved: dict[str, datetime] = {}
+
+
+_decoder = msgspec.json.Decoder(Turn)
+
+
+class Turns:
+    """One document per decision, by name."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._locks: dict[str, asyncio.Lock] = {}
+
+    @asynccontextmanager
+    async def reserve(
+        self, name: str, key: str, judge: Callable[[Reserved], Awaitable[str | None]]
+    ) -> AsyncIterator[str | None]:
+        """Why the change may not be made, or None while it is reserved.
+
+        `judge` counts, with what others have reserved taken as done. It may be asked several times.
+        """
+        async with self._locks.setdefault(name, asyncio.Lock()):  # neighbours need not race each other
+            refusal = await self._take(name, key, judge)
+            try:
+                yield refusal
+            finally:
+                if refusal is None:
+                    await self._release(name, key)
+
+    async def _take(
+        self, name: str, key: str, judge: Callable[[Reserved], Awaitable[str | None]]
+    ) -> str | None:
+        for _ in range(MAX_ATTEMPTS):
+            version, others = await self._read(name, key)
+            refusal = await judge(others)
+            if refusal is not None:
+                return refusal
+            if await self._write(name, version, {**others, key: self._clock.now()}):
+                return None
+        raise Conflict("several control planes decide at once; try again")
+
+    async def _release(self, name: str, key: str) -> None:
+        """What cannot be released expires."""
+        for _ in range(MAX_ATTEMPTS):
+            version, others = await self._read(name, key)
+            if await self._write(name, version, others):
+                return
+
+    async def _read(self, name: str, key: str) -> tuple[int, dict[str, datetime]]:
+        """The document's version, and what others have reserved."""
+        document = await self._store.get(KIND, name)
+        if document is None:
+            return 0, {}
+        since = self._clock.now() - EXPIRES
+        reserved = _decoder.decode(document.body).reserved
+        return document.version, {k: at for k, at in reserved.items() if k != key and at > since}
+
+    async def _write(self, name: str, version: int, reserved: dict[str, datetime]) -> bool:
+        document = Document(KIND, name, version + 1, msgspec.json.encode(Turn(reserved=reserved)))
+        try:
+            await (self._store.replace(document) if version else self._store.insert(document))
+        except VersionConflict:
+            return False
+        return True

@@ -1,0 +1,31 @@
+"""One control plane's way to another: the feed of what happens there, line by line."""
+
+from collections.abc import AsyncGenerator
+
+import aiohttp
+
+from lcm.domain.errors import Unreachable
+from lcm.rest.schemas import API_KEY_HEADER
+
+PATH = "/api/internal/peers/news"
+CONNECT_SECONDS = 5.0
+MAX_LINE_BYTES = 4 * 1024 * 1024
+
+
+async def peer_feed(address: str, key: str) -> AsyncGenerator[bytes, None]:
+    """Lines until it breaks. Raises Unreachable; whether it is silent is for the reader to judge."""
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=timeout, read_bufsize=MAX_LINE_BYTES) as session,
+            session.get(
+                f"{address.rstrip('/')}{PATH}", headers={API_KEY_HEADER: key}, allow_redirects=False
+            ) as response,
+        ):
+            if response.status != 200:
+                raise Unreachable(f"{address} answers {response.status}")
+            async for line in response.content:
+                yield line
+    except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+        raise Unreachable(f"{address}: {str(error) or 'no answer in time'}") from None
+    raise Unreachable(f"{address} ended the feed")

@@ -1,0 +1,26 @@
+"""Step 4: which server to watch."""
+
+from lcm.domain.worker import Worker
+from lcm.worker_controller.ports import MonitorTarget, ToldActivity
+
+
+def target_of(worker: Worker, *, use_private_ip: bool) -> MonitorTarget | None:
+    """None while CML is not ready, or cannot be reached anywhere."""
+    host = host_of(worker, use_private_ip=use_private_ip)
+    if host is None or not worker.cml_ready:
+        return None
+    return MonitorTarget(
+        worker_id=worker.id,
+        instance_id=worker.ec2_instance_id,
+        host=host,
+        certificate_sha256=worker.cml_certificate_sha256,
+        cml_version=worker.cml_version,
+        told=ToldActivity(worker.activity_listed_since or worker.created_at, worker.recent_activity_events),
+    )
+
+
+def host_of(worker: Worker, *, use_private_ip: bool) -> str | None:
+    """Where its CML is reached."""
+    if use_private_ip:
+        return worker.private_ip
+    return worker.public_ip or worker.private_ip

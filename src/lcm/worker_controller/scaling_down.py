@@ -1,0 +1,80 @@
+"""Step 8 of a running worker: can the fleet do without it?
+
+`domain.scaling.scale_down_guard` decides; here the answer is carried out and written down. With scale-down
+on, the control plane is told not to pause: one owner of the stop.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from lcm.core.clock import Clock
+from lcm.domain.errors import RequestError
+from lcm.domain.idle import PauseGuard
+from lcm.domain.launch import WorkerId
+from lcm.domain.scaling import AuditEvent, ScaleDownPolicy, scale_down_guard
+from lcm.domain.worker import Worker
+from lcm.rest.schemas import IdleCheck
+from lcm.worker_controller.ports import ControlPlane
+
+
+@dataclass
+class ScaleDown:
+    """Drains one worker at a time."""
+
+    control_plane: ControlPlane
+    policy: ScaleDownPolicy
+    clock: Clock
+    running_workers: Callable[[], int]
+    counts: Counter[str]
+    _skipped: dict[WorkerId, AuditEvent] = field(default_factory=dict)
+    _last: float | None = None
+    _drained_since_list: set[WorkerId] = field(default_factory=set)
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Workers are judged side by side and drained one after the other."""
+
+    def forget(self, worker_id: WorkerId) -> None:
+        self._skipped.pop(worker_id, None)
+
+    def on_new_list(self) -> None:
+        """The count of running workers is fresh again."""
+        self._drained_since_list.clear()
+
+    async def consider(self, worker: Worker, check: IdleCheck | None) -> None:
+        """Drain the worker if nothing forbids it; without a verdict on its use nothing is considered."""
+        if not self.policy.enabled or check is None or not check.idle_check_performed:
+            return
+        async with self._turn:
+            await self._drain_unless_forbidden(worker, check)
+
+    async def _drain_unless_forbidden(self, worker: Worker, check: IdleCheck) -> None:
+        guard = scale_down_guard(
+            self.policy,
+            is_being_paused=check.auto_pause_triggered,
+            is_idle=check.is_idle,
+            is_eligible=check.eligible_for_pause and not worker.sessions and check.telemetry_fetched,
+            running_workers=self.running_workers() - len(self._drained_since_list),
+            seconds_since_last=None if self._last is None else self.clock.monotonic() - self._last,
+        )
+        if guard is not None:
+            if self._skipped.get(worker.id) is not guard:
+                self._skipped[worker.id] = guard
+                await self._audit(worker, guard, check)
+            return
+        self._skipped.pop(worker.id, None)
+        if check.guard is PauseGuard.SECOND_LOOK:
+            return
+        try:
+            await self.control_plane.drain_worker(worker)
+        except RequestError as error:
+            await self._audit(worker, AuditEvent.SCALE_DOWN_FAILED, check, str(error))
+            return
+        self._last = self.clock.monotonic()
+        self._drained_since_list.add(worker.id)
+        self.counts["scale_down_drain_count"] += 1
+        await self._audit(worker, AuditEvent.SCALE_DOWN_INITIATED, check)
+
+    async def _audit(self, worker: Worker, event: AuditEvent, check: IdleCheck, reason: str = "") -> None:
+        text = reason or f"unused for {check.idle_minutes:.0f} minutes"
+        await self.control_plane.record_scaling_audit(event, text, worker.id)

@@ -1,0 +1,58 @@
+"""A worker goes softly, or record and all; never the record before the machine."""
+
+import pytest
+
+from lcm.control_plane.commands.claim_leadership import claim_leadership, fence_for
+from lcm.control_plane.commands.clean_up import clean_up
+from lcm.control_plane.commands.delete_worker import delete_worker
+from lcm.control_plane.commands.license_worker import request_license
+from lcm.control_plane.commands.report_status import report_status
+from lcm.control_plane.context import ControlPlane
+from lcm.domain.errors import NotFound
+from lcm.domain.launch import InstanceId
+from lcm.domain.lifecycle import RUNNING, TERMINATED, TERMINATING, DesiredStatus, WorkerStatus
+from lcm.domain.worker import Worker
+from lcm.rest.fleet import Cleanup
+from lcm.rest.schemas import LeadershipClaim, StatusReport
+from support.core import a_worker
+
+
+async def reported(plane: ControlPlane, worker: Worker, status: WorkerStatus) -> Worker:
+    claim = LeadershipClaim(service="worker-controller", cluster_id="c", revision=1, instance_id="a")
+    fence = fence_for("worker-controller", (await claim_leadership(plane, claim)).epoch)
+    report = StatusReport(status=status, reason="EC2 says so", expected_version=worker.version)
+    return await report_status(plane, worker.id, report, by="worker-controller", fence=fence)
+
+
+async def test_a_delete_keeps_the_record(plane: ControlPlane) -> None:
+    worker = await plane.workers.add(a_worker(status=TERMINATED))
+    await delete_worker(plane, worker.id, force=False, by="ada")
+    assert (await plane.workers.get(worker.id)).status is TERMINATED
+
+
+async def test_a_forced_delete_takes_the_record_with_the_machine_and_not_before(plane: ControlPlane) -> None:
+    worker = await plane.workers.add(a_worker(status=RUNNING, ec2_instance_id=InstanceId("i-1")))
+    await delete_worker(plane, worker.id, force=True, by="ada")
+    worker = await plane.workers.get(worker.id)
+    assert worker.desired_status is DesiredStatus.TERMINATED
+    worker = await reported(plane, worker, TERMINATING)
+    assert (await plane.workers.get(worker.id)).ec2_instance_id == "i-1"
+    gone = await reported(plane, worker, TERMINATED)
+    assert gone.status is TERMINATED
+    with pytest.raises(NotFound):
+        await plane.workers.get(worker.id)
+
+
+async def test_a_forced_delete_of_a_terminated_worker_purges_it_at_once(plane: ControlPlane) -> None:
+    worker = await plane.workers.add(a_worker(status=RUNNING))
+    await request_license(plane, worker.id, "a-token")
+    await plane.workers.change(worker.id, lambda w: a_worker(status=TERMINATED, license=w.license))
+    await delete_worker(plane, worker.id, force=True, by="ada")
+    assert await plane.store.list_all("worker") == []
+    assert await plane.store.list_all("secret") == []
+
+
+async def test_a_purge_that_was_cut_off_is_made_up_for(plane: ControlPlane) -> None:
+    worker = await plane.workers.add(a_worker(status=TERMINATED, purge_when_terminated=True))
+    assert (await clean_up(plane, Cleanup())).worker_ids == [worker.id]
+    assert await plane.store.list_all("worker") == []

@@ -1,0 +1,289 @@
+"""Two control planes that follow each other: what is reported at one is known at the other in a moment."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from random import Random
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from lcm.control_plane import news
+from lcm.control_plane.access import AccessKeys
+from lcm.control_plane.commands.claim_leadership import claim_leadership, fence_for
+from lcm.control_plane.commands.report_live import report_connection, report_live
+from lcm.control_plane.context import ControlPlane
+from lcm.control_plane.idle_checks import CheckTimes
+from lcm.control_plane.main import ControlPlaneParts, assemble
+from lcm.control_plane.secret_box import SecretBox
+from lcm.control_plane.store.memory import MemoryStore
+from lcm.control_plane.store.port import Fence
+from lcm.control_plane.vault import Vault
+from lcm.core.chance import RandomIds
+from lcm.domain.errors import Fenced, Unreachable
+from lcm.domain.launch import InstanceId, WorkerId
+from lcm.domain.lifecycle import RUNNING
+from lcm.domain.live import ActivityEvent, LabChange, LabStats, MonitorState, Sample, SampleSource
+from lcm.domain.template import WorkerTemplate
+from lcm.domain.worker import new_worker
+from lcm.rest.schemas import ActivityReport, LeadershipClaim, LiveReports, WebSocketReport
+from lcm.simulator.virtual_time import VirtualClock
+from support.core import memory_kv, running
+
+SERVICE = "worker-controller"
+T0 = datetime(2026, 1, 1, tzinfo=UTC)
+ADA = WorkerId("ada")
+A_MOMENT = 0.2
+"""Seconds within which everything but load is known everywhere; load takes a second more, for its batch."""
+
+TEMPLATE: Any = {
+    "name": "tiny",
+    "instance_type": "t3.micro",
+    "cpu": 1,
+    "memory_gb": 1,
+    "disk_gb": 1,
+    "max_nodes": 1,
+    "usd_per_hour": 0.01,
+    "description": "",
+}
+
+clock = VirtualClock()
+
+
+class Stream:
+    """What a browser at one of them hears."""
+
+    def __init__(self, plane: ControlPlaneParts) -> None:
+        self._plane = plane
+        self.events: list[tuple[str, Any]] = []
+
+    async def follow(self) -> None:
+        async for chunk in self._plane.hub.stream(None):
+            for event in chunk.decode().strip().split("\n\n"):
+                fields = dict(line.partition(": ")[::2] for line in event.splitlines())
+                self.events.append((fields["event"], json.loads(fields["data"])))
+
+    def of(self, kind: str) -> list[Any]:
+        return [data for event, data in self.events if event == kind]
+
+
+class Pair:
+    """Both, on one store and one coordination store; the line between them can be cut."""
+
+    def __init__(self) -> None:
+        self.store, self.kv = MemoryStore(), memory_kv(clock)
+        self.is_cut = False
+        self.cut = asyncio.Event()
+        self.here = self._plane(1, ("there",))
+        self.there = self._plane(2, ("here", "there"))
+        self.stream = Stream(self.there)
+
+    def _plane(self, seed: int, others: tuple[str, ...]) -> ControlPlaneParts:
+        return assemble(
+            self.store,
+            self.kv,
+            AccessKeys("viewer", "operator", "admin", "controller"),
+            clock=clock,
+            ids=RandomIds(Random(seed)),
+            regions=("us-east-1",),
+            default_region="us-east-1",
+            vault=Vault(self.store, SecretBox.of(bytes(32))),
+            others=others,
+            open_feed=self.open_feed,
+        )
+
+    async def open_feed(self, address: str) -> AsyncGenerator[bytes, None]:
+        plane = self.here if address == "here" else self.there
+        async for chunk in plane.plane.news.stream():
+            for line in chunk.splitlines():
+                if self.is_cut:
+                    raise Unreachable("cut")
+                yield line
+
+    async def lead(self, at: ControlPlaneParts, revision: int = 1) -> Fence:
+        claim = LeadershipClaim(service=SERVICE, cluster_id="etcd", revision=revision, instance_id="a")
+        return fence_for(SERVICE, (await claim_leadership(at.plane, claim)).epoch)
+
+    async def report(self, fence: Fence, **reports: Any) -> None:
+        await report_live(self.here.plane, LiveReports(**reports), fence=fence)
+
+
+@asynccontextmanager
+async def pair() -> AsyncIterator[Pair]:
+    """Both running, with a worker that runs, and a browser at the second one."""
+    both = Pair()
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(running(both.kv))
+        for parts in (both.here, both.there):
+            services = (parts.publisher, parts.peers, *parts.followers)
+            await stack.enter_async_context(running(*services))
+        worker = new_worker(
+            worker_id=ADA, name=ADA, template_name="small", aws_region="us-east-1", tags={}, by="ann", now=T0
+        )
+        await both.here.plane.workers.add(
+            replace(worker, status=RUNNING, ec2_instance_id=InstanceId("i-ada"))
+        )
+        await clock.sleep(2)
+        tasks = await stack.enter_async_context(asyncio.TaskGroup())
+        listening = tasks.create_task(both.stream.follow())
+        stack.callback(listening.cancel)
+        await clock.sleep(1)
+        both.stream.events.clear()
+        yield both
+
+
+def sample(seconds: float, cpu: float) -> Sample:
+    return Sample(
+        worker_id=ADA,
+        collected_at=T0 + timedelta(seconds=seconds),
+        source=SampleSource.WEBSOCKET,
+        cpu_utilization=cpu,
+    )
+
+
+def lab_change(event: str) -> LabChange:
+    return LabChange(
+        worker_id=ADA, lab_id="l1", element_type="lab", element_id="l1", event=event, at=T0, data={}
+    )
+
+
+async def test_activity_reported_here_is_told_there_by_its_name_within_a_moment() -> None:
+    async with pair() as both:
+        fence = await both.lead(both.here)
+        at = T0 + timedelta(seconds=1)
+        activity = ActivityReport(
+            worker_id=ADA,
+            activity_events=[ActivityEvent(category="start_lab", at=at)],
+            source=SampleSource.WEBSOCKET,
+            stream="s",
+            last_sequence=1,
+        )
+        await both.report(fence, activity=[activity])
+        await clock.sleep(A_MOMENT)
+        [told] = both.stream.of("worker.activity.updated")
+        assert told["last_activity_at"] == "2026-01-01T00:00:01Z"
+        known = both.there.plane.roster.get(ADA)
+        assert known is not None
+        assert known.version == (await both.here.plane.workers.get(ADA)).version
+
+
+async def test_a_connection_reported_here_is_told_there_once() -> None:
+    async with pair() as both:
+        fence = await both.lead(both.here)
+        report = WebSocketReport(connected=True, status=MonitorState.CONNECTED, connected_at=T0)
+        for _ in range(2):
+            await report_connection(both.here.plane, ADA, report, fence=fence)
+        await clock.sleep(10)
+        assert len(both.stream.of("worker.ws.connected")) == 1
+
+
+async def test_load_reported_here_is_in_the_charts_and_on_the_streams_there() -> None:
+    async with pair() as both:
+        fence = await both.lead(both.here)
+        await both.report(fence, samples=[sample(1, 10.0), sample(2, 20.0)])
+        await clock.sleep(A_MOMENT)
+        assert [point.cpu_utilization for point in both.there.plane.live.points_of(ADA)] == [10.0, 20.0]
+        await clock.sleep(1)
+        [batch] = both.stream.of("worker.metrics.updated.batch")
+        assert [event["cpu_utilization"] for event in batch["events"]] == [10.0, 20.0]
+
+
+async def test_load_is_told_once_at_each_and_does_not_echo() -> None:
+    async with pair() as both:
+        fence = await both.lead(both.here)
+        stats = LabStats(worker_id=ADA, lab_id="l1", nodes={}, links={}, collected_at=T0)
+        await both.report(fence, samples=[sample(1, 10.0)], lab_stats=[stats])
+        await clock.sleep(30)
+        for parts in (both.here, both.there):
+            assert parts.hub.events["worker.metrics.updated"] == 1
+            assert parts.hub.events["worker.lab.stats_updated"] == 1
+
+
+async def test_a_lab_that_changes_here_has_changed_there() -> None:
+    async with pair() as both:
+        fence = await both.lead(both.here)
+        assert await both.there.plane.labs.of(ADA) == []
+        for event in ("created", "STARTED"):
+            await both.report(fence, lab_changes=[lab_change(event)])
+        await clock.sleep(A_MOMENT)
+        [lab] = await both.there.plane.labs.of(ADA)
+        assert lab == (await both.here.plane.labs.of(ADA))[0]
+        assert [told["event"] for told in both.stream.of("worker.lab.state_change")] == ["created", "STARTED"]
+        # Its next change may come to the other one, and is one compare-and-set.
+        await report_live(both.there.plane, LiveReports(lab_changes=[lab_change("STOPPED")]), fence=fence)
+        await clock.sleep(A_MOMENT)
+        assert await both.here.plane.labs.of(ADA) == await both.there.plane.labs.of(ADA)
+
+
+async def test_an_epoch_claimed_here_fences_load_there_at_once() -> None:
+    async with pair() as both:
+        old = await both.lead(both.there)
+        await report_live(both.there.plane, LiveReports(samples=[sample(1, 10.0)]), fence=old)
+        await both.lead(both.here, revision=2)
+        await clock.sleep(A_MOMENT)
+        with pytest.raises(Fenced):
+            await report_live(both.there.plane, LiveReports(samples=[sample(2, 99.0)]), fence=old)
+
+
+async def test_while_nothing_is_heard_of_the_other_an_epoch_is_asked_of_the_store() -> None:
+    async with pair() as both:
+        old = await both.lead(both.there)
+        both.is_cut = True
+        await clock.sleep(10)
+        await both.lead(both.here, revision=2)
+        with pytest.raises(Fenced):
+            await report_live(both.there.plane, LiveReports(samples=[sample(2, 99.0)]), fence=old)
+
+
+async def test_an_idle_check_made_here_is_not_made_again_there() -> None:
+    async with pair() as both:
+        times = CheckTimes(T0, T0 + timedelta(minutes=5))
+        both.here.plane.idle_checks.note(ADA, times, is_unconfirmed=True)
+        await clock.sleep(A_MOMENT)
+        assert both.there.plane.idle_checks.of(ADA) == times
+        assert both.there.plane.idle_checks.unconfirmed_since(ADA) == T0
+        later = CheckTimes(T0 + timedelta(minutes=5), T0 + timedelta(minutes=10))
+        both.there.plane.idle_checks.note(ADA, later)  # now its CML answers
+        await clock.sleep(A_MOMENT)
+        assert both.here.plane.idle_checks.unconfirmed_since(ADA) is None
+
+
+async def test_a_template_that_changes_here_is_told_there() -> None:
+    async with pair() as both:
+        assert await both.here.plane.templates.seed({"worker_templates": [TEMPLATE]}) == 1
+        await clock.sleep(A_MOMENT)
+        assert [told["template"]["name"] for told in both.stream.of("worker.template.created")] == ["tiny"]
+
+
+async def test_after_a_gap_everything_is_looked_at_again_and_streams_start_afresh() -> None:
+    async with pair() as both:
+        fence = await both.lead(both.here)
+        await both.there.plane.labs.of(ADA)
+        both.is_cut = True
+        await clock.sleep(10)
+        await both.report(fence, samples=[sample(1, 10.0)], lab_changes=[lab_change("created")])
+        await clock.sleep(10)
+        assert both.there.plane.live.points_of(ADA) == []
+        both.is_cut = False
+        await clock.sleep(10)
+        assert [point.cpu_utilization for point in both.there.plane.live.points_of(ADA)] == [10.0]
+        assert len(await both.there.plane.labs.of(ADA)) == 1
+        assert [told["workers"] for told in both.stream.of("reset")][-1] == 1
+        assert both.stream.of("worker.snapshot")[-1]["worker"]["id"] == ADA
+
+
+async def test_a_follower_that_does_not_read_is_bounded_and_told_that_it_lost_something(
+    plane: ControlPlane,
+) -> None:
+    feed = plane.news.stream()
+    assert isinstance(news.read_news(await anext(feed)), news.Hello)
+    change = news.TemplateChanged("updated", WorkerTemplate(**TEMPLATE))
+    for _ in range(news.FOLLOWER_BYTES // 100):
+        plane.news.tell(change)
+    told = [news.read_news(line) for line in (await anext(feed)).splitlines()]
+    assert isinstance(told[0], news.Lost)
+    await feed.aclose()  # type: ignore[attr-defined]
+    assert plane.news.follower_count == 0

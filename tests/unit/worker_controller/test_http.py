@@ -1,0 +1,274 @@
+"""What the worker controller tells operators, and who may ask: on virtual time, without a socket."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from starlette.applications import Starlette
+from starlette.routing import Route
+
+from lcm.core.telemetry import Telemetry
+from lcm.domain.errors import CapacityShortage
+from lcm.domain.lifecycle import RUNNING, STOPPED, TERMINATED
+from lcm.domain.worker import Action
+from lcm.rest.schemas import PROBLEM_TYPE_PREFIX
+from lcm.simulator.asgi import request
+from lcm.simulator.memory_cloud import Moment
+from lcm.worker_controller.exposition import register_metrics
+from lcm.worker_controller.http import Operations
+from lcm.worker_controller.reconciler import WorkerReconciler
+from support.fleet import Fleet
+
+KEY = "the-controllers-key"
+
+
+def app_of(controller: WorkerReconciler, key: str = KEY) -> Starlette:
+    operations = Operations(
+        controller,
+        controller.health,
+        controller.telemetry,
+        key,
+        metrics_collected=lambda: 7,
+        scale_down_enabled=False,
+    )
+    return operations.app()
+
+
+async def ask(
+    controller: WorkerReconciler, path: str, method: str = "GET", key: str = KEY
+) -> tuple[int, Any]:
+    status, body = await request(app_of(controller), method, path, {"X-API-Key": key}, None)
+    return status, json.loads(body)
+
+
+@asynccontextmanager
+async def a_leader_and_a_standby() -> AsyncIterator[tuple[Fleet, WorkerReconciler, WorkerReconciler]]:
+    async with Fleet().running(controllers=2) as fleet:
+        [standby] = [controller for controller in fleet.controllers if not controller.is_leader]
+        yield fleet, fleet.leader, standby
+
+
+def admin_routes() -> list[tuple[str, str]]:
+    """Every route under /admin, read from the application itself."""
+    routes = [route for route in app_of(Fleet().add_controller("one")).routes if isinstance(route, Route)]
+    return [
+        (method, route.path)
+        for route in routes
+        for method in sorted((route.methods or set()) - {"HEAD"})
+        if route.path.startswith("/admin/")
+    ]
+
+
+class TestWhoMay:
+    @pytest.mark.parametrize("key", ["", "a guess"])
+    async def test_every_admin_route_needs_the_controllers_key(self, key: str) -> None:
+        fleet = Fleet()
+        controller = fleet.add_controller("one")
+        for method, path in admin_routes():
+            status, told = await ask(controller, path, method, key)
+            assert (status, "X-API-Key" in told["detail"]) == (401, True), path
+
+    async def test_where_no_key_is_configured_nobody_gets_in(self) -> None:
+        controller = Fleet().add_controller("one")
+        status, _ = await request(app_of(controller, key=""), "GET", "/admin/stats", {"X-API-Key": ""}, None)
+        assert status == 401
+
+    async def test_what_only_a_leader_does_is_refused_by_a_standby_which_names_the_leader(self) -> None:
+        async with a_leader_and_a_standby() as (_, leader, standby):
+            levers = [path for method, path in admin_routes() if method == "POST"]
+            assert len(levers) == 3
+            for path in levers:
+                status, told = await ask(standby, path, "POST")
+                assert (status, told["type"].removeprefix(PROBLEM_TYPE_PREFIX)) == (409, "not-leader"), path
+                assert leader.election.instance_id in told["detail"]
+
+    async def test_a_standby_is_healthy_and_ready(self) -> None:
+        async with a_leader_and_a_standby() as (_, _, standby):
+            assert (await ask(standby, "/health"))[0] == 200
+            assert await ask(standby, "/ready") == (200, {"ready": True, "frozen": []})
+
+
+class TestStats:
+    async def test_every_counter_of_the_contract_is_there(self) -> None:
+        async with Fleet().running() as fleet:
+            status, told = await ask(fleet.leader, "/admin/stats")
+        assert status == 200
+        assert set(told) == {
+            "provisioned_count",
+            "started_count",
+            "stopped_count",
+            "terminated_count",
+            "metrics_collected_count",
+            "idle_detection_count",
+            "auto_pause_count",
+            "license_registered_count",
+            "license_deregistered_count",
+            "scale_down_drain_count",
+            "running_worker_count",
+            "scale_down_enabled",
+        }
+        assert (told["metrics_collected_count"], told["scale_down_enabled"]) == (7, False)
+
+    async def test_each_event_counts_once(self) -> None:
+        async with Fleet().running() as fleet:
+            worker = await fleet.running_worker()
+            await fleet.clock.sleep(400)
+            _, told = await ask(fleet.leader, "/admin/stats")
+            assert (told["provisioned_count"], told["started_count"], told["stopped_count"]) == (1, 1, 0)
+            assert (told["running_worker_count"], told["idle_detection_count"]) == (1, 2)
+            await fleet.ask(worker, Action.STOP)
+            await fleet.until(worker, STOPPED)
+            _, told = await ask(fleet.leader, "/admin/stats")
+            assert (told["stopped_count"], told["running_worker_count"]) == (1, 0)
+
+
+class TestFleet:
+    async def test_a_worker_is_shown_with_what_ec2_said_and_where_the_loop_stands(self) -> None:
+        async with Fleet().running() as fleet:
+            worker = await fleet.running_worker()
+            await fleet.clock.sleep(60)
+            _, told = await ask(fleet.leader, "/admin/fleet")
+        assert (told["is_leader"], told["by_status"]) == (True, {"running": 1})
+        [shown] = told["workers"]
+        assert (shown["worker_id"], shown["status"], shown["ec2_state"]) == (worker.id, "running", "running")
+        assert (shown["reconcile_status"], shown["reason"], shown["retry_count"]) == ("success", "", 0)
+        assert (shown["has_drift"], shown["is_stuck"]) == (False, False)
+        assert shown["last_reconciled_at"] is not None
+
+    async def test_who_no_longer_leads_manages_nobody(self) -> None:
+        async with a_leader_and_a_standby() as (fleet, leader, standby):
+            await fleet.running_worker()
+            await fleet.clock.sleep(60)
+            leader.resign()
+            await fleet.clock.sleep(60)
+            assert standby.is_leader
+            _, told = await ask(leader, "/admin/fleet")
+            assert (told["is_leader"], told["workers"]) == (False, [])
+            assert (await ask(leader, "/health"))[1]["workers_managed"] == 0
+            assert (await ask(standby, "/health"))[1]["workers_managed"] == 1
+
+
+class TestOperations:
+    async def test_what_goes_on_and_for_how_long(self) -> None:
+        async with Fleet().running() as fleet:
+
+            async def take_long(moment: Moment, operation: str, _: str) -> None:
+                if (moment, operation) == ("before", "launch_instance"):
+                    await fleet.clock.sleep(9)
+
+            fleet.cloud.interfere = take_long
+            worker = await fleet.create()
+            await fleet.clock.sleep(5)
+            _, told = await ask(fleet.leader, "/admin/operations")
+            [going_on] = told["in_progress"]
+            assert (going_on["worker_id"], going_on["is_parked"]) == (worker.id, False)
+            assert 4 < going_on["seconds"] <= 5
+            assert (told["max_concurrent"], told["retrying"], told["frozen"]) == (10, [], [])
+
+    async def test_what_is_tried_again_when_and_why(self) -> None:
+        async with Fleet().running() as fleet:
+
+            async def refuse(moment: Moment, operation: str, _: str) -> None:
+                if (moment, operation) == ("before", "launch_instance"):
+                    raise CapacityShortage("InsufficientInstanceCapacity")
+
+            fleet.cloud.interfere = refuse
+            await fleet.past_the_first_sweep()
+            worker = await fleet.create()
+            await fleet.clock.sleep(5)
+            _, told = await ask(fleet.leader, "/admin/operations")
+            [retry] = told["retrying"]
+            assert (retry["worker_id"], retry["retry_count"]) == (worker.id, 1)
+            assert (retry["reason"], retry["next_retry_at"] is None) == (
+                "InsufficientInstanceCapacity",
+                False,
+            )
+            assert told["scheduled"] == 1
+
+
+class TestLeadership:
+    async def test_leader_and_standby_agree_on_who_leads(self) -> None:
+        async with a_leader_and_a_standby() as (fleet, leader, standby):
+            await fleet.clock.sleep(20)
+            _, told = await ask(leader, "/admin/leader-status")
+            assert (told["is_leader"], told["leader_id"]) == (True, leader.election.instance_id)
+            assert (told["epoch"], told["coordination"], told["lease_ttl_seconds"]) == (1, "elected", 15)
+            assert 0 < told["seconds_left"] <= 10.5
+            assert told["revision"] >= 1
+            _, told = await ask(standby, "/admin/leader-status")
+            assert (told["is_leader"], told["leader_id"]) == (False, leader.election.instance_id)
+            assert (told["epoch"], told["seconds_left"]) == (None, None)
+
+    async def test_a_leader_that_resigns_hands_over_at_once(self) -> None:
+        async with a_leader_and_a_standby() as (fleet, leader, standby):
+            status, told = await ask(leader, "/admin/resign-leadership", "POST")
+            assert (status, told) == (202, {"resigned": leader.election.instance_id})
+            await fleet.clock.sleep(0.5)
+            assert (leader.is_leader, standby.is_leader) == (False, True)
+            await fleet.running_worker()  # and the new one works
+
+    async def test_a_look_that_needs_an_absent_control_plane_says_to_try_later(self) -> None:
+        async with Fleet().running() as fleet:
+            fleet.ports[0].is_reachable = False
+            status, told = await ask(fleet.leader, "/admin/trigger-reconcile", "POST")
+            assert (status, told["type"].removeprefix(PROBLEM_TYPE_PREFIX)) == (503, "unavailable")
+
+
+class TestMetrics:
+    async def test_every_metric_of_the_reconciler_is_exported_and_ends_with_the_worker(self) -> None:
+        async with Fleet().running() as fleet:
+            telemetry = fleet.leader.telemetry
+            register_metrics(telemetry, fleet.leader)
+            worker = await fleet.running_worker()
+            fleet.cloud.stop(fleet.instance_id(worker))
+            await fleet.until(worker, STOPPED)
+            await fleet.until(worker, RUNNING)
+            await fleet.clock.sleep(1)
+            text = telemetry.render().decode()
+            for name in (
+                f'worker_reconciliation_duration_seconds_bucket{{le="0.01",worker_id="{worker.id}"}}',
+                f'worker_reconciliation_duration_seconds_count{{worker_id="{worker.id}"}}',
+                f'worker_drift_detected_total{{drift_type="instance_stopping",worker_id="{worker.id}"}} 1.0',
+                f'worker_ec2_state{{state="running",worker_id="{worker.id}"}} 1.0',
+                'worker_reconcile_total{result="requeue"}',
+                "worker_reconcile_duration_seconds_bucket",
+                "worker_active_reconciles",
+                "worker_resources_pending",
+                'worker_operations_total{operation="started"} 2.0',
+            ):
+                assert name in text, name
+            assert "_total_total" not in text
+            await fleet.ask(worker, Action.DELETE)
+            await fleet.until(worker, TERMINATED)
+            await fleet.clock.sleep(1)
+            assert worker.id not in telemetry.render().decode()
+
+    async def test_the_machinerys_metrics_are_created_on_first_use(self) -> None:
+        fleet = Fleet()
+        controller = fleet.add_controller("one")
+        assert "worker_reconcile_total" not in controller.telemetry.render().decode()
+
+    async def test_a_standby_shows_no_worker(self) -> None:
+        async with a_leader_and_a_standby() as (fleet, leader, _):
+            worker = await fleet.running_worker()
+            register_metrics(leader.telemetry, leader)
+            leader.resign()
+            await fleet.clock.sleep(30)
+            assert worker.id not in leader.telemetry.render().decode()
+
+
+def test_durations_by_a_label_are_a_histogram_for_each_value() -> None:
+    telemetry = Telemetry()
+    durations = telemetry.durations_by("worker_id", "look_seconds", "Looks.")
+    durations.record("a", 0.05)
+    durations.record("a", 5.0)
+    durations.record("b", 100.0)
+    text = telemetry.render().decode()
+    assert 'look_seconds_bucket{le="0.1",worker_id="a"} 1.0' in text
+    assert 'look_seconds_bucket{le="+Inf",worker_id="a"} 2.0' in text
+    assert 'look_seconds_bucket{le="60.0",worker_id="b"} 0.0' in text
+    assert 'look_seconds_sum{worker_id="b"} 100.0' in text
+    durations.forget("a")
+    assert 'worker_id="a"' not in telemetry.render().decode()
