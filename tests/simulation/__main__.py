@@ -1,6 +1,6 @@
 """Run one seed, or one scenario under a plan of faults: `make sim SEED=…` comes here.
 
-Without a plan the faults of the random story are drawn from the seed. A failure is shrunk. The last line
+Without a plan the faults of a random story are drawn from the seed. A failure is shrunk. The last line
 has the hash of the trace.
 """
 
@@ -8,21 +8,21 @@ import argparse
 import sys
 
 from lcm.simulator.faults import Fault
-from simulation.run import NO_FAULT, WANDER, simulate, simulate_random
-from simulation.scenarios import SCENARIOS
+from simulation.run import NO_FAULT, simulate, simulate_random
+from simulation.scenarios import RANDOM_STORIES, SCENARIOS
 from simulation.shrink import explain
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="make sim", description=__doc__)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--scenario", default=WANDER, choices=[WANDER, *SCENARIOS])
+    parser.add_argument("--scenario", default="wander", choices=[*RANDOM_STORIES, *SCENARIOS])
     parser.add_argument(
         "--plan", default="", help=f"faults as role:site:nth:act, separated by semicolons, or '{NO_FAULT}'"
     )
     options = parser.parse_args()
-    if options.scenario == WANDER and not options.plan:
-        outcome = simulate_random(options.seed)
+    if options.scenario in RANDOM_STORIES and not options.plan:
+        outcome = simulate_random(options.seed, options.scenario)
     else:
         plan = [Fault.parse(text) for text in options.plan.split(";") if text not in ("", NO_FAULT)]
         outcome = simulate(options.scenario, options.seed, plan=plan)

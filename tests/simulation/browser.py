@@ -51,6 +51,8 @@ class Browser:
         if event_id is not None:
             self._require_growing(event_id, fresh=event in ("reset", "connected", "worker.snapshot"))
             self._last_id = event_id
+        for watch in self._world.on_event:
+            watch(event, data)
         worker = data.get("worker")
         if worker is not None:
             known = self.replica.get(worker["id"])

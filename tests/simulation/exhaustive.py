@@ -27,6 +27,8 @@ IMPATIENT = (
     "a_human_stops_and_terminates_in_the_console",
     "a_human_restarts_in_the_console",
     "an_instance_dies_while_it_launches",
+    "a_watched_worker_gets_another_address",
+    "a_person_starts_what_is_being_paused",
 )
 """Here people do not wait for what they asked for, so how far a wish gets depends on time."""
 

@@ -36,9 +36,10 @@ Caught = dict[str, Catch | None]
 
 def hunt_in(name: str, seeds: Sequence[int]) -> Catch | None:
     """Run these seeds with a bug planted, until it is caught."""
-    with PLANTED[name]():
+    bug = PLANTED[name]
+    with bug.switched_on():
         for seed in seeds:
-            outcome = simulate_random(seed)
+            outcome = simulate_random(seed, bug.story)
             if outcome.violation is not None:
                 return Catch(seed, str(outcome.violation))
     return None

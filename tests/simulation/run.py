@@ -7,6 +7,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import structlog
@@ -20,14 +21,12 @@ from lcm.simulator.virtual_time import run_in_virtual_time
 from lcm.simulator.world import Point, Site, World
 from simulation.browser import Browser
 from simulation.invariants import ALL, Invariant
-from simulation.scenarios import SCENARIOS, Tell, wander
+from simulation.scenarios import RANDOM_STORIES, SCENARIOS, Tell, knobs_of, story_of
 from simulation.story import RunEnded, Story, TooLate
 
 TEMPLATES = Path(__file__).parents[2] / "config" / "worker_templates.yaml"
 SETTLE_SECONDS = 3 * 3600.0
 QUIET_SECONDS = 1800.0
-WANDER = "wander"
-"""The name of the random story."""
 NO_FAULT = "none"
 
 
@@ -55,7 +54,7 @@ class Outcome:
         """All that is needed to see it again."""
         lines = [
             f"VIOLATION {self.violation}",
-            f"scenario {self.scenario}, seed {self.seed}, {_knobs_of(self.scenario, self.seed)}",
+            f"scenario {self.scenario}, seed {self.seed}, {knobs_of(self.scenario, self.seed)}",
             *(str(call) for call in self.recent),
             f"applied: {self.plan}",
             self.replay,
@@ -76,12 +75,15 @@ def simulate(
 ) -> Outcome:
     """Run a scenario under these faults, heal, let it settle, let it rest; the first violation ends it."""
     faults = Faults(seed, tuple(plan), dict(rates or {}))
+    with undisturbed():
+        return run_in_virtual_time(_simulate(scenario, faults, knobs_of(scenario, seed)))
+
+
+@contextlib.contextmanager
+def undisturbed() -> Iterator[None]:
+    """Nothing but the run itself takes part in it."""
     with _without_logs(), _without_collector():
-        return run_in_virtual_time(_simulate(scenario, faults, _knobs_of(scenario, seed)))
-
-
-def _knobs_of(scenario: str, seed: int) -> Knobs:
-    return Knobs.draw(seed) if scenario == WANDER else SCENARIOS[scenario].knobs
+        yield
 
 
 @contextlib.contextmanager
@@ -98,6 +100,7 @@ def _without_logs() -> Iterator[None]:
 def _without_collector() -> Iterator[None]:
     """Garbage is collected after how much was allocated, in earlier runs too: a run must not notice it."""
     gc.collect()
+    _set_aside_what_was_imported()
     gc.disable()
     try:
         yield
@@ -105,9 +108,15 @@ def _without_collector() -> Iterator[None]:
         gc.enable()
 
 
-def simulate_random(seed: int) -> Outcome:
-    """A run in which everything is drawn from the seed."""
-    return simulate(WANDER, seed, rates=DEFAULT_RATES)
+@cache
+def _set_aside_what_was_imported() -> None:
+    """It stays; to look through it after every run takes longer than the run."""
+    gc.freeze()
+
+
+def simulate_random(seed: int, story: str | None = None) -> Outcome:
+    """A run in which everything is drawn from the seed, if need be the story too."""
+    return simulate(story or story_of(seed), seed, rates=DEFAULT_RATES)
 
 
 async def _simulate(scenario: str, faults: Faults, knobs: Knobs) -> Outcome:
@@ -117,9 +126,8 @@ async def _simulate(scenario: str, faults: Faults, knobs: Knobs) -> Outcome:
         async with world.running():
             browser = Browser(world)
             world.start(browser.run(), "browser")
-            await _tell(
-                world, wander if scenario == WANDER else SCENARIOS[scenario].tell, invariants, browser
-            )
+            told = RANDOM_STORIES[scenario] if scenario in RANDOM_STORIES else SCENARIOS[scenario].tell
+            await _tell(world, told, invariants, browser)
     return Outcome(
         scenario,
         faults.seed,
@@ -164,5 +172,9 @@ async def _tell(world: World, tell: Tell, invariants: Sequence[Invariant], brows
 
 
 def _effects(world: World) -> dict[str, int]:
-    ours = [m for m in world.cloud.machines.values() if not m.spec.tags[WORKER_ID_TAG].startswith("foreign")]
+    ours = [
+        m
+        for m in world.cloud.machines.values()
+        if not m.spec.tags.get(WORKER_ID_TAG, "").startswith("foreign")
+    ]
     return dict(Counter(move for machine in ours for move in machine.moves))

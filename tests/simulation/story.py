@@ -1,6 +1,7 @@
 """What people do in a scenario, in few words. They repeat a request until it is answered."""
 
 import json
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -8,11 +9,13 @@ from lcm.domain.errors import Unreachable
 from lcm.domain.lifecycle import FAILED, PENDING, RUNNING, STOPPED, TERMINATED, DesiredStatus, WorkerStatus
 from lcm.domain.worker import Worker
 from lcm.simulator.calls import Violation
+from lcm.simulator.memory_licensing import TOKEN
 from lcm.simulator.ports import SimulatedTransport
 from lcm.simulator.processes import KEYS
 from lcm.simulator.world import World
 
 PATIENCE_SECONDS = 3 * 3600.0
+ADMIN = {"Authorization": f"Bearer {KEYS.admin}"}
 
 
 class RunEnded(Exception):
@@ -29,6 +32,8 @@ class Story:
     def __init__(self, world: World) -> None:
         self.world = world
         self._transport = SimulatedTransport(world.user)
+        self.expectations: list[Callable[[], str | None]] = []
+        """Besides what people want of workers; each says what is missing, or None."""
 
     async def create(self, name: str, template: str = "small") -> str:
         """The new worker's id."""
@@ -43,6 +48,19 @@ class Story:
     async def act(self, worker_id: str, action: str) -> None:
         method, path = ("DELETE", "") if action == "delete" else ("POST", f"/{action}")
         status, answer = await self._ask(method, f"/api/workers/{worker_id}{path}", None)
+        assert status in (202, 409), answer
+        if status == 202:
+            self._acknowledge(answer)
+
+    async def license(self, worker_id: str, token: str = TOKEN) -> None:
+        """Ask for a license; a worker that is gone gets none."""
+        await self._wish_license("POST", worker_id, {"token": token})
+
+    async def give_license_back(self, worker_id: str) -> None:
+        await self._wish_license("DELETE", worker_id, None)
+
+    async def _wish_license(self, method: str, worker_id: str, body: Any) -> None:
+        status, answer = await self._ask(method, f"/api/workers/{worker_id}/license", body)
         assert status in (202, 409), answer
         if status == 202:
             self._acknowledge(answer)
@@ -84,8 +102,9 @@ class Story:
         return {worker.id for worker in self.world.disk.peek_all() if worker.status is not TERMINATED}
 
     def unsettled(self) -> list[str]:
-        """Workers that are not what people want."""
-        return [
+        """Workers that are not what people want, and whatever else has not come about."""
+        awaited = [missing for expectation in self.expectations if (missing := expectation()) is not None]
+        return awaited + [
             f"{worker.name} is {worker.status}, wanted {worker.desired_status}: {worker.status_reason}"
             for worker in self.world.disk.peek_all()
             if not _is_settled(worker)
@@ -104,8 +123,15 @@ class Story:
                     await self.act(worker.id, "retry" if is_wanted else "delete")
             await self.world.clock.sleep(5.0)
 
-    async def _ask(self, method: str, path: str, body: Any, key: str | None = None) -> tuple[int, Any]:
-        headers = {"Authorization": f"Bearer {KEYS.admin}", "Content-Type": "application/json"}
+    async def _ask(
+        self,
+        method: str,
+        path: str,
+        body: Any,
+        key: str | None = None,
+        credentials: Mapping[str, str] = ADMIN,
+    ) -> tuple[int, Any]:
+        headers = {**credentials, "Content-Type": "application/json"}
         if key is not None:
             headers["Idempotency-Key"] = key
         data = json.dumps(body).encode() if body is not None else None
@@ -132,7 +158,8 @@ class Story:
 def _is_settled(worker: Worker) -> bool:
     match worker.desired_status:
         case DesiredStatus.RUNNING:
-            return worker.status is RUNNING and worker.cml_ready
+            is_licensing = worker.license.pending_operation is not None
+            return worker.status is RUNNING and worker.cml_ready and not is_licensing
         case DesiredStatus.STOPPED:
             return worker.status is STOPPED or (worker.status is PENDING and not worker.may_have_instance)
         case DesiredStatus.TERMINATED:

@@ -1,7 +1,5 @@
-"""What happens to a fleet. A scenario is a function; to add one, write it and it is in the list."""
+"""Workers from their creation to their end, and what happens to them in between."""
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from datetime import timedelta
 from random import Random
 from typing import Any
@@ -11,36 +9,10 @@ from lcm.domain.launch import LaunchSpec, MachineImage
 from lcm.domain.lifecycle import PROVISIONING, RUNNING, STOPPED, TERMINATED
 from lcm.simulator.knobs import CALM, Knobs
 from lcm.simulator.memory_cloud import Moment
+from simulation.scenarios.base import random_story, scenario, under
 from simulation.story import Story
 
 DAY_SECONDS = 86_400.0
-
-Tell = Callable[[Story], Awaitable[None]]
-
-
-@dataclass(frozen=True)
-class Scenario:
-    """A story, and the settings it is told under."""
-
-    tell: Tell
-    knobs: Knobs
-
-
-SCENARIOS: dict[str, Scenario] = {}
-
-
-def scenario(tell: Tell) -> Tell:
-    return under(Knobs())(tell)
-
-
-def under(knobs: Knobs) -> Callable[[Tell], Tell]:
-    """A scenario with other settings than the installed ones."""
-
-    def add(tell: Tell) -> Tell:
-        SCENARIOS[tell.__name__] = Scenario(tell, knobs)
-        return tell
-
-    return add
 
 
 @scenario
@@ -241,8 +213,9 @@ async def thirty_idle_days(story: Story) -> None:
     await story.until(running, TERMINATED)
 
 
+@random_story
 async def wander(story: Story) -> None:
-    """People do anything at any time, and so does the world: the story of random runs."""
+    """People do anything at any time, and so does the world."""
     rng = Random(f"wander/{story.world.faults.seed}")
     workers: list[str] = []
     for step in range(rng.randint(6, 14)):

@@ -1,10 +1,6 @@
-"""Bugs that were made on purpose: a proof that cannot fail proves nothing.
+"""Mistakes in launching, stopping, leading and telling."""
 
-Each is a small change to the real code that can be switched on; the harness must catch every one.
-"""
-
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from random import Random
 from typing import Any
 
@@ -32,26 +28,7 @@ from lcm.worker_controller import reconciler as controller
 from lcm.worker_controller.decisions import Decision, Move, Situation
 from lcm.worker_controller.launching import Launcher
 from lcm.worker_controller.observer import InstanceObserver
-
-PLANTED: dict[str, Callable[[], Any]] = {}
-
-
-def planted(function: Callable[[], Iterator[None]]) -> Callable[[], Iterator[None]]:
-    PLANTED[function.__name__] = contextmanager(function)
-    return function
-
-
-def swapped(owner: Any, name: str, replacement: Any) -> Iterator[None]:
-    """Put something else in its place, for the time of a run."""
-    original = owner.__dict__[name] if isinstance(owner, type) else getattr(owner, name)
-    setattr(owner, name, replacement)
-    try:
-        yield
-    finally:
-        setattr(owner, name, original)
-
-
-swapped_in = contextmanager(swapped)
+from simulation.planted.base import planted, swapped, swapped_in
 
 
 @planted

@@ -1,0 +1,153 @@
+"""People who work on workers: they use them, hold them, and ask for the same thing twice."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import timedelta
+from random import Random
+from typing import Any, NamedTuple
+
+from lcm.control_plane.store.port import Document, Fence
+from lcm.domain.lifecycle import STOPPED, TERMINATED, DesiredStatus
+from lcm.domain.worker import PauseReason, Worker
+from lcm.simulator.calls import Violation
+from lcm.simulator.live_fleet import BOOT_SECONDS
+from lcm.simulator.processes import KEYS
+from lcm.simulator.world import World
+from simulation.story import PATIENCE_SECONDS, RunEnded, Story, TooLate
+
+DAY = timedelta(days=1)
+OPERATOR = {"Authorization": f"Bearer {KEYS.operator}"}
+CONTROLLER = {"X-API-Key": KEYS.controller}
+
+
+class Sent(NamedTuple):
+    """A request under a key, and how it was answered."""
+
+    method: str
+    path: str
+    body: Any
+    key: str
+    status: int
+
+
+class Classroom(Story):
+    """Teachers and students. What they ask for has a key, so asking twice is asking once."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.sent: list[Sent] = []
+
+    def use(self, worker_id: str) -> bool:
+        """Somebody does something in a lab, if CML is up."""
+        now = self.world.clock.monotonic()
+        for machine in self.world.cloud.live_machines(worker_id):
+            if machine.running_since is not None and now - machine.running_since >= BOOT_SECONDS:
+                self.world.people.use(machine.id)
+                return True
+        return False
+
+    async def ask_for(self, worker_id: str, action: str) -> None:
+        await self._keyed("POST", f"/api/workers/{worker_id}/{action}", None)
+
+    async def hold(self, worker_id: str, seconds: float) -> None:
+        until = self.world.clock.now() + timedelta(seconds=seconds)
+        await self._keyed("PUT", f"/api/workers/{worker_id}/hold", {"until": until.isoformat()})
+
+    async def release(self, worker_id: str) -> None:
+        await self._keyed("DELETE", f"/api/workers/{worker_id}/hold", None)
+
+    async def ask_again(self, rng: Random) -> None:
+        """A client that did not hear the answer repeats itself; now and then it mixes up its keys."""
+        if not self.sent:
+            return
+        again = rng.choice(self.sent[-8:])
+        if rng.random() < 0.3:
+            body = {"until": (self.world.clock.now() + DAY).isoformat()}
+            path = f"/api/workers/{again.path.split('/')[3]}/hold"
+            status, answer = await self._ask("PUT", path, body, again.key, OPERATOR)
+            if again.status == 202 and status != 422:
+                self._accuse(f"another request under the key of {again} was answered with {status}: {answer}")
+            return
+        status, answer = await self._ask(again.method, again.path, again.body, again.key, OPERATOR)
+        if again.status == 202 and status != 202:
+            self._accuse(f"{again} was answered with {status} when it was sent again: {answer}")
+
+    async def place(self, worker_id: str, session_id: str) -> bool:
+        """A lablet session comes to the worker, if it takes one."""
+        path = f"/api/internal/workers/{worker_id}/sessions"
+        status, _ = await self._ask_as_controller("POST", path, {"session_id": session_id})
+        return status == 200
+
+    async def end_session(self, worker_id: str, session_id: str) -> None:
+        path = f"/api/internal/workers/{worker_id}/sessions/{session_id}"
+        await self._ask_as_controller("DELETE", path, None)
+
+    async def until_a_pause_is_decided(self, within_seconds: float) -> str | None:
+        """The first worker that waits for a second look."""
+        return await self._until_some(lambda worker: worker.pause_decided_at is not None, within_seconds)
+
+    async def until_a_pause_is_wanted(self, within_seconds: float) -> str | None:
+        """The first worker that LCM wants stopped because nobody uses it, at that very moment."""
+        return await self._until_some(is_being_paused, within_seconds)
+
+    async def until_so_many_are_stopped(self, count: int) -> None:
+        ends = self.world.clock.monotonic() + PATIENCE_SECONDS
+        while self.world.clock.monotonic() < ends:
+            if sum(worker.status is STOPPED for worker in self.world.disk.peek_all()) >= count:
+                return
+            await self.pause(10.0)
+        raise TooLate(f"not {count} workers are stopped")
+
+    async def _until_some(self, test: Callable[[Worker], bool], within_seconds: float) -> str | None:
+        ends = self.world.clock.monotonic() + within_seconds
+        while not self.world.is_over:
+            found = next(filter(test, self.world.disk.peek_all()), None)
+            if found is not None:
+                return found.id
+            if not await self._next_commit(ends - self.world.clock.monotonic()):
+                return None
+        raise RunEnded
+
+    async def _next_commit(self, within_seconds: float) -> bool:
+        """Whether something was written in this time."""
+        written = asyncio.Event()
+
+        def look(before: Document | None, after: Document, fence: Fence | None) -> None:
+            written.set()
+
+        self.world.disk.on_commit.append(look)
+        try:
+            async with asyncio.timeout(within_seconds):
+                await written.wait()
+        except TimeoutError:
+            return False
+        finally:
+            self.world.disk.on_commit.remove(look)
+        return True
+
+    async def keep_everything(self) -> None:
+        """School is over for LCM: what runs now is left running."""
+        for worker in self.world.disk.peek_all():
+            if worker.status is not TERMINATED:
+                await self.hold(worker.id, DAY.total_seconds())
+
+    async def _keyed(self, method: str, path: str, body: Any) -> None:
+        key = f"request {len(self.sent)}"
+        status, answer = await self._ask(method, path, body, key, OPERATOR)
+        assert status in (202, 404, 409), answer
+        self.sent.append(Sent(method, path, body, key, status))
+
+    async def _ask_as_controller(self, method: str, path: str, body: Any) -> tuple[int, Any]:
+        return await self._ask(method, path, body, credentials=CONTROLLER)
+
+    def _accuse(self, detail: str) -> None:
+        self.world.fail(Violation("I13OneEffectPerKey", detail))
+
+
+def is_being_paused(worker: Worker) -> bool:
+    """LCM wants it stopped because nobody uses it, and nothing has been done yet."""
+    return (
+        worker.is_live
+        and worker.desired_status is DesiredStatus.STOPPED
+        and worker.pause_reason is PauseReason.IDLE_TIMEOUT
+    )

@@ -1,0 +1,6 @@
+"""What must hold in every simulated run, one module for each capability."""
+
+from simulation.invariants import fleet, idle, lifecycle, monitoring
+from simulation.invariants.base import ALL, Invariant
+
+__all__ = ["ALL", "Invariant", "fleet", "idle", "lifecycle", "monitoring"]

@@ -1,0 +1,74 @@
+"""How an invariant is added: a class whose docstring says the sentence it enforces.
+
+The truth is the world's (disk, cloud), not what any process was shown.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from lcm.control_plane.store.port import Document, Fence
+from lcm.domain.worker import Worker
+from lcm.simulator.calls import Call, Violation
+from lcm.simulator.processes import Process
+from lcm.simulator.world import World
+
+ALL: list[type["Invariant"]] = []
+"""To be written is to be checked."""
+
+
+class Invariant:
+    """Looks at calls, effects and commits, and at the world when it has come to rest."""
+
+    def __init_subclass__(cls) -> None:
+        ALL.append(cls)
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        mine, nothing = type(self), Invariant
+        if mine.on_call is not nothing.on_call:
+            world.on_call.append(self.on_call)
+        if mine.on_answer is not nothing.on_answer:
+            world.on_answer.append(self.on_answer)
+        if mine.on_effect is not nothing.on_effect:
+            world.on_effect.append(self.on_effect)
+        if mine.on_event is not nothing.on_event:
+            world.on_event.append(self._on_event)
+        if mine.on_worker is not nothing.on_worker or mine.on_document is not nothing.on_document:
+            world.disk.on_commit.append(self._on_commit)
+
+    def on_call(self, process: Process, call: Call) -> None: ...
+
+    def on_effect(self, process: Process, call: Call) -> None: ...
+
+    def on_answer(self, process: Process, call: Call, answer: Any) -> None:
+        """A process is shown this; take it down, and judge when something follows from it."""
+
+    def on_worker(self, before: Worker | None, after: Worker, fence: Fence | None) -> None: ...
+
+    def on_document(self, before: Document | None, after: Document, fence: Fence | None) -> None: ...
+
+    def on_event(self, event: str, data: Mapping[str, Any]) -> None:
+        """An open page was told this."""
+
+    def at_rest(self) -> None: ...
+
+    def require(self, condition: bool, detail: str) -> None:
+        if not condition:
+            raise Violation(type(self).__name__, detail)
+
+    def _on_event(self, event: str, data: Mapping[str, Any]) -> None:
+        try:
+            self.on_event(event, data)
+        except Violation as violation:
+            self.world.fail(violation)
+
+    def _on_commit(self, before: Document | None, after: Document, fence: Fence | None) -> None:
+        try:
+            self.on_document(before, after, fence)
+            if after.kind == "worker":
+                old = msgspec.json.decode(before.body, type=Worker) if before else None
+                self.on_worker(old, msgspec.json.decode(after.body, type=Worker), fence)
+        except Violation as violation:
+            self.world.fail(violation)

@@ -1,0 +1,309 @@
+"""What must hold of a fleet that is looked after: sweeps, licenses, rates, and what is concluded."""
+
+from collections import defaultdict, deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from lcm.control_plane.commands.license_worker import DEBT
+from lcm.control_plane.store.port import Document, Fence
+from lcm.domain.launch import MANAGED_BY, MANAGED_BY_TAG, WORKER_ID_TAG, InstanceId, WorkerId, client_token
+from lcm.domain.license import LicenseStatus
+from lcm.domain.lifecycle import PENDING, RUNNING, STOPPED, TERMINATED
+from lcm.domain.observation import ABSENCE_READS, ABSENCE_SPAN
+from lcm.domain.orphans import GRACE_SECONDS
+from lcm.domain.worker import Instance, Worker
+from lcm.simulator.calls import Call
+from lcm.simulator.processes import Process
+from lcm.simulator.world import World
+from lcm.worker_controller.orphans import OURS, REASON
+from simulation.invariants.base import Invariant
+
+CHANGES: Final = (
+    "ec2.launch_instance",
+    "ec2.start_instance",
+    "ec2.stop_instance",
+    "ec2.terminate_instance",
+)
+RECORDS: Final = "http.GET /api/internal/workers"
+SWEPT_LIST: Final = " ".join(f"{key}={value}" for key, value in OURS.items())
+LATEST_LANDING_SECONDS: Final = 300.0
+
+Life = tuple[str, int]
+"""One incarnation of a process; nothing it has seen outlives it."""
+
+
+def life_of(process: Process) -> Life:
+    return process.name, process.incarnation
+
+
+@dataclass
+class Seen:
+    """What one incarnation has been shown."""
+
+    since: float
+    ec2_asked_at: float = float("-inf")
+    """When it last asked EC2 something that was answered."""
+    listed_at: float = float("-inf")
+    """When it last asked for the machines with our tags, and was told all of them."""
+    records_asked_at: float = float("-inf")
+    unowned_since: dict[InstanceId, float] = field(default_factory=dict)
+    """In every list since then, and owned by no record."""
+
+
+class I9DestructionGuard(Invariant):
+    """Nothing changes at EC2 on a sight older than two polls. A swept machine carries our tags, was never
+    imported, was unowned in complete lists ten minutes apart, the records read after the last of them;
+    sweeps are switched on, not within ten minutes of a start, and at most a tenth of the fleet, at least
+    one, in ten minutes."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._seen: dict[Life, Seen] = {}
+        self._swept: deque[float] = deque()
+        self._ended: deque[float] = deque()
+
+    def on_call(self, process: Process, call: Call) -> None:
+        if process.role != "controller":
+            return
+        seen = self._seen.get(life_of(process))
+        if seen is None:
+            seen = self._seen[life_of(process)] = Seen(call.at)
+        if call.site in CHANGES:
+            knobs = self.world.knobs
+            oldest = 2 * (knobs.reconcile_interval + knobs.no_answer_seconds) + 5.0
+            age = call.at - seen.ec2_asked_at
+            self.require(age <= oldest, f"{call.site} {call.subject} on a sight {age:.0f} s old")
+        if call.site in CHANGES[1:] and self.world.disk.owner_of(call.subject) is None:
+            self._judge_sweep(seen, call)
+
+    def on_answer(self, process: Process, call: Call, answer: Any) -> None:
+        if process.role != "controller" or call.mutates:
+            return
+        seen = self._seen[life_of(process)]
+        if call.site.startswith("ec2."):
+            seen.ec2_asked_at = max(seen.ec2_asked_at, call.at)
+        if call.site == RECORDS:
+            seen.records_asked_at = call.at
+        if call.site == "ec2.list_instances" and call.subject == SWEPT_LIST:
+            seen.listed_at = call.at
+            unowned = (i.id for i in answer if not i.is_gone and self.world.disk.owner_of(i.id) is None)
+            seen.unowned_since = {i: seen.unowned_since.get(i, call.at) for i in unowned}
+
+    def on_worker(self, before: Worker | None, after: Worker, fence: Fence | None) -> None:
+        is_ended = before is not None and before.status is not after.status
+        if is_ended and after.status is TERMINATED and after.status_reason.startswith(REASON):
+            # What was decided ten minutes after the last may have landed late.
+            self._spend(self._ended, GRACE_SECONDS - LATEST_LANDING_SECONDS)
+
+    def _judge_sweep(self, seen: Seen, call: Call) -> None:
+        machine, now = self.world.cloud.machines[InstanceId(call.subject)], call.at
+        is_imported = any(w.imported and w.ec2_instance_id == machine.id for w in self.world.disk.peek_all())
+        owner = WorkerId(machine.tags.get(WORKER_ID_TAG, ""))
+        self.require(call.site == "ec2.terminate_instance", f"{call.site} of {machine.id}, which nobody owns")
+        self.require(self.world.knobs.orphan_termination, f"{machine.id} is swept, which is switched off")
+        self.require(machine.tags.get(MANAGED_BY_TAG) == MANAGED_BY, f"{machine.id} is not ours")
+        launches = {client_token(owner, generation) for generation in range(1, 10)}
+        self.require(machine.token in launches, f"no launch of ours made {machine.id}")
+        self.require(not is_imported, f"{machine.id} was imported")
+        age = now - seen.listed_at
+        self.require(age <= 2 * self.world.knobs.discovery_interval, f"swept by a list {age:.0f} s old")
+        self.require(seen.records_asked_at >= seen.listed_at, "records are read after the list")
+        self.require(now - seen.since >= GRACE_SECONDS, "swept soon after a start")
+        since = seen.unowned_since.get(machine.id, now)
+        self.require(now - since >= GRACE_SECONDS, f"{machine.id} was unowned for {now - since:.0f} s")
+        self._spend(self._swept, GRACE_SECONDS)
+
+    def _spend(self, times: deque[float], window: float) -> None:
+        now = self.world.clock.monotonic()
+        while times and now - times[0] >= window:
+            times.popleft()
+        times.append(now)
+        fleet = sum(worker.status is not TERMINATED for worker in self.world.disk.peek_all())
+        self.require(len(times) <= max(1, fleet // 10), f"{len(times)} of {fleet} swept in ten minutes")
+
+
+class I16Licenses(Invariant):
+    """No machine is terminated while the pool counts a license for it, unless that is written down as a
+    debt; no more workers are registered, and keep it, than the pool has; at rest every license that the
+    pool counts and no worker has is owed."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._debts: set[str] = set()
+
+    def on_document(self, before: Document | None, after: Document, fence: Fence | None) -> None:
+        if after.kind == DEBT:
+            self._debts.add(after.id)
+
+    def on_effect(self, process: Process, call: Call) -> None:
+        if call.site == "ec2.terminate_instance" and call.subject in self.world.licensing.registered:
+            self.require(self._is_owed(call.subject), f"{call.subject} goes with its license")
+
+    def on_worker(self, before: Worker | None, after: Worker, fence: Fence | None) -> None:
+        if _is_licensed(after):
+            licensed = sum(map(_is_licensed, self.world.disk.peek_all()))
+            self.require(licensed <= self.world.licensing.pool, f"{licensed} are registered")
+
+    def at_rest(self) -> None:
+        licensing = self.world.licensing
+        for machine_id in sorted(licensing.held):
+            is_lost = (
+                machine_id in licensing.owed or self.world.cloud.machines[InstanceId(machine_id)].is_gone
+            )
+            self.require(not is_lost or self._is_owed(machine_id), f"nobody owes the license of {machine_id}")
+
+    def _is_owed(self, machine_id: str) -> bool:
+        tagged = self.world.cloud.machines[InstanceId(machine_id)].spec.tags.get(WORKER_ID_TAG)
+        recorded = (w.id for w in self.world.disk.peek_all() if w.ec2_instance_id == machine_id)
+        return tagged in self._debts or any(worker_id in self._debts for worker_id in recorded)
+
+
+def _is_licensed(worker: Worker) -> bool:
+    """As far as its record says; one that gives its license back may not have it any more."""
+    return worker.license.status is LicenseStatus.REGISTERED and worker.license.pending_operation is None
+
+
+class I18Buckets(Invariant):
+    """A controller changes things at EC2 no faster than its buckets say."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._last: dict[tuple[Life, str], float] = {}
+
+    def on_call(self, process: Process, call: Call) -> None:
+        rate = self.world.knobs.ec2_changes_per_second
+        if rate and call.site in CHANGES:
+            key = (life_of(process), call.site)
+            gap = call.at - self._last.get(key, float("-inf"))
+            self._last[key] = call.at
+            self.require(gap >= 1 / rate - 0.01, f"{call.site} {gap:.2f} s after the last")
+
+
+def _of_last_minute(times: deque[float], now: float) -> int:
+    """How many there are, with this one."""
+    times.append(now)
+    while now - times[0] > 60:
+        times.popleft()
+    return len(times)
+
+
+@dataclass
+class Attempts:
+    """One thing that a controller asks for again and again."""
+
+    in_a_row: int = 0
+    """Since it was last answered."""
+    first_at: float = 0.0
+    retried_at: deque[float] = field(default_factory=deque)
+    """In the last minute, without an answer to the one before."""
+
+
+class I18Retries(Invariant):
+    """What EC2 or the control plane does not answer is repeated at most ten times in a minute, and as often
+    as a tenth of all the calls of that controller; a change at EC2 that is not answered eight times in a
+    row took at least a minute over it. (The records are asked for by two loops, the poll and the watch. A
+    look at one machine may take three times as many: the bucket that slows looks down is not simulated. An
+    election goes on and a CML boots: those are waited for.)"""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._attempts: dict[tuple[Life, str, str], Attempts] = {}
+        self._minute: dict[Life, deque[float]] = defaultdict(deque)
+
+    def on_call(self, process: Process, call: Call) -> None:
+        if process.role != "controller":
+            return
+        calls = _of_last_minute(self._minute[life_of(process)], call.at)
+        if not call.site.startswith(("ec2.", "http.")):
+            return
+        asked = self._attempts.setdefault((life_of(process), call.site, call.subject), Attempts())
+        asked.in_a_row += 1
+        if asked.in_a_row == 1:
+            asked.first_at = call.at
+            return
+        what, took = f"{call.site} {call.subject}", call.at - asked.first_at
+        retries = _of_last_minute(asked.retried_at, call.at)
+        loops = 2 if call.site == RECORDS else 3 if call.site.startswith("ec2.describe") else 1
+        self.require(retries <= 10 * loops + 0.1 * calls, f"{what}: repeated {retries} times in a minute")
+        is_too_quick = call.site in CHANGES and asked.in_a_row >= 8 and took < 60
+        self.require(not is_too_quick, f"{what}: {asked.in_a_row} attempts within {took:.0f} s")
+
+    def on_answer(self, process: Process, call: Call, answer: Any) -> None:
+        asked = self._attempts.get((life_of(process), call.site, call.subject))
+        if asked is not None:
+            asked.in_a_row = 0
+
+
+@dataclass
+class Sight:
+    """What one incarnation was shown of one machine; an older answer may come while it reports a newer."""
+
+    shown_at: dict[str, float] = field(default_factory=dict)
+    """When it last asked and was shown each state."""
+    misses: int = 0
+    missed_since: float = 0.0
+    was_missing: bool = False
+    """Often enough, over enough time."""
+
+
+class I19OnlyWhatWasSeen(Invariant):
+    """A worker is called stopped or terminated only after EC2 said so since the last change that was asked
+    for, and missing only after three complete reads over five minutes did not show it."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._sights: dict[tuple[Life, InstanceId], Sight] = defaultdict(Sight)
+        self._changed_at: dict[str, float] = {}
+
+    def on_call(self, process: Process, call: Call) -> None:
+        if call.site in CHANGES[1:]:
+            self._changed_at[call.subject] = call.at
+
+    def on_answer(self, process: Process, call: Call, answer: Any) -> None:
+        life = life_of(process)
+        match call.site:
+            case "ec2.list_instances":
+                self._see(life, answer, call.at)
+            case "ec2.describe_instance":
+                self._see(life, [answer] if answer else [], call.at)
+                if answer is None:
+                    self._miss(life, InstanceId(call.subject), call.at)
+            case "ec2.describe_instances":
+                self._see(life, answer, call.at)
+                for missing in set(call.subject.split()) - {instance.id for instance in answer}:
+                    self._miss(life, InstanceId(missing), call.at)
+
+    def on_worker(self, before: Worker | None, after: Worker, fence: Fence | None) -> None:
+        if before is None or before.status is after.status or before.ec2_instance_id is None:
+            return
+        is_lost = after.status is PENDING and before.status is RUNNING
+        if after.status is STOPPED:
+            self.require(self._was_shown(before, "stopped"), f"{after.name} was not seen stopped")
+        elif after.status is TERMINATED or is_lost:
+            is_seen = self._was_shown(before, "terminated")
+            self.require(is_seen, f"{after.name} is {after.status} and was not seen gone")
+
+    def _was_shown(self, worker: Worker, state: str) -> bool:
+        assert worker.ec2_instance_id is not None
+        changed_at = self._changed_at.get(worker.ec2_instance_id, float("-inf"))
+        sights = self._sights_of(worker.ec2_instance_id)
+        return any(s.was_missing or s.shown_at.get(state, float("-inf")) >= changed_at for s in sights)
+
+    def _sights_of(self, instance_id: InstanceId) -> list[Sight]:
+        return [sight for (_, seen_id), sight in self._sights.items() if seen_id == instance_id]
+
+    def _see(self, life: Life, instances: Iterable[Instance], at: float) -> None:
+        for instance in instances:
+            sight = self._sights[life, instance.id]
+            sight.shown_at[instance.state] = at
+            sight.misses = 0
+
+    def _miss(self, life: Life, instance_id: InstanceId, at: float) -> None:
+        sight = self._sights[life, instance_id]
+        if not sight.misses:
+            sight.missed_since = at
+        sight.misses += 1
+        span = at - sight.missed_since
+        if sight.misses >= ABSENCE_READS and span >= ABSENCE_SPAN.total_seconds():
+            sight.was_missing = True

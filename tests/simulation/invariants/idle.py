@@ -1,0 +1,205 @@
+"""What must hold where people work: nobody is thrown out, nobody gets in, nothing is done twice."""
+
+import base64
+import json
+from datetime import datetime
+from typing import Final
+from urllib.parse import quote
+
+from lcm.control_plane.store.port import Document, Fence
+from lcm.domain.idle import last_sign_of_life
+from lcm.domain.lifecycle import RUNNING, STOPPED, STOPPING, DesiredStatus
+from lcm.domain.worker import Worker
+from lcm.simulator.calls import Answer
+from lcm.simulator.processes import KEYS
+from lcm.simulator.world import World
+from simulation.invariants.base import Invariant
+from simulation.strangers import WRONG_TOKENS
+
+SAMPLE_SECONDS: Final = 60.0
+BLIND_SECONDS: Final = 2 * SAMPLE_SECONDS
+"""What people do after the last look at them cannot be known; a look this old proves nothing."""
+
+AUTOMATIC: Final = ("idle detection", "worker-controller")
+"""Who wants a worker stopped without a person asking."""
+
+
+def is_stopped_by_itself(worker: Worker) -> bool:
+    """Whether the newest wish is LCM's own: it stops the worker because nobody uses it."""
+    wishes = (entry for entry in reversed(worker.state_history) if _is_wish(entry.by, entry.reason))
+    newest = next(wishes, None)
+    is_ours = newest is not None and newest.by in AUTOMATIC
+    return is_ours and worker.desired_status is DesiredStatus.STOPPED
+
+
+def _is_wish(by: str, reason: str) -> bool:
+    return by not in AUTOMATIC or by == AUTOMATIC[0] or reason == "scale-down"
+
+
+def is_new_wish(before: Worker | None, after: Worker) -> bool:
+    """LCM wants a worker stopped by itself, from this commit on."""
+    was_wanted = before is not None and before.desired_status is DesiredStatus.RUNNING
+    return was_wanted and is_stopped_by_itself(after)
+
+
+def is_stop_in_writing(before: Worker | None, after: Worker) -> bool:
+    """From this commit on EC2 may be asked to stop a worker that LCM wants stopped by itself.
+
+    Not if it was stopped already, and EC2 says that it runs all the same.
+    """
+    if before is None or not before.is_live or after.status is not STOPPING:
+        return False
+    resumed, paused = before.last_resumed_at, before.last_paused_at
+    was_carried_out = resumed is not None and paused is not None and resumed >= paused
+    is_again = was_carried_out and before.desired_status is DesiredStatus.STOPPED and before.status is RUNNING
+    return not is_again and is_stopped_by_itself(after)
+
+
+class I6PauseSafety(Invariant):
+    """A worker is stopped by itself only if nobody used it for the whole timeout, as far as a look at it
+    not older than two samples could tell, and nobody has a session on it. It takes two looks."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._came: dict[str, float] = {}
+        """When each worker was created, came back after a stop, or was started by a person."""
+
+    def on_worker(self, before: Worker | None, after: Worker, fence: Fence | None) -> None:
+        if is_new_wish(before, after):
+            was_decided = before is not None and before.pause_decided_at is not None
+            self.require(was_decided, f"{after.name} is to be stopped after a single look")
+        if is_stop_in_writing(before, after):
+            self._on_stop(after)
+        if before is None or _resumptions(before) != _resumptions(after):
+            self._came[after.id] = self.world.clock.monotonic()
+
+    def _on_stop(self, worker: Worker) -> None:
+        now, people = self.world.clock.monotonic(), self.world.people
+        if now - self.world.plane.frozen_until < 1.0:
+            return  # this write was on its way when its process was frozen, and lands as it wakes
+        instance_id = worker.ec2_instance_id
+        assert instance_id is not None
+        patience = self.world.knobs.idle_timeout_seconds - BLIND_SECONDS
+        uses = [use.at for use in people.uses.get(instance_id, ()) if use.at <= now - BLIND_SECONDS]
+        used = max([*uses, self._came[worker.id]])
+        self.require(now - used >= patience, f"{worker.name} is stopped {now - used:.0f} s after its use")
+        recorded = (self.world.clock.now() - last_sign_of_life(worker)).total_seconds()
+        self.require(recorded >= patience, f"{worker.name} is stopped {recorded:.0f} s after its last sign")
+        age = now - people.read_at.get(instance_id, float("-inf"))
+        self.require(age <= BLIND_SECONDS, f"{worker.name} is stopped on evidence {age:.0f} s old")
+        self.require(not worker.sessions, f"{worker.name} is stopped under {worker.sessions}")
+
+
+def _resumptions(worker: Worker) -> tuple[datetime | None, int]:
+    return worker.last_resumed_at, worker.manual_resume_count
+
+
+class I7PauseStillWanted(Invariant):
+    """A stop by itself is put in writing only while no hold and no switched-off detection forbids it; the
+    newest wish is what counts, whoever has it."""
+
+    def on_worker(self, before: Worker | None, after: Worker, fence: Fence | None) -> None:
+        if not is_stop_in_writing(before, after):
+            return
+        self.require(after.is_idle_detection_enabled, f"{after.name} is stopped and must never be")
+        left = (after.hold.until - self.world.clock.now()).total_seconds() if after.hold else 0.0
+        self.require(left <= BLIND_SECONDS, f"{after.name} is stopped and held for another {left:.0f} s")
+
+
+class I9LastWorkersStay(Invariant):
+    """By itself LCM never leaves fewer workers running than the minimum."""
+
+    def on_worker(self, before: Worker | None, after: Worker, fence: Fence | None) -> None:
+        if not is_new_wish(before, after):
+            return
+        left = [
+            other
+            for other in self.world.disk.peek_all()
+            if other.status is RUNNING and other.desired_status is DesiredStatus.RUNNING
+        ]
+        minimum = self.world.knobs.min_workers
+        self.require(len(left) >= minimum, f"{len(left)} workers are left running of at least {minimum}")
+
+
+class I10PausesEnd(Invariant):
+    """At rest no pause is half decided: a worker runs and is wanted running, or it is stopped."""
+
+    def at_rest(self) -> None:
+        for worker in self.world.disk.peek_all():
+            if worker.status is RUNNING:
+                self.require(worker.pause_decided_at is None, f"a pause of {worker.name} hangs in the air")
+            if worker.status is STOPPED:
+                self.require(worker.target_pause_at is None, f"{worker.name} is stopped and will be paused")
+
+
+class I13OneEffectPerKey(Invariant):
+    """A request that is sent again under its key changes nothing."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._carried_out: set[tuple[str, str]] = set()
+
+    def on_worker(self, before: Worker | None, after: Worker, fence: Fence | None) -> None:
+        if not after.recent_requests or (before and before.recent_requests == after.recent_requests):
+            return
+        newest = after.recent_requests[-1].key
+        self.require((after.id, newest) not in self._carried_out, f"one request changed {after.name} twice")
+        self._carried_out.add((after.id, newest))
+
+
+class I15NoSecret(Invariant):
+    """No token is kept in a record or told in an answer, however it is written."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        if world.knobs.people:
+            world.on_http_answer.append(self._on_answer)
+        secrets = (KEYS.viewer, KEYS.operator, KEYS.admin, KEYS.controller, *WRONG_TOKENS)
+        self._forms = sorted({form.encode() for secret in secrets for form in _forms_of(secret)})
+
+    def on_document(self, before: Document | None, after: Document, fence: Fence | None) -> None:
+        if self.world.knobs.people:
+            self._scan(after.body, f"{after.kind} {after.id}")
+
+    def _on_answer(self, answer: Answer) -> None:
+        if "Authorization" in answer.headers:
+            self._scan(answer.body, f"the answer to {answer.method} {answer.path}")
+
+    def _scan(self, text: bytes, what: str) -> None:
+        for form in self._forms:
+            self.require(form not in text, f"{what} contains a secret")
+
+
+def _forms_of(secret: str) -> list[str]:
+    return [
+        secret,
+        base64.b64encode(secret.encode()).decode().rstrip("="),
+        quote(secret, safe=""),
+        json.dumps(secret)[1:-1],
+    ]
+
+
+class I22DefaultDeny(Invariant):
+    """Only who shows a valid token with the role that a request needs gets anything but a refusal."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        world.on_http_answer.append(self._on_answer)
+
+    def _on_answer(self, answer: Answer) -> None:
+        if answer.status in (401, 403, 429) or answer.status >= 500:
+            return
+        self.require(
+            _is_let_in(answer), f"{answer.method} {answer.path} by a stranger: answered with {answer.status}"
+        )
+
+
+def _is_let_in(answer: Answer) -> bool:
+    if answer.path.startswith("/api/internal/"):
+        return answer.headers.get("X-API-Key") == KEYS.controller
+    token = answer.headers.get("Authorization", "").removeprefix("Bearer ")
+    if answer.method == "GET":
+        return token in (KEYS.viewer, KEYS.operator, KEYS.admin)
+    is_deletion = answer.method == "DELETE" and not answer.path.endswith("/hold")
+    is_for_admins = is_deletion or answer.path == "/api/workers"
+    return token == KEYS.admin or (token == KEYS.operator and not is_for_admins)

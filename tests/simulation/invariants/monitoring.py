@@ -1,0 +1,192 @@
+"""What must hold of live connections, and of what they tell."""
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Mapping
+from typing import Any
+
+from lcm.control_plane.store.port import Document, Fence
+from lcm.domain.launch import WorkerId
+from lcm.domain.lifecycle import RUNNING, TERMINATED
+from lcm.domain.worker import Worker
+from lcm.simulator.calls import Call
+from lcm.simulator.live_fleet import LiveFleet
+from lcm.simulator.live_ports import CONFIG
+from lcm.simulator.processes import ControllerProcess, Process
+from lcm.simulator.world import World
+from lcm.worker_controller.monitoring.monitor import CmlWebSocketMonitor
+from simulation.invariants.base import Invariant
+
+LOGIN = "cml.POST /api/v0/authenticate"
+LOAD = "cml.GET /api/v0/system_stats"
+LIST = "http.GET /api/internal/workers"
+
+
+class LiveInvariant(Invariant):
+    """Looks only where workers are watched."""
+
+    def __init__(self, world: World) -> None:
+        if world.live is not None:
+            super().__init__(world)
+        self.world = world
+
+    @property
+    def fleet(self) -> LiveFleet:
+        assert self.world.live is not None
+        return self.world.live
+
+    def at_rest(self) -> None:
+        if self.world.live is not None:
+            self.when_watched_at_rest()
+
+    def when_watched_at_rest(self) -> None: ...
+
+    def watched_workers(self) -> list[Worker]:
+        return [worker for worker in self.world.disk.peek_all() if worker.is_live and worker.cml_ready]
+
+    def monitors_of(self, process: Process) -> list[CmlWebSocketMonitor]:
+        """Of a controller that leads and was not stopped a moment ago."""
+        is_awake = process.frozen_until < self.world.clock.monotonic() - 5
+        if not isinstance(process, ControllerProcess) or process.monitoring is None or not is_awake:
+            return []
+        return list(process.monitoring.registry.monitors) if process.is_leading else []
+
+
+class ActivityCountsOnce(LiveInvariant):
+    """What people did is in the record at most once, and at rest exactly once."""
+
+    def on_document(self, before: Document | None, after: Document, fence: Fence | None) -> None:
+        worker = self.world.disk.peek(after.id) if after.kind == "worker" else None
+        if worker is None or not worker.recent_activity_events:
+            return
+        twice = _recorded(worker) - self._done(worker.id)
+        self.require(not twice, f"counted more often than done on {worker.name}: {dict(twice)}")
+
+    def when_watched_at_rest(self) -> None:
+        for worker in self.watched_workers():
+            done = self._done(worker.id, on=worker.ec2_instance_id)
+            lost = done - _recorded(worker)
+            self.require(not lost, f"lost on {worker.name}: {dict(lost)}")
+
+    def _done(self, worker_id: str, on: str | None = None) -> Counter[tuple[str, str | None]]:
+        return Counter(
+            (deed.category, deed.lab_id)
+            for deed in self.fleet.deeds
+            if deed.worker_id == worker_id and on in (None, deed.instance_id)
+        )
+
+
+def _recorded(worker: Worker) -> Counter[tuple[str, str | None]]:
+    return Counter((event.category, event.lab_id) for event in worker.recent_activity_events)
+
+
+class SocketsAreTheLeaders(LiveInvariant):
+    """Nobody connects twice to a server; at rest the leader is connected to each worker, others to none."""
+
+    def on_call(self, process: Process, call: Call) -> None:
+        if call.site == "ws.connect":
+            server = self.fleet.server_of(call.subject)
+            mine = [s for s in self.fleet.sockets_of(process) if server and s in server.sockets]
+            self.require(not mine, f"{process.name} is connected to {call.subject} and connects again")
+
+    def when_watched_at_rest(self) -> None:
+        [leader] = self.world.leaders()
+        for process in self.world.controllers:
+            held = self.fleet.sockets_of(process)
+            expected = len(self.watched_workers()) if process is leader else 0
+            self.require(len(held) == expected, f"{process.name} holds {len(held)} sockets, not {expected}")
+            self.require(all(socket.is_authorized for socket in held), "a connection without a login")
+
+
+class ConnectionsAreToldOnce(LiveInvariant):
+    """Pages hear of connections and of their ends in turn; at rest the record and the pages say what is."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._told: dict[str, bool] = {}
+
+    def on_event(self, event: str, data: Mapping[str, Any]) -> None:
+        if event in ("reset", "connected"):
+            self._told.clear()
+        elif event in ("worker.ws.connected", "worker.ws.disconnected"):
+            is_connected = event == "worker.ws.connected"
+            worker_id = data["worker_id"]
+            self.require(self._told.get(worker_id) is not is_connected, f"{event} twice for {worker_id}")
+            self._told[worker_id] = is_connected
+
+    def when_watched_at_rest(self) -> None:
+        watched = {worker.id for worker in self.watched_workers()}
+        for worker in self.world.disk.peek_all():
+            expected = worker.id in watched
+            said = (worker.ws_connected, bool(worker.ws_told_connected))
+            self.require(said == (expected, expected), f"{worker.name}: {worker.ws_status} at rest")
+            told = self._told.get(worker.id, expected)
+            self.require(told is expected, f"pages think {told} of the connection to {worker.name}")
+
+
+class RefusedLoginsAreRare(LiveInvariant):
+    """Who was refused three times does not log in again for two minutes, unless the server was restarted."""
+
+    def on_call(self, process: Process, call: Call) -> None:
+        if call.site == LOGIN and isinstance(process, ControllerProcess):
+            server = self.fleet.server_of(call.subject)
+            if server is None:
+                return
+            since = max(call.at - 120, server.machine.running_since or 0.0)
+            refused = [at for at, who in server.refusals if at > since and who == process.leadership_id]
+            self.require(len(refused) < 3, f"login at {call.subject} after refusals at {refused}")
+
+
+class ConnectsAreRare(LiveInvariant):
+    """However a connection ends, nobody connects to a worker more than fifteen times in a minute."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._recent: dict[tuple[str, str], deque[float]] = defaultdict(lambda: deque(maxlen=16))
+
+    def on_call(self, process: Process, call: Call) -> None:
+        if call.site == "ws.connect":
+            times = self._recent[process.name, call.subject]
+            times.append(call.at)
+            if len(times) == 16:
+                self.require(call.at - times[0] > 60, f"16 connects to {call.subject} in a minute")
+
+
+class PollingStandsIn(LiveInvariant):
+    """While a live connection delivers, its worker is not polled for its load."""
+
+    def on_call(self, process: Process, call: Call) -> None:
+        if call.site == LOAD:
+            for monitor in self.monitors_of(process):
+                seconds = monitor.connected_seconds or 0.0
+                is_long = monitor.worker_id == call.subject and seconds > 30
+                self.require(not is_long, f"{call.subject} polled, live for {seconds:.0f} s")
+
+
+class SilenceIsNoticed(LiveInvariant):
+    """A connection on which nothing came for longer than the health timeout is not called connected."""
+
+    def on_call(self, process: Process, call: Call) -> None:
+        if call.site == LIST:
+            for monitor in self.monitors_of(process):
+                if monitor.is_connected and monitor.last_message_at is not None:
+                    silent = call.at - monitor.last_message_at
+                    is_noticed = silent <= CONFIG.health_timeout + 5
+                    self.require(is_noticed, f"{monitor.worker_id} silent for {silent:.0f} s")
+
+
+class LiveMemoryIsBounded(LiveInvariant):
+    """At rest nothing waits to be told, and nothing is kept of workers that are gone."""
+
+    def when_watched_at_rest(self) -> None:
+        known = {worker.id for worker in self.world.disk.peek_all() if worker.status is not TERMINATED}
+        for process in self.world.leaders():
+            assert process.monitoring is not None
+            registry, reporter = process.monitoring.registry, process.monitoring.reporter
+            for ledger in registry.ledgers.values():
+                self.require(ledger.is_confirmed, f"activity of {ledger.worker_id} is not confirmed")
+            self.require(registry.ledgers.keys() <= known, "ledgers of workers that are gone")
+            watched = {monitor.worker_id for monitor in registry.monitors}
+            running = {WorkerId(w.id) for w in self.world.disk.peek_all() if w.status is RUNNING}
+            self.require(watched == running, f"watched {watched}, running {running}")
+            waiting = len(reporter._changes) + len(reporter._ledgers) + len(reporter._statuses)
+            self.require(waiting == 0, f"{waiting} reports wait to be told")

@@ -1,0 +1,92 @@
+"""Bugs in looking after a fleet: sweeping, licensing, asking too often, concluding too soon."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from lcm.control_plane.commands import license_worker
+from lcm.core.backoff import Backoff
+from lcm.core.rate_limit import TokenBucket
+from lcm.domain.license import License
+from lcm.domain.orphans import Budget, OrphanKind, Sightings
+from lcm.domain.worker import Instance, Worker
+from lcm.worker_controller import orphans as sweeping
+from lcm.worker_controller.decisions import Situation
+from lcm.worker_controller.orphans import Orphans
+from simulation.planted.base import planted_in, swapped, swapped_in
+from simulation.scenarios.fleet import a_tended_fleet
+
+
+@planted_in(a_tended_fleet)
+def a_sweep_after_one_sighting() -> Iterator[None]:
+    yield from swapped(Sightings, "are_enough", lambda self, instance_id, now: True)
+
+
+@planted_in(a_tended_fleet)
+def a_sweep_right_after_a_start() -> Iterator[None]:
+    with swapped_in(Sightings, "are_enough", lambda self, instance_id, now: True):
+        yield from swapped(sweeping, "reason_to_only_look", lambda **_: None)
+
+
+@planted_in(a_tended_fleet)
+def a_sweep_without_a_budget() -> Iterator[None]:
+    yield from swapped(Budget, "allows", lambda self, fleet_size, now: True)
+
+
+@planted_in(a_tended_fleet)
+def a_copied_tag_makes_a_machine_ours() -> Iterator[None]:
+    yield from swapped(sweeping, "DESTROYABLE", frozenset(OrphanKind))
+
+
+@planted_in(a_tended_fleet)
+def a_sweep_although_nobody_switched_it_on() -> Iterator[None]:
+    original = Orphans.__post_init__
+
+    def begin(self: Orphans) -> None:
+        original(self)
+        self.may_terminate = True
+
+    yield from swapped(Orphans, "__post_init__", begin)
+
+
+@planted_in(a_tended_fleet)
+def a_launch_is_repeated_without_looking() -> Iterator[None]:
+    yield from swapped(Situation, "no_answer", None)
+
+
+@planted_in(a_tended_fleet)
+def a_license_goes_with_its_machine() -> Iterator[None]:
+    yield from swapped(License, "may_be_held", property(lambda self: False))
+
+
+@planted_in(a_tended_fleet)
+def a_debt_is_not_written_down() -> Iterator[None]:
+    async def forget(*_: Any) -> None:
+        return
+
+    yield from swapped(license_worker, "_owe", forget)
+
+
+@planted_in(a_tended_fleet)
+def nobody_waits_for_a_permit() -> Iterator[None]:
+    async def take(self: TokenBucket, *, urgent: bool, within_seconds: float) -> None:
+        return
+
+    yield from swapped(TokenBucket, "take", take)
+
+
+@planted_in(a_tended_fleet)
+def failures_are_repeated_every_second() -> Iterator[None]:
+    yield from swapped(Backoff, "delay_seconds", lambda self, retries: self.base_seconds)
+
+
+@planted_in(a_tended_fleet)
+def a_machine_that_is_not_listed_has_lost_its_record() -> Iterator[None]:
+    async def describe(
+        self: Orphans, region: str, listed: Sequence[Instance], workers: Sequence[Worker]
+    ) -> None:
+        shown = {instance.id for instance in listed}
+        for worker in workers:
+            if worker.ec2_instance_id is not None and worker.ec2_instance_id not in shown:
+                await self._end(worker, "not listed")
+
+    yield from swapped(Orphans, "_look_for_lost_machines", describe)

@@ -1,0 +1,78 @@
+"""Mistakes in judging whether a worker is used, and in whom to listen to."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from lcm.control_plane import conditions
+from lcm.control_plane.access import AccessKeys, Principal
+from lcm.control_plane.commands import detect_idle, keep_running, report_status
+from lcm.control_plane.routes import dependencies
+from lcm.domain import idle
+from lcm.domain.idle import Evidence, PauseGuard
+from simulation.planted.base import planted_in, swapped
+from simulation.scenarios.idle import a_class_day
+
+planted = planted_in(a_class_day)
+
+
+@planted
+def unknown_is_unused() -> Iterator[None]:
+    def evidence(**known: Any) -> Evidence:
+        return Evidence(**{**known, "telemetry_fetched": True})
+
+    yield from swapped(detect_idle, "Evidence", evidence)
+
+
+@planted
+def what_the_diary_says_is_ignored() -> Iterator[None]:
+    yield from swapped(detect_idle, "newest_use", lambda events, now: None)
+
+
+@planted
+def one_look_is_enough() -> Iterator[None]:
+    original = idle.pause_guard
+
+    def guard(*asked: Any) -> PauseGuard | None:
+        found = original(*asked)
+        return None if found is PauseGuard.SECOND_LOOK else found
+
+    yield from swapped(detect_idle, "pause_guard", guard)
+
+
+@planted
+def a_pause_lasts_for_ever() -> Iterator[None]:
+    yield from swapped(report_status, "is_overdue", lambda worker, now: False)
+
+
+@planted
+def a_hold_comes_too_late() -> Iterator[None]:
+    yield from swapped(keep_running, "cancel_pause", lambda worker, **why: worker)
+
+
+@planted
+def the_minimum_is_not_counted() -> Iterator[None]:
+    async def plenty(control_plane: Any) -> set[str]:
+        return {f"another-{number}" for number in range(99)}
+
+    yield from swapped(detect_idle, "_running_workers", plenty)
+
+
+@planted
+def a_request_is_carried_out_as_often_as_it_is_sent() -> Iterator[None]:
+    yield from swapped(conditions, "was_carried_out", lambda recent, request: False)
+
+
+@planted
+def a_token_becomes_a_name() -> Iterator[None]:
+    original = AccessKeys.principal_of
+
+    def principal_of(self: AccessKeys, token: str) -> Principal | None:
+        found = original(self, token)
+        return Principal(found.id, token, found.role) if found is not None else None
+
+    yield from swapped(AccessKeys, "principal_of", principal_of)
+
+
+@planted
+def any_role_will_do() -> Iterator[None]:
+    yield from swapped(dependencies, "require", lambda principal, role: None)

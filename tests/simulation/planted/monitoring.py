@@ -1,0 +1,98 @@
+"""Mistakes in watching workers, and in telling what was seen."""
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+
+from lcm.cml import session
+from lcm.control_plane.commands import report_live
+from lcm.control_plane.sse import EventHub
+from lcm.domain.live import ActivityEvent
+from lcm.domain.worker import Worker
+from lcm.rest.schemas import ActivityReport
+from lcm.worker_controller.monitoring.ledger import Ledger
+from lcm.worker_controller.monitoring.monitor import CmlWebSocketMonitor, _Link
+from lcm.worker_controller.monitoring.polling import RestFallback
+from lcm.worker_controller.monitoring.telemetry_log import TelemetryLog
+from simulation.planted.base import planted_in, swapped
+from simulation.scenarios.monitoring import a_live_fleet
+
+
+@planted_in(a_live_fleet)
+def what_the_record_holds_is_news() -> Iterator[None]:
+    original = TelemetryLog.__init__
+
+    def begin(self: TelemetryLog, since: datetime, recorded: Iterable[ActivityEvent] = ()) -> None:
+        original(self, since)
+
+    yield from swapped(TelemetryLog, "__init__", begin)
+
+
+@planted_in(a_live_fleet)
+def a_silent_connection_told_everything() -> Iterator[None]:
+    original = RestFallback.follow
+
+    def follow(self: RestFallback, is_connected: bool, heard_at: float) -> None:
+        original(self, is_connected, self._clock.monotonic())
+
+    yield from swapped(RestFallback, "follow", follow)
+
+
+@planted_in(a_live_fleet)
+def activity_is_forgotten_once_it_is_sent() -> Iterator[None]:
+    original = Ledger.unconfirmed_reports
+
+    def reports(self: Ledger) -> Iterator[ActivityReport]:
+        told = list(original(self))
+        self._unconfirmed = None
+        return iter(told)
+
+    yield from swapped(Ledger, "unconfirmed_reports", reports)
+
+
+@planted_in(a_live_fleet)
+def reports_of_a_worker_are_taken_side_by_side() -> Iterator[None]:
+    def separate(reports: Iterable[ActivityReport]) -> list[list[ActivityReport]]:
+        return [[report] for report in reports]
+
+    yield from swapped(report_live, "_by_worker", separate)
+
+
+@planted_in(a_live_fleet)
+def a_connection_is_left_open() -> Iterator[None]:
+    def hang_up(self: _Link) -> None:
+        self.socket = None
+
+    yield from swapped(_Link, "hang_up", hang_up)
+
+
+@planted_in(a_live_fleet)
+def silence_is_never_noticed() -> Iterator[None]:
+    yield from swapped(CmlWebSocketMonitor, "check", lambda self, now: None)
+
+
+@planted_in(a_live_fleet)
+def a_refused_password_is_tried_for_ever() -> Iterator[None]:
+    yield from swapped(session, "MAX_REFUSALS", 1_000)
+
+
+@planted_in(a_live_fleet)
+def polling_goes_on_beside_the_connection() -> Iterator[None]:
+    original = RestFallback.follow
+
+    def follow(self: RestFallback, is_connected: bool, heard_at: float) -> None:
+        original(self, is_connected, heard_at)
+        self._is_standing_in = True
+
+    yield from swapped(RestFallback, "follow", follow)
+
+
+@planted_in(a_live_fleet)
+def every_reconnection_is_told() -> Iterator[None]:
+    original = EventHub.on_worker_commit
+
+    def tell(self: EventHub, before: Worker | None, after: Worker) -> None:
+        if before is not None and before.ws_connected is not after.ws_connected:
+            self._publish_connection(after)
+        original(self, before, after)
+
+    yield from swapped(EventHub, "on_worker_commit", tell)

@@ -1,0 +1,16 @@
+"""What happens to a fleet, one module for each capability."""
+
+from simulation.scenarios import fleet, idle, lifecycle, monitoring
+from simulation.scenarios.base import RANDOM_STORIES, SCENARIOS, Tell, knobs_of, story_of
+
+__all__ = [
+    "RANDOM_STORIES",
+    "SCENARIOS",
+    "Tell",
+    "fleet",
+    "idle",
+    "knobs_of",
+    "lifecycle",
+    "monitoring",
+    "story_of",
+]

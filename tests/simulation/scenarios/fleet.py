@@ -1,0 +1,286 @@
+"""A fleet that is looked after: machines that others launched, licenses, lost credentials, a slow EC2."""
+
+from dataclasses import dataclass, field, replace
+from random import Random
+
+from lcm.domain.errors import CredentialsRefused, LcmError, Throttled, Unreachable
+from lcm.domain.launch import (
+    DISCOVERY_TAG,
+    ENVIRONMENT_TAG,
+    MANAGED_BY,
+    MANAGED_BY_TAG,
+    WORKER_ID_TAG,
+    LaunchSpec,
+    MachineImage,
+    WorkerId,
+    client_token,
+)
+from lcm.domain.license import LicenseStatus
+from lcm.domain.lifecycle import RUNNING, STOPPED, TERMINATED
+from lcm.domain.worker import Worker
+from lcm.simulator.knobs import Knobs
+from lcm.simulator.memory_cloud import Machine, Moment
+from lcm.simulator.world import World
+from simulation.scenarios.base import drawn_by, scenario, under
+from simulation.scenarios.lifecycle import disturb
+from simulation.story import PATIENCE_SECONDS, Story, TooLate
+
+LOOKING = Knobs(discovery=True, discovery_interval=60.0)
+SWEEPING = replace(LOOKING, orphan_termination=True)
+
+
+# What the outside does.
+
+
+def bring(story: Story, name: str) -> Machine:
+    """Somebody else launches a machine that is to be imported."""
+    machine = story.world.cloud.add(_spec({DISCOVERY_TAG: "true", "Name": name}))
+
+    def is_missing() -> str | None:
+        is_known = machine.is_gone or story.world.disk.owner_of(machine.id) is not None
+        return None if is_known else f"{name} is not imported"
+
+    story.expectations.append(is_missing)
+    return machine
+
+
+def leave_behind(story: Story, name: str, *, is_ours: bool = True) -> Machine:
+    """A machine with our tags that no record knows; if its token is none of ours, it is not ours either."""
+    owner = WorkerId(f"foreign-{name}")
+    tags = {MANAGED_BY_TAG: MANAGED_BY, WORKER_ID_TAG: owner, ENVIRONMENT_TAG: "production"}
+    machine = story.world.cloud.add(_spec(tags), client_token(owner, 1) if is_ours else "copied-tags")
+    if is_ours and story.world.knobs.orphan_termination:
+        story.expectations.append(lambda: None if machine.is_gone else f"{machine.id} is not swept")
+    return machine
+
+
+def _spec(tags: dict[str, str]) -> LaunchSpec:
+    return LaunchSpec(
+        region="us-east-1",
+        image=MachineImage(id="ami-2", name="CML-2.9.1-20260415"),
+        instance_type="t3.small",
+        security_group_ids=("sg-1",),
+        subnet_id="subnet-1",
+        key_name=None,
+        tags=tags,
+    )
+
+
+def refuse_everything(world: World, error: LcmError) -> None:
+    """EC2 answers nothing but this, until it is told otherwise."""
+
+    async def refuse(moment: Moment, operation: str, subject: str) -> None:
+        if moment == "before":
+            raise error
+
+    world.cloud.interfere = refuse
+
+
+@dataclass
+class SlowEc2:
+    """Grants each operation once in so many seconds, whoever asks, and refuses the rest."""
+
+    world: World
+    seconds: float
+    _granted_at: dict[str, float] = field(default_factory=dict)
+
+    async def __call__(self, moment: Moment, operation: str, subject: str) -> None:
+        now = self.world.clock.monotonic()
+        if moment == "before":
+            if now - self._granted_at.get(operation, float("-inf")) < self.seconds:
+                raise Throttled("RequestLimitExceeded")
+            self._granted_at[operation] = now
+
+
+async def until_imported(story: Story, machine: Machine) -> Worker:
+    ends = story.world.clock.monotonic() + PATIENCE_SECONDS
+    while (owner := story.world.disk.owner_of(machine.id)) is None:
+        if story.world.clock.monotonic() > ends:
+            raise TooLate(f"{machine.id} is not imported")
+        await story.pause(1)
+    return owner
+
+
+async def until_licensed(story: Story, worker_id: str, status: LicenseStatus) -> None:
+    """Wait for it, and ask again where a person would."""
+    ends = story.world.clock.monotonic() + PATIENCE_SECONDS
+    while (worker := story.world.disk.peek(worker_id)) is None or worker.license.status is not status:
+        if story.world.clock.monotonic() > ends:
+            raise TooLate(f"the license of {worker_id} is not {status}")
+        if worker is not None and worker.license.pending_operation is None:
+            await story.license(worker_id)
+        await story.pause(1)
+
+
+# Scenarios.
+
+
+@under(Knobs(license_pool=1, license_seconds=5.0))
+async def license_exhausted_then_freed(story: Story) -> None:
+    ada, bob = await story.create("ada"), await story.create("bob")
+    await story.until(ada, RUNNING)
+    await story.until(bob, RUNNING)
+    await story.license(ada)
+    await until_licensed(story, ada, LicenseStatus.REGISTERED)
+    await story.license(bob)
+    await until_licensed(story, bob, LicenseStatus.FAILED)
+    await story.give_license_back(ada)
+    await until_licensed(story, bob, LicenseStatus.REGISTERED)
+    await story.act(bob, "delete")
+    await story.until(bob, TERMINATED)
+
+
+@scenario
+async def a_license_that_cannot_be_given_back_is_owed(story: Story) -> None:
+    worker = await story.create("ada")
+    await story.until(worker, RUNNING)
+    await story.license(worker)
+    await until_licensed(story, worker, LicenseStatus.REGISTERED)
+    story.world.licensing.unreachable = Unreachable("no route to CML")
+    await story.act(worker, "delete")
+    await story.until(worker, TERMINATED)
+
+
+@under(LOOKING)
+async def import_then_release(story: Story) -> None:
+    machine = bring(story, "eve")
+    worker = await until_imported(story, machine)
+    await story.until(worker.id, RUNNING)
+    await until_imported(story, bring(story, "dan"))
+    await story.act(worker.id, "stop")
+    await story.until(worker.id, STOPPED)
+    await story.act(worker.id, "delete")
+    await story.until(worker.id, TERMINATED)
+
+
+@under(LOOKING)
+async def an_imported_machine_ends_in_the_console(story: Story) -> None:
+    """It is never launched anew."""
+    machine = bring(story, "eve")
+    worker = await until_imported(story, machine)
+    await story.until(worker.id, RUNNING)
+    story.world.cloud.terminate(machine.id)
+    await story.until(worker.id, TERMINATED)
+
+
+@under(SWEEPING)
+async def a_sweep_meets_a_launch(story: Story) -> None:
+    """What is left behind is swept; what is being launched is not."""
+    await story.create("ada")
+    orphan = leave_behind(story, "ghost")
+    copied = leave_behind(story, "copy", is_ours=False)
+    await story.pause(1_190)
+    await story.create("bob")
+    await story.settle(PATIENCE_SECONDS)
+    assert orphan.is_gone
+    assert not copied.is_gone
+
+
+@under(SWEEPING)
+async def lists_with_gaps(story: Story) -> None:
+    """A page is missing, then all of them: nobody is taken for gone."""
+    ada, bob = await story.create("ada"), await story.create("bob")
+    await story.until(ada, RUNNING)
+    await story.until(bob, RUNNING)
+    cloud = story.world.cloud
+    cloud.unlisted.update(machine.id for machine in cloud.live_machines(ada))
+    await story.act(ada, "stop")
+    await story.until(ada, STOPPED)
+    cloud.unlisted.update(cloud.machines)
+    await story.pause(700)
+    cloud.unlisted.clear()
+
+
+@scenario
+async def credentials_lost(story: Story) -> None:
+    ada, bob = await story.create("ada"), await story.create("bob")
+    await story.until(ada, RUNNING)
+    await story.until(bob, RUNNING)
+    refuse_everything(story.world, CredentialsRefused("UnauthorizedOperation"))
+    await story.act(ada, "stop")
+    await story.act(bob, "delete")
+    await story.create("eve")
+    await story.pause(400)
+    story.world.cloud.interfere = None
+    await story.until(ada, STOPPED)
+    await story.until(bob, TERMINATED)
+
+
+@under(Knobs(ec2_changes_per_second=0.5))
+async def throttled_recovery(story: Story) -> None:
+    """EC2 answers nobody for five minutes, and then hardly anybody."""
+    workers = [await story.create(f"w-{number}") for number in range(3)]
+    refuse_everything(story.world, Throttled("RequestLimitExceeded"))
+    await story.pause(300)
+    story.world.cloud.interfere = SlowEc2(story.world, 7.0)
+    for worker in workers:
+        await story.until(worker, RUNNING)
+
+
+# The random story.
+
+
+def draw(seed: int) -> Knobs:
+    rng = Random(f"tended/{seed}")
+    return replace(
+        Knobs.draw(seed),
+        discovery=True,
+        discovery_interval=rng.choice([300.0, 60.0]),
+        orphan_termination=rng.random() < 0.4,
+        license_pool=rng.choice([1, 2, 100]),
+        license_seconds=rng.choice([0.0, 5.0, 60.0, 150.0]),
+        ec2_changes_per_second=rng.choice([0.0, 0.5]),
+    )
+
+
+@drawn_by(draw)
+async def a_tended_fleet(story: Story) -> None:
+    """Machines come from everywhere, licenses run short, and EC2 has its moods."""
+    rng = Random(f"tended fleet/{story.world.faults.seed}")
+    workers = [await story.create("w-0")]
+    brought: list[Machine] = []
+    for step in range(1, rng.randint(6, 12)):
+        await story.pause(rng.choice([0.0, 2.0, 15.0, 60.0, 150.0]))
+        match rng.choices(range(7), [3, 3, 6, 6, 3, 4, 2])[0]:
+            case 0 if len(workers) < 3:
+                workers.append(await story.create(f"w-{step}"))
+            case 1 if len(brought) < 2:
+                brought.append(bring(story, f"brought-{step}"))
+            case 2:
+                await story.act(rng.choice(_known(story)), rng.choice(["stop", "start", "delete"]))
+            case 3:
+                worker = rng.choice(_known(story))
+                wish = rng.choices([story.license, story.give_license_back], [3, 1])[0]
+                await wish(worker)
+            case 4:
+                leave_behind(story, f"ghost-{step}", is_ours=rng.random() < 0.5)
+            case 5:
+                _change_mood(story.world, rng)
+            case _:
+                await disturb(story, rng)
+    await story.pause(rng.choice([0.0, 60.0, 400.0]))
+
+
+def _known(story: Story) -> list[str]:
+    return [worker.id for worker in story.world.disk.peek_all()]
+
+
+def _change_mood(world: World, rng: Random) -> None:
+    cloud = world.cloud
+    match rng.randrange(7):
+        case 0:
+            refuse_everything(world, CredentialsRefused("ExpiredToken"))
+        case 1:
+            refuse_everything(world, Throttled("RequestLimitExceeded"))
+        case 2:
+            cloud.interfere = SlowEc2(world, rng.choice([2.0, 20.0]))
+        case 3:
+            cloud.unlisted = {machine for machine in cloud.machines if rng.random() < 0.5}
+        case 4:
+            world.licensing.unreachable = Unreachable("no route to CML")
+        case 5:
+            world.licensing.forgets_to_tell = True
+        case _:
+            cloud.interfere, world.licensing.unreachable = None, None
+            world.licensing.forgets_to_tell = False
+            cloud.unlisted.clear()

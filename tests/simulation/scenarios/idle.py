@@ -1,0 +1,168 @@
+"""People work on workers and leave them; LCM pauses what nobody uses, and nothing else."""
+
+from dataclasses import replace
+from datetime import timedelta
+from random import Random
+
+from lcm.domain.lifecycle import RUNNING, STOPPED
+from lcm.domain.worker import PauseReason
+from lcm.simulator.knobs import Knobs
+from simulation.classroom import Classroom
+from simulation.scenarios.base import drawn_by, under
+from simulation.scenarios.lifecycle import disturb
+from simulation.story import Story
+from simulation.strangers import Stranger
+
+HOUR = 3600.0
+CLASSROOM = Knobs(
+    people=True,
+    lease_ttl=60,
+    reconcile_interval=60.0,
+    election_retry_seconds=60.0,
+    publish_sweep_seconds=60.0,
+    heartbeat_seconds=600.0,
+)
+"""Idle detection as installed: an hour without a sign of people, looked at every five minutes."""
+
+
+@under(CLASSROOM)
+async def an_unused_worker_is_paused_and_started_again(story: Story) -> None:
+    people = Classroom(story.world)
+    worker = await people.create("ada")
+    await people.until(worker, RUNNING)
+    await people.pause(HOUR / 4)
+    people.use(worker)
+    paused = await people.until(worker, STOPPED)
+    assert paused.pause_reason is PauseReason.IDLE_TIMEOUT, paused.pause_reason
+    await people.ask_for(worker, "start")
+    await people.until(worker, RUNNING)
+    await people.keep_everything()
+
+
+@under(CLASSROOM)
+async def use_takes_a_decided_pause_back(story: Story) -> None:
+    """Between the two looks (H1)."""
+    people = Classroom(story.world)
+    worker = await people.create("ada")
+    await people.until(worker, RUNNING)
+    await people.until_a_pause_is_decided(2 * HOUR)
+    people.use(worker)
+    await people.pause(HOUR / 4)
+    assert story.world.disk.peek(worker).status is RUNNING  # type: ignore[union-attr]
+    await people.keep_everything()
+
+
+@under(CLASSROOM)
+async def a_person_starts_what_is_being_paused(story: Story) -> None:
+    """The newest wish wins, wherever the pause has got to (H5)."""
+    people = Classroom(story.world)
+    worker = await people.create("ada")
+    await people.until(worker, RUNNING)
+    await people.until_a_pause_is_wanted(2 * HOUR)
+    await people.ask_for(worker, "start")
+    await people.pause(120)
+    await people.until(worker, RUNNING)
+    await people.keep_everything()
+
+
+@under(replace(CLASSROOM, scale_down=True, min_workers=1))
+async def only_what_may_go_is_drained(story: Story) -> None:
+    """One is held, then let go; one is not to be paused at all; one has a session; and one must stay."""
+    people = Classroom(story.world)
+    held, spared, busy = [await people.create(name) for name in ("ada", "bob", "eve")]
+    for worker in (held, spared, busy):
+        await people.until(worker, RUNNING)
+    await people.hold(held, HOUR / 2)
+    await people.hold(held, 2 * HOUR)
+    await people.ask_for(spared, "idle-detection/disable")
+    await people.place(busy, "exam")
+    await people.until(held, STOPPED)
+    await people.end_session(busy, "exam")
+    await people.ask_for(spared, "idle-detection/enable")
+    await people.until_so_many_are_stopped(2)
+    await people.pause(HOUR / 4)
+    await people.keep_everything()
+
+
+@under(CLASSROOM)
+async def nobody_can_be_asked(story: Story) -> None:
+    """Unknown is used (H2); and a clock that is wrong by an hour is no hour without people (D9)."""
+    people, world = Classroom(story.world), story.world
+    worker = await people.create("ada")
+    await people.until(worker, RUNNING)
+    for controller in world.controllers:
+        world.cut_link(controller, "cml")
+    await people.pause(1.5 * HOUR)
+    assert world.disk.peek(worker).status is RUNNING  # type: ignore[union-attr]
+    world.mend_links()
+    people.use(worker)
+    world.plane.skew = timedelta(hours=1)
+    await people.pause(HOUR / 4)
+    assert world.disk.peek(worker).status is RUNNING  # type: ignore[union-attr]
+    world.plane.skew = timedelta()
+    await people.keep_everything()
+
+
+@drawn_by(Knobs.draw_with_people)
+async def a_class_day(story: Story) -> None:
+    """People come, work, leave, hold and start what they need; LCM pauses behind them; things break."""
+    world, rng = story.world, Random(f"class/{story.world.faults.seed}")
+    people, stranger = Classroom(world), Stranger(world, rng)
+    timeout = world.knobs.idle_timeout_seconds
+    workers = [await people.create(f"w-{number}") for number in range(rng.choice([1, 2, 2, 3]))]
+    for worker in workers:
+        await people.until(worker, RUNNING)
+    for _ in range(rng.randint(4, 7)):
+        about = rng.choice(workers)
+        when = rng.random()
+        if when < 0.35:
+            about = await people.until_a_pause_is_decided(1.2 * timeout) or about
+            await people.pause(rng.choice([0.0, 0.1, 1.0, 5.0, 14.0]))
+        elif when < 0.65:
+            about = await people.until_a_pause_is_wanted(1.2 * timeout) or about
+            await people.pause(rng.choice([0.0, 0.0, 0.1, 0.5]))
+        else:
+            await people.pause(rng.choice([0.0, 20.0, timeout / 4, timeout / 2]))
+        if rng.random() < 0.75:
+            await _do_something(people, about, rng)
+        else:
+            await disturb_class(story, rng)
+        await stranger.intrude(about)
+    await people.keep_everything()
+
+
+async def _do_something(people: Classroom, worker: str, rng: Random) -> None:
+    match rng.randrange(15):
+        case 0 | 1 | 2 | 3 | 4:
+            people.use(worker)
+        case 5 | 6:
+            await people.hold(worker, rng.choice([10.0, 600.0, 3 * HOUR]))
+        case 7:
+            await people.release(worker)
+        case 8:
+            await people.ask_for(worker, "idle-detection/disable")
+        case 9:
+            await people.ask_for(worker, "idle-detection/enable")
+        case 10 | 11:
+            await people.ask_for(worker, "start")
+        case 12:
+            await people.ask_for(worker, "stop")
+        case 13:
+            await people.ask_again(rng)
+        case 14:
+            if not await people.place(worker, "exam"):
+                await people.end_session(worker, "exam")
+
+
+async def disturb_class(story: Story, rng: Random) -> None:
+    """What can happen to any fleet, CML that cannot be reached, and a clock that is wrong."""
+    world = story.world
+    for process in world.processes:
+        process.skew = timedelta()  # if all clocks were wrong alike, nobody could tell
+    match rng.randrange(5):
+        case 0:
+            world.cut_link(rng.choice(world.controllers), "cml")
+        case 1:
+            world.plane.skew = timedelta(minutes=rng.choice([-60, 5, 60, 60]))
+        case _:
+            await disturb(story, rng)
