@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 ADAPTERS = sorted((ROOT / "src" / "lcm" / "worker_controller" / "adapters").glob("*.py"))
 HOW_TO = ROOT / "docs" / "how-to" / "connect-an-aws-account.md"
 
-SERVICES = ("ec2", "cloudwatch")
+SERVICES = ("ec2", "cloudwatch", "sts")
 """In adapters, a client of a service is called by the name of the service."""
 
 WITH_A_LAUNCH = {"ec2:CreateTags"}
@@ -58,6 +58,8 @@ def test_the_policy_allows_exactly_the_calls_that_are_made() -> None:
 def test_the_code_makes_these_ec2_calls_and_no_others() -> None:
     ec2 = {call.removeprefix("ec2:") for call in calls_in_code() if call.startswith("ec2:")}
     assert ec2 == {
+        "CreateTags",
+        "DeleteTags",
         "DescribeImages",
         "DescribeInstances",
         "RunInstances",
@@ -67,7 +69,33 @@ def test_the_code_makes_these_ec2_calls_and_no_others() -> None:
     }
 
 
-@pytest.mark.parametrize("action", ["ec2:StartInstances", "ec2:StopInstances", "ec2:TerminateInstances"])
+def test_besides_ec2_it_only_measures_and_asks_whose_the_credentials_are() -> None:
+    others = {call for call in calls_in_code() if not call.startswith("ec2:")}
+    assert others == {"cloudwatch:GetMetricData", "sts:GetCallerIdentity"}
+
+
+def test_no_call_of_a_client_hides_from_these_tests() -> None:
+    """A client that is not in a variable of its service's name would not be seen above."""
+    operations = {
+        xform_name(name)
+        for service in SERVICES
+        for name in get_session().get_service_model(service).operation_names
+    }
+    hidden = [
+        f"{path.name}: {ast.unparse(node.func)}"
+        for path in ADAPTERS
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in operations
+        and not (isinstance(node.func.value, ast.Name) and node.func.value.id in SERVICES)
+    ]
+    assert hidden == []
+
+
+@pytest.mark.parametrize(
+    "action", ["ec2:StartInstances", "ec2:StopInstances", "ec2:TerminateInstances", "ec2:DeleteTags"]
+)
 def test_what_changes_a_machine_is_limited_to_tagged_ones(action: str) -> None:
     [statement] = [s for s in policy()["Statement"] if action in s["Action"]]  # type: ignore[operator]
     assert "aws:ResourceTag" in json.dumps(statement["Condition"])

@@ -102,6 +102,15 @@ async def test_a_launch_gives_an_instance_with_its_tags_that_comes_to_run(cloud:
     assert running.instance_type == "t3.small"
 
 
+async def test_tags_are_put_and_taken_off_one_by_one(cloud: Cloud) -> None:
+    instance = await cloud.launch()
+    await cloud.provider.tag_instance(instance.region, instance.id, {"team": "a", "Name": "other"})
+    await cloud.provider.tag_instance(instance.region, instance.id, {"team": "b", "course": "ccna"})
+    await cloud.provider.untag_instance(instance.region, instance.id, ["course", "never-there"])
+    seen = await cloud.until(instance, "running")
+    assert seen.tags == {**instance.tags, "team": "b", "Name": "other"}
+
+
 async def test_the_same_token_again_gives_the_same_instance(cloud: Cloud) -> None:
     spec = await cloud.spec(ids.new_id())
     first = await cloud.provider.launch_instance(spec, f"same-{spec.tags['worker_id']}")
@@ -227,6 +236,7 @@ async def test_images_are_named_and_those_that_are_gone_are_left_out(cloud: Clou
 
 
 async def test_an_instance_that_a_person_terminated_says_so(cloud: Cloud) -> None:
+    """E6: EC2's reason tells what people did from what EC2 gave up."""
     instance = await cloud.launch()
     await cloud.provider.terminate_instance(instance.region, instance.id)
     seen = await cloud.provider.describe_instance(instance.region, instance.id)

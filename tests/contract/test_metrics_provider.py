@@ -1,5 +1,6 @@
 """What every source of instance metrics promises: the one in memory and CloudWatch's wire protocol alike."""
 
+import random
 from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
 from typing import Any, Protocol
@@ -87,7 +88,7 @@ async def source(request: pytest.FixtureRequest) -> AsyncIterator[Source]:
     url = request.getfixturevalue("moto_url")
     settings = Ec2Settings(endpoint_url=url, access_key_id="x", secret_access_key="x")
     async with (
-        CloudWatchMetrics(settings, [REGION], SystemClock()) as provider,
+        CloudWatchMetrics(settings, [REGION], SystemClock(), random.Random(1)) as provider,
         get_session().create_client(
             "cloudwatch",
             region_name=REGION,
@@ -116,6 +117,7 @@ async def test_what_was_measured_is_found_by_instance(source: Source) -> None:
 
 
 async def test_no_data_is_unknown_never_zero(source: Source) -> None:
+    """E15: CloudWatch is empty or late."""
     nobody = InstanceId("i-00000000000000ff")
     assert await source.provider.get_instance_metrics(REGION, [nobody]) == {}
     assert await source.provider.get_instance_metrics(REGION, []) == {}
@@ -136,6 +138,6 @@ async def test_a_region_that_is_not_configured_is_refused(source: Source) -> Non
 
 async def test_nobody_there_is_unreachable() -> None:
     settings = Ec2Settings(endpoint_url="http://127.0.0.1:9", access_key_id="x", secret_access_key="x")
-    async with CloudWatchMetrics(settings, [REGION], SystemClock()) as provider:
+    async with CloudWatchMetrics(settings, [REGION], SystemClock(), random.Random(1)) as provider:
         with pytest.raises(Unreachable):
             await provider.get_instance_metrics(REGION, [ONE])

@@ -19,7 +19,8 @@ from lcm.control_plane.vault import Vault
 from lcm.core.redaction import MASK
 from support.api import Api, person
 from support.canaries import Canaries, forms, headers_text
-from support.processes import RunningLcm, running_lcm
+from support.lone_plane import LonePlane, lone_plane
+from support.processes import RunningLcm, eventually, running_lcm
 
 ROLES = ("viewer", "operator", "admin", "controller")
 
@@ -47,7 +48,7 @@ async def observed(url: str, token: str | None, canaries: Canaries) -> AsyncIter
 async def ask_everything(api: Api, worker: Any) -> None:
     """Every public route that can be read, and wrong requests that carry secrets."""
     for path, operations in openapi_document()["paths"].items():
-        if "get" in operations and "stream" not in path and "/internal/" not in path:
+        if "get" in operations and path not in NEVER_END and "/internal/" not in path:
             await api.call("GET", path.format(worker_id=worker["id"], name="small", token_id="x"))
 
 
@@ -66,6 +67,23 @@ async def misuse_secrets(api: Api, secret: str) -> None:
         "/api/session", data=f'{{"token": "{secret}', headers={"Content-Type": "application/json"}
     ) as response:
         assert response.status == 422
+
+
+async def license_it(admin: Api, worker: Any, secrets: dict[str, str]) -> None:
+    """With a token that CML does not know, and quotes in its refusal."""
+    path = f"/api/workers/{worker['id']}"
+    secrets["license token"] = 'Lc9~"token\\of+an/account='
+    secrets["fleet license token"] = "Fl7-fleet-token-of-an-account"
+    await admin.accepted("POST", f"{path}/license", {"token": secrets["license token"]})
+
+    async def is_refused() -> bool:
+        return bool((await admin.get(path))["license"]["last_error"])
+
+    await eventually(is_refused, within_seconds=60)
+    status, _ = await admin.call("PUT", "/api/settings/license", {"token": secrets["fleet license token"]})
+    assert status == 200
+    status, _ = await admin.call("POST", f"{path}/license", {"token": [secrets["license token"]]})
+    assert status == 422
 
 
 async def live_a_life(lcm: RunningLcm, canaries: Canaries) -> None:
@@ -96,6 +114,7 @@ async def live_a_life(lcm: RunningLcm, canaries: Canaries) -> None:
         await operator.until(worker, "stopped")
         await operator.act(worker, "start")
         await operator.until(worker, "running", cml_ready=True)
+        await license_it(admin, worker, secrets)
         await ask_everything(admin, worker)
         await browser.call("GET", "/api/session", headers={"Cookie": f"lcm_session={secrets['session']}"})
         await browser.call("GET", "/api/workers", headers={"X-API-Key": secrets["controller"]})
@@ -151,6 +170,89 @@ async def test_no_secret_shows_in_answers_logs_events_metrics_or_the_database(tm
     assert {"answer", "headers", "stream", "log", "lcm.db"} <= kinds
     assert canaries.found() == []
     assert MASK not in log, "something tried to log a secret"
+
+
+NEVER_END = ("/api/events/stream", "/api/internal/peers/news")
+SHOWN_ON_PURPOSE = {
+    ("post", "/api/tokens"),  # once, to whoever made it
+    ("get", "/api/internal/workers/{worker_id}/license-token"),  # to the controller that registers with it
+}
+
+
+async def test_no_secret_shows_on_any_route_in_any_key_or_in_what_is_kept(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Every route there is, public and internal, asked with secrets in its body, path and headers."""
+    canaries = Canaries(
+        {
+            **{role: f'K7{role}~"q\\{role[::-1]}+/=%41&9' for role in ROLES},
+            "license token": 'Lc9~"token\\of+an/account=',
+            "fleet license token": "Fl7-fleet-token-of-an-account",
+        }
+    )
+    secrets = canaries.secrets
+    (tmp_path / "keys.json").write_text(json.dumps({role: secrets[role] for role in ROLES}))
+    async with (
+        lone_plane(tmp_path) as plane,
+        observed(plane.url, secrets["admin"], canaries) as admin,
+        asyncio.TaskGroup() as tasks,
+    ):
+        _, made = await plane.admin.call("POST", "/api/tokens", {"name": "canary", "role": "operator"})
+        secrets["token"] = made["token"]
+        async with plane.admin.session.post("/api/session", json={"token": made["token"]}) as response:
+            secrets["session"] = response.headers["Set-Cookie"].split(";")[0].partition("=")[2]
+
+        async def listen() -> None:
+            async with admin.session.get("/api/events/stream") as response:
+                async for chunk in response.content.iter_any():
+                    canaries.collect("stream", chunk)
+
+        async def follow() -> None:
+            headers = {"X-API-Key": secrets["controller"], "X-LCM-Service": "control-plane"}
+            async with admin.session.get("/api/internal/peers/news", headers=headers) as response:
+                async for chunk in response.content.iter_any():
+                    canaries.collect("news", chunk)
+
+        listening, following = tasks.create_task(listen()), tasks.create_task(follow())
+        worker = f"/api/workers/{plane.worker_id}"
+        await admin.accepted("POST", f"{worker}/license", {"token": secrets["license token"]})
+        refusal = {"reason": "CML refused …"}
+        for step in ("start", "fail", "start"):
+            await plane.accepted(f"/{{id}}/license/{step}-registration", refusal)
+        await admin.call("PUT", "/api/settings/license", {"token": secrets["fleet license token"]})
+        await ask_every_route(plane, admin, canaries)
+        await admin.call("POST", "/api/secret-keys/rotate")
+        for item in (await plane.kv.list_prefix("/")).items:
+            canaries.collect("key", f"{item.key} {item.value.decode()}")
+        for path in tmp_path.glob("lcm.db*"):
+            canaries.collect(path.name, path.read_bytes())
+        listening.cancel()
+        following.cancel()
+    canaries.collect("afterwards", (tmp_path / "lcm.db").read_bytes())
+    canaries.collect("log", "".join(capfd.readouterr()))
+    kinds = {where.split(" ")[0] for where, _ in canaries.collected}
+    assert {"answer", "headers", "stream", "log", "lcm.db", "key", "news"} <= kinds
+    assert canaries.found() == []
+
+
+async def ask_every_route(plane: LonePlane, admin: Api, canaries: Canaries) -> None:
+    """First as they are meant, then with every secret where it does not belong."""
+    bodies: list[Any] = [{}, *({"token": secret, "name": secret} for secret in canaries.secrets.values())]
+    keys = {"X-API-Key": canaries.secrets["controller"], "X-LCM-Service": "worker-controller"}
+    for path, operations in openapi_document()["paths"].items():
+        if path in NEVER_END:
+            continue
+        where = path.format(
+            worker_id=plane.worker_id, name="small", token_id="x", lab_id="l", session_id="s", peer="p"
+        )
+        for method in operations:
+            if (method, path) in SHOWN_ON_PURPOSE or (method, path) == ("put", "/api/settings/license"):
+                continue
+            for body in bodies if method != "get" else bodies[:1]:
+                headers = {**keys, "X-LCM-Epoch": "1"} if "/internal/" in path else {}
+                async with admin.session.request(method, where, json=body, headers=headers) as response:
+                    await response.read()
+                    assert response.status < 500, path
 
 
 async def test_stored_secrets_are_not_readable_in_the_databases_bytes(tmp_path: Path) -> None:

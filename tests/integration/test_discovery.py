@@ -140,14 +140,36 @@ async def test_discovery_settings_can_be_changed_and_reset(api: Api) -> None:
     before = await api.get("/api/settings/discovery")
     assert {name: before[name] for name in empty} == empty
     change = {"regions": ["us-east-1"], "ami_filter": "CML-*"}
-    status, after = await api.call("PATCH", "/api/settings/discovery", change)
+    seen = {"If-Match": f'"{before["version"]}"'}
+    status, after = await api.call("PATCH", "/api/settings/discovery", change, headers=seen)
     assert status == 200
     assert (after["regions"], after["ami_filter"], after["tag_filter"]) == (["us-east-1"], "CML-*", None)
     assert after["version"] == before["version"] + 1
-    status, problem = await api.call("PATCH", "/api/settings/discovery", {"regions": ["mars-north-1"]})
+    mars = {"regions": ["mars-north-1"]}
+    status, problem = await api.call("PATCH", "/api/settings/discovery", mars, headers={"If-Match": "*"})
     assert (status, problem["type"]) == (422, "urn:lcm:problem:unknown-reference")
-    status, reset = await api.call("PATCH", "/api/settings/discovery", {"regions": None, "ami_filter": None})
+    back = {"regions": None, "ami_filter": None}
+    status, reset = await api.call("PATCH", "/api/settings/discovery", back, headers={"If-Match": "*"})
     assert (status, {name: reset[name] for name in empty}) == (200, empty)
+
+
+async def test_settings_are_changed_only_by_somebody_who_has_seen_them(api: Api) -> None:
+    async with api.session.get("/api/settings/discovery") as response:
+        seen = response.headers["ETag"]
+    change = {"ami_filter": "CML-2.9*"}
+    status, problem = await api.call("PATCH", "/api/settings/discovery", change)
+    assert (status, problem["type"]) == (428, "urn:lcm:problem:precondition-required")
+    async with api.session.patch(
+        "/api/settings/discovery", json=change, headers={"If-Match": seen}
+    ) as response:
+        assert response.status == 200
+        now = response.headers["ETag"]
+    status, problem = await api.call(
+        "PATCH", "/api/settings/discovery", {"ami_filter": "CML-2.8*"}, headers={"If-Match": seen}
+    )
+    assert (status, problem["type"]) == (412, "urn:lcm:problem:precondition-failed")
+    assert (await api.get("/api/settings/discovery"))["ami_filter"] == "CML-2.9*"
+    await api.call("PATCH", "/api/settings/discovery", {"ami_filter": None}, headers={"If-Match": now})
 
 
 async def test_cleanup_over_http_is_dry_when_asked(lcm: RunningLcm, api: Api) -> None:

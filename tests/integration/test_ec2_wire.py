@@ -23,7 +23,7 @@ from lcm.domain.errors import (
     Unreachable,
     WrongInstanceState,
 )
-from lcm.domain.launch import InstanceId, LaunchSpec
+from lcm.domain.launch import InstanceId, LaunchSpec, WorkerId
 from lcm.worker_controller.adapters.ec2 import Ec2Provider, Ec2Settings
 from support.processes import RunningSimulator, eventually, running_simulator
 
@@ -190,6 +190,58 @@ async def test_a3_a_launch_whose_reply_was_lost_is_found_under_its_token(wire: W
     assert again.client_token == token
 
 
+async def test_a4_a_launch_that_lands_late_is_the_one_that_was_asked_for_again(
+    simulator: RunningSimulator,
+) -> None:
+    """A4: the effect comes after its caller gave up."""
+    async with opened(simulator, read_timeout_seconds=0.3) as wire:
+        spec, token = await wire.spec(), ids.new_id()
+        await wire.disturb("RunInstances", "delay", seconds=1)
+        with pytest.raises(Unreachable):
+            await wire.provider.launch_instance(spec, token)
+        again = await wire.provider.launch_instance(spec, token)
+
+        async def has_landed() -> bool:
+            return (await wire.calls()).count("RunInstances") == 2
+
+        await eventually(has_landed)
+        found = await wire.provider.list_instances(wire.name, spec.tags)
+        assert [instance.id for instance in found] == [again.id]
+
+
+async def test_b1_a_new_instance_that_is_not_shown_yet_is_an_answer_and_not_an_error(wire: Wire) -> None:
+    """B1: describe does not show a new instance."""
+    new = await wire.launch()
+    await wire.disturb(
+        "DescribeInstances", code="InvalidInstanceID.NotFound", status=400, instance_id=new, count=2
+    )
+    assert await wire.provider.describe_instance(wire.name, new) is None
+    assert await wire.provider.describe_instances(wire.name, [new]) == []
+    assert (await wire.provider.describe_instance(wire.name, new)) is not None
+
+
+async def test_b2_a_list_of_which_a_page_is_missing_is_no_list(simulator: RunningSimulator) -> None:
+    """B2: a partial list never looks like a whole one."""
+    async with opened(simulator, page_size=5) as wire:
+        for _ in range(6):
+            await wire.launch()
+        await wire.disturb("DescribeInstances", "delay", seconds=0)
+        await wire.disturb("DescribeInstances", code="InternalError", status=500)
+        with pytest.raises(LcmError):
+            await wire.provider.list_instances(wire.name)
+        assert len(await wire.provider.list_instances(wire.name)) >= 6
+
+
+async def test_e13_whose_a_machine_is_shows_in_its_token_and_not_in_its_tags(wire: Wire) -> None:
+    """E13: tags copied to a foreign instance."""
+    ours, token = await wire.spec(), ids.new_id()
+    launched = await wire.provider.launch_instance(ours, token)
+    foreign = await wire.provider.launch_instance(ours, ids.new_id())
+    found = await wire.provider.find_instances(wire.name, WorkerId(ours.tags["worker_id"]))
+    assert {instance.id for instance in found} == {launched.id, foreign.id}
+    assert [instance.id for instance in found if instance.client_token == token] == [launched.id]
+
+
 @pytest.mark.parametrize("operation", ["stop", "terminate"])
 async def test_a5_a_move_whose_reply_was_lost_can_be_repeated(wire: Wire, operation: str) -> None:
     """A5: stop or terminate applied, reply lost."""
@@ -205,6 +257,28 @@ async def test_a5_a_move_whose_reply_was_lost_can_be_repeated(wire: Wire, operat
     with pytest.raises(Unreachable):
         await move(wire.name, instance_id)
     await move(wire.name, instance_id)
+
+
+async def test_e7_a_machine_that_is_on_its_way_is_shown_as_such_and_nothing_is_forced() -> None:
+    """E7: stuck stopping, for as long as EC2 says so."""
+    with running_simulator("--speed", "1") as slow:
+        async with opened(slow) as wire:
+            instance_id = await wire.launch()
+
+            async def state() -> str | None:
+                seen = await wire.provider.describe_instance(wire.name, instance_id)
+                return seen.state if seen is not None else None
+
+            async def runs() -> bool:
+                return await state() == "running"
+
+            await eventually(runs)
+            await wire.provider.stop_instance(wire.name, instance_id)
+            assert await state() == "stopping"
+            with pytest.raises(WrongInstanceState):
+                await wire.provider.start_instance(wire.name, instance_id)
+            await wire.provider.stop_instance(wire.name, instance_id)
+            assert await state() == "stopping"
 
 
 async def test_e14_a_call_that_hangs_is_given_up_and_not_repeated(simulator: RunningSimulator) -> None:
@@ -226,6 +300,17 @@ async def test_e10_an_id_that_ec2_does_not_know_is_an_answer(wire: Wire) -> None
     unknown = InstanceId("i-0123456789abcdef0")
     assert await wire.provider.describe_instance(wire.name, unknown) is None
     await wire.provider.terminate_instance(wire.name, unknown)
+
+
+async def test_credentials_of_another_account_reach_nothing(simulator: RunningSimulator) -> None:
+    async with opened(simulator, account_id="123456789012") as wire:  # moto's
+        await wire.provider.list_instances(wire.region.region)
+        await wire.launch()
+    async with opened(simulator, account_id="999988887777") as wire:
+        for attempt in (wire.provider.list_instances(wire.region.region), wire.launch()):
+            with pytest.raises(CredentialsRefused, match="123456789012"):
+                await attempt
+        assert await wire.calls() == []
 
 
 async def test_two_regions_are_used_at_once(simulator: RunningSimulator) -> None:

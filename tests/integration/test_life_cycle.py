@@ -77,6 +77,7 @@ async def test_watch_and_poll_on_the_same_pending_worker_launch_exactly_one_inst
 
 
 async def test_a_worker_stopped_in_the_aws_console_is_started_again(api: Api, console: Console) -> None:
+    """E9: stopped by someone outside."""
     worker = await api.until(await api.create("drifting"), "running")
     [instance] = await console.instances_of(worker)
     await console.click("stop", instance)

@@ -101,6 +101,17 @@ async def test_what_cml_says_about_itself_is_kept(plane: LonePlane) -> None:
     assert worker["cml_system_info"]["oui"] is None
 
 
+async def test_the_load_of_an_unknown_lab_is_told_as_a_lab_to_look_at(plane: LonePlane) -> None:
+    async with plane.admin.stream() as stream:
+        await stream.until("worker.snapshot")
+        body = {"nodes": {}, "links": {}, "collected_at": "2026-01-01T00:00:00Z"}
+        status, _ = await plane.report("/{id}/labs/never-heard-of/stats", body)
+        assert status == 200
+        event = await stream.until("lab.status.updated")
+    assert (event["data"]["lab_id"], event["data"]["status"]) == ("never-heard-of", None)
+    assert event["data"]["lab"]["discovery_wanted"] is True
+
+
 async def test_a_look_at_all_labs_is_accepted_and_told(plane: LonePlane) -> None:
     async with plane.admin.stream() as stream:
         await stream.until("worker.snapshot")

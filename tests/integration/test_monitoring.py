@@ -9,8 +9,11 @@
 """
 
 import asyncio
+import gc
 import hashlib
+import random
 import ssl
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -23,10 +26,12 @@ from lcm.cml.session import CmlSession, Credentials
 from lcm.core.clock import SystemClock
 from lcm.domain.errors import CertificateChanged, CredentialsRefused, Unreachable
 from lcm.domain.live import MonitorState, SampleSource
+from lcm.simulator.cml.websocket import Opcode, frame
 from lcm.worker_controller.adapters.picows_websocket import PicowsWebSockets
 from lcm.worker_controller.monitoring.config import MonitoringConfig
 from lcm.worker_controller.ports import MAX_MESSAGE_BYTES
 from support.cml_server import HOST, CmlServer, running_cml
+from support.damage import LAB, NODE, damaged_frames
 from support.live import W1, Watching, a_target, watching
 
 CONNECTED, RECONNECTING = MonitorState.CONNECTED, MonitorState.RECONNECTING
@@ -56,10 +61,21 @@ async def certificate_of(server: CmlServer) -> str:
     return await asyncio.get_running_loop().run_in_executor(None, ask)
 
 
+class MovableClock(SystemClock):
+    """The machine's own time, which a test can put ahead."""
+
+    ahead = 0.0
+
+    def monotonic(self) -> float:
+        return SystemClock.monotonic() + self.ahead
+
+
 @asynccontextmanager
-async def watched(server: CmlServer, password: str = "secret", **config: Any) -> AsyncIterator[Watching]:
+async def watched(
+    server: CmlServer, password: str = "secret", clock: SystemClock | None = None, **config: Any
+) -> AsyncIterator[Watching]:
     """Our monitors, watching this server."""
-    clock = SystemClock()
+    clock = clock or SystemClock()
     async with (
         CmlConnections(server.port) as transport,
         watching(
@@ -89,9 +105,9 @@ async def cml(tmp_path: Path) -> AsyncIterator[CmlServer]:
 def node_event(event: str = "QUEUED") -> dict[str, str]:
     return {
         "event_type": "state_change",
-        "lab_id": "2b7f0c3a-52be-4c19-9a44-0be6f1a2d935",
+        "lab_id": LAB,
         "element_type": "node",
-        "element_id": "91c0f0c3-52be-4c19-9a44-0be6f1a2d935",
+        "element_id": NODE,
         "event": event,
     }
 
@@ -125,7 +141,7 @@ async def test_reconnecting_rest_stands_in_and_people_are_told_nothing(cml: CmlS
             {"category": "start_lab", "timestamp": SystemClock().now().isoformat(), "data": {}}
         )
         await live.until(lambda: live.plane.categories == ["start_lab"], SOON)
-        await live.until(lambda: live.plane.samples[-1].source is REST, SOON)
+        await live.until(lambda: live.plane.samples and live.plane.samples[-1].source is REST, SOON)
         assert live.plane.activity[-1][0] is REST
         assert live.plane.told() == ["connected"]
 
@@ -158,6 +174,38 @@ async def test_cut_polled_failed_and_back_with_one_event_each_and_nothing_lost(c
         await asyncio.sleep(1.0)  # noqa: TID251 - three polls would have fitted in
         assert polls(cml) == stopped_at
         assert live.plane.told() == ["connected", "disconnected", "connected"]
+
+
+async def test_what_was_told_live_is_not_counted_again_from_the_diary(cml: CmlServer) -> None:
+    def in_diary(category: str) -> None:
+        now = SystemClock().now().isoformat()
+        cml.telemetry.append({"category": category, "timestamp": now, "data": {"lab_id": LAB}})
+
+    async with watched(cml) as live:
+        await live.until_state(CONNECTED, SOON)
+        await cml.has_sockets()
+        await cml.push(node_event("QUEUED"))
+        in_diary("queue_node")
+        await live.until(lambda: live.plane.categories == ["queue_node"], SOON)
+        cml.refuses_sockets = True
+        await cml.cut()
+        await live.until_state(FAILED, SOON)
+        in_diary("start_lab")
+        await live.until(lambda: live.plane.categories == ["queue_node", "start_lab"], SOON)
+        cml.refuses_sockets = False
+        again(live)
+        await live.until_state(CONNECTED, SOON)
+        await cml.has_sockets()
+        in_diary("start_node")
+        await cml.push(node_event("STARTED"))
+        looks = cml.requests.count("/api/v0/telemetry/events")
+        await live.until(lambda: len(live.plane.categories) == 3, SOON)
+        cml.refuses_sockets = True
+        await cml.cut()
+        await live.until(lambda: cml.requests.count("/api/v0/telemetry/events") >= looks + 3, SOON)
+        in_diary("stop_lab")
+        await live.until(lambda: live.plane.categories[-1] == "stop_lab", SOON)
+        assert live.plane.categories == ["queue_node", "start_lab", "start_node", "stop_lab"]
 
 
 async def test_disabled_only_rest_is_used_and_people_are_told_nothing(cml: CmlServer) -> None:
@@ -206,6 +254,23 @@ async def test_a_wrong_password_is_an_auth_failure_and_does_not_hammer(cml: CmlS
         assert live.plane.told() == ["disconnected"]
 
 
+async def test_after_three_refused_logins_the_next_comes_after_two_minutes(cml: CmlServer) -> None:
+    clock = MovableClock()
+    async with watched(cml, password="wrong", clock=clock, poll_interval=0.05) as live:
+        await live.until(lambda: cml.logins == 3, SOON)
+        for more_seconds in (0.0, 60.0, 50.0):
+            clock.ahead += more_seconds
+            again(live)
+            await asyncio.sleep(0.3)  # noqa: TID251 - polls and cycles come and go
+            assert cml.logins == 3
+        clock.ahead += 11.0
+        again(live)
+        await live.until(lambda: cml.logins == 4, SOON)
+        again(live)
+        await asyncio.sleep(0.3)  # noqa: TID251 - polls and cycles come and go
+        assert (cml.logins, cml.upgrades) == (4, 0)
+
+
 async def test_refused_tokens_are_an_auth_failure(cml: CmlServer) -> None:
     async with watched(cml) as live:
         await live.until_state(CONNECTED, SOON)
@@ -236,6 +301,42 @@ async def test_garbage_is_counted_and_the_connection_stays(cml: CmlServer) -> No
         await cml.push(node_event())
         await live.until(lambda: live.plane.categories == ["queue_node"], SOON)
         assert cml.upgrades == 1
+
+
+async def test_a_hundred_thousand_damaged_frames_end_nothing_and_leave_the_memory_flat(
+    cml: CmlServer,
+) -> None:
+    next_frame = damaged_frames(random.Random(5))
+
+    async def gust(live: Watching) -> None:
+        counts = live.registry.ledgers[W1].messages
+        before = counts.total
+        cml.push_raw(b"".join(frame(Opcode.TEXT, next_frame()) for _ in range(1_000)))
+        await live.until(lambda: counts.total >= before + 1_000, SOON)
+        live.plane.requests.clear()
+        live.plane.activity.clear()
+
+    async def storm(live: Watching, frames: int) -> None:
+        for _ in range(frames // 1_000):
+            await gust(live)
+
+    def tasks() -> set[str]:
+        names = {task.get_name() for task in asyncio.all_tasks()}
+        return names & {"monitors", "live-reports", "ws-status", f"monitor-{W1}"}
+
+    async with watched(cml, report_interval=0.05, health_timeout=60.0, ping_after=60.0) as live:
+        await live.until_state(CONNECTED, SOON)
+        await cml.has_sockets()
+        await storm(live, 20_000)
+        gc.collect()
+        blocks = sys.getallocatedblocks()
+        await storm(live, 80_000)
+        gc.collect()
+        assert sys.getallocatedblocks() - blocks < 8_000
+        assert len(tasks()) == 4
+        await cml.push(node_event() | {"element_id": "the last one"})
+        await live.until(lambda: "the last one" in [change.element_id for change in live.plane.changes], SOON)
+        assert (live.state, cml.upgrades) == (CONNECTED, 1)
 
 
 async def test_an_oversize_message_costs_the_connection_not_the_monitor(cml: CmlServer) -> None:

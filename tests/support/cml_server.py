@@ -71,6 +71,13 @@ class CmlServer:
             else:
                 await socket.send_str(event if isinstance(event, str) else json.dumps(event))
 
+    def push_raw(self, frames: bytes) -> None:
+        """Bytes that are frames already: many cost no more than one. Nobody waits until they are sent."""
+        for socket in list(self.sockets):
+            transport = socket._req.transport if socket._req else None
+            if transport is not None:
+                transport.write(frames)
+
     async def cut(self, code: int = 1006) -> None:
         """End every socket; 1006 is without goodbye."""
         for socket in list(self.sockets):

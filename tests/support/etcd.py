@@ -4,6 +4,7 @@ The wheel's 3.5.1 is for tests only (docs/adr/0011). Heartbeats are quickened so
 are quick, and leases of two seconds are granted as asked.
 """
 
+import os
 import shutil
 import signal
 import socket
@@ -66,6 +67,7 @@ class EtcdMember:
     def freeze(self) -> None:
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WNOWAIT)  # it may still answer until then
 
     def thaw(self) -> None:
         assert self._process is not None
@@ -168,7 +170,7 @@ def etcd_cluster(size: int = 1, *options: str, scheme: str = "http") -> Iterator
 
 
 def _members(directory: Path, size: int, options: Sequence[str], scheme: str) -> list[EtcdMember]:
-    addresses = iter(_free_addresses(2 * size))
+    addresses = iter(free_addresses(2 * size))
     members = [EtcdMember((), directory / f"n{n}", next(addresses), next(addresses)) for n in range(size)]
     everyone = ",".join(f"{member.data.name}=http://{member.peer}" for member in members)
     for member in members:
@@ -189,7 +191,7 @@ def _members(directory: Path, size: int, options: Sequence[str], scheme: str) ->
     return members
 
 
-def _free_addresses(count: int) -> list[str]:
+def free_addresses(count: int) -> list[str]:
     """Free now; etcd cannot choose its own."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     addresses = [f"127.0.0.1:{opened.getsockname()[1]}" for opened in sockets]

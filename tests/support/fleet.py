@@ -13,7 +13,7 @@ from lcm.control_plane.commands.claim_leadership import claim_leadership, fence_
 from lcm.control_plane.commands.clean_up import clean_up
 from lcm.control_plane.commands.create_worker import create_worker
 from lcm.control_plane.commands.detect_idle import detect_idle
-from lcm.control_plane.commands.drain_worker import drain_worker
+from lcm.control_plane.commands.drain_worker import scale_down_worker
 from lcm.control_plane.commands.import_workers import import_workers
 from lcm.control_plane.commands.license_worker import license_token, report_license
 from lcm.control_plane.commands.promise_launch import forget_launch, promise_launch
@@ -59,6 +59,7 @@ from lcm.simulator.virtual_time import VirtualClock
 from lcm.worker_controller.ports import CmlSystemInformation, MonitorTarget
 from lcm.worker_controller.reconciler import WorkerReconciler
 from lcm.worker_controller.settings import WorkerControllerSettings
+from support.core import Link
 
 REGION = RegionConfig(region="us-east-1", security_group_ids=("sg-1",), subnet_id="subnet-1", key_name="k")
 TEMPLATES = Path(__file__).parents[2] / "config" / "worker_templates.yaml"
@@ -175,9 +176,8 @@ class DirectControlPlane:
 
     async def drain_worker(self, worker: Worker) -> Worker:
         self._answer()
-        return await drain_worker(
-            self._plane, worker.id, by=SERVICE, reason="scale-down", fence=self._fence()
-        )
+        await self._plane.clock.sleep(0.01)  # meanwhile others are judged
+        return await scale_down_worker(self._plane, worker.id, by=SERVICE, fence=self._fence())
 
     async def record_scaling_audit(self, event: AuditEvent, reason: str, worker_id: WorkerId) -> None:
         self._answer()
@@ -198,6 +198,7 @@ class MemoryCml:
         self._cloud = cloud
         self._boot_seconds = boot_seconds
         self.certificate = "a" * 64
+        self.version = "2.9.1+build.7"
 
     async def get_system_information(self, host: str, pinned_sha256: str | None) -> CmlSystemInformation:
         machine = self._cloud.machine_at(host)
@@ -206,7 +207,7 @@ class MemoryCml:
         if pinned_sha256 not in (None, self.certificate):
             raise CertificateChanged(f"{host} shows another certificate")
         uptime = self._cloud.clock.monotonic() - machine.running_since
-        return CmlSystemInformation("2.9.1+build.7", uptime >= self._boot_seconds, self.certificate)
+        return CmlSystemInformation(self.version, uptime >= self._boot_seconds, self.certificate)
 
 
 class MemoryMonitors:
@@ -220,6 +221,10 @@ class MemoryMonitors:
         self.runs = 0
         self.telemetry: dict[WorkerId, list[TelemetryEvent] | None] = {}
         self.looks = 0
+        self.measured: list[WorkerId] = []
+        self._known: set[WorkerId] = set()
+        self.is_giving_up = False
+        """Every connection fails as soon as it is made."""
 
     async def run(self) -> None:
         self.runs += 1
@@ -231,6 +236,19 @@ class MemoryMonitors:
     def ensure_monitoring(self, target: MonitorTarget) -> None:
         self.watched[target.worker_id] = target
         self.asked.append(target)
+
+    def is_watching(self, worker_id: WorkerId) -> bool:
+        return worker_id in self.watched and not self.is_giving_up
+
+    def measured_seconds_ago(self, worker_id: WorkerId) -> float | None:
+        return 0.0 if worker_id in self._known else None
+
+    def measure_soon(self, worker_id: WorkerId) -> None:
+        self.measured.append(worker_id)
+        self._known.add(worker_id)
+
+    def has_account_of(self, worker_id: WorkerId) -> bool:
+        return worker_id in self.watched
 
     def stop_monitoring(self, worker_id: WorkerId, reason: str) -> None:
         if self.watched.pop(worker_id, None):
@@ -261,6 +279,8 @@ class Fleet:
         self.licensing = MemoryLicensing()
         self.monitors = MemoryMonitors()
         self.kv = MemoryKv(self.clock, self.ids)
+        self.link = Link(self.kv, self.clock)
+        """The controllers' way to the coordination store."""
         self.store = store or MemoryStore()
         self.plane = ControlPlane.over(
             self.store,
@@ -306,7 +326,7 @@ class Fleet:
             cloud=self.cloud,
             cml=self.cml,
             licensing=self.licensing,
-            kv=self.kv,
+            kv=self.link,
             clock=self.clock,
             telemetry=Telemetry(),
             health=Health(self.clock),

@@ -7,8 +7,8 @@ happens in etcd is witnessed with the time it happened.
 import asyncio
 import json
 import os
+import re
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -23,17 +23,24 @@ import msgspec
 import yaml
 
 from support.api import Api, Console, Json, console_of, person
-from support.etcd import DIES_WITH_ITS_PARENT, EtcdCluster, etcd_cluster
+from support.etcd import EtcdCluster, etcd_cluster
 from support.processes import RunningSimulator, eventually, running_simulator
+from support.quick_start import Process, start_lcm
 
-LEASE_SECONDS: Final = int(os.environ.get("LCM_HA_LEASE_TTL", "4"))
-TRIALS: Final = int(os.environ.get("LCM_HA_TRIALS", "2"))
+LEASE_SECONDS: Final = int(os.environ.get("LCM_HA_LEASE_TTL", "3"))
+"""The shortest that is allowed, to keep tests quick."""
+TRIALS: Final = int(os.environ.get("LCM_HA_TRIALS", "20"))
 """How often a failover is tried; `make soak-ha` tries more."""
+OUTAGE_SECONDS: Final = float(os.environ.get("LCM_HA_OUTAGE_SECONDS", LEASE_SECONDS))
+"""How long something that is gone stays so after everybody has noticed; `make soak-ha` takes minutes."""
+RECOVERY_SECONDS: Final = 30.0
+"""Full function after the return of what was gone."""
 MUTATING: Final = ("RunInstances", "StartInstances", "StopInstances", "TerminateInstances")
+CONNECTED: Final = re.compile(r'^lcm_worker_websocket_connected\{worker_id="([^"]+)"\} 1', re.MULTILINE)
 KEY: Final = "controllers-of-the-test"
 NAMES: Final = ("ada", "bob")
 PATIENCE_SECONDS: Final = 60.0
-"""How long a test waits for what must happen; how long it took is told, not judged: machines differ."""
+"""How long a test waits for what must happen."""
 
 
 def now() -> float:
@@ -48,7 +55,7 @@ class LcmProcess:
     arguments: Sequence[str]
     environment: Mapping[str, str]
     port: int = 0
-    _process: subprocess.Popen[str] | None = None
+    _process: Process | None = None
     _errors: IO[str] = field(default_factory=lambda: tempfile.TemporaryFile("w+"))  # noqa: SIM115
 
     @property
@@ -60,16 +67,8 @@ class LcmProcess:
         return self._process is not None
 
     def start(self) -> None:
-        self._process = subprocess.Popen(
-            [
-                *DIES_WITH_ITS_PARENT,
-                *(sys.executable, "-m", "lcm", *self.arguments, "--port", str(self.port), "--json"),
-            ],
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            text=True,
-            env={**os.environ, **self.environment},
-        )
+        arguments = (*self.arguments, "--port", str(self.port), "--json")
+        self._process = start_lcm(arguments, self._errors, self.environment)
 
     def wait_until_answering(self) -> None:
         assert self._process is not None
@@ -131,6 +130,8 @@ class Ensemble:
             "AWS_ENDPOINT_URL": self.simulator.info.aws_endpoint,
             "AWS_SECRET_ACCESS_KEY": "simulated",
             "CML_WORKER_API_PORT": str(self.simulator.info.cml_port),
+            "CML_WORKER_API_USERNAME": self.simulator.info.cml_username,
+            "CML_WORKER_API_PASSWORD": self.simulator.info.cml_password,
             "LCM_DATA_DIR": str(self.directory / "data"),
         }
         self.plane = LcmProcess("control plane", ("control-plane",), self._environment)
@@ -175,10 +176,11 @@ class Ensemble:
     def restore(self) -> None:
         """Start whatever is down, as it was."""
         self.etcd.restart()
-        for process in (self.plane, *self.controllers.values()):
-            if not process.is_running:
-                process.start()
-                process.wait_until_answering()
+        down = [p for p in (self.plane, *self.controllers.values()) if not p.is_running]
+        for process in down:
+            process.start()
+        for process in down:
+            process.wait_until_answering()
 
 
 @dataclass(frozen=True)
@@ -219,6 +221,57 @@ class Life:
 
         return await eventually(leads, within_seconds=PATIENCE_SECONDS)
 
+    async def wait_for_a_later_leader(self, epoch: int) -> Json:
+        """Whoever leads with a higher epoch than this; what it says of itself."""
+
+        async def leads() -> Json:
+            for name in NAMES:
+                said = await self.health(name)
+                if said is not None and said["is_leader"] and said["epoch"] > epoch:
+                    return said
+            return None
+
+        return await eventually(leads, within_seconds=PATIENCE_SECONDS)
+
+    async def wait_for_a_standby(self, leader: str) -> None:
+        """The other one is there, and could take over."""
+
+        async def stands_by() -> bool:
+            said = await self.health(self.other(leader))
+            return said is not None and not said["is_leader"] and not said["frozen"]
+
+        await eventually(stands_by, within_seconds=PATIENCE_SECONDS)
+
+    async def wait_until_only_one_watches(self, leader: str, workers: Sequence[Json]) -> None:
+        """Each of these workers has one socket, the leader says they are its own, the other has none."""
+        watched = {worker["id"] for worker in workers}
+        instances = {(await self.launched_for(worker))[0]["id"] for worker in workers}
+
+        async def is_so() -> bool:
+            listeners = {i: n for i, n in (await self._listeners()).items() if i in instances}
+            return (
+                listeners == dict.fromkeys(instances, 1)
+                and watched <= await self._watched_by(leader)
+                and not watched & await self._watched_by(self.other(leader))
+            )
+
+        await eventually(is_so, within_seconds=PATIENCE_SECONDS)
+
+    async def _listeners(self) -> dict[str, int]:
+        """How many live connections each simulated CML server has, by instance."""
+        async with self.http.get(f"{self.ensemble.simulator.info.cml_control_url}/workers") as response:
+            return {server["instance_id"]: server["listeners"] for server in await response.json()}
+
+    async def _watched_by(self, name: str) -> set[str]:
+        """The workers a controller says it has a live connection to; none if it does not answer."""
+        url = f"{self.ensemble.controllers[name].url}/metrics"
+        try:
+            async with asyncio.timeout(1), self.http.get(url) as response:
+                text = await response.text()
+        except (aiohttp.ClientError, OSError, TimeoutError):
+            return set()
+        return set(CONNECTED.findall(text))
+
     async def wait_until_frozen(self, *names: str) -> None:
         async def are_frozen() -> bool:
             said = [await self.health(name) for name in names]
@@ -250,9 +303,19 @@ class Life:
     async def running(self, name: str) -> Json:
         return await self.until(await self.api.create(name), "running")
 
+    async def running_and_watched(self, *names: str) -> list[Json]:
+        """Workers that the leader has a live connection to."""
+        created = [await self.api.create(name) for name in names]
+        workers = [await self.until(worker, "running") for worker in created]
+        await self.wait_until_only_one_watches(await self.wait_for_a_leader(), workers)
+        return workers
+
+    async def see(self, worker: Json) -> Json:
+        return await self.api.get(f"/api/workers/{worker['id']}")
+
     async def until(self, worker: Json, status: str) -> Json:
         async def is_there() -> Json:
-            seen = await self.api.get(f"/api/workers/{worker['id']}")
+            seen = await self.see(worker)
             return seen if seen["status"] == status else None
 
         return await eventually(is_there, within_seconds=PATIENCE_SECONDS)

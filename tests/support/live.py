@@ -17,11 +17,12 @@ from lcm.domain.live import ActivityEvent, LabChange, MonitorState, Sample, Samp
 from lcm.domain.worker import CmlHealth, CmlLicense, Worker
 from lcm.rest.schemas import LiveReceipt, LiveReports, WebSocketReport
 from lcm.simulator.memory_live import MemoryLiveServer, MemoryLiveServers
+from lcm.simulator.virtual_time import BEGINNING
 from lcm.worker_controller.monitoring.config import MonitoringConfig
 from lcm.worker_controller.monitoring.monitor import CmlWebSocketMonitor
 from lcm.worker_controller.monitoring.registry import CmlWebSocketMonitorRegistry
 from lcm.worker_controller.monitoring.reporter import LiveReporter
-from lcm.worker_controller.ports import MonitorTarget, WebSockets
+from lcm.worker_controller.ports import MonitorTarget, ToldActivity, WebSockets
 from support.core import a_worker
 
 W1 = WorkerId("w-1")
@@ -114,6 +115,7 @@ def a_target(**fields: object) -> MonitorTarget:
         "host": "10.0.0.1",
         "certificate_sha256": "a" * 64,
         "cml_version": "2.9.1+build.7",
+        "told": ToldActivity(BEGINNING),
     }
     return MonitorTarget(**{**values, **fields})  # type: ignore[arg-type]
 

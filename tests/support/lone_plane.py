@@ -32,12 +32,21 @@ class LonePlane:
     admin: Api
     controller: aiohttp.ClientSession
     worker_id: str
+    kv: MemoryKv
 
     async def report(self, path: str, body: Any, epoch: int = 1) -> tuple[int, Any]:
         headers = {"X-LCM-Epoch": str(epoch)}
         url = f"/api/internal/workers{path.format(id=self.worker_id)}"
         async with self.controller.post(url, json=body, headers=headers) as response:
             return response.status, await response.json()
+
+    async def reported(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        """What a controller that leads gets, on any internal route."""
+        headers = {"X-LCM-Epoch": "1"}
+        async with self.controller.request(
+            method, f"/api/internal{path}", json=body, headers=headers
+        ) as response:
+            return response.status, await response.json(content_type=None)
 
     async def accepted(self, path: str, body: Any = None) -> Any:
         status, answer = await self.report(path, body)
@@ -74,7 +83,7 @@ async def lone_plane(data_dir: Path) -> AsyncIterator[LonePlane]:
         claim = {"service": "worker-controller", "cluster_id": "c", "revision": 1, "instance_id": "a"}
         async with controller.post("/api/internal/leadership", json=claim) as response:
             assert (await response.json()) == {"epoch": 1}
-        plane = LonePlane(process.url, process.keys.admin, admin, controller, "")
+        plane = LonePlane(process.url, process.keys.admin, admin, controller, "", kv)
         plane.worker_id = await plane.add_running("live")
         yield plane
 

@@ -1,9 +1,7 @@
 """LCM and its simulator as a user runs them: real processes, gone when the block is left."""
 
 import asyncio
-import os
 import signal
-import subprocess
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator
@@ -16,6 +14,7 @@ import msgspec
 from lcm.cli.up import Ready
 from lcm.core.redaction import MASK
 from lcm.simulator.main import SimulationInfo
+from support.quick_start import Process, start_lcm
 
 SPEED = 20
 """How much faster than in its demo the simulated world runs in tests."""
@@ -33,7 +32,7 @@ async def eventually(check: Callable[[], Awaitable[Any]], *, within_seconds: flo
 class Running:
     """A process that is ready, and what it has said on standard error so far."""
 
-    process: subprocess.Popen[str]
+    process: Process
     errors: IO[str]
 
     def complaints(self) -> str:
@@ -80,19 +79,9 @@ def running_lcm(*options: str, **environment: str) -> Iterator[RunningLcm]:
 
 
 @contextmanager
-def running_command(
-    *arguments: str, **environment: str
-) -> Iterator[tuple[str, subprocess.Popen[str], IO[str]]]:
-    with (
-        tempfile.TemporaryFile("w+") as errors,
-        subprocess.Popen(
-            [sys.executable, "-m", "lcm", *arguments, "--json"],
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-            env={**os.environ, **environment},
-        ) as process,
-    ):
+def running_command(*arguments: str, **environment: str) -> Iterator[tuple[str, Process, IO[str]]]:
+    with tempfile.TemporaryFile("w+") as errors:
+        process = start_lcm((*arguments, "--json"), errors, environment)
         assert process.stdout is not None
         try:
             line = process.stdout.readline()
@@ -101,5 +90,6 @@ def running_command(
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait(timeout=10)
+            process.stdout.close()
             errors.seek(0)
             print(errors.read(), file=sys.stderr)

@@ -165,6 +165,7 @@ async def after_the_record(scene: Scene) -> None:
     ids=lambda point: point.__name__.replace("_", "-"),
 )
 async def test_what_kill_9_cuts_is_finished_by_the_next_process(point: Point, site: Site) -> None:
+    """A1: every step of a launch. A2: every step of a start, stop and termination."""
     async with site.life() as life:
         await life.clear()
         stop, start, delete = await life.running("stop", "start", "delete")

@@ -1,54 +1,88 @@
 """The leader is killed, stopped, frozen; the other goes on, and nothing is launched or stopped twice."""
 
 import signal
+from collections.abc import Sequence
 from functools import partial
-from statistics import mean
+from statistics import mean, median
+from typing import Any
 
 import aiohttp
+import pytest
 
 from lcm.rest.schemas import API_KEY_HEADER, EPOCH_HEADER, PROBLEM_TYPE_PREFIX, SERVICE_HEADER
+from support.api import Json
 from support.ha import KEY, LEASE_SECONDS, TRIALS, Life, now, told
 from support.processes import eventually
 
 
+@pytest.mark.timeout(1800)
 async def test_when_the_leader_is_killed_the_standby_takes_over_and_nothing_is_launched_twice(
     life: Life,
 ) -> None:
+    watched = await life.running_and_watched("watched-1", "watched-2")
+    created: list[Json] = []
     took: list[float] = []
     for trial in range(TRIALS):
         leader = await life.wait_for_a_leader()
-        standby, before = life.other(leader), await life.health(leader)
-        worker = await life.api.create(f"killed-{trial}")
+        await life.wait_for_a_standby(leader)
+        before = await life.health(leader)
+        created.append(worker := await life.api.create(f"killed-{trial}"))
         if trial % 2:  # the launch is under way
             await eventually(partial(life.launched_for, worker))
         killed_at = now()
         life.ensemble.controllers[leader].end(signal.SIGKILL)
-        after = await life.wait_until_leading(standby)
+        life.ensemble.controllers[leader].start()  # as whoever supervises it would
+        after = await life.wait_for_a_later_leader(before["epoch"])
         took.append(now() - killed_at)
+        life.ensemble.controllers[leader].wait_until_answering()
+        if trial % 2:  # otherwise the next one is killed before it has looked at everything
+            await life.wait_until_only_one_watches(after["instance_id"], watched)
+    for worker in created:
         await life.until(worker, "running")
-        assert after["epoch"] > before["epoch"]
         assert len(await life.launched_for(worker)) == 1
-        life.ensemble.restore()
-        assert await life.leader() == standby  # who comes back stands by
-        await life.remove(worker)
+    await life.wait_until_only_one_watches(await life.wait_for_a_leader(), watched + created)
+    await life.remove(*watched, *created)
     with told(f"takeover after SIGKILL, lease {LEASE_SECONDS} s") as figures:
-        figures |= {"trials": TRIALS, "mean": f"{mean(took):.2f} s", "max": f"{max(took):.2f} s"}
+        figures |= summary(took)
+    assert_nearly_all_within(LEASE_SECONDS + 2, took)
 
 
+@pytest.mark.timeout(1800)
 async def test_a_leader_that_is_stopped_politely_hands_over_without_waiting_for_its_lease(life: Life) -> None:
+    watched = await life.running_and_watched("watched")
     took: list[float] = []
-    for _ in range(TRIALS):
+    for trial in range(TRIALS):
         leader = await life.wait_for_a_leader()
-        standby = life.other(leader)
+        await life.wait_for_a_standby(leader)
+        before = await life.health(leader)
         asked_at = now()
         life.ensemble.controllers[leader].send(signal.SIGTERM)
-        await life.wait_until_leading(standby)
+        after = await life.wait_for_a_later_leader(before["epoch"])
         took.append(now() - asked_at)
+        assert after["instance_id"] != leader
         life.ensemble.controllers[leader].end()
         life.ensemble.restore()
+        if trial % 5 == 0:
+            await life.wait_until_only_one_watches(after["instance_id"], watched)
+    await life.remove(*watched)
     with told("takeover after SIGTERM") as figures:
-        figures |= {"trials": TRIALS, "mean": f"{mean(took):.2f} s", "max": f"{max(took):.2f} s"}
-    assert min(took) < LEASE_SECONDS  # a lease that was not given back would have to expire first
+        figures |= summary(took)
+    assert_nearly_all_within(1.0, took)  # a lease that was not given back would live on for two thirds of it
+
+
+def summary(took: Sequence[float]) -> dict[str, Any]:
+    return {
+        "trials": len(took),
+        "mean": f"{mean(took):.2f} s",
+        "median": f"{median(took):.2f} s",
+        "max": f"{max(took):.2f} s",
+    }
+
+
+def assert_nearly_all_within(seconds: float, took: Sequence[float]) -> None:
+    """One in five may be late: the bound is ours, but a busy machine can hold up anybody."""
+    late = [f"{one:.2f}" for one in took if one > seconds]
+    assert len(late) <= len(took) // 5, f"longer than {seconds} s: {late}"
 
 
 async def test_a_leader_frozen_beyond_its_lease_changes_nothing_when_it_wakes(life: Life) -> None:

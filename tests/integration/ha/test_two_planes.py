@@ -1,6 +1,7 @@
 """Two control planes on one MongoDB and one etcd: it makes no difference which one people talk to."""
 
 import json
+import re
 import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
@@ -13,9 +14,10 @@ import yaml
 
 from lcm.rest.schemas import API_KEY_HEADER, EPOCH_HEADER, SERVICE_HEADER
 from support.api import EventStream, person
-from support.etcd import etcd_cluster
+from support.etcd import etcd_cluster, free_addresses
 from support.ha import KEY, LcmProcess
 from support.mongodb import mongo_server
+from support.processes import eventually
 
 
 class Planes:
@@ -27,7 +29,9 @@ class Planes:
         regions = directory / "regions.yaml"
         region = {"region": "us-east-1", "security_group_ids": ["sg-1"], "subnet_id": "subnet-1"}
         regions.write_text(yaml.safe_dump({"aws_region_configs": {"us-east-1": region}}))
+        addresses = free_addresses(2)  # each has to know where the other is
         environment = {
+            "CONTROL_PLANE_PEERS": ",".join(f"http://{address}" for address in addresses),
             "STORE_URL": mongo.database("lcm_two_planes"),
             "ETCD_ENDPOINTS": etcd.endpoints[0],
             "CONTROL_PLANE_API_KEY": KEY,
@@ -35,7 +39,8 @@ class Planes:
             "LCM_DATA_DIR": str(directory / "data"),
         }
         self.here, self.there = (
-            LcmProcess(name, ("control-plane",), environment) for name in ("here", "there")
+            LcmProcess(name, ("control-plane",), environment, port=int(address.rpartition(":")[2]))
+            for name, address in zip(("here", "there"), addresses, strict=True)
         )
         for plane in (self.here, self.there):
             stack.callback(plane.forget)
@@ -43,11 +48,32 @@ class Planes:
             plane.wait_until_answering()
         self.token: str = json.loads((directory / "data" / "keys.json").read_text())["admin"]
 
+    async def follow_each_other(self) -> None:
+        """Wait until what happens at one is heard of at the other."""
+
+        async def do() -> bool:
+            async with aiohttp.ClientSession() as session:
+                for plane in (self.here, self.there):
+                    async with session.get(f"{plane.url}/metrics") as response:
+                        followed = re.findall(
+                            r"^lcm_control_plane_peer_followed\S* (\S+)", await response.text(), re.MULTILINE
+                        )
+                    if [float(value) for value in followed] != [1.0, 1.0]:
+                        return False
+            return True
+
+        await eventually(do, within_seconds=60)
+
 
 @pytest.fixture(scope="module")
 def planes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Planes]:
     with ExitStack() as stack:
         yield Planes(tmp_path_factory.mktemp("planes"), stack)
+
+
+@pytest.fixture(autouse=True)
+async def _planes_follow_each_other(planes: Planes) -> None:
+    await planes.follow_each_other()
 
 
 async def told_of(stream: EventStream, worker_id: str, version: int) -> list[int]:
@@ -85,6 +111,50 @@ async def test_a_name_is_taken_at_both(planes: Planes) -> None:
             "POST", "/api/workers", {"name": "taken", "template_name": "small"}
         )
         assert (status, problem["title"]) == (409, "Name taken")
+
+
+async def test_what_a_controller_reports_at_one_is_seen_at_the_other(planes: Planes) -> None:
+    """Activity, the live connection, labs and load never touch a key of etcd, and are seen all the same."""
+    async with (
+        person(planes.here.url, planes.token) as here,
+        person(planes.there.url, planes.token) as there,
+        there.stream() as stream,
+    ):
+        await stream.until("connected")
+        worker = await here.create("reported")
+        claim = {"service": "worker-controller", "cluster_id": "x", "revision": 1, "instance_id": "ada"}
+        epoch = (await internal(planes.here, "/leadership", claim))[1]["epoch"]
+
+        async def report(what: str, body: Any) -> None:
+            status, answer = await internal(planes.here, f"/workers/{worker['id']}/{what}", body, epoch)
+            assert status == 200, answer
+
+        for version, status in enumerate(("provisioning", "starting", "running"), start=1):
+            await report("status", {"status": status, "reason": "test", "expected_version": version})
+        instance = {"id": "i-1", "region": "us-east-1", "state": "running"}
+        instance |= {"instance_type": "t3.small", "image_id": "ami-1"}
+        await report("ec2-details", {"instance": instance, "expected_version": 4})
+        await report("ws-status", {"connected": True, "status": "connected", "reason": ""})
+        at = "2026-01-01T00:00:00Z"
+        signs = {"activity_events": [{"category": "start_lab", "at": at}], "source": "websocket"}
+        await report("activity-events", signs)
+        lab = {"lab_id": "l1", "element_type": "lab", "element_id": "l1", "event": "STARTED", "data": {}}
+        await report("lab-state-change", lab)
+        await report("metrics", {"collected_at": at, "source": "websocket", "cpu_utilization": 42.0})
+
+        assert (await stream.until("worker.ws.connected"))["data"]["worker_id"] == worker["id"]
+        assert (await stream.until("worker.activity.updated"))["data"]["last_activity_at"] == at
+        assert (await stream.until("worker.lab.state_change"))["data"]["lab_id"] == "l1"
+        batch = (await stream.until("worker.metrics.updated.batch"))["data"]
+        assert [event["cpu_utilization"] for event in batch["events"]] == [42.0]
+
+        live = await there.get(f"/api/workers/{worker['id']}/resources")
+        assert [sample["cpu_utilization"] for sample in live["samples"]] == [42.0]
+        assert [lab["lab_id"] for lab in (await there.get(f"/api/workers/{worker['id']}/labs"))["items"]] == [
+            "l1"
+        ]
+        seen = await there.get(f"/api/workers/{worker['id']}")
+        assert (seen["ws_connected"], seen["last_activity_at"]) == (True, at)
 
 
 async def internal(plane: LcmProcess, path: str, body: Any, epoch: int = 0) -> tuple[int, Any]:
@@ -130,3 +200,4 @@ async def test_when_one_is_killed_the_other_serves_on_and_nothing_acknowledged_i
         with suppress(aiohttp.ClientError):  # a connection of the killed one
             await here.get("/api/workers")
         assert (await here.get(f"/api/workers/{after['id']}"))["name"] == "after"
+        await planes.follow_each_other()

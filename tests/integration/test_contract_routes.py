@@ -1,0 +1,91 @@
+"""Routes of the contract that only move a record: each is asked once over HTTP and does what it says."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from support.lone_plane import LonePlane, lone_plane
+
+
+@pytest.fixture
+async def plane(tmp_path: Path) -> AsyncIterator[LonePlane]:
+    async with lone_plane(tmp_path) as running:
+        yield running
+
+
+async def test_a_controller_can_want_a_worker_terminated(plane: LonePlane) -> None:
+    status, worker = await plane.reported("POST", f"/workers/{plane.worker_id}/terminate")
+    assert (status, worker["desired_status"], worker["status"]) == (202, "terminated", "running")
+    assert worker["state_history"][-1]["by"] == "worker-controller"
+
+
+async def test_a_controller_can_ask_for_the_templates_that_are_offered(plane: LonePlane) -> None:
+    await plane.admin.call("POST", "/api/worker-templates/large/disable")
+    _, every = await plane.reported("GET", "/worker-templates")
+    _, offered = await plane.reported("GET", "/worker-templates?enabled_only=true")
+    assert [template["name"] for template in every["items"]] == ["micro", "small", "medium", "large", "metal"]
+    assert [template["name"] for template in offered["items"]] == ["micro", "small", "medium", "metal"]
+
+
+async def test_what_sessions_need_is_promised_and_given_back(plane: LonePlane) -> None:
+    needs = {"cpu": 1, "memory_gb": 0.5, "storage_gb": 10, "nodes": 2}
+    path = f"/workers/{plane.worker_id}"
+    for session in ("a", "b", "b"):
+        await plane.reported("POST", f"{path}/sessions", {"session_id": session, "needs": needs})
+    worker = await plane.admin.get(f"/api{path}")
+    assert worker["allocated_capacity"] == {"cpu": 2.0, "memory_gb": 1.0, "storage_gb": 20.0, "nodes": 4.0}
+    assert worker["declared_capacity"] == {"cpu": 2.0, "memory_gb": 2.0, "storage_gb": 50.0, "nodes": 5.0}
+    await plane.reported("DELETE", f"{path}/sessions/a")
+    status, counted = await plane.reported("POST", f"{path}/recalculate-capacity")
+    assert (status, counted["allocated_capacity"]["cpu"]) == (200, 1.0)
+    key = await plane.kv.get(f"/lcm/workers/{plane.worker_id}/capacity")
+    while key is None or msgspec.json.decode(key.value)["allocated"]["cpu"] != 1.0:
+        await plane.admin.get("/ready")
+        key = await plane.kv.get(f"/lcm/workers/{plane.worker_id}/capacity")
+    assert msgspec.json.decode(key.value)["declared"]["memory_gb"] == 2.0
+
+
+async def test_an_old_leader_places_no_session(plane: LonePlane) -> None:
+    status, problem = await plane.report("/{id}/sessions", {"session_id": "late"}, epoch=0)
+    assert (status, problem["type"]) == (409, "urn:lcm:problem:fenced")
+
+
+async def test_a_license_that_waits_says_that_it_has_a_token_and_not_which(plane: LonePlane) -> None:
+    path = f"/api/workers/{plane.worker_id}"
+    asked = await plane.admin.accepted("POST", f"{path}/license", {"token": "a-token-of-a-smart-account"})
+    assert asked["license"]["pending_operation"] == "register"
+    assert asked["license"]["pending_token"] is True
+    assert "token_ref" not in asked["license"]
+    given_up = await plane.admin.accepted("DELETE", f"{path}/license")
+    assert given_up["license"]["pending_token"] is False
+
+
+async def test_a_forced_delete_leaves_no_record(plane: LonePlane) -> None:
+    path = f"/api/workers/{plane.worker_id}"
+    worker = await plane.admin.accepted("DELETE", f"{path}?force=true")
+    for status in ("terminating", "terminated"):
+        report = {"status": status, "reason": "test", "expected_version": worker["version"]}
+        worker = await plane.accepted("/{id}/status", report)
+    assert (await plane.admin.call("GET", path))[0] == 404
+    while await plane.kv.get(f"/lcm/workers/{plane.worker_id}/state") is not None:
+        await plane.admin.get("/ready")
+
+
+async def test_other_tags_are_accepted_and_those_of_lcm_are_not_for_people(plane: LonePlane) -> None:
+    path = f"/api/workers/{plane.worker_id}/tags"
+    worker = await plane.admin.accepted("PUT", path, {"tags": {"team": "a"}})
+    assert (worker["tags"], worker["generation"]) == ({"team": "a"}, 2)
+    for key in ("aws:cost", "worker_id", "lcm:managed_by", "cml-managed"):
+        status, problem = await plane.admin.call("PUT", path, {"tags": {key: "mine"}})
+        assert (status, problem["type"]) == (422, "urn:lcm:problem:invalid"), key
+
+
+async def test_the_fleets_license_token_is_set_and_forgotten_and_never_shown(plane: LonePlane) -> None:
+    path = "/api/settings/license"
+    assert await plane.admin.get(path) == {"has_token": False}
+    status, answer = await plane.admin.call("PUT", path, {"token": "a-token-of-a-smart-account"})
+    assert (status, answer) == (200, {"has_token": True})
+    assert (await plane.admin.call("DELETE", path))[0] == 204
+    assert await plane.admin.get(path) == {"has_token": False}

@@ -1,0 +1,83 @@
+"""Processes of LCM that start in a fraction of a second: forked by an interpreter that has loaded everything.
+
+Each is what `lcm …` runs, with its own pid to kill; only the loading of modules is shared.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+
+class Forkery:
+    """Starts commands, one line of JSON each way."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        self._process = process
+
+    def start(self, *arguments: str) -> Any:
+        """What the command says when it is ready; its pid is in there."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(arguments) + "\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        assert line, f"lcm {' '.join(arguments)} did not start"
+        return json.loads(line)
+
+
+def kill(pid: int) -> None:
+    """kill -9, and wait until it is really gone."""
+    os.kill(pid, signal.SIGKILL)
+    with contextlib.suppress(ProcessLookupError):
+        while True:
+            os.kill(pid, 0)
+
+
+@contextmanager
+def forkery() -> Iterator[Forkery]:
+    with (
+        tempfile.TemporaryFile("w+") as errors,
+        subprocess.Popen(
+            [sys.executable, "-m", "support.forked"],
+            cwd=Path(__file__).parents[1],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+        ) as process,
+    ):
+        try:
+            yield Forkery(process)
+        finally:
+            assert process.stdin is not None
+            process.stdin.close()
+            process.wait(timeout=10)
+            errors.seek(0)
+            print(errors.read()[-20_000:], file=sys.stderr)
+
+
+def serve() -> None:
+    """Fork a command per line until there are no more."""
+    import lcm.cli.processes  # noqa: F401 - what takes long to load
+    from lcm.cli.app import main
+
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those that were killed
+    for line in sys.stdin:
+        if os.fork() == 0:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            os.close(0)
+            os.open(os.devnull, os.O_RDONLY)
+            sys.argv = ["lcm", *json.loads(line)]
+            main()
+
+
+if __name__ == "__main__":
+    serve()

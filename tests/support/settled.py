@@ -1,0 +1,188 @@
+"""A large fleet in which nothing happens: records and machines in memory, every call counted.
+
+The real reconciler and the real EC2 adapter on top; below them a client that hands out prepared pages.
+"""
+
+import random
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from msgspec.structs import replace
+
+from lcm.core.clock import Clock
+from lcm.core.health import Health
+from lcm.core.telemetry import Telemetry
+from lcm.domain.launch import InstanceId, WorkerId
+from lcm.domain.lifecycle import RUNNING, WorkerStatus
+from lcm.domain.template import RegionConfig
+from lcm.domain.worker import Worker, new_worker
+from lcm.rest.schemas import IdleCheck, IdleCheckRequest
+from lcm.simulator.memory_licensing import MemoryLicensing
+from lcm.worker_controller.adapters.ec2 import Ec2Provider, Ec2Settings
+from lcm.worker_controller.reconciler import WorkerReconciler
+from lcm.worker_controller.settings import WorkerControllerSettings
+from support.fleet import MemoryMonitors
+
+THEN = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Pages:
+    """A client of EC2 that shows prepared machines, at most a thousand at a time."""
+
+    def __init__(self, machines: Sequence[dict[str, Any]]) -> None:
+        self.machines = list(machines)
+        self.calls: Counter[str] = Counter()
+
+    async def describe_instances(self, **request: Any) -> dict[str, Any]:
+        self.calls["DescribeInstances"] += 1
+        first = int(request.get("NextToken", 0))
+        last = first + request["MaxResults"]
+        answer: dict[str, Any] = {"Reservations": [{"Instances": self.machines[first:last]}]}
+        if last < len(self.machines):
+            answer["NextToken"] = str(last)
+        return answer
+
+
+class SilentRecords:
+    """The control plane's port: workers that are as they are wanted. Whatever else is asked is a mistake."""
+
+    def __init__(self, workers: Sequence[Worker], clock: Clock) -> None:
+        self.workers = {worker.id: worker for worker in workers}
+        self.calls: Counter[str] = Counter()
+        self._clock = clock
+
+    async def list_resources(self, *, include_terminated: bool = False) -> Sequence[Worker]:
+        self.calls["list_resources"] += 1
+        return list(self.workers.values())
+
+    async def fetch_single_resource(self, worker_id: str) -> Worker | None:
+        self.calls["fetch_single_resource"] += 1
+        return self.workers.get(WorkerId(worker_id))
+
+    async def claim_leadership(self, cluster_id: str, revision: int, instance_id: str) -> int:
+        return 1
+
+    async def detect_worker_idle(self, worker: Worker, request: IdleCheckRequest) -> IdleCheck:
+        self.calls["detect_worker_idle"] += 1
+        now = self._clock.now()
+        return IdleCheck(
+            worker_id=worker.id,
+            checked_at=now,
+            telemetry_fetched=False,
+            activity_updated=False,
+            idle_check_performed=True,
+            auto_pause_triggered=False,
+            is_idle=False,
+            idle_minutes=1.0,
+            eligible_for_pause=False,
+            in_snooze_period=False,
+            next_check_at=now + timedelta(seconds=300),
+        )
+
+    async def update_status(self, worker: Worker, status: WorkerStatus, reason: str, **_: Any) -> Worker:
+        """A new leader makes sure that it knows the newest record; what is confirmed stays as it is."""
+        self.calls["update_status"] += 1
+        assert (status, reason) == (worker.status, worker.status_reason)
+        return worker
+
+    def __getattr__(self, name: str) -> Any:
+        async def refuse(*_: Any, **__: Any) -> None:
+            self.calls[name] += 1
+            raise AssertionError(f"{name}: nothing changed")
+
+        return refuse
+
+
+class SettledFleet:
+    """So many RUNNING workers in each region, each with its machine."""
+
+    def __init__(self, size: int, clock: Clock, regions: Sequence[str] = ("us-east-1",)) -> None:
+        self.clock = clock
+        self.regions = {name: _region(name) for name in regions}
+        self.pages = {name: Pages([_machine(name, number) for number in range(size)]) for name in regions}
+        self.records = SilentRecords(
+            [_worker(name, number) for name in regions for number in range(size)], clock
+        )
+        self.ec2 = Ec2Provider(Ec2Settings(), self.regions, clock=clock, chance=random.Random(1))
+        self.ec2._clients.update(self.pages)
+        self.reconciler: WorkerReconciler
+
+    @asynccontextmanager
+    async def controller(self) -> AsyncIterator[WorkerReconciler]:
+        """Put together, not running."""
+        self.reconciler = WorkerReconciler(
+            WorkerControllerSettings(worker_discovery_enabled=False, cleanup_enabled=False),
+            self.regions,
+            control_plane=self.records,
+            cloud=self.ec2,
+            cml=_NobodyAsks(),
+            licensing=MemoryLicensing(),
+            kv=None,
+            clock=self.clock,
+            telemetry=Telemetry(),
+            health=Health(self.clock),
+            instance_id="one",
+            monitors=MemoryMonitors(),
+        )
+        yield self.reconciler
+
+    def calls(self) -> Counter[str]:
+        """Of the control plane and of EC2, since somebody last asked."""
+        counted = Counter(self.records.calls)
+        for name, pages in self.pages.items():
+            counted.update({f"{operation} {name}": count for operation, count in pages.calls.items()})
+            pages.calls.clear()
+        self.records.calls.clear()
+        return counted
+
+
+class _NobodyAsks:
+    async def get_system_information(self, host: str, pinned_sha256: str | None) -> Any:
+        raise AssertionError("CML is known to be ready")
+
+
+def _region(name: str) -> RegionConfig:
+    return RegionConfig(region=name, security_group_ids=("sg-1",), subnet_id="subnet-1")
+
+
+def _address(number: int) -> str:
+    return f"10.{number // 65536}.{number // 256 % 256}.{number % 256}"
+
+
+def _worker(region: str, number: int) -> Worker:
+    worker_id = WorkerId(f"{region}-{number}")
+    worker = new_worker(
+        worker_id=worker_id,
+        name=worker_id,
+        template_name="small",
+        aws_region=region,
+        tags={},
+        by="ann",
+        now=THEN,
+    )
+    return replace(
+        worker,
+        status=RUNNING,
+        pending_since=None,
+        ec2_instance_id=InstanceId(f"i-{region}-{number}"),
+        private_ip=_address(number),
+        cml_ready=True,
+        cml_version="2.9.1",
+    )
+
+
+def _machine(region: str, number: int) -> dict[str, Any]:
+    return {
+        "InstanceId": f"i-{region}-{number}",
+        "State": {"Name": "running"},
+        "InstanceType": "t3.small",
+        "ImageId": "ami-1",
+        "PrivateIpAddress": _address(number),
+        "Tags": [
+            {"Key": "cml-managed", "Value": "true"},
+            {"Key": "worker_id", "Value": f"{region}-{number}"},
+        ],
+    }
