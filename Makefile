@@ -4,10 +4,12 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 UI_SOURCES := $(shell find ui -path ui/node_modules -prune -o -type f -print 2>/dev/null)
+# Test files at a time: they wait for processes and sockets more than they compute.
+JOBS   ?= 3
 UI_BUILT := src/lcm/control_plane/static/index.html
 
-.PHONY: help setup run test check lint unit bench sim sim-coverage sim-hunt soak soak-ha docs lock browser
-.PHONY: ferretdb clean
+.PHONY: help setup run test check lint unit bench sim sim-coverage sim-hunt soak soak-ha soak-kill docs lock browser
+.PHONY: ferretdb helm clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -18,7 +20,7 @@ run: setup ## Run LCM with a simulated cloud and print the dashboard's URL
 	@$(BIN)/lcm up $(ARGS)
 
 test: setup browser ferretdb check ## Run every check and every test
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 check: lint ## Lint, types, import rules (Python and dashboard)
 	$(BIN)/mypy
@@ -48,9 +50,13 @@ sim-hunt: setup ## Find out after how many random runs each planted bug is caugh
 soak: setup ## Run many random simulated seeds: make soak [SEEDS=10000]
 	@cd tests && ../$(BIN)/python -m simulation.soak --seeds $(or $(SEEDS),10000)
 
-soak-ha: setup ## Try failovers of real processes on a real etcd many times: make soak-ha [TRIALS=100]
+soak-ha: setup ## Try failovers of real processes on a real etcd many times, and long outages: make soak-ha [TRIALS=100]
 	@LCM_HA_TRIALS=$(or $(TRIALS),100) $(BIN)/python -m pytest -q -rP --timeout=0 tests/integration/ha/test_failover.py | grep -E '^FIGURE|passed|failed'
 	@LCM_HA_TRIALS=1 LCM_HA_LEASE_TTL=15 $(BIN)/python -m pytest -q -rP --timeout=0 tests/integration/ha/test_failover.py | grep -E '^FIGURE|passed|failed'
+	@LCM_HA_OUTAGE_SECONDS=180 $(BIN)/python -m pytest -q -rP --timeout=0 tests/integration/ha/test_lost_engines.py | grep -E '^FIGURE|passed|failed'
+
+soak-kill: setup ## Kill a control plane under load many times: make soak-kill [KILLS=1000 KILL_SEED=1]
+	@LCM_KILLS=$(or $(KILLS),1000) LCM_KILL_SEED=$(or $(KILL_SEED),1) $(BIN)/python -m pytest -q -rP --timeout=0 tests/integration/test_kill_under_load.py | grep -E '^FIGURE|passed|failed'
 
 docs: setup ## Generate docs/reference from the code
 	$(BIN)/python -m tools.generate_docs
@@ -64,6 +70,9 @@ browser: ## Install Chromium for the end-to-end tests where that is possible
 
 ferretdb: setup ## Build FerretDB, on which the store is tested as on MongoDB, where that is possible
 	@tools/install-ferretdb
+
+helm: setup ## Build Helm, with which the chart is checked where it is present, and where there is Go
+	GOBIN=$(CURDIR)/$(BIN) go install helm.sh/helm/v3/cmd/helm@v3.16.4
 
 clean: ## Remove everything that was built or installed
 	rm -rf $(VENV) ui/node_modules src/lcm/control_plane/static .mypy_cache .ruff_cache .pytest_cache
