@@ -54,16 +54,19 @@ class InstanceObserver:
         self._look_again_after: dict[WorkerId, float] = {}
         self._misses: dict[tuple[WorkerId, str], Misses] = {}
         self._blind_in: dict[str, str] = {}
+        self._asked_while_blind: dict[str, set[WorkerId]] = {}
         self.last_seen: dict[WorkerId, str] = {}
         """EC2 state by worker, for the metrics."""
         self._seen_once: dict[WorkerId, str] = {}
 
-    async def refresh(self, regions: Iterable[str]) -> None:
+    async def refresh(self, regions: Iterable[str]) -> set[WorkerId]:
         """List each region once, for the cycle that follows.
 
         Where that fails nothing is known about anything until it succeeds again, so nothing is
-        started, stopped, terminated or launched there.
+        started, stopped, terminated or launched there. Returns the workers that were asked about
+        while their region was out of sight and can be looked at again.
         """
+        in_sight_again: set[WorkerId] = set()
         for region in sorted(set(regions)):
             asked_at = self._clock.monotonic()
             try:
@@ -73,15 +76,21 @@ class InstanceObserver:
                 log.warning("cannot list instances", region=region, error=str(error))
                 continue
             self._blind_in.pop(region, None)
+            in_sight_again |= self._asked_while_blind.pop(region, set())
             self._health.thaw(f"EC2 {region}")
             self._listings[region] = _Listing(
                 {instance.id: instance for instance in instances}, asked_at, self._clock.now()
             )
+        return in_sight_again
 
     def _lose_sight(self, region: str, error: LcmError) -> None:
         self._listings.pop(region, None)
         self._blind_in[region] = str(error)
         self._health.freeze(f"EC2 {region}", str(error))
+
+    def _out_of_sight(self, worker: Worker) -> Unknown:
+        self._asked_while_blind.setdefault(worker.aws_region, set()).add(worker.id)
+        return Unknown(self._blind_in[worker.aws_region], is_failure=True)
 
     def look_again(self, worker_id: WorkerId) -> None:
         """What was seen so far no longer counts for this worker."""
@@ -91,6 +100,8 @@ class InstanceObserver:
         self._look_again_after.pop(worker_id, None)
         self.last_seen.pop(worker_id, None)
         self._seen_once.pop(worker_id, None)
+        for waiting in self._asked_while_blind.values():
+            waiting.discard(worker_id)
         for key in [key for key in self._misses if key[0] == worker_id]:
             del self._misses[key]
 
@@ -104,7 +115,7 @@ class InstanceObserver:
     async def observe(self, worker: Worker) -> Observation[Instance]:
         """The worker's instance, by its id or, while that is not known, by the worker's tag."""
         if worker.aws_region in self._blind_in:
-            return Unknown(self._blind_in[worker.aws_region], is_failure=True)
+            return self._out_of_sight(worker)
         if not worker.may_have_instance:
             return Absent("no launch was ever asked for")
         listing = self._fresh_listing(worker)
@@ -117,7 +128,7 @@ class InstanceObserver:
             instance = await self._ask(worker)
         except CredentialsRefused as error:
             self._lose_sight(worker.aws_region, error)
-            return Unknown(str(error), is_failure=True)
+            return self._out_of_sight(worker)
         except LcmError as error:
             return Unknown(str(error), is_failure=True)
         return self._seen(worker, instance, self._clock.now()) if instance else self._missed(worker)

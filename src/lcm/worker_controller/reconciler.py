@@ -279,7 +279,10 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
 
     async def list_resources(self) -> Sequence[Worker]:
         workers = await self._control_plane.list_resources()
-        await self.observer.refresh({worker.aws_region for worker in workers})
+        in_sight_again = await self.observer.refresh({worker.aws_region for worker in workers})
+        for worker_id in sorted(in_sight_again):
+            # The failures of a time without sight say nothing about the time after it.
+            self.trigger(worker_id)
         self.tally.on_new_list(workers)
         self._scale_down.on_new_list()
         return workers

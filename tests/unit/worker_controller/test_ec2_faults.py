@@ -702,6 +702,27 @@ class TestSeveralRegions:
             assert (await fleet.get(european)).status in (RUNNING, STOPPING)
             assert "stop_instance" not in fleet.effects()
 
+    @pytest.mark.parametrize("blind_seconds", [130, 160, 190])
+    async def test_what_waited_for_a_blind_region_is_done_with_the_first_list_that_succeeds(
+        self, blind_seconds: float
+    ) -> None:
+        fleet = Fleet()
+
+        async def blind(moment: Moment, operation: str, subject: str) -> None:
+            if operation == "list_instances":
+                raise Throttled("EC2 refused DescribeInstances: RequestLimitExceeded")
+
+        async with fleet.running():
+            worker = await fleet.running_worker()
+            fleet.cloud.interfere = blind
+            await fleet.clock.sleep(fleet.settings.reconcile_interval)
+            await fleet.ask(worker, Action.STOP)
+            await fleet.clock.sleep(blind_seconds)
+            assert fleet.effects() == ["launch_instance"]
+            fleet.cloud.interfere = None
+            await fleet.clock.sleep(fleet.settings.reconcile_interval + 1)
+            assert fleet.effects() == ["launch_instance", "stop_instance"]
+
     async def test_a_worker_without_a_region_goes_to_the_default_one(self) -> None:
         async with Fleet(None, EUROPE, REGION).running() as fleet:
             worker = await fleet.running_worker()
