@@ -49,11 +49,11 @@ _Word = Annotated[str, msgspec.Meta(max_length=64)]
 _Text = Annotated[str, msgspec.Meta(max_length=1024)]
 
 
-class _Cpu(msgspec.Struct, frozen=True):
+class _Cpu(msgspec.Struct, frozen=True, gc=False):
     percent: float | None = None
 
 
-class _Room(msgspec.Struct, frozen=True):
+class _Room(msgspec.Struct, frozen=True, gc=False):
     used: float | None = None
     total: float | None = None
 
@@ -64,19 +64,19 @@ class _Room(msgspec.Struct, frozen=True):
         return _percent(100 * self.used / self.total)
 
 
-class _Domains(msgspec.Struct, frozen=True):
+class _Domains(msgspec.Struct, frozen=True, gc=False):
     running_nodes: int | None = None
 
 
-class _HostLoad(msgspec.Struct, frozen=True):
+class _HostLoad(msgspec.Struct, frozen=True, gc=False):
     dominfo: _Domains | None = None
 
 
-class _Host(msgspec.Struct, frozen=True):
+class _Host(msgspec.Struct, frozen=True, gc=False):
     stats: _HostLoad | None = None
 
 
-class _Whole(msgspec.Struct, frozen=True):
+class _Whole(msgspec.Struct, frozen=True, gc=False):
     cpu: _Cpu | None = None
     memory: _Room | None = None
     disk: _Room | None = None
@@ -128,7 +128,7 @@ def _percent(value: float | None) -> float | None:
     return None if value is None else round(min(max(value, 0.0), 100.0), 2)
 
 
-class _SystemStatsFrame(msgspec.Struct, frozen=True):
+class _SystemStatsFrame(msgspec.Struct, frozen=True, gc=False):
     data: SystemStats
 
 

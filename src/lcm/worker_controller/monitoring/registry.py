@@ -3,7 +3,6 @@
 import asyncio
 import random
 from collections.abc import Callable, Iterable
-from itertools import islice
 from typing import Final
 
 import structlog
@@ -209,17 +208,20 @@ class CmlWebSocketMonitorRegistry:
         """Most monitors are passed over each time: their connection delivers and was reported lately."""
         seconds, slices = self._config.sweep_seconds, self._config.sweep_slices
         while True:
+            everybody = list(self._watched.values())
             for step in range(slices):
                 self._health.tick(_LOOP, 5 * seconds)
                 await self._clock.sleep(seconds / slices)
                 now = self._clock.monotonic()
                 self._hearing.tick(now)
-                for watched in list(islice(self._watched.values(), step, None, slices)):
+                for watched in everybody[step::slices]:
                     if now >= watched.look_at or now >= watched.protocol.report_due_at:
                         self._look_at(watched, now)
 
     def _look_at(self, watched: _Watched, now: float) -> None:
         monitor, protocol, fallback = watched.monitor, watched.protocol, watched.fallback
+        if self._watched.get(monitor.worker_id) is not watched:
+            return  # dropped since the sweep began
         if fallback.is_due(now) and not watched.is_polling and self._tasks is not None:
             watched.polling = self._tasks.create_task(self._poll(fallback), name="poll")
         watched.look_at = min(monitor.check(now), fallback.due_at)

@@ -7,7 +7,7 @@ are given up, and signs of people stay in their ledger until the control plane h
 """
 
 import asyncio
-from collections import deque
+from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -80,8 +80,9 @@ class LiveReporter:
         self._clear()
 
     def _clear(self) -> None:
-        self._samples: dict[tuple[WorkerId, SampleSource], Sample] = {}
-        self._lab_stats: dict[tuple[WorkerId, str], LabStats] = {}
+        # Taken from the front, one of thousands at a time: a plain dict would pass over all the gone ones.
+        self._samples: OrderedDict[tuple[WorkerId, SampleSource], Sample] = OrderedDict()
+        self._lab_stats: OrderedDict[tuple[WorkerId, str], LabStats] = OrderedDict()
         self._changes: deque[LabChange] = deque(maxlen=MAX_CHANGES)
         self._ledgers: dict[WorkerId, Ledger] = {}
         self._statuses: dict[WorkerId, WebSocketReport] = {}
@@ -163,10 +164,10 @@ class LiveReporter:
         if is_bulk_due:
             batch.room = min(batch.room, MAX_LOAD_BYTES)
             while self._samples and batch.room > 0:
-                batch.samples.append(self._samples.pop(next(iter(self._samples))))
+                batch.samples.append(self._samples.popitem(last=False)[1])
                 batch.room -= 400
             while self._lab_stats and batch.room > 0:
-                stats = self._lab_stats.pop(next(iter(self._lab_stats)))
+                _, stats = self._lab_stats.popitem(last=False)
                 size = 200 + 110 * len(stats.nodes) + 160 * len(stats.links)
                 if size < MAX_BATCH_BYTES:
                     batch.lab_stats.append(stats)
