@@ -21,8 +21,10 @@ def main() -> None:
     with ProcessPoolExecutor(os.cpu_count()) as pool, Progress() as progress:
         task = progress.add_task("random runs", total=options.seeds)
         seeds = range(options.first, options.first + options.seeds)
-        for outcome in pool.map(simulate_random, seeds, chunksize=10):
+        for done, outcome in enumerate(pool.map(simulate_random, seeds, chunksize=10), start=1):
             progress.advance(task)
+            if done % 500 == 0 and not progress.console.is_terminal:
+                print(f"{done} of {options.seeds}", flush=True)
             faults += len(outcome.applied)
             if outcome.violation is not None:
                 failed.append(outcome)

@@ -99,6 +99,8 @@ def build_app(
     app.state.operations = operations_info
     _add_dashboard(app)
     _add_error_handlers(app)
+    # Routes are tried one after the other: first those that controllers call all the time.
+    app.router.routes.sort(key=lambda route: not getattr(route, "path", "").startswith("/api/internal/"))
     app.add_middleware(Gate, identity=services.identity, rate=rate)
     app.add_middleware(Traced, ids=telemetry.trace_ids)
     return app

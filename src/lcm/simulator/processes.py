@@ -8,6 +8,7 @@ import asyncio
 from abc import abstractmethod
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import lru_cache
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,7 @@ from lcm.domain.template import RegionConfig
 from lcm.rest.client import ControlPlaneClient
 from lcm.simulator import ports
 from lcm.simulator.calls import Role, Violation
+from lcm.simulator.knobs import Knobs
 from lcm.simulator.live_ports import simulated_monitoring
 from lcm.simulator.people import SimulatedMonitors
 from lcm.worker_controller.monitoring.service import LiveMonitoring
@@ -234,20 +236,7 @@ class ControllerProcess(Process):
         if knobs.monitoring:
             self.monitoring = simulated_monitoring(self, control_plane, clock, health)
         self.reconciler = reconciler = WorkerReconciler(
-            WorkerControllerSettings(
-                leader_lease_ttl=knobs.lease_ttl,
-                reconcile_interval=knobs.reconcile_interval,
-                wait_seconds=knobs.wait_seconds,
-                watch_debounce_seconds=knobs.debounce_seconds,
-                provisioning_timeout_seconds=knobs.provisioning_seconds,
-                worker_discovery_enabled=knobs.discovery,
-                worker_discovery_interval=knobs.discovery_interval,
-                orphan_termination_enabled=knobs.orphan_termination,
-                cleanup_enabled=False,
-                scale_down_enabled=knobs.scale_down,
-                min_workers=knobs.min_workers,
-                worker_activity_detection_enabled=knobs.people,
-            ),
+            _settings_of(knobs),
             {REGION.region: REGION},
             control_plane=control_plane,
             cloud=ports.SimulatedCloud(self, clock),
@@ -272,6 +261,25 @@ class ControllerProcess(Process):
             retry_interval=knobs.election_retry_seconds,
         )
         await reconciler.run()
+
+
+@lru_cache(maxsize=8)
+def _settings_of(knobs: Knobs) -> WorkerControllerSettings:
+    """Reading settings takes longer than many a simulated process lives."""
+    return WorkerControllerSettings(
+        leader_lease_ttl=knobs.lease_ttl,
+        reconcile_interval=knobs.reconcile_interval,
+        wait_seconds=knobs.wait_seconds,
+        watch_debounce_seconds=knobs.debounce_seconds,
+        provisioning_timeout_seconds=knobs.provisioning_seconds,
+        worker_discovery_enabled=knobs.discovery,
+        worker_discovery_interval=knobs.discovery_interval,
+        orphan_termination_enabled=knobs.orphan_termination,
+        cleanup_enabled=False,
+        scale_down_enabled=knobs.scale_down,
+        min_workers=knobs.min_workers,
+        worker_activity_detection_enabled=knobs.people,
+    )
 
 
 def _leaf(errors: BaseExceptionGroup[BaseException]) -> BaseException:
