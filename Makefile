@@ -6,6 +6,8 @@ BIN    := $(VENV)/bin
 UI_SOURCES := $(shell find ui -path ui/node_modules -prune -o -type f -print 2>/dev/null)
 # Test files at a time: they wait for processes and sockets more than they compute.
 JOBS   ?= 3
+# Cisco's client of the release before: two versions do not fit into one environment.
+OLDER_CLIENT := $(VENV)/virl2-client-2.9
 UI_BUILT := src/lcm/control_plane/static/index.html
 
 .PHONY: help setup run test check lint unit bench sim sim-coverage sim-hunt soak soak-ha soak-kill docs lock browser
@@ -19,7 +21,7 @@ setup: $(VENV)/ready $(UI_BUILT) ## Set up the environment and build the dashboa
 run: setup ## Run LCM with a simulated cloud and print the dashboard's URL
 	@$(BIN)/lcm up $(ARGS)
 
-test: setup browser ferretdb check ## Run every check and every test
+test: setup $(OLDER_CLIENT) browser ferretdb check ## Run every check and every test
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 check: lint ## Lint, types, import rules (Python and dashboard)
@@ -87,6 +89,10 @@ $(VENV)/uv:
 $(VENV)/ready: $(VENV)/uv requirements.lock pyproject.toml
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(OLDER_CLIENT): $(VENV)/ready requirements-virl2-2.9.lock
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes --no-deps --target $@ -r requirements-virl2-2.9.lock
 	@touch $@
 
 $(UI_BUILT): $(VENV)/ready $(UI_SOURCES)

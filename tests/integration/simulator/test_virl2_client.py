@@ -1,7 +1,6 @@
 """Cisco's own client, unchanged, against simulated servers of the releases it supports.
 
-One client version can be installed at a time; 2.9.1 runs from a directory of its own when
-`LCM_VIRL2_CLIENT_2_9` names one (`uv pip install --target DIR virl2-client==2.9.1`).
+One client version can be installed at a time; 2.9.1 runs from a directory of its own, filled by `make test`.
 """
 
 import gc
@@ -11,6 +10,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -271,11 +271,8 @@ print("done")
 """
 
 
-@pytest.mark.skipif(
-    "LCM_VIRL2_CLIENT_2_9" not in os.environ, reason="LCM_VIRL2_CLIENT_2_9 names no directory"
-)
 def test_the_client_of_2_9_works_as_well(worker: SimulatedWorker) -> None:
-    environment = {**os.environ, "PYTHONPATH": os.environ["LCM_VIRL2_CLIENT_2_9"]}
+    environment = {**os.environ, "PYTHONPATH": str(Path(sys.prefix) / "virl2-client-2.9")}
     arguments = [worker.url, worker.username, worker.password]
     done = subprocess.run(
         [sys.executable, "-c", OLDER_CLIENT, *arguments],
