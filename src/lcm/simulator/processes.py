@@ -6,6 +6,7 @@ real thing together in `run`, with the ports of `lcm.simulator.ports`, and name 
 
 import asyncio
 from abc import abstractmethod
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -77,6 +78,7 @@ class Process:
         self.is_alive = False
         self.skew = timedelta()
         self.frozen_until = 0.0
+        self._thawed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     @abstractmethod
@@ -113,6 +115,12 @@ class Process:
     def freeze(self, seconds: float) -> None:
         """As SIGSTOP, and SIGCONT after that long: the world goes on, this process does not."""
         self.frozen_until = self.world.clock.monotonic() + seconds
+        self._thawed.clear()
+
+    def thaw(self) -> None:
+        """SIGCONT now: all of it goes on together."""
+        self.frozen_until = 0.0
+        self._thawed.set()
 
     def check_alive(self) -> None:
         if not self.is_alive:
@@ -121,7 +129,9 @@ class Process:
     async def awake(self) -> None:
         """Return once the process is not frozen any more."""
         while (left := self.frozen_until - self.world.clock.monotonic()) > 0:
-            await self.world.clock.sleep(left)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await self._thawed.wait()
 
 
 class User(Process):

@@ -342,7 +342,7 @@ class World:
         self.licensing.unreachable = None
         self.licensing.forgets_to_tell = False
         for process in self.processes:
-            process.frozen_until = 0.0
+            process.thaw()
             process.skew = timedelta()
 
     def wipe_kv(self) -> None:
