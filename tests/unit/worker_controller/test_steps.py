@@ -242,6 +242,15 @@ class TestPending:
         assert moves_to(decide(worker, Absent("never"))) is FAILED
 
 
+def test_a_machine_found_by_its_launch_is_recorded_before_it_is_terminated() -> None:
+    worker = replace(a_worker(TERMINATING, WANT_TERMINATED), ec2_instance_id=None)
+    decision = decide(worker, shows("running"))
+    assert moves_to(decision) is TERMINATING
+    assert isinstance(decision, Move)
+    assert decision.instance is not None
+    assert decision.instance.id == ID
+
+
 @pytest.mark.parametrize("status", [PROVISIONING, STARTING])
 def test_a_launch_that_takes_longer_than_fifteen_minutes_has_failed(status: WorkerStatus) -> None:
     assert isinstance(decide(a_worker(status, WANT_RUNNING), shows("pending"), minutes=14.9), Wait)

@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Final
 
-from lcm.domain.lifecycle import TERMINATED
+from lcm.domain.lifecycle import TERMINATED, TERMINATING
 from lcm.domain.observation import Absent, Known, Unknown
 from lcm.worker_controller.decisions import (
     Decision,
@@ -26,6 +26,9 @@ def decide(situation: Situation) -> Decision:
             return Move(TERMINATED, "EC2 reports terminated")
         case Known(instance) if instance.state == "shutting-down":
             return situation.wait_for_ec2(instance.state)
+        case Known(instance) if situation.worker.ec2_instance_id is None:
+            # Found by its launch: the record names it before anything is done to it.
+            return Move(TERMINATING, f"instance {instance.id} exists", instance=instance)
         case Known() if situation.worker.license.may_be_held:
             waited = situation.now - situation.worker.status_since
             return FreeLicense(is_late=waited >= LICENSE_PATIENCE)
