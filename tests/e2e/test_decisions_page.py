@@ -12,6 +12,7 @@ import pytest
 from playwright.async_api import Locator, Page, expect
 
 from support.api import Api, admin_of
+from support.canaries import watched_session
 from support.processes import RunningLcm
 
 
@@ -48,7 +49,7 @@ async def scheduler_of(lcm: RunningLcm) -> AsyncIterator[aiohttp.ClientSession]:
     service = "resource-scheduler"
     claim = {"service": service, "cluster_id": "test", "revision": 1, "instance_id": "test"}
     headers = {"X-API-Key": keys_of(lcm)["controller"], "X-LCM-Service": service}
-    async with aiohttp.ClientSession(lcm.url, headers=headers) as session:
+    async with watched_session(lcm.url, headers=headers) as session:
         async with session.post("/api/internal/leadership", json=claim) as response:
             session.headers["X-LCM-Epoch"] = str((await response.json())["epoch"])
         yield session
@@ -136,7 +137,7 @@ async def test_a_drain_waits_for_sessions_and_can_be_cancelled(page: Page, lcm: 
 
 async def test_a_license_is_registered_and_given_back(page: Page, lcm: RunningLcm, api: Api) -> None:
     async with (
-        aiohttp.ClientSession() as session,
+        watched_session() as session,
         session.get(f"{lcm.ready.aws_endpoint}/_lcm/simulation") as response,
     ):
         token: str = (await response.json())["license_token"]
