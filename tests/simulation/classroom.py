@@ -147,7 +147,8 @@ class Classroom(Story):
     async def _keyed(self, method: str, path: str, body: Any) -> None:
         key = f"request {len(self.sent)}"
         status, answer = await self._ask(method, path, body, key, OPERATOR)
-        assert status in (202, 404, 409), answer
+        is_over = status == 422 and answer["type"].endswith("moment-passed")
+        assert status in (202, 404, 409) or is_over, answer
         self.sent.append(Sent(method, path, body, key, status))
 
     async def _ask_as_controller(self, method: str, path: str, body: Any) -> tuple[int, Any]:
