@@ -1,13 +1,17 @@
-"""Which event loop a test runs on, virtual time wherever no real I/O is involved; which tests come first."""
+"""Which event loop a test runs on, virtual time wherever no real I/O is involved; which tests come first.
+
+And what every test has to keep: no secret of any process shows in what LCM says, writes or keeps.
+"""
 
 from asyncio import AbstractEventLoop
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 import uvloop
 
 from lcm.simulator.virtual_time import VirtualTimeLoop
+from support.canaries import suite_canaries
 
 HERE = Path(__file__).parent
 VIRTUAL_TIME = ("unit", "contract/test_kv.py")
@@ -26,3 +30,26 @@ def pytest_asyncio_loop_factories(
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest file begins at once, so that no other waits for it in the end."""
     items.sort(key=lambda item: item.path != LONGEST)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """What parts of LCM that run inside the test have logged."""
+    report = yield
+    suite_canaries.search(f"the log of {item.nodeid}", report.capstderr)
+    return report
+
+
+@pytest.fixture(autouse=True)
+def no_secret_shows() -> Iterator[None]:
+    yield
+    assert suite_canaries.take_found() == [], "secrets showed"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_secret_shows_in_what_a_module_leaves() -> Iterator[None]:
+    """Its processes end after its last test."""
+    yield
+    found = suite_canaries.take_found()
+    suite_canaries.forget()
+    assert found == [], "secrets showed"

@@ -12,6 +12,7 @@ import pytest
 from playwright.async_api import Locator, Page, expect
 
 from support.api import Api, admin_of
+from support.canaries import suite_canaries, watched_session
 from support.processes import RunningLcm
 
 
@@ -48,7 +49,7 @@ async def scheduler_of(lcm: RunningLcm) -> AsyncIterator[aiohttp.ClientSession]:
     service = "resource-scheduler"
     claim = {"service": service, "cluster_id": "test", "revision": 1, "instance_id": "test"}
     headers = {"X-API-Key": keys_of(lcm)["controller"], "X-LCM-Service": service}
-    async with aiohttp.ClientSession(lcm.url, headers=headers) as session:
+    async with watched_session(lcm.url, headers=headers) as session:
         async with session.post("/api/internal/leadership", json=claim) as response:
             session.headers["X-LCM-Epoch"] = str((await response.json())["epoch"])
         yield session
@@ -136,7 +137,7 @@ async def test_a_drain_waits_for_sessions_and_can_be_cancelled(page: Page, lcm: 
 
 async def test_a_license_is_registered_and_given_back(page: Page, lcm: RunningLcm, api: Api) -> None:
     async with (
-        aiohttp.ClientSession() as session,
+        watched_session() as session,
         session.get(f"{lcm.ready.aws_endpoint}/_lcm/simulation") as response,
     ):
         token: str = (await response.json())["license_token"]
@@ -178,3 +179,58 @@ async def test_a_viewer_sees_everything_and_is_told_why_not(page: Page, lcm: Run
         await expect(button).to_be_disabled()
         await expect(button).to_have_attribute("title", re.compile("Needs the role"))
     await expect(panel.get_by_role("switch", name="Auto-pause")).to_be_disabled()
+
+
+async def test_tags_are_shown_and_edited(page: Page, lcm: RunningLcm, api: Api) -> None:
+    worker = await api.create("tagged")
+    panel = await open_worker(page, lcm, worker)
+    await panel.get_by_role("button", name="Edit tags").click()
+    dialog = page.get_by_role("dialog")
+    await dialog.get_by_label("Key 1").fill("team")
+    await dialog.get_by_label("Value 1").fill("networking")
+    await dialog.get_by_label("Key 2").fill("team")
+    await dialog.get_by_role("button", name="Save tags").click()
+    await expect(dialog.get_by_role("alert")).to_have_text("“team” is there twice.")
+    await dialog.get_by_label("Key 2").fill("course")
+    await dialog.get_by_label("Value 2").fill("ccna")
+    await dialog.get_by_role("button", name="Save tags").click()
+    await expect(panel.get_by_text("team=networking")).to_be_visible()
+    await expect(panel.get_by_text("course=ccna")).to_be_visible()
+    assert (await api.get(f"/api/workers/{worker['id']}"))["tags"] == {"team": "networking", "course": "ccna"}
+    await panel.get_by_role("button", name="Edit tags").click()
+    await dialog.get_by_role("button", name="Remove tag 1").click()
+    await dialog.get_by_role("button", name="Save tags").click()
+    await expect(panel.get_by_text("team=networking")).to_be_hidden()
+    assert (await api.get(f"/api/workers/{worker['id']}"))["tags"] == {"course": "ccna"}
+    assert await was_never_reloaded(page)
+
+
+async def test_the_fleets_license_token_is_set_and_removed_and_never_shown(
+    page: Page, lcm: RunningLcm, api: Api
+) -> None:
+    token = "token-of-the-smart-account"
+    suite_canaries.know("fleet license token", token)
+    await page.goto(f"{lcm.url}/?token={lcm.ready.token}#/scaling")
+    setting = page.get_by_role("region", name="License of the fleet")
+    await expect(setting).to_contain_text("No license token is set.")
+    await setting.get_by_role("button", name="Set token…").click()
+    dialog = page.get_by_role("dialog")
+    await dialog.get_by_label("Registration token").fill(token)
+    await dialog.get_by_role("button", name="Set token").click()
+    await expect(setting).to_contain_text("A license token is set.")
+    assert await api.get("/api/settings/license") == {"has_token": True}
+    assert token not in await page.content()
+    await setting.get_by_role("button", name="Remove token").click()
+    await expect(setting).to_contain_text("No license token is set.")
+    assert await api.get("/api/settings/license") == {"has_token": False}
+
+
+async def test_who_may_not_set_them_sees_tags_and_the_token_and_why_they_cannot_be_changed(
+    page: Page, lcm: RunningLcm, api: Api
+) -> None:
+    worker = await api.create("looked-at")
+    viewer = keys_of(lcm)["viewer"]
+    panel = await open_worker(page, lcm, worker, viewer)
+    await expect(panel.get_by_role("button", name="Edit tags")).to_be_disabled()
+    await page.goto(f"{lcm.url}/#/scaling")
+    await expect(page.get_by_role("button", name="Set token…")).to_be_disabled()

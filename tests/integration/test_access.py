@@ -21,6 +21,7 @@ from lcm.core.chance import RandomIds
 from lcm.core.clock import SystemClock
 from lcm.core.kv.memory import MemoryKv
 from support.api import Api, admin_of, person
+from support.canaries import watched_session
 from support.processes import RunningLcm, running_lcm
 
 ANYBODY, VIEWER, OPERATOR, ADMIN, CONTROLLER = "anybody", "viewer", "operator", "admin", "controller"
@@ -148,7 +149,7 @@ async def people(lcm: RunningLcm, keys: dict[str, str]) -> AsyncIterator[dict[st
 @asynccontextmanager
 async def signed_in(lcm: RunningLcm, token: str | None = None) -> AsyncIterator[aiohttp.ClientSession]:
     """A browser with a session cookie and nothing else."""
-    async with aiohttp.ClientSession(lcm.url, cookie_jar=aiohttp.CookieJar(unsafe=True)) as browser:
+    async with watched_session(lcm.url, cookie_jar=aiohttp.CookieJar(unsafe=True)) as browser:
         async with browser.post("/api/session", json={"token": token or lcm.ready.token}) as response:
             assert response.status == 200
         yield browser
@@ -212,7 +213,7 @@ async def test_a_route_lets_in_whom_it_should_and_nobody_else(
 
 
 async def test_a_controller_key_opens_the_internal_routes_only(lcm: RunningLcm, keys: dict[str, str]) -> None:
-    async with aiohttp.ClientSession(lcm.url, headers={"X-API-Key": keys[CONTROLLER]}) as session:
+    async with watched_session(lcm.url, headers={"X-API-Key": keys[CONTROLLER]}) as session:
         async with session.get("/api/internal/workers") as response:
             assert response.status == 200
         async with session.get("/api/workers") as response:
@@ -227,7 +228,7 @@ async def test_a_write_under_an_older_epoch_is_fenced(
 ) -> None:
     worker = await api.create("fenced")
     headers = {"X-API-Key": keys[CONTROLLER], "X-LCM-Service": "worker-controller", "X-LCM-Epoch": "0"}
-    async with aiohttp.ClientSession(lcm.url, headers=headers) as session:
+    async with watched_session(lcm.url, headers=headers) as session:
         body = {"ready": True, "version": "6.6.6"}
         async with session.post(f"/api/internal/workers/{worker['id']}/cml-data", json=body) as response:
             assert response.status == 409
@@ -235,7 +236,7 @@ async def test_a_write_under_an_older_epoch_is_fenced(
 
 
 async def test_the_link_printed_at_start_signs_a_browser_in(lcm: RunningLcm) -> None:
-    async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as browser:
+    async with watched_session(cookie_jar=aiohttp.CookieJar(unsafe=True)) as browser:
         async with browser.get(lcm.ready.url, allow_redirects=False) as response:
             assert (response.status, response.headers["Location"]) == (303, "/")
             cookie = response.headers["Set-Cookie"]
@@ -246,7 +247,7 @@ async def test_the_link_printed_at_start_signs_a_browser_in(lcm: RunningLcm) -> 
 
 
 async def test_a_wrong_token_signs_nobody_in(lcm: RunningLcm) -> None:
-    async with aiohttp.ClientSession(lcm.url, cookie_jar=aiohttp.CookieJar(unsafe=True)) as browser:
+    async with watched_session(lcm.url, cookie_jar=aiohttp.CookieJar(unsafe=True)) as browser:
         async with browser.get("/?token=guess", allow_redirects=False) as response:
             assert "Set-Cookie" not in response.headers
         async with browser.post("/api/session", json={"token": "guess"}) as response:
@@ -281,7 +282,7 @@ async def test_whoever_signs_out_is_out_and_so_is_a_copy_of_the_cookie(lcm: Runn
         async with browser.delete("/api/session", headers={"Origin": lcm.url}) as response:
             assert response.status == 204
         async with (
-            aiohttp.ClientSession(lcm.url, cookies=copied) as thief,
+            watched_session(lcm.url, cookies=copied) as thief,
             thief.get("/api/session") as response,
         ):
             assert response.status == 401
@@ -289,7 +290,7 @@ async def test_whoever_signs_out_is_out_and_so_is_a_copy_of_the_cookie(lcm: Runn
 
 async def test_behind_tls_the_cookie_is_secure_and_bound_to_the_host(lcm: RunningLcm) -> None:
     headers = {"X-Forwarded-Proto": "https", "Host": "lcm.example"}
-    async with aiohttp.ClientSession(lcm.url, headers=headers) as browser:
+    async with watched_session(lcm.url, headers=headers) as browser:
         async with browser.post("/api/session", json={"token": lcm.ready.token}) as response:
             cookie = response.headers["Set-Cookie"]
             assert cookie.startswith("__Host-lcm_session=")
@@ -309,7 +310,7 @@ async def test_the_cookie_is_not_the_token(lcm: RunningLcm, keys: dict[str, str]
         assert values
         assert not set(values) & set(keys.values())
     async with (
-        aiohttp.ClientSession(lcm.url, cookies={"lcm_session": keys[ADMIN]}) as browser,
+        watched_session(lcm.url, cookies={"lcm_session": keys[ADMIN]}) as browser,
         browser.get("/api/session") as response,
     ):
         assert response.status == 401
@@ -383,7 +384,7 @@ def strict_lcm() -> Iterator[RunningLcm]:
 
 async def test_who_guesses_tokens_is_slowed_down_and_who_knows_one_is_not(strict_lcm: RunningLcm) -> None:
     statuses = []
-    async with aiohttp.ClientSession(strict_lcm.url) as guesser:
+    async with watched_session(strict_lcm.url) as guesser:
         for number in range(80):
             async with guesser.get("/api/workers", headers={"Authorization": f"Bearer {number}"}) as response:
                 statuses.append(response.status)
@@ -408,7 +409,7 @@ async def test_who_asks_too_often_is_told_when_to_come_back(strict_lcm: RunningL
 
 
 async def test_every_page_carries_the_strict_headers(lcm: RunningLcm) -> None:
-    async with aiohttp.ClientSession(lcm.url) as browser, browser.get("/") as response:
+    async with watched_session(lcm.url) as browser, browser.get("/") as response:
         assert response.status == 200
         policy = response.headers["Content-Security-Policy"]
         assert "default-src 'none'" in policy
@@ -583,7 +584,7 @@ async def test_a_long_list_comes_in_pages(api: Api) -> None:
 
 async def test_no_answer_or_log_line_contains_a_key(lcm: RunningLcm, keys: dict[str, str], api: Api) -> None:
     await api.call("POST", "/api/workers", small(name="Wrong"))
-    async with aiohttp.ClientSession() as session:
+    async with watched_session() as session:
         texts = [lcm.complaints()]
         for url in (f"{lcm.url}/metrics", f"{lcm.url}/health", f"{lcm.worker_controller_url}/info"):
             async with session.get(url) as response:

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,9 @@ from lcm.control_plane.secret_box import KeyFile
 from lcm.control_plane.store.sqlite import SqliteStore
 from lcm.control_plane.vault import Vault
 from lcm.core.redaction import MASK
-from support.api import Api, person
-from support.canaries import Canaries, forms, headers_text
+from support.api import Api, admin_of, person
+from support.canaries import SHOWN_ON_PURPOSE, Canaries, forms, headers_text, suite_canaries
+from support.issuer import Issuer
 from support.lone_plane import LonePlane, lone_plane
 from support.processes import RunningLcm, eventually, running_lcm
 
@@ -173,10 +175,6 @@ async def test_no_secret_shows_in_answers_logs_events_metrics_or_the_database(tm
 
 
 NEVER_END = ("/api/events/stream", "/api/internal/peers/news")
-SHOWN_ON_PURPOSE = {
-    ("post", "/api/tokens"),  # once, to whoever made it
-    ("get", "/api/internal/workers/{worker_id}/license-token"),  # to the controller that registers with it
-}
 
 
 async def test_no_secret_shows_on_any_route_in_any_key_or_in_what_is_kept(
@@ -279,3 +277,25 @@ def test_the_search_finds_a_secret_in_every_form(how: int) -> None:
     _, form = list(forms(canaries.secrets["x"]))[how]
     canaries.collect("here", b"before " + form + b" after")
     assert canaries.found()
+
+
+async def test_a_secret_that_shows_in_any_test_is_found_wherever_it_is(tmp_path: Path) -> None:
+    """What the whole suite is searched for: here a secret is the name of a worker, which shows everywhere."""
+    secret = "a-canary-that-sings"
+    options = ("--workers", "0", "--data-dir", str(tmp_path), "--log-level", "DEBUG")
+    with running_lcm(*options) as lcm:
+        suite_canaries.know("secret", secret)
+        async with admin_of(lcm) as admin, admin.stream() as stream:
+            worker = await admin.create(secret)
+            await stream.until("worker.created")
+            await admin.until(worker, "running")
+    found = suite_canaries.take_found()
+    suite_canaries.forget()
+    for where in ("the answer to POST /api/workers", "an event of the stream", "lcm.db-wal", "the log"):
+        assert f"secret as plain in {where}" in found
+
+
+async def test_a_token_of_the_identity_provider_is_among_what_is_searched_for() -> None:
+    token = Issuer().token(datetime.now(UTC))  # noqa: TID251 - as an identity provider does
+    suite_canaries.search("a log", f"refused: Bearer {token}")
+    assert "token of the identity provider as plain in a log" in suite_canaries.take_found()

@@ -11,12 +11,13 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from support.canaries import watched_session
 from support.processes import eventually, running_lcm
 
 
 async def is_silent(url: str) -> bool:
     try:
-        async with aiohttp.ClientSession() as session, session.get(url):
+        async with watched_session() as session, session.get(url):
             return False
     except aiohttp.ClientError:
         return True
@@ -59,7 +60,7 @@ async def test_an_open_stream_does_not_hold_up_the_end() -> None:
     with running_lcm("--workers", "0") as lcm:
         headers = {"Authorization": f"Bearer {lcm.ready.token}"}
         async with (
-            aiohttp.ClientSession(lcm.url, headers=headers) as session,
+            watched_session(lcm.url, headers=headers) as session,
             session.get("/api/events/stream") as response,
         ):
             assert response.status == 200
@@ -107,7 +108,7 @@ async def test_the_keys_and_workers_are_there_after_a_restart(tmp_path: Path) ->
         assert lcm.ready.token == first
         headers = {"Authorization": f"Bearer {first}"}
         async with (
-            aiohttp.ClientSession(lcm.url, headers=headers) as session,
+            watched_session(lcm.url, headers=headers) as session,
             session.get("/api/workers") as response,
         ):
             assert len((await response.json())["items"]) == 2

@@ -89,3 +89,11 @@ async def test_the_fleets_license_token_is_set_and_forgotten_and_never_shown(pla
     assert (status, answer) == (200, {"has_token": True})
     assert (await plane.admin.call("DELETE", path))[0] == 204
     assert await plane.admin.get(path) == {"has_token": False}
+
+
+async def test_a_hold_that_is_over_already_is_refused_and_says_what_to_do(plane: LonePlane) -> None:
+    body = {"until": "2020-01-01T00:00:00Z"}
+    status, problem = await plane.admin.call("PUT", f"/api/workers/{plane.worker_id}/hold", body)
+    assert status == 422
+    assert problem["type"].endswith("moment-passed")
+    assert "send a later moment, or DELETE the hold" in problem["detail"]

@@ -13,6 +13,7 @@ from aiobotocore.session import get_session
 from lcm.domain.launch import WorkerId, client_token
 from lcm.domain.template import RegionConfig
 from support.api import Api
+from support.canaries import watched_session
 from support.processes import RunningLcm, eventually, running_lcm
 
 
@@ -49,7 +50,7 @@ async def ec2(lcm: RunningLcm) -> AsyncIterator[Any]:
 async def controller(lcm: RunningLcm) -> AsyncIterator[aiohttp.ClientSession]:
     keys = json.loads((Path(lcm.ready.data_dir) / "keys.json").read_text())
     headers = {"X-API-Key": keys["controller"]}
-    async with aiohttp.ClientSession(lcm.worker_controller_url, headers=headers) as session:
+    async with watched_session(lcm.worker_controller_url, headers=headers) as session:
         yield session
 
 
@@ -175,7 +176,7 @@ async def test_settings_are_changed_only_by_somebody_who_has_seen_them(api: Api)
 async def test_cleanup_over_http_is_dry_when_asked(lcm: RunningLcm, api: Api) -> None:
     keys = json.loads((Path(lcm.ready.data_dir) / "keys.json").read_text())
     headers = {"X-API-Key": keys["controller"], "X-LCM-Service": "worker-controller", "X-LCM-Epoch": "1"}
-    async with aiohttp.ClientSession(lcm.url, headers=headers) as session:
+    async with watched_session(lcm.url, headers=headers) as session:
         async with session.post("/api/internal/workers/cleanup", json={"dry_run": True}) as response:
             assert response.status == 200
             assert await response.json() == {"worker_ids": [], "dry_run": True, "retention_days": 30}

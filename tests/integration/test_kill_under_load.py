@@ -20,6 +20,7 @@ import aiohttp
 import pytest
 
 from lcm.core.clock import SystemClock
+from support.canaries import watched_session
 from support.fleet import TEMPLATES
 from support.forked import Forkery, forkery, kill
 
@@ -156,7 +157,7 @@ async def test_no_acknowledged_write_is_lost_however_often_the_control_plane_is_
             ready = start(starter, tmp_path)
             token = _admin_token(tmp_path)
             headers = {"Authorization": f"Bearer {token}"}
-            async with aiohttp.ClientSession(ready["url"], headers=headers) as http:
+            async with watched_session(ready["url"], headers=headers) as http:
                 if not worker_id:
                     body = {"name": "shared", "template_name": "small"}
                     async with http.post("/api/workers", json=body) as response:

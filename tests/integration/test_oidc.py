@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 import aiohttp
 
 from support.api import person
+from support.canaries import watched_session
 from support.issuer import running_issuer
 from support.processes import running_lcm
 
@@ -25,7 +26,7 @@ async def test_people_of_the_identity_provider_come_in_with_their_role() -> None
                 async with person(lcm.url, token) as stranger:
                     assert (await stranger.call("GET", "/api/workers"))[0] == status
             jar = aiohttp.CookieJar(unsafe=True)
-            async with aiohttp.ClientSession(lcm.url, cookie_jar=jar) as browser:
+            async with watched_session(lcm.url, cookie_jar=jar) as browser:
                 async with browser.post("/api/session", json={"token": issuer.token(now)}) as response:
                     assert response.status == 200
                 async with browser.get("/api/session") as response:

@@ -8,12 +8,13 @@ import aiohttp
 import pytest
 
 from support.api import Api, Console
+from support.canaries import watched_session
 from support.processes import RunningLcm, eventually
 
 
 @pytest.fixture
 async def controller(lcm: RunningLcm) -> AsyncIterator[aiohttp.ClientSession]:
-    async with aiohttp.ClientSession(lcm.worker_controller_url) as session:
+    async with watched_session(lcm.worker_controller_url) as session:
         yield session
 
 

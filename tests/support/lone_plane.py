@@ -18,6 +18,7 @@ from lcm.core.hosted_service import HostedService, run_services
 from lcm.core.kv.memory import MemoryKv
 from lcm.rest.documents import fetch_document
 from support.api import Api, person
+from support.canaries import suite_canaries, watched_session
 from support.fleet import TEMPLATES
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
@@ -75,7 +76,7 @@ async def lone_plane(data_dir: Path) -> AsyncIterator[LonePlane]:
         control_plane_process(settings, kv, clock, ids, ("us-east-1",), fetch_document) as process,
         _running(kv, *process.services),
         person(process.url, process.keys.admin) as admin,
-        aiohttp.ClientSession(
+        watched_session(
             process.url,
             headers={"X-API-Key": process.keys.controller, "X-LCM-Service": "worker-controller"},
         ) as controller,
@@ -86,6 +87,9 @@ async def lone_plane(data_dir: Path) -> AsyncIterator[LonePlane]:
         plane = LonePlane(process.url, process.keys.admin, admin, controller, "", kv)
         plane.worker_id = await plane.add_running("live")
         yield plane
+        for item in (await kv.list_prefix("/")).items:
+            suite_canaries.search(f"the key {item.key}", item.value)
+        suite_canaries.search_data_dir(data_dir)
 
 
 @asynccontextmanager

@@ -1,19 +1,23 @@
 """LCM and its simulator as a user runs them: real processes, gone when the block is left."""
 
 import asyncio
+import json
+import os
 import signal
 import sys
 import tempfile
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, Any
 
 import msgspec
 
 from lcm.cli.up import Ready
 from lcm.core.redaction import MASK
-from lcm.simulator.main import SimulationInfo
+from lcm.simulator.main import SimulationInfo, simulated_password
+from support.canaries import suite_canaries
 from support.quick_start import Process, start_lcm
 
 SPEED = 20
@@ -72,6 +76,7 @@ def running_simulator(*options: str) -> Iterator[RunningSimulator]:
 def running_lcm(*options: str, **environment: str) -> Iterator[RunningLcm]:
     environment = {"WORKER_WAIT_SECONDS": "0.05", **environment}
     arguments = ("up", "--port", "0", "--speed", str(SPEED), *options)
+    suite_canaries.know("password of the simulated CML", simulated_password(seed=0))
     with running_command(*arguments, **environment) as (line, process, errors):
         running = RunningLcm(process, errors, msgspec.json.decode(line, type=Ready))
         yield running
@@ -83,13 +88,44 @@ def running_command(*arguments: str, **environment: str) -> Iterator[tuple[str, 
     with tempfile.TemporaryFile("w+") as errors:
         process = start_lcm((*arguments, "--json"), errors, environment)
         assert process.stdout is not None
+        data_dir: Path | None = None
         try:
             line = process.stdout.readline()
             assert line, f"lcm {' '.join(arguments)} ended with {process.wait()} before it was ready"
+            data_dir = _know_secrets_of(line, environment)
             yield line, process, errors
         finally:
+            if data_dir is not None:
+                suite_canaries.search_data_dir(data_dir)
             process.send_signal(signal.SIGTERM)
             process.wait(timeout=10)
+            if data_dir is not None:
+                suite_canaries.search_data_dir(data_dir)
+            suite_canaries.search("standard output", _left_in(process.stdout))
             process.stdout.close()
             errors.seek(0)
-            print(errors.read(), file=sys.stderr)
+            said = errors.read()
+            suite_canaries.search("the log", said)
+            print(said, file=sys.stderr)
+
+
+def _left_in(stdout: IO[str]) -> bytes:
+    """Without waiting for children that were not ended with their parent."""
+    os.set_blocking(stdout.fileno(), False)
+    try:
+        return os.read(stdout.fileno(), 1_000_000)
+    except BlockingIOError:
+        return b""
+
+
+def _know_secrets_of(ready_line: str, environment: Mapping[str, str]) -> Path | None:
+    """Of a process that says on its first line where it keeps its data, if it keeps any."""
+    ready = json.loads(ready_line)
+    suite_canaries.know_environment(environment)
+    for secret in ("token", "cml_password"):
+        suite_canaries.know(secret, ready.get(secret))
+    if "data_dir" not in ready:
+        return None
+    data_dir = Path(ready["data_dir"])
+    suite_canaries.know_data_dir(data_dir)
+    return data_dir

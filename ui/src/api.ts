@@ -163,6 +163,26 @@ export function deregisterLicense(id: string): Promise<WorkerView> {
   return request("DELETE", `${workerPath(id)}/license`);
 }
 
+export function setTags(id: string, tags: Readonly<Record<string, string>>): Promise<WorkerView> {
+  return request("PUT", `${workerPath(id)}/tags`, { tags });
+}
+
+interface FleetLicense {
+  readonly has_token: boolean;
+}
+
+export function getFleetLicense(): Promise<FleetLicense> {
+  return request("GET", "/api/settings/license");
+}
+
+export function setFleetLicense(token: string): Promise<FleetLicense> {
+  return request("PUT", "/api/settings/license", { token });
+}
+
+export function removeFleetLicense(): Promise<void> {
+  return request("DELETE", "/api/settings/license");
+}
+
 export async function listDebts(): Promise<readonly LicenseDebt[]> {
   return (await request<Page<LicenseDebt>>("GET", "/api/license-debts")).items;
 }

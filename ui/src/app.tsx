@@ -4,11 +4,13 @@ import { Cost } from "./components/cost";
 import { CreateDialog } from "./components/create-dialog";
 import { DeleteDialog } from "./components/delete-dialog";
 import { Fleet } from "./components/fleet";
+import { FleetLicenseDialog } from "./components/fleet-license";
 import { Header } from "./components/header";
 import { HoldDialog } from "./components/hold-dialog";
 import { DeregisterDialog, RegisterDialog } from "./components/license-dialogs";
 import { Scaling } from "./components/scaling";
 import { SignIn } from "./components/sign-in";
+import { TagsDialog } from "./components/tags-dialog";
 import { Toasts } from "./components/toasts";
 import { WorkerPanel } from "./components/worker-panel";
 import { openDialog } from "./commands";
@@ -71,6 +73,10 @@ function Dialogs() {
       return <RegisterDialog entry={dialog.entry} />;
     case "deregister":
       return <DeregisterDialog entry={dialog.entry} />;
+    case "tags":
+      return <TagsDialog entry={dialog.entry} />;
+    case "fleet-license":
+      return <FleetLicenseDialog />;
     case undefined:
       return null;
   }

@@ -8,8 +8,8 @@ import { applyWorkers, type WorkerEntry } from "./store";
 import { showError } from "./toasts";
 
 export type OpenDialog =
-  | { readonly kind: "create" }
-  | { readonly kind: "delete" | "hold" | "register" | "deregister"; readonly entry: WorkerEntry };
+  | { readonly kind: "create" | "fleet-license" }
+  | { readonly kind: "delete" | "hold" | "register" | "deregister" | "tags"; readonly entry: WorkerEntry };
 
 export const openDialog = signal<OpenDialog | null>(null);
 

@@ -34,6 +34,8 @@ export const WORKER_EVENTS = [
   "worker.imported",
   "worker.status.updated",
   "worker.endpoint.updated",
+  "worker.ec2_details.updated",
+  "worker.drain.timed_out",
   "worker.terminated",
   "worker.paused",
   "worker.resumed",

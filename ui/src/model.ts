@@ -245,7 +245,7 @@ export const ACTION_LABEL: Readonly<Record<Action, string>> = {
 const ROLE_RANK: Readonly<Record<Role, number>> = { viewer: 0, operator: 1, admin: 2 };
 
 /** What a role is needed for; "hold" is everything about pausing. */
-export type Deed = Action | "create" | "hold" | "license";
+export type Deed = Action | "create" | "hold" | "license" | "tags";
 
 const ROLE_FOR: Readonly<Record<Deed, Role>> = {
   start: "operator",
@@ -254,6 +254,7 @@ const ROLE_FOR: Readonly<Record<Deed, Role>> = {
   "cancel-drain": "operator",
   retry: "operator",
   hold: "operator",
+  tags: "operator",
   delete: "admin",
   create: "admin",
   license: "admin",

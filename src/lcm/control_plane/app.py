@@ -82,6 +82,7 @@ _REFUSALS: dict[type[errors.RequestError], tuple[int, str, str]] = {
     errors.InstanceTaken: (409, "instance-taken", "Instance taken"),
     errors.KeyReused: (422, "key-reused", "Idempotency key reused"),
     errors.TooSoon: (429, "too-soon", "Asked too soon"),
+    errors.MomentPassed: (422, "moment-passed", "That moment has passed"),
     errors.UnknownReference: (422, "unknown-reference", "Unknown template or region"),
     errors.Fenced: (409, "fenced", "No longer the leader"),
     errors.IllegalTransition: (409, "illegal-transition", "Not possible from this status"),

@@ -3,10 +3,11 @@
 import msgspec
 import structlog
 
-from lcm.control_plane.store.port import Document, Store
+from lcm.control_plane.store.port import Document, Store, StoreUnavailable
 from lcm.core.chance import Ids
 from lcm.core.clock import Clock
 from lcm.domain.scaling import AuditEntry, AuditEvent
+from lcm.domain.worker import Worker
 
 log = structlog.get_logger(__name__)
 
@@ -49,6 +50,20 @@ class AuditLog:
         await self._store.insert(Document(KIND, entry.id, 1, msgspec.json.encode(entry)))
         await self._make_room()
         return entry
+
+    async def note(self, event: AuditEvent, worker: Worker, *, by: str, reason: str) -> None:
+        """What a controller reported of a worker. The report stands, audited or not."""
+        try:
+            await self.record(
+                event,
+                by=by,
+                reason=reason,
+                worker_id=worker.id,
+                template_name=worker.template_name,
+                aws_region=worker.aws_region,
+            )
+        except StoreUnavailable as error:
+            log.warning("not audited", what=str(event), worker_id=worker.id, error=str(error))
 
     async def newest(
         self, *, event: AuditEvent | None = None, worker_id: str | None = None, before: str | None = None

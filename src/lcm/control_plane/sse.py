@@ -21,7 +21,7 @@ from lcm.control_plane.roster import Roster
 from lcm.core.chance import Ids
 from lcm.core.clock import Clock
 from lcm.domain.license import License, LicenseOperation, LicenseStatus
-from lcm.domain.lifecycle import TERMINATED
+from lcm.domain.lifecycle import DRAINING, STOPPING, TERMINATED
 from lcm.domain.live import LabChange, LabRecord, LabStats, Sample
 from lcm.domain.template import WorkerTemplate
 from lcm.domain.worker import Worker
@@ -601,6 +601,8 @@ class EventHub:
 def _event_type(before: Worker | None, after: Worker) -> str:
     if before is None:
         return "worker.imported" if after.imported else "worker.created"
+    if _drain_timed_out(before, after):
+        return "worker.drain.timed_out"
     if before.last_paused_at != after.last_paused_at:
         return "worker.paused"
     if before.last_resumed_at != after.last_resumed_at:
@@ -623,6 +625,13 @@ def _event_type(before: Worker | None, after: Worker) -> str:
     ):
         return "worker.labs.updated"
     return "worker.status.updated"
+
+
+def _drain_timed_out(before: Worker, after: Worker) -> bool:
+    """Whether people who were waited for are cut off."""
+    is_stopped = before.status is DRAINING and after.status is STOPPING and bool(before.sessions)
+    deadline = before.drain_deadline_at
+    return is_stopped and deadline is not None and after.status_since >= deadline
 
 
 _ec2_details = attrgetter(

@@ -27,6 +27,7 @@
         ├── IllegalTransition     the table has no such row
         ├── ActionRefused         people cannot do this to a worker in this status
         ├── TooSoon               asked again before it makes sense
+        ├── MomentPassed          asked for something that is over already
         ├── UnknownReference      a template or region nobody has heard of
         └── Fenced                a newer leader exists; the caller must stop acting
 
@@ -142,6 +143,10 @@ class TooSoon(RequestError):
 
 class UnknownReference(RequestError):
     """The request names a template or region that is not configured."""
+
+
+class MomentPassed(RequestError):
+    """What was asked for would be over before it begins."""
 
 
 class Fenced(RequestError):

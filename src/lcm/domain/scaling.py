@@ -19,6 +19,8 @@ class AuditEvent(StrEnum):
     SCALE_DOWN_INITIATED = "scale_down_initiated"
     SCALE_DOWN_FAILED = "scale_down_failed"
     DRAINED = "drained"
+    LICENSE_GIVEN_BACK = "license_given_back"
+    LICENSE_OWED = "license_owed"
     SKIPPED_AUTO_PAUSE = "skipped_auto_pause"
     SKIPPED_NOT_IDLE = "skipped_not_idle"
     SKIPPED_NOT_ELIGIBLE = "skipped_not_eligible"

@@ -102,6 +102,7 @@ class Knobs:
             idle_check_seconds=rng.choice([300.0, 120.0]),
             min_workers=rng.choice([0, 0, 1]),
             scale_down=rng.random() < 0.25,
+            license_seconds=rng.choice([5.0, 60.0, 150.0]),
         )
 
 

@@ -106,7 +106,7 @@ class SimulationInfo(msgspec.Struct, frozen=True, kw_only=True):
 async def run(settings: SimulationSettings, announce: Callable[[SimulationInfo], None]) -> None:
     """Run the simulated world until cancelled; `announce` is called once, when all of it answers."""
     pace = Pace(seed=settings.seed, speed=settings.speed)
-    credentials = Credentials(CML_USERNAME, _password(settings.seed))
+    credentials = Credentials(CML_USERNAME, simulated_password(settings.seed))
     config = AwsConfig(host=settings.host, port=settings.port, pace=pace, delays=settings.delays)
     _allow_open_files(settings.workers * FILES_PER_WORKER)
     with _reserved_port(settings.cml_port) as cml_port:
@@ -175,7 +175,8 @@ def _allow_open_files(wanted: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
 
 
-def _password(seed: int) -> str:
+def simulated_password(seed: int) -> str:
+    """Of the account that every simulated CML server has."""
     return "".join(random.Random(f"cml-password/{seed}").choices(string.ascii_letters + string.digits, k=20))
 
 

@@ -1,7 +1,8 @@
 """People at work on the CML servers of a simulated fleet, and what LCM can learn of them.
 
 What they really do is kept here, apart from what any process was told. CML writes it into its diary,
-which can be read, and tells it at once to whoever watches.
+which can be read, and tells it at once to whoever watches. A machine that works hard without anybody
+clicking shows it by its load alone.
 """
 
 import asyncio
@@ -15,8 +16,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from lcm.core.clock import Clock
 from lcm.domain.errors import Fenced, LcmError, Unreachable
 from lcm.domain.launch import InstanceId, WorkerId
-from lcm.domain.live import ActivityEvent, SampleSource
+from lcm.domain.live import ActivityEvent, Sample, SampleSource
 from lcm.rest.schemas import ActivityReport, LiveReports, TelemetryEvent
+from lcm.simulator.memory_cloud import Machine
 from lcm.simulator.ports import SimulatedPort
 from lcm.worker_controller.monitoring.telemetry_log import signs_of_people
 from lcm.worker_controller.ports import LiveControlPlane, MonitorTarget
@@ -27,6 +29,10 @@ if TYPE_CHECKING:
 RETRY_SECONDS: Final = 6.0
 """After which a report that was not confirmed is sent again."""
 OUR_USER: Final = "lcm"
+MEASURE_SECONDS: Final = 60.0
+"""How often a machine's load is measured."""
+HARD_AT_WORK_PERCENT: Final = 97.0
+AT_REST_PERCENT: Final = 5.0
 
 
 class Use(NamedTuple):
@@ -35,6 +41,33 @@ class Use(NamedTuple):
     at: float
     """True seconds, as the world counts them."""
     event: ActivityEvent
+
+
+class Work(NamedTuple):
+    """A machine computes at full load, though nobody clicks."""
+
+    since: float
+    until: float
+    power_since: float | None
+
+
+class Load(NamedTuple):
+    """As CML measured it."""
+
+    machine: InstanceId
+    at: float
+    cpu_percent: float
+
+
+class Told(NamedTuple):
+    """A load that the control plane has confirmed to know."""
+
+    measured_at: float
+    confirmed_at: float
+    plane_incarnation: int
+    """It keeps loads in memory: the next one does not know."""
+    clocks_agreed: bool
+    """Otherwise the control plane could not tell when it was measured."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +86,8 @@ class People:
         self.uses: dict[InstanceId, list[Use]] = defaultdict(list)
         self.read_at: dict[InstanceId, float] = {}
         """When CML last answered what people did."""
+        self._work: dict[InstanceId, Work] = {}
+        self.told: dict[InstanceId, list[Told]] = defaultdict(list)
         self._listeners: list[asyncio.Queue[tuple[InstanceId, int]]] = []
 
     def use(self, instance_id: InstanceId, category: str = "start_node") -> None:
@@ -62,6 +97,22 @@ class People:
         uses.append(Use(self._clock.monotonic(), event))
         for listener in self._listeners:
             listener.put_nowait((instance_id, len(uses)))
+
+    def put_to_work(self, machine: Machine, seconds: float) -> None:
+        """A long build starts; if one is under way they go on together. It ends with the machine's power."""
+        now, since = self._clock.monotonic(), self.at_work_since(machine)
+        since = now if since is None else since
+        self._work[machine.id] = Work(since, now + seconds, machine.running_since)
+
+    def at_work_since(self, machine: Machine) -> float | None:
+        """Without a break; None if it does not work now."""
+        work = self._work.get(machine.id)
+        is_on = work is not None and work.power_since == machine.running_since
+        return work.since if work and is_on and self._clock.monotonic() < work.until else None
+
+    def ever_worked(self, machine: Machine) -> bool:
+        """The load of the others is that of any machine that only runs."""
+        return machine.id in self._work
 
     def listen(self) -> asyncio.Queue[tuple[InstanceId, int]]:
         """From now on, the machine and the number of everything that is done."""
@@ -98,6 +149,11 @@ class SimulatedMonitors(SimulatedPort):
         self._watched: dict[WorkerId, MonitorTarget] = {}
 
     async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._tell_of_people(), name="people")
+            tasks.create_task(self._tell_of_load(), name="load")
+
+    async def _tell_of_people(self) -> None:
         """Tell the control plane what people do, until it has confirmed it."""
         queue = self._world.people.listen()
         try:
@@ -108,6 +164,45 @@ class SimulatedMonitors(SimulatedPort):
                         await self._report(target, instance_id, number)
         finally:
             self._world.people.leave(queue)
+
+    async def _tell_of_load(self) -> None:
+        """As measured now and then; what does not arrive is not worth telling again."""
+        while True:
+            await self._clock.sleep(MEASURE_SECONDS)
+            for target in list(self._watched.values()):
+                machine = self._world.cloud.machine_at(target.host)
+                if machine is not None and self._world.people.ever_worked(machine):
+                    await self._measure(target)
+
+    async def _measure(self, target: MonitorTarget) -> None:
+        try:
+            measured = await self._read("load", target.worker_id, lambda: self._load(target))
+            await self._control_plane.report_worker_metrics(
+                LiveReports(
+                    samples=[
+                        Sample(
+                            worker_id=target.worker_id,
+                            collected_at=self._clock.now(),
+                            source=SampleSource.WEBSOCKET,
+                            cpu_utilization=measured.cpu_percent,
+                        )
+                    ]
+                )
+            )
+        except Fenced:
+            raise
+        except LcmError:
+            return
+        plane, confirmed_at = self._world.plane, self._world.clock.monotonic()
+        clocks_agreed = self._process.skew == plane.skew
+        told = Told(measured.at, confirmed_at, plane.incarnation, clocks_agreed)
+        self._world.people.told[measured.machine].append(told)
+
+    async def _load(self, target: MonitorTarget) -> Load:
+        now, people = self._world.clock.monotonic(), self._world.people
+        machine = self._world.cloud.machines[self._answering(target)]
+        works = people.at_work_since(machine) is not None
+        return Load(machine.id, now, HARD_AT_WORK_PERCENT if works else AT_REST_PERCENT)
 
     def ensure_monitoring(self, target: MonitorTarget) -> None:
         self._watched[target.worker_id] = target
@@ -122,7 +217,7 @@ class SimulatedMonitors(SimulatedPort):
         return 0.0
 
     def measure_soon(self, worker_id: WorkerId) -> None:
-        """Nobody looks at the load of simulated workers."""
+        """The next measurement is never far."""
 
     def stop_monitoring(self, worker_id: WorkerId, reason: str) -> None:
         self._watched.pop(worker_id, None)

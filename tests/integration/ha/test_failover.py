@@ -6,11 +6,11 @@ from functools import partial
 from statistics import mean, median
 from typing import Any
 
-import aiohttp
 import pytest
 
 from lcm.rest.schemas import API_KEY_HEADER, EPOCH_HEADER, PROBLEM_TYPE_PREFIX, SERVICE_HEADER
 from support.api import Json
+from support.canaries import watched_session
 from support.ha import KEY, LEASE_SECONDS, TRIALS, Life, now, told
 from support.processes import eventually
 
@@ -121,7 +121,7 @@ async def stale_write(life: Life, worker: dict[str, str], epoch: int) -> tuple[i
     url = f"{life.ensemble.plane.url}/api/internal/workers/{worker['id']}/cml-data"
     body = {"ready": True, "version": "0.0", "certificate_sha256": None}
     async with (
-        aiohttp.ClientSession(headers=headers) as session,
+        watched_session(headers=headers) as session,
         session.post(url, json=body) as response,
     ):
         problem = await response.json()

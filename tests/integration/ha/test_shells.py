@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-import aiohttp
 import pytest
 import yaml
 
 from support.api import Json
+from support.canaries import watched_session
 from support.etcd import EtcdCluster, etcd_cluster
 from support.ha import KEY, LcmProcess
 from support.mongodb import mongo_server
@@ -61,7 +61,7 @@ async def test_a_controller_without_work_is_elected_and_says_that_it_does_nothin
         shell.wait_until_answering()
 
         async def leading() -> Json:
-            async with aiohttp.ClientSession() as session, session.get(f"{shell.url}/health") as response:
+            async with watched_session() as session, session.get(f"{shell.url}/health") as response:
                 said = await response.json()
             return said if said["is_leader"] else None
 
@@ -80,7 +80,7 @@ async def test_a_controller_whose_etcd_is_not_there_leads_nobody_and_says_so() -
         shell.wait_until_answering()
 
         async def frozen() -> Json:
-            async with aiohttp.ClientSession() as session, session.get(f"{shell.url}/ready") as response:
+            async with watched_session() as session, session.get(f"{shell.url}/ready") as response:
                 said = await response.json()
                 return said if response.status == 503 else None
 

@@ -14,6 +14,7 @@ import yaml
 
 from lcm.rest.schemas import API_KEY_HEADER, EPOCH_HEADER, SERVICE_HEADER
 from support.api import EventStream, person
+from support.canaries import watched_session
 from support.etcd import etcd_cluster, free_addresses
 from support.ha import KEY, LcmProcess
 from support.mongodb import mongo_server
@@ -52,7 +53,7 @@ class Planes:
         """Wait until what happens at one is heard of at the other."""
 
         async def do() -> bool:
-            async with aiohttp.ClientSession() as session:
+            async with watched_session() as session:
                 for plane in (self.here, self.there):
                     async with session.get(f"{plane.url}/metrics") as response:
                         followed = re.findall(
@@ -160,7 +161,7 @@ async def test_what_a_controller_reports_at_one_is_seen_at_the_other(planes: Pla
 async def internal(plane: LcmProcess, path: str, body: Any, epoch: int = 0) -> tuple[int, Any]:
     headers = {API_KEY_HEADER: KEY, SERVICE_HEADER: "worker-controller", EPOCH_HEADER: str(epoch)}
     async with (
-        aiohttp.ClientSession(headers=headers) as session,
+        watched_session(headers=headers) as session,
         session.post(f"{plane.url}/api/internal{path}", json=body) as response,
     ):
         return response.status, await response.json()

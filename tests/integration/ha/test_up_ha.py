@@ -9,6 +9,7 @@ import msgspec
 
 from lcm.cli.ha import CONTROLLERS, HaReady
 from support.api import Json, person
+from support.canaries import watched_session
 from support.processes import eventually, running_command
 
 
@@ -19,7 +20,7 @@ async def test_the_demonstration_survives_the_death_of_its_leader_and_of_a_contr
         ready = msgspec.json.decode(line, type=HaReady)
 
         async def leader() -> str | None:
-            async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=2)) as session:
+            async with watched_session(timeout=aiohttp.ClientTimeout(total=2)) as session:
                 for name in CONTROLLERS:
                     with suppress(aiohttp.ClientError, TimeoutError):
                         async with session.get(f"http://127.0.0.1:{ready.ports[name]}/health") as response:

@@ -11,6 +11,7 @@ from lcm.domain.idle import last_sign_of_life
 from lcm.domain.lifecycle import RUNNING, STOPPED, STOPPING, DesiredStatus
 from lcm.domain.worker import Worker
 from lcm.simulator.calls import Answer
+from lcm.simulator.people import Told
 from lcm.simulator.processes import KEYS
 from lcm.simulator.world import World
 from simulation.invariants.base import Invariant
@@ -88,6 +89,42 @@ class I6PauseSafety(Invariant):
         age = now - people.read_at.get(instance_id, float("-inf"))
         self.require(age <= BLIND_SECONDS, f"{worker.name} is stopped on evidence {age:.0f} s old")
         self.require(not worker.sessions, f"{worker.name} is stopped under {worker.sessions}")
+
+
+class I6BusyIsUsed(Invariant):
+    """No stop by itself is decided while a license is changed on the worker, nor while its machine has
+    worked hard ever since a measurement that the control plane had confirmed when it judged, and that was
+    not older than a check interval then."""
+
+    def on_worker(self, before: Worker | None, after: Worker, fence: Fence | None) -> None:
+        if before is None or not is_new_wish(before, after):
+            return
+        license = before.license
+        self.require(not license.operation_in_progress, f"{after.name} is to be stopped while it is licensed")
+        judged_at = self._judged_at(after)
+        known = [told for told in self._loads_of_this_work(after) if told.confirmed_at <= judged_at]
+        age = judged_at - max((told.measured_at for told in known), default=float("-inf"))
+        self.require(
+            age > self.world.knobs.idle_check_seconds,
+            f"{after.name} is to be stopped {age:.0f} s after it was seen hard at work",
+        )
+
+    def _judged_at(self, worker: Worker) -> float:
+        judged_at = worker.drain_started_at or worker.last_paused_at
+        assert judged_at is not None
+        return self.world.clock.monotonic() - (self.world.clock.now() - judged_at).total_seconds()
+
+    def _loads_of_this_work(self, worker: Worker) -> list[Told]:
+        """What the control plane was told, and can have in memory, of the work that goes on now."""
+        instance_id, world = worker.ec2_instance_id, self.world
+        assert instance_id is not None
+        since = world.people.at_work_since(world.cloud.machines[instance_id])
+        return [
+            told
+            for told in world.people.told.get(instance_id, ())
+            if since is not None and told.measured_at >= since
+            if told.plane_incarnation == world.plane.incarnation and told.clocks_agreed
+        ]
 
 
 def _resumptions(worker: Worker) -> tuple[datetime | None, int]:

@@ -3,12 +3,16 @@
 from collections.abc import Iterator
 from typing import Any
 
+from msgspec.structs import replace
+
 from lcm.control_plane import conditions
 from lcm.control_plane.access import AccessKeys, Principal
 from lcm.control_plane.commands import detect_idle, keep_running, report_status
 from lcm.control_plane.routes import dependencies
 from lcm.domain import idle
 from lcm.domain.idle import Evidence, PauseGuard
+from lcm.domain.license import License
+from lcm.domain.worker import Worker
 from simulation.planted.base import planted_in, swapped
 from simulation.scenarios.idle import a_class_day
 
@@ -35,6 +39,21 @@ def one_look_is_enough() -> Iterator[None]:
     def guard(*asked: Any) -> PauseGuard | None:
         found = original(*asked)
         return None if found is PauseGuard.SECOND_LOOK else found
+
+    yield from swapped(detect_idle, "pause_guard", guard)
+
+
+@planted
+def a_machine_at_work_is_unused() -> Iterator[None]:
+    yield from swapped(detect_idle, "recent_load", lambda control_plane, worker_id, now: None)
+
+
+@planted
+def a_worker_is_paused_while_it_is_licensed() -> Iterator[None]:
+    original = idle.pause_guard
+
+    def guard(worker: Worker, *evidence: Any) -> PauseGuard | None:
+        return original(replace(worker, license=License()), *evidence)
 
     yield from swapped(detect_idle, "pause_guard", guard)
 

@@ -65,6 +65,24 @@ async def a_person_starts_what_is_being_paused(story: Story) -> None:
     await people.keep_everything()
 
 
+@under(replace(CLASSROOM, idle_timeout_seconds=900.0, idle_check_seconds=120.0, license_seconds=200.0))
+async def a_machine_at_work_is_left_alone(story: Story) -> None:
+    """Though nobody clicks: a long build, then a license that is registered just before the pause (H3)."""
+    people = Classroom(story.world)
+    worker = await people.create("ada")
+    await people.until(worker, RUNNING)
+    await people.pause(120)
+    people.build_for(worker, HOUR / 2)
+    await people.pause(HOUR / 2 - 10)
+    assert story.world.disk.peek(worker).status is RUNNING  # type: ignore[union-attr]
+    await people.until_a_pause_is_decided(HOUR)
+    await people.license(worker)
+    await people.pause(150)
+    assert story.world.disk.peek(worker).status is RUNNING  # type: ignore[union-attr]
+    await people.until(worker, STOPPED)
+    await people.keep_everything()
+
+
 @under(replace(CLASSROOM, scale_down=True, min_workers=1))
 async def only_what_may_go_is_drained(story: Story) -> None:
     """One is held, then let go; one is not to be paused at all; one has a session; and one must stay."""
@@ -108,6 +126,7 @@ async def a_class_day(story: Story) -> None:
     """People come, work, leave, hold and start what they need; LCM pauses behind them; things break."""
     world, rng = story.world, Random(f"class/{story.world.faults.seed}")
     people, stranger = Classroom(world), Stranger(world, rng)
+    machines = Random(f"work/{world.faults.seed}")
     timeout = world.knobs.idle_timeout_seconds
     workers = [await people.create(f"w-{number}") for number in range(rng.choice([1, 2, 2, 3]))]
     for worker in workers:
@@ -128,6 +147,7 @@ async def a_class_day(story: Story) -> None:
         else:
             await disturb_class(story, rng)
         await stranger.intrude(about)
+        await _work_on(people, about, machines)
     await people.keep_everything()
 
 
@@ -152,6 +172,16 @@ async def _do_something(people: Classroom, worker: str, rng: Random) -> None:
         case 14:
             if not await people.place(worker, "exam"):
                 await people.end_session(worker, "exam")
+
+
+async def _work_on(people: Classroom, worker: str, rng: Random) -> None:
+    """A machine is busy for a while, and nobody clicks."""
+    timeout = people.world.knobs.idle_timeout_seconds
+    match rng.randrange(10):
+        case 0 | 1:
+            people.build_for(worker, rng.choice([0.5, 1.5, 3.0]) * timeout)
+        case 2:
+            await people.license(worker)
 
 
 async def disturb_class(story: Story, rng: Random) -> None:

@@ -14,14 +14,16 @@ from lcm.control_plane.commands.keep_running import hold_worker, release_hold, t
 from lcm.control_plane.commands.place_session import place_session, remove_session
 from lcm.control_plane.commands.report_status import report_status
 from lcm.control_plane.commands.request_action import request_action
+from lcm.control_plane.conditions import Conditions
 from lcm.control_plane.context import ControlPlane, Policies
 from lcm.control_plane.store.port import Fence
-from lcm.domain.errors import Conflict, Fenced
+from lcm.domain.errors import Conflict, Fenced, MomentPassed
 from lcm.domain.idle import IdlePolicy
 from lcm.domain.launch import WorkerId
 from lcm.domain.license import License
 from lcm.domain.lifecycle import DRAINING, RUNNING, STARTING, STOPPING, TERMINATED, DesiredStatus
 from lcm.domain.live import Sample, SampleSource
+from lcm.domain.once import KeyedRequest
 from lcm.domain.worker import Action, Worker, move
 from lcm.rest.schemas import IdleCheck, IdleCheckRequest, LeadershipClaim, StatusReport, TelemetryEvent
 from support.core import a_worker
@@ -289,6 +291,25 @@ async def test_a_hold_keeps_an_idle_worker_until_it_ends(desk: Desk) -> None:
     assert (await desk.look_twice(worker)).guard == "held"
     await desk.passes(121)
     assert (await desk.look_twice(worker)).auto_pause_triggered
+
+
+async def test_a_hold_that_is_over_already_is_refused_and_changes_nothing(desk: Desk) -> None:
+    worker = await desk.add()
+    for until in (desk.plane.clock.now(), desk.plane.clock.now() - timedelta(hours=1)):
+        with pytest.raises(MomentPassed, match="send a later moment, or DELETE the hold"):
+            await hold_worker(desk.plane, worker.id, until=until, reason="", by="ada")
+    assert (await desk.plane.workers.get(worker.id)).hold is None
+
+
+async def test_a_hold_that_was_in_time_is_acknowledged_again_when_it_is_over(desk: Desk) -> None:
+    worker = await desk.add()
+    request = Conditions(request=KeyedRequest(key="k", content="f"))
+    until = desk.plane.clock.now() + timedelta(minutes=1)
+    await hold_worker(desk.plane, worker.id, until=until, reason="", by="ada", conditions=request)
+    await desk.passes(2)
+    again = await hold_worker(desk.plane, worker.id, until=until, reason="", by="ada", conditions=request)
+    assert again.hold is not None
+    assert again.hold.until == until
 
 
 async def test_a_hold_cancels_a_pause_that_is_not_carried_out_yet(desk: Desk) -> None:

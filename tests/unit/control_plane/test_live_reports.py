@@ -36,6 +36,7 @@ from lcm.simulator.virtual_time import VirtualClock
 
 SERVICE = "worker-controller"
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
+FIRST_SAMPLE = T0 - timedelta(hours=3)
 
 
 class CountingStore(MemoryStore):
@@ -111,7 +112,7 @@ async def add(plane: ControlPlane, name: str, status: WorkerStatus = RUNNING) ->
 def sample(worker_id: str, seconds: float = 0, cpu: float = 50.0, **fields: object) -> Sample:
     values: dict[str, object] = {
         "worker_id": worker_id,
-        "collected_at": T0 + timedelta(seconds=seconds),
+        "collected_at": FIRST_SAMPLE + timedelta(seconds=seconds),
         "source": SampleSource.WEBSOCKET,
         "cpu_utilization": cpu,
     }
@@ -196,7 +197,18 @@ async def test_the_newest_sample_of_each_source_and_the_last_sixty_points_are_ke
     assert len(points) == POINTS
     assert [point.cpu_utilization for point in points] == [*(float(n) for n in range(41, 100)), 7.0]
     assert (points[-1].memory_utilization, points[-1].disk_utilization) == (3.0, None)
-    assert points[-1].at == (T0 + timedelta(seconds=10_000)).timestamp()
+    assert points[-1].at == (FIRST_SAMPLE + timedelta(seconds=10_000)).timestamp()
+
+
+async def test_samples_of_a_clock_that_was_ahead_do_not_hide_later_ones(plane: ControlPlane) -> None:
+    await add(plane, "ada")
+    fence = await lead(plane)
+    ahead = sample("ada", cpu=5.0, collected_at=T0 + timedelta(hours=1))
+    await report_live(plane, LiveReports(samples=[ahead]), fence=fence)
+    await plane.clock.sleep(60)
+    corrected = sample("ada", cpu=97.0, collected_at=T0 + timedelta(seconds=60))
+    await report_live(plane, LiveReports(samples=[corrected]), fence=fence)
+    assert plane.live.samples_of("ada") == [corrected]
 
 
 async def test_cloudwatch_fills_the_chart_only_where_cml_is_silent(plane: ControlPlane) -> None:

@@ -20,6 +20,7 @@ from lcm.core.chance import RandomIds
 from lcm.domain.launch import WorkerId
 from lcm.domain.license import License, LicenseOperation, begin, complete, fail, wish
 from lcm.domain.lifecycle import (
+    DRAINING,
     PROVISIONING,
     RUNNING,
     STARTING,
@@ -41,6 +42,7 @@ from lcm.domain.live import (
 from lcm.domain.worker import (
     Action,
     Worker,
+    drain,
     move,
     new_worker,
     note_activity,
@@ -636,6 +638,22 @@ async def test_what_happens_to_a_worker_has_a_name_of_its_own(
     known = replace(a_worker("ada"), **before)
     hub.on_worker_commit(known, replace(known, **after))
     assert (await stream.next())["event"] == name
+
+
+async def test_a_drain_that_took_too_long_is_told_and_one_that_ended_well_is_not(hub: EventHub) -> None:
+    stream = Stream(hub.stream(None))
+    await stream.take(3)
+    deadline = NOON + timedelta(hours=4)
+    waiting = replace(
+        drain(a_worker("ada"), deadline=deadline, by="ann", reason="maintenance", now=NOON),
+        status=DRAINING,
+        sessions=("exam",),
+    )
+    left = replace(waiting, sessions=())
+    for before, at in ((left, deadline), (waiting, NOON), (waiting, deadline)):
+        hub.on_worker_commit(before, move(before, STOPPING, by="c", reason="r", now=at))
+    names = [(await stream.next())["event"] for _ in range(3)]
+    assert names == ["worker.paused", "worker.paused", "worker.drain.timed_out"]
 
 
 async def test_a_pause_and_a_resumption_are_told(hub: EventHub) -> None:

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from lcm.domain.idle import IdlePolicy
+from lcm.simulator.cml.labs import State
 from lcm.simulator.cml.licensing import LicensePool
 from lcm.simulator.cml.server import CmlServer, Credentials, Manner
 from lcm.simulator.listing import SimulatedInstance
@@ -96,3 +98,17 @@ def test_what_somebody_deletes_behind_their_back_does_not_stop_them() -> None:
         cml.labs.delete(lab)
     before = len(cml.telemetry.events())
     assert len(live(cml, 2 * HOUR)) > before + 10
+
+
+def test_labs_that_merely_run_never_look_like_a_machine_at_work() -> None:
+    """Only booting does, which somebody asked for: a lab that is left alone is paused in the end."""
+    cml = server(type_="t3.medium")
+    settled: list[float] = []
+    booting: list[float] = []
+    for minute in range(1, 180):
+        now = POWERED_ON_AT + 60 * minute
+        live(cml, 60 * minute)
+        cml.advance(now)
+        is_booting = any(node.state is State.STARTED for node in cml.labs.nodes())
+        (booting if is_booting else settled).append(cml.system_stats(now)["all"]["cpu"]["percent"])
+    assert max(settled) < IdlePolicy().busy_cpu_percent < max(booting)

@@ -13,13 +13,14 @@ from lcm.control_plane.commands.license_worker import (
     set_fleet_token,
 )
 from lcm.core.health import Health
-from lcm.domain.errors import Unreachable
+from lcm.domain.errors import Throttled, Unreachable
 from lcm.domain.license import LicenseStatus
 from lcm.domain.lifecycle import PENDING, TERMINATED
+from lcm.domain.scaling import AuditEvent
 from lcm.domain.worker import Action, Worker
 from lcm.simulator.memory_licensing import TOKEN
 from lcm.worker_controller.ports import UNTOLD
-from support.fleet import Fleet
+from support.fleet import Fleet, MemoryMonitors
 
 
 async def licensed(fleet: Fleet) -> Worker:
@@ -89,6 +90,8 @@ async def test_a_deleted_worker_gives_its_license_back_before_it_is_terminated()
         assert fleet.licensing.registered == set()
         assert await list_debts(fleet.plane) == []
         assert fleet.effects() == ["launch_instance", "terminate_instance"]
+        (entry,) = await fleet.plane.audit.newest(event=AuditEvent.LICENSE_GIVEN_BACK)
+        assert (entry.worker_id, entry.by) == (worker.id, "worker-controller")
 
 
 async def test_a_license_that_cannot_be_given_back_is_owed_and_the_machine_goes_after_two_minutes() -> None:
@@ -101,6 +104,8 @@ async def test_a_license_that_cannot_be_given_back_is_owed_and_the_machine_goes_
         await fleet.until(worker, TERMINATED)
         (debt,) = await list_debts(fleet.plane)
         assert debt.worker_id == worker.id
+        (entry,) = await fleet.plane.audit.newest(event=AuditEvent.LICENSE_OWED)
+        assert (entry.worker_id, entry.reason) == (worker.id, debt.reason)
 
 
 async def test_a_worker_without_a_license_is_terminated_at_once() -> None:
@@ -123,6 +128,44 @@ async def test_a_new_leader_finishes_what_the_old_one_began() -> None:
         await fleet.clock.sleep(120)
         license = (await fleet.get(worker)).license
         assert replace(license, changed_at=None).status is LicenseStatus.REGISTERED
+
+
+async def test_a_wish_for_a_license_goes_through_backoff_once() -> None:
+    tries: list[float] = []
+
+    async def refuse(moment: str, operation: str, subject: str) -> None:
+        if (moment, operation) == ("before", "stop_instance"):
+            tries.append(fleet.clock.monotonic())
+            raise Throttled("slow down")
+
+    async with Fleet().running() as fleet:
+        worker = await fleet.running_worker()
+        fleet.cloud.interfere = refuse
+        await fleet.ask(worker, Action.STOP)
+        await fleet.clock.sleep(300)
+        before = len(tries) + 1
+        async with asyncio.timeout(120):
+            while len(tries) < before:
+                await fleet.clock.sleep(0.1)
+        await fleet.clock.sleep(5)
+        assert len(tries) == before, "it waits for its next try"
+        await request_license(fleet.plane, worker.id, TOKEN)
+        await fleet.clock.sleep(5)
+        assert len(tries) == before + 1
+
+
+async def test_a_licensed_worker_that_runs_is_measured_and_nothing_else() -> None:
+    fleet = Fleet()
+    fleet.monitors = monitors = MemoryMonitors()
+    async with fleet.running():
+        worker = await licensed(fleet)
+        await fleet.clock.sleep(120)
+        settled, asked = await fleet.get(worker), len(monitors.asked)
+        await fleet.clock.sleep(3_000)
+        assert len(monitors.asked) > asked
+        assert await fleet.get(worker) == settled
+        assert fleet.effects() == ["launch_instance"]
+        assert [call.split()[0] for call in fleet.licensing.calls] == ["register"]
 
 
 async def test_an_unlicensed_worker_that_should_be_licensed_is_registered_by_itself() -> None:

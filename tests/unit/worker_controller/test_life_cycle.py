@@ -122,6 +122,16 @@ async def test_a_click_reaches_ec2_before_the_debounce_window_is_over() -> None:
         assert stop.at == clicked_at
 
 
+async def test_a_new_worker_is_launched_before_the_debounce_window_is_over() -> None:
+    async with Fleet().running() as fleet:
+        await fleet.clock.sleep(100)
+        created_at = fleet.clock.monotonic()
+        worker = await fleet.create()
+        await fleet.until(worker, RUNNING)
+        [launch] = [call for call in fleet.cloud.calls if call.operation == "launch_instance"]
+        assert launch.at - created_at < 0.5
+
+
 async def test_watch_and_poll_on_the_same_pending_worker_launch_one_instance() -> None:
     async with Fleet().running() as fleet:
         worker = await fleet.create()

@@ -10,6 +10,7 @@ import { workerHref } from "../router";
 import { AUDIT_EVENTS, type AuditEntry, type AuditEvent, type AuditPage, auditInfo, withNewest, withOlder } from "../scaling";
 import { entries } from "../store";
 import { showError } from "../toasts";
+import { FleetLicense } from "./fleet-license";
 import { Spinner } from "./icons";
 import { Ago } from "./time";
 
@@ -24,6 +25,7 @@ export function Scaling() {
         <EventSelect value={event.value} onChange={(chosen) => (event.value = chosen)} />
       </div>
       <p class="page-lead">Every decision about the size of the fleet, and why it was made or left.</p>
+      <FleetLicense />
       <AuditLog key={event.value} event={event.value} />
     </>
   );

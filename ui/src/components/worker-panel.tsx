@@ -4,11 +4,13 @@ import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import * as api from "../api";
+import { openDialog } from "../commands";
 import type { Explanation } from "../explain";
 import { formatUsd } from "../format";
 import { focusOn, isWalkingRows, rowLinkId } from "../keyboard";
-import { statusInfo, type WorkerView } from "../model";
+import { statusInfo } from "../model";
 import { showFleet } from "../router";
+import { refusalFor } from "../session";
 import { applyWorkers, desiredStatus, entries, isLoaded, templates, type WorkerEntry } from "../store";
 import { Copyable } from "./copyable";
 import { Glyph } from "./icons";
@@ -98,7 +100,7 @@ function Details({ entry }: { entry: WorkerEntry }) {
       <LoadSection entry={entry} />
       <LabsSection workerId={worker.id} />
       <LicenseSection entry={entry} />
-      <Facts worker={worker} />
+      <Facts entry={entry} />
       <section class="panel-section" aria-label="Timeline">
         <h3>Timeline</h3>
         <Timeline worker={worker} />
@@ -120,7 +122,8 @@ function State({ entry, explanation }: { entry: WorkerEntry; explanation: Explan
   );
 }
 
-function Facts({ worker }: { worker: WorkerView }) {
+function Facts({ entry }: { entry: WorkerEntry }) {
+  const worker = entry.worker.value;
   const template = templates.value.find((candidate) => candidate.name === worker.template_name);
   const tags = Object.entries(worker.tags);
   return (
@@ -167,16 +170,33 @@ function Facts({ worker }: { worker: WorkerView }) {
       <Fact label="Updated">
         <Ago at={worker.updated_at} />
       </Fact>
-      {tags.length > 0 && (
-        <Fact label="Tags">
-          {tags.map(([key, value]) => (
-            <span key={key} class="tag">
-              {key}={value}
-            </span>
-          ))}
-        </Fact>
-      )}
+      <Fact label="Tags">
+        {tags.map(([key, value]) => (
+          <span key={key} class="tag">
+            {key}={value}
+          </span>
+        ))}
+        {worker.status !== "terminated" && <EditTags entry={entry} />}
+      </Fact>
     </dl>
+  );
+}
+
+function EditTags({ entry }: { entry: WorkerEntry }) {
+  const refusal = refusalFor("tags");
+  return (
+    <button
+      type="button"
+      class="button button-small"
+      disabled={refusal !== null}
+      title={refusal ?? ""}
+      aria-label="Edit tags"
+      onClick={() => {
+        openDialog.value = { kind: "tags", entry };
+      }}
+    >
+      Edit…
+    </button>
   );
 }
 

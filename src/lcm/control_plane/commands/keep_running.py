@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from lcm.control_plane.conditions import UNCONDITIONAL, Conditions
 from lcm.control_plane.context import ControlPlane
+from lcm.domain.errors import MomentPassed
 from lcm.domain.idle import pause_due_at
 from lcm.domain.worker import Hold, Worker, cancel_pause
 
@@ -19,10 +20,18 @@ async def hold_worker(
     by: str,
     conditions: Conditions = UNCONDITIONAL,
 ) -> Worker:
-    """Keep it running until then, used or not. A pause that was decided and not carried out is off."""
+    """Keep it running until then, used or not. A pause that was decided and not carried out is off.
+
+    Raises MomentPassed for a hold that is over already, unless the same request was carried out in time.
+    """
     now = control_plane.clock.now()
 
     def decide(worker: Worker) -> Worker:
+        if until <= now:
+            raise MomentPassed(
+                f"this hold would have ended at {until.isoformat()}, and it is {now.isoformat()} here;"
+                " send a later moment, or DELETE the hold to end it"
+            )
         held = replace(worker, hold=Hold(until=until, by=by, reason=reason), updated_at=now)
         return _with_countdown(control_plane, cancel_pause(held, by=by, reason="held", now=now))
 

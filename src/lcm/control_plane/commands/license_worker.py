@@ -17,7 +17,8 @@ from lcm.control_plane.context import ControlPlane
 from lcm.control_plane.store.port import Document, Fence, VersionConflict
 from lcm.domain.errors import Conflict, NotFound, UnknownReference
 from lcm.domain.license import LicenseDebt, LicenseOperation, begin, complete, fail, wish
-from lcm.domain.lifecycle import TERMINATED, DesiredStatus
+from lcm.domain.lifecycle import TERMINATED, TERMINATING, DesiredStatus
+from lcm.domain.scaling import AuditEvent
 from lcm.domain.worker import Worker
 from lcm.rest.schemas import LicenseReport
 
@@ -129,7 +130,23 @@ async def report_license(
 
     if report.is_debt and (await control_plane.workers.get(worker_id)).license.may_be_held:
         await _owe(control_plane, worker_id, report.reason)
-    return await _change(control_plane, worker_id, decide, fence)
+    worker = await _change(control_plane, worker_id, decide, fence)
+    if worker.status is TERMINATING and operation is LicenseOperation.DEREGISTER:
+        await _audit_end(control_plane, worker, step, report, by=fence.id)
+    return worker
+
+
+async def _audit_end(
+    control_plane: ControlPlane, worker: Worker, step: str, report: LicenseReport, *, by: str
+) -> None:
+    """What became of the license of a worker that goes."""
+    if step == "complete":
+        event, reason = AuditEvent.LICENSE_GIVEN_BACK, "given back before the machine is terminated"
+    elif report.is_debt:
+        event, reason = AuditEvent.LICENSE_OWED, report.reason
+    else:
+        return
+    await control_plane.audit.note(event, worker, by=by, reason=reason)
 
 
 async def change_that_may_lose_a_machine(

@@ -7,6 +7,7 @@ reports again changes nothing.
 
 import asyncio
 from collections.abc import Coroutine, Iterable
+from datetime import datetime
 from itertools import groupby
 from typing import Any
 
@@ -26,8 +27,8 @@ async def report_live(control_plane: ControlPlane, reports: LiveReports, *, fenc
     await control_plane.epochs.require_newest(fence)
     await control_plane.roster.load()
     accepted = await _keep(control_plane, reports, fence)
-    live = control_plane.live
-    taken = sum([live.take_sample(sample) for sample in reports.samples])
+    live, now = control_plane.live, control_plane.clock.now()
+    taken = sum([live.take_sample(_by_now(sample, now)) for sample in reports.samples])
     accepted += live.count("sample", accepted=taken, of=len(reports.samples))
     taken = sum([live.take_lab_stats(stats) for stats in reports.lab_stats])
     accepted += live.count("lab_stats", accepted=taken, of=len(reports.lab_stats))
@@ -76,6 +77,11 @@ async def _keep(control_plane: ControlPlane, reports: LiveReports, fence: Fence)
         ),
     ]
     return sum(await _all(writes)) if writes else 0
+
+
+def _by_now(sample: Sample, now: datetime) -> Sample:
+    """A controller whose clock is ahead measured now; its later samples must not look old."""
+    return sample if sample.collected_at <= now else replace(sample, collected_at=now)
 
 
 def _by_lab(changes: Iterable[LabChange]) -> list[list[LabChange]]:

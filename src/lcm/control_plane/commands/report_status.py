@@ -9,7 +9,7 @@ from lcm.control_plane.commands.clean_up import forget_worker
 from lcm.control_plane.commands.detect_idle import BY
 from lcm.control_plane.commands.license_worker import change_that_may_lose_a_machine
 from lcm.control_plane.context import ControlPlane
-from lcm.control_plane.store.port import Fence, StoreUnavailable
+from lcm.control_plane.store.port import Fence
 from lcm.domain.errors import Conflict
 from lcm.domain.idle import is_overdue, pause_due_at
 from lcm.domain.lifecycle import (
@@ -71,21 +71,11 @@ async def report_status(
 
 
 async def _audit(control_plane: ControlPlane, before: WorkerStatus | None, worker: Worker, by: str) -> None:
-    """The fleet has one machine more, or one that people have left. The report stands, audited or not."""
+    """The fleet has one machine more, or one that people have left."""
     if before is PENDING and worker.status is PROVISIONING:
         event = AuditEvent.PROVISIONED
     elif before is DRAINING and worker.status in (STOPPING, STOPPED):
         event = AuditEvent.DRAINED
     else:
         return
-    try:
-        await control_plane.audit.record(
-            event,
-            by=by,
-            reason=worker.status_reason,
-            worker_id=worker.id,
-            template_name=worker.template_name,
-            aws_region=worker.aws_region,
-        )
-    except StoreUnavailable as error:
-        log.warning("not audited", what=str(event), worker_id=worker.id, error=str(error))
+    await control_plane.audit.note(event, worker, by=by, reason=worker.status_reason)

@@ -26,7 +26,7 @@ class NewHold(BaseModel):
         json_schema_extra={"examples": [{"until": "2026-11-16T18:00:00Z", "reason": "exam"}]},
     )
 
-    until: AwareDatetime = Field(description="With a time zone. One that is over keeps nothing running.")
+    until: AwareDatetime = Field(description="With a time zone. One that is over is refused.")
     reason: str = Field("", max_length=200)
 
 

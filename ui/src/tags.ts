@@ -1,0 +1,52 @@
+/** A worker's EC2 tags as a person edits them: rows of a key and a value, in the order they are shown. */
+
+export interface TagRow {
+  readonly key: string;
+  readonly value: string;
+}
+
+type Tags = Readonly<Record<string, string>>;
+
+/** As the server takes them. */
+const MAX_TAGS = 40;
+
+const EMPTY: TagRow = { key: "", value: "" };
+
+/** What there is, and a row for one more. */
+export function tagRows(tags: Tags): readonly TagRow[] {
+  return [...Object.entries(tags).map(([key, value]) => ({ key, value })), EMPTY];
+}
+
+/** The rows with one of them changed; there is always an empty one at the end to go on with. */
+export function withRow(rows: readonly TagRow[], index: number, change: Partial<TagRow>): readonly TagRow[] {
+  const changed = rows.map((row, at) => (at === index ? { ...row, ...change } : row));
+  const last = changed.at(-1);
+  return last === undefined || !isEmpty(last) ? [...changed, EMPTY] : changed;
+}
+
+export function withoutRow(rows: readonly TagRow[], index: number): readonly TagRow[] {
+  return withRow(
+    rows.filter((_, at) => at !== index),
+    -1,
+    {},
+  );
+}
+
+/** What keeps these rows from being tags, or null; the server knows the rest. */
+export function tagProblem(rows: readonly TagRow[]): string | null {
+  const filled = rows.filter((row) => !isEmpty(row));
+  const nameless = filled.find(({ key }) => key.trim() === "");
+  if (nameless !== undefined) return `The value “${nameless.value}” has no key.`;
+  const keys = filled.map(({ key }) => key.trim());
+  const twice = keys.find((key, at) => keys.indexOf(key) !== at);
+  if (twice !== undefined) return `“${twice}” is there twice.`;
+  return keys.length > MAX_TAGS ? `An instance takes ${MAX_TAGS} tags of yours; these are ${keys.length}.` : null;
+}
+
+export function tagsOf(rows: readonly TagRow[]): Tags {
+  return Object.fromEntries(rows.filter((row) => !isEmpty(row)).map(({ key, value }) => [key.trim(), value.trim()]));
+}
+
+function isEmpty({ key, value }: TagRow): boolean {
+  return key.trim() === "" && value.trim() === "";
+}
