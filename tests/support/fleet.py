@@ -26,7 +26,8 @@ from lcm.control_plane.queries.workers import list_workers
 from lcm.control_plane.secret_box import SecretBox
 from lcm.control_plane.store.memory import MemoryStore
 from lcm.control_plane.vault import Vault
-from lcm.core.chance import RandomIds
+from lcm.core.chance import Ids, RandomIds
+from lcm.core.clock import Clock
 from lcm.core.configuration import read_yaml
 from lcm.core.health import Health
 from lcm.core.hosted_service import run_services
@@ -56,7 +57,7 @@ from lcm.rest.schemas import (
 from lcm.simulator.memory_cloud import MemoryCloud
 from lcm.simulator.memory_licensing import MemoryLicensing
 from lcm.simulator.virtual_time import VirtualClock
-from lcm.worker_controller.ports import CmlSystemInformation, MonitorTarget
+from lcm.worker_controller.ports import CloudProvider, CmlSystemInformation, MonitorTarget
 from lcm.worker_controller.reconciler import WorkerReconciler
 from lcm.worker_controller.settings import WorkerControllerSettings
 from support.core import Link
@@ -270,11 +271,15 @@ class Fleet:
         settings: WorkerControllerSettings | None = None,
         *regions: RegionConfig,
         store: MemoryStore | None = None,
+        clock: Clock | None = None,
+        ids: Ids | None = None,
     ) -> None:
         self.regions = {region.region: region for region in regions or (REGION,)}
-        self.clock = VirtualClock()
-        self.ids = RandomIds(random.Random(1))
+        self.clock = clock or VirtualClock()
+        self.ids = ids or RandomIds(random.Random(1))
         self.cloud = MemoryCloud(self.clock)
+        self.provider: CloudProvider = self.cloud
+        """What controllers reach EC2 through."""
         self.cml = MemoryCml(self.cloud)
         self.licensing = MemoryLicensing()
         self.monitors = MemoryMonitors()
@@ -323,7 +328,7 @@ class Fleet:
             self.settings,
             self.regions,
             control_plane=port,
-            cloud=self.cloud,
+            cloud=self.provider,
             cml=self.cml,
             licensing=self.licensing,
             kv=self.link,

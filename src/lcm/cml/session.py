@@ -86,6 +86,10 @@ class CmlSession:
         """Monotonic time by which the present token should be replaced."""
         return self._token.renew_at if self._token is not None else float("inf")
 
+    def remember_refusals_of(self, earlier: "CmlSession") -> None:
+        """It is the same machine, and the same password."""
+        self._refusals, self._refused_at = earlier._refusals, earlier._refused_at
+
     def discard(self, token: str) -> None:
         """The server does not take this token any more."""
         if self._token is not None and self._token.text == token:

@@ -12,6 +12,7 @@ import structlog
 from msgspec.structs import replace
 
 from lcm.control_plane.access import Fingerprint, Role, new_secret
+from lcm.control_plane.later_fields import encode_over
 from lcm.control_plane.store.port import (
     Document,
     Store,
@@ -87,7 +88,7 @@ class Credentials:
             owner_id=owner_id,
         )
         try:
-            await self._store.insert(self._document(credential, 1))
+            await self._store.insert(self._document(credential, 1, msgspec.json.encode(credential)))
         except UniqueKeyTaken:
             raise NameTaken(
                 f"a token named {name!r} exists; choose another name or revoke that one"
@@ -152,7 +153,8 @@ class Credentials:
                 continue
             used_credential = replace(credential, last_used_at=used)
             try:
-                await self._store.replace(self._document(used_credential, document.version + 1))
+                body = encode_over(document.body, credential, used_credential)
+                await self._store.replace(self._document(used_credential, document.version + 1, body))
             except VersionConflict:
                 self._used.setdefault(credential_id, used)
             except StoreUnavailable:
@@ -171,10 +173,10 @@ class Credentials:
                 forgotten += 1
         return forgotten
 
-    def _document(self, credential: Credential, version: int) -> Document:
+    def _document(self, credential: Credential, version: int, body: bytes) -> Document:
         """Tokens have names of their own; a person may have several sessions."""
         names = (f"name:{credential.name}",) if credential.owner_id is None else ()
-        return Document(self._kind, credential.id, version, msgspec.json.encode(credential), names)
+        return Document(self._kind, credential.id, version, body, names)
 
     def _fresh(self, credential_id: str) -> Credential | None:
         credential, read_at = self._cached.get(credential_id, (None, 0.0))

@@ -6,6 +6,7 @@ import msgspec
 import structlog
 from msgspec.structs import replace
 
+from lcm.control_plane.later_fields import encode_over
 from lcm.control_plane.store.port import (
     Document,
     Fence,
@@ -44,10 +45,13 @@ class Workers:
         self._purge_listeners.append(listener)
 
     async def get(self, worker_id: str) -> Worker:
+        return decode_worker(await self._get(worker_id))
+
+    async def _get(self, worker_id: str) -> Document:
         document = await self._store.get(KIND, worker_id)
         if document is None:
             raise NotFound(f"there is no worker {worker_id!r}; list them with GET /api/workers")
-        return decode_worker(document)
+        return document
 
     async def list_all(self) -> list[Worker]:
         """Every readable record; one that cannot be read is reported and left out."""
@@ -67,7 +71,7 @@ class Workers:
 
     async def add(self, worker: Worker, fence: Fence | None = None) -> Worker:
         try:
-            await self._store.insert(_encode(worker), fence)
+            await self._store.insert(_document(worker, msgspec.json.encode(worker)), fence)
         except VersionConflict:
             raise Conflict(f"worker {worker.id} exists already") from None
         except FenceBroken:
@@ -99,7 +103,8 @@ class Workers:
         With `expected_version` the change is made to exactly that version or not at all.
         """
         for _ in range(MAX_ATTEMPTS):
-            before = await self.get(worker_id)
+            stored = await self._get(worker_id)
+            before = decode_worker(stored)
             if expected_version is not None and before.version != expected_version:
                 raise Conflict(
                     f"worker {worker_id} is at version {before.version}, not {expected_version}; read again"
@@ -113,7 +118,8 @@ class Workers:
                 raise Conflict(f"worker {worker_id} is terminated; its record is only kept for the audit")
             after = replace(after, version=before.version + 1)
             try:
-                await self._store.replace(_encode(after), fence)
+                body = encode_over(stored.body, before, after)
+                await self._store.replace(_document(after, body), fence)
             except VersionConflict:
                 continue
             except FenceBroken:
@@ -129,14 +135,14 @@ class Workers:
             listener(before, after)
 
 
-def _encode(worker: Worker) -> Document:
+def _document(worker: Worker, body: bytes) -> Document:
     """A name and an instance are unique among workers that are not terminated."""
     keys: tuple[str, ...] = ()
     if worker.status is not TERMINATED:
         keys = (f"name:{worker.name}",)
         if worker.ec2_instance_id is not None:
             keys += (f"instance:{worker.ec2_instance_id}",)
-    return Document(KIND, worker.id, worker.version, msgspec.json.encode(worker), keys)
+    return Document(KIND, worker.id, worker.version, body, keys)
 
 
 def _taken(taken: UniqueKeyTaken, worker: Worker) -> NameTaken | InstanceTaken:

@@ -29,6 +29,8 @@ T = TypeVar("T")
 
 RETRY_SHARE = 0.2
 """After a renewal that failed, the part of the usual pause until the next one."""
+CLAIM_RETRY_SECONDS = 10.0
+"""However long the owner of epochs was away, it is asked this often, to lead soon after its return."""
 
 
 class LeadershipLost(Exception):
@@ -279,7 +281,7 @@ class LeaderElectedHostedService(ReconciliationHostedService[T]):
 
     async def _claim_epoch_patiently(self, win: ElectionWin) -> int:
         """Without an epoch nothing can be written, so there is nothing else to do than to ask again."""
-        backoff, attempt = Backoff(max_seconds=self.election.retry_interval), 0
+        backoff, attempt = Backoff(max_seconds=CLAIM_RETRY_SECONDS), 0
         while True:
             try:
                 epoch = await self.claim_epoch(win)

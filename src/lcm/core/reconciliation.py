@@ -77,6 +77,8 @@ class ResourceState:
     """What `settled_marker` said before the look that found the resource converged."""
     looked_at: float = float("-inf")
     """When the last reconcile began, on the monotonic clock."""
+    failed_at: float = float("-inf")
+    """When the last failure was, on the monotonic clock."""
 
 
 @dataclass(frozen=True)
@@ -342,7 +344,9 @@ class ReconciliationHostedService(HostedService, Generic[T]):
             case Requeue(reason, after):
                 state.status = ResourceStatus.PENDING
                 state.reason = reason
-                state.retry_count = 0
+                if self.clock.monotonic() - state.failed_at >= self.config.max_backoff:
+                    # Sooner, whoever is answered every second time would never ask less often.
+                    state.retry_count = 0
                 state.next_retry_at = None
                 state.settled = None
                 if after is not None:
@@ -351,6 +355,7 @@ class ReconciliationHostedService(HostedService, Generic[T]):
                 delay = max(self._backoff.delay_seconds(state.retry_count), at_least)
                 state.status = ResourceStatus.FAILED
                 state.retry_count += 1
+                state.failed_at = self.clock.monotonic()
                 state.reason = reason
                 state.next_retry_at = self.clock.now() + timedelta(seconds=delay)
                 state.settled = None

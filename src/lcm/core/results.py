@@ -10,7 +10,9 @@ class Success:
 
 @dataclass(frozen=True)
 class Requeue:
-    """Not converged yet, nothing is wrong: look again after a while, or with the next cycle."""
+    """Not converged yet, nothing is wrong: look again after a while, or with the next cycle.
+
+    Failures of the last minute are not forgotten over it."""
 
     reason: str
     after_seconds: float | None = None

@@ -20,14 +20,13 @@ from lcm.domain.live import ActivityEvent, Sample, SampleSource
 from lcm.rest.schemas import ActivityReport, LiveReports, TelemetryEvent
 from lcm.simulator.memory_cloud import Machine
 from lcm.simulator.ports import SimulatedPort
+from lcm.worker_controller.monitoring.reporter import UNTOLD
 from lcm.worker_controller.monitoring.telemetry_log import signs_of_people
 from lcm.worker_controller.ports import LiveControlPlane, MonitorTarget
 
 if TYPE_CHECKING:
     from lcm.simulator.processes import Process
 
-RETRY_SECONDS: Final = 6.0
-"""After which a report that was not confirmed is sent again."""
 OUR_USER: Final = "lcm"
 MEASURE_SECONDS: Final = 60.0
 """How often a machine's load is measured."""
@@ -268,6 +267,7 @@ class SimulatedMonitors(SimulatedPort):
             stream=instance_id,
             last_sequence=number,
         )
+        failures = 0
         while target.worker_id in self._watched:
             try:
                 await self._control_plane.report_worker_metrics(LiveReports(activity=[report]))
@@ -275,4 +275,5 @@ class SimulatedMonitors(SimulatedPort):
             except Fenced:
                 raise
             except LcmError:
-                await self._clock.sleep(RETRY_SECONDS)
+                await self._clock.sleep(UNTOLD.delay_seconds(failures))
+                failures += 1

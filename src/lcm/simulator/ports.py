@@ -417,6 +417,6 @@ def _route_of(path: str) -> tuple[str, str]:
 
 
 def _subject(key: str) -> str:
-    """The worker a key of the coordination store is about."""
+    """The worker a key of the coordination store is about, and what it says of it."""
     parts = key.split("/")
-    return parts[3] if len(parts) > 4 and parts[2] == "workers" else ""
+    return f"{parts[3]} {parts[4]}" if len(parts) > 4 and parts[2] == "workers" else ""

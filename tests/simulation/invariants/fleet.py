@@ -202,8 +202,7 @@ class Attempts:
 class I18Retries(Invariant):
     """What EC2 or the control plane does not answer is repeated at most ten times in a minute, and as often
     as a tenth of all the calls of that controller; a change at EC2 that is not answered eight times in a
-    row took at least a minute over it. (The records are asked for by two loops, the poll and the watch. A
-    look at one machine may take three times as many: the bucket that slows looks down is not simulated. An
+    row took at least a minute over it. (The records are asked for by two loops, the poll and the watch. An
     election goes on and a CML boots: those are waited for.)"""
 
     def __init__(self, world: World) -> None:
@@ -224,7 +223,7 @@ class I18Retries(Invariant):
             return
         what, took = f"{call.site} {call.subject}", call.at - asked.first_at
         retries = _of_last_minute(asked.retried_at, call.at)
-        loops = 2 if call.site == RECORDS else 3 if call.site.startswith("ec2.describe") else 1
+        loops = 2 if call.site == RECORDS else 1
         self.require(retries <= 10 * loops + 0.1 * calls, f"{what}: repeated {retries} times in a minute")
         is_too_quick = call.site in CHANGES and asked.in_a_row >= 8 and took < 60
         self.require(not is_too_quick, f"{what}: {asked.in_a_row} attempts within {took:.0f} s")

@@ -197,8 +197,7 @@ class I17Bounded(Invariant):
 
 
 class I18Rates(Invariant):
-    """No process asks the same thing more than twenty times in a second. (A worker has several keys in the
-    coordination store, and they are one thing here: twice as often.)"""
+    """No process asks the same thing more than twenty times in a second."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -209,7 +208,7 @@ class I18Rates(Invariant):
             return
         times = self._recent[process.name, call.site, call.subject]
         times.append(call.at)
-        if len(times) > (40 if call.site.startswith("kv.") else 20):
+        if len(times) > 20:
             since = times.popleft()
             self.require(
                 call.at - since > 1.0, f"{call.site} {call.subject} {len(times) + 1} times in a second"

@@ -124,15 +124,16 @@ class ConnectionsAreToldOnce(LiveInvariant):
 
 
 class RefusedLoginsAreRare(LiveInvariant):
-    """Who was refused three times does not log in again for two minutes, unless the server was restarted."""
+    """Who was refused three times by a machine does not log in there again for two minutes. (Refusals are
+    known to the leadership that met them: the next one, after an election, has three tries of its own.)"""
 
     def on_call(self, process: Process, call: Call) -> None:
         if call.site == LOGIN and isinstance(process, ControllerProcess):
             server = self.fleet.server_of(call.subject)
             if server is None:
                 return
-            since = max(call.at - 120, server.machine.running_since or 0.0)
-            refused = [at for at, who in server.refusals if at > since and who == process.leadership_id]
+            mine = [at for at, who in server.refusals if who == process.leadership_id]
+            refused = [at for at in mine if at > call.at - 120]
             self.require(len(refused) < 3, f"login at {call.subject} after refusals at {refused}")
 
 

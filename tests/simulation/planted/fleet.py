@@ -1,11 +1,13 @@
 """Bugs in looking after a fleet: sweeping, licensing, asking too often, concluding too soon."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
 from lcm.control_plane.commands import license_worker
 from lcm.core.backoff import Backoff
 from lcm.core.rate_limit import TokenBucket
+from lcm.core.reconciliation import ReconciliationHostedService, ResourceState
+from lcm.core.results import ReconciliationResult, Requeue
 from lcm.domain.license import License
 from lcm.domain.orphans import Budget, OrphanKind, Sightings
 from lcm.domain.worker import Instance, Worker
@@ -77,6 +79,23 @@ def nobody_waits_for_a_permit() -> Iterator[None]:
 @planted_in(a_tended_fleet)
 def failures_are_repeated_every_second() -> Iterator[None]:
     yield from swapped(Backoff, "delay_seconds", lambda self, retries: self.base_seconds)
+
+
+@planted_in(a_tended_fleet)
+def a_wait_forgives_every_failure() -> Iterator[None]:
+    original = ReconciliationHostedService._apply
+
+    def apply(
+        self: ReconciliationHostedService[Any],
+        state: ResourceState,
+        result: ReconciliationResult,
+        marker: Hashable | None,
+    ) -> None:
+        original(self, state, result, marker)
+        if isinstance(result, Requeue):
+            state.retry_count = 0
+
+    yield from swapped(ReconciliationHostedService, "_apply", apply)
 
 
 @planted_in(a_tended_fleet)

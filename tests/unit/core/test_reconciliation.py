@@ -104,8 +104,8 @@ async def test_a_failing_fetch_is_a_retry_too() -> None:
     assert world.starts("a") == [3.0]  # after tries at 0 and 1
 
 
-@pytest.mark.parametrize("forgiving", [Success(), Skip("fine"), Requeue("later", after_seconds=5)])
-async def test_any_result_but_retry_forgives_past_failures(forgiving: ReconciliationResult) -> None:
+@pytest.mark.parametrize("forgiving", [Success(), Skip("fine")])
+async def test_to_converge_forgives_past_failures(forgiving: ReconciliationResult) -> None:
     world = World(clock, "a")
     world.script(Retry("1"), Retry("2"), Retry("3"), forgiving, Retry("again"))
     service = PollingReconciler(world, NEVER_POLLS)
@@ -117,6 +117,28 @@ async def test_any_result_but_retry_forgives_past_failures(forgiving: Reconcilia
         await clock.sleep(2)
     assert world.starts("a")[:4] == [0, 1, 3, 7]
     assert world.starts("a")[4:6] == [8, 9]
+
+
+async def test_to_wait_forgives_no_failure_of_the_last_minute() -> None:
+    """I18: who is answered every second time only asks less and less often."""
+    world = World(clock, "a")
+    answers: list[ReconciliationResult] = [Retry("no answer"), Requeue("not yet", after_seconds=1)]
+    world.script(*answers * 5)
+    service = PollingReconciler(world, NEVER_POLLS)
+    async with running(service):
+        service.trigger("a")
+        await clock.sleep(60)
+    assert world.starts("a") == [0, 1, 2, 4, 5, 9, 10, 18, 19, 35, 36]
+
+
+async def test_a_minute_of_waiting_without_a_failure_forgives_past_failures() -> None:
+    world = World(clock, "a")
+    world.script(Retry("1"), Retry("2"), *[Requeue("not yet", after_seconds=10)] * 7, Retry("again"))
+    service = PollingReconciler(world, NEVER_POLLS)
+    async with running(service):
+        service.trigger("a")
+        await clock.sleep(75)
+    assert world.starts("a")[-3:] == [63, 73, 74]
 
 
 async def test_a_resources_state_tells_where_the_loop_stands() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from lcm.simulator.aws.errors import Ec2Error
-from lcm.simulator.aws.machines import GONE, MOVES, Machine, Machines
+from lcm.simulator.aws.machines import GONE, MOVES, Fate, Machine, Machines
 from lcm.simulator.pace import Delays, Pace
 
 REGION = "us-east-1"
@@ -126,6 +126,34 @@ def test_a_pending_machine_that_is_terminated_never_runs(ec2: Ec2) -> None:
     ec2.move("terminate", machine)
     ec2.pass_time()
     assert ec2.shown.states[machine.id] == ["pending", "shutting-down", "terminated"]
+
+
+def test_a_move_that_was_told_to_stall_ends_when_the_machines_go_on(ec2: Ec2) -> None:
+    machine = ec2.machine_in("running")
+    with ec2.machines.under(Fate(given_up=None)):
+        ec2.move("stop", machine)
+    ec2.pass_time()
+    assert machine.state == "stopping"
+    ec2.machines.go_on()
+    ec2.pass_time()
+    assert machine.state == "stopped"
+
+
+def test_a_stalled_machine_can_be_terminated(ec2: Ec2) -> None:
+    with ec2.machines.under(Fate(given_up=None)):
+        machine = ec2.launch()
+    ec2.move("terminate", machine)
+    ec2.pass_time()
+    assert machine.state == "terminated"
+    assert machine.given_up is None
+
+
+def test_a_launch_that_is_given_up_ends_with_the_reason(ec2: Ec2) -> None:
+    with ec2.machines.under(Fate("Server.InternalError")):
+        machine = ec2.launch()
+    assert machine.state == "pending"
+    ec2.pass_time()
+    assert (machine.state, machine.given_up) == ("terminated", "Server.InternalError")
 
 
 def test_each_start_is_a_generation_and_brings_another_public_address(ec2: Ec2) -> None:

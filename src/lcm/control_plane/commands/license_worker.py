@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from lcm.control_plane.conditions import UNCONDITIONAL, Conditions
 from lcm.control_plane.context import ControlPlane
+from lcm.control_plane.later_fields import encode_over
 from lcm.control_plane.store.port import Document, Fence, VersionConflict
 from lcm.domain.errors import Conflict, NotFound, UnknownReference
 from lcm.domain.license import LicenseDebt, LicenseOperation, begin, complete, fail, wish
@@ -182,7 +183,7 @@ async def settle_debt(control_plane: ControlPlane, worker_id: str, *, by: str) -
         return debt
     settled = replace(debt, settled_by=by, settled_at=control_plane.clock.now())
     await control_plane.store.replace(
-        Document(DEBT, worker_id, document.version + 1, msgspec.json.encode(settled))
+        Document(DEBT, worker_id, document.version + 1, encode_over(document.body, debt, settled))
     )
     return settled
 

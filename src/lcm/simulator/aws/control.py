@@ -121,6 +121,9 @@ class Control:
 
     def _clear_faults(self, request: Request) -> Response:
         self._world.faults.clear()
+        with self._world.changed:
+            self._world.machines.go_on()
+            self._world.changed.notify_all()
         return Response(status=204)
 
     def _calls(self, request: Request) -> Response:

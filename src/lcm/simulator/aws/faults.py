@@ -1,4 +1,4 @@
-"""Things that go wrong on demand: EC2 calls that fail, hang, dawdle or lose their reply."""
+"""Things that go wrong on demand: EC2 calls that fail, hang, dawdle, lose their reply or end badly."""
 
 import threading
 from collections.abc import Collection
@@ -12,12 +12,13 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """What is to happen to calls of one operation, as `POST /_lcm/faults` takes it."""
 
     operation: str
-    kind: Literal["error", "hang", "lose_reply", "delay"]
+    kind: Literal["error", "hang", "lose_reply", "delay", "stall", "give_up"]
     count: int | None = 1
     """How many calls it strikes; null: all of them until the faults are cleared."""
     instance_id: str | None = None
     """Only calls that name this instance."""
     code: str = "InternalError"
+    """Of the error, or the reason that EC2 has for giving a machine up."""
     status: int = 500
     seconds: float | None = None
     """How long a call hangs (null: until the faults are cleared) or is delayed (null: one second)."""

@@ -9,6 +9,7 @@ from xml.sax.saxutils import escape
 from werkzeug.wrappers import Response
 
 from lcm.simulator.aws.calls import Call, read_call
+from lcm.simulator.aws.machines import Fate
 from lcm.simulator.aws.world import World
 
 if TYPE_CHECKING:
@@ -60,6 +61,12 @@ class Front:
                 self._perform(call, environ)
                 call.outcome = "reply lost"
                 raise ReplyLostError
+            case "stall":
+                with self._world.changed, self._world.machines.under(Fate(given_up=None)):
+                    return self._perform(call, environ)
+            case "give_up":
+                with self._world.changed, self._world.machines.under(Fate(strike.fault.code)):
+                    return self._perform(call, environ)
 
     def _perform(self, call: Call, environ: dict[str, Any]) -> Response:
         response = self._ask_moto(environ)

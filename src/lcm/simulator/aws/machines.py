@@ -5,7 +5,8 @@ whatever has become due since. Callers hold the world's lock.
 """
 
 import heapq
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
 
@@ -56,6 +57,22 @@ class Plan:
     machine_id: str = field(compare=False)
 
 
+@dataclass(frozen=True)
+class Fate:
+    """What becomes of a move instead of its end."""
+
+    given_up: str | None
+    """EC2's reason for ending the machine; None: it never gets on."""
+
+
+class Way(NamedTuple):
+    """Where a machine is going, and how long that takes on average."""
+
+    to: str
+    mean: float
+    why: str
+
+
 @dataclass
 class Machine:
     """One instance. `ordinal` counts launches: the seed speaks about the nth machine, not about an id."""
@@ -68,6 +85,10 @@ class Machine:
     running_since: float | None = None
     public_ip: str | None = None
     plan: Plan | None = None
+    stalled: Way | None = None
+    """Where it would be going if it got on."""
+    given_up: str | None = None
+    """EC2's own reason for its end."""
 
 
 class Change(NamedTuple):
@@ -100,6 +121,7 @@ class Machines:
         self._serial = 0
         self._launched = 0
         self._addresses = PublicAddresses()
+        self._fate: Fate | None = None
         self.version = 0
 
     def all(self) -> list[Machine]:
@@ -116,7 +138,7 @@ class Machines:
         self._launched += 1
         machine = Machine(id=machine_id, region=region, ordinal=self._launched)
         self._by_id[machine_id] = machine
-        self._schedule(machine, RUNNING, self._delays.launch_seconds, "launch")
+        self._set_out(machine, Way(RUNNING, self._delays.launch_seconds, "launch"))
         self._show(machine)
         return machine
 
@@ -126,6 +148,21 @@ class Machines:
         if machine.plan is not None:
             self._arrive(machine, Plan(self._now() - seconds, machine.plan.serial, RUNNING, machine.id))
         return machine
+
+    @contextmanager
+    def under(self, fate: Fate) -> Iterator[None]:
+        """Whatever begins meanwhile ends like that."""
+        self._fate = fate
+        try:
+            yield
+        finally:
+            self._fate = None
+
+    def go_on(self) -> None:
+        """Machines that did not get on do so now."""
+        for machine in self._by_id.values():
+            if machine.stalled is not None:
+                self._set_out(machine, machine.stalled)
 
     def move(self, name: str, region: str, machine_ids: Sequence[str]) -> list[Change]:
         """Start, stop or terminate all of them, or refuse and touch none."""
@@ -205,8 +242,19 @@ class Machines:
             "stop": self._delays.stop_seconds,
             "terminate": self._delays.terminate_seconds,
         }[name]
-        self._schedule(machine, move.to, mean, name)
+        self._set_out(machine, Way(move.to, mean, name))
         self._show(machine)
+
+    def _set_out(self, machine: Machine, way: Way) -> None:
+        """Begin a move, which ends where it leads to unless its fate is another one."""
+        machine.stalled = None
+        if self._fate is None:
+            self._schedule(machine, way)
+        elif self._fate.given_up is None:
+            machine.plan, machine.stalled = None, way
+        else:
+            machine.given_up = self._fate.given_up
+            self._schedule(machine, way._replace(to=TERMINATED))
 
     def _arrive(self, machine: Machine, plan: Plan) -> None:
         machine.plan = None
@@ -218,13 +266,13 @@ class Machines:
             machine.running_since = plan.at
             machine.public_ip = self._addresses.take()
         if plan.state == TERMINATED:
-            self._schedule(machine, FORGOTTEN, self._delays.forget_seconds, "forget")
+            self._schedule(machine, Way(FORGOTTEN, self._delays.forget_seconds, "forget"))
         self._show(machine)
 
-    def _schedule(self, machine: Machine, state: str, mean: float, why: str) -> None:
-        seconds = self._pace.seconds(mean, why, machine.ordinal, machine.generation)
+    def _schedule(self, machine: Machine, way: Way) -> None:
+        seconds = self._pace.seconds(way.mean, way.why, machine.ordinal, machine.generation)
         self._serial += 1
-        machine.plan = Plan(self._now() + seconds, self._serial, state, machine.id)
+        machine.plan = Plan(self._now() + seconds, self._serial, way.to, machine.id)
         heapq.heappush(self._plans, machine.plan)
 
     def _drop(self, machine: Machine) -> None:

@@ -68,6 +68,11 @@ class MotoInstances:
                 instance.stop()
             case "shutting-down":
                 instance.terminate()
+            case "terminated" if machine.given_up is not None:
+                instance.terminate()
+                instance.state_reason = instances_module.StateReason(
+                    f"{machine.given_up}: The simulator was told to give it up.", machine.given_up
+                )
             case "pending":
                 instance.start()
                 instance.launch_time = utcnow()

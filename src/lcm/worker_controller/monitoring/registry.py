@@ -189,11 +189,16 @@ class CmlWebSocketMonitorRegistry:
         )
 
     def _session_for(self, target: MonitorTarget) -> CmlSession:
-        """The same as before at the same server: what it refused is not forgotten with a monitor."""
+        """The same as before at the same server: what it refused is not forgotten with a monitor, nor
+        because the machine has another address now."""
         known = self._sessions.get(target.worker_id)
-        if known is None or known[0] != target:
-            known = self._sessions[target.worker_id] = (target, self._open_session(target))
-        return known[1]
+        if known is not None and known[0] == target:
+            return known[1]
+        session = self._open_session(target)
+        if known is not None and known[0].instance_id == target.instance_id:
+            session.remember_refusals_of(known[1])
+        self._sessions[target.worker_id] = (target, session)
+        return session
 
     def _drop(self, watched: _Watched) -> None:
         del self._watched[watched.monitor.worker_id]

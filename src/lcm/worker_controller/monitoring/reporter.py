@@ -34,6 +34,9 @@ MAX_BATCH_BYTES: Final = 512 * 1024
 MAX_LOAD_BYTES: Final = 64 * 1024
 """Of load in one request: the control plane is busy for a few milliseconds with so much."""
 
+UNTOLD: Final = Backoff(max_seconds=30.0)
+"""How long to wait before what could not be told is told again."""
+
 _LOOP: Final = "live reports"
 _STATUS_LOOP: Final = "connection reports"
 _LOOP_PERIOD: Final = 10.0
@@ -76,7 +79,6 @@ class LiveReporter:
         self._config = config
         self._clock = clock
         self._health = health
-        self._backoff = Backoff(max_seconds=30.0)
         self._clear()
 
     def _clear(self) -> None:
@@ -143,8 +145,8 @@ class LiveReporter:
                 if rest > 0 and batch.is_urgent:
                     await self._clock.sleep(rest)
             else:
-                self._health.tick(_LOOP, _LOOP_PERIOD + self._backoff.max_seconds)
-                await self._clock.sleep(self._backoff.delay_seconds(failures))
+                self._health.tick(_LOOP, _LOOP_PERIOD + UNTOLD.max_seconds)
+                await self._clock.sleep(UNTOLD.delay_seconds(failures))
                 failures += 1
 
     def _take(self, is_bulk_due: bool) -> _Batch:
@@ -210,8 +212,8 @@ class LiveReporter:
             if await self._tell_statuses():
                 failures = 0
                 continue
-            self._health.tick(_STATUS_LOOP, _LOOP_PERIOD + self._backoff.max_seconds)
-            await self._clock.sleep(self._backoff.delay_seconds(failures))
+            self._health.tick(_STATUS_LOOP, _LOOP_PERIOD + UNTOLD.max_seconds)
+            await self._clock.sleep(UNTOLD.delay_seconds(failures))
             failures += 1
             self._status_news.set()
 

@@ -319,6 +319,17 @@ async def test_refusals_are_remembered_when_a_worker_is_watched_again(
         assert len(cml.logins) == 3
 
 
+async def test_refusals_are_remembered_when_the_machine_has_another_address(
+    clock: VirtualClock, cml: MemoryLiveServer
+) -> None:
+    servers = {f"10.0.0.{number}": cml for number in range(1, 6)}
+    async with watching_memory(servers, clock, password="wrong") as (live, _):
+        for host in servers:
+            live.registry.ensure_monitoring(a_target(host=host))
+            await clock.sleep(10)
+        assert len(cml.logins) == 3
+
+
 async def test_two_refused_tokens_in_a_row_are_an_auth_failure(live: Watching, cml: MemoryLiveServer) -> None:
     await connected(live)
     cml.refuses_tokens = True

@@ -1,0 +1,118 @@
+"""A8: control planes of two versions share the records; the older one keeps what it does not understand."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from lcm.control_plane.access import Role
+from lcm.control_plane.commands.license_worker import DEBT, settle_debt
+from lcm.control_plane.context import ControlPlane
+from lcm.control_plane.credentials import TOKEN, Credentials
+from lcm.control_plane.store.memory import MemoryStore
+from lcm.control_plane.store.port import Document, Store
+from lcm.control_plane.workers import KIND, Workers
+from lcm.domain.license import License, LicenseStatus
+from lcm.domain.lifecycle import RUNNING, STOPPING
+from lcm.domain.worker import HistoryEntry, Worker
+from lcm.simulator.virtual_time import VirtualClock
+from support.core import a_worker
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Shared:
+    """A store to which a later version writes, and workers of this version that read it."""
+
+    def __init__(self, worker: Worker) -> None:
+        self.store = MemoryStore()
+        self.workers = Workers(self.store)
+        self.worker = worker
+
+    async def write_as_later_version(self, **parts: Any) -> None:
+        record = {**msgspec.to_builtins(self.worker), "invented_later": {"by": "ann"}, **parts}
+        await self.store.insert(Document(KIND, self.worker.id, 1, msgspec.json.encode(record)))
+
+    async def change(self, **fields: Any) -> dict[str, Any]:
+        """The record as it is stored after this version changed it."""
+        await self.workers.change(self.worker.id, lambda known: replace(known, **fields))
+        document = await self.store.get(KIND, self.worker.id)
+        assert document is not None
+        stored: dict[str, Any] = msgspec.json.decode(document.body)
+        return stored
+
+
+@pytest.fixture
+def shared() -> Shared:
+    arrived = HistoryEntry(at=NOW, source=None, target=RUNNING, reason="EC2 reports running", by="c")
+    return Shared(a_worker(status=RUNNING, state_history=(arrived,)))
+
+
+async def test_a_field_that_is_not_understood_outlives_every_change(shared: Shared) -> None:
+    await shared.write_as_later_version()
+    for reason in ("first", "second"):
+        stored = await shared.change(status_reason=reason)
+        assert stored["invented_later"] == {"by": "ann"}
+        assert stored["status_reason"] == reason
+    assert (await shared.workers.get(shared.worker.id)).version == 3
+
+
+async def test_a_part_that_is_not_changed_stays_as_a_later_version_wrote_it(shared: Shared) -> None:
+    license = {**msgspec.to_builtins(License()), "pool": "east"}
+    await shared.write_as_later_version(license=license)
+    assert (await shared.change(status_reason="other"))["license"] == license
+
+
+async def test_a_part_that_is_changed_is_as_this_version_writes_it(shared: Shared) -> None:
+    await shared.write_as_later_version(license={**msgspec.to_builtins(License()), "pool": "east"})
+    registered = License(status=LicenseStatus.REGISTERED)
+    assert (await shared.change(license=registered))["license"] == msgspec.to_builtins(registered)
+
+
+async def test_entries_of_a_list_keep_what_a_later_version_wrote_into_them(shared: Shared) -> None:
+    [entry] = msgspec.to_builtins(shared.worker)["state_history"]
+    await shared.write_as_later_version(state_history=[{**entry, "trace_id": "abc"}])
+    stopped = HistoryEntry(at=NOW, source=RUNNING, target=STOPPING, reason="people", by="c")
+    stored = await shared.change(status=STOPPING, state_history=(*shared.worker.state_history, stopped))
+    assert stored["state_history"] == [{**entry, "trace_id": "abc"}, msgspec.to_builtins(stopped)]
+
+
+async def test_what_this_version_removes_is_removed(shared: Shared) -> None:
+    shared.worker = replace(shared.worker, tags={"team": "blue", "room": "4"})
+    await shared.write_as_later_version()
+    assert (await shared.change(tags={"team": "blue"}))["tags"] == {"team": "blue"}
+
+
+async def test_a_record_of_this_version_is_written_as_ever(shared: Shared) -> None:
+    await shared.workers.add(shared.worker)
+    changed = await shared.workers.change(shared.worker.id, lambda known: replace(known, status_reason="x"))
+    document = await shared.store.get(KIND, shared.worker.id)
+    assert document is not None
+    assert document.body == msgspec.json.encode(changed)
+
+
+async def test_a_debt_keeps_its_later_fields(plane: ControlPlane) -> None:
+    debt = {"worker_id": "w", "worker_name": "lab", "reason": "gone", "since": NOW, "invented_later": 1}
+    await plane.store.insert(Document(DEBT, "w", 1, msgspec.json.encode(debt)))
+    await settle_debt(plane, "w", by="ann")
+    assert await later_field_of(plane.store, DEBT, "w") == 1
+
+
+async def test_a_token_keeps_its_later_fields_when_it_is_used() -> None:
+    store = MemoryStore()
+    tokens = Credentials(store, VirtualClock(), TOKEN)
+    secret, credential = await tokens.issue(name="ci", role=Role.VIEWER, by="ann", expires_at=None)
+    later = {**msgspec.to_builtins(credential), "invented_later": 1}
+    await store.replace(Document(TOKEN, credential.id, 2, msgspec.json.encode(later)))
+    await tokens.find(secret)
+    await tokens.record_use()
+    assert (await tokens.list_all())[0].last_used_at is not None
+    assert await later_field_of(store, TOKEN, credential.id) == 1
+
+
+async def later_field_of(store: Store, kind: str, document_id: str) -> Any:
+    document = await store.get(kind, document_id)
+    assert document is not None
+    return msgspec.json.decode(document.body)["invented_later"]
