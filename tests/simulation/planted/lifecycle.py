@@ -18,6 +18,7 @@ from lcm.core.kv.memory import MemoryKv, _Lease
 from lcm.core.kv.port import LeaseId
 from lcm.core.reconciliation import ReconciliationHostedService
 from lcm.core.results import ReconciliationResult, Requeue
+from lcm.core.work_queue import WorkQueue
 from lcm.domain import worker as domain
 from lcm.domain.errors import LcmError
 from lcm.domain.lifecycle import PROVISIONING, TERMINATED, TERMINATING
@@ -238,7 +239,17 @@ def a_commit_without_confirmation_is_never_told() -> Iterator[None]:
 
 @planted
 def a_full_queue_forgets() -> Iterator[None]:
-    yield from swapped(ReconciliationHostedService, "_left_some_out", lambda self: False)
+    """A key that found no room counts as one that waits, and is never handed out."""
+    original = WorkQueue.offer
+
+    def offer(self: WorkQueue[str], key: str) -> bool:
+        dropped = self.dropped
+        is_new = original(self, key)
+        if self.dropped > dropped:
+            self._wanted.add(key)
+        return is_new
+
+    yield from swapped(WorkQueue, "offer", offer)
 
 
 @planted
