@@ -11,7 +11,7 @@ from lcm.domain.template import WorkerTemplate
 Amount = Annotated[float, Meta(ge=0, le=1_000_000)]
 
 
-class Capacity(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Capacity(msgspec.Struct, frozen=True, kw_only=True):
     """An amount of everything that placement counts."""
 
     cpu: Amount = 0.0

@@ -121,7 +121,7 @@ ACTIVITY_CATEGORIES: Final = frozenset(
 """Entries of CML's telemetry that are signs of people."""
 
 
-class ActivityEvent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ActivityEvent(msgspec.Struct, frozen=True, kw_only=True):
     """A sign that somebody uses a worker."""
 
     category: str

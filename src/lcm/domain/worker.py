@@ -118,7 +118,7 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.public_ip or self.private_ip)
 
 
-class CmlHealth(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CmlHealth(msgspec.Struct, frozen=True, kw_only=True):
     """What CML's own health check says; None is unknown."""
 
     valid: bool | None = None
@@ -128,7 +128,7 @@ class CmlHealth(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """The checks that fail, as `<host>: <check>`."""
 
 
-class CmlLicense(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CmlLicense(msgspec.Struct, frozen=True, kw_only=True):
     """What CML says about its licence; never a token."""
 
     registration_status: str | None = None

@@ -65,6 +65,25 @@ async def test_a_part_that_is_not_changed_stays_as_a_later_version_wrote_it(shar
     assert (await shared.change(status_reason="other"))["license"] == license
 
 
+@pytest.mark.parametrize(
+    ("part", "known"),
+    [
+        ("cml_health", {"valid": True}),
+        ("cml_license", {"registration_status": "COMPLETED"}),
+        ("declared_capacity", {"cpu": 4.0, "memory_gb": 16.0, "storage_gb": 100.0, "nodes": 20.0}),
+        ("recent_activity_events", [{"category": "start_lab", "at": "2026-01-01T00:00:00Z"}]),
+    ],
+)
+async def test_a_part_with_a_later_field_can_be_read_and_is_kept(
+    shared: Shared, part: str, known: dict[str, Any] | list[dict[str, Any]]
+) -> None:
+    entries = known if isinstance(known, list) else [known]
+    later = [{**entry, "invented_later": 1} for entry in entries]
+    stored_part = later if isinstance(known, list) else later[0]
+    await shared.write_as_later_version(**{part: stored_part})
+    assert (await shared.change(status_reason="other"))[part] == stored_part
+
+
 async def test_a_part_that_is_changed_is_as_this_version_writes_it(shared: Shared) -> None:
     await shared.write_as_later_version(license={**msgspec.to_builtins(License()), "pool": "east"})
     registered = License(status=LicenseStatus.REGISTERED)
