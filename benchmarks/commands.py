@@ -18,7 +18,8 @@ from lcm.control_plane.conditions import UNCONDITIONAL
 from lcm.control_plane.store.sqlite import SqliteStore
 from lcm.control_plane.workers import Workers
 from lcm.domain.launch import WorkerId
-from lcm.domain.worker import new_worker, retag
+from lcm.domain.wishes import retag
+from lcm.domain.worker import new_worker
 from report import report
 
 CALLERS = 64

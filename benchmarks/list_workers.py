@@ -25,7 +25,8 @@ from lcm.core.clock import SystemClock
 from lcm.core.kv.memory import MemoryKv
 from lcm.domain.launch import InstanceId, WorkerId
 from lcm.domain.lifecycle import RUNNING, STOPPED
-from lcm.domain.worker import move, new_worker
+from lcm.domain.transitions import move
+from lcm.domain.worker import new_worker
 from lcm.simulator.asgi import request
 from report import percentile, report
 

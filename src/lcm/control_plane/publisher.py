@@ -19,7 +19,8 @@ from lcm.core.health import Health
 from lcm.core.hosted_service import HostedService
 from lcm.core.kv.port import Kv, KvUnavailable
 from lcm.domain.lifecycle import TERMINATED
-from lcm.domain.worker import Worker, is_only_news
+from lcm.domain.news import is_only_news
+from lcm.domain.worker import Worker
 
 log = structlog.get_logger(__name__)
 

@@ -25,7 +25,8 @@ from lcm.domain.launch import (
 )
 from lcm.domain.lifecycle import DesiredStatus, status_of_ec2_state
 from lcm.domain.template import WorkerTemplate
-from lcm.domain.worker import HistoryEntry, Instance, Worker, attach_instance, new_worker
+from lcm.domain.transitions import attach_instance
+from lcm.domain.worker import HistoryEntry, Instance, Worker, new_worker
 
 NO_TEMPLATE: Final = "imported"
 """The template name of an imported worker whose instance type no template has."""

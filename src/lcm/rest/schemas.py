@@ -28,17 +28,8 @@ from lcm.domain.live import (
 )
 from lcm.domain.scaling import AuditEntry, AuditEvent
 from lcm.domain.template import WorkerTemplate
-from lcm.domain.worker import (
-    Action,
-    CmlHealth,
-    CmlLicense,
-    HistoryEntry,
-    Hold,
-    Instance,
-    PauseReason,
-    Worker,
-    possible_actions,
-)
+from lcm.domain.wishes import possible_actions
+from lcm.domain.worker import Action, CmlHealth, CmlLicense, HistoryEntry, Hold, Instance, PauseReason, Worker
 
 API_KEY_HEADER = "X-API-Key"
 SERVICE_HEADER = "X-LCM-Service"

@@ -19,7 +19,7 @@ from lcm.core.kv.port import LeaseId
 from lcm.core.reconciliation import ReconciliationHostedService
 from lcm.core.results import ReconciliationResult, Requeue
 from lcm.core.work_queue import WorkQueue
-from lcm.domain import worker as domain
+from lcm.domain import transitions
 from lcm.domain.errors import LcmError
 from lcm.domain.lifecycle import PROVISIONING, TERMINATED, TERMINATING
 from lcm.domain.observation import Absent, Misses, Observation
@@ -163,7 +163,7 @@ def any_transition_is_allowed() -> Iterator[None]:
 
     steps = {**controller.STEPS, TERMINATED: decide, TERMINATING: decide}
     with swapped_in(controller, "STEPS", steps):
-        yield from swapped(domain, "is_allowed", lambda *_, **__: True)
+        yield from swapped(transitions, "is_allowed", lambda *_, **__: True)
 
 
 @planted

@@ -10,7 +10,8 @@ from lcm.control_plane.store.port import Document, Fence, StoreUnavailable
 from lcm.domain.errors import KeyReused, PreconditionFailed
 from lcm.domain.lifecycle import FAILED, DesiredStatus
 from lcm.domain.once import REMEMBERED_REQUESTS, KeyedRequest
-from lcm.domain.worker import Action, Worker, move
+from lcm.domain.transitions import move
+from lcm.domain.worker import Action, Worker
 from support.fleet import Fleet
 
 

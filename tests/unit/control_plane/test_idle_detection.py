@@ -24,7 +24,8 @@ from lcm.domain.license import License
 from lcm.domain.lifecycle import DRAINING, RUNNING, STARTING, STOPPING, TERMINATED, DesiredStatus
 from lcm.domain.live import Sample, SampleSource
 from lcm.domain.once import KeyedRequest
-from lcm.domain.worker import Action, Worker, move
+from lcm.domain.transitions import move
+from lcm.domain.worker import Action, Worker
 from lcm.rest.schemas import IdleCheck, IdleCheckRequest, LeadershipClaim, StatusReport, TelemetryEvent
 from support.core import a_worker
 

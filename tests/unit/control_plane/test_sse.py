@@ -39,17 +39,10 @@ from lcm.domain.live import (
     SampleSource,
     lab_after,
 )
-from lcm.domain.worker import (
-    Action,
-    Worker,
-    drain,
-    move,
-    new_worker,
-    note_activity,
-    note_connection,
-    pause,
-    request,
-)
+from lcm.domain.news import note_activity, note_connection
+from lcm.domain.transitions import move
+from lcm.domain.wishes import drain, pause, request
+from lcm.domain.worker import Action, Worker, new_worker
 from lcm.simulator.virtual_time import VirtualClock
 
 

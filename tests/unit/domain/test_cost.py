@@ -15,7 +15,7 @@ from lcm.domain.lifecycle import (
     STOPPING,
     WorkerStatus,
 )
-from lcm.domain.worker import move
+from lcm.domain.transitions import move
 from support.core import NOON, a_worker
 
 HOUR = timedelta(hours=1)

@@ -23,7 +23,8 @@ from lcm.domain.errors import Conflict
 from lcm.domain.launch import InstanceId, MachineImage, WorkerId
 from lcm.domain.lifecycle import PENDING, RUNNING, STOPPED, TERMINATED, DesiredStatus, WorkerStatus
 from lcm.domain.template import WorkerTemplate
-from lcm.domain.worker import Instance, Worker, plan_launch
+from lcm.domain.transitions import plan_launch
+from lcm.domain.worker import Instance, Worker
 from support.core import NOON, SPEC, a_worker, an_instance
 
 LCM = {"lcm:managed_by": "lablet-cloud-manager", "cml-environment": "production"}

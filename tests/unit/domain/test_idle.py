@@ -18,7 +18,9 @@ from lcm.domain.idle import (
     pause_guard,
 )
 from lcm.domain.lifecycle import DRAINING, RUNNING, STARTING, STOPPED, DesiredStatus
-from lcm.domain.worker import Hold, Worker, cancel_pause, move, pause
+from lcm.domain.transitions import move
+from lcm.domain.wishes import cancel_pause, pause
+from lcm.domain.worker import Hold, Worker
 from support.core import NOON, a_worker
 
 POLICY = IdlePolicy()

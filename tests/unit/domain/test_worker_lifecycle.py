@@ -28,7 +28,8 @@ from lcm.domain.lifecycle import (
     is_allowed,
     status_of_ec2_state,
 )
-from lcm.domain.worker import Worker, move
+from lcm.domain.transitions import move
+from lcm.domain.worker import Worker
 from support.core import NOON, a_worker
 
 CONTRACT = {

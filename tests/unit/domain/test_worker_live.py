@@ -10,7 +10,9 @@ from msgspec.structs import replace
 from lcm.domain.launch import WorkerId
 from lcm.domain.lifecycle import DRAINING, RUNNING, STOPPING
 from lcm.domain.live import ActivityEvent, ActivityMark, MonitorState
-from lcm.domain.worker import Worker, move, new_worker, note_activity, note_connection
+from lcm.domain.news import note_activity, note_connection
+from lcm.domain.transitions import move
+from lcm.domain.worker import Worker, new_worker
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 CONNECTING, CONNECTED, RECONNECTING = (

@@ -23,7 +23,8 @@ from lcm.domain.lifecycle import (
     DesiredStatus,
     WorkerStatus,
 )
-from lcm.domain.worker import HISTORY_LIMIT, HistoryEntry, Worker, attach_instance, move, void_launch
+from lcm.domain.transitions import attach_instance, move, void_launch
+from lcm.domain.worker import HISTORY_LIMIT, HistoryEntry, Worker
 from support.core import IMAGE, NOON, SPEC, a_worker, an_instance
 
 LATER = NOON + timedelta(minutes=1)

@@ -20,18 +20,9 @@ from lcm.domain.lifecycle import (
     DesiredStatus,
     WorkerStatus,
 )
-from lcm.domain.worker import (
-    Action,
-    HistoryEntry,
-    PauseReason,
-    Worker,
-    cancel_pause,
-    drain,
-    move,
-    possible_actions,
-    refresh,
-    request,
-)
+from lcm.domain.transitions import move
+from lcm.domain.wishes import cancel_pause, drain, possible_actions, refresh, request
+from lcm.domain.worker import Action, HistoryEntry, PauseReason, Worker
 from support.core import NOON, a_worker
 
 START, STOP, DELETE, RETRY = Action.START, Action.STOP, Action.DELETE, Action.RETRY

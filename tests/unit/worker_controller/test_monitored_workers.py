@@ -9,7 +9,8 @@ from lcm.control_plane.commands.place_session import place_session
 from lcm.control_plane.commands.request_action import request_refresh
 from lcm.domain.lifecycle import DRAINING, WorkerStatus
 from lcm.domain.live import ActivityEvent
-from lcm.domain.worker import Action, Worker, note_activity
+from lcm.domain.news import note_activity
+from lcm.domain.worker import Action, Worker
 from lcm.worker_controller.ports import MonitorTarget, ToldActivity
 from support.fleet import Fleet, MemoryMonitors
 

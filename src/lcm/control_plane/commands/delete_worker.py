@@ -5,7 +5,8 @@ from lcm.control_plane.commands.request_action import request_action
 from lcm.control_plane.conditions import UNCONDITIONAL, Conditions
 from lcm.control_plane.context import ControlPlane
 from lcm.domain.lifecycle import TERMINATED
-from lcm.domain.worker import Action, Worker, delete_for_good
+from lcm.domain.wishes import delete_for_good
+from lcm.domain.worker import Action, Worker
 
 
 async def delete_worker(

@@ -27,7 +27,8 @@ from lcm.domain.idle import (
 )
 from lcm.domain.lifecycle import RUNNING, DesiredStatus
 from lcm.domain.live import ACTIVITY_CATEGORIES
-from lcm.domain.worker import Worker, cancel_pause, pause
+from lcm.domain.wishes import cancel_pause, pause
+from lcm.domain.worker import Worker
 from lcm.rest.schemas import IdleCheck, IdleCheckRequest, TelemetryEvent
 
 BY = "idle detection"

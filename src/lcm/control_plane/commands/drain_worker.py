@@ -10,7 +10,8 @@ from lcm.control_plane.store.port import Fence
 from lcm.domain.errors import Conflict
 from lcm.domain.idle import Evidence, is_fresh, pause_guard
 from lcm.domain.lifecycle import DRAINING
-from lcm.domain.worker import PauseReason, Worker, drain
+from lcm.domain.wishes import drain
+from lcm.domain.worker import PauseReason, Worker
 
 
 async def drain_worker(

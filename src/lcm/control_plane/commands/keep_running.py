@@ -8,7 +8,8 @@ from lcm.control_plane.conditions import UNCONDITIONAL, Conditions
 from lcm.control_plane.context import ControlPlane
 from lcm.domain.errors import MomentPassed
 from lcm.domain.idle import pause_due_at
-from lcm.domain.worker import Hold, Worker, cancel_pause
+from lcm.domain.wishes import cancel_pause
+from lcm.domain.worker import Hold, Worker
 
 
 async def hold_worker(

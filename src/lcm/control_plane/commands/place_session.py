@@ -6,7 +6,8 @@ What is promised to sessions is part of the record, so that placement reads one 
 from lcm.control_plane.context import ControlPlane
 from lcm.control_plane.store.port import Fence
 from lcm.domain.capacity import Capacity, declared_by
-from lcm.domain.worker import Worker, assign_session, recalculate, release_session
+from lcm.domain.sessions import assign_session, recalculate, release_session
+from lcm.domain.worker import Worker
 
 
 async def place_session(

@@ -3,7 +3,8 @@
 from lcm.control_plane.commands.license_worker import change_that_may_lose_a_machine
 from lcm.control_plane.context import ControlPlane
 from lcm.control_plane.store.port import Fence
-from lcm.domain.worker import Worker, plan_launch, void_launch
+from lcm.domain.transitions import plan_launch, void_launch
+from lcm.domain.worker import Worker
 from lcm.rest.schemas import LaunchPlan, LaunchVoided
 
 

@@ -4,7 +4,8 @@ from msgspec.structs import replace
 
 from lcm.control_plane.context import ControlPlane
 from lcm.control_plane.store.port import Fence
-from lcm.domain.worker import Worker, attach_instance
+from lcm.domain.transitions import attach_instance
+from lcm.domain.worker import Worker
 from lcm.rest.schemas import CmlReport, InstanceReport
 
 

@@ -18,7 +18,9 @@ from lcm.control_plane.context import ControlPlane
 from lcm.control_plane.store.port import Fence
 from lcm.domain.idle import pause_due_at
 from lcm.domain.live import ActivityMark, LabChange, LabStats, MonitorState, Sample
-from lcm.domain.worker import Worker, cancel_pause, note_activity, note_connection
+from lcm.domain.news import note_activity, note_connection
+from lcm.domain.wishes import cancel_pause
+from lcm.domain.worker import Worker
 from lcm.rest.schemas import ActivityReport, LiveReceipt, LiveReports, WebSocketReport
 
 

@@ -23,7 +23,9 @@ from lcm.domain.lifecycle import (
     WorkerStatus,
 )
 from lcm.domain.scaling import AuditEvent
-from lcm.domain.worker import Worker, attach_instance, cancel_pause, move
+from lcm.domain.transitions import attach_instance, move
+from lcm.domain.wishes import cancel_pause
+from lcm.domain.worker import Worker
 from lcm.rest.schemas import StatusReport
 
 log = structlog.get_logger(__name__)

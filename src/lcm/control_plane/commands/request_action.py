@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from lcm.control_plane.conditions import UNCONDITIONAL, Conditions
 from lcm.control_plane.context import ControlPlane
 from lcm.control_plane.store.port import Fence
-from lcm.domain.worker import Action, Worker, refresh, request, retag
+from lcm.domain.wishes import refresh, request, retag
+from lcm.domain.worker import Action, Worker
 
 
 async def request_action(

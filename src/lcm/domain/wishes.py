@@ -1,0 +1,179 @@
+"""What people ask of a worker, and the pauses that nobody asked for: wishes change, the truth follows."""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Final
+
+from msgspec.structs import replace
+
+from lcm.domain.errors import ActionRefused, TooSoon
+from lcm.domain.license import give_back
+from lcm.domain.lifecycle import (
+    DRAINING,
+    FAILED,
+    PENDING,
+    RUNNING,
+    TERMINATED,
+    TERMINATING,
+    DesiredStatus,
+)
+from lcm.domain.transitions import mark_paused, move
+from lcm.domain.worker import Action, PauseReason, Worker, remember
+
+
+def possible_actions(worker: Worker) -> frozenset[Action]:
+    """What a person may ask of this worker now. Asking for what is already wanted is always fine."""
+    if worker.status is TERMINATED:
+        return frozenset()
+    if worker.desired_status is DesiredStatus.TERMINATED or worker.status is TERMINATING:
+        return frozenset({Action.DELETE})
+    if worker.status is FAILED:
+        return frozenset({Action.RETRY, Action.DELETE})
+    if worker.status is DRAINING:
+        return frozenset({Action.START, Action.CANCEL_DRAIN, Action.STOP, Action.DELETE})
+    if worker.status is RUNNING and worker.desired_status is DesiredStatus.RUNNING:
+        return frozenset({Action.START, Action.STOP, Action.DRAIN, Action.DELETE})
+    return frozenset({Action.START, Action.STOP, Action.DELETE})
+
+
+_WANTED_BY = {
+    Action.START: DesiredStatus.RUNNING,
+    Action.CANCEL_DRAIN: DesiredStatus.RUNNING,
+    Action.STOP: DesiredStatus.STOPPED,
+    Action.DELETE: DesiredStatus.TERMINATED,
+}
+
+
+def request(worker: Worker, action: Action, *, by: str, now: datetime) -> Worker:
+    """Carry out what a person asked for: change the wish, never the truth (except `retry`)."""
+    if action is Action.DELETE and worker.status is TERMINATED:
+        return worker
+    if action not in possible_actions(worker):
+        raise ActionRefused(action, worker.status, possible_actions(worker))
+    if action is Action.RETRY:
+        retried = replace(worker, desired_status=DesiredStatus.RUNNING, generation=worker.generation + 1)
+        return replace(
+            move(retried, PENDING, by=by, reason="retried", now=now), unattended_launches=0, pending_since=now
+        )
+    desired = _WANTED_BY[action]
+    is_cut_short = action is Action.STOP and worker.status is DRAINING
+    if desired is worker.desired_status and not is_cut_short:
+        return worker
+    changed = replace(
+        worker,
+        desired_status=desired,
+        generation=worker.generation + 1,
+        unattended_launches=0,
+        status_reason=f"{action} requested" if worker.status is PENDING else worker.status_reason,
+        updated_at=now,
+        state_history=remember(worker, worker.status, by=by, reason=f"{action} requested", now=now),
+    )
+    if desired is DesiredStatus.STOPPED:
+        # A drain that somebody cuts short by a stop waits for nobody any more.
+        return mark_paused(replace(changed, drain_deadline_at=now), PauseReason.MANUAL, by=by, now=now)
+    if desired is DesiredStatus.TERMINATED and worker.license.changed_at is not None:
+        return replace(changed, license=give_back(worker.license, now=now))
+    if desired is DesiredStatus.RUNNING and worker.desired_status is DesiredStatus.STOPPED:
+        return replace(
+            changed,
+            manual_resume_count=worker.manual_resume_count + 1,
+            pause_decided_at=None,
+            # Back in time to be kept: it is left alone as one that had been stopped.
+            last_resumed_at=now if worker.is_live else worker.last_resumed_at,
+        )
+    return changed
+
+
+def delete_for_good(worker: Worker, *, by: str, now: datetime) -> Worker:
+    """Like a delete, and the record goes too: not before its machine, which would be left behind unseen."""
+    if worker.status is TERMINATED:
+        return worker
+    return replace(request(worker, Action.DELETE, by=by, now=now), purge_when_terminated=True)
+
+
+def drain(
+    worker: Worker,
+    *,
+    deadline: datetime,
+    by: str,
+    reason: str,
+    now: datetime,
+    why: PauseReason = PauseReason.MANUAL,
+) -> Worker:
+    """Let people finish until the deadline, take nobody new, then stop. Draining twice changes nothing.
+
+    The status changes here and not by a report: from this commit on nobody may be placed on it.
+    """
+    if worker.status is DRAINING and worker.desired_status is DesiredStatus.STOPPED:
+        return worker
+    if Action.DRAIN not in possible_actions(worker):
+        raise ActionRefused(Action.DRAIN, worker.status, possible_actions(worker))
+    drained = replace(worker, desired_status=DesiredStatus.STOPPED, generation=worker.generation + 1)
+    drained = move(drained, DRAINING, by=by, reason=reason, now=now)
+    return replace(
+        drained, drain_started_at=now, drain_deadline_at=deadline, pause_reason=why, last_paused_by=by
+    )
+
+
+def pause(worker: Worker, *, by: str, reason: str, now: datetime) -> Worker:
+    """Stop a worker because nobody uses it. The caller has asked `idle.pause_guard` first."""
+    paused = replace(
+        worker,
+        desired_status=DesiredStatus.STOPPED,
+        generation=worker.generation + 1,
+        updated_at=now,
+        state_history=remember(worker, worker.status, by=by, reason=reason, now=now),
+    )
+    return mark_paused(paused, PauseReason.IDLE_TIMEOUT, by=by, now=now)
+
+
+def cancel_pause(worker: Worker, *, by: str, reason: str, now: datetime) -> Worker:
+    """Somebody used the worker after LCM decided to pause it and before EC2 was asked to."""
+    if worker.pause_decided_at is not None:
+        worker = replace(worker, pause_decided_at=None)
+    was_paused_by_us = (
+        worker.pause_reason is PauseReason.IDLE_TIMEOUT and worker.desired_status is DesiredStatus.STOPPED
+    )
+    if not was_paused_by_us or not worker.is_live:
+        return worker
+    return replace(
+        worker,
+        desired_status=DesiredStatus.RUNNING,
+        generation=worker.generation + 1,
+        pause_reason=None,
+        auto_pause_count=worker.auto_pause_count - (worker.status is RUNNING),
+        updated_at=now,
+        state_history=remember(worker, worker.status, by=by, reason=reason, now=now),
+    )
+
+
+REFRESH_INTERVAL: Final = timedelta(seconds=10)
+
+
+MAX_RETIRED_TAGS: Final = 50
+
+
+def retag(worker: Worker, tags: Mapping[str, str], *, by: str, now: datetime) -> Worker:
+    """It has these tags and no others, besides LCM's own; the controller puts that right at EC2."""
+    if worker.desired_status is DesiredStatus.TERMINATED or worker.status is TERMINATED:
+        raise ActionRefused("tag", worker.status, possible_actions(worker))
+    if dict(tags) == worker.tags:
+        return worker
+    retired = [key for key in (*worker.retired_tags, *worker.tags) if key not in tags]
+    return replace(
+        worker,
+        tags=dict(tags),
+        retired_tags=tuple(dict.fromkeys(retired))[-MAX_RETIRED_TAGS:],
+        generation=worker.generation + 1,
+        updated_at=now,
+        state_history=remember(worker, worker.status, by=by, reason="tags changed", now=now),
+    )
+
+
+def refresh(worker: Worker, *, now: datetime) -> Worker:
+    """Ask the controller to look at everything again, now."""
+    since = now - worker.refresh_requested_at if worker.refresh_requested_at else REFRESH_INTERVAL
+    if since < REFRESH_INTERVAL:
+        left = (REFRESH_INTERVAL - since).total_seconds()
+        raise TooSoon(f"it was refreshed a moment ago; ask again in {left:.0f} s", left)
+    return replace(worker, refresh_requested_at=now, generation=worker.generation + 1)
