@@ -4,13 +4,13 @@ import inspect
 import re
 from pathlib import Path
 
-from lcm.control_plane import sse
+from lcm.control_plane import worker_events
 
 EVENTS_TS = Path(__file__).parents[3] / "ui" / "src" / "events.ts"
 
 
 def test_the_dashboard_hears_every_event_with_a_workers_record() -> None:
-    code = inspect.getsource(sse._event_type) + inspect.getsource(sse._license_event)
+    code = inspect.getsource(worker_events)
     told = set(re.findall(r'"(worker\.[a-z_.]+)"', code))
     heard = set(re.findall(r'"(worker\.[a-z_.]+)"', EVENTS_TS.read_text()))
     assert "worker.paused" in told
