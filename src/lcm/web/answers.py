@@ -4,12 +4,13 @@ FastAPI knows pydantic only. These few functions let a route answer with a struc
 say so in the schema, from the one definition.
 """
 
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Collection, Coroutine, Iterable
 from typing import Any, TypeVar
 
 import msgspec
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -27,6 +28,14 @@ class MalformedBody(Exception):
     def __init__(self, errors: list[FieldError]) -> None:
         self.errors = errors
         super().__init__("; ".join(f"{error.field}: {error.message}" for error in errors))
+
+
+class PlainRoute(APIRoute):
+    """Documented like any other route, but its function gets the request and nothing is done for it."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handler: Callable[[Request], Coroutine[Any, Any, Response]] = self.endpoint
+        return handler
 
 
 def answer(struct: Any, status: int = 200, *, etag: str | None = None) -> Response:
@@ -61,6 +70,18 @@ def reads(struct: type) -> dict[str, Any]:
     }
 
 
+def takes(place: str, **schemas: dict[str, Any]) -> dict[str, Any]:
+    """Arguments of a plain route that say what it reads from its `path` or its `query`."""
+    return {
+        "openapi_extra": {
+            "parameters": [
+                {"name": name, "in": place, "required": place == "path", "schema": schema}
+                for name, schema in schemas.items()
+            ]
+        }
+    }
+
+
 def body_of(struct: type[T]) -> Callable[[Request], Coroutine[Any, Any, T]]:
     """A dependency that reads the body as this struct and refuses everything else."""
     decoder = msgspec.json.Decoder(struct)
@@ -69,11 +90,24 @@ def body_of(struct: type[T]) -> Callable[[Request], Coroutine[Any, Any, T]]:
         try:
             return decoder.decode(await request.body())
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            message, _, place = str(error).partition(" - at `$")
-            field = place.rstrip("`").lstrip(".") or "body"
-            raise MalformedBody([FieldError(field=field, message=message)]) from None
+            raise _malformed(error, "body") from None
 
     return read
+
+
+def query_of(request: Request, struct: type[T], *, several: Collection[str] = ()) -> T:
+    """The query as this struct; only the parameters in `several` may be repeated."""
+    query = request.query_params
+    told = {name: query.getlist(name) if name in several else query[name] for name in query}
+    try:
+        return msgspec.convert(told, struct, strict=False)
+    except msgspec.ValidationError as error:
+        raise _malformed(error, "query") from None
+
+
+def _malformed(error: Exception, where: str) -> MalformedBody:
+    message, _, place = str(error).partition(" - at `$")
+    return MalformedBody([FieldError(field=place.rstrip("`").lstrip(".") or where, message=message)])
 
 
 def install_openapi(app: FastAPI, structs: Iterable[type]) -> None:

@@ -5,7 +5,8 @@ Every write carries the leader's epoch and is refused with 409 `fenced` once a n
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query
+import msgspec
+from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
 from lcm.control_plane.commands.claim_leadership import claim_leadership
@@ -14,7 +15,7 @@ from lcm.control_plane.commands.report_details import report_cml, report_instanc
 from lcm.control_plane.commands.report_status import report_status
 from lcm.control_plane.commands.request_action import request_action
 from lcm.control_plane.queries.workers import list_workers
-from lcm.control_plane.routes.dependencies import Controller, LeaderFence, Plane
+from lcm.control_plane.routes.dependencies import Controller, LeaderFence, Plane, controller, services
 from lcm.domain.lifecycle import WorkerStatus
 from lcm.domain.template import WorkerTemplate
 from lcm.domain.worker import Action, Worker
@@ -29,30 +30,62 @@ from lcm.rest.schemas import (
     TemplateList,
     WorkerRecords,
 )
-from lcm.web.answers import answer, body_of, documented, reads
+from lcm.web.answers import PlainRoute, answer, body_of, documented, query_of, reads, takes
 
 router = APIRouter(prefix="/api/internal", tags=["internal"])
 
 _WRITE = documented(Worker, problems=[404, 409, 422])
 
 
-@router.get("/workers", summary="List worker records", **documented(WorkerRecords, problems=[422]))
-async def list_all(
-    _: Controller,
-    plane: Plane,
-    status: Annotated[list[WorkerStatus] | None, Query()] = None,
-    aws_region: Annotated[str | None, Query(max_length=63)] = None,
-    include_terminated: bool = False,
-) -> Response:
+class WhichWorkers(msgspec.Struct, frozen=True):
+    """Which records a controller asks for: all that are not over, unless it says otherwise."""
+
+    status: list[WorkerStatus] = []
+    aws_region: Annotated[str, msgspec.Meta(max_length=63)] | None = None
+    include_terminated: bool = False
+
+
+# Nearly all that controllers ask is one of these two.
+
+
+async def list_all(request: Request) -> Response:
+    await controller(request)
+    which = query_of(request, WhichWorkers, several=("status",))
     workers = await list_workers(
-        plane, statuses=status or (), aws_region=aws_region, include_terminated=include_terminated
+        services(request).control_plane,
+        statuses=which.status,
+        aws_region=which.aws_region,
+        include_terminated=which.include_terminated,
     )
     return answer(WorkerRecords(items=workers))
 
 
-@router.get("/workers/{worker_id}", summary="Get a worker record", **documented(Worker, problems=[404]))
-async def get(worker_id: str, _: Controller, plane: Plane) -> Response:
-    return answer(await plane.workers.get(worker_id))
+async def get(request: Request) -> Response:
+    await controller(request)
+    return answer(await services(request).control_plane.workers.get(request.path_params["worker_id"]))
+
+
+router.add_api_route(
+    "/workers",
+    list_all,
+    summary="List worker records",
+    route_class_override=PlainRoute,
+    **documented(WorkerRecords, problems=[422]),
+    **takes(
+        "query",
+        status={"type": "array", "items": {"enum": [str(status) for status in WorkerStatus]}},
+        aws_region={"type": "string", "maxLength": 63},
+        include_terminated={"type": "boolean", "default": False},
+    ),
+)
+router.add_api_route(
+    "/workers/{worker_id}",
+    get,
+    summary="Get a worker record",
+    route_class_override=PlainRoute,
+    **documented(Worker, problems=[404]),
+    **takes("path", worker_id={"type": "string"}),
+)
 
 
 @router.post("/workers/{worker_id}/status", summary="Report a status", **_WRITE, **reads(StatusReport))

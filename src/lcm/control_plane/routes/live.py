@@ -4,12 +4,10 @@ The controller uses the batch; the routes of one worker are the same thing for s
 look into a problem. Every report carries the leader's epoch, like the other internal writes.
 """
 
-from collections.abc import Callable, Coroutine
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from fastapi import APIRouter, Depends, Request
-from fastapi.routing import APIRoute
 from starlette.responses import Response
 
 from lcm.control_plane.commands.report_live import (
@@ -36,20 +34,12 @@ from lcm.rest.schemas import (
     MetricsReport,
     WebSocketReport,
 )
-from lcm.web.answers import answer, body_of, documented, reads
+from lcm.web.answers import PlainRoute, answer, body_of, documented, reads
 
 router = APIRouter(prefix="/api/internal/workers", tags=["internal"])
 
 _RECEIPT = documented(LiveReceipt, problems=[404, 409, 422])
 _reports_of = body_of(LiveReports)
-
-
-class PlainRoute(APIRoute):
-    """Documented like any other route, but its function gets the request and nothing is done for it."""
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        handler: Callable[[Request], Coroutine[Any, Any, Response]] = self.endpoint
-        return handler
 
 
 async def report_batch(request: Request) -> Response:
