@@ -278,8 +278,8 @@ class Fleet:
         self.clock = clock or VirtualClock()
         self.ids = ids or RandomIds(random.Random(1))
         self.cloud = MemoryCloud(self.clock)
-        self.provider: CloudProvider = self.cloud
-        """What controllers reach EC2 through."""
+        self.provider: CloudProvider | None = None
+        """What controllers reach EC2 through, if it is not the cloud itself."""
         self.cml = MemoryCml(self.cloud)
         self.licensing = MemoryLicensing()
         self.monitors = MemoryMonitors()
@@ -328,7 +328,7 @@ class Fleet:
             self.settings,
             self.regions,
             control_plane=port,
-            cloud=self.provider,
+            cloud=self.provider or self.cloud,
             cml=self.cml,
             licensing=self.licensing,
             kv=self.link,
