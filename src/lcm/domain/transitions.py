@@ -83,7 +83,7 @@ def _settle_fields(before: Worker, after: Worker, now: datetime) -> Worker:
         after = replace(after, public_ip=None, pending_since=None)
     if after.status in (RUNNING, FAILED, TERMINATING):
         after = replace(after, pending_since=None)
-    if after.status is RUNNING and _was_paused(after):
+    if after.status is RUNNING and after.desired_status is DesiredStatus.RUNNING and _was_paused(after):
         # What somebody stopped outside and nobody asked back came back by LCM itself.
         is_by_itself = after.pause_reason is PauseReason.EXTERNAL
         after = replace(after, last_resumed_at=now, auto_resume_count=after.auto_resume_count + is_by_itself)

@@ -200,6 +200,19 @@ def test_a_worker_that_was_drained_is_resumed_by_a_start() -> None:
     assert running.last_resumed_at == LATER + timedelta(minutes=5)
 
 
+def test_a_start_outside_that_is_undone_is_no_resumption_but_the_next_wanted_one_is() -> None:
+    """Otherwise whoever starts the worker next would find it paused a moment later."""
+    stopping = move(asked(a_worker(status=RUNNING), STOP), STOPPING, by="c", reason="wanted", now=LATER)
+    stopped = move(stopping, STOPPED, by="c", reason="stopped", now=LATER)
+    outside = move(stopped, RUNNING, by="c", reason="runs", now=LATER + timedelta(minutes=1), observed=True)
+    assert outside.last_resumed_at is None
+    undone = move(outside, STOPPING, by="c", reason="not wanted", now=LATER + timedelta(minutes=2))
+    stopped = move(undone, STOPPED, by="c", reason="stopped", now=LATER + timedelta(minutes=3))
+    starting = move(asked(stopped, START), STARTING, by="c", reason="wanted", now=LATER + timedelta(hours=1))
+    running = move(starting, RUNNING, by="c", reason="runs", now=LATER + timedelta(minutes=61))
+    assert running.last_resumed_at == LATER + timedelta(minutes=61)
+
+
 # Pauses and resumptions are counted
 
 
