@@ -174,6 +174,8 @@ class SimulatedMonitors(SimulatedPort):
                     await self._measure(target)
 
     async def _measure(self, target: MonitorTarget) -> None:
+        plane = self._world.plane
+        told_to = plane.incarnation
         try:
             measured = await self._read("load", target.worker_id, lambda: self._load(target))
             await self._control_plane.report_worker_metrics(
@@ -192,9 +194,11 @@ class SimulatedMonitors(SimulatedPort):
             raise
         except LcmError:
             return
-        plane, confirmed_at = self._world.plane, self._world.clock.monotonic()
+        if plane.incarnation != told_to:
+            return  # whoever heard it may be gone by now
+        confirmed_at = self._world.clock.monotonic()
         clocks_agreed = self._process.skew == plane.skew
-        told = Told(measured.at, confirmed_at, plane.incarnation, clocks_agreed)
+        told = Told(measured.at, confirmed_at, told_to, clocks_agreed)
         self._world.people.told[measured.machine].append(told)
 
     async def _load(self, target: MonitorTarget) -> Load:

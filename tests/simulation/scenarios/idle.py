@@ -7,6 +7,7 @@ from random import Random
 from lcm.domain.lifecycle import RUNNING, STOPPED
 from lcm.domain.worker import PauseReason
 from lcm.simulator.knobs import Knobs
+from lcm.simulator.world import World
 from simulation.classroom import Classroom
 from simulation.scenarios.base import drawn_by, under
 from simulation.scenarios.lifecycle import disturb
@@ -130,7 +131,8 @@ async def a_class_day(story: Story) -> None:
     timeout = world.knobs.idle_timeout_seconds
     workers = [await people.create(f"w-{number}") for number in range(rng.choice([1, 2, 2, 3]))]
     for worker in workers:
-        await people.until(worker, RUNNING)
+        if not _has_run(world, worker):
+            await people.until(worker, RUNNING)
     for _ in range(rng.randint(4, 7)):
         about = rng.choice(workers)
         when = rng.random()
@@ -149,6 +151,12 @@ async def a_class_day(story: Story) -> None:
         await stranger.intrude(about)
         await _work_on(people, about, machines)
     await people.keep_everything()
+
+
+def _has_run(world: World, worker_id: str) -> bool:
+    """By the time that the last of them runs, the first may be paused again."""
+    worker = world.disk.peek(worker_id)
+    return worker is not None and any(entry.target is RUNNING for entry in worker.state_history)
 
 
 async def _do_something(people: Classroom, worker: str, rng: Random) -> None:
