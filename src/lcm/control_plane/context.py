@@ -75,6 +75,7 @@ class ControlPlane:
         workers = Workers(store)
         roster = Roster(workers.list_all)
         workers.subscribe(roster.on_worker_commit)
+        workers.subscribe_to_purges(roster.on_purge)
         live = LiveTable(roster)
         plane = cls(
             store=store,

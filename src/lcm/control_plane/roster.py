@@ -2,11 +2,13 @@
 
 The control plane is the only writer of the records, so what was committed here is what there is; what other
 control planes commit they tell (`news.py`, `peers.py`). A commit that was never confirmed is found by the
-publisher and told through `learn` too. Terminated workers are forgotten.
+publisher and told through `learn` too. Confirmations overtake each other: an older version is not news.
+Terminated workers are forgotten.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Final
 
 import msgspec
 
@@ -14,6 +16,9 @@ from lcm.domain.idle import judged_since
 from lcm.domain.lifecycle import TERMINATED
 from lcm.domain.worker import Worker
 from lcm.rest.schemas import WorkerView
+
+MAX_ENDED: Final = 1_000
+"""Terminated workers of which nothing is news any more; late confirmations do not come later than that."""
 
 
 class Known:
@@ -43,7 +48,7 @@ class Roster:
         self._known: dict[str, Known] = {}
         self._is_loaded = False
         self._loading = asyncio.Lock()
-        self._ended_meanwhile: set[str] = set()
+        self._ended: dict[str, None] = {}
         self._on_end: list[Callable[[str], None]] = []
 
     def on_end(self, listener: Callable[[str], None]) -> None:
@@ -58,12 +63,9 @@ class Roster:
             if self._is_loaded:
                 return
             for worker in await self._read_all():
-                known = self._known.get(worker.id)
-                is_news = known is None or known.version < worker.version
-                if is_news and worker.status is not TERMINATED and worker.id not in self._ended_meanwhile:
+                if worker.status is not TERMINATED:
                     self.learn(worker)
             self._is_loaded = True
-            self._ended_meanwhile.clear()
 
     def on_worker_commit(self, _: Worker | None, after: Worker) -> None:
         self.learn(after)
@@ -71,19 +73,26 @@ class Roster:
     def learn(self, worker: Worker) -> None:
         """A record changed, or turned out to be newer than what is known."""
         known = self._known.get(worker.id)
+        if worker.id in self._ended or (known is not None and known.version > worker.version):
+            return
         if known is None:
             known = Known(worker)
         else:
             known.learn(worker)
         if worker.status is TERMINATED:
             self._known.pop(worker.id, None)
-            if not self._is_loaded:
-                self._ended_meanwhile.add(worker.id)  # the records being read may still call it alive
+            self._ended[worker.id] = None
+            if len(self._ended) > MAX_ENDED:
+                del self._ended[next(iter(self._ended))]
         else:
             self._known[worker.id] = known
         if not known.is_live:
             for listener in self._on_end:
                 listener(worker.id)
+
+    def on_purge(self, worker: Worker) -> None:
+        """The record is gone: should one of that id come, it is another worker."""
+        self._ended.pop(worker.id, None)
 
     def get(self, worker_id: str) -> Known | None:
         return self._known.get(worker_id)

@@ -276,7 +276,9 @@ class EventHub:
 
     def on_worker_commit(self, before: Worker | None, after: Worker) -> None:
         """Every committed change of a worker becomes the event that says best what happened."""
-        self._tell_connection(after, before.ws_told_connected if before else None)
+        known = self._roster.get(after.id)
+        if known is None or known.version <= after.version:
+            self._tell_connection(after, before.ws_told_connected if before else None)
         self._publish_worker(event_of(before, after), before, after)
 
     def on_worker_found(self, worker: Worker) -> None:

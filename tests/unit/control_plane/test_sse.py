@@ -408,12 +408,28 @@ async def test_an_end_whose_commit_was_never_confirmed_is_told_when_it_is_found(
     hub.on_worker_commit(ada, connected)
     failed = note_connection(connected, MonitorState.FAILED, reason="cut", at=now)
     back = note_connection(failed, MonitorState.CONNECTED, reason="", at=now)
+    back = replace(back, version=ada.version + 3)
     hub.on_worker_found(replace(failed, version=ada.version + 2))
     hub.on_worker_commit(failed, back)
     hub.on_worker_commit(back, replace(back, labs_count=1))
     events = [event["event"] for event in await stream.take(7)]
     told = [event for event in events if event.startswith("worker.ws.")]
     assert told == ["worker.ws.connected", "worker.ws.disconnected", "worker.ws.connected"]
+
+
+async def test_a_connection_is_told_as_the_newest_commit_has_it_whichever_is_confirmed_first(
+    hub: EventHub,
+) -> None:
+    stream = Stream(hub.stream(None))
+    await stream.take(3)
+    ada, now = a_worker("ada"), datetime(2026, 1, 2, tzinfo=UTC)
+    lost = replace(ada, version=ada.version + 1, ws_told_connected=False)
+    back = replace(lost, version=ada.version + 2, ws_told_connected=True, ws_connected_at=now)
+    hub._roster.learn(back)
+    hub.on_worker_commit(lost, back)
+    hub.on_worker_commit(ada, lost)
+    events = [event["event"] for event in await stream.take(3)]
+    assert [event for event in events if event.startswith("worker.ws.")] == ["worker.ws.connected"]
 
 
 async def test_signs_of_people_and_another_number_of_labs_have_names_of_their_own(hub: EventHub) -> None:
