@@ -26,7 +26,7 @@ RANDOM_SEEDS = 1_000
 REPEATED_SEEDS = 200
 HERE = Path(__file__).parent
 
-pytestmark = pytest.mark.timeout(1_200)
+pytestmark = pytest.mark.timeout(3_600)
 
 
 @pytest.fixture(scope="module")
