@@ -10,6 +10,9 @@ JOBS   ?= 3
 OLDER_CLIENT := $(VENV)/virl2-client-2.9
 UI_BUILT := src/lcm/control_plane/static/index.html
 
+# Where this is set, every process compiles all it imports again: half of what its start costs.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help setup run test check lint unit bench sim sim-coverage sim-hunt soak soak-ha soak-kill docs lock browser
 .PHONY: ferretdb helm clean
 

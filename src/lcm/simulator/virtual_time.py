@@ -55,6 +55,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         self._timers_set = 0
         _NumberedTask._made = 0
         super().__init__()
+        self._sockets = self._selector.get_map()
         self.set_task_factory(self._make_task)
 
     def _make_task(self, _: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> asyncio.Task[Any]:
@@ -88,15 +89,24 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
     def _run_once(self) -> None:
         """What is ready, then whatever is next; replaces asyncio's, which `run_forever` calls for ever."""
-        if not self._ready and not self._stopping:
-            events = self._selector.select(0)
-            self._process_events(events)
-            if not events:
+        ready = self._ready
+        while True:
+            if not ready and not self._stopping and not self._heard_from_outside():
                 self._jump_to_the_next_timer()
-        for _ in range(len(self._ready)):
-            handle = self._ready.popleft()
-            if not handle._cancelled:
-                handle._run()
+            for _ in range(len(ready)):
+                handle = ready.popleft()
+                if not handle._cancelled:
+                    handle._run()
+            if self._stopping:
+                return
+
+    def _heard_from_outside(self) -> bool:
+        """Whether a socket has something to say; the loop's own, which only threads use, does not count."""
+        if len(self._sockets) == 1:
+            return False
+        events = self._selector.select(0)
+        self._process_events(events)
+        return bool(events)
 
     def _jump_to_the_next_timer(self) -> None:
         timers = self._timers

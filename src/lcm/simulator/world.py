@@ -8,7 +8,7 @@ The truth (disk, coordination store, cloud) is kept here, apart from what proces
 import asyncio
 import hashlib
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -246,8 +246,7 @@ class World:
         call = Call(self._calls, at, process.name, role, site, nth, subject, state, mutates, fault)
         self.recent.append(call)
         self._digest.update(f"{at} {process.name} {site} {subject} {state} {fault}\n".encode())
-        for watch in self.on_call:
-            self._check(watch, process, call)
+        self._check(self.on_call, process, call)
         return call, act
 
     def _latencies(self, call: Call) -> tuple[float, float]:
@@ -272,8 +271,7 @@ class World:
         answer = await effect()
         if call.mutates:
             self.mutations += not call.site.endswith(LOOKS) and call.site != TOLD_ALL_THE_TIME
-            for watch in self.on_effect:
-                self._check(watch, process, call)
+            self._check(self.on_effect, process, call)
         return answer
 
     def _land_later(self, process: Process, call: Call, effect: Callable[[], Awaitable[Any]]) -> None:
@@ -298,9 +296,10 @@ class World:
         for watch in self.on_answer:
             watch(process, call, answer)
 
-    def _check(self, watch: Watch, process: Process, call: Call) -> None:
+    def _check(self, watches: Iterable[Watch], process: Process, call: Call) -> None:
         try:
-            watch(process, call)
+            for watch in watches:
+                watch(process, call)
         except Violation as violation:
             self.fail(violation)
 

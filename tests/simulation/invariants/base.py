@@ -4,6 +4,7 @@ The truth is the world's (disk, cloud), not what any process was shown.
 """
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -68,7 +69,12 @@ class Invariant:
         try:
             self.on_document(before, after, fence)
             if after.kind == "worker":
-                old = msgspec.json.decode(before.body, type=Worker) if before else None
-                self.on_worker(old, msgspec.json.decode(after.body, type=Worker), fence)
+                self.on_worker(_worker_in(before.body) if before else None, _worker_in(after.body), fence)
         except Violation as violation:
             self.world.fail(violation)
+
+
+@lru_cache(maxsize=8)
+def _worker_in(body: bytes) -> Worker:
+    """Read once for all invariants, one after the other."""
+    return msgspec.json.decode(body, type=Worker)
