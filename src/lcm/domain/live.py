@@ -37,7 +37,9 @@ class SampleSource(StrEnum):
     CLOUDWATCH = "cloudwatch"
 
 
-class Sample(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class Sample(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False
+):
     """The load of one worker at one moment, from one source; None is unknown, never zero."""
 
     worker_id: WorkerId
@@ -76,7 +78,7 @@ class LinkStats(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, g
     drops: Count | None = None
 
 
-class LabStats(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class LabStats(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
     """The load of one lab at one moment."""
 
     worker_id: WorkerId

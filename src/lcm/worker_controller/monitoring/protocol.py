@@ -82,7 +82,7 @@ class _Whole(msgspec.Struct, frozen=True, gc=False):
     disk: _Room | None = None
 
 
-class SystemStats(msgspec.Struct, frozen=True):
+class SystemStats(msgspec.Struct, frozen=True, gc=False):
     """How busy a CML system is; the WebSocket and REST tell the same."""
 
     all: _Whole
@@ -132,14 +132,14 @@ class _SystemStatsFrame(msgspec.Struct, frozen=True, gc=False):
     data: SystemStats
 
 
-class LabLoad(msgspec.Struct, frozen=True):
+class LabLoad(msgspec.Struct, frozen=True, gc=False):
     """How busy a lab is."""
 
     nodes: dict[_Id, NodeStats] = {}
     links: dict[_Id, LinkStats] = {}
 
 
-class _LabStatsFrame(msgspec.Struct, frozen=True):
+class _LabStatsFrame(msgspec.Struct, frozen=True, gc=False):
     lab_id: _Id
     data: LabLoad
 
@@ -409,9 +409,14 @@ class LiveProtocol:
         A lab that runs no more is forgotten; should it run again, it is a new one.
         """
         seen_after = self._monotonic() - LAB_IS_RUNNING_SECONDS
-        for head in [head for head, lab in self._labs.items() if lab.at <= seen_after]:
+        oldest, silent = self._stats.reported_at, []
+        for head, lab in self._labs.items():
+            if lab.at <= seen_after:
+                silent.append(head)
+            elif lab.reported_at < oldest:
+                oldest = lab.reported_at
+        for head in silent:
             del self._labs[head]
-        oldest = min([self._stats.reported_at, *(lab.reported_at for lab in self._labs.values())])
         self.report_due_at = oldest + interval_seconds
 
     def take_sample(self, interval_seconds: float) -> Sample | None:
@@ -426,16 +431,16 @@ class LiveProtocol:
         self._stats.report(now)
         # Right after the login labs have not had the time to show up: none seen is not none there.
         labs_count = self.labs_count or (None if is_first else 0)
-        return stats.sample(
-            self._worker_id, self._wall_time(self._stats.at), SampleSource.WEBSOCKET, labs_count
-        )
+        collected_at = self._now() - timedelta(seconds=now - self._stats.at)
+        return stats.sample(self._worker_id, collected_at, SampleSource.WEBSOCKET, labs_count)
 
     def take_lab_stats(self, interval_seconds: float) -> list[LabStats]:
         """The newest load of each lab for which the same holds."""
-        now = self._monotonic()
-        due = [lab for lab in self._labs.values() if lab.is_due(now, interval_seconds)]
+        now, wall_time = self._monotonic(), self._now()
         taken: list[LabStats] = []
-        for lab in due:
+        for lab in self._labs.values():
+            if not lab.is_due(now, interval_seconds):
+                continue
             frame: _LabStatsFrame | None = self._read(lab, _lab_stats_frame)
             if frame is None:
                 continue
@@ -446,7 +451,7 @@ class LiveProtocol:
                     lab_id=frame.lab_id,
                     nodes=frame.data.nodes,
                     links=frame.data.links,
-                    collected_at=self._wall_time(lab.at),
+                    collected_at=wall_time - timedelta(seconds=now - lab.at),
                 )
             )
         return taken
@@ -461,6 +466,3 @@ class LiveProtocol:
             newest.payload = None
             self.counts.garbage += 1
             return None
-
-    def _wall_time(self, monotonic: float) -> datetime:
-        return self._now() - timedelta(seconds=max(0.0, self._monotonic() - monotonic))

@@ -9,8 +9,9 @@ are given up, and signs of people stay in their ledger until the control plane h
 import asyncio
 from collections import OrderedDict, deque
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, cast
 
+import msgspec
 import structlog
 
 from lcm.core.backoff import Backoff
@@ -42,13 +43,15 @@ _STATUS_LOOP: Final = "connection reports"
 _LOOP_PERIOD: Final = 10.0
 """A request that is not answered in time takes half of it."""
 
+_Lab = tuple[WorkerId, str]
+
 
 @dataclass
 class _Batch:
     """What one request carries; `room` is what is left of it."""
 
     samples: list[Sample] = field(default_factory=list)
-    lab_stats: list[LabStats] = field(default_factory=list)
+    lab_stats: dict[_Lab, bytes] = field(default_factory=dict)
     changes: list[LabChange] = field(default_factory=list)
     activity: list[tuple[Ledger, ActivityReport]] = field(default_factory=list)
     room: int = MAX_BATCH_BYTES
@@ -61,9 +64,10 @@ class _Batch:
         return bool(self.changes or self.activity)
 
     def reports(self) -> LiveReports:
+        encoded = [msgspec.Raw(stats) for stats in self.lab_stats.values()]
         return LiveReports(
             samples=self.samples,
-            lab_stats=self.lab_stats,
+            lab_stats=cast("list[LabStats]", encoded),
             lab_changes=self.changes,
             activity=[report for _, report in self.activity],
         )
@@ -84,7 +88,7 @@ class LiveReporter:
     def _clear(self) -> None:
         # Taken from the front, one of thousands at a time: a plain dict would pass over all the gone ones.
         self._samples: OrderedDict[tuple[WorkerId, SampleSource], Sample] = OrderedDict()
-        self._lab_stats: OrderedDict[tuple[WorkerId, str], LabStats] = OrderedDict()
+        self._lab_stats: OrderedDict[_Lab, bytes] = OrderedDict()
         self._changes: deque[LabChange] = deque(maxlen=MAX_CHANGES)
         self._ledgers: dict[WorkerId, Ledger] = {}
         self._statuses: dict[WorkerId, WebSocketReport] = {}
@@ -97,8 +101,9 @@ class LiveReporter:
         self._samples[sample.worker_id, sample.source] = sample
 
     def add_lab_stats(self, stats: LabStats) -> None:
+        """Encoded at once: what waits is one block for each lab, not its nodes and links."""
         if len(self._lab_stats) < MAX_LAB_STATS:
-            self._lab_stats[stats.worker_id, stats.lab_id] = stats
+            self._lab_stats[stats.worker_id, stats.lab_id] = msgspec.json.encode(stats)
 
     def add_change(self, change: LabChange) -> None:
         self._changes.append(change)
@@ -169,11 +174,10 @@ class LiveReporter:
                 batch.samples.append(self._samples.popitem(last=False)[1])
                 batch.room -= 400
             while self._lab_stats and batch.room > 0:
-                _, stats = self._lab_stats.popitem(last=False)
-                size = 200 + 110 * len(stats.nodes) + 160 * len(stats.links)
-                if size < MAX_BATCH_BYTES:
-                    batch.lab_stats.append(stats)
-                    batch.room -= size
+                lab, stats = self._lab_stats.popitem(last=False)
+                if len(stats) < MAX_BATCH_BYTES:
+                    batch.lab_stats[lab] = stats
+                    batch.room -= len(stats)
         return batch
 
     async def _send(self, batch: _Batch) -> bool:
@@ -196,8 +200,8 @@ class LiveReporter:
     def _put_back(self, batch: _Batch) -> None:
         for sample in batch.samples:
             self._samples.setdefault((sample.worker_id, sample.source), sample)
-        for stats in batch.lab_stats:
-            self._lab_stats.setdefault((stats.worker_id, stats.lab_id), stats)
+        for lab, stats in batch.lab_stats.items():
+            self._lab_stats.setdefault(lab, stats)
         room = MAX_CHANGES - len(self._changes)
         self._changes.extendleft(reversed(batch.changes[-room:] if room else []))
         self._urgent.set()

@@ -14,12 +14,13 @@ from lcm.domain.live import (
     ActivityEvent,
     LabChange,
     LabStats,
+    LinkStats,
     MonitorState,
     NodeStats,
     Sample,
     SampleSource,
 )
-from lcm.rest.schemas import WebSocketReport
+from lcm.rest.schemas import LiveReports, WebSocketReport
 from lcm.simulator.virtual_time import BEGINNING, VirtualClock
 from lcm.worker_controller.monitoring.config import MonitoringConfig
 from lcm.worker_controller.monitoring.ledger import Ledger
@@ -148,6 +149,25 @@ async def test_changes_are_bounded_and_the_oldest_give_way(
     told = [c.element_id for c in plane.changes]
     assert len(told) <= MAX_CHANGES
     assert told[-1] == f"n-{MAX_CHANGES + 499}"
+
+
+async def test_the_load_of_a_lab_arrives_as_it_was_also_if_it_must_be_told_twice(
+    reporter: LiveReporter, plane: ToldControlPlane
+) -> None:
+    stats = LabStats(
+        worker_id=W1,
+        lab_id="l",
+        nodes={"n": NodeStats(cpu_usage=1.5)},
+        links={"k": LinkStats(readbytes=7, drops=0)},
+        collected_at=BEGINNING,
+    )
+    plane.is_reachable = False
+    reporter.add_lab_stats(stats)
+    await VirtualClock().sleep(2)
+    plane.is_reachable = True
+    await VirtualClock().sleep(60)
+    [(_, reports)] = plane.requests
+    assert msgspec.json.decode(msgspec.json.encode(reports), type=LiveReports).lab_stats == [stats]
 
 
 async def test_a_request_never_grows_beyond_what_the_control_plane_takes(
