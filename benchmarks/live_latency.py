@@ -31,7 +31,7 @@ import uvloop
 from msgspec.structs import replace
 
 from lcm.cml.connection import CmlConnections
-from lcm.cml.session import CmlSession, Credentials
+from lcm.cml.session import Credentials
 from lcm.control_plane.access import AccessKeys
 from lcm.control_plane.main import assemble
 from lcm.control_plane.secret_box import SecretBox
@@ -51,10 +51,11 @@ from lcm.rest.client import ControlPlaneClient, HttpTransport
 from lcm.simulator.main import SimulationInfo
 from lcm.web.server import HttpServer
 from lcm.worker_controller.adapters.picows_websocket import PicowsWebSockets
+from lcm.worker_controller.cml_sessions import CmlSessions
 from lcm.worker_controller.monitoring.config import MonitoringConfig
 from lcm.worker_controller.monitoring.registry import CmlWebSocketMonitorRegistry
 from lcm.worker_controller.monitoring.reporter import LiveReporter
-from lcm.worker_controller.ports import MonitorTarget, ToldActivity
+from lcm.worker_controller.ports import CmlServer, MonitorTarget, ToldActivity
 from report import percentile, report
 from support.processes import running_simulator
 
@@ -147,7 +148,7 @@ async def control_workers() -> None:
         reporter = LiveReporter(control_plane, config, clock, health)
         registry = CmlWebSocketMonitorRegistry(
             PicowsWebSockets(cml.context, simulation.cml_port, timeout_seconds=60),
-            lambda target: CmlSession(cml, login, target.host, None, clock),
+            CmlSessions(cml, login, control_plane, clock),
             reporter,
             config,
             clock=clock,
@@ -161,10 +162,7 @@ async def control_workers() -> None:
             for number, worker in enumerate(simulation.workers):
                 registry.ensure_monitoring(
                     MonitorTarget(
-                        worker_id_of(number),
-                        None,
-                        worker.private_ip,
-                        None,
+                        CmlServer(worker_id_of(number), None, worker.private_ip, None, login=None),
                         "2.9.1",
                         ToldActivity(clock.now()),
                     )

@@ -40,20 +40,22 @@ from picows import WSFrame, WSListener, WSMsgType, WSTransport, WSUpgradeRequest
 
 from lcm.cli.process import collect_rarely
 from lcm.cml.connection import CmlAnswer, CmlTrust, tls_context
-from lcm.cml.session import CmlSession, Credentials
+from lcm.cml.session import Credentials
 from lcm.core.chance import RandomIds
 from lcm.core.clock import SystemClock
 from lcm.core.health import Health
 from lcm.core.telemetry import configure_logging
+from lcm.domain.errors import NotFound
 from lcm.domain.launch import WorkerId
 from lcm.domain.worker import CmlHealth, CmlLicense, Worker
-from lcm.rest.schemas import LiveReceipt, LiveReports, WebSocketReport
+from lcm.rest.schemas import CmlCredentials, LiveReceipt, LiveReports, WebSocketReport
 from lcm.simulator.cml.certificate import self_signed_context
 from lcm.worker_controller.adapters.picows_websocket import PicowsWebSockets
+from lcm.worker_controller.cml_sessions import CmlSessions
 from lcm.worker_controller.monitoring.config import MonitoringConfig
 from lcm.worker_controller.monitoring.registry import CmlWebSocketMonitorRegistry
 from lcm.worker_controller.monitoring.reporter import LiveReporter
-from lcm.worker_controller.ports import MonitorTarget, ToldActivity
+from lcm.worker_controller.ports import CmlServer, MonitorTarget, ToldActivity
 from report import report
 
 HOST = "127.0.0.1"
@@ -265,6 +267,9 @@ class VoidControlPlane:
         self.bytes += len(msgspec.json.encode(reports))
         return LiveReceipt(accepted=0, dropped=0)
 
+    async def get_cml_login(self, worker_id: WorkerId) -> CmlCredentials:
+        raise NotFound(worker_id)
+
     async def report_ws_status(self, worker_id: WorkerId, report: WebSocketReport) -> Worker:
         return None  # type: ignore[return-value]
 
@@ -295,10 +300,11 @@ async def connect_ours(port: int, connections: int, context: ssl.SSLContext) -> 
     # Connecting thousands takes longer here than a real server stays silent.
     config = MonitoringConfig(handshakes_per_second=10_000, health_timeout=3_600, ping_after=3_600)
     health = Health(clock)
-    reporter = LiveReporter(VoidControlPlane(), config, clock, health)
+    control_plane = VoidControlPlane()
+    reporter = LiveReporter(control_plane, config, clock, health)
     registry = CmlWebSocketMonitorRegistry(
         PicowsWebSockets(context, port, timeout_seconds=120),
-        lambda target: CmlSession(TokenTransport(), Credentials("x", "x"), target.host, None, clock),
+        CmlSessions(TokenTransport(), Credentials("x", "x"), control_plane, clock),
         reporter,
         config,
         clock=clock,
@@ -312,7 +318,7 @@ async def connect_ours(port: int, connections: int, context: ssl.SSLContext) -> 
     for number in range(connections):
         worker_id = WorkerId(f"w-{number}")
         told = ToldActivity(clock.now())
-        registry.ensure_monitoring(MonitorTarget(worker_id, None, HOST, None, "2.9.1", told))
+        registry.ensure_monitoring(MonitorTarget(CmlServer(worker_id, None, HOST, None, None), "2.9.1", told))
     while not all(monitor.is_connected for monitor in registry.monitors):
         await asyncio.sleep(0.05)
 

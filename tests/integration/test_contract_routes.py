@@ -62,6 +62,19 @@ async def test_a_license_that_waits_says_that_it_has_a_token_and_not_which(plane
     assert given_up["license"]["pending_token"] is False
 
 
+async def test_a_login_of_a_workers_own_is_read_by_its_controller_alone(plane: LonePlane) -> None:
+    path = f"/api/workers/{plane.worker_id}"
+    login = {"username": "lcm", "password": "canary-password"}
+    asked = await plane.admin.accepted("PUT", f"{path}/cml-login", login)
+    assert asked["cml_username"] == "lcm"
+    assert "canary-password" not in str(await plane.admin.get(path))
+    assert await plane.reported("GET", f"/workers/{plane.worker_id}/cml-login") == (200, login)
+    removed = await plane.admin.accepted("DELETE", f"{path}/cml-login")
+    assert removed["cml_username"] is None
+    status, problem = await plane.reported("GET", f"/workers/{plane.worker_id}/cml-login")
+    assert (status, problem["type"]) == (404, "urn:lcm:problem:not-found")
+
+
 async def test_a_forced_delete_leaves_no_record(plane: LonePlane) -> None:
     path = f"/api/workers/{plane.worker_id}"
     worker = await plane.admin.accepted("DELETE", f"{path}?force=true")

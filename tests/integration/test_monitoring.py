@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from lcm.cml.connection import CmlConnections, CmlTrust, tls_context
-from lcm.cml.session import CmlSession, Credentials
+from lcm.cml.session import CmlSession, Credentials, always
 from lcm.core.clock import SystemClock
 from lcm.domain.errors import CertificateChanged, CredentialsRefused, Unreachable
 from lcm.domain.live import MonitorState, SampleSource
@@ -378,7 +378,7 @@ async def test_stopping_closes_the_socket(cml: CmlServer) -> None:
 
 async def test_one_login_serves_everybody_who_asks_at_once(cml: CmlServer) -> None:
     async with CmlConnections(cml.port) as transport:
-        session = CmlSession(transport, Credentials("admin", "secret"), HOST, None, SystemClock())
+        session = CmlSession(transport, always(Credentials("admin", "secret")), HOST, None, SystemClock())
         async with asyncio.TaskGroup() as tasks:
             for _ in range(10):
                 tasks.create_task(session.get("/api/v0/system_health"))
@@ -391,14 +391,14 @@ async def test_one_login_serves_everybody_who_asks_at_once(cml: CmlServer) -> No
 
 async def test_refusals_and_failures_are_told_apart(cml: CmlServer) -> None:
     async with CmlConnections(cml.port) as transport:
-        session = CmlSession(transport, Credentials("admin", "secret"), HOST, None, SystemClock())
+        session = CmlSession(transport, always(Credentials("admin", "secret")), HOST, None, SystemClock())
         cml.failing = {"/api/v0/licensing": 403}
         with pytest.raises(CredentialsRefused, match="does not permit"):
             await session.get("/api/v0/licensing")
         cml.failing = {"/api/v0/licensing": 502}
         with pytest.raises(Unreachable, match="502"):
             await session.get("/api/v0/licensing")
-        wrong = CmlSession(transport, Credentials("admin", "wrong"), HOST, None, SystemClock())
+        wrong = CmlSession(transport, always(Credentials("admin", "wrong")), HOST, None, SystemClock())
         for _ in range(5):
             with pytest.raises(CredentialsRefused) as refusal:
                 await wrong.get("/api/v0/licensing")

@@ -7,22 +7,23 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from lcm.cml.connection import CmlTransport
-from lcm.cml.session import CmlSession, Credentials
+from lcm.cml.session import Credentials
 from lcm.core.chance import RandomIds
 from lcm.core.clock import Clock
 from lcm.core.health import Health
-from lcm.domain.errors import Unreachable
+from lcm.domain.errors import NotFound, Unreachable
 from lcm.domain.launch import InstanceId, WorkerId
 from lcm.domain.live import ActivityEvent, LabChange, MonitorState, Sample, SampleSource
 from lcm.domain.worker import CmlHealth, CmlLicense, Worker
-from lcm.rest.schemas import LiveReceipt, LiveReports, WebSocketReport
+from lcm.rest.schemas import CmlCredentials, LiveReceipt, LiveReports, WebSocketReport
 from lcm.simulator.memory_live import MemoryLiveServer, MemoryLiveServers
 from lcm.simulator.virtual_time import BEGINNING
+from lcm.worker_controller.cml_sessions import CmlSessions
 from lcm.worker_controller.monitoring.config import MonitoringConfig
 from lcm.worker_controller.monitoring.monitor import CmlWebSocketMonitor
 from lcm.worker_controller.monitoring.registry import CmlWebSocketMonitorRegistry
 from lcm.worker_controller.monitoring.reporter import LiveReporter
-from lcm.worker_controller.ports import MonitorTarget, ToldActivity, WebSockets
+from lcm.worker_controller.ports import CmlServer, MonitorTarget, ToldActivity, WebSockets
 from support.core import a_worker
 
 W1 = WorkerId("w-1")
@@ -42,6 +43,8 @@ class ToldControlPlane:
     activity: list[tuple[SampleSource, ActivityEvent]] = field(default_factory=list)
     told_health: list[tuple[WorkerId, CmlHealth | None, CmlLicense | None]] = field(default_factory=list)
     workers: list[Worker] = field(default_factory=list)
+    logins: dict[WorkerId, CmlCredentials] = field(default_factory=dict)
+    """Of workers that have one of their own."""
     _marks: dict[tuple[WorkerId, str], int] = field(default_factory=dict)
 
     async def list_resources(self) -> list[Worker]:
@@ -59,6 +62,12 @@ class ToldControlPlane:
         if self.loses_replies:
             raise Unreachable("control plane: the reply was lost")
         return LiveReceipt(accepted=1, dropped=0)
+
+    async def get_cml_login(self, worker_id: WorkerId) -> CmlCredentials:
+        await self._answer()
+        if worker_id not in self.logins:
+            raise NotFound(worker_id)
+        return self.logins[worker_id]
 
     async def report_ws_status(self, worker_id: WorkerId, report: WebSocketReport) -> Worker:
         await self._answer()
@@ -108,16 +117,21 @@ class ToldControlPlane:
         return seen
 
 
-def a_target(**fields: object) -> MonitorTarget:
+def a_target(
+    cml_version: str | None = "2.9.1+build.7", told: ToldActivity | None = None, **server: object
+) -> MonitorTarget:
     values: dict[str, object] = {
         "worker_id": W1,
         "instance_id": InstanceId("i-1"),
         "host": "10.0.0.1",
         "certificate_sha256": "a" * 64,
-        "cml_version": "2.9.1+build.7",
-        "told": ToldActivity(BEGINNING),
+        "login": None,
     }
-    return MonitorTarget(**{**values, **fields})  # type: ignore[arg-type]
+    return MonitorTarget(
+        CmlServer(**{**values, **server}),  # type: ignore[arg-type]
+        cml_version,
+        told or ToldActivity(BEGINNING),
+    )
 
 
 @dataclass
@@ -164,15 +178,9 @@ async def watching(
     config = config or MonitoringConfig()
     plane, health = ToldControlPlane(clock), Health(clock)
     reporter = LiveReporter(plane, config, clock, health)
-
-    def open_session(target: MonitorTarget) -> CmlSession:
-        return CmlSession(
-            transport, Credentials("admin", password), target.host, target.certificate_sha256, clock
-        )
-
     registry = CmlWebSocketMonitorRegistry(
         websockets,
-        open_session,
+        CmlSessions(transport, Credentials("admin", password), plane, clock),
         reporter,
         config,
         clock=clock,

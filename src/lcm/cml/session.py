@@ -6,6 +6,7 @@ three times is not tried again for two minutes: CML could lock the account.
 
 import asyncio
 import base64
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -28,6 +29,19 @@ REFUSED_PAUSE_SECONDS: Final = 120.0
 class Credentials:
     username: str
     password: str = field(repr=False)
+    set_by: str = "CML_WORKER_API_USERNAME and CML_WORKER_API_PASSWORD"
+    """Where a person can correct them."""
+
+
+Login = Callable[[], Awaitable[Credentials]]
+"""Asked before every login, so that a password need not be kept."""
+
+
+def always(credentials: Credentials) -> Login:
+    async def login() -> Credentials:
+        return credentials
+
+    return login
 
 
 @dataclass(frozen=True)
@@ -49,13 +63,13 @@ class CmlSession:
     def __init__(
         self,
         transport: CmlTransport,
-        credentials: Credentials,
+        login: Login,
         host: str,
         pinned_sha256: str | None,
         clock: Clock,
     ) -> None:
         self._transport = transport
-        self._credentials = credentials
+        self._credentials = login
         self._clock = clock
         self._one_login = asyncio.Lock()
         self._token: _Token | None = None
@@ -123,12 +137,11 @@ class CmlSession:
         again_at = self._refused_at + REFUSED_PAUSE_SECONDS
         if self._refusals >= MAX_REFUSALS and asked_at < again_at:
             raise CredentialsRefused(
-                f"CML at {self.host} refused the login of {self._credentials.username!r}"
-                f" {self._refusals} times; next try in {again_at - asked_at:.0f} s"
+                f"CML at {self.host} refused our login {self._refusals} times;"
+                f" next try in {again_at - asked_at:.0f} s"
             )
-        body = msgspec.json.encode(
-            {"username": self._credentials.username, "password": self._credentials.password}
-        )
+        ours = await self._credentials()
+        body = msgspec.json.encode({"username": ours.username, "password": ours.password})
         answer = await self._transport.request(
             "POST", self.host, "/api/v0/authenticate", self.pinned_sha256, body=body
         )
@@ -137,8 +150,7 @@ class CmlSession:
             self._refusals += 1
             self._refused_at = self._clock.monotonic()
             raise CredentialsRefused(
-                f"CML at {self.host} refuses the login of {self._credentials.username!r};"
-                " check CML_WORKER_API_USERNAME and CML_WORKER_API_PASSWORD"
+                f"CML at {self.host} refuses the login of {ours.username!r}; check {ours.set_by}"
             )
         if answer.status == 429:
             raise Throttled(f"CML at {self.host} wants fewer logins")

@@ -17,6 +17,7 @@ from lcm.control_plane.gate import Gate, access_problem, rate_problem, store_pro
 from lcm.control_plane.rate_limit import Buckets
 from lcm.control_plane.routes import (
     catalogue,
+    cml_login,
     events,
     fleet,
     idle,
@@ -122,8 +123,8 @@ def _api() -> FastAPI:
         redoc_url=None,
     )
     for module in (
-        live, workers, idle, scaling, licensing, insight, catalogue, sessions, tokens, secret_keys, settings,
-        events, fleet, internal, peers, operations,
+        live, workers, idle, scaling, licensing, cml_login, insight, catalogue, sessions, tokens, secret_keys,
+        settings, events, fleet, internal, peers, operations,
     ):  # fmt: skip
         # Not `include_router`: it adds nothing to routes that know their whole path, matches each request
         # twice, and builds every route anew for every application.

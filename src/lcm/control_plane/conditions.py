@@ -61,8 +61,11 @@ def etag(version: int) -> str:
 
 
 def keyed_request(principal_id: str, key: str, *content: bytes) -> KeyedRequest:
-    """Keys of different people are different keys."""
-    return KeyedRequest(key=_digest(principal_id.encode(), key.encode()), content=_digest(*content))
+    """Keys of different people are different keys. The key is part of both: a record must not give away
+    the digest of a password that somebody could guess."""
+    return KeyedRequest(
+        key=_digest(principal_id.encode(), key.encode()), content=_digest(key.encode(), *content)
+    )
 
 
 def _digest(*parts: bytes) -> str:

@@ -18,7 +18,7 @@ from lcm.domain.lifecycle import (
     DesiredStatus,
 )
 from lcm.domain.transitions import mark_paused, move
-from lcm.domain.worker import Action, PauseReason, Worker, remember
+from lcm.domain.worker import Action, CmlLogin, PauseReason, Worker, remember
 
 
 def possible_actions(worker: Worker) -> frozenset[Action]:
@@ -167,6 +167,22 @@ def retag(worker: Worker, tags: Mapping[str, str], *, by: str, now: datetime) ->
         generation=worker.generation + 1,
         updated_at=now,
         state_history=remember(worker, worker.status, by=by, reason="tags changed", now=now),
+    )
+
+
+def change_login(worker: Worker, login: CmlLogin | None, *, by: str, now: datetime) -> Worker:
+    """LCM asks its CML with this login from now on; None: with the fleet's."""
+    if worker.desired_status is DesiredStatus.TERMINATED or worker.status is TERMINATED:
+        raise ActionRefused("change the login of", worker.status, possible_actions(worker))
+    if login == worker.cml_login:
+        return worker
+    whose = f"its own, {login.username}" if login else "the fleet's"
+    return replace(
+        worker,
+        cml_login=login,
+        generation=worker.generation + 1,
+        updated_at=now,
+        state_history=remember(worker, worker.status, by=by, reason=f"CML login is {whose}", now=now),
     )
 
 

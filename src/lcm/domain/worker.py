@@ -124,6 +124,14 @@ class CmlLicense(msgspec.Struct, frozen=True, kw_only=True):
     product_license: str | None = None
 
 
+class CmlLogin(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker's own account for LCM, instead of the fleet's; its password is a secret and not in here."""
+
+    username: str
+    secret_ref: str
+    """Names the password where secrets are kept; a new password has a new name."""
+
+
 class Worker(msgspec.Struct, frozen=True, kw_only=True):
     """One CML server: what people want (`desired_status`) and what is true (`status`)."""
 
@@ -164,6 +172,7 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     cml_version: str | None = None
     cml_ready: bool = False
     cml_certificate_sha256: str | None = None
+    cml_login: CmlLogin | None = None
     cml_system_info: dict[str, str | int | float | bool | None] = {}
     cml_health: CmlHealth | None = None
     cml_license: CmlLicense | None = None

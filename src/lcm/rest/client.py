@@ -24,6 +24,7 @@ from lcm.rest.schemas import (
     PROBLEM_TYPE_PREFIX,
     SERVICE_HEADER,
     AuditRecord,
+    CmlCredentials,
     CmlReport,
     IdleCheck,
     IdleCheckRequest,
@@ -208,6 +209,10 @@ class ControlPlaneClient:
     async def get_license_token(self, worker: Worker) -> str:
         body = await self._call("GET", f"/workers/{worker.id}/license-token")
         return msgspec.json.decode(body, type=LicenseToken).token
+
+    async def get_cml_login(self, worker_id: WorkerId) -> CmlCredentials:
+        body = await self._call("GET", f"/workers/{worker_id}/cml-login")
+        return msgspec.json.decode(body, type=CmlCredentials)
 
     async def get_discovery_settings(self) -> DiscoverySettings:
         body = await self._call("GET", "/settings/discovery")

@@ -91,6 +91,8 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
     private_ip: str | None
     cml_version: str | None
     cml_ready: bool
+    cml_username: str | None
+    """As whom LCM asks its CML; null: with the fleet's login."""
     imported: bool
     labs_count: int | None
     ws_connected: bool
@@ -116,12 +118,14 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
         shared = {name: getattr(worker, name) for name in _SHARED_FIELDS}
         return WorkerView(
             **shared,
+            cml_username=worker.cml_login.username if worker.cml_login else None,
             license=LicenseView.of(worker.license),
             possible_actions=tuple(sorted(possible_actions(worker))),
         )
 
 
-_SHARED_FIELDS = [n for n in WorkerView.__struct_fields__ if n not in ("license", "possible_actions")]
+_DERIVED_FIELDS = ("cml_username", "license", "possible_actions")
+_SHARED_FIELDS = [n for n in WorkerView.__struct_fields__ if n not in _DERIVED_FIELDS]
 
 
 class WorkerPage(msgspec.Struct, frozen=True, kw_only=True):
@@ -449,6 +453,16 @@ class LicenseToken(msgspec.Struct, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         return "LicenseToken(…)"
+
+
+class CmlCredentials(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker's own login, for the worker controller alone."""
+
+    username: str
+    password: str
+
+    def __repr__(self) -> str:
+        return f"CmlCredentials({self.username!r}, …)"
 
 
 class LicenseSettings(msgspec.Struct, frozen=True, kw_only=True):

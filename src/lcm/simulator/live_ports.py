@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from lcm.cml.connection import CmlAnswer
-from lcm.cml.session import CmlSession, Credentials
+from lcm.cml.session import Credentials
 from lcm.core.clock import Clock
 from lcm.core.health import Health
 from lcm.domain.errors import Unreachable
@@ -15,9 +15,10 @@ from lcm.domain.launch import InstanceId
 from lcm.rest.client import ControlPlaneClient
 from lcm.simulator.live_fleet import LiveFleet, LiveSocket, Wire
 from lcm.simulator.ports import SimulatedPort
+from lcm.worker_controller.cml_sessions import CmlSessions
 from lcm.worker_controller.monitoring.config import MonitoringConfig
 from lcm.worker_controller.monitoring.service import LiveMonitoring, assemble_monitoring
-from lcm.worker_controller.ports import InstanceMetrics, MonitorTarget, WebSocket, WebSocketListener
+from lcm.worker_controller.ports import InstanceMetrics, WebSocket, WebSocketListener
 
 if TYPE_CHECKING:
     from lcm.simulator.processes import ControllerProcess
@@ -117,16 +118,11 @@ def simulated_monitoring(
     process: "ControllerProcess", control_plane: ControlPlaneClient, clock: Clock, health: Health
 ) -> LiveMonitoring:
     """The real monitoring over these ports."""
-    api = SimulatedCmlApi(process)
-
-    def open_session(target: MonitorTarget) -> CmlSession:
-        return CmlSession(api, Credentials("admin", "secret"), target.host, target.certificate_sha256, clock)
-
     return assemble_monitoring(
         CONFIG,
         control_plane=control_plane,
         websockets=SimulatedWebSockets(process),
-        open_session=open_session,
+        sessions=CmlSessions(SimulatedCmlApi(process), Credentials("admin", "secret"), control_plane, clock),
         cloud_metrics=SimulatedMetrics(process),
         clock=clock,
         ids=process.world.ids,

@@ -1,6 +1,6 @@
 """CML's licensing in memory: a pool of licenses that registrations take and deregistrations give back."""
 
-from lcm.worker_controller.ports import UNTOLD, LicenseState
+from lcm.worker_controller.ports import UNTOLD, CmlServer, LicenseState
 
 TOKEN = "a-token-of-the-pool"
 
@@ -21,19 +21,25 @@ class MemoryLicensing:
         """A deregistration is done on the server, but the pool does not hear of it."""
         self.calls: list[str] = []
 
-    async def state(self, host: str, pinned_sha256: str | None) -> LicenseState:
+    async def state(self, server: CmlServer) -> LicenseState:
+        return self.state_of(server.host)
+
+    async def register(self, server: CmlServer, token: str) -> str:
+        self.begin(server.host, token)
+        self.finish(server.host)
+        return ""
+
+    async def deregister(self, server: CmlServer) -> str:
+        return self.give_back(server.host)
+
+    def state_of(self, host: str) -> LicenseState:
         self._answer()
         is_free = host not in self.registered and host not in self.under_way
         return LicenseState(
             host in self.registered, "CML_Enterprise", self.failures.get(host, ""), is_free=is_free
         )
 
-    async def register(self, host: str, pinned_sha256: str | None, token: str) -> str:
-        self.begin(host, token)
-        self.finish(host)
-        return ""
-
-    async def deregister(self, host: str, pinned_sha256: str | None) -> str:
+    def give_back(self, host: str) -> str:
         self._answer()
         self.calls.append(f"deregister {host}")
         if self.forgets_to_tell:

@@ -159,7 +159,7 @@ class SimulatedMonitors(SimulatedPort):
             while True:
                 instance_id, number = await queue.get()
                 for target in list(self._watched.values()):
-                    if target.instance_id == instance_id and await self._hears(target):
+                    if target.server.instance_id == instance_id and await self._hears(target):
                         await self._report(target, instance_id, number)
         finally:
             self._world.people.leave(queue)
@@ -169,7 +169,7 @@ class SimulatedMonitors(SimulatedPort):
         while True:
             await self._clock.sleep(MEASURE_SECONDS)
             for target in list(self._watched.values()):
-                machine = self._world.cloud.machine_at(target.host)
+                machine = self._world.cloud.machine_at(target.server.host)
                 if machine is not None and self._world.people.ever_worked(machine):
                     await self._measure(target)
 
@@ -245,9 +245,9 @@ class SimulatedMonitors(SimulatedPort):
         return self._world.people.diary(self._answering(target))
 
     def _answering(self, target: MonitorTarget) -> InstanceId:
-        machine = self._world.cloud.machine_at(target.host)
-        if machine is None or machine.id != target.instance_id:
-            raise Unreachable(f"CML at {target.host}: connection refused")
+        machine = self._world.cloud.machine_at(target.server.host)
+        if machine is None or machine.id != target.server.instance_id:
+            raise Unreachable(f"CML at {target.server.host}: connection refused")
         return machine.id
 
     async def _hears(self, target: MonitorTarget) -> bool:

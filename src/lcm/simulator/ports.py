@@ -19,7 +19,7 @@ from lcm.domain.worker import Instance
 from lcm.simulator.asgi import request
 from lcm.simulator.calls import Answer, Violation
 from lcm.simulator.live_fleet import BOOT_SECONDS, certificate_of
-from lcm.worker_controller.ports import CmlSystemInformation, LicenseState
+from lcm.worker_controller.ports import CmlServer, CmlSystemInformation, LicenseState
 
 if TYPE_CHECKING:
     from lcm.simulator.processes import ControllerProcess, PlaneProcess, Process
@@ -359,28 +359,26 @@ class SimulatedLicensing(SimulatedPort):
     name = "cml"
     error = Unreachable
 
-    async def state(self, host: str, pinned_sha256: str | None) -> LicenseState:
-        return await self._read(
-            "license_state",
-            self._at(host),
-            lambda: self._world.licensing.state(self._booted_at(host), pinned_sha256),
-        )
+    async def state(self, server: CmlServer) -> LicenseState:
+        async def state() -> LicenseState:
+            return self._world.licensing.state_of(self._booted_at(server.host))
 
-    async def register(self, host: str, pinned_sha256: str | None, token: str) -> str:
+        return await self._read("license_state", self._at(server.host), state)
+
+    async def register(self, server: CmlServer, token: str) -> str:
         async def begin() -> str:
-            machine_id = self._booted_at(host)
+            machine_id = self._booted_at(server.host)
             self._world.licensing.begin(machine_id, token)
-            self._world.start(self._finish_later(host, machine_id), "license")
+            self._world.start(self._finish_later(server.host, machine_id), "license")
             return ""
 
-        return await self._write("register_license", self._at(host), begin)
+        return await self._write("register_license", self._at(server.host), begin)
 
-    async def deregister(self, host: str, pinned_sha256: str | None) -> str:
-        return await self._write(
-            "deregister_license",
-            self._at(host),
-            lambda: self._world.licensing.deregister(self._booted_at(host), pinned_sha256),
-        )
+    async def deregister(self, server: CmlServer) -> str:
+        async def give_back() -> str:
+            return self._world.licensing.give_back(self._booted_at(server.host))
+
+        return await self._write("deregister_license", self._at(server.host), give_back)
 
     async def _finish_later(self, host: str, machine_id: str) -> None:
         """CML goes on by itself, unless its machine goes down."""

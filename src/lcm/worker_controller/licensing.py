@@ -20,7 +20,7 @@ from lcm.domain.launch import WorkerId
 from lcm.domain.license import LicenseOperation
 from lcm.domain.worker import Worker
 from lcm.rest.schemas import LicenseReport
-from lcm.worker_controller.ports import UNTOLD, CmlLicensing, ControlPlane, LicenseState
+from lcm.worker_controller.ports import UNTOLD, CmlLicensing, CmlServer, ControlPlane, LicenseState
 
 log = structlog.get_logger(__name__)
 
@@ -58,7 +58,7 @@ class LicenseKeeper:
 
     control_plane: ControlPlane
     cml: CmlLicensing
-    host_of: Callable[[Worker], str | None]
+    server_of: Callable[[Worker], CmlServer | None]
     clock: Clock
     counts: Counter[str]
     _asked: dict[WorkerId, int] = field(default_factory=dict)
@@ -71,8 +71,8 @@ class LicenseKeeper:
         """Go one step on. Says in how many seconds to look again; None if nothing is pending."""
         license = worker.license
         operation = license.pending_operation
-        host = self.host_of(worker)
-        if operation is None or host is None:
+        server = self.server_of(worker)
+        if operation is None or server is None:
             return None
         if not license.operation_in_progress:
             waits = self._backoff.delay_seconds(license.attempts) if license.attempts else 0.0
@@ -81,7 +81,7 @@ class LicenseKeeper:
                 return waits - passed
             worker = await self.control_plane.report_license(worker, "start", operation, LicenseReport())
         try:
-            worker = await self._advance(worker, operation, host)
+            worker = await self._advance(worker, operation, server)
         except RequestError:
             raise
         except TransientError as error:
@@ -96,18 +96,18 @@ class LicenseKeeper:
             worker, "fail", operation, LicenseReport(reason=reason, is_debt=True)
         )
 
-    async def _advance(self, worker: Worker, operation: LicenseOperation, host: str) -> Worker:
+    async def _advance(self, worker: Worker, operation: LicenseOperation, server: CmlServer) -> Worker:
         attempt = worker.license.attempts
-        state = await self.cml.state(host, worker.cml_certificate_sha256)
+        state = await self.cml.state(server)
         then = decide(operation, state, has_asked=self._asked.get(worker.id) == attempt)
         if then is Next.COMPLETE:
             return await self._complete(worker, operation, state.tier)
         self._asked[worker.id] = attempt
         match then:
             case Next.REGISTER:
-                return await self._register(worker, host, state)
+                return await self._register(worker, server, state)
             case Next.GIVE_BACK:
-                return await self._give_back(worker, host)
+                return await self._give_back(worker, server)
             case Next.FAIL:
                 token = await self.control_plane.get_license_token(worker)
                 reason = _without(token, state.failure)
@@ -115,15 +115,15 @@ class LicenseKeeper:
             case Next.WAIT:
                 return await self._fail_if_late(worker, operation, "CML did not finish it")
 
-    async def _register(self, worker: Worker, host: str, state: LicenseState) -> Worker:
+    async def _register(self, worker: Worker, server: CmlServer, state: LicenseState) -> Worker:
         token = await self.control_plane.get_license_token(worker)
-        refusal = await self.cml.register(host, worker.cml_certificate_sha256, token)
+        refusal = await self.cml.register(server, token)
         if not refusal:
             return worker
         return await self._fail(worker, REGISTER, _without(token, refusal), is_free=state.is_free)
 
-    async def _give_back(self, worker: Worker, host: str) -> Worker:
-        refusal = await self.cml.deregister(host, worker.cml_certificate_sha256)
+    async def _give_back(self, worker: Worker, server: CmlServer) -> Worker:
+        refusal = await self.cml.deregister(server)
         if refusal == UNTOLD:
             # The server is free, so nobody will ever ask it again: only a person can free the pool.
             return await self.give_up(worker, refusal)

@@ -11,7 +11,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
 from lcm.cml.connection import CmlConnections, CmlTrust
-from lcm.cml.session import CmlSession
 from lcm.core.chance import Ids, operating_system_chance
 from lcm.core.clock import Clock
 from lcm.core.health import Health
@@ -27,6 +26,7 @@ from lcm.worker_controller.adapters.cml_licensing import CmlLicensingClient
 from lcm.worker_controller.adapters.cml_system import CmlSystemSpiClient
 from lcm.worker_controller.adapters.ec2 import Ec2Provider, Ec2Settings
 from lcm.worker_controller.adapters.picows_websocket import PicowsWebSockets
+from lcm.worker_controller.cml_sessions import CmlSessions
 from lcm.worker_controller.exposition import register_metrics
 from lcm.worker_controller.http import Operations
 from lcm.worker_controller.monitoring.config import MonitoringConfig
@@ -35,7 +35,6 @@ from lcm.worker_controller.monitoring.service import (
     assemble_monitoring,
     register_monitoring_metrics,
 )
-from lcm.worker_controller.ports import MonitorTarget
 from lcm.worker_controller.reconciler import WorkerReconciler
 from lcm.worker_controller.settings import WorkerControllerSettings
 
@@ -79,19 +78,21 @@ async def worker_controller_process(
         CmlConnections(settings.cml_port, trust=settings.cml_worker_api_verify_ssl) as cml,
     ):
         control_plane = ControlPlaneClient(transport, api_key, service="worker-controller", epoch=epoch)
-        monitoring = _monitoring(settings, control_plane, cml, cloud_metrics, clock, ids, health)
+        sessions = CmlSessions(
+            cml,
+            settings.cml_credentials,
+            control_plane,
+            clock,
+            is_pinned=settings.cml_worker_api_verify_ssl is CmlTrust.PIN,
+        )
+        monitoring = _monitoring(settings, control_plane, cml, sessions, cloud_metrics, clock, ids, health)
         reconciler = WorkerReconciler(
             settings,
             regions,
             control_plane=control_plane,
             cloud=cloud,
             cml=CmlSystemSpiClient(cml),
-            licensing=CmlLicensingClient(
-                cml,
-                settings.cml_credentials,
-                clock,
-                is_pinned=settings.cml_worker_api_verify_ssl is CmlTrust.PIN,
-            ),
+            licensing=CmlLicensingClient(sessions.of),
             kv=kv,
             clock=clock,
             telemetry=telemetry,
@@ -129,6 +130,7 @@ def _monitoring(
     settings: WorkerControllerSettings,
     control_plane: ControlPlaneClient,
     cml: CmlConnections,
+    sessions: CmlSessions,
     cloud_metrics: CloudWatchMetrics,
     clock: Clock,
     ids: Ids,
@@ -142,17 +144,11 @@ def _monitoring(
         health_timeout=settings.cml_websocket_health_timeout,
         poll_interval=settings.metrics_poll_interval,
     )
-    is_pinned = settings.cml_worker_api_verify_ssl is CmlTrust.PIN
-
-    def open_session(target: MonitorTarget) -> CmlSession:
-        pin = target.certificate_sha256 if is_pinned else None
-        return CmlSession(cml, settings.cml_credentials, target.host, pin, clock)
-
     return assemble_monitoring(
         config,
         control_plane=control_plane,
         websockets=PicowsWebSockets(cml.context, settings.cml_port),
-        open_session=open_session,
+        sessions=sessions,
         cloud_metrics=cloud_metrics,
         clock=clock,
         ids=ids,

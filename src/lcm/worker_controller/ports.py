@@ -16,9 +16,10 @@ from lcm.domain.lifecycle import WorkerStatus
 from lcm.domain.live import ActivityEvent
 from lcm.domain.scaling import AuditEvent
 from lcm.domain.template import WorkerTemplate
-from lcm.domain.worker import CmlHealth, CmlLicense, Instance, Worker
+from lcm.domain.worker import CmlHealth, CmlLicense, CmlLogin, Instance, Worker
 from lcm.rest.fleet import BulkImportResult, Cleanup, CleanupResult
 from lcm.rest.schemas import (
+    CmlCredentials,
     IdleCheck,
     IdleCheckRequest,
     LicenseReport,
@@ -194,16 +195,34 @@ class LicenseState(NamedTuple):
     """It holds no license and is not about to get one."""
 
 
+@dataclass(frozen=True)
+class CmlServer:
+    """The CML that a worker is now, and as whom we ask it."""
+
+    worker_id: WorkerId
+    instance_id: InstanceId | None
+    host: str
+    certificate_sha256: str | None
+    login: CmlLogin | None
+    """None: the fleet's."""
+
+
+class LoginSource(Protocol):
+    """Knows the passwords of workers that have a login of their own."""
+
+    async def get_cml_login(self, worker_id: WorkerId) -> CmlCredentials: ...
+
+
 class CmlLicensing(Protocol):
     """CML's licensing API. Every call raises Unreachable or CredentialsRefused if it cannot be asked."""
 
-    async def state(self, host: str, pinned_sha256: str | None) -> LicenseState: ...
+    async def state(self, server: CmlServer) -> LicenseState: ...
 
-    async def register(self, host: str, pinned_sha256: str | None, token: str) -> str:
+    async def register(self, server: CmlServer, token: str) -> str:
         """Ask for a registration, which takes its time. Why it was refused; empty if it was accepted."""
         ...
 
-    async def deregister(self, host: str, pinned_sha256: str | None) -> str:
+    async def deregister(self, server: CmlServer) -> str:
         """Give the license back. Why it is not known to be free; empty if it is."""
         ...
 
@@ -259,15 +278,16 @@ class ToldActivity:
 
 @dataclass(frozen=True)
 class MonitorTarget:
-    """The server that a worker is now: another one, or the same at another address, is watched anew."""
+    """The server to watch: another one, or the same by another address or login, is watched anew."""
 
-    worker_id: WorkerId
-    instance_id: InstanceId | None
-    host: str
-    certificate_sha256: str | None
+    server: CmlServer
     cml_version: str | None
     told: ToldActivity = field(compare=False)
     """Where an account of this worker begins, if there is none yet."""
+
+    @property
+    def worker_id(self) -> WorkerId:
+        return self.server.worker_id
 
 
 class Monitors(Protocol):

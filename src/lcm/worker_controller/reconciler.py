@@ -52,7 +52,7 @@ from lcm.domain.lifecycle import (
 )
 from lcm.domain.template import RegionConfig
 from lcm.domain.worker import Worker
-from lcm.worker_controller.care.watching import host_of
+from lcm.worker_controller.care.watching import server_of
 from lcm.worker_controller.decisions import (
     Decision,
     FreeLicense,
@@ -184,7 +184,7 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
         self._license_keeper = LicenseKeeper(
             control_plane,
             licensing,
-            lambda worker: host_of(worker, use_private_ip=use_private_ip),
+            lambda worker: server_of(worker, use_private_ip=use_private_ip),
             clock,
             self.counts,
         )

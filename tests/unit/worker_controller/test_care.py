@@ -2,6 +2,7 @@
 
 from collections import Counter
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from lcm.worker_controller.care import drift, measuring, refresh, watching, wish
 from lcm.worker_controller.decisions import Move, Situation, Tend, Wait
 from lcm.worker_controller.idling import IdleKeeper, might_go
 from lcm.worker_controller.licensing import LicenseKeeper, Next, decide
-from lcm.worker_controller.ports import CmlSystemInformation, LicenseState, MonitorTarget
+from lcm.worker_controller.ports import CmlServer, CmlSystemInformation, LicenseState, MonitorTarget
 from lcm.worker_controller.scaling_down import ScaleDown
 from lcm.worker_controller.steps import running
 from lcm.worker_controller.tending import Tender
@@ -54,7 +55,8 @@ class World:
         self.monitors = monitors
         counts: Counter[str] = Counter()
         plane: Any = self
-        licenses = LicenseKeeper(plane, plane, lambda _: "10.0.0.1", self.clock, counts)
+        server_of = partial(watching.server_of, use_private_ip=False)
+        licenses = LicenseKeeper(plane, plane, server_of, self.clock, counts)
         self.tender = Tender(
             plane,
             plane,
@@ -91,13 +93,13 @@ class World:
         self.steps.append(f"6 license {step}")
         return replace(worker, license=replace(worker.license, operation_in_progress=True))
 
-    async def state(self, host: str, pin: str | None) -> LicenseState:
+    async def state(self, _: CmlServer) -> LicenseState:
         return LicenseState(is_registered=False, tier=None, failure="", is_free=True)
 
     async def get_license_token(self, worker: Worker) -> str:
         return "token"
 
-    async def register(self, host: str, pin: str | None, token: str) -> str:
+    async def register(self, _: CmlServer, token: str) -> str:
         self.steps.append("6 register")
         return ""
 
@@ -256,7 +258,7 @@ class TestWatching:
     ) -> None:
         worker = a_running_worker(public_ip=public, private_ip=private)
         target = watching.target_of(worker, use_private_ip=use_private)
-        assert (target.host if target else None) == host
+        assert (target.server.host if target else None) == host
 
 
 @pytest.mark.parametrize(("age", "is_due"), [(None, True), (0.0, False), (60.0, False), (60.1, True)])

@@ -21,6 +21,7 @@ from lcm.domain.worker import Action, Instance, Worker
 from lcm.rest.client import ControlPlaneClient
 from lcm.simulator.memory_cloud import Delays, MemoryCloud, Moment
 from lcm.simulator.memory_licensing import TOKEN
+from lcm.worker_controller.ports import CmlServer
 from lcm.worker_controller.settings import WorkerControllerSettings
 from support.core import a_worker
 from support.fleet import Fleet
@@ -41,12 +42,12 @@ class TestA7DeregistrationIsCut:
             deregister = fleet.licensing.deregister
             deaths: list[str] = []
 
-            async def die(host: str, pinned_sha256: str | None) -> str:
+            async def die(server: CmlServer) -> str:
                 if deaths:
-                    return await deregister(host, pinned_sha256)
-                deaths.append(host)
+                    return await deregister(server)
+                deaths.append(server.host)
                 if moment == "after":
-                    await deregister(host, pinned_sha256)
+                    await deregister(server)
                 fleet.ports[fleet.controllers.index(fleet.leader)].is_reachable = False
                 fleet.leader.resign()
                 raise Unreachable("the process is gone")

@@ -19,7 +19,7 @@ from lcm.domain.lifecycle import PENDING, TERMINATED
 from lcm.domain.scaling import AuditEvent
 from lcm.domain.worker import Action, Worker
 from lcm.simulator.memory_licensing import TOKEN
-from lcm.worker_controller.ports import UNTOLD
+from lcm.worker_controller.ports import UNTOLD, CmlServer
 from support.fleet import Fleet, MemoryMonitors
 
 
@@ -213,7 +213,7 @@ async def test_a_license_that_five_attempts_did_not_free_is_owed() -> None:
     async with Fleet().running() as fleet:
         worker = await licensed(fleet)
 
-        async def refuse(host: str, pinned_sha256: str | None) -> str:
+        async def refuse(server: CmlServer) -> str:
             return "another operation is under way"
 
         fleet.licensing.deregister = refuse  # type: ignore[method-assign]

@@ -11,7 +11,7 @@ from lcm.domain.lifecycle import DRAINING, WorkerStatus
 from lcm.domain.live import ActivityEvent
 from lcm.domain.news import note_activity
 from lcm.domain.worker import Action, Worker
-from lcm.worker_controller.ports import MonitorTarget, ToldActivity
+from lcm.worker_controller.ports import CmlServer, MonitorTarget, ToldActivity
 from support.fleet import Fleet, MemoryMonitors
 
 RUNNING, STOPPED, TERMINATED = WorkerStatus.RUNNING, WorkerStatus.STOPPED, WorkerStatus.TERMINATED
@@ -46,14 +46,8 @@ async def test_a_running_worker_is_watched_once_its_cml_is_ready(
         target = await until_watched(fleet, monitors)
         worker = await fleet.get(worker)
         assert worker.cml_ready
-        assert target == MonitorTarget(
-            worker.id,
-            worker.ec2_instance_id,
-            str(worker.public_ip),
-            "a" * 64,
-            "2.9.1+build.7",
-            ToldActivity(worker.created_at),
-        )
+        server = CmlServer(worker.id, worker.ec2_instance_id, str(worker.public_ip), "a" * 64, login=None)
+        assert target == MonitorTarget(server, "2.9.1+build.7", ToldActivity(worker.created_at))
         assert target.told == ToldActivity(worker.created_at)
 
 
@@ -160,8 +154,8 @@ async def test_after_a_stop_and_start_it_is_watched_at_its_new_address(
         await fleet.ask(worker, Action.START)
         await fleet.until(worker, RUNNING)
         after = await until_watched(fleet, monitors)
-        assert after.host != before.host
-        assert after.instance_id == before.instance_id
+        assert after.server.host != before.server.host
+        assert after.server.instance_id == before.server.instance_id
 
 
 async def test_a_worker_that_is_gone_leaves_nothing_behind(fleet: Fleet, monitors: MemoryMonitors) -> None:

@@ -2,7 +2,7 @@
 
 from datetime import datetime, timedelta
 
-from lcm.control_plane.commands.license_worker import FLEET, PURPOSE
+from lcm.control_plane.commands import change_login, license_worker
 from lcm.control_plane.context import ControlPlane
 from lcm.domain.errors import Conflict
 from lcm.domain.lifecycle import TERMINATED
@@ -34,11 +34,13 @@ async def clean_up(control_plane: ControlPlane, cleanup: Cleanup) -> CleanupResu
 
 
 async def forget_worker(control_plane: ControlPlane, worker: Worker) -> None:
-    """Purge the record, and the license token it may name: nothing else knows where that is kept."""
+    """Purge the record, and the secrets it may name: nothing else knows where they are kept."""
     await control_plane.workers.purge(worker)
     token_ref = worker.license.token_ref
-    if token_ref is not None and token_ref != FLEET:
-        await control_plane.vault.remove(PURPOSE, token_ref)
+    if token_ref is not None and token_ref != license_worker.FLEET:
+        await control_plane.vault.remove(license_worker.PURPOSE, token_ref)
+    if worker.cml_login is not None:
+        await control_plane.vault.remove(change_login.PURPOSE, worker.cml_login.secret_ref)
 
 
 def is_due(worker: Worker, before: datetime) -> bool:

@@ -1,19 +1,18 @@
 """CML's licensing API."""
 
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
 
-from lcm.cml.connection import CmlAnswer, CmlTransport
-from lcm.cml.session import CmlSession, Credentials
-from lcm.core.clock import Clock
+from lcm.cml.connection import CmlAnswer
+from lcm.cml.session import CmlSession
 from lcm.domain.errors import Unreachable
-from lcm.worker_controller.ports import UNTOLD, LicenseState
+from lcm.worker_controller.ports import UNTOLD, CmlServer, LicenseState
 
 STATE: Final = "/api/v0/licensing"
 REGISTRATION: Final = "/api/v0/licensing/registration"
 DEREGISTRATION: Final = "/api/v0/licensing/deregistration"
-SESSIONS_KEPT: Final = 200
 
 
 class _RegisterTime(msgspec.Struct, frozen=True):
@@ -45,23 +44,17 @@ class _Refusal(msgspec.Struct, frozen=True):
 
 
 class CmlLicensingClient:
-    """One login per server serves all its operations."""
+    """Asks with the login that everybody else asks with."""
 
-    def __init__(
-        self, transport: CmlTransport, credentials: Credentials, clock: Clock, *, is_pinned: bool
-    ) -> None:
-        self._transport = transport
-        self._credentials = credentials
-        self._clock = clock
-        self._is_pinned = is_pinned
-        self._sessions: dict[tuple[str, str | None], CmlSession] = {}
+    def __init__(self, session_of: Callable[[CmlServer], CmlSession]) -> None:
+        self._session_of = session_of
 
-    async def state(self, host: str, pinned_sha256: str | None) -> LicenseState:
-        answer = await self._session(host, pinned_sha256).get(STATE)
+    async def state(self, server: CmlServer) -> LicenseState:
+        answer = await self._session_of(server).get(STATE)
         try:
             told = msgspec.json.decode(answer.body, type=_Licensing)
         except msgspec.MsgspecError as error:
-            raise Unreachable(f"CML at {host} does not make sense: {error}") from None
+            raise Unreachable(f"CML at {server.host} does not make sense: {error}") from None
         is_registered = told.registration.status == "COMPLETED"
         has_failed = told.registration.status in ("FAILED", "RETRY_IN_PROGRESS")
         return LicenseState(
@@ -71,24 +64,16 @@ class CmlLicensingClient:
             is_free=told.registration.status in ("NOT_REGISTERED", "FAILED"),
         )
 
-    async def register(self, host: str, pinned_sha256: str | None, token: str) -> str:
+    async def register(self, server: CmlServer, token: str) -> str:
         body = msgspec.json.encode({"token": token, "reregister": False})
-        answer = await self._session(host, pinned_sha256).request("POST", REGISTRATION, body)
-        return _refusal_of(answer, host, accepted=(204,))
+        answer = await self._session_of(server).request("POST", REGISTRATION, body)
+        return _refusal_of(answer, server.host, accepted=(204,))
 
-    async def deregister(self, host: str, pinned_sha256: str | None) -> str:
-        answer = await self._session(host, pinned_sha256).request("DELETE", DEREGISTRATION)
+    async def deregister(self, server: CmlServer) -> str:
+        answer = await self._session_of(server).request("DELETE", DEREGISTRATION)
         if answer.status == 202:
             return UNTOLD
-        return _refusal_of(answer, host, accepted=(204, 400))  # 400: it has none any more
-
-    def _session(self, host: str, pinned_sha256: str | None) -> CmlSession:
-        pin = pinned_sha256 if self._is_pinned else None
-        if (host, pin) not in self._sessions and len(self._sessions) >= SESSIONS_KEPT:
-            self._sessions.clear()
-        return self._sessions.setdefault(
-            (host, pin), CmlSession(self._transport, self._credentials, host, pin, self._clock)
-        )
+        return _refusal_of(answer, server.host, accepted=(204, 400))  # 400: it has none any more
 
 
 def _refusal_of(answer: CmlAnswer, host: str, accepted: tuple[int, ...]) -> str:

@@ -1,21 +1,31 @@
 """Step 4: which server to watch."""
 
 from lcm.domain.worker import Worker
-from lcm.worker_controller.ports import MonitorTarget, ToldActivity
+from lcm.worker_controller.ports import CmlServer, MonitorTarget, ToldActivity
 
 
 def target_of(worker: Worker, *, use_private_ip: bool) -> MonitorTarget | None:
     """None while CML is not ready, or cannot be reached anywhere."""
-    host = host_of(worker, use_private_ip=use_private_ip)
-    if host is None or not worker.cml_ready:
+    server = server_of(worker, use_private_ip=use_private_ip)
+    if server is None or not worker.cml_ready:
         return None
     return MonitorTarget(
+        server=server,
+        cml_version=worker.cml_version,
+        told=ToldActivity(worker.activity_listed_since or worker.created_at, worker.recent_activity_events),
+    )
+
+
+def server_of(worker: Worker, *, use_private_ip: bool) -> CmlServer | None:
+    host = host_of(worker, use_private_ip=use_private_ip)
+    if host is None:
+        return None
+    return CmlServer(
         worker_id=worker.id,
         instance_id=worker.ec2_instance_id,
         host=host,
         certificate_sha256=worker.cml_certificate_sha256,
-        cml_version=worker.cml_version,
-        told=ToldActivity(worker.activity_listed_since or worker.created_at, worker.recent_activity_events),
+        login=worker.cml_login,
     )
 
 

@@ -297,7 +297,7 @@ class CmlWebSocketMonitor:
                 token = await self.session.token(newer_than=self._token_newer_than)
                 link.renew_at = self.session.renew_at
                 link.socket = await self._websockets.connect(
-                    self.target.host, self.session.pinned_sha256, link
+                    self.target.server.host, self.session.pinned_sha256, link
                 )
             link.opened_at = self._clock.monotonic()
             if self.state is MonitorState.CONNECTING:
@@ -325,7 +325,7 @@ class CmlWebSocketMonitor:
         link.connected_at = self._clock.monotonic()
         self.has_connected = True
         self.state, self.reason = MonitorState.CONNECTED, ""
-        log.info("live", worker_id=self.worker_id, host=self.target.host)
+        log.info("live", worker_id=self.worker_id, host=self.target.server.host)
         self._on_delivery(True, link.connected_at)
         self._tell()
 
@@ -348,7 +348,7 @@ class CmlWebSocketMonitor:
         log.warning(
             "live connection failed" if has_failed else "live connection lost",
             worker_id=self.worker_id,
-            host=self.target.host,
+            host=self.target.server.host,
             reason=kind.value,
             detail=end.detail,
             failures=self._failures,

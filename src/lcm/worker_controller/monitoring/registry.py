@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Final
 
 import structlog
@@ -14,6 +14,7 @@ from lcm.core.health import Health
 from lcm.core.hosted_service import supervise
 from lcm.domain.launch import WorkerId
 from lcm.domain.live import MonitorState
+from lcm.worker_controller.cml_sessions import CmlSessions
 from lcm.worker_controller.monitoring.config import MonitoringConfig
 from lcm.worker_controller.monitoring.gate import ConnectGate
 from lcm.worker_controller.monitoring.ledger import Ledger
@@ -58,7 +59,7 @@ class CmlWebSocketMonitorRegistry:
     def __init__(
         self,
         websockets: WebSockets,
-        open_session: Callable[[MonitorTarget], CmlSession],
+        sessions: CmlSessions,
         reporter: LiveReporter,
         config: MonitoringConfig,
         *,
@@ -68,7 +69,7 @@ class CmlWebSocketMonitorRegistry:
         health: Health,
     ) -> None:
         self._websockets = websockets
-        self._open_session = open_session
+        self._sessions = sessions
         self._reporter = reporter
         self._config = config
         self._clock = clock
@@ -77,7 +78,6 @@ class CmlWebSocketMonitorRegistry:
         self._health = health
         self._tasks: asyncio.TaskGroup | None = None
         self._watched: dict[WorkerId, _Watched] = {}
-        self._sessions: dict[WorkerId, tuple[MonitorTarget, CmlSession]] = {}
         self.ledgers: dict[WorkerId, Ledger] = {}
         self._begin()
 
@@ -87,7 +87,7 @@ class CmlWebSocketMonitorRegistry:
         self._polls = asyncio.Semaphore(config.polls_at_once)
         self._hearing = Hearing(self._clock.monotonic())
         self.ledgers.clear()
-        self._sessions.clear()
+        self._sessions.forget_all()
 
     async def run(self) -> None:
         self._begin()
@@ -113,7 +113,7 @@ class CmlWebSocketMonitorRegistry:
             if watched.monitor.target == target:
                 watched.monitor.retry()
                 return
-            log.info("watching another server", worker_id=target.worker_id, host=target.host)
+            log.info("watching another server", worker_id=target.worker_id, host=target.server.host)
             self._drop(watched)
         self._watch(target, self._tasks)
 
@@ -131,7 +131,7 @@ class CmlWebSocketMonitorRegistry:
     def forget(self, worker_id: WorkerId) -> None:
         self.stop_monitoring(worker_id, "the worker is gone")
         self.ledgers.pop(worker_id, None)
-        self._sessions.pop(worker_id, None)
+        self._sessions.forget(worker_id)
 
     # What others read.
 
@@ -157,7 +157,7 @@ class CmlWebSocketMonitorRegistry:
             ledger = self.ledgers[target.worker_id] = Ledger(
                 target.worker_id, self._ids.new_id(), target.told
             )
-        session = self._session_for(target)
+        session = self._sessions.of(target.server)
         fallback = RestFallback(
             session,
             ledger,
@@ -187,18 +187,6 @@ class CmlWebSocketMonitorRegistry:
         watched.task = tasks.create_task(
             supervise(monitor.run, name="monitor", clock=self._clock), name=f"monitor-{target.worker_id}"
         )
-
-    def _session_for(self, target: MonitorTarget) -> CmlSession:
-        """The same as before at the same server: what it refused is not forgotten with a monitor, nor
-        because the machine has another address now."""
-        known = self._sessions.get(target.worker_id)
-        if known is not None and known[0] == target:
-            return known[1]
-        session = self._open_session(target)
-        if known is not None and known[0].instance_id == target.instance_id:
-            session.remember_refusals_of(known[1])
-        self._sessions[target.worker_id] = (target, session)
-        return session
 
     def _drop(self, watched: _Watched) -> None:
         del self._watched[watched.monitor.worker_id]

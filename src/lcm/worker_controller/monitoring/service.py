@@ -8,7 +8,6 @@ from typing import Final
 import msgspec
 import structlog
 
-from lcm.cml.session import CmlSession
 from lcm.core.chance import Ids
 from lcm.core.clock import Clock
 from lcm.core.health import Health
@@ -18,6 +17,7 @@ from lcm.domain.errors import Fenced, LcmError
 from lcm.domain.launch import WorkerId
 from lcm.domain.live import MonitorState
 from lcm.rest.schemas import TelemetryEvent
+from lcm.worker_controller.cml_sessions import CmlSessions
 from lcm.worker_controller.monitoring.config import MonitoringConfig
 from lcm.worker_controller.monitoring.metrics import MetricsLoop
 from lcm.worker_controller.monitoring.polling import TELEMETRY_PATH
@@ -108,7 +108,7 @@ def assemble_monitoring(
     *,
     control_plane: LiveControlPlane,
     websockets: WebSockets,
-    open_session: Callable[[MonitorTarget], CmlSession],
+    sessions: CmlSessions,
     cloud_metrics: MetricsProvider,
     clock: Clock,
     ids: Ids,
@@ -118,7 +118,7 @@ def assemble_monitoring(
     """All of it, over whatever stands behind the ports."""
     reporter = LiveReporter(control_plane, config, clock, health)
     registry = CmlWebSocketMonitorRegistry(
-        websockets, open_session, reporter, config, clock=clock, ids=ids, chance=chance, health=health
+        websockets, sessions, reporter, config, clock=clock, ids=ids, chance=chance, health=health
     )
     metrics = MetricsLoop(
         control_plane,

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from lcm.cml.session import CmlSession, Credentials
+from lcm.cml.session import CmlSession, Credentials, always
 from lcm.core.health import Health
 from lcm.domain.errors import CredentialsRefused
 from lcm.domain.launch import InstanceId
@@ -32,7 +32,7 @@ class Collected:
         self.cloud.measured[I1] = InstanceMetrics(cpu_utilization=12.0, network_in_bytes=5.0)
         self.cml = MemoryLiveServer(self.clock)
         transport = MemoryLiveServers({"h": self.cml})
-        self.session = CmlSession(transport, Credentials("admin", "secret"), "h", None, self.clock)
+        self.session = CmlSession(transport, always(Credentials("admin", "secret")), "h", None, self.clock)
         self.samples: list[Sample] = []
         self.health = Health(self.clock)
         self.loop = MetricsLoop(

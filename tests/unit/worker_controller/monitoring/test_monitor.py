@@ -8,6 +8,8 @@ import msgspec
 import pytest
 
 from lcm.domain.live import MonitorState, SampleSource
+from lcm.domain.worker import CmlLogin
+from lcm.rest.schemas import CmlCredentials
 from lcm.simulator.memory_live import MemoryLiveServer, MemoryLiveServers
 from lcm.simulator.virtual_time import VirtualClock
 from lcm.worker_controller.monitoring.config import MonitoringConfig
@@ -328,6 +330,34 @@ async def test_refusals_are_remembered_when_the_machine_has_another_address(
             live.registry.ensure_monitoring(a_target(host=host))
             await clock.sleep(10)
         assert len(cml.logins) == 3
+
+
+async def test_a_login_of_its_own_is_used_at_once_though_the_fleets_was_refused(
+    clock: VirtualClock, cml: MemoryLiveServer
+) -> None:
+    async with watching_memory({"10.0.0.1": cml}, clock, password="wrong") as (live, _):
+        live.registry.ensure_monitoring(a_target())
+        for _ in range(4):
+            await clock.sleep(30)
+            live.registry.ensure_monitoring(a_target())
+        assert len(cml.logins) == 3
+        live.plane.logins[W1] = CmlCredentials(username="admin", password="secret")
+        own = CmlLogin(username="admin", secret_ref="ref-1")
+        live.registry.ensure_monitoring(a_target(login=own))
+        await live.until_state(MonitorState.CONNECTED, 5)
+        assert len(cml.logins) == 4
+
+
+async def test_a_login_of_its_own_that_cannot_be_read_is_asked_for_again(
+    clock: VirtualClock, cml: MemoryLiveServer
+) -> None:
+    async with watching_memory({"10.0.0.1": cml}, clock, password="wrong") as (live, _):
+        live.registry.ensure_monitoring(a_target(login=CmlLogin(username="admin", secret_ref="ref-1")))
+        await live.until_state(MonitorState.RECONNECTING, 5)
+        assert cml.logins == []
+        live.plane.logins[W1] = CmlCredentials(username="admin", password="secret")
+        await live.until_state(MonitorState.CONNECTED, 60)
+        assert len(cml.logins) == 1
 
 
 async def test_two_refused_tokens_in_a_row_are_an_auth_failure(live: Watching, cml: MemoryLiveServer) -> None:

@@ -1,0 +1,73 @@
+"""A worker's own CML login: set and removed by people, read by the worker controller.
+
+As with license tokens the password is in the vault, under a name of its own, before a record names it; it
+leaves the vault once no record names it any more.
+"""
+
+from typing import Final
+
+from lcm.control_plane.conditions import UNCONDITIONAL, Conditions
+from lcm.control_plane.context import ControlPlane
+from lcm.domain.errors import NotFound
+from lcm.domain.wishes import change_login
+from lcm.domain.worker import CmlLogin, Worker
+from lcm.rest.schemas import CmlCredentials
+
+PURPOSE: Final = "cml-login"
+
+
+async def set_login(
+    control_plane: ControlPlane,
+    worker_id: str,
+    username: str,
+    password: str,
+    *,
+    by: str,
+    conditions: Conditions = UNCONDITIONAL,
+) -> Worker:
+    """Have LCM ask the worker's CML with this login."""
+    await control_plane.workers.get(worker_id)
+    login = CmlLogin(username=username, secret_ref=f"{worker_id}-{control_plane.ids.new_id()[:8]}")
+    await control_plane.vault.put(PURPOSE, login.secret_ref, password)
+    named: str | None = None
+    try:
+        worker = await _change(control_plane, worker_id, login, by, conditions)
+        named = worker.cml_login.secret_ref if worker.cml_login else None
+    finally:
+        if named != login.secret_ref:  # refused, or a request that was carried out before
+            await control_plane.vault.remove(PURPOSE, login.secret_ref)
+    return worker
+
+
+async def remove_login(
+    control_plane: ControlPlane, worker_id: str, *, by: str, conditions: Conditions = UNCONDITIONAL
+) -> Worker:
+    """Have LCM ask the worker's CML with the fleet's login again."""
+    return await _change(control_plane, worker_id, None, by, conditions)
+
+
+async def login_of(control_plane: ControlPlane, worker_id: str) -> CmlCredentials:
+    """For the worker controller alone."""
+    login = (await control_plane.workers.get(worker_id)).cml_login
+    password = await control_plane.vault.get(PURPOSE, login.secret_ref) if login else None
+    if login is None or password is None:
+        raise NotFound(f"worker {worker_id} has no CML login of its own")
+    return CmlCredentials(username=login.username, password=password)
+
+
+async def _change(
+    control_plane: ControlPlane, worker_id: str, login: CmlLogin | None, by: str, conditions: Conditions
+) -> Worker:
+    """Change the record, then throw away the password it no longer names."""
+    now = control_plane.clock.now()
+    before: CmlLogin | None = None
+
+    def decide(worker: Worker) -> Worker:
+        nonlocal before
+        before = worker.cml_login
+        return change_login(worker, login, by=by, now=now)
+
+    worker = await control_plane.workers.change(worker_id, conditions.guard(decide))
+    if before is not None and before != worker.cml_login:
+        await control_plane.vault.remove(PURPOSE, before.secret_ref)
+    return worker

@@ -1,0 +1,97 @@
+"""A worker's own CML login: its password is in the vault, nowhere else, and no longer than it is needed."""
+
+import msgspec
+import pytest
+
+from lcm.control_plane.commands.change_login import PURPOSE, login_of, remove_login, set_login
+from lcm.control_plane.commands.clean_up import forget_worker
+from lcm.control_plane.conditions import Conditions, keyed_request
+from lcm.control_plane.context import ControlPlane
+from lcm.control_plane.vault import KIND
+from lcm.domain.errors import ActionRefused, NotFound
+from lcm.domain.lifecycle import RUNNING, TERMINATED
+from lcm.domain.worker import Worker
+from lcm.rest.schemas import WorkerView
+from support.core import a_worker
+
+SECRET = "canary-password-of-one-worker"
+
+
+@pytest.fixture
+async def worker(plane: ControlPlane) -> Worker:
+    return await plane.workers.add(a_worker(status=RUNNING))
+
+
+async def secrets(plane: ControlPlane) -> int:
+    return len([kept for kept in await plane.store.list_all(KIND) if kept.id.startswith(PURPOSE)])
+
+
+async def test_the_controller_reads_the_login_and_nobody_else_does(
+    plane: ControlPlane, worker: Worker
+) -> None:
+    changed = await set_login(plane, worker.id, "lcm", SECRET, by="ada")
+    told = await login_of(plane, worker.id)
+    assert (told.username, told.password) == ("lcm", SECRET)
+    assert SECRET not in f"{told!r} {changed!r}"
+    assert WorkerView.of(changed).cml_username == "lcm"
+    assert b"secret" not in msgspec.json.encode(WorkerView.of(changed))
+
+
+async def test_another_login_wakes_the_controller_and_is_a_line_of_the_timeline(
+    plane: ControlPlane, worker: Worker
+) -> None:
+    changed = await set_login(plane, worker.id, "lcm", SECRET, by="ada")
+    assert changed.generation == worker.generation + 1
+    assert (changed.state_history[-1].by, changed.state_history[-1].reason) == (
+        "ada",
+        "CML login is its own, lcm",
+    )
+
+
+async def test_a_new_password_throws_the_old_one_away(plane: ControlPlane, worker: Worker) -> None:
+    first = await set_login(plane, worker.id, "lcm", "old", by="ada")
+    second = await set_login(plane, worker.id, "lcm", SECRET, by="ada")
+    assert first.cml_login != second.cml_login
+    assert (await login_of(plane, worker.id)).password == SECRET
+    assert await secrets(plane) == 1
+
+
+async def test_without_a_login_of_its_own_the_fleets_is_used(plane: ControlPlane, worker: Worker) -> None:
+    await set_login(plane, worker.id, "lcm", SECRET, by="ada")
+    changed = await remove_login(plane, worker.id, by="ada")
+    assert changed.cml_login is None
+    assert await secrets(plane) == 0
+    with pytest.raises(NotFound, match="no CML login of its own"):
+        await login_of(plane, worker.id)
+    assert await remove_login(plane, worker.id, by="ada") == changed
+
+
+async def test_a_request_that_is_sent_again_leaves_one_password(plane: ControlPlane, worker: Worker) -> None:
+    again = Conditions(keyed_request("ada", "key", b"PUT"))
+    first = await set_login(plane, worker.id, "lcm", SECRET, by="ada", conditions=again)
+    second = await set_login(plane, worker.id, "lcm", SECRET, by="ada", conditions=again)
+    assert second == first
+    assert (await login_of(plane, worker.id)).password == SECRET
+    assert await secrets(plane) == 1
+
+
+async def test_a_worker_that_is_gone_takes_no_login_and_keeps_no_password(
+    plane: ControlPlane,
+) -> None:
+    gone = await plane.workers.add(a_worker(status=TERMINATED))
+    with pytest.raises(ActionRefused):
+        await set_login(plane, gone.id, "lcm", SECRET, by="ada")
+    with pytest.raises(NotFound):
+        await set_login(plane, "nobody", "lcm", SECRET, by="ada")
+    assert await secrets(plane) == 0
+
+
+async def test_the_password_goes_with_the_record(plane: ControlPlane, worker: Worker) -> None:
+    await forget_worker(plane, await set_login(plane, worker.id, "lcm", SECRET, by="ada"))
+    assert await secrets(plane) == 0
+
+
+def test_the_digest_of_a_request_is_nothing_without_its_key() -> None:
+    one, other = (keyed_request("ada", key, b'{"password":"1234"}') for key in ("k1", "k2"))
+    assert one.content != other.content
+    assert keyed_request("ada", "k1", b'{"password":"1234"}') == one
