@@ -1,5 +1,6 @@
 /** Which view fills the window, and what lies above all of them. */
 
+import { CmlLoginDialog } from "./components/cml-login-dialog";
 import { Cost } from "./components/cost";
 import { CreateDialog } from "./components/create-dialog";
 import { DeleteDialog } from "./components/delete-dialog";
@@ -72,6 +73,8 @@ function Dialogs() {
       return <RegisterDialog entry={dialog.entry} />;
     case "deregister":
       return <DeregisterDialog entry={dialog.entry} />;
+    case "cml-login":
+      return <CmlLoginDialog entry={dialog.entry} />;
     case "tags":
       return <TagsDialog entry={dialog.entry} />;
     case "fleet-license":

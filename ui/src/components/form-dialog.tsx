@@ -36,10 +36,12 @@ interface FormDialogProps {
   /** Left out where a field tells its problem itself. */
   readonly problem?: ReadonlySignal<string | null>;
   readonly onSubmit: () => void;
+  readonly otherButton?: ComponentChildren;
   readonly children: ComponentChildren;
 }
 
-export function FormDialog({ title, submitLabel, isBusy, problem, onSubmit, children }: FormDialogProps) {
+export function FormDialog(props: FormDialogProps) {
+  const { title, submitLabel, isBusy, problem, onSubmit, otherButton, children } = props;
   const shownProblem = problem?.value ?? null;
   return (
     <Dialog title={title} onClose={closeDialog}>
@@ -58,6 +60,7 @@ export function FormDialog({ title, submitLabel, isBusy, problem, onSubmit, chil
           </p>
         )}
         <div class="dialog-buttons">
+          {otherButton}
           <button type="button" class="button" onClick={closeDialog}>
             Cancel
           </button>
