@@ -206,6 +206,46 @@ async def test_tags_are_shown_and_edited(page: Page, lcm: RunningLcm, api: Api) 
     assert await was_never_reloaded(page)
 
 
+async def test_a_worker_is_given_a_cml_login_of_its_own_and_back_the_fleets(
+    page: Page, lcm: RunningLcm, api: Api
+) -> None:
+    password = "sesame-of-one-worker"
+    suite_canaries.know("CML password of a worker", password)
+    worker = await api.create("own-login")
+    panel = await open_worker(page, lcm, worker)
+    login = panel.locator(".fact", has_text="CML login")
+    edit = login.get_by_role("button", name="Edit CML login")
+    await expect(login).to_contain_text("the fleet's")
+
+    await edit.click()
+    dialog = page.get_by_role("dialog")
+    username_field = dialog.get_by_label("User name")
+    password_field = dialog.get_by_label("Password")
+    remove = dialog.get_by_role("button", name="Use the fleet's login")
+    await expect(username_field).to_have_value("admin")
+    await expect(password_field).to_have_attribute("type", "password")
+    await expect(remove).to_have_count(0)
+    await dialog.get_by_role("button", name="Save login").click()
+    await expect(dialog.get_by_role("alert")).to_have_text("Give the password of this user.")
+    await username_field.fill("")
+    await password_field.fill(password)
+    await dialog.get_by_role("button", name="Save login").click()
+    await expect(dialog.get_by_role("alert")).to_have_text("Give a user name.")
+    await username_field.fill("instructor")
+    await dialog.get_by_role("button", name="Save login").click()
+    await expect(login).to_contain_text("instructor")
+    assert (await api.get(f"/api/workers/{worker['id']}"))["cml_username"] == "instructor"
+    assert password not in await page.content()
+
+    await edit.click()
+    await expect(username_field).to_have_value("instructor")
+    await expect(password_field).to_have_value("")
+    await remove.click()
+    await expect(login).to_contain_text("the fleet's")
+    assert (await api.get(f"/api/workers/{worker['id']}"))["cml_username"] is None
+    assert await was_never_reloaded(page)
+
+
 async def test_the_fleets_license_token_is_set_and_removed_and_never_shown(
     page: Page, lcm: RunningLcm, api: Api
 ) -> None:
@@ -226,12 +266,15 @@ async def test_the_fleets_license_token_is_set_and_removed_and_never_shown(
     assert await api.get("/api/settings/license") == {"has_token": False}
 
 
-async def test_who_may_not_set_them_sees_tags_and_the_token_and_why_they_cannot_be_changed(
+async def test_who_may_not_set_them_sees_tags_and_logins_and_the_token_and_why_they_cannot_be_changed(
     page: Page, lcm: RunningLcm, api: Api
 ) -> None:
     worker = await api.create("looked-at")
     viewer = keys_of(lcm)["viewer"]
     panel = await open_worker(page, lcm, worker, viewer)
     await expect(panel.get_by_role("button", name="Edit tags")).to_be_disabled()
+    edit_login = panel.get_by_role("button", name="Edit CML login")
+    await expect(edit_login).to_be_disabled()
+    await expect(edit_login).to_have_attribute("title", re.compile("Needs the role admin"))
     await page.goto(f"{lcm.url}/#/scaling")
     await expect(page.get_by_role("button", name="Set token…")).to_be_disabled()

@@ -163,6 +163,14 @@ export function deregisterLicense(id: string): Promise<WorkerView> {
   return request("DELETE", `${workerPath(id)}/license`);
 }
 
+export function setCmlLogin(id: string, username: string, password: string): Promise<WorkerView> {
+  return request("PUT", `${workerPath(id)}/cml-login`, { username, password });
+}
+
+export function removeCmlLogin(id: string): Promise<WorkerView> {
+  return request("DELETE", `${workerPath(id)}/cml-login`);
+}
+
 export function setTags(id: string, tags: Readonly<Record<string, string>>): Promise<WorkerView> {
   return request("PUT", `${workerPath(id)}/tags`, { tags });
 }

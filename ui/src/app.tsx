@@ -1,13 +1,13 @@
 /** Which view fills the window, and what lies above all of them. */
 
+import { CmlLoginDialog } from "./components/cml-login-dialog";
 import { Cost } from "./components/cost";
 import { CreateDialog } from "./components/create-dialog";
 import { DeleteDialog } from "./components/delete-dialog";
 import { Fleet } from "./components/fleet";
-import { FleetLicenseDialog } from "./components/fleet-license";
 import { Header } from "./components/header";
 import { HoldDialog } from "./components/hold-dialog";
-import { DeregisterDialog, RegisterDialog } from "./components/license-dialogs";
+import { DeregisterDialog, FleetLicenseDialog, RegisterDialog } from "./components/license-dialogs";
 import { Scaling } from "./components/scaling";
 import { SignIn } from "./components/sign-in";
 import { TagsDialog } from "./components/tags-dialog";
@@ -73,6 +73,8 @@ function Dialogs() {
       return <RegisterDialog entry={dialog.entry} />;
     case "deregister":
       return <DeregisterDialog entry={dialog.entry} />;
+    case "cml-login":
+      return <CmlLoginDialog entry={dialog.entry} />;
     case "tags":
       return <TagsDialog entry={dialog.entry} />;
     case "fleet-license":

@@ -41,6 +41,8 @@ export interface WorkerView {
   readonly private_ip: string | null;
   readonly cml_version: string | null;
   readonly cml_ready: boolean;
+  /** Null if LCM uses the fleet's login. */
+  readonly cml_username: string | null;
   readonly labs_count: number | null;
   readonly ws_connected: boolean;
   /** Where the live connection stands; null before there was one. */
@@ -245,7 +247,7 @@ export const ACTION_LABEL: Readonly<Record<Action, string>> = {
 const ROLE_RANK: Readonly<Record<Role, number>> = { viewer: 0, operator: 1, admin: 2 };
 
 /** What a role is needed for; "hold" is everything about pausing. */
-export type Deed = Action | "create" | "hold" | "license" | "tags";
+export type Deed = Action | "create" | "hold" | "license" | "cml-login" | "tags";
 
 const ROLE_FOR: Readonly<Record<Deed, Role>> = {
   start: "operator",
@@ -258,6 +260,7 @@ const ROLE_FOR: Readonly<Record<Deed, Role>> = {
   delete: "admin",
   create: "admin",
   license: "admin",
+  "cml-login": "admin",
 };
 
 /** Why this role may not do it, or null if it may. */

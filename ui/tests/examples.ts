@@ -25,6 +25,7 @@ export function worker(fields: Partial<WorkerView> = {}): WorkerView {
     private_ip: null,
     cml_version: null,
     cml_ready: false,
+    cml_username: null,
     labs_count: null,
     ws_connected: false,
     ws_status: null,

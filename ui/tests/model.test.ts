@@ -84,6 +84,8 @@ describe("actions", () => {
     expect(refusal("operator", "hold")).toBeNull();
     expect(refusal("viewer", "drain")).toContain("operator");
     expect(refusal("operator", "license")).toContain("admin");
+    expect(refusal("operator", "cml-login")).toContain("admin");
+    expect(refusal("admin", "cml-login")).toBeNull();
     expect(refusal("admin", "create")).toBeNull();
   });
 });

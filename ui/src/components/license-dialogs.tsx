@@ -1,21 +1,48 @@
-import { useSignal } from "@preact/signals";
 import { useRef } from "preact/hooks";
 import * as api from "../api";
 import { change, closeDialog } from "../commands";
+import { setFleetToken } from "../fleet-license";
 import { applyWorkers, type WorkerEntry } from "../store";
 import { Dialog } from "./dialog";
-import { Spinner } from "./icons";
+import { FormDialog, useSubmission } from "./form-dialog";
 
 export function RegisterDialog({ entry }: { entry: WorkerEntry }) {
+  return (
+    <TokenDialog
+      title={`License ${entry.worker.value.name}`}
+      hint="Of your Cisco smart account. It is kept sealed, never shown, and thrown away when it was used."
+      submitLabel="Register"
+      use={async (token) => applyWorkers([await api.registerLicense(entry.id, token)])}
+    />
+  );
+}
+
+export function FleetLicenseDialog() {
+  return (
+    <TokenDialog
+      title="License token of the fleet"
+      hint="Of your Cisco smart account. It is kept sealed and never shown again, to nobody."
+      submitLabel="Set token"
+      use={setFleetToken}
+    />
+  );
+}
+
+interface TokenDialogProps {
+  readonly title: string;
+  readonly hint: string;
+  readonly submitLabel: string;
+  readonly use: (token: string) => Promise<void>;
+}
+
+function TokenDialog({ title, hint, submitLabel, use }: TokenDialogProps) {
   // The token is a secret: it stays in its field, in no signal, and leaves the field with the request.
   const field = useRef<HTMLInputElement>(null);
-  const problem = useSignal<string | null>(null);
-  const isBusy = useSignal(false);
+  const { problem, isBusy, send } = useSubmission();
 
-  async function submit(event: Event): Promise<void> {
-    event.preventDefault();
+  async function submit(): Promise<void> {
     const input = field.current;
-    if (isBusy.value || input === null) return;
+    if (input === null) return;
     const token = input.value.trim();
     if (token === "") {
       problem.value = "Paste a registration token.";
@@ -23,50 +50,29 @@ export function RegisterDialog({ entry }: { entry: WorkerEntry }) {
       return;
     }
     input.value = "";
-    isBusy.value = true;
-    problem.value = null;
-    try {
-      applyWorkers([await api.registerLicense(entry.id, token)]);
-      closeDialog();
-    } catch (error) {
-      problem.value = error instanceof Error ? error.message : String(error);
-      input.focus();
-    } finally {
-      isBusy.value = false;
-    }
+    if (!(await send(() => use(token)))) input.focus();
   }
 
   return (
-    <Dialog title={`License ${entry.worker.value.name}`} onClose={closeDialog}>
-      <form class="form" noValidate onSubmit={(event) => void submit(event)}>
-        <div class="field">
-          <label for="license-token">Registration token</label>
-          <input
-            id="license-token"
-            ref={field}
-            class="input mono"
-            type="password"
-            autocomplete="off"
-            autofocus
-            maxLength={256}
-            aria-invalid={problem.value !== null}
-            aria-describedby="license-token-note"
-          />
-          <p id="license-token-note" class="field-note" data-error={problem.value !== null} aria-live="polite">
-            {problem.value ?? "Of your Cisco smart account. It is kept sealed, never shown, and thrown away when it was used."}
-          </p>
-        </div>
-        <div class="dialog-buttons">
-          <button type="button" class="button" onClick={closeDialog}>
-            Cancel
-          </button>
-          <button type="submit" class="button button-primary" aria-busy={isBusy.value}>
-            {isBusy.value && <Spinner />}
-            Register
-          </button>
-        </div>
-      </form>
-    </Dialog>
+    <FormDialog title={title} submitLabel={submitLabel} isBusy={isBusy} onSubmit={() => void submit()}>
+      <div class="field">
+        <label for="license-token">Registration token</label>
+        <input
+          id="license-token"
+          ref={field}
+          class="input mono"
+          type="password"
+          autocomplete="off"
+          autofocus
+          maxLength={256}
+          aria-invalid={problem.value !== null}
+          aria-describedby="license-token-note"
+        />
+        <p id="license-token-note" class="field-note" data-error={problem.value !== null} aria-live="polite">
+          {problem.value ?? hint}
+        </p>
+      </div>
+    </FormDialog>
   );
 }
 

@@ -1,95 +1,73 @@
 import { useSignal } from "@preact/signals";
 import * as api from "../api";
-import { closeDialog } from "../commands";
 import { applyWorkers, type WorkerEntry } from "../store";
 import { tagProblem, tagRows, tagsOf, withoutRow, withRow } from "../tags";
-import { Dialog } from "./dialog";
-import { Glyph, Spinner } from "./icons";
+import { FormDialog, useSubmission } from "./form-dialog";
+import { Glyph } from "./icons";
 
 export function TagsDialog({ entry }: { entry: WorkerEntry }) {
   const rows = useSignal(tagRows(entry.worker.peek().tags));
-  const problem = useSignal<string | null>(null);
-  const isBusy = useSignal(false);
+  const { problem, isBusy, send } = useSubmission();
 
-  async function submit(event: Event): Promise<void> {
-    event.preventDefault();
-    if (isBusy.value) return;
+  function submit(): void {
     problem.value = tagProblem(rows.value);
     if (problem.value !== null) return;
-    isBusy.value = true;
-    try {
-      applyWorkers([await api.setTags(entry.id, tagsOf(rows.value))]);
-      closeDialog();
-    } catch (error) {
-      problem.value = error instanceof Error ? error.message : String(error);
-    } finally {
-      isBusy.value = false;
-    }
+    void send(async () => applyWorkers([await api.setTags(entry.id, tagsOf(rows.value))]));
   }
 
   return (
-    <Dialog title={`Tags of ${entry.worker.value.name}`} onClose={closeDialog}>
-      <form class="form" noValidate onSubmit={(event) => void submit(event)}>
-        <fieldset class="field">
-          <legend>Key and value</legend>
-          {rows.value.map((row, index) => (
-            <div key={index} class="tag-row">
-              <input
-                class="input"
-                aria-label={`Key ${index + 1}`}
-                maxLength={128}
-                placeholder="team"
-                autocomplete="off"
-                autofocus={index === 0}
-                value={row.key}
-                onInput={({ currentTarget }) => {
-                  rows.value = withRow(rows.value, index, { key: currentTarget.value });
-                  problem.value = null;
-                }}
-              />
-              <input
-                class="input"
-                aria-label={`Value ${index + 1}`}
-                maxLength={256}
-                placeholder="networking"
-                autocomplete="off"
-                value={row.value}
-                onInput={({ currentTarget }) => {
-                  rows.value = withRow(rows.value, index, { value: currentTarget.value });
-                  problem.value = null;
-                }}
-              />
-              <button
-                type="button"
-                class="icon-button"
-                title="Remove"
-                aria-label={`Remove tag ${index + 1}`}
-                disabled={index === rows.value.length - 1}
-                onClick={() => {
-                  rows.value = withoutRow(rows.value, index);
-                }}
-              >
-                <Glyph name="close" />
-              </button>
-            </div>
-          ))}
-          <p class="field-note">LCM puts them on the EC2 instance. Its own tags are not shown and stay.</p>
-        </fieldset>
-        {problem.value !== null && (
-          <p class="form-problem" role="alert">
-            {problem.value}
-          </p>
-        )}
-        <div class="dialog-buttons">
-          <button type="button" class="button" onClick={closeDialog}>
-            Cancel
-          </button>
-          <button type="submit" class="button button-primary" aria-busy={isBusy.value}>
-            {isBusy.value && <Spinner />}
-            Save tags
-          </button>
-        </div>
-      </form>
-    </Dialog>
+    <FormDialog
+      title={`Tags of ${entry.worker.value.name}`}
+      submitLabel="Save tags"
+      isBusy={isBusy}
+      problem={problem}
+      onSubmit={submit}
+    >
+      <fieldset class="field">
+        <legend>Key and value</legend>
+        {rows.value.map((row, index) => (
+          <div key={index} class="tag-row">
+            <input
+              class="input"
+              aria-label={`Key ${index + 1}`}
+              maxLength={128}
+              placeholder="team"
+              autocomplete="off"
+              autofocus={index === 0}
+              value={row.key}
+              onInput={({ currentTarget }) => {
+                rows.value = withRow(rows.value, index, { key: currentTarget.value });
+                problem.value = null;
+              }}
+            />
+            <input
+              class="input"
+              aria-label={`Value ${index + 1}`}
+              maxLength={256}
+              placeholder="networking"
+              autocomplete="off"
+              value={row.value}
+              onInput={({ currentTarget }) => {
+                rows.value = withRow(rows.value, index, { value: currentTarget.value });
+                problem.value = null;
+              }}
+            />
+            <button
+              type="button"
+              class="icon-button"
+              title="Remove"
+              aria-label={`Remove tag ${index + 1}`}
+              disabled={index === rows.value.length - 1}
+              onClick={() => {
+                rows.value = withoutRow(rows.value, index);
+              }}
+            >
+              <Glyph name="close" />
+            </button>
+          </div>
+        ))}
+        <p class="field-note">LCM puts them on the EC2 instance. Its own tags are not shown and stay.</p>
+      </fieldset>
+    </FormDialog>
   );
 }

@@ -142,6 +142,10 @@ function Facts({ entry }: { entry: WorkerEntry }) {
       </Fact>
       <Fact label="Region">{worker.aws_region}</Fact>
       <Fact label="CML">{(worker.cml_version !== null || worker.cml_ready) && <CmlVersion worker={worker} />}</Fact>
+      <Fact label="CML login">
+        {worker.cml_username ?? "the fleet's"}
+        <EditButton entry={entry} kind="cml-login" label="Edit CML login" />
+      </Fact>
       <Fact label="Labs">{worker.labs_count !== null && String(worker.labs_count)}</Fact>
       <Fact label="Public address">
         {worker.public_ip !== null && (
@@ -176,23 +180,30 @@ function Facts({ entry }: { entry: WorkerEntry }) {
             {key}={value}
           </span>
         ))}
-        {worker.status !== "terminated" && <EditTags entry={entry} />}
+        <EditButton entry={entry} kind="tags" label="Edit tags" />
       </Fact>
     </dl>
   );
 }
 
-function EditTags({ entry }: { entry: WorkerEntry }) {
-  const refusal = refusalFor("tags");
+interface EditButtonProps {
+  readonly entry: WorkerEntry;
+  readonly kind: "cml-login" | "tags";
+  readonly label: string;
+}
+
+function EditButton({ entry, kind, label }: EditButtonProps) {
+  if (entry.worker.value.status === "terminated") return null;
+  const refusal = refusalFor(kind);
   return (
     <button
       type="button"
       class="button button-small"
       disabled={refusal !== null}
       title={refusal ?? ""}
-      aria-label="Edit tags"
+      aria-label={label}
       onClick={() => {
-        openDialog.value = { kind: "tags", entry };
+        openDialog.value = { kind, entry };
       }}
     >
       Edit…
