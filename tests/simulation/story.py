@@ -65,6 +65,20 @@ class Story:
         if status == 202:
             self._acknowledge(answer)
 
+    async def log_in_as(self, worker_id: str, username: str, password: str) -> None:
+        """Tell LCM the login of one worker."""
+        await self._change_login("PUT", worker_id, {"username": username, "password": password})
+
+    async def log_in_as_everywhere(self, worker_id: str) -> None:
+        """Have LCM use the fleet's login again."""
+        await self._change_login("DELETE", worker_id, None)
+
+    async def _change_login(self, method: str, worker_id: str, body: Any) -> None:
+        path = f"/api/workers/{worker_id}/cml-login"
+        status, answer = await self._ask(method, path, body, key=f"{method} {body}")
+        assert status == 202, answer
+        self._acknowledge(answer)
+
     async def read_all(self) -> None:
         """Page through the list, as large as a page may be: who is there all the time is seen once."""
         before = self._live_ids()

@@ -460,6 +460,8 @@ class CmlCredentials(msgspec.Struct, frozen=True, kw_only=True):
 
     username: str
     password: str
+    secret_ref: str
+    """As the record names it: an answer to an older question is of another login."""
 
     def __repr__(self) -> str:
         return f"CmlCredentials({self.username!r}, …)"

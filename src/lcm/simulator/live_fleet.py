@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from lcm.domain.errors import Unreachable
 from lcm.domain.launch import WORKER_ID_TAG, InstanceId, WorkerId
@@ -43,6 +43,15 @@ class Deed:
     at: float
 
 
+class Refusal(NamedTuple):
+    """A login that a server did not take."""
+
+    at: float
+    by: str
+    """The leadership that tried it."""
+    password: str
+
+
 class WorldServer(MemoryLiveServer):
     """The CML of one machine, with the machine's life."""
 
@@ -50,8 +59,7 @@ class WorldServer(MemoryLiveServer):
         super().__init__(world.clock, certificate_of(machine))
         self.machine = machine
         self.booted_at = machine.running_since
-        self.refusals: list[tuple[float, str]] = []
-        """When a login was refused, and to whom."""
+        self.refusals: list[Refusal] = []
 
     @property
     def is_up(self) -> bool:
@@ -67,7 +75,6 @@ class WorldServer(MemoryLiveServer):
         fresh = MemoryLiveServer(self.clock, certificate_of(self.machine))
         for name in (
             "certificate_sha256",
-            "password",
             "token_seconds",
             "refuses_connections",
             "refuses_sockets",
@@ -79,6 +86,7 @@ class WorldServer(MemoryLiveServer):
             "answers_after",
         ):
             setattr(self, name, getattr(fresh, name))
+        self.password = self.right_password
 
     def live_with_the_machine(self) -> None:
         """A machine that went down, however short, took its connections with it."""

@@ -13,7 +13,7 @@ from lcm.core.health import Health
 from lcm.domain.errors import Unreachable
 from lcm.domain.launch import InstanceId
 from lcm.rest.client import ControlPlaneClient
-from lcm.simulator.live_fleet import LiveFleet, LiveSocket, Wire
+from lcm.simulator.live_fleet import LiveFleet, LiveSocket, Refusal, Wire
 from lcm.simulator.ports import SimulatedPort
 from lcm.worker_controller.cml_sessions import CmlSessions
 from lcm.worker_controller.monitoring.config import MonitoringConfig
@@ -90,7 +90,10 @@ class SimulatedCmlApi(_LivePort):
                 # CML notes what LCM does, too; that is no sign of people.
                 server.note("user_activity", server.wall_time, user_id=server.user_id)
                 if status in (401, 403):
-                    server.refusals.append((server.clock.monotonic(), self._process.leadership_id))
+                    tried = msgspec.json.decode(body or b"{}").get("password", "")
+                    server.refusals.append(
+                        Refusal(server.clock.monotonic(), self._process.leadership_id, tried)
+                    )
             in_whole_seconds = server.wall_time.replace(microsecond=0)
             return CmlAnswer(
                 msgspec.json.encode(content), server.certificate_sha256, status, in_whole_seconds

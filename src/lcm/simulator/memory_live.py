@@ -112,7 +112,7 @@ class MemoryLiveServer:
     def __init__(self, clock: Clock, certificate_sha256: str = "a" * 64) -> None:
         self.clock = clock
         self.certificate_sha256 = certificate_sha256
-        self.password = "secret"
+        self.password = self.right_password = "secret"
         self.token_seconds = 86_400.0
         self.refuses_connections = False
         self.refuses_sockets = False
@@ -151,6 +151,12 @@ class MemoryLiveServer:
         self.connects: list[float] = []
 
     # What people and faults do.
+
+    def change_password(self, password: str) -> None:
+        """A person does, and ends every session with it."""
+        self.password = self.right_password = password
+        self.expire_tokens()
+        self.drop(3000, "Unauthorized")
 
     def push(self, event: Mapping[str, Any]) -> None:
         """Tell everyone who is listening."""

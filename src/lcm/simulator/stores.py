@@ -46,6 +46,9 @@ class WatchedStore(MemoryStore):
         found = (self.peek(document_id) for kind, document_id in sorted(self._documents) if kind == "worker")
         return [worker for worker in found if worker is not None]
 
+    def has(self, kind: str, document_id: str) -> bool:
+        return (kind, document_id) in self._documents
+
     def owner_of(self, instance_id: str) -> Worker | None:
         """The worker whose record names this instance; one that is over owns nothing."""
         named = (worker for worker in self.peek_all() if worker.ec2_instance_id == instance_id)

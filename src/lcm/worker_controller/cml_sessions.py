@@ -1,12 +1,22 @@
 """Logins to the CML servers: one for each, shared by everybody who asks it something."""
 
+from collections import defaultdict
+from typing import Final
+
 from lcm.cml.connection import CmlTransport
 from lcm.cml.session import CmlSession, Credentials, always
 from lcm.core.clock import Clock
 from lcm.core.redaction import redactor
 from lcm.domain.errors import NotFound, Unreachable
-from lcm.domain.launch import WorkerId
+from lcm.domain.launch import InstanceId, WorkerId
+from lcm.domain.worker import CmlLogin
 from lcm.worker_controller.ports import CmlServer, LoginSource
+
+DOORS_KEPT: Final = 3
+"""Of one worker: the one in use and those before it."""
+
+_Door = tuple[InstanceId | None, CmlLogin | None]
+"""What a refusal belongs to: a machine and a login, whatever the machine's address is."""
 
 
 class CmlSessions:
@@ -26,19 +36,22 @@ class CmlSessions:
         self._own = own
         self._clock = clock
         self._is_pinned = is_pinned
-        self._known: dict[WorkerId, tuple[CmlServer, CmlSession]] = {}
+        self._known: dict[WorkerId, dict[_Door, tuple[CmlServer, CmlSession]]] = defaultdict(dict)
 
     def of(self, server: CmlServer) -> CmlSession:
         """The same as before at the same server: what it refused is not forgotten with a monitor, nor
-        because the machine has another address now. Another login has not been refused yet."""
-        known = self._known.get(server.worker_id)
-        if known is not None and known[0] == server:
-            return known[1]
-        session = self._open(server)
-        if known is not None and _is_same_door(known[0], server):
-            session.remember_refusals_of(known[1])
-        self._known[server.worker_id] = (server, session)
-        return session
+        because the machine has another address now, nor because an old record names another login."""
+        doors, door = self._known[server.worker_id], (server.instance_id, server.login)
+        known = doors.pop(door, None)
+        if known is None or known[0] != server:
+            session = self._open(server)
+            if known is not None:
+                session.remember_refusals_of(known[1])
+            known = (server, session)
+        doors[door] = known
+        if len(doors) > DOORS_KEPT:
+            del doors[next(iter(doors))]
+        return known[1]
 
     def forget(self, worker_id: WorkerId) -> None:
         self._known.pop(worker_id, None)
@@ -47,19 +60,20 @@ class CmlSessions:
         self._known.clear()
 
     def _open(self, server: CmlServer) -> CmlSession:
+        login = server.login
+        pin = server.certificate_sha256 if self._is_pinned else None
+        if login is None:
+            return CmlSession(self._transport, self._fleets_login, server.host, pin, self._clock)
+
         async def own_login() -> Credentials:
             try:
                 told = await self._own.get_cml_login(server.worker_id)
             except NotFound:
-                raise Unreachable(f"the login of {server.worker_id} is being changed") from None
+                told = None
+            if told is None or told.secret_ref != login.secret_ref:
+                raise Unreachable(f"the login of {server.worker_id} is being changed")
             redactor.protect(told.password)
             place = f"PUT /api/workers/{server.worker_id}/cml-login"
             return Credentials(told.username, told.password, set_by=place)
 
-        login = own_login if server.login is not None else self._fleets_login
-        pin = server.certificate_sha256 if self._is_pinned else None
-        return CmlSession(self._transport, login, server.host, pin, self._clock)
-
-
-def _is_same_door(one: CmlServer, other: CmlServer) -> bool:
-    return one.instance_id == other.instance_id and one.login == other.login
+        return CmlSession(self._transport, own_login, server.host, pin, self._clock)

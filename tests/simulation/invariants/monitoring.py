@@ -4,12 +4,14 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Mapping
 from typing import Any
 
+from lcm.control_plane.commands.change_login import PURPOSE
 from lcm.control_plane.store.port import Document, Fence
+from lcm.control_plane.vault import KIND
 from lcm.domain.launch import WorkerId
 from lcm.domain.lifecycle import RUNNING, TERMINATED
 from lcm.domain.worker import Worker
 from lcm.simulator.calls import Call
-from lcm.simulator.live_fleet import LiveFleet
+from lcm.simulator.live_fleet import LiveFleet, WorldServer
 from lcm.simulator.live_ports import CONFIG
 from lcm.simulator.processes import ControllerProcess, Process
 from lcm.simulator.world import World
@@ -124,17 +126,37 @@ class ConnectionsAreToldOnce(LiveInvariant):
 
 
 class RefusedLoginsAreRare(LiveInvariant):
-    """Who was refused three times by a machine does not log in there again for two minutes. (Refusals are
+    """A login that a machine refused three times is not tried there again for two minutes. (Refusals are
     known to the leadership that met them: the next one, after an election, has three tries of its own.)"""
 
     def on_call(self, process: Process, call: Call) -> None:
-        if call.site == LOGIN and isinstance(process, ControllerProcess):
-            server = self.fleet.server_of(call.subject)
-            if server is None:
-                return
-            mine = [at for at, who in server.refusals if who == process.leadership_id]
-            refused = [at for at in mine if at > call.at - 120]
-            self.require(len(refused) < 3, f"login at {call.subject} after refusals at {refused}")
+        server = self.fleet.server_of(call.subject) if call.site == LOGIN else None
+        if server is not None:
+            self._judge(server)
+
+    def when_watched_at_rest(self) -> None:
+        for worker in self.watched_workers():
+            server = self.fleet.server_of(worker.id)
+            if server is not None:
+                self._judge(server)
+
+    def _judge(self, server: WorldServer) -> None:
+        times: dict[tuple[str, str], deque[float]] = defaultdict(lambda: deque(maxlen=4))
+        for refusal in server.refusals:
+            recent = times[refusal.by, refusal.password]
+            recent.append(refusal.at)
+            is_often = len(recent) == 4 and recent[-1] - recent[0] < 120
+            self.require(not is_often, f"refused at {list(recent)}, and tried again")
+
+
+class LoginsAreKept(LiveInvariant):
+    """The password of a login that a record names can be read."""
+
+    def when_watched_at_rest(self) -> None:
+        for worker in self.world.disk.peek_all():
+            if worker.cml_login is not None:
+                place = f"{PURPOSE}/{worker.cml_login.secret_ref}"
+                self.require(self.world.disk.has(KIND, place), f"the password of {worker.name} is lost")
 
 
 class ConnectsAreRare(LiveInvariant):

@@ -1,20 +1,26 @@
 """Mistakes in watching workers, and in telling what was seen."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from datetime import datetime
 
 from lcm.cml import session
-from lcm.control_plane.commands import report_live
+from lcm.control_plane.commands import change_login, report_live
+from lcm.control_plane.conditions import Conditions
+from lcm.control_plane.context import ControlPlane
+from lcm.control_plane.routes import cml_login
 from lcm.control_plane.sse import EventHub
 from lcm.domain.live import ActivityEvent
-from lcm.domain.worker import Worker
+from lcm.domain.worker import CmlLogin, Worker
 from lcm.rest.schemas import ActivityReport
+from lcm.worker_controller.cml_sessions import CmlSessions
 from lcm.worker_controller.monitoring.ledger import Ledger
 from lcm.worker_controller.monitoring.monitor import CmlWebSocketMonitor, _Link
 from lcm.worker_controller.monitoring.polling import RestFallback
 from lcm.worker_controller.monitoring.telemetry_log import TelemetryLog
+from lcm.worker_controller.ports import CmlServer
 from simulation.planted.base import planted_in, swapped
-from simulation.scenarios.monitoring import a_live_fleet
+from simulation.scenarios.monitoring import a_live_fleet, people_change_the_password_of_one_worker
 
 
 @planted_in(a_live_fleet)
@@ -73,6 +79,32 @@ def silence_is_never_noticed() -> Iterator[None]:
 @planted_in(a_live_fleet)
 def a_refused_password_is_tried_for_ever() -> Iterator[None]:
     yield from swapped(session, "MAX_REFUSALS", 1_000)
+
+
+@planted_in(people_change_the_password_of_one_worker)
+def another_login_is_not_noticed() -> Iterator[None]:
+    original = CmlSessions.of
+
+    def of(self: CmlSessions, server: CmlServer) -> session.CmlSession:
+        doors = list(self._known[server.worker_id])
+        return original(self, replace(server, login=doors[0][1]) if doors else server)
+
+    yield from swapped(CmlSessions, "of", of)
+
+
+@planted_in(people_change_the_password_of_one_worker)
+def a_request_that_is_sent_again_throws_the_wrong_password_away() -> Iterator[None]:
+    async def set_login(
+        plane: ControlPlane, worker_id: str, username: str, password: str, *, by: str, conditions: Conditions
+    ) -> Worker:
+        login = CmlLogin(username=username, secret_ref=f"{worker_id}-{plane.ids.new_id()[:8]}")
+        await plane.vault.put(change_login.PURPOSE, login.secret_ref, password)
+        worker = await change_login._change(plane, worker_id, login, by, conditions)
+        if worker.cml_login is not None and worker.cml_login != login:
+            await plane.vault.remove(change_login.PURPOSE, worker.cml_login.secret_ref)
+        return worker
+
+    yield from swapped(cml_login, "set_login", set_login)
 
 
 @planted_in(a_live_fleet)

@@ -116,6 +116,26 @@ async def the_password_is_wrong(story: Story) -> None:
     await until_live(story, worker)
 
 
+@under(WATCHED)
+async def people_change_the_password_of_one_worker(story: Story) -> None:
+    """LCM is refused until it is told, and then goes on at once; later the fleet's password is back."""
+    worker, server = await a_watched_worker(story)
+    server.change_password("its own")
+    await work(story, worker)
+    await story.pause(60)
+    await story.log_in_as(worker, "teacher", "its own")
+    await until_live(story, worker)
+    await work(story, worker)
+    server.change_password("secret")
+    await story.pause(60)
+    await story.log_in_as_everywhere(worker)
+    await until_live(story, worker)
+    await work(story, worker)
+    server.change_password("its own again")
+    await story.log_in_as(worker, "teacher", "its own again")
+    await story.pause(60)
+
+
 @under(Knobs(machine_seconds=1.0, monitoring=True, activity_events_kept=KEPT))
 async def a_watched_worker_gets_another_address(story: Story) -> None:
     worker, server = await a_watched_worker(story)

@@ -8,7 +8,7 @@ from typing import Final
 
 from lcm.control_plane.conditions import UNCONDITIONAL, Conditions
 from lcm.control_plane.context import ControlPlane
-from lcm.domain.errors import NotFound
+from lcm.domain.errors import NotFound, RequestError
 from lcm.domain.wishes import change_login
 from lcm.domain.worker import CmlLogin, Worker
 from lcm.rest.schemas import CmlCredentials
@@ -29,13 +29,13 @@ async def set_login(
     await control_plane.workers.get(worker_id)
     login = CmlLogin(username=username, secret_ref=f"{worker_id}-{control_plane.ids.new_id()[:8]}")
     await control_plane.vault.put(PURPOSE, login.secret_ref, password)
-    named: str | None = None
     try:
         worker = await _change(control_plane, worker_id, login, by, conditions)
-        named = worker.cml_login.secret_ref if worker.cml_login else None
-    finally:
-        if named != login.secret_ref:  # refused, or a request that was carried out before
-            await control_plane.vault.remove(PURPOSE, login.secret_ref)
+    except RequestError:  # nothing else proves that the record does not name it
+        await control_plane.vault.remove(PURPOSE, login.secret_ref)
+        raise
+    if worker.cml_login != login:  # the request was carried out before
+        await control_plane.vault.remove(PURPOSE, login.secret_ref)
     return worker
 
 
@@ -52,7 +52,7 @@ async def login_of(control_plane: ControlPlane, worker_id: str) -> CmlCredential
     password = await control_plane.vault.get(PURPOSE, login.secret_ref) if login else None
     if login is None or password is None:
         raise NotFound(f"worker {worker_id} has no CML login of its own")
-    return CmlCredentials(username=login.username, password=password)
+    return CmlCredentials(username=login.username, password=password, secret_ref=login.secret_ref)
 
 
 async def _change(

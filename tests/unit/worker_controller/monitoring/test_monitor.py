@@ -341,7 +341,7 @@ async def test_a_login_of_its_own_is_used_at_once_though_the_fleets_was_refused(
             await clock.sleep(30)
             live.registry.ensure_monitoring(a_target())
         assert len(cml.logins) == 3
-        live.plane.logins[W1] = CmlCredentials(username="admin", password="secret")
+        live.plane.logins[W1] = CmlCredentials(username="admin", password="secret", secret_ref="ref-1")
         own = CmlLogin(username="admin", secret_ref="ref-1")
         live.registry.ensure_monitoring(a_target(login=own))
         await live.until_state(MonitorState.CONNECTED, 5)
@@ -355,7 +355,7 @@ async def test_a_login_of_its_own_that_cannot_be_read_is_asked_for_again(
         live.registry.ensure_monitoring(a_target(login=CmlLogin(username="admin", secret_ref="ref-1")))
         await live.until_state(MonitorState.RECONNECTING, 5)
         assert cml.logins == []
-        live.plane.logins[W1] = CmlCredentials(username="admin", password="secret")
+        live.plane.logins[W1] = CmlCredentials(username="admin", password="secret", secret_ref="ref-1")
         await live.until_state(MonitorState.CONNECTED, 60)
         assert len(cml.logins) == 1
 
