@@ -82,3 +82,28 @@ def test_every_link_between_documents_leads_somewhere() -> None:
             if not target.startswith(("http:", "https:", "mailto:")) and not (path.parent / target).exists():
                 broken.append(f"{path.relative_to(ROOT)} -> {target}")
     assert broken == []
+
+
+CONTROLLERS = ("worker_controller", "resource_scheduler", "lablet_controller")
+
+
+def test_controllers_write_to_the_coordination_store_only_to_be_elected() -> None:
+    """Their election is in the core; in their own code nothing is put or deleted there."""
+    writes = {"put", "put_if_absent", "grant_lease"}
+    calls = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for name in CONTROLLERS
+        for path in (ROOT / "src" / "lcm" / name).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in writes
+    ]
+    assert calls == []
+
+
+def test_only_the_control_plane_has_commands_and_queries() -> None:
+    found = {
+        path.parent.name
+        for path in (ROOT / "src" / "lcm").glob("*/*")
+        if path.stem in ("commands", "queries")
+    }
+    assert found == {"control_plane"}

@@ -6,6 +6,7 @@ the control plane checks (docs/adr/0005).
 """
 
 import asyncio
+import socket
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
@@ -15,6 +16,7 @@ from typing import TypeVar
 import structlog
 
 from lcm.core.backoff import Backoff
+from lcm.core.chance import Ids
 from lcm.core.clock import Clock
 from lcm.core.health import Health
 from lcm.core.hosted_service import contains
@@ -63,6 +65,11 @@ class LeaderElectionConfig:
     def act_for_seconds(self) -> float:
         """How long after a renewal was sent the leader may still act: well before the lease can end."""
         return self.lease_ttl * 0.7
+
+
+def instance_name(configured: str, ids: Ids) -> str:
+    """What an instance calls itself in elections: as configured, or by `auto` a name that no other has."""
+    return configured if configured != "auto" else f"{socket.gethostname()}-{ids.new_id()[:8]}"
 
 
 def timing_problems(lease_ttl: float, call_timeout_seconds: float) -> list[str]:

@@ -3,14 +3,13 @@
 A controller says who it is by its `EmptyController`; everything else about such a process is the same.
 """
 
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from lcm.core.chance import Ids
 from lcm.core.clock import Clock
-from lcm.core.election import LeaderElectionConfig
+from lcm.core.election import LeaderElectionConfig, instance_name
 from lcm.core.health import Health
 from lcm.core.hosted_service import HostedService
 from lcm.core.kv.port import Kv
@@ -38,9 +37,7 @@ async def controller_shell(
 ) -> AsyncIterator[ControllerShell]:
     """Open the connections and put everything together; run the services to bring it to life."""
     telemetry = Telemetry()
-    instance_id = settings.instance_id
-    if instance_id == "auto":
-        instance_id = f"{socket.gethostname()}-{ids.new_id()[:8]}"
+    instance_id = instance_name(settings.instance_id, ids)
     controller = kind(
         ReconciliationConfig(metric_prefix=kind.metric_prefix),
         LeaderElectionConfig(

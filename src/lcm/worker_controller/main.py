@@ -5,7 +5,6 @@ EC2 and CML's system API; it keeps no state of its own.
 """
 
 import random
-import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -13,6 +12,7 @@ from dataclasses import dataclass, replace
 from lcm.cml.connection import CmlConnections, CmlTrust
 from lcm.core.chance import Ids, operating_system_chance
 from lcm.core.clock import Clock
+from lcm.core.election import instance_name
 from lcm.core.health import Health
 from lcm.core.hosted_service import HostedService
 from lcm.core.kv.port import Kv
@@ -97,7 +97,7 @@ async def worker_controller_process(
             clock=clock,
             telemetry=telemetry,
             health=health,
-            instance_id=_instance_id(settings, ids),
+            instance_id=instance_name(settings.worker_controller_instance_id, ids),
             monitors=monitoring,
         )
         register_metrics(telemetry, reconciler)
@@ -162,9 +162,3 @@ def _exporters(
 ) -> tuple[HostedService, ...]:
     endpoint = settings.otel_exporter_otlp_endpoint
     return (OtlpExport(telemetry, endpoint, clock),) if endpoint else ()
-
-
-def _instance_id(settings: WorkerControllerSettings, ids: Ids) -> str:
-    if settings.worker_controller_instance_id != "auto":
-        return settings.worker_controller_instance_id
-    return f"{socket.gethostname()}-{ids.new_id()[:8]}"

@@ -73,6 +73,23 @@ def test_the_core_settings_have_the_names_and_defaults_of_the_contract() -> None
     )
 
 
+def test_the_scaling_settings_have_the_names_and_defaults_of_the_contract() -> None:
+    plane = load("control-plane", ControlPlaneSettings, None, {})
+    shown = {setting.variable: setting.value for setting in (*plane.shown(), *controller().shown())}
+    assert (
+        shown.items()
+        >= {
+            "SCALE_DOWN_ENABLED": "False",
+            "MIN_WORKERS": "0",
+            "MAX_WORKERS_PER_REGION": "10",
+            "SCALE_UP_COOLDOWN_SECONDS": "300.0",
+            "SCALE_DOWN_COOLDOWN_SECONDS": "600.0",
+            "PROVISIONING_TIMEOUT_SECONDS": "900.0",
+            "DRAIN_TIMEOUT_SECONDS": "14400.0",
+        }.items()
+    )
+
+
 def test_one_file_serves_all_processes(file: Path) -> None:
     file_with(file, "control_plane_port: 1\nworker_controller_port: 2\netcd_endpoints: [a:1, b:2]\n")
     for name, kind in PROCESSES.items():

@@ -6,7 +6,14 @@ from collections.abc import Callable
 
 import pytest
 
-from lcm.core.election import ElectionWin, LeaderElectionConfig, Leadership, LeadershipLost
+from lcm.core.chance import RandomIds
+from lcm.core.election import (
+    ElectionWin,
+    LeaderElectionConfig,
+    Leadership,
+    LeadershipLost,
+    instance_name,
+)
 from lcm.core.kv.memory import MemoryKv
 from lcm.core.reconciliation import ReconciliationConfig
 from lcm.core.results import ReconciliationResult, Success
@@ -72,6 +79,12 @@ def test_each_service_has_an_office_of_its_own() -> None:
 
 
 # Who leads.
+
+
+def test_an_instance_has_the_name_it_was_given_or_one_that_no_other_has() -> None:
+    ids = RandomIds(random.Random(1))
+    assert instance_name("one", ids) == "one"
+    assert instance_name("auto", ids) != instance_name("auto", ids)
 
 
 async def test_exactly_one_of_two_leads() -> None:
