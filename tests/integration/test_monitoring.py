@@ -16,6 +16,7 @@ import ssl
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ from lcm.cml.session import CmlSession, Credentials, always
 from lcm.core.clock import SystemClock
 from lcm.domain.errors import CertificateChanged, CredentialsRefused, Unreachable
 from lcm.domain.live import MonitorState, SampleSource
+from lcm.domain.worker import CmlLogin
+from lcm.rest.schemas import CmlCredentials
 from lcm.simulator.cml.websocket import Opcode, frame
 from lcm.worker_controller.adapters.picows_websocket import PicowsWebSockets
 from lcm.worker_controller.monitoring.config import MonitoringConfig
@@ -252,6 +255,16 @@ async def test_a_wrong_password_is_an_auth_failure_and_does_not_hammer(cml: CmlS
             await asyncio.sleep(0.2)  # noqa: TID251 - polls and cycles come and go
         assert (cml.logins <= 3, cml.upgrades) == (True, 0)
         assert live.plane.told() == ["disconnected"]
+
+
+async def test_a_login_of_its_own_is_used_where_the_fleets_is_refused(cml: CmlServer) -> None:
+    async with watched(cml, password="wrong") as live:
+        await live.until_state(FAILED, SOON)
+        live.plane.logins[W1] = CmlCredentials(username="admin", password="secret", secret_ref="its-own")
+        login, target = CmlLogin(username="admin", secret_ref="its-own"), live.monitor.target
+        live.registry.ensure_monitoring(replace(target, server=replace(target.server, login=login)))
+        await live.until_state(CONNECTED, SOON)
+        assert live.plane.told() == ["disconnected", "connected"]
 
 
 async def test_after_three_refused_logins_the_next_comes_after_two_minutes(cml: CmlServer) -> None:
