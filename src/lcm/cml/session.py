@@ -29,7 +29,7 @@ REFUSED_PAUSE_SECONDS: Final = 120.0
 class Credentials:
     username: str
     password: str = field(repr=False)
-    set_by: str = "CML_WORKER_API_USERNAME and CML_WORKER_API_PASSWORD"
+    set_by: str = "CML_WORKER_API_USERNAME and CML_WORKER_API_PASSWORD, or give the worker its own login"
     """Where a person can correct them."""
 
 
