@@ -11,6 +11,7 @@ import structlog
 from msgspec.structs import replace
 
 from lcm.control_plane.conditions import UNCONDITIONAL, Conditions
+from lcm.control_plane.later_fields import encode_over
 from lcm.control_plane.store.port import Document, Store, VersionConflict
 from lcm.core.configuration import Marked, Mistake, check
 from lcm.domain.errors import Conflict, NotFound
@@ -41,22 +42,22 @@ class StoredTemplate(msgspec.Struct, frozen=True, kw_only=True):
         return self.seeded if self.switched is None else replace(self.seeded, enabled=self.switched)
 
 
+class _WrittenTemplate(WorkerTemplate, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """As a person writes it: a name that means nothing is a mistake, not a field of a later version."""
+
+
 _decoder = msgspec.json.Decoder(StoredTemplate)
-_plain_decoder = msgspec.json.Decoder(WorkerTemplate)
 
 
 def _decode(document: Document | None) -> StoredTemplate | None:
-    """Also what was written before templates could be switched; what cannot be read is as if not there."""
+    """What cannot be read is as if not there."""
     if document is None:
         return None
     try:
         return _decoder.decode(document.body)
-    except msgspec.ValidationError:
-        try:
-            return StoredTemplate(seeded=_plain_decoder.decode(document.body))
-        except msgspec.MsgspecError as error:
-            log.error("unreadable template left out", template=document.id, error=str(error))
-            return None
+    except msgspec.MsgspecError as error:
+        log.error("unreadable template left out", template=document.id, error=str(error))
+        return None
 
 
 class Templates:
@@ -137,7 +138,12 @@ class Templates:
             if after == before:
                 return after.effective
             version = document.version + 1 if document else 1
-            changed = Document(KIND, name, version, msgspec.json.encode(after))
+            body = (
+                encode_over(document.body, before, after)
+                if document and before
+                else msgspec.json.encode(after)
+            )
+            changed = Document(KIND, name, version, body)
             try:
                 await (self._store.replace(changed) if document else self._store.insert(changed))
             except VersionConflict:
@@ -165,14 +171,14 @@ def read_templates(config: Mapping[str, Any]) -> tuple[list[WorkerTemplate], lis
     mistakes: list[Mistake] = []
     for position, entry in enumerate(entries):
         place = f"worker_templates[{position}]"
-        found = check(entry, WorkerTemplate, within=config, at=place)
+        found = check(entry, _WrittenTemplate, within=config, at=place)
         if isinstance(found, list):
             mistakes += found
         elif found.name in templates:
             line = entry.lines.get("name") if isinstance(entry, Marked) else None
             mistakes.append(Mistake(file, line, f"{place}.name", f"there is another template {found.name!r}"))
         else:
-            templates[found.name] = found
+            templates[found.name] = msgspec.convert(found, WorkerTemplate, from_attributes=True)
     return list(templates.values()), mistakes
 
 

@@ -10,7 +10,7 @@ Name = Annotated[str, Meta(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
 Count = Annotated[int, Meta(ge=1, le=1_000_000)]
 
 
-class WorkerTemplate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class WorkerTemplate(msgspec.Struct, frozen=True, kw_only=True):
     """A size of worker that people choose by name."""
 
     name: Name

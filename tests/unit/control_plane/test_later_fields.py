@@ -13,9 +13,12 @@ from lcm.control_plane.context import ControlPlane
 from lcm.control_plane.credentials import TOKEN, Credentials
 from lcm.control_plane.store.memory import MemoryStore
 from lcm.control_plane.store.port import Document, Store
+from lcm.control_plane.templates import KIND as TEMPLATE
+from lcm.control_plane.templates import Templates
 from lcm.control_plane.workers import KIND, Workers
 from lcm.domain.license import License, LicenseStatus
 from lcm.domain.lifecycle import RUNNING, STOPPING
+from lcm.domain.template import WorkerTemplate
 from lcm.domain.worker import HistoryEntry, Worker
 from lcm.simulator.virtual_time import VirtualClock
 from support.core import a_worker
@@ -135,3 +138,28 @@ async def later_field_of(store: Store, kind: str, document_id: str) -> Any:
     document = await store.get(kind, document_id)
     assert document is not None
     return msgspec.json.decode(document.body)["invented_later"]
+
+
+async def test_a_template_that_a_later_version_wrote_is_read_and_keeps_its_fields() -> None:
+    store = MemoryStore()
+    templates = Templates(store)
+    size = WorkerTemplate(
+        name="small",
+        description="",
+        instance_type="m5.large",
+        cpu=2,
+        memory_gb=8,
+        disk_gb=50,
+        max_nodes=5,
+        usd_per_hour=0.1,
+    )
+    seeded = {**msgspec.to_builtins(size), "gpu": 1}
+    body = msgspec.json.encode({"seeded": seeded, "switched": False, "invented_later": True})
+    await store.insert(Document(TEMPLATE, "small", 1, body))
+    assert (await templates.get("small")).enabled is False
+    await templates.switch("small", enabled=True)
+    await templates.seed({"worker_templates": [msgspec.to_builtins(size)]})
+    document = await store.get(TEMPLATE, "small")
+    assert document is not None
+    stored = msgspec.json.decode(document.body)
+    assert (stored["switched"], stored["invented_later"], stored["seeded"]["gpu"]) == (True, True, 1)
