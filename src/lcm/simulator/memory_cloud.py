@@ -56,7 +56,8 @@ class Machine:
     running_since: float | None = None
     state_reason: str | None = None
     state_reason_code: str | None = None
-    last_stopped_at: float = float("-inf")
+    stopped_until: float = float("-inf")
+    """When it was last started again."""
     tags: dict[str, str] = field(default_factory=dict)
     """Those of the launch, until somebody changes them."""
     moves: list[str] = field(default_factory=list)
@@ -242,6 +243,8 @@ class MemoryCloud:
 
     def _go(self, machine: Machine, now: str, then: str, seconds: float) -> None:
         machine.moves.append(f"{machine.state if machine.moves else 'new'} to {then}")
+        if machine.state == "stopped":
+            machine.stopped_until = self.clock.monotonic()
         machine.state, machine.next_state = now, then
         machine.changes_at = self.clock.monotonic() + seconds
         if now != "running":
@@ -253,8 +256,6 @@ class MemoryCloud:
         for machine in self.machines.values():
             if machine.next_state is not None and machine.changes_at <= now:
                 machine.state, machine.next_state = machine.next_state, None
-                if machine.state == "stopped":
-                    machine.last_stopped_at = machine.changes_at
                 if machine.state == "running":
                     self._public_ips += 1
                     machine.public_ip = f"198.51.100.{self._public_ips}"

@@ -216,7 +216,8 @@ class I18Rates(Invariant):
 
 
 class I19UnknownIsNotAValue(Invariant):
-    """A worker is called stopped, terminated or missing only if it really is."""
+    """A worker is called stopped, terminated or missing only if it really is. (One that was started within
+    two minutes may be called stopped: EC2 may still show it so.)"""
 
     def on_worker(self, before: Worker | None, after: Worker, fence: Fence | None) -> None:
         if before is None or before.status is after.status:
@@ -230,7 +231,7 @@ class I19UnknownIsNotAValue(Invariant):
         if after.status is STOPPED:
             now = self.world.clock.monotonic()
             running = [m for m in live if m.state in ("running", "pending")]
-            restarted = [m for m in running if now - m.last_stopped_at < 120]
+            restarted = [m for m in running if now - m.stopped_until < 120]
             self.require(len(running) == len(restarted), f"{after.name} is {after.status} but runs")
 
 

@@ -14,6 +14,7 @@ from lcm.domain.live import Sample, SampleSource
 from lcm.worker_controller.monitoring.config import MonitoringConfig
 from lcm.worker_controller.monitoring.ledger import Ledger
 from lcm.worker_controller.monitoring.protocol import read_system_stats
+from lcm.worker_controller.monitoring.telemetry_log import clock_skew
 
 log = structlog.get_logger(__name__)
 
@@ -100,14 +101,21 @@ class RestFallback:
         self._on_sample(stats.sample(self.worker_id, self._clock.now(), SampleSource.REST))
 
     async def _ask_for_activity(self) -> None:
+        began = self._clock.monotonic()
         answer = await self._session.get(TELEMETRY_PATH)
+        now = self._clock.now()
+        asked_at = now - timedelta(seconds=self._clock.monotonic() - began)
+        # A date has whole seconds: half of one is right on average.
+        skew = clock_skew(asked_at, now, answer.date + timedelta(seconds=0.5) if answer.date else None)
+        if skew is None:
+            raise Unreachable("it took too long to tell when things happened there")
         try:
             fresh = self._ledger.diary.take_new(
                 answer.body,
                 own_user_id=self._session.user_id,
                 live=self._ledger.recent,
-                now=self._clock.now(),
-                server_now=answer.date + timedelta(seconds=0.5) if answer.date is not None else None,
+                now=now,
+                skew=skew,
             )
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             raise Unreachable(f"the answer makes no sense: {error}") from None

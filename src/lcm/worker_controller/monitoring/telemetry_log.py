@@ -76,10 +76,12 @@ class TelemetryLog:
         own_user_id: str | None,
         live: Sequence[LiveActivity],
         now: datetime,
-        server_now: datetime | None,
+        skew: timedelta,
     ) -> list[ActivityEvent]:
-        """Signs of people that were not counted yet. Raises MsgspecError if the diary makes no sense."""
-        skew = _skew(now, server_now)
+        """Signs of people that were not counted yet; the server's clock is ahead by `skew`.
+
+        Raises MsgspecError if the diary makes no sense.
+        """
         window_start = self._mark - SLACK
         notes = [
             note
@@ -159,12 +161,21 @@ def signs_of_people(
     body: bytes, *, own_user_id: str | None, now: datetime, server_now: datetime | None
 ) -> list[ActivityEvent]:
     """Everything in the diary that people did, counted or not. Raises MsgspecError if it makes no sense."""
-    return [note.event for note in _notes(_entries.decode(body), own_user_id, _skew(now, server_now), now)]
+    skew = clock_skew(now, now, server_now) or timedelta(0)
+    return [note.event for note in _notes(_entries.decode(body), own_user_id, skew, now)]
 
 
-def _skew(now: datetime, server_now: datetime | None) -> timedelta:
-    skew = server_now - now if server_now is not None else timedelta(0)
-    return skew if abs(skew) >= SAME_CLOCK else timedelta(0)
+def clock_skew(asked_at: datetime, now: datetime, server_now: datetime | None) -> timedelta | None:
+    """How far the server's clock is ahead of ours; its answer was written between the question and now.
+
+    None if that cannot be told: the answer took long, or we were stopped before we read it.
+    """
+    if server_now is None:
+        return timedelta(0)
+    at_least, at_most = server_now - now, server_now - asked_at
+    if min(abs(at_least), abs(at_most)) < SAME_CLOCK:
+        return timedelta(0)
+    return at_least if at_most - at_least <= SLACK else None
 
 
 def _notes(

@@ -10,7 +10,7 @@ import pytest
 from lcm.domain.live import ActivityEvent, MonitorState, SampleSource
 from lcm.simulator.memory_live import MemoryLiveServer
 from lcm.simulator.virtual_time import BEGINNING, VirtualClock
-from lcm.worker_controller.monitoring.telemetry_log import LiveActivity, TelemetryLog
+from lcm.worker_controller.monitoring.telemetry_log import LiveActivity, TelemetryLog, clock_skew
 from lcm.worker_controller.ports import ToldActivity
 from support.live import Watching, a_target, watching_memory
 
@@ -288,7 +288,7 @@ def read(
         own_user_id="us",
         live=[LiveActivity(number, event) for number, event in enumerate(live or [])],
         now=at,
-        server_now=at + timedelta(seconds=skew),
+        skew=clock_skew(at, at, at + timedelta(seconds=skew)) or timedelta(0),
     )
     return [event.category for event in fresh]
 
@@ -350,9 +350,30 @@ def test_what_we_heard_late_is_the_same_only_if_we_were_stopped() -> None:
             own_user_id="us",
             live=[LiveActivity(1, told, timedelta(seconds=late_by))],
             now=BEGINNING + timedelta(seconds=50),
-            server_now=None,
+            skew=timedelta(0),
         )
         assert len(found) == fresh
+
+
+@pytest.mark.parametrize(
+    ("took", "server", "skew"),
+    [
+        (0.1, 0.0, 0),
+        (0.1, 1.5, 0),  # a date in whole seconds
+        (0.1, 420.0, 420),
+        (0.1, -1200.0, -1200),
+        (23.0, 0.0, 0),  # written at the end: the server is slow
+        (23.0, -23.0, 0),  # written at once: we were stopped before we read it
+        (23.0, -20.0, None),
+        (23.0, 420.0, None),
+    ],
+)
+def test_an_answer_that_took_long_tells_the_servers_clock_only_if_it_agrees_with_ours(
+    took: float, server: float, skew: float | None
+) -> None:
+    now = BEGINNING + timedelta(minutes=60)
+    found = clock_skew(now - timedelta(seconds=took), now, now + timedelta(seconds=server))
+    assert found == (timedelta(seconds=skew) if skew is not None else None)
 
 
 def test_clocks_of_two_leaders_that_differ_by_seconds_do_not_make_a_deed_look_like_the_next_one() -> None:
@@ -372,7 +393,7 @@ def test_of_two_entries_the_closer_one_was_told_live() -> None:
         own_user_id="us",
         live=[LiveActivity(1, told[0])],
         now=BEGINNING + timedelta(seconds=20),
-        server_now=None,
+        skew=timedelta(0),
     )
     assert [event.at for event in fresh] == [BEGINNING + timedelta(seconds=10)]
 
