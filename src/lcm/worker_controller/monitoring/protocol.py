@@ -228,9 +228,6 @@ class FrameCounts:
         self.unknown = 0
         self.garbage = 0
 
-    def add(self, kind: str) -> None:
-        setattr(self, kind, getattr(self, kind) + 1)
-
     def by_kind(self) -> dict[str, int]:
         return {kind: getattr(self, kind) for kind in EVENT_TYPES}
 
@@ -313,24 +310,31 @@ class LiveProtocol:
 
     def _decode(self, payload: bytes) -> bool:
         """Frames of changes, and those whose head is written in another way than CML's."""
-        kind = UNKNOWN
+        counts = self.counts
         try:
             frame = _frame.decode(payload)
             match frame.event_type:
+                case "state_change":
+                    self._change(frame)
+                    counts.state_change += 1
                 case "system_stats":
                     self._keep(self._stats, payload)
-                    kind = SYSTEM_STATS
+                    counts.system_stats += 1
                 case "lab_stats" if frame.lab_id is not None:
                     head = _head_of(frame.lab_id)
                     self._keep(self._labs.get(head) or self._new_lab(head), payload)
-                    kind = LAB_STATS
-                case "state_change" | "lab_event" | "lab_element_event":
-                    kind = frame.event_type
+                    counts.lab_stats += 1
+                case "lab_event":
                     self._change(frame)
+                    counts.lab_event += 1
+                case "lab_element_event":
+                    self._change(frame)
+                    counts.lab_element_event += 1
+                case _:
+                    counts.unknown += 1
         except _GARBAGE_ERRORS:
-            self.counts.garbage += 1
+            counts.garbage += 1
             return False
-        self.counts.add(kind)
         self._other_at = self._monotonic()
         return True
 
