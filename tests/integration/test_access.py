@@ -50,6 +50,8 @@ ROUTES = {
     ("GET", "/api/workers/{worker_id}/explain"): VIEWER,
     ("POST", "/api/workers/{worker_id}/license"): ADMIN,
     ("DELETE", "/api/workers/{worker_id}/license"): ADMIN,
+    ("PUT", "/api/workers/{worker_id}/cml-login"): ADMIN,
+    ("DELETE", "/api/workers/{worker_id}/cml-login"): ADMIN,
     ("GET", "/api/settings/license"): VIEWER,
     ("PUT", "/api/settings/license"): ADMIN,
     ("DELETE", "/api/settings/license"): ADMIN,
@@ -97,6 +99,7 @@ ROUTES = {
     ("POST", "/api/internal/workers/{worker_id}/terminate"): CONTROLLER,
     ("GET", "/api/internal/worker-templates"): CONTROLLER,
     ("GET", "/api/internal/workers/{worker_id}/license-token"): CONTROLLER,
+    ("GET", "/api/internal/workers/{worker_id}/cml-login"): CONTROLLER,
     **{
         ("POST", f"/api/internal/workers/{{worker_id}}/license/{step}-{operation}"): CONTROLLER
         for step in ("start", "complete", "fail")
