@@ -33,6 +33,11 @@ IMPATIENT = (
 """Here people do not wait for what they asked for, so how far a wish gets depends on time."""
 
 
+QUIET_SECONDS = 600.0
+"""Enough for one fault: with the time before, more than the longest that anything here waits. Random runs,
+and every scenario without a fault, rest for half an hour."""
+
+
 @dataclass(frozen=True)
 class Job:
     """One run of the pass."""
@@ -76,7 +81,7 @@ def long_faults(scenario: str, outcome: Outcome) -> Iterator[Job]:
 
 
 def run_job(job: Job) -> tuple[Job, Outcome]:
-    return job, simulate(job.scenario, 0, plan=job.plan)
+    return job, simulate(job.scenario, 0, plan=job.plan, quiet_seconds=QUIET_SECONDS)
 
 
 def differs(job: Job, outcome: Outcome, fault_free: Mapping[str, Outcome]) -> Violation | None:

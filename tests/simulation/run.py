@@ -71,12 +71,17 @@ class Outcome:
 
 
 def simulate(
-    scenario: str, seed: int, *, plan: Iterable[Fault] = (), rates: Mapping[Act, float] | None = None
+    scenario: str,
+    seed: int,
+    *,
+    plan: Iterable[Fault] = (),
+    rates: Mapping[Act, float] | None = None,
+    quiet_seconds: float = QUIET_SECONDS,
 ) -> Outcome:
     """Run a scenario under these faults, heal, let it settle, let it rest; the first violation ends it."""
     faults = Faults(seed, tuple(plan), dict(rates or {}))
     with undisturbed():
-        return run_in_virtual_time(_simulate(scenario, faults, knobs_of(scenario, seed)))
+        return run_in_virtual_time(_simulate(scenario, faults, knobs_of(scenario, seed), quiet_seconds))
 
 
 @contextlib.contextmanager
@@ -119,7 +124,7 @@ def simulate_random(seed: int, story: str | None = None) -> Outcome:
     return simulate(story or story_of(seed), seed, rates=DEFAULT_RATES)
 
 
-async def _simulate(scenario: str, faults: Faults, knobs: Knobs) -> Outcome:
+async def _simulate(scenario: str, faults: Faults, knobs: Knobs, quiet_seconds: float) -> Outcome:
     world = World(faults, knobs, yaml.safe_load(TEMPLATES.read_text()))
     invariants = [invariant(world) for invariant in ALL]
     with contextlib.suppress(asyncio.CancelledError):
@@ -127,7 +132,7 @@ async def _simulate(scenario: str, faults: Faults, knobs: Knobs) -> Outcome:
             browser = Browser(world)
             world.start(browser.run(), "browser")
             told = RANDOM_STORIES[scenario] if scenario in RANDOM_STORIES else SCENARIOS[scenario].tell
-            await _tell(world, told, invariants, browser)
+            await _tell(world, told, invariants, browser, quiet_seconds)
     return Outcome(
         scenario,
         faults.seed,
@@ -144,7 +149,9 @@ async def _simulate(scenario: str, faults: Faults, knobs: Knobs) -> Outcome:
     )
 
 
-async def _tell(world: World, tell: Tell, invariants: Sequence[Invariant], browser: Browser) -> None:
+async def _tell(
+    world: World, tell: Tell, invariants: Sequence[Invariant], browser: Browser, quiet_seconds: float
+) -> None:
     """Safety, liveness, quiescence."""
     story = Story(world)
     try:
@@ -154,7 +161,7 @@ async def _tell(world: World, tell: Tell, invariants: Sequence[Invariant], brows
         await story.pause(400)  # late effects land, proofs of absence come in
         await story.settle(SETTLE_SECONDS)
         before = world.mutations
-        await story.pause(QUIET_SECONDS)
+        await story.pause(quiet_seconds)
         if world.mutations != before:
             changes = world.mutations - before
             world.fail(Violation("I10Quiescence", f"{changes} changes while all was as wanted"))
