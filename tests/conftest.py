@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 
 import pytest
+import structlog
 import uvloop
 
 from lcm.simulator.virtual_time import VirtualTimeLoop
@@ -16,6 +17,15 @@ from support.canaries import suite_canaries
 HERE = Path(__file__).parent
 VIRTUAL_TIME = ("unit", "contract/test_kv.py")
 LONGEST = HERE / "simulation" / "test_simulation.py"
+
+# Unconfigured, structlog draws every traceback with all its variables, which takes a second.
+structlog.configure(
+    processors=[
+        structlog.processors.add_log_level,
+        structlog.processors.format_exc_info,
+        structlog.dev.ConsoleRenderer(colors=False),
+    ]
+)
 
 
 def pytest_asyncio_loop_factories(
