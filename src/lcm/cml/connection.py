@@ -17,6 +17,7 @@ from typing import Protocol, Self
 
 import aiohttp
 
+from lcm.core.network import plainly
 from lcm.domain.errors import CertificateChanged, Unreachable
 
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
@@ -135,7 +136,7 @@ class CmlConnections:
         except aiohttp.ClientConnectorCertificateError as error:
             raise CertificateChanged(f"{host}: no known CA vouches for its certificate ({error})") from None
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise Unreachable(f"CML at {host}: {str(error) or type(error).__name__}") from error
+            raise Unreachable(f"CML at {host}: {plainly(error)}") from error
         is_pinned = self._trust is CmlTrust.PIN
         return CmlAnswer(
             content, trusted if is_pinned else None, response.status, _date(response.headers.get("Date"))

@@ -9,6 +9,7 @@ import aiohttp
 import msgspec
 
 from lcm.core import tracing
+from lcm.core.network import plainly
 from lcm.domain.discovery import DiscoverySettings, FoundInstance
 from lcm.domain.errors import Conflict, Fenced, IllegalTransition, NotFound, RequestError, Unreachable
 from lcm.domain.launch import LaunchSpec, WorkerId

@@ -63,6 +63,7 @@ class Connection(asyncio.Protocol):
         self._parser = httptools.HttpRequestParser(self)
         self._stream: Stream | None = None
         self._waiting: asyncio.TimerHandle | None = None
+        self._early = b""
         self._clear()
 
     def _clear(self) -> None:
@@ -87,6 +88,11 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._stream is not None:
             self._stream.feed(data)
+            return
+        if self._waiting is not None:
+            self._early += (
+                data  # its turn comes after the answer; reading goes on, to notice a client that left
+            )
             return
         try:
             self._parser.feed_data(data)
@@ -143,17 +149,16 @@ class Connection(asyncio.Protocol):
         if reply.after_seconds <= 0:
             self._send(reply.answer, keep_alive=keep_alive)
             return
-        assert self._transport is not None
-        self._transport.pause_reading()  # clients of HTTP/1.1 wait for one answer before the next request
         self._waiting = asyncio.get_running_loop().call_later(
             reply.after_seconds, self._send_late, reply.answer, keep_alive
         )
 
     def _send_late(self, answer: Answer, keep_alive: bool) -> None:
         self._waiting = None
-        if self._transport is not None:
-            self._transport.resume_reading()
         self._send(answer, keep_alive=keep_alive)
+        early, self._early = self._early, b""
+        if early:
+            self.data_received(early)
 
     def _send(self, answer: Answer, *, keep_alive: bool) -> None:
         if self._transport is None:

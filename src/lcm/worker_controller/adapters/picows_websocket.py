@@ -10,11 +10,13 @@ import hashlib
 import logging
 import socket
 import ssl
+from contextlib import suppress
 from typing import Any, Final
 
 import structlog
 from picows import WSCloseCode, WSError, WSFrame, WSListener, WSMsgType, WSParsedURL, WSTransport, ws_connect
 
+from lcm.core.network import plainly
 from lcm.domain.errors import CertificateChanged, Unreachable
 from lcm.worker_controller.ports import MAX_MESSAGE_BYTES, WebSocket, WebSocketListener
 
@@ -43,53 +45,74 @@ class PicowsWebSockets:
 
     async def connect(self, host: str, pinned_sha256: str | None, listener: WebSocketListener) -> WebSocket:
         connection = _Connection(listener, pinned_sha256)
-        await self._open(host, connection)
+        try:
+            async with asyncio.timeout(self._timeout_seconds):
+                await self._shake_hands(host, connection)
+        except ssl.SSLCertVerificationError as error:
+            raise CertificateChanged(f"{host}: {error.verify_message}") from None
+        except (WSError, TimeoutError, OSError) as error:
+            raise Unreachable(f"live feed of {host}: {plainly(error)}") from None
         if connection.shown_sha256 is not None:
             raise CertificateChanged(
                 f"{host} shows the certificate {connection.shown_sha256[:16]}…, pinned is"
                 f" {str(pinned_sha256)[:16]}…"
             )
+        if not connection.was_open:
+            raise Unreachable(f"live feed of {host}: hung up without an answer")
         return connection
 
-    async def _open(self, host: str, connection: "_Connection") -> None:
+    async def _shake_hands(self, host: str, connection: "_Connection") -> None:
+        own = _OwnSocket()
         try:
-            async with asyncio.timeout(self._timeout_seconds):
-                await ws_connect(
-                    lambda: connection,
-                    f"wss://{host}:{self._port}/ws/ui",
-                    ssl_context=self._context,
-                    websocket_handshake_timeout=None,
-                    logger_name=_quiet,
-                    max_frame_size=MAX_MESSAGE_BYTES,
-                    max_redirects=0,
-                    socket_factory=self._bounded_socket,
-                    read_buffer_init_size=READ_BUFFER_BYTES,
-                    ssl_incoming_bio_size=2 * TLS_RECORD_BYTES,
-                    ssl_outgoing_bio_size=TLS_RECORD_BYTES,
-                )
-        except ssl.SSLCertVerificationError as error:
-            raise CertificateChanged(f"{host}: {error.verify_message}") from None
-        except (WSError, TimeoutError, OSError) as error:
-            raise Unreachable(f"live feed of {host}: {str(error) or type(error).__name__}") from None
+            await ws_connect(
+                lambda: connection,
+                f"wss://{host}:{self._port}/ws/ui",
+                ssl_context=self._context,
+                websocket_handshake_timeout=None,
+                logger_name=_quiet,
+                max_frame_size=MAX_MESSAGE_BYTES,
+                max_redirects=0,
+                socket_factory=own.connect,
+                read_buffer_init_size=READ_BUFFER_BYTES,
+                ssl_incoming_bio_size=2 * TLS_RECORD_BYTES,
+                ssl_outgoing_bio_size=TLS_RECORD_BYTES,
+            )
+        except BaseException:
+            own.shut_down()
+            raise
 
-    async def _bounded_socket(self, url: WSParsedURL) -> socket.socket:
+
+class _OwnSocket:
+    """The socket of one attempt: when nobody waits for the answer any more, picows leaves it open."""
+
+    def __init__(self) -> None:
+        self._socket: socket.socket | None = None
+
+    async def connect(self, url: WSParsedURL) -> socket.socket:
         """Connected already: a socket that fails to connect would be nobody's, and stay open."""
         family = socket.AF_INET6 if ":" in url.host else socket.AF_INET
-        bounded = socket.socket(family, socket.SOCK_STREAM)
+        connected = socket.socket(family, socket.SOCK_STREAM)
         try:
-            bounded.setblocking(False)
-            bounded.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
-            await asyncio.get_running_loop().sock_connect(bounded, (url.host, url.port))
+            connected.setblocking(False)
+            connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
+            await asyncio.get_running_loop().sock_connect(connected, (url.host, url.port))
         except BaseException:
-            bounded.close()
+            connected.close()
             raise
-        return bounded
+        self._socket = connected
+        return connected
+
+    def shut_down(self) -> None:
+        """Whoever reads from it notices, and closes it."""
+        if self._socket is not None:
+            with suppress(OSError):  # it is closed already
+                self._socket.shutdown(socket.SHUT_RDWR)
 
 
 class _Connection(WSListener):
     """Both ends of one connection: what picows calls, and what we hold."""
 
-    __slots__ = ("_end", "_listener", "_pieces", "_pinned_sha256", "_transport", "shown_sha256")
+    __slots__ = ("_end", "_listener", "_pieces", "_pinned_sha256", "_transport", "shown_sha256", "was_open")
 
     def __init__(self, listener: WebSocketListener, pinned_sha256: str | None) -> None:
         self._listener: WebSocketListener | None = listener
@@ -99,6 +122,7 @@ class _Connection(WSListener):
         self._end: tuple[int, str] = (1006, "")
         self.shown_sha256: str | None = None
         """The certificate that was not the pinned one."""
+        self.was_open = False
 
     # What we do.
 
@@ -129,6 +153,7 @@ class _Connection(WSListener):
                 transport.disconnect(False)
                 return
         self._transport = transport
+        self.was_open = True
 
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
         listener = self._listener

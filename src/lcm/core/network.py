@@ -1,0 +1,19 @@
+"""What goes wrong in a network, in a few words."""
+
+import os
+import ssl
+
+
+def plainly(error: Exception) -> str:
+    """For people who read logs: the texts of libraries carry addresses, objects or nothing at all."""
+    if isinstance(error, TimeoutError):
+        return "timed out"
+    # TLS numbers its errors in its own way, name servers theirs below zero.
+    if isinstance(error, OSError) and not isinstance(_cause(error), ssl.SSLError) and (error.errno or 0) > 0:
+        return os.strerror(error.errno or 0).lower()
+    return str(error) or type(error).__name__
+
+
+def _cause(error: OSError) -> BaseException:
+    """aiohttp wraps what the system said."""
+    return getattr(error, "os_error", error)
