@@ -1,5 +1,6 @@
 """TLS to CML: trust on first use, then only that certificate."""
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -60,8 +61,25 @@ async def test_a_booting_cml_is_unreachable_not_broken(tmp_path: Path) -> None:
             await connections.get(HOST, "/api/v0/system_information", None)
 
 
-@pytest.mark.parametrize("body", ["", "[]", '{"version": 3}', "not json", '{"version":"2.9.1"}'])
+@pytest.mark.parametrize(
+    "body", ["", "[]", '{"version": 3}', "not json", '{"version":"2.9.1"}', "[" * 100_000]
+)
 async def test_an_answer_that_makes_no_sense_is_unreachable(tmp_path: Path, body: str) -> None:
     async with cml_server(tmp_path, body=body) as port, CmlConnections(port) as connections:
         with pytest.raises(Unreachable):
             await CmlSystemSpiClient(connections).get_system_information(HOST, None)
+
+
+async def test_whatever_else_cml_tells_is_kept_unless_it_is_long_or_nested(tmp_path: Path) -> None:
+    told = {"oui": None, "features": ["a"], "banner": "x" * 201, "motd": "hello", "uptime": 3.5, "ssh": False}
+    body = json.dumps({"version": "2.9.1", "ready": True, **told})
+    async with cml_server(tmp_path, body=body) as port, CmlConnections(port) as connections:
+        information = await CmlSystemSpiClient(connections).get_system_information(HOST, None)
+    assert information.more == {"oui": None, "motd": "hello", "uptime": 3.5, "ssh": False}
+
+
+async def test_of_too_much_that_cml_tells_some_is_kept(tmp_path: Path) -> None:
+    body = json.dumps({"version": "2.9.1", "ready": True, **{f"fact-{n:04}": n for n in range(1_000)}})
+    async with cml_server(tmp_path, body=body) as port, CmlConnections(port) as connections:
+        information = await CmlSystemSpiClient(connections).get_system_information(HOST, None)
+    assert information.more == {f"fact-{n:04}": n for n in range(50)}

@@ -99,7 +99,9 @@ async def test_a_status_outside_the_table_is_refused_with_the_allowed_ones(plane
 async def test_an_older_epoch_is_fenced(plane: Plane) -> None:
     await plane.client.claim_leadership("etcd", 2, "b")
     with pytest.raises(Fenced):
-        await plane.client.report_cml(plane.worker, ready=True, version="2.9.1", certificate_sha256=None)
+        await plane.client.report_cml(
+            plane.worker, ready=True, version="2.9.1", certificate_sha256=None, system_info={}
+        )
     with pytest.raises(Fenced):
         await plane.client.claim_leadership("etcd", 1, "a")
 

@@ -50,7 +50,7 @@ class ReadyCml(MemoryCml):
     """Whatever runs is ready."""
 
     async def get_system_information(self, host: str, pinned_sha256: str | None) -> CmlSystemInformation:
-        return CmlSystemInformation(self.version, ready=True, certificate_sha256=self.certificate)
+        return CmlSystemInformation(self.version, True, self.certificate, {})
 
 
 class Scene:

@@ -40,7 +40,7 @@ from lcm.domain.license import LicenseOperation
 from lcm.domain.lifecycle import WorkerStatus
 from lcm.domain.scaling import AuditEvent
 from lcm.domain.template import RegionConfig, WorkerTemplate
-from lcm.domain.worker import Action, Instance, Worker
+from lcm.domain.worker import Action, Instance, SystemInfo, Worker
 from lcm.rest.fleet import BulkImport, BulkImportResult, Cleanup, CleanupResult
 from lcm.rest.schemas import (
     CmlReport,
@@ -155,10 +155,18 @@ class DirectControlPlane:
         return await report_instance(self._plane, worker.id, report, fence=self._fence())
 
     async def report_cml(
-        self, worker: Worker, *, ready: bool, version: str | None, certificate_sha256: str | None
+        self,
+        worker: Worker,
+        *,
+        ready: bool,
+        version: str | None,
+        certificate_sha256: str | None,
+        system_info: SystemInfo,
     ) -> Worker:
         self._answer()
-        report = CmlReport(ready=ready, version=version, certificate_sha256=certificate_sha256)
+        report = CmlReport(
+            ready=ready, version=version, certificate_sha256=certificate_sha256, system_info=system_info
+        )
         return await report_cml(self._plane, worker.id, report, fence=self._fence())
 
     async def detect_worker_idle(self, worker: Worker, request: IdleCheckRequest) -> IdleCheck:
@@ -200,6 +208,7 @@ class MemoryCml:
         self._boot_seconds = boot_seconds
         self.certificate = "a" * 64
         self.version = "2.9.1+build.7"
+        self.system_info: SystemInfo = {"oui": "52:54:00:00:00:00"}
 
     async def get_system_information(self, host: str, pinned_sha256: str | None) -> CmlSystemInformation:
         machine = self._cloud.machine_at(host)
@@ -208,7 +217,8 @@ class MemoryCml:
         if pinned_sha256 not in (None, self.certificate):
             raise CertificateChanged(f"{host} shows another certificate")
         uptime = self._cloud.clock.monotonic() - machine.running_since
-        return CmlSystemInformation(self.version, uptime >= self._boot_seconds, self.certificate)
+        is_ready = uptime >= self._boot_seconds
+        return CmlSystemInformation(self.version, is_ready, self.certificate, self.system_info)
 
 
 class MemoryMonitors:

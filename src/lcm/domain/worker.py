@@ -34,6 +34,9 @@ HISTORY_LIMIT = 100
 """Entries of `state_history` kept with the record; the newest ones win."""
 
 
+SystemInfo = dict[str, str | int | float | bool | None]
+"""What a CML server tells of itself besides its version."""
+
 ENDED_BY_PEOPLE = ("Client.UserInitiatedShutdown", "Client.InstanceInitiatedShutdown")
 """EC2's codes for an instance that somebody ended, from outside or from inside."""
 
@@ -173,7 +176,7 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     cml_ready: bool = False
     cml_certificate_sha256: str | None = None
     cml_login: CmlLogin | None = None
-    cml_system_info: dict[str, str | int | float | bool | None] = {}
+    cml_system_info: SystemInfo = {}
     cml_health: CmlHealth | None = None
     cml_license: CmlLicense | None = None
     labs_count: int | None = None

@@ -17,7 +17,7 @@ from lcm.domain.license import LicenseOperation
 from lcm.domain.lifecycle import WorkerStatus
 from lcm.domain.scaling import AuditEvent
 from lcm.domain.template import WorkerTemplate
-from lcm.domain.worker import CmlHealth, CmlLicense, Instance, Worker
+from lcm.domain.worker import CmlHealth, CmlLicense, Instance, SystemInfo, Worker
 from lcm.rest.fleet import BulkImport, BulkImportResult, Cleanup, CleanupResult, DiscoveryView
 from lcm.rest.schemas import (
     API_KEY_HEADER,
@@ -87,7 +87,7 @@ class HttpTransport:
             ):
                 return response.status, await response.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise Unreachable(f"control plane: {str(error) or type(error).__name__}") from error
+            raise Unreachable(f"control plane at {self._url}: {plainly(error)}") from error
 
 
 class ControlPlaneClient:
@@ -166,12 +166,20 @@ class ControlPlaneClient:
         )
 
     async def report_cml(
-        self, worker: Worker, *, ready: bool, version: str | None, certificate_sha256: str | None
+        self,
+        worker: Worker,
+        *,
+        ready: bool,
+        version: str | None,
+        certificate_sha256: str | None,
+        system_info: SystemInfo,
     ) -> Worker:
         return await self._report(
             worker.id,
             "cml-data",
-            CmlReport(ready=ready, version=version, certificate_sha256=certificate_sha256),
+            CmlReport(
+                ready=ready, version=version, certificate_sha256=certificate_sha256, system_info=system_info
+            ),
         )
 
     async def report_cml_health(

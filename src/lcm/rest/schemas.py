@@ -29,12 +29,23 @@ from lcm.domain.live import (
 from lcm.domain.scaling import AuditEntry, AuditEvent
 from lcm.domain.template import WorkerTemplate
 from lcm.domain.wishes import possible_actions
-from lcm.domain.worker import Action, CmlHealth, CmlLicense, HistoryEntry, Hold, Instance, PauseReason, Worker
+from lcm.domain.worker import (
+    Action,
+    CmlHealth,
+    CmlLicense,
+    HistoryEntry,
+    Hold,
+    Instance,
+    PauseReason,
+    SystemInfo,
+    Worker,
+)
 
 API_KEY_HEADER = "X-API-Key"
 SERVICE_HEADER = "X-LCM-Service"
 EPOCH_HEADER = "X-LCM-Epoch"
 PROBLEM_TYPE_PREFIX = "urn:lcm:problem:"
+MAX_SYSTEM_INFO = 50
 
 
 class LicenseView(msgspec.Struct, frozen=True, kw_only=True):
@@ -266,9 +277,7 @@ class CmlReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     ready: bool
     version: str | None = None
     certificate_sha256: str | None = None
-    system_info: Annotated[dict[str, str | int | float | bool | None], msgspec.Meta(max_length=50)] | None = (
-        None
-    )
+    system_info: Annotated[SystemInfo, msgspec.Meta(max_length=MAX_SYSTEM_INFO)] | None = None
     """As `system_information` tells it. Like the next two: left out means no news."""
     health: CmlHealth | None = None
     license: CmlLicense | None = None

@@ -349,7 +349,9 @@ class SimulatedCml(SimulatedPort):
         if machine is None or machine.running_since is None:
             raise Unreachable(f"CML at {host}: connection refused")
         is_ready = self._world.clock.monotonic() - machine.running_since >= BOOT_SECONDS
-        return CmlSystemInformation("2.9.1+build.7", is_ready, certificate_of(machine))
+        return CmlSystemInformation(
+            "2.9.1+build.7", is_ready, certificate_of(machine), {"oui": "52:54:00:00:00:00"}
+        )
 
 
 class SimulatedLicensing(SimulatedPort):

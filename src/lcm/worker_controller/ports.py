@@ -16,7 +16,7 @@ from lcm.domain.lifecycle import WorkerStatus
 from lcm.domain.live import ActivityEvent
 from lcm.domain.scaling import AuditEvent
 from lcm.domain.template import WorkerTemplate
-from lcm.domain.worker import CmlHealth, CmlLicense, CmlLogin, Instance, Worker
+from lcm.domain.worker import CmlHealth, CmlLicense, CmlLogin, Instance, SystemInfo, Worker
 from lcm.rest.fleet import BulkImportResult, Cleanup, CleanupResult
 from lcm.rest.schemas import (
     CmlCredentials,
@@ -61,7 +61,13 @@ class ControlPlane(Protocol):
     async def report_instance(self, worker: Worker, instance: Instance) -> Worker: ...
 
     async def report_cml(
-        self, worker: Worker, *, ready: bool, version: str | None, certificate_sha256: str | None
+        self,
+        worker: Worker,
+        *,
+        ready: bool,
+        version: str | None,
+        certificate_sha256: str | None,
+        system_info: SystemInfo,
     ) -> Worker: ...
 
     async def detect_worker_idle(self, worker: Worker, request: IdleCheckRequest) -> IdleCheck: ...
@@ -169,6 +175,8 @@ class CmlSystemInformation(NamedTuple):
     ready: bool
     certificate_sha256: str | None
     """None where certificates are not pinned."""
+    more: SystemInfo
+    """Whatever else it tells."""
 
 
 class CmlSystem(Protocol):

@@ -107,10 +107,15 @@ class Tender:
         except Unreachable as error:
             log.debug("CML not reached", worker_id=worker.id, error=str(error))
             return worker
-        is_news = told.ready != worker.cml_ready or (told.ready and told.version != worker.cml_version)
+        known = worker.cml_version, worker.cml_system_info
+        is_news = told.ready != worker.cml_ready or (told.ready and (told.version, told.more) != known)
         is_first_contact = worker.cml_certificate_sha256 is None and told.certificate_sha256 is not None
         if not is_news and not is_first_contact:
             return worker
         return await self.control_plane.report_cml(
-            worker, ready=told.ready, version=told.version, certificate_sha256=told.certificate_sha256
+            worker,
+            ready=told.ready,
+            version=told.version,
+            certificate_sha256=told.certificate_sha256,
+            system_info=told.more,
         )

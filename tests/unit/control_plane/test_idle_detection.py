@@ -16,6 +16,7 @@ from lcm.control_plane.commands.report_status import report_status
 from lcm.control_plane.commands.request_action import request_action
 from lcm.control_plane.conditions import Conditions
 from lcm.control_plane.context import ControlPlane, Policies
+from lcm.control_plane.queries.idle import idle_status
 from lcm.control_plane.store.port import Fence
 from lcm.domain.errors import Conflict, Fenced, MomentPassed
 from lcm.domain.idle import IdlePolicy
@@ -329,6 +330,17 @@ async def test_a_released_hold_brings_the_countdown_back(desk: Desk) -> None:
     await hold_worker(desk.plane, worker.id, until=until, reason="", by="ada")
     released = await release_hold(desk.plane, worker.id)
     assert released.target_pause_at == worker.created_at + timedelta(hours=1)
+
+
+async def test_the_next_check_is_told_with_the_last(desk: Desk) -> None:
+    worker = await desk.add()
+    assert idle_status(desk.plane, worker).next_idle_check_at is None
+    await desk.passes(10)
+    await desk.check(worker)
+    checked_at = desk.plane.clock.now()
+    status = idle_status(desk.plane, await desk.plane.workers.get(worker.id))
+    assert status.last_activity_check_at == checked_at
+    assert status.next_idle_check_at == checked_at + timedelta(minutes=5)
 
 
 async def test_a_worker_without_idle_detection_runs_until_somebody_stops_it(desk: Desk) -> None:

@@ -79,7 +79,7 @@ class World:
         self.steps.append("3 get_system_information")
         if not self.cml_answers:
             raise Unreachable("no answer")
-        return CmlSystemInformation("2.9.2", True, "a" * 64)
+        return CmlSystemInformation("2.9.2", True, "a" * 64, {})
 
     async def report_cml(self, worker: Worker, *, version: str, **_: Any) -> Worker:
         self.steps.append("3 report_cml")

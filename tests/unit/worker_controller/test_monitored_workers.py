@@ -88,12 +88,14 @@ async def test_a_refresh_asks_cml_and_measures_once(fleet: Fleet, monitors: Memo
     async with fleet.running():
         worker = await fleet.running_worker()
         await until_watched(fleet, monitors)
-        fleet.cml.version = "2.10.0"
+        fleet.cml.version, fleet.cml.system_info = "2.10.0", {"allow_ssh_pubkey_auth": True}
         await fleet.clock.sleep(100)
         assert (await fleet.get(worker)).cml_version == "2.9.1+build.7"
+        assert (await fleet.get(worker)).cml_system_info == {"oui": "52:54:00:00:00:00"}
         await request_refresh(fleet.plane, worker.id)
         await fleet.clock.sleep(1)
         assert (await fleet.get(worker)).cml_version == "2.10.0"
+        assert (await fleet.get(worker)).cml_system_info == {"allow_ssh_pubkey_auth": True}
         await fleet.clock.sleep(100)
         assert monitors.measured == [worker.id, worker.id]
 

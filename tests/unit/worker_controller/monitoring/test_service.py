@@ -1,0 +1,44 @@
+"""Live monitoring as a whole."""
+
+import asyncio
+import random
+
+from lcm.cml.session import Credentials
+from lcm.core.chance import RandomIds
+from lcm.core.health import Health
+from lcm.domain.launch import InstanceId
+from lcm.domain.lifecycle import RUNNING
+from lcm.domain.live import SampleSource
+from lcm.simulator.memory_live import MemoryLiveServers, MemoryMetrics
+from lcm.simulator.virtual_time import VirtualClock
+from lcm.worker_controller.cml_sessions import CmlSessions
+from lcm.worker_controller.monitoring.config import MonitoringConfig
+from lcm.worker_controller.monitoring.service import assemble_monitoring
+from lcm.worker_controller.ports import InstanceMetrics
+from support.core import a_worker
+from support.live import ToldControlPlane
+
+
+async def test_while_monitoring_runs_every_minute_what_has_no_live_feed_is_told() -> None:
+    clock = VirtualClock()
+    plane, cloud, servers = ToldControlPlane(clock), MemoryMetrics(["eu-west-1"]), MemoryLiveServers({})
+    plane.workers = [a_worker(status=RUNNING, ec2_instance_id=InstanceId("i-1"))]
+    cloud.measured[InstanceId("i-1")] = InstanceMetrics(cpu_utilization=12.0)
+    monitoring = assemble_monitoring(
+        MonitoringConfig(),
+        control_plane=plane,
+        websockets=servers,
+        sessions=CmlSessions(servers, Credentials("admin", "secret"), plane, clock),
+        cloud_metrics=cloud,
+        clock=clock,
+        ids=RandomIds(random.Random(1)),
+        chance=random.Random(1),
+        health=Health(clock),
+    )
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(monitoring.run())
+        await clock.sleep(125)
+        running.cancel()
+    assert [sample.source for sample in plane.samples] == [SampleSource.CLOUDWATCH] * 2
+    await clock.sleep(125)
+    assert len(plane.samples) == 2
