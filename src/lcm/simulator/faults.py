@@ -85,6 +85,6 @@ class Faults:
         return None
 
 
-def chance(seed: int, *what: object) -> float:
+def chance(seed: int, of: str, role: str, site: str, nth: int) -> float:
     """A number in [0, 1) that only depends on what it is asked for."""
-    return zlib.crc32("/".join(map(str, (seed, *what))).encode()) / 2**32
+    return zlib.crc32(f"{seed}/{of}/{role}/{site}/{nth}".encode()) / 2**32

@@ -9,7 +9,7 @@ import asyncio
 import selectors
 from collections import deque
 from collections.abc import Callable, Coroutine
-from contextvars import Context
+from contextvars import Context, copy_context
 from datetime import UTC, datetime, timedelta
 from heapq import heappop, heappush
 from typing import Any, TypeVar
@@ -37,6 +37,25 @@ class _NumberedTask(asyncio.Task[Any]):
         return self._number
 
 
+class _Handle:
+    """What runs later: asyncio's own kind, without what only debugging needs."""
+
+    __slots__ = ("_args", "_callback", "_cancelled", "_context")
+
+    def __init__(self, callback: Callable[..., object], args: tuple[Any, ...], context: Context) -> None:
+        self._callback: Callable[..., object] | None = callback
+        self._args: tuple[Any, ...] = args
+        self._context = context
+        self._cancelled = False
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        self._callback, self._args = None, ()
+
+    def cancelled(self) -> bool:
+        return self._cancelled
+
+
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
     """Starts at second 0 and jumps from timer to timer.
 
@@ -44,14 +63,14 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     else than timers. Of timers for the same moment the one set first goes first.
     """
 
-    _ready: deque[asyncio.Handle]
+    _ready: deque[Any]
     _stopping: bool
     _selector: selectors.BaseSelector
     _process_events: Callable[[list[tuple[selectors.SelectorKey, int]]], None]
 
     def __init__(self) -> None:
         self._now = 0.0
-        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._timers: list[tuple[float, int, _Handle]] = []
         self._timers_set = 0
         _NumberedTask._made = 0
         super().__init__()
@@ -66,26 +85,32 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
-    ) -> asyncio.Handle:
-        handle = asyncio.Handle(callback, args, self, context)
+    ) -> _Handle:
+        handle = _Handle(callback, args, copy_context() if context is None else context)
         self._ready.append(handle)
         return handle
 
     def call_later(  # type: ignore[override]
         self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
-    ) -> asyncio.TimerHandle:
+    ) -> _Handle:
         return self.call_at(self._now + delay, callback, *args, context=context)
 
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
-    ) -> asyncio.TimerHandle:
-        timer = asyncio.TimerHandle(when, callback, args, self, context)
+    ) -> _Handle:
+        timer = _Handle(callback, args, copy_context() if context is None else context)
         self._timers_set += 1
         heappush(self._timers, (when, self._timers_set, timer))
         return timer
 
-    def _timer_handle_cancelled(self, _: asyncio.TimerHandle) -> None:
-        """Asyncio counts these; here a cancelled timer is dropped when its time comes."""
+    async def rest(self, seconds: float) -> None:
+        """As `asyncio.sleep`, which asks the operating system which loop it is on."""
+        over = self.create_future()
+        timer = self.call_later(seconds, _end, over)
+        try:
+            await over
+        finally:
+            timer.cancel()
 
     def _run_once(self) -> None:
         """What is ready, then whatever is next; replaces asyncio's, which `run_forever` calls for ever."""
@@ -95,8 +120,14 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
                 self._jump_to_the_next_timer()
             for _ in range(len(ready)):
                 handle = ready.popleft()
-                if not handle._cancelled:
-                    handle._run()
+                if handle._cancelled:
+                    continue
+                try:
+                    handle._context.run(handle._callback, *handle._args)
+                except (SystemExit, KeyboardInterrupt):
+                    raise
+                except BaseException as error:
+                    self.call_exception_handler({"message": "a callback failed", "exception": error})
             if self._stopping:
                 return
 
@@ -119,17 +150,23 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
             self._ready.append(heappop(timers)[2])
 
 
+def _end(waiting: "asyncio.Future[None]") -> None:
+    if not waiting.done():
+        waiting.set_result(None)
+
+
 class VirtualClock:
     """The clock of whatever runs on a `VirtualTimeLoop`: of the given one, or of the one that is asking."""
 
     def __init__(self, loop: VirtualTimeLoop | None = None) -> None:
+        self._loop = loop
         self.monotonic: Callable[[], float] = loop.time if loop else lambda: asyncio.get_running_loop().time()
 
     def now(self) -> datetime:
         return BEGINNING + timedelta(seconds=self.monotonic())
 
     def sleep(self, seconds: float) -> Coroutine[Any, Any, None]:
-        return asyncio.sleep(seconds)
+        return self._loop.rest(seconds) if self._loop is not None and seconds > 0 else asyncio.sleep(seconds)
 
 
 def run_in_virtual_time(work: Coroutine[Any, Any, T]) -> T:

@@ -132,9 +132,10 @@ class I8Fencing(Invariant):
 
     def on_call(self, process: Process, call: Call) -> None:
         leaders = self.world.leaders()
-        if not self.world.was_wiped_recently:
-            self.require(len(leaders) <= 1, f"{[leader.name for leader in leaders]} lead at once")
-        if call.site.startswith("ec2.") and call.mutates:
+        if len(leaders) > 1:
+            names = [leader.name for leader in leaders]
+            self.require(self.world.was_wiped_recently, f"{names} lead at once")
+        if call.mutates and call.site.startswith("ec2."):
             self.require(process in leaders, f"{process.name} acts past its deadline")
             if not self.world.was_wiped_recently:
                 is_holder = isinstance(process, ControllerProcess) and process.holds_the_lease
