@@ -2,7 +2,7 @@
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -46,7 +46,7 @@ class SilentServer:
         writer.close()
 
 
-Manner = Callable[[SilentServer], Callable[[asyncio.StreamReader, asyncio.StreamWriter], object]]
+Manner = Callable[[SilentServer], Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]]
 
 
 @asynccontextmanager

@@ -226,9 +226,14 @@ def frozen(*process_ids: int) -> Iterator[None]:
 
 
 def children_of(process_id: int) -> list[int]:
-    return [
-        int(child) for child in Path(f"/proc/{process_id}/task/{process_id}/children").read_text().split()
-    ]
+    children = Path(f"/proc/{process_id}/task/{process_id}/children").read_text().split()
+    return [_meant_by(int(child)) for child in children]
+
+
+def _meant_by(process_id: int) -> int:
+    """A process that stands for another one (`quick_python`) has a name that says for which."""
+    name = Path(f"/proc/{process_id}/comm").read_text()
+    return int(name.removeprefix("for ")) if name.startswith("for ") else process_id
 
 
 class Site:

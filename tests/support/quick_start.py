@@ -15,8 +15,9 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import IO, Final, Protocol
@@ -39,7 +40,9 @@ LOADED: Final = (
     "lcm.rest.documents",
     "lcm.rest.peer_feed",
     "lcm.simulator.main",
+    "lcm.simulator.aws.server",
 )
+STAND_IN: Final = Path(__file__).with_name("quick_python.py")
 
 
 class Process(Protocol):
@@ -148,41 +151,109 @@ def _forker() -> Forker:
 # The other side.
 
 
-def serve(channel: socket.socket) -> None:
-    for module in LOADED:
-        __import__(module)
-    gc.freeze()
-    while True:
-        message, descriptors, _, _ = socket.recv_fds(channel, MESSAGE_BYTES, 2)
+class Hatchery:
+    """Forks whatever it is asked for: by the tests, and by processes it has forked itself."""
+
+    def __init__(self, channel: socket.socket, directory: Path) -> None:
+        self._channel = channel
+        self._stand_in = directory / "python"
+        """Where processes that were forked believe their interpreter is."""
+        self._stand_in.write_text(f"#!{sys.executable} -IS\n{STAND_IN.read_text()}")
+        self._stand_in.chmod(0o700)
+        self._door = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._door.bind(str(directory / "forker"))
+        self._door.listen()
+        self._stood_for: dict[socket.socket, int] = {}
+        """By the stand-in that waits for it."""
+        self._forgotten: set[int] = set()
+
+    def serve(self) -> None:
+        """Until the tests are over."""
+        while True:
+            ready, _, _ = select.select([self._channel, self._door, *self._stood_for], [], [])
+            if self._channel in ready and not self._serve_tests():
+                return
+            if self._door in ready:
+                self._serve_stand_in()
+            for stand_in in self._stood_for.keys() & set(ready):
+                self._tell_end(stand_in)
+            self._forgotten -= {pid for pid in self._forgotten if os.waitpid(pid, os.WNOHANG)[0]}
+
+    def _serve_tests(self) -> bool:
+        message, descriptors, _, _ = socket.recv_fds(self._channel, MESSAGE_BYTES, 2)
         if not message:
-            return
+            return False
         wish = json.loads(message)
         if "ended" in wish:
-            _, status = os.waitpid(wish["ended"], 0)
-            channel.send(str(os.waitstatus_to_exitcode(status)).encode())
-            continue
+            self._channel.send(_exit_code_of(wish["ended"]))
+        else:
+            nowhere = os.open(os.devnull, os.O_RDONLY)
+            command = ["-m", "lcm", *wish["arguments"]]
+            pid = self._fork(command, wish["environment"], Path.cwd(), [nowhere, *descriptors])
+            self._channel.send(str(pid).encode())
+        return True
+
+    def _serve_stand_in(self) -> None:
+        stand_in, _ = self._door.accept()
+        message, descriptors, _, _ = socket.recv_fds(stand_in, MESSAGE_BYTES, 3)
+        if not message:
+            stand_in.close()
+            return
+        wish = json.loads(message)
+        pid = self._fork(
+            wish["arguments"], wish["environment"], Path(wish["directory"]), descriptors, own_session=True
+        )
+        self._stood_for[stand_in] = pid
+        stand_in.send(str(pid).encode())
+
+    def _tell_end(self, stand_in: socket.socket) -> None:
+        """To one that asks; one that was killed does not ask."""
+        pid = self._stood_for.pop(stand_in)
+        with stand_in:
+            if stand_in.recv(100):
+                stand_in.send(_exit_code_of(pid))
+            else:
+                self._forgotten.add(pid)
+
+    def _fork(
+        self,
+        command: list[str],
+        environment: dict[str, str],
+        directory: Path,
+        streams: list[int],
+        *,
+        own_session: bool = False,
+    ) -> int:
         pid = os.fork()
         if pid == 0:
-            channel.close()
-            os._exit(_become(wish["arguments"], wish["environment"], *descriptors))
-        for descriptor in descriptors:
-            os.close(descriptor)
-        channel.send(str(pid).encode())
+            for held in (self._channel, self._door, *self._stood_for):
+                held.close()
+            if own_session:
+                os.setsid()
+            os.chdir(directory)
+            sys.executable = str(self._stand_in)
+            os._exit(_become(command, environment, streams))
+        for stream in streams:
+            os.close(stream)
+        return pid
 
 
-def _become(arguments: list[str], environment: dict[str, str], output: int, errors: int) -> int:
+def _exit_code_of(pid: int) -> bytes:
+    return str(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])).encode()
+
+
+def _become(command: list[str], environment: dict[str, str], streams: list[int]) -> int:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    os.dup2(output, 1)
-    os.dup2(errors, 2)
-    os.close(output)
-    os.close(errors)
+    for standard, stream in enumerate(streams):
+        os.dup2(stream, standard)
+        os.close(stream)
     os.environ.clear()
     os.environ.update(environment)
-    sys.argv = ["lcm", *arguments]
-    from lcm.cli.app import main
-
+    tempfile.tempdir = None  # to be found out anew
+    _, module, *arguments = command
+    sys.argv = [module, *arguments]
     try:
-        main()
+        _main_of(module)()
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except BaseException:
@@ -192,6 +263,30 @@ def _become(arguments: list[str], environment: dict[str, str], output: int, erro
         sys.stdout.flush()
         sys.stderr.flush()
     return 0
+
+
+def _main_of(module: str) -> Callable[[], None]:
+    if module == "lcm":
+        from lcm.cli.app import main
+
+        return main
+    from moto.moto_api._internal import mock_random
+
+    from lcm.simulator.aws_server import main as aws_main
+
+    mock_random.seed()  # or every one of them would give its machines the same names
+    return aws_main
+
+
+def serve(channel: socket.socket) -> None:
+    from lcm.simulator.aws_server import MOTO_SETTINGS
+
+    os.environ.update(MOTO_SETTINGS)
+    for module in LOADED:
+        __import__(module)
+    gc.freeze()
+    with tempfile.TemporaryDirectory(prefix="lcm-quick-") as directory:
+        Hatchery(channel, Path(directory)).serve()
 
 
 if __name__ == "__main__":

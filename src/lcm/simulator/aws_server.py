@@ -8,10 +8,18 @@ the parent dies.
 import os
 import sys
 import threading
+from typing import Final
 
 import msgspec
 
 from lcm.simulator.aws.config import AwsConfig, AwsReady
+
+MOTO_SETTINGS: Final = {
+    "MOTO_EC2_LOAD_DEFAULT_AMIS": "false",
+    "MOTO_ENABLE_AMI_VALIDATION": "1",
+    "MOTO_EC2_ENABLE_INSTANCE_TYPE_VALIDATION": "1",
+}
+"""moto reads these while it is imported."""
 
 
 def main() -> None:
@@ -19,12 +27,7 @@ def main() -> None:
     # First of all, so that a parent dying during the slow imports below is noticed too.
     threading.Thread(target=_exit_with_parent, name="parent", daemon=True).start()
     config = msgspec.json.decode(sys.argv[1], type=AwsConfig)
-    # moto reads these while it is imported.
-    os.environ.update(
-        MOTO_EC2_LOAD_DEFAULT_AMIS="false",
-        MOTO_ENABLE_AMI_VALIDATION="1",
-        MOTO_EC2_ENABLE_INSTANCE_TYPE_VALIDATION="1",
-    )
+    os.environ.update(MOTO_SETTINGS)
     from lcm.simulator.aws.server import serve
 
     serve(config, _announce)
