@@ -21,7 +21,7 @@ def main() -> None:
     if not any(arguments[: len(quick)] == quick for quick in QUICK):
         os.execv(sys.executable, [sys.executable, *arguments])
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as channel:
-        channel.connect(str(Path(sys.argv[0]).with_name("forker")))
+        channel.connect("\0" + Path(sys.argv[0]).parent.name)
         wish = {"arguments": arguments, "environment": dict(os.environ), "directory": str(Path.cwd())}
         socket.send_fds(channel, [json.dumps(wish).encode()], [0, 1, 2])
         pid = int(channel.recv(100))

@@ -18,6 +18,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import IO, Final, Protocol
@@ -161,7 +162,7 @@ class Hatchery:
         self._stand_in.write_text(f"#!{sys.executable} -IS\n{STAND_IN.read_text()}")
         self._stand_in.chmod(0o700)
         self._door = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._door.bind(str(directory / "forker"))
+        self._door.bind("\0" + directory.name)  # a name, not a file: paths of sockets must be short
         self._door.listen()
         self._stood_for: dict[socket.socket, int] = {}
         """By the stand-in that waits for it."""
@@ -204,16 +205,22 @@ class Hatchery:
             wish["arguments"], wish["environment"], Path(wish["directory"]), descriptors, own_session=True
         )
         self._stood_for[stand_in] = pid
-        stand_in.send(str(pid).encode())
+        with suppress(BrokenPipeError):  # it was killed, which its descriptor shows too
+            stand_in.send(str(pid).encode())
 
     def _tell_end(self, stand_in: socket.socket) -> None:
         """To one that asks; one that was killed does not ask."""
         pid = self._stood_for.pop(stand_in)
         with stand_in:
-            if stand_in.recv(100):
-                stand_in.send(_exit_code_of(pid))
-            else:
+            asks = b""
+            with suppress(ConnectionResetError):
+                asks = stand_in.recv(100)
+            if not asks:
                 self._forgotten.add(pid)
+                return
+            code = _exit_code_of(pid)
+            with suppress(BrokenPipeError):
+                stand_in.send(code)
 
     def _fork(
         self,
@@ -285,7 +292,8 @@ def serve(channel: socket.socket) -> None:
     for module in LOADED:
         __import__(module)
     gc.freeze()
-    with tempfile.TemporaryDirectory(prefix="lcm-quick-") as directory:
+    # Where programs may be: temporary directories are sometimes not for them.
+    with tempfile.TemporaryDirectory(prefix="lcm-quick-", dir=sys.prefix) as directory:
         Hatchery(channel, Path(directory)).serve()
 
 
