@@ -14,7 +14,7 @@ UI_BUILT := src/lcm/control_plane/static/index.html
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup run test check lint unit bench sim sim-coverage sim-hunt soak soak-ha soak-kill docs lock browser
-.PHONY: ferretdb helm clean
+.PHONY: ferretdb helm clean types page pytest
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -24,14 +24,21 @@ setup: $(VENV)/ready $(UI_BUILT) ## Set up the environment and build the dashboa
 run: setup ## Run LCM with a simulated cloud and print the dashboard's URL
 	@$(BIN)/lcm up $(ARGS)
 
-test: setup $(OLDER_CLIENT) browser ferretdb check ## Run every check and every test
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
+test: setup $(OLDER_CLIENT) browser ferretdb lint ## Run every check and every test
+	@$(MAKE) --no-print-directory -j3 types page pytest
 
-check: lint ## Lint, types, import rules (Python and dashboard)
+check: lint types page ## Lint, types, import rules (Python and dashboard)
+
+types: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+
+page: setup
 	cd ui && PATH="$(CURDIR)/$(BIN):$$PATH" npm run --silent check
 	cd ui && PATH="$(CURDIR)/$(BIN):$$PATH" npm run --silent test
+
+pytest: setup
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: setup
 	$(BIN)/ruff check

@@ -124,6 +124,10 @@ def simulate_random(seed: int, story: str | None = None) -> Outcome:
     return simulate(story or story_of(seed), seed, rates=DEFAULT_RATES)
 
 
+def simulate_randoms(seeds: Iterable[int]) -> list[Outcome]:
+    return [simulate_random(seed) for seed in seeds]
+
+
 async def _simulate(scenario: str, faults: Faults, knobs: Knobs, quiet_seconds: float) -> Outcome:
     world = World(faults, knobs, yaml.safe_load(TEMPLATES.read_text()))
     invariants = [invariant(world) for invariant in ALL]

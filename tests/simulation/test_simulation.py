@@ -18,21 +18,24 @@ from lcm.simulator.faults import Act, Fault
 from simulation.coverage import Coverage
 from simulation.exhaustive import LONG, PASS, crash_pairs, differs, long_faults, run_job, single_faults
 from simulation.hunt import caught_before, hunt_again, report
-from simulation.run import Outcome, simulate, simulate_random
+from simulation.run import Outcome, simulate, simulate_random, simulate_randoms
 from simulation.scenarios import SCENARIOS
 from simulation.shrink import explain, shrink
 
 RANDOM_SEEDS = 1_000
 REPEATED_SEEDS = 200
+TOGETHER = 5
 HERE = Path(__file__).parent
+REGRESSIONS: list[dict[str, Any]] = json.loads((HERE / "regressions" / "seeds.json").read_text())
 
 pytestmark = pytest.mark.timeout(3_600)
 
 
 @pytest.fixture(scope="module")
 def pool() -> Iterator[ProcessPoolExecutor]:
-    with ProcessPoolExecutor(os.cpu_count()) as workers:
-        yield workers
+    workers = ProcessPoolExecutor(os.cpu_count())
+    yield workers
+    workers.shutdown(cancel_futures=True)  # of what only some of the tests would have asked for
 
 
 @pytest.fixture(scope="module")
@@ -42,13 +45,23 @@ def running(pool: ProcessPoolExecutor) -> dict[str, Future[Outcome]]:
 
 
 @pytest.fixture(scope="module")
-def fault_free(running: dict[str, Future[Outcome]]) -> dict[str, Outcome]:
-    return {name: running[name].result() for name in PASS}
+def failed_once(pool: ProcessPoolExecutor, running: dict[str, Future[Outcome]]) -> list[Future[Outcome]]:
+    """Those seeds, begun while the scenarios still run: the pool is never without work."""
+    return [pool.submit(simulate_random, known["seed"], known["story"]) for known in REGRESSIONS]
 
 
 @pytest.fixture(scope="module")
-def random_runs(pool: ProcessPoolExecutor) -> list[Outcome]:
-    return list(pool.map(simulate_random, range(RANDOM_SEEDS), chunksize=5))
+def random_runs(pool: ProcessPoolExecutor, failed_once: list[Future[Outcome]]) -> list[Future[list[Outcome]]]:
+    """In small groups, begun right after them."""
+    starts = range(0, RANDOM_SEEDS, TOGETHER)
+    return [pool.submit(simulate_randoms, range(first, first + TOGETHER)) for first in starts]
+
+
+@pytest.fixture(scope="module")
+def fault_free(
+    running: dict[str, Future[Outcome]], random_runs: list[Future[list[Outcome]]]
+) -> dict[str, Outcome]:
+    return {name: running[name].result() for name in PASS}
 
 
 def test_no_single_fault_at_any_call_site_in_any_state_breaks_anything(
@@ -86,23 +99,23 @@ def test_no_fault_before_a_long_idle_time_shows_after_it(
     assert not failed, explain(failed)
 
 
-def test_no_random_run_breaks_anything(random_runs: list[Outcome]) -> None:
-    failed = [outcome for outcome in random_runs if outcome.violation is not None]
-    print(f"{len(random_runs)} random runs, {sum(len(run.applied) for run in random_runs)} faults")
+def test_no_random_run_breaks_anything(random_runs: list[Future[list[Outcome]]]) -> None:
+    done = [outcome for group in random_runs for outcome in group.result()]
+    assert len(done) == RANDOM_SEEDS
+    print(f"{len(done)} random runs, {sum(len(run.applied) for run in done)} faults")
+    failed = [outcome for outcome in done if outcome.violation is not None]
     assert not failed, explain(failed)
 
 
-@pytest.mark.parametrize("regression", json.loads((HERE / "regressions" / "seeds.json").read_text()), ids=str)
-def test_a_seed_that_once_failed_never_fails_again(
-    random_runs: list[Outcome], regression: dict[str, Any]
-) -> None:
-    seed, story = regression["seed"], regression["story"]
-    known = seed < len(random_runs) and random_runs[seed].scenario == story
-    outcome = random_runs[seed] if known else simulate_random(seed, story)
+@pytest.mark.parametrize("number", range(len(REGRESSIONS)), ids=lambda number: str(REGRESSIONS[number]))
+def test_a_seed_that_once_failed_never_fails_again(failed_once: list[Future[Outcome]], number: int) -> None:
+    outcome = failed_once[number].result()
     assert outcome.violation is None, explain([outcome])
 
 
-def test_the_same_seed_gives_the_same_run_in_another_process(random_runs: list[Outcome]) -> None:
+def test_the_same_seed_gives_the_same_run_in_another_process(
+    random_runs: list[Future[list[Outcome]]],
+) -> None:
     """Also if sets and dictionaries are laid out differently there."""
     code = (
         "import sys; from simulation.run import simulate_random;"
@@ -120,7 +133,8 @@ def test_the_same_seed_gives_the_same_run_in_another_process(random_runs: list[O
     ]
     hashes = [line for other in others for line in other.communicate(timeout=900)[0].split()]
     assert len(hashes) == REPEATED_SEEDS
-    assert hashes == [outcome.trace_hash for outcome in random_runs[:REPEATED_SEEDS]]
+    done = [outcome for group in random_runs for outcome in group.result()]
+    assert hashes == [outcome.trace_hash for outcome in done[:REPEATED_SEEDS]]
 
 
 def test_every_planted_bug_is_caught(pool: ProcessPoolExecutor) -> None:
