@@ -208,7 +208,6 @@ async def test_why_it_does_not_connect_is_in_the_log(cml: Cml, fault: str, reaso
         await cml.strike(CUT)
         line = await operator.reads("live connection failed", lambda entry: entry["reason"] == reason)
         assert detail in line["detail"]
-        assert line["failures"] >= 0
         assert not operator.is_connected()
         await operator.sees(lambda: operator.live.plane.statuses[-1][1].reason.startswith(f"{reason}: "))
 
