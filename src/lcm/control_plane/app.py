@@ -1,16 +1,14 @@
-"""The control plane's HTTP application: routes, errors, the dashboard."""
+"""The control plane's HTTP application: routes and errors."""
 
 import math
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.responses import FileResponse, RedirectResponse, Response
-from starlette.staticfiles import StaticFiles
+from starlette.responses import Response
 
 from lcm.control_plane.access import AccessDenied, TooManyRequests
 from lcm.control_plane.gate import Gate, access_problem, rate_problem, store_problem
@@ -18,6 +16,7 @@ from lcm.control_plane.rate_limit import Buckets
 from lcm.control_plane.routes import (
     catalogue,
     cml_login,
+    dashboard,
     events,
     fleet,
     idle,
@@ -49,7 +48,7 @@ from lcm.web.tracing import Traced
 
 log = structlog.get_logger(__name__)
 
-STATIC = Path(__file__).parent / "static"
+VERSION = version("lablet-cloud-manager")
 
 DESCRIPTION = """
 Runs fleets of Cisco Modeling Labs workers on EC2. Say what you want; controllers make it true.
@@ -99,7 +98,7 @@ def build_app(
     app.state.services = services
     app.state.telemetry = telemetry
     app.state.operations = operations_info
-    _add_dashboard(app)
+    app.router.routes.extend(dashboard.router.routes)
     _add_error_handlers(app)
     # Routes are tried one after the other: first those that controllers call all the time.
     app.router.routes.sort(key=lambda route: not getattr(route, "path", "").startswith("/api/internal/"))
@@ -116,7 +115,7 @@ def openapi_document() -> dict[str, Any]:
 def _api() -> FastAPI:
     app = FastAPI(
         title="LCM control plane",
-        version=version("lablet-cloud-manager"),
+        version=VERSION,
         description=DESCRIPTION,
         openapi_url="/api/openapi.json",
         docs_url=None,
@@ -131,31 +130,6 @@ def _api() -> FastAPI:
         app.router.routes.extend(module.router.routes)
     install_openapi(app, _STRUCTS)
     return app
-
-
-def _add_dashboard(app: FastAPI) -> None:
-    """The built page. A token in the address becomes a cookie and leaves the address."""
-
-    @app.get("/", include_in_schema=False)
-    async def page(request: Request, token: str | None = None) -> Response:
-        if token is not None:
-            response: Response = RedirectResponse("/", status_code=303)
-            await sessions.sign_in_by_link(token, request, response)
-            return response
-        if not (STATIC / "index.html").exists():
-            return problem(
-                503,
-                "no-dashboard",
-                "Dashboard not built",
-                "run 'make setup' to build it; the API works without",
-            )
-        return FileResponse(STATIC / "index.html", headers={"Cache-Control": "no-store"})
-
-    @app.get("/favicon.svg", include_in_schema=False)
-    async def icon() -> Response:
-        return FileResponse(STATIC / "favicon.svg")
-
-    app.mount("/assets", StaticFiles(directory=STATIC / "assets", check_dir=False), name="assets")
 
 
 def _add_error_handlers(app: FastAPI) -> None:
