@@ -288,16 +288,19 @@ class ReconciliationHostedService(HostedService, Generic[T]):
             if self._busy_slots() < self.config.max_concurrent:
                 self._all_slots_busy.clear()
                 await self._all_slots_busy.wait()
+            await self.queue.until_ready()
+            if self.queue.ready_count and self._busy_slots() >= self.config.max_concurrent:
+                self._park_who_waits(tasks)
             await self.clock.sleep(self.config.park_after_seconds)
-            if not self.queue.ready_count:
-                continue
-            patience_ends = self.clock.monotonic() - self.config.park_after_seconds
-            for task, (_, since) in list(self._working.items()):
-                if since <= patience_ends and task not in self._parked:
-                    if len(self._parked) >= self.config.max_parked:
-                        break
-                    self._parked.add(task)
-                    self._add_slot(tasks)
+
+    def _park_who_waits(self, tasks: asyncio.TaskGroup) -> None:
+        patience_ends = self.clock.monotonic() - self.config.park_after_seconds
+        for task, (_, since) in list(self._working.items()):
+            if since <= patience_ends and task not in self._parked:
+                if len(self._parked) >= self.config.max_parked:
+                    break
+                self._parked.add(task)
+                self._add_slot(tasks)
 
     async def _reconcile_one(self, resource_id: str) -> None:
         begin(self.telemetry.trace_ids, {self.resource_label: resource_id})

@@ -13,6 +13,7 @@ from collections.abc import Hashable
 from typing import Generic, TypeVar
 
 from lcm.core.clock import Clock
+from lcm.core.timeouts import timeout
 
 K = TypeVar("K", bound=Hashable)
 
@@ -31,6 +32,7 @@ class WorkQueue(Generic[K]):
         self._timer_count = 0
         self._timers_changed = asyncio.Event()
         self._getters: deque[asyncio.Future[None]] = deque()
+        self._some_ready = asyncio.Event()
         self.dropped = 0
         """Keys refused because the queue was full; the next poll brings them again."""
 
@@ -89,9 +91,15 @@ class WorkQueue(Generic[K]):
                 if getter in self._getters:
                     self._getters.remove(getter)
         key = self._ready.popleft()
+        if not self._ready:
+            self._some_ready.clear()
         self._wanted.discard(key)
         self._in_progress.add(key)
         return key
+
+    async def until_ready(self) -> None:
+        """Return once a key could be handed out, without taking it."""
+        await self._some_ready.wait()
 
     def done(self, key: K) -> None:
         """The work on a key is over; if it was added meanwhile it becomes ready again."""
@@ -112,13 +120,14 @@ class WorkQueue(Generic[K]):
                 await self._timers_changed.wait()
                 continue
             try:
-                async with asyncio.timeout(self._timers[0][0] - now):
+                async with timeout(self._timers[0][0] - now):
                     await self._timers_changed.wait()
             except TimeoutError:
                 continue
 
     def _make_ready(self, key: K) -> None:
         self._ready.append(key)
+        self._some_ready.set()
         self._wake_one()
 
     def _wake_one(self) -> None:

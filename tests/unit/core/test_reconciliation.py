@@ -9,6 +9,7 @@ from structlog.typing import EventDict
 
 from lcm.core.reconciliation import ReconciliationConfig, ResourceStatus
 from lcm.core.results import ReconciliationResult, Requeue, Retry, Skip, Success
+from lcm.core.timeouts import timeout
 from lcm.simulator.virtual_time import BEGINNING, VirtualClock
 from support.core import (
     AT_ONCE,
@@ -403,6 +404,25 @@ async def test_no_more_than_max_parked_wait_beside_the_slots() -> None:
     assert len(world.runs) == 30
 
 
+async def test_nobody_looks_at_the_clock_while_every_slot_is_busy_and_no_key_waits() -> None:
+    class CountingClock(VirtualClock):
+        sleeps = 0
+
+        async def sleep(self, seconds: float) -> None:
+            self.sleeps += 1
+            await super().sleep(seconds)
+
+    counting = CountingClock()
+    world = World(counting, "a")
+    world.last_for(20)
+    async with running(PollingReconciler(world, ReconciliationConfig(initial_delay=0, max_concurrent=1))):
+        await clock.sleep(1)
+        before = counting.sleeps
+        await clock.sleep(10)
+        assert world.busy == {"a"}
+        assert counting.sleeps == before
+
+
 async def test_slots_given_away_are_not_gained() -> None:
     world = World(clock, *(f"t{n}" for n in range(100)))
     world.last_for(1)
@@ -439,7 +459,7 @@ async def test_a_fatal_error_inside_a_group_ends_the_service_too() -> None:
     world = World(clock, "a")
     world.act = act
     service = Fragile(world)
-    async with asyncio.timeout(10):
+    async with timeout(10):
         assert isinstance(await first_error(service.run()), KeyError)
 
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lcm.core.timeouts import timeout
 from lcm.core.work_queue import WorkQueue
 from lcm.simulator.virtual_time import VirtualClock, run_in_virtual_time
 
@@ -29,7 +30,7 @@ async def timers_of(queue: WorkQueue[str]) -> AsyncIterator[None]:
 async def next_key(queue: WorkQueue[str], within: float = 1_000.0) -> tuple[str, float] | None:
     """The next key and when it came, or None if none comes in time."""
     try:
-        async with asyncio.timeout(within):
+        async with timeout(within):
             key = await queue.get()
     except TimeoutError:
         return None
@@ -88,6 +89,18 @@ async def test_a_key_added_for_later_comes_at_its_time() -> None:
         assert len(queue) == 1
         assert queue.ready_count == 0
         assert await next_key(queue) == ("a", 7.5)
+
+
+async def test_who_waits_for_a_key_to_be_ready_hears_of_it_and_leaves_it_there() -> None:
+    queue = a_queue()
+    async with timers_of(queue):
+        queue.add_after("a", 7.5)
+        await queue.until_ready()
+        assert clock.monotonic() == 7.5
+        assert queue.ready_count == 1
+        assert await queue.get() == "a"
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(queue.until_ready(), 60)
 
 
 @pytest.mark.parametrize("delays", [(10, 3, 7), (3, 7, 10), (7, 10, 3)])
@@ -284,7 +297,7 @@ async def consume(queue: WorkQueue[str], diary: Diary, patience: list[float], wo
     while True:
         turn += 1
         try:
-            async with asyncio.timeout(patience[turn % len(patience)]):
+            async with timeout(patience[turn % len(patience)]):
                 key = await queue.get()
         except TimeoutError:
             await clock.sleep(0.5)
