@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from lcm.simulator.faults import Act
 from lcm.simulator.world import Point, Site
-from simulation.exhaustive import PASS, run_job, single_faults
+from simulation.exhaustive import PASS, run_all, single_faults
 from simulation.run import Outcome, simulate
 
 SHORT = {
@@ -74,7 +74,7 @@ class Coverage:
 def main() -> None:
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         fault_free = dict(zip(PASS, pool.map(simulate, PASS, [0] * len(PASS)), strict=True))
-        disturbed = [outcome for _, outcome in pool.map(run_job, single_faults(fault_free), chunksize=4)]
+        disturbed = [outcome for _, outcome in run_all(pool, single_faults(fault_free))]
     coverage = Coverage.of(fault_free, disturbed)
     print(coverage.table())
     for outcome in disturbed:

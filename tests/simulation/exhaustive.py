@@ -4,12 +4,15 @@ The fault-free run shows the points; each point is disturbed once with each act.
 scenario has already been disturbed at is not repeated. Then pairs: a second crash soon after the first.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
+from itertools import chain, groupby, islice
 
 from lcm.simulator.calls import Violation
 from lcm.simulator.faults import Act, Fault
 from lcm.simulator.world import Point
+from simulation.branches import simulate_branches
 from simulation.run import Outcome, simulate
 from simulation.scenarios import SCENARIOS
 
@@ -36,6 +39,9 @@ IMPATIENT = (
 QUIET_SECONDS = 600.0
 """Enough for one fault: with the time before, more than the longest that anything here waits. Random runs,
 and every scenario without a fault, rest for half an hour."""
+
+TOGETHER = 20
+"""So many runs share a beginning: with more of them a core would be without work at the end."""
 
 
 @dataclass(frozen=True)
@@ -80,8 +86,26 @@ def long_faults(scenario: str, outcome: Outcome) -> Iterator[Job]:
         yield kind[number * len(kind) // len(Act)]
 
 
-def run_job(job: Job) -> tuple[Job, Outcome]:
-    return job, simulate(job.scenario, 0, plan=job.plan, quiet_seconds=QUIET_SECONDS)
+def run_all(pool: Executor, jobs: Iterable[Job], together: int = TOGETHER) -> Iterator[tuple[Job, Outcome]]:
+    """In groups of that size."""
+    return chain.from_iterable(pool.map(_run_group, _in_groups(jobs, together)))
+
+
+def _in_groups(jobs: Iterable[Job], size: int) -> Iterator[list[Job]]:
+    """Each of one scenario, whose beginning they share."""
+    for _, of_scenario in groupby(jobs, key=lambda job: job.scenario):
+        while group := list(islice(of_scenario, size)):
+            yield group
+
+
+def _run_group(jobs: Sequence[Job]) -> list[tuple[Job, Outcome]]:
+    outcomes = simulate_branches(jobs[0].scenario, [job.plan for job in jobs], QUIET_SECONDS)
+    return [(job, outcomes[job.plan]) for job in jobs]
+
+
+def run_alone(job: Job) -> Outcome:
+    """From its own beginning, as a replay does."""
+    return simulate(job.scenario, 0, plan=job.plan, quiet_seconds=QUIET_SECONDS)
 
 
 def differs(job: Job, outcome: Outcome, fault_free: Mapping[str, Outcome]) -> Violation | None:

@@ -78,10 +78,14 @@ def simulate(
     rates: Mapping[Act, float] | None = None,
     quiet_seconds: float = QUIET_SECONDS,
 ) -> Outcome:
+    return simulate_under(Faults(seed, plan, dict(rates or {})), scenario, quiet_seconds)
+
+
+def simulate_under(faults: Faults, scenario: str, quiet_seconds: float) -> Outcome:
     """Run a scenario under these faults, heal, let it settle, let it rest; the first violation ends it."""
-    faults = Faults(seed, tuple(plan), dict(rates or {}))
     with undisturbed():
-        return run_in_virtual_time(_simulate(scenario, faults, knobs_of(scenario, seed), quiet_seconds))
+        knobs = knobs_of(scenario, faults.seed)
+        return run_in_virtual_time(_simulate(scenario, faults, knobs, quiet_seconds))
 
 
 @contextlib.contextmanager

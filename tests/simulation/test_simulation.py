@@ -16,7 +16,17 @@ import pytest
 
 from lcm.simulator.faults import Act, Fault
 from simulation.coverage import Coverage
-from simulation.exhaustive import LONG, PASS, crash_pairs, differs, long_faults, run_job, single_faults
+from simulation.exhaustive import (
+    LONG,
+    PASS,
+    Job,
+    crash_pairs,
+    differs,
+    long_faults,
+    run_all,
+    run_alone,
+    single_faults,
+)
 from simulation.hunt import caught_before, hunt_again, report
 from simulation.run import Outcome, simulate, simulate_random, simulate_randoms
 from simulation.scenarios import SCENARIOS
@@ -64,10 +74,16 @@ def fault_free(
     return {name: running[name].result() for name in PASS}
 
 
+@pytest.fixture(scope="module")
+def disturbed_once(pool: ProcessPoolExecutor, fault_free: dict[str, Outcome]) -> list[tuple[Job, Outcome]]:
+    """The exhaustive pass."""
+    return list(run_all(pool, single_faults(fault_free)))
+
+
 def test_no_single_fault_at_any_call_site_in_any_state_breaks_anything(
-    pool: ProcessPoolExecutor, fault_free: dict[str, Outcome]
+    disturbed_once: list[tuple[Job, Outcome]], fault_free: dict[str, Outcome]
 ) -> None:
-    done = list(pool.map(run_job, single_faults(fault_free), chunksize=4))
+    done = disturbed_once
     coverage = Coverage.of(fault_free, (outcome for _, outcome in done))
     print(coverage.table())
     assert coverage.missing() == [], "faults that were possible at a call site and never injected there"
@@ -77,10 +93,17 @@ def test_no_single_fault_at_any_call_site_in_any_state_breaks_anything(
     assert [difference for difference in different if difference[0] is not None] == []
 
 
+def test_a_run_that_shares_its_beginning_with_others_is_what_it_is_alone(
+    pool: ProcessPoolExecutor, disturbed_once: list[tuple[Job, Outcome]]
+) -> None:
+    some = disturbed_once[::50]
+    assert list(pool.map(run_alone, [job for job, _ in some])) == [outcome for _, outcome in some]
+
+
 def test_no_second_crash_soon_after_the_first_breaks_anything(
     pool: ProcessPoolExecutor, fault_free: dict[str, Outcome]
 ) -> None:
-    done = pool.map(run_job, crash_pairs(fault_free, every=2), chunksize=4)
+    done = run_all(pool, crash_pairs(fault_free, every=2))
     failed = [outcome for _, outcome in done if outcome.violation is not None]
     assert not failed, explain(failed)
 
@@ -94,7 +117,8 @@ def test_a_scenario_holds_without_faults(running: dict[str, Future[Outcome]], na
 def test_no_fault_before_a_long_idle_time_shows_after_it(
     pool: ProcessPoolExecutor, running: dict[str, Future[Outcome]]
 ) -> None:
-    done = pool.map(run_job, long_faults("thirty_idle_days", running["thirty_idle_days"].result()))
+    jobs = long_faults("thirty_idle_days", running["thirty_idle_days"].result())
+    done = run_all(pool, jobs, together=4)
     failed = [outcome for _, outcome in done if outcome.violation is not None]
     assert not failed, explain(failed)
 

@@ -65,6 +65,11 @@ class Faults:
     applied: list[Fault] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self.follow(self.plan)
+
+    def follow(self, plan: Iterable[Fault]) -> None:
+        """From here on these faults, instead of what was planned."""
+        self.plan = tuple(plan)
         self._planned = {(fault.role, fault.site, fault.nth): fault for fault in self.plan}
 
     def choose(self, role: str, site: str, nth: int, possible: Iterable[Act]) -> Act | None:
