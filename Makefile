@@ -1,6 +1,6 @@
 # The two commands are `make run` and `make test`; everything they need they install by themselves.
 
-PYTHON ?= python3
+PYTHON ?= $(shell tools/choose-python)
 VENV   := .venv
 BIN    := $(VENV)/bin
 UI_SOURCES := $(shell find ui -path ui/node_modules -prune -o -type f -print 2>/dev/null)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import pytest
 
 from lcm.core.kv.port import Change, ChangeKind, Compacted, Kv, LeaseExpired, LeaseId
+from lcm.core.timeouts import timeout
 
 PUT, DELETE = ChangeKind.PUT, ChangeKind.DELETE
 PATIENCE = 15.0
@@ -53,7 +54,7 @@ async def seen(
                     return
 
     try:
-        async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as tasks:
+        async with timeout(PATIENCE), asyncio.TaskGroup() as tasks:
             tasks.create_task(watch())
             if until is not None:
                 await until
@@ -247,7 +248,7 @@ async def test_two_watches_do_not_disturb_each_other(kv: Kv) -> None:
 async def test_a_watch_that_is_given_up_leaves_the_others_alone(kv: Kv) -> None:
     since = await kv.put("/a", b"0")
     with pytest.raises(TimeoutError):
-        async with asyncio.timeout(1), aclosing(kv.watch_prefix("/", since + 1)) as quiet:  # type: ignore[type-var]
+        async with timeout(1), aclosing(kv.watch_prefix("/", since + 1)) as quiet:  # type: ignore[type-var]
             await anext(quiet)
     changes = await seen(kv, 1, since=since + 1, until=kv.put("/a", b"1"))
     assert [change.value for change in changes] == [b"1"]

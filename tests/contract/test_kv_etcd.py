@@ -14,6 +14,7 @@ from contract.kv_suite import Store, seen
 from lcm.core.clock import SystemClock
 from lcm.core.kv.etcd_options import Tls, parse_endpoints
 from lcm.core.kv.port import Change, Kv, KvUnavailable
+from lcm.core.timeouts import timeout
 from support.etcd import EtcdCluster, etcd_cluster, make_certificates
 
 T = TypeVar("T")
@@ -39,7 +40,7 @@ async def etcd(cluster: EtcdCluster) -> AsyncIterator[Store]:
 
 async def eventually_answers(call: Callable[[], Awaitable[T]]) -> T:
     """Ask until there is an answer, as LCM's own loops do."""
-    async with asyncio.timeout(15):
+    async with timeout(15):
         while True:
             try:
                 return await call()
@@ -112,7 +113,7 @@ async def test_no_change_is_lost_or_repeated_when_the_leading_member_is_killed(
                         if change.key == f"/n/{count - 1:03}":
                             return
 
-    async with asyncio.timeout(60), three_nodes.kv() as writer, three_nodes.kv() as reader:
+    async with timeout(60), three_nodes.kv() as writer, three_nodes.kv() as reader:
         since = (await reader.list_prefix("/")).revision + 1
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(read(reader, since))
@@ -126,7 +127,7 @@ async def test_no_change_is_lost_or_repeated_when_the_leading_member_is_killed(
 
 
 async def test_a_watch_on_a_server_that_dies_breaks_at_once(single_node: EtcdCluster) -> None:
-    async with single_node.kv() as kv, asyncio.timeout(5):
+    async with single_node.kv() as kv, timeout(5):
         since = await kv.put("/a", b"1")
         async with aclosing(kv.watch_prefix("/", since)) as changes:  # type: ignore[type-var]
             await anext(changes)
@@ -146,10 +147,10 @@ async def test_a_server_that_hangs_breaks_its_watches_and_calls(single_node: Etc
             await anext(changes)
             single_node.members[0].freeze()
             try:
-                async with asyncio.timeout(5):
+                async with timeout(5):
                     with pytest.raises(KvUnavailable):
                         await kv.get("/a")
-                async with asyncio.timeout(20):  # pings, not the 60 seconds of silence
+                async with timeout(20):  # pings, not the 60 seconds of silence
                     with pytest.raises(KvUnavailable):
                         await anext(changes)
             finally:
@@ -164,7 +165,7 @@ async def test_a_watch_from_which_nothing_is_heard_is_broken_off(single_node: Et
             await anext(changes)
             single_node.members[0].freeze()
             try:
-                async with asyncio.timeout(5):
+                async with timeout(5):
                     with pytest.raises(KvUnavailable, match="silent for"):
                         await anext(changes)
             finally:

@@ -32,6 +32,7 @@ from lcm.control_plane.store.port import (
 from lcm.control_plane.store.sqlite import SqliteStore
 from lcm.core.chance import RandomIds
 from lcm.core.clock import SystemClock
+from lcm.core.timeouts import timeout
 from support.mongodb import MongoServer, mongo_server, unsteady_front
 
 
@@ -435,7 +436,7 @@ async def test_in_mongodb_nothing_of_an_epoch_happens_after_the_next_was_claimed
                     await leaders.insert(doc(f"{name}-{epoch}-{number}", body=b"%d" % epoch), fence)
 
         for epoch in range(1, 8):
-            async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
+            async with timeout(10), asyncio.TaskGroup() as tasks:
                 for number in range(4):
                     tasks.create_task(change(epoch, f"w{number}"))
                     tasks.create_task(change(epoch, f"w{number}"))
@@ -484,7 +485,7 @@ async def test_in_mongodb_a_key_never_has_two_holders(database: str, seed: int) 
             await live(store, document_id)
             lives -= 1
 
-        async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
+        async with timeout(20), asyncio.TaskGroup() as tasks:
             tasks.create_task(look())
             for number in range(8):
                 tasks.create_task(live_and_leave((first, second)[number % 2], f"w{number % 6}"))
@@ -670,7 +671,7 @@ async def test_a_write_that_sqlite_cannot_express_is_refused_alone(
 ) -> None:
     async with SqliteStore(tmp_path / "lcm.db") as store:
         await store.insert(doc("a"))
-        async with asyncio.timeout(1):
+        async with timeout(1):
             with pytest.raises((StoreUnavailable, VersionConflict, ValueError, OverflowError)):
                 await write(store)
             await store.replace(doc("a", 2))

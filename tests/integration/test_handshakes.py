@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from lcm.cml.connection import CmlTrust, tls_context
+from lcm.core.timeouts import timeout
 from lcm.domain.errors import Unreachable
 from lcm.simulator.cml.certificate import self_signed_context
 from lcm.worker_controller.adapters.picows_websocket import PicowsWebSockets
@@ -56,7 +57,7 @@ async def serving(
     server = SilentServer()
     listening = await asyncio.start_server(manner(server), HOST, 0, ssl=context)
     server.port = listening.sockets[0].getsockname()[1]
-    async with listening, asyncio.timeout(SOON):
+    async with listening, timeout(SOON):
         yield server
 
 

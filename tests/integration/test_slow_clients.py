@@ -9,6 +9,7 @@ import pytest
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from lcm.core.timeouts import timeout
 from lcm.web.server import HttpServer
 
 
@@ -26,7 +27,7 @@ async def serving(header_seconds: float = 0.3, app: ASGIApp = hello) -> AsyncIte
 
 
 async def everything_until_closed(reader: asyncio.StreamReader) -> bytes:
-    async with asyncio.timeout(20):
+    async with timeout(20):
         try:
             return await reader.read()
         except ConnectionResetError:

@@ -4,6 +4,7 @@ import asyncio
 import json
 from typing import Any
 
+from lcm.core.timeouts import timeout
 from lcm.domain.lifecycle import TERMINATED
 from lcm.rest.schemas import WorkerView
 from lcm.simulator.calls import Violation
@@ -28,7 +29,7 @@ class Browser:
             chunks = plane.parts.hub.stream(self._last_id)
             while plane.incarnation == incarnation and plane.is_alive:
                 try:
-                    async with asyncio.timeout(1.5 * self._world.knobs.heartbeat_seconds):
+                    async with timeout(1.5 * self._world.knobs.heartbeat_seconds):
                         chunk = await anext(chunks)
                 except (TimeoutError, StopAsyncIteration):
                     break

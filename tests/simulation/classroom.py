@@ -7,6 +7,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from lcm.control_plane.store.port import Document, Fence
+from lcm.core.timeouts import timeout
 from lcm.domain.lifecycle import STOPPED, TERMINATED, DesiredStatus
 from lcm.domain.worker import PauseReason, Worker
 from lcm.simulator.calls import Violation
@@ -130,7 +131,7 @@ class Classroom(Story):
 
         self.world.disk.on_commit.append(look)
         try:
-            async with asyncio.timeout(within_seconds):
+            async with timeout(within_seconds):
                 await written.wait()
         except TimeoutError:
             return False

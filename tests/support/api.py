@@ -1,6 +1,5 @@
 """A person with a token, and somebody who listens to the stream."""
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -8,6 +7,7 @@ from typing import Any
 
 import aiohttp
 
+from lcm.core.timeouts import timeout
 from support.canaries import suite_canaries, watched_session
 from support.processes import RunningLcm, eventually
 
@@ -74,7 +74,7 @@ class EventStream:
     async def next(self) -> dict[str, Json]:
         """The next event: `event`, `id` if it has one, and its decoded `data`."""
         event: dict[str, Json] = {}
-        async with asyncio.timeout(30):
+        async with timeout(30):
             while line := (await self._lines.readline()).decode().rstrip("\n"):
                 suite_canaries.search("an event of the stream", line)
                 name, _, value = line.partition(": ")

@@ -20,6 +20,7 @@ from lcm.core.kv.port import Change, Item, Kv, KvUnavailable, LeaseId, Listing
 from lcm.core.reconciliation import ReconciliationConfig, ReconciliationHostedService
 from lcm.core.results import ReconciliationResult, Success
 from lcm.core.telemetry import Telemetry
+from lcm.core.timeouts import timeout
 from lcm.core.watch import WatchConfig, WatchTriggeredHostedService
 from lcm.domain.launch import InstanceId, LaunchSpec, MachineImage, WorkerId
 from lcm.domain.worker import Instance, Worker, new_worker
@@ -373,7 +374,7 @@ class Link(Kv):
 
     async def _next(self, changes: AsyncIterator[Change]) -> Change:
         try:
-            async with asyncio.timeout(None) as stream:
+            async with timeout(None) as stream:
                 self._streams.add(stream)
                 try:
                     change = await anext(changes)

@@ -33,6 +33,7 @@ from lcm.core.health import Health
 from lcm.core.hosted_service import run_services
 from lcm.core.kv.memory import MemoryKv
 from lcm.core.telemetry import Telemetry
+from lcm.core.timeouts import timeout
 from lcm.domain.discovery import DiscoverySettings, FoundInstance
 from lcm.domain.errors import CertificateChanged, NotFound, Unreachable
 from lcm.domain.launch import InstanceId, LaunchSpec, WorkerId
@@ -377,7 +378,7 @@ class Fleet:
 
     async def until(self, worker: Worker, status: WorkerStatus, within_seconds: float = 1_200) -> Worker:
         """Follow the worker's life from where it was last followed to, until this status."""
-        async with asyncio.timeout(within_seconds):
+        async with timeout(within_seconds):
             while True:
                 self._news.clear()
                 for position in range(self._followed.get(worker.id, 0), len(self.commits)):

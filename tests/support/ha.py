@@ -4,7 +4,6 @@ Two worker controllers, each with an access key of its own, so that the simulate
 happens in etcd is witnessed with the time it happened.
 """
 
-import asyncio
 import json
 import os
 import re
@@ -22,6 +21,7 @@ import aiohttp
 import msgspec
 import yaml
 
+from lcm.core.timeouts import timeout
 from support.api import Api, Console, Json, console_of, person
 from support.canaries import suite_canaries, watched_session
 from support.etcd import EtcdCluster, etcd_cluster
@@ -203,7 +203,7 @@ class Life:
         """What a controller says of itself; None if it does not answer."""
         url = f"{self.ensemble.controllers[name].url}/health"
         try:
-            async with asyncio.timeout(1), self.http.get(url) as response:
+            async with timeout(1), self.http.get(url) as response:
                 return await response.json()
         except (aiohttp.ClientError, OSError, TimeoutError):
             return None
@@ -271,7 +271,7 @@ class Life:
         """The workers a controller says it has a live connection to; none if it does not answer."""
         url = f"{self.ensemble.controllers[name].url}/metrics"
         try:
-            async with asyncio.timeout(1), self.http.get(url) as response:
+            async with timeout(1), self.http.get(url) as response:
                 text = await response.text()
         except (aiohttp.ClientError, OSError, TimeoutError):
             return set()

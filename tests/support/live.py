@@ -11,6 +11,7 @@ from lcm.cml.session import Credentials
 from lcm.core.chance import RandomIds
 from lcm.core.clock import Clock
 from lcm.core.health import Health
+from lcm.core.timeouts import timeout
 from lcm.domain.errors import NotFound, Unreachable
 from lcm.domain.launch import InstanceId, WorkerId
 from lcm.domain.live import ActivityEvent, LabChange, MonitorState, Sample, SampleSource
@@ -156,7 +157,7 @@ class Watching:
     async def until(self, is_true: Callable[[], object], within_seconds: float = 600.0) -> float:
         """Wait until it is; how long that took."""
         began = self.clock.monotonic()
-        async with asyncio.timeout(within_seconds):
+        async with timeout(within_seconds):
             while not is_true():
                 await self.clock.sleep(0.05)
         return self.clock.monotonic() - began

@@ -16,6 +16,7 @@ import msgspec
 
 from lcm.cli.up import Ready
 from lcm.core.redaction import MASK
+from lcm.core.timeouts import timeout
 from lcm.simulator.main import SimulationInfo, simulated_password
 from support.canaries import suite_canaries
 from support.quick_start import Process, start_lcm
@@ -26,7 +27,7 @@ SPEED = 20
 
 async def eventually(check: Callable[[], Awaitable[Any]], *, within_seconds: float = 15.0) -> Any:
     """Ask again and again until the answer is true-ish, and return it; fails after the deadline."""
-    async with asyncio.timeout(within_seconds):
+    async with timeout(within_seconds):
         while not (answer := await check()):  # noqa: ASYNC110 - another process decides when
             await asyncio.sleep(0.01)  # noqa: TID251 - in real time
     return answer

@@ -12,6 +12,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from lcm.core.timeouts import timeout
+
 TIMEOUT_SECONDS = 10.0
 
 tokens = typer.Typer(no_args_is_help=True, help="Access tokens for people and scripts.")
@@ -115,7 +117,7 @@ async def _send(
 
     try:
         async with (
-            asyncio.timeout(TIMEOUT_SECONDS),
+            timeout(TIMEOUT_SECONDS),
             aiohttp.ClientSession(headers=headers) as session,
             session.request(method, url.rstrip("/") + path, json=body) as response,
         ):

@@ -2,7 +2,7 @@
 
 import contextlib
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -115,13 +115,11 @@ def up(
             templates=templates,
             regions=regions,
         )
-        try:
+        with _said_in_one_sentence(StartFailed, AddressInUse, StoreUnavailable, ConfigurationError):
             if ha:
                 _up_ha(options, child, as_json)
                 return
             run_until_signalled(up(options, child, announce))
-        except* (StartFailed, AddressInUse, StoreUnavailable, ConfigurationError) as failures:
-            _fail(failures)
 
 
 def _up_ha(options: "UpOptions", child: SimulatorChild | None, as_json: bool) -> None:
@@ -197,10 +195,8 @@ def simulate(
         )
     except ValueError as mistake:
         raise typer.BadParameter(str(mistake)) from None
-    try:
+    with _said_in_one_sentence(SimulationError, OSError):
         run_until_signalled(run(settings, announce), until_stdin_closes=until_stdin_closes)
-    except* (SimulationError, OSError) as failures:
-        _fail(failures)
 
 
 @dataclass(frozen=True)
@@ -367,10 +363,8 @@ def copy_records(
         _say_and_exit("only --from sqlite PATH --to mongodb URL is possible")
     if not path.is_file():
         _say_and_exit(f"there is no file {path}; an embedded LCM keeps it as lcm.db in its data directory")
-    try:
+    with _said_in_one_sentence(CopyFailed, StoreUnavailable):
         run_until_signalled(copy_with_progress(path, url))
-    except* (CopyFailed, StoreUnavailable) as failures:
-        _fail(failures)
 
 
 @app.command(name="version")
@@ -417,18 +411,23 @@ def _run(
         loaded = load(process, kind, config, flags)
     except WrongSettings as wrong:
         _say_and_exit(str(wrong))
-    try:
+    expected = (StartFailed, AddressInUse, StoreUnavailable, ConfigurationError, FileNotFoundError)
+    with _said_in_one_sentence(*expected):
         run_until_signalled(run(loaded.settings, announce), until_stdin_closes=how.until_stdin_closes)
-    except* (StartFailed, AddressInUse, StoreUnavailable, ConfigurationError, FileNotFoundError) as failures:
-        _fail(failures)
 
 
-def _fail(failures: BaseExceptionGroup[BaseException]) -> NoReturn:
-    """Say what is wrong, without a stack trace, and end with an error."""
-    error: BaseException = failures
+@contextlib.contextmanager
+def _said_in_one_sentence(*expected: type[Exception]) -> Iterator[None]:
+    """If one of these comes up, say so without a stack trace, and end with an error."""
+    error: BaseException | None = None
+    try:
+        yield
+    except* expected as errors:
+        error = errors  # to leave from in here would wrap the way out into a group, before Python 3.11.4
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
-    _say_and_exit(str(error))
+    if error is not None:
+        _say_and_exit(str(error))
 
 
 def _say_and_exit(what: str) -> NoReturn:

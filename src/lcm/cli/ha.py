@@ -28,6 +28,7 @@ from lcm.cli.simulator_child import SimulatorChild
 from lcm.cli.up import Ready, UpOptions, create_demo_fleet, data_dir_for, ready_simulation
 from lcm.core.chance import RandomIds
 from lcm.core.clock import Clock, SystemClock
+from lcm.core.timeouts import timeout
 from lcm.simulator.main import SimulationInfo
 
 ANSWERS_WITHIN_SECONDS: Final = 60.0
@@ -83,7 +84,7 @@ class Child:
     async def _read_port(self) -> None:
         assert self.process is not None
         assert self.process.stdout is not None
-        async with asyncio.timeout(ANSWERS_WITHIN_SECONDS):
+        async with timeout(ANSWERS_WITHIN_SECONDS):
             line = await self.process.stdout.readline()
         if not line:
             raise StartFailed(f"{self.name} did not start; {self.log} says why")
@@ -96,7 +97,7 @@ class Child:
             self.process.send_signal(signal.SIGCONT)
             self.process.terminate()
         try:
-            async with asyncio.timeout(END_SECONDS):
+            async with timeout(END_SECONDS):
                 await self.process.wait()
         except TimeoutError:
             self.process.kill()
@@ -218,7 +219,7 @@ def _free_port() -> int:
 
 async def _wait_until_healthy(endpoint: str) -> None:
     clock = SystemClock()
-    async with asyncio.timeout(ANSWERS_WITHIN_SECONDS), aiohttp.ClientSession() as session:
+    async with timeout(ANSWERS_WITHIN_SECONDS), aiohttp.ClientSession() as session:
         while True:
             with suppress(aiohttp.ClientError):
                 async with session.get(f"http://{endpoint}/health") as answer:

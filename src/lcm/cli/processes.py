@@ -23,6 +23,7 @@ from lcm.core.hosted_service import HostedService, run_services
 from lcm.core.kv.memory import MemoryKv
 from lcm.core.kv.port import Kv
 from lcm.core.settings import CoordinationSettings
+from lcm.core.timeouts import timeout
 from lcm.lablet_controller.settings import LabletControllerSettings
 from lcm.resource_scheduler.settings import ResourceSchedulerSettings
 from lcm.worker_controller.settings import WorkerControllerSettings
@@ -137,7 +138,7 @@ async def _run(
 
 
 async def _wait_until_answering(url: str, clock: Clock) -> None:
-    async with asyncio.timeout(ANSWERS_WITHIN_SECONDS), aiohttp.ClientSession() as session:
+    async with timeout(ANSWERS_WITHIN_SECONDS), aiohttp.ClientSession() as session:
         while True:
             try:
                 async with session.get(f"{url}/health"):

@@ -27,6 +27,7 @@ from lcm.core.chance import RandomIds
 from lcm.core.clock import Clock, SystemClock
 from lcm.core.hosted_service import run_services
 from lcm.core.kv.memory import MemoryKv
+from lcm.core.timeouts import timeout
 from lcm.domain.template import RegionConfig
 from lcm.rest.documents import fetch_document
 from lcm.simulator.main import SimulationInfo
@@ -158,7 +159,7 @@ async def ready_simulation(simulator: SimulatorChild) -> SimulationInfo:
     """Waits in a thread: the simulator announces itself on a pipe."""
     reading = asyncio.get_running_loop().run_in_executor(None, simulator.read_ready_line)
     try:
-        async with asyncio.timeout(READY_WITHIN_SECONDS):
+        async with timeout(READY_WITHIN_SECONDS):
             line = await asyncio.shield(reading)
     except (TimeoutError, asyncio.CancelledError):
         simulator.end()  # which also ends the reading
@@ -190,7 +191,7 @@ async def _ask_simulation(endpoint: str) -> SimulationInfo | None:
     """What the simulator behind an endpoint says about itself; None if it is something else."""
     try:
         async with (
-            asyncio.timeout(5),
+            timeout(5),
             aiohttp.ClientSession() as session,
             session.get(f"{endpoint.rstrip('/')}/_lcm/simulation") as response,
         ):
@@ -207,7 +208,7 @@ async def _wait_until_ready(
     control_plane: ControlPlaneProcess, controller: WorkerControllerProcess, clock: Clock
 ) -> None:
     """Ready means: the API answers, everything is published, and the controller leads."""
-    async with asyncio.timeout(READY_WITHIN_SECONDS), aiohttp.ClientSession() as session:
+    async with timeout(READY_WITHIN_SECONDS), aiohttp.ClientSession() as session:
         while True:
             try:
                 async with session.get(f"{control_plane.url}/ready") as response:
@@ -223,7 +224,7 @@ async def create_demo_fleet(url: str, token: str, options: UpOptions) -> None:
     chance = random.Random(options.seed)
     headers = {"Authorization": f"Bearer {token}"}
     async with (
-        asyncio.timeout(READY_WITHIN_SECONDS),
+        timeout(READY_WITHIN_SECONDS),
         aiohttp.ClientSession(url, headers=headers) as session,
     ):
         async with session.get("/api/workers", params={"include_terminated": "true", "limit": 1}) as response:

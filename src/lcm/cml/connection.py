@@ -18,6 +18,7 @@ from typing import Protocol, Self
 import aiohttp
 
 from lcm.core.network import plainly
+from lcm.core.timeouts import timeout
 from lcm.domain.errors import CertificateChanged, Unreachable
 
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
@@ -119,7 +120,7 @@ class CmlConnections:
             headers["Content-Type"] = "application/json"
         trusted = pinned_sha256
         try:
-            async with asyncio.timeout(self._timeout_seconds):
+            async with timeout(self._timeout_seconds):
                 how: ssl.SSLContext | aiohttp.Fingerprint = self.context
                 if self._trust is CmlTrust.PIN:
                     trusted = pinned_sha256 or await self._certificate_of(host)

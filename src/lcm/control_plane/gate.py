@@ -3,7 +3,6 @@
 Access is denied by default: a path is open only if it is named here.
 """
 
-import asyncio
 import math
 
 import structlog
@@ -16,6 +15,7 @@ from lcm.control_plane.access import AccessDenied, Principal, TooManyRequests
 from lcm.control_plane.identity import Identity
 from lcm.control_plane.rate_limit import Buckets
 from lcm.control_plane.store.port import StoreUnavailable
+from lcm.core.timeouts import timeout
 from lcm.web.problems import problem, unexpected_problem
 
 log = structlog.get_logger(__name__)
@@ -142,7 +142,7 @@ async def _read_body(headers: Headers, receive: Receive) -> Receive:
         raise BodyTooLarge
     chunks: list[bytes] = []
     received = 0
-    async with asyncio.timeout(BODY_TIMEOUT_SECONDS):
+    async with timeout(BODY_TIMEOUT_SECONDS):
         while True:
             message = await receive()
             if message["type"] != "http.request":

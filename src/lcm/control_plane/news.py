@@ -19,6 +19,7 @@ from lcm.control_plane.idle_checks import CheckTimes
 from lcm.control_plane.store.port import Fence
 from lcm.control_plane.templates import Change as TemplateChange
 from lcm.core.chance import Ids
+from lcm.core.timeouts import timeout
 from lcm.domain.live import LabChange, LabRecord, LabStats, Sample
 from lcm.domain.template import WorkerTemplate
 from lcm.domain.worker import Worker
@@ -178,7 +179,7 @@ class NewsFeed:
                     yield chunk
                     continue
                 try:
-                    async with asyncio.timeout(BEAT_SECONDS):
+                    async with timeout(BEAT_SECONDS):
                         await follower.something_waits.wait()
                 except TimeoutError:
                     yield _line(Beat())

@@ -20,6 +20,7 @@ from lcm.control_plane.sse import EventHub
 from lcm.control_plane.store.port import Fence, StoreUnavailable
 from lcm.core.clock import Clock
 from lcm.core.hosted_service import HostedService
+from lcm.core.timeouts import timeout
 from lcm.domain.errors import Unreachable
 from lcm.domain.lifecycle import TERMINATED
 
@@ -127,5 +128,5 @@ class PeerFollower(HostedService):
 
 
 async def _next(lines: AsyncIterator[bytes]) -> bytes:
-    async with asyncio.timeout(SILENCE_SECONDS):
+    async with timeout(SILENCE_SECONDS):
         return await anext(lines)

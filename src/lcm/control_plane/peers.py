@@ -18,6 +18,7 @@ from lcm.control_plane.workers import Workers
 from lcm.core.clock import Clock
 from lcm.core.hosted_service import HostedService
 from lcm.core.kv.port import Change, ChangeKind, Kv, KvUnavailable
+from lcm.core.timeouts import timeout
 from lcm.domain.errors import NotFound
 from lcm.domain.worker import Worker
 
@@ -70,7 +71,7 @@ class PeerWatch(HostedService):
             await self._clock.sleep(RETRY_SECONDS)
 
     async def _watch(self) -> None:
-        async with asyncio.timeout(CALL_TIMEOUT_SECONDS):
+        async with timeout(CALL_TIMEOUT_SECONDS):
             listing = await self._kv.list_prefix(self._prefix)
         for worker in await self._workers.list_all():  # what changed while nobody watched
             self._on_found(worker)

@@ -18,6 +18,7 @@ from lcm.core.clock import Clock
 from lcm.core.health import Health
 from lcm.core.hosted_service import HostedService
 from lcm.core.kv.port import Kv, KvUnavailable
+from lcm.core.timeouts import timeout
 from lcm.domain.lifecycle import TERMINATED
 from lcm.domain.news import is_only_news
 from lcm.domain.worker import Worker
@@ -100,7 +101,7 @@ class Publisher(HostedService):
     async def _publish_fresh_until(self, deadline: float) -> None:
         while (remaining := deadline - self._clock.monotonic()) > 0:
             try:
-                async with asyncio.timeout(remaining):
+                async with timeout(remaining):
                     await self._something_fresh.wait()
             except TimeoutError:
                 return
@@ -113,7 +114,7 @@ class Publisher(HostedService):
     async def _drop_keys_of_purged(self) -> None:
         for worker_id in list(self._purged):
             for name in ("capacity", "desired_state", "license", "state"):
-                async with asyncio.timeout(CALL_TIMEOUT_SECONDS):
+                async with timeout(CALL_TIMEOUT_SECONDS):
                     await self._kv.delete(f"{self._prefix}/workers/{worker_id}/{name}")
             del self._purged[worker_id]
 
@@ -122,7 +123,7 @@ class Publisher(HostedService):
 
         Keys first, then records: a worker that is made meanwhile has a record by then.
         """
-        async with asyncio.timeout(CALL_TIMEOUT_SECONDS):
+        async with timeout(CALL_TIMEOUT_SECONDS):
             listing = await self._kv.list_prefix(f"{self._prefix}/workers/")
         known = {document.id for document in await self._store.list_all(KIND)}
         named = {item.key.removeprefix(f"{self._prefix}/workers/").split("/")[0] for item in listing.items}
@@ -130,7 +131,7 @@ class Publisher(HostedService):
         self._must_look_for_leftovers = False
 
     async def _publish_whatever_is_behind(self) -> None:
-        async with asyncio.timeout(CALL_TIMEOUT_SECONDS):
+        async with timeout(CALL_TIMEOUT_SECONDS):
             marker = await self._kv.get(f"{self._prefix}/published")
         documents = await (self._store.list_unpublished(KIND) if marker else self._store.list_all(KIND))
         workers = []
@@ -172,7 +173,7 @@ class Publisher(HostedService):
 
     async def _put(self, key: str, value: bytes) -> None:
         """Write only what changed: a key that stays the same must not wake anybody."""
-        async with asyncio.timeout(CALL_TIMEOUT_SECONDS):
+        async with timeout(CALL_TIMEOUT_SECONDS):
             current = await self._kv.get(key)
             if current is None or current.value != value:
                 await self._kv.put(key, value)

@@ -23,6 +23,7 @@ from lcm.core.hosted_service import contains
 from lcm.core.kv.port import ChangeKind, Kv, KvUnavailable, LeaseExpired, LeaseId
 from lcm.core.reconciliation import ReconciliationConfig, ReconciliationHostedService
 from lcm.core.telemetry import Telemetry
+from lcm.core.timeouts import timeout
 from lcm.core.tracing import begin
 
 log = structlog.get_logger(__name__)
@@ -200,10 +201,10 @@ class LeaderElectedHostedService(ReconciliationHostedService[T]):
         while True:
             await self._wait_until_vacant(kv)
             asked_at = self.clock.monotonic()
-            async with asyncio.timeout(self.election.call_timeout_seconds):
+            async with timeout(self.election.call_timeout_seconds):
                 lease = await kv.grant_lease(self.election.lease_ttl)
             try:
-                async with asyncio.timeout(self.election.call_timeout_seconds):
+                async with timeout(self.election.call_timeout_seconds):
                     cluster_id = await kv.cluster_id()
                     revision = await kv.put_if_absent(
                         self.election.key, self.election.instance_id.encode(), lease
@@ -220,7 +221,7 @@ class LeaderElectedHostedService(ReconciliationHostedService[T]):
     async def _wait_until_vacant(self, kv: Kv) -> None:
         """A standby watches the key, and looks again every retry interval in case the watch is deaf."""
         while True:
-            async with asyncio.timeout(self.election.call_timeout_seconds):
+            async with timeout(self.election.call_timeout_seconds):
                 listing = await kv.list_prefix(self.election.key)
             self.health.thaw("coordination store")
             holders = [item.value for item in listing.items if item.key == self.election.key]
@@ -229,7 +230,7 @@ class LeaderElectedHostedService(ReconciliationHostedService[T]):
                 return
             try:
                 async with (
-                    asyncio.timeout(self.election.retry_interval),
+                    timeout(self.election.retry_interval),
                     aclosing(kv.watch_prefix(self.election.key, listing.revision + 1)) as changes,  # type: ignore[type-var]
                 ):
                     async for change in changes:
@@ -240,7 +241,7 @@ class LeaderElectedHostedService(ReconciliationHostedService[T]):
 
     async def _give_back(self, kv: Kv, lease: LeaseId) -> None:
         try:
-            async with asyncio.timeout(self.election.call_timeout_seconds):
+            async with timeout(self.election.call_timeout_seconds):
                 await kv.revoke_lease(lease)
         except (KvUnavailable, TimeoutError):
             log.info("could not give the lease back; it will expire")
@@ -253,9 +254,7 @@ class LeaderElectedHostedService(ReconciliationHostedService[T]):
             leadership.check()
             asked_at = self.clock.monotonic()
             try:
-                async with asyncio.timeout(
-                    min(self.election.call_timeout_seconds, leadership.deadline - asked_at)
-                ):
+                async with timeout(min(self.election.call_timeout_seconds, leadership.deadline - asked_at)):
                     seconds_left = await kv.keep_alive(lease)
             except (KvUnavailable, TimeoutError) as error:
                 log.warning("lease not renewed", error=repr(error))

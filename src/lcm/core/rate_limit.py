@@ -13,6 +13,7 @@ from typing import Final
 
 from lcm.core.backoff import Backoff
 from lcm.core.clock import Clock
+from lcm.core.timeouts import timeout
 
 MAX_WAITING: Final = 1_000
 PAUSES: Final = Backoff(base_seconds=0.5, max_seconds=4.0)
@@ -63,7 +64,7 @@ class TokenBucket:
         ticket = _Ticket((not urgent, next(self._numbers)))
         heapq.heappush(self._waiting, ticket)
         try:
-            async with asyncio.timeout(within_seconds):
+            async with timeout(within_seconds):
                 await self._wait_for_turn(ticket)
             self._permits -= 1
         except TimeoutError:

@@ -19,6 +19,7 @@ from lcm.core.hosted_service import contains
 from lcm.core.kv.port import Change, ChangeKind, Compacted, Kv, KvUnavailable
 from lcm.core.reconciliation import ReconciliationConfig
 from lcm.core.telemetry import Telemetry
+from lcm.core.timeouts import timeout
 
 log = structlog.get_logger(__name__)
 
@@ -93,7 +94,7 @@ class WatchTriggeredHostedService(LeaderElectedHostedService[T]):
         while True:
             began = self.clock.monotonic()
             try:
-                async with asyncio.timeout(self.watch.call_timeout_seconds):
+                async with timeout(self.watch.call_timeout_seconds):
                     listing = await kv.list_prefix(self.watch.prefix)
                 self.is_watching = True
                 if attempt:

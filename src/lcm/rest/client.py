@@ -1,6 +1,5 @@
 """A controller's client of the control plane: the only way a controller changes a record."""
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -10,6 +9,7 @@ import msgspec
 
 from lcm.core import tracing
 from lcm.core.network import plainly
+from lcm.core.timeouts import timeout
 from lcm.domain.discovery import DiscoverySettings, FoundInstance
 from lcm.domain.errors import Conflict, Fenced, IllegalTransition, NotFound, RequestError, Unreachable
 from lcm.domain.launch import LaunchSpec, WorkerId
@@ -82,7 +82,7 @@ class HttpTransport:
         assert self._session is not None, "use the transport as a context manager"
         try:
             async with (
-                asyncio.timeout(self._timeout_seconds),
+                timeout(self._timeout_seconds),
                 self._session.request(method, self._url + path, data=body, headers=headers) as response,
             ):
                 return response.status, await response.read()

@@ -1,9 +1,8 @@
 """Fetches small documents of strangers, such as an issuer's keys: bounded in size and time, no redirects."""
 
-import asyncio
-
 import aiohttp
 
+from lcm.core.timeouts import timeout
 from lcm.domain.errors import Unreachable
 
 TIMEOUT_SECONDS = 5.0
@@ -14,7 +13,7 @@ async def fetch_document(address: str) -> bytes:
     """The document there. Raises Unreachable."""
     try:
         async with (
-            asyncio.timeout(TIMEOUT_SECONDS),
+            timeout(TIMEOUT_SECONDS),
             aiohttp.ClientSession() as session,
             session.get(address, allow_redirects=False) as response,
         ):

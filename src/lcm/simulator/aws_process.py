@@ -9,6 +9,7 @@ from typing import Final
 import aiohttp
 import msgspec
 
+from lcm.core.timeouts import timeout
 from lcm.simulator.aws.config import AwsConfig, AwsReady
 from lcm.simulator.listing import InstanceListing, SimulatedInstance
 
@@ -94,7 +95,7 @@ async def aws_process(config: AwsConfig) -> AsyncIterator[AwsProcess]:
 async def _readiness(process: asyncio.subprocess.Process) -> AwsReady:
     assert process.stdout is not None
     try:
-        async with asyncio.timeout(START_SECONDS):
+        async with timeout(START_SECONDS):
             line = await process.stdout.readline()
     except TimeoutError as late:
         raise SimulationError(f"the AWS process was not ready within {START_SECONDS:.0f} s") from late
@@ -107,7 +108,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
     assert process.stdin is not None
     process.stdin.close()
     try:
-        async with asyncio.timeout(END_SECONDS):
+        async with timeout(END_SECONDS):
             await process.wait()
     except TimeoutError:
         process.kill()

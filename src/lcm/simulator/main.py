@@ -15,6 +15,7 @@ from typing import Final
 
 import msgspec
 
+from lcm.core.timeouts import timeout
 from lcm.domain.template import RegionConfig
 from lcm.simulator.aws.config import AwsConfig
 from lcm.simulator.aws_process import AwsProcess, SimulationError, aws_process
@@ -150,7 +151,7 @@ async def _first_workers(
     types = [INSTANCE_TYPES[number % len(INSTANCE_TYPES)] for number in range(count)]
     instances = await aws.launch(aws.regions[0].region, types, WORKER_TAGS)
     try:
-        async with asyncio.timeout(WORKERS_READY_SECONDS):
+        async with timeout(WORKERS_READY_SECONDS):
             await fleet.until_listening([instance.id for instance in instances])
     except TimeoutError:
         late = f"the CML servers were not ready within {WORKERS_READY_SECONDS:.0f} s"

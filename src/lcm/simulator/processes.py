@@ -23,6 +23,7 @@ from lcm.control_plane.vault import Vault
 from lcm.core.chance import RandomIds
 from lcm.core.health import Health
 from lcm.core.telemetry import Telemetry
+from lcm.core.timeouts import timeout
 from lcm.domain.idle import IdlePolicy
 from lcm.domain.template import RegionConfig
 from lcm.rest.client import ControlPlaneClient
@@ -101,7 +102,9 @@ class Process:
                 if unexpected is not None and self.is_alive:
                     self.world.fail(Violation("process died", f"{self.name}: {_leaf(unexpected)!r}"))
                     return
-            self.is_alive = False
+            if self.is_alive:
+                self.world.fail(Violation("process died", f"{self.name}: its work ended by itself"))
+                return
             self.forget()
             await self.world.clock.sleep(RESTART_SECONDS)
 
@@ -130,7 +133,7 @@ class Process:
         """Return once the process is not frozen any more."""
         while (left := self.frozen_until - self.world.clock.monotonic()) > 0:
             with suppress(TimeoutError):
-                async with asyncio.timeout(left):
+                async with timeout(left):
                     await self._thawed.wait()
 
 

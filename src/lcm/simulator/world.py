@@ -16,6 +16,7 @@ from random import Random
 from typing import Any, Final, TypeVar
 
 from lcm.core.chance import RandomIds
+from lcm.core.timeouts import timeout
 from lcm.domain.launch import WORKER_ID_TAG, InstanceId
 from lcm.simulator.calls import Answer, Call, Role, Violation
 from lcm.simulator.faults import Act, Faults, chance
@@ -365,7 +366,7 @@ class World:
     @asynccontextmanager
     async def open_stream(self) -> AsyncIterator[None]:
         """Wait on a stream; a TimeoutError says that it is time to see whether it is still whole."""
-        async with asyncio.timeout(None) as stream:
+        async with timeout(None) as stream:
             self._streams[stream] = None
             try:
                 yield
@@ -395,7 +396,7 @@ class World:
     async def over_within(self, seconds: float) -> None:
         """Return after that long, or as soon as the run is over."""
         try:
-            async with asyncio.timeout(seconds):
+            async with timeout(seconds):
                 await self._over.wait()
         except TimeoutError:
             return

@@ -15,6 +15,7 @@ import structlog
 
 from lcm.core.clock import Clock
 from lcm.core.health import Health
+from lcm.core.timeouts import timeout
 from lcm.core.tracing import part_of_it
 from lcm.domain.discovery import (
     DiscoveryPlan,
@@ -89,7 +90,7 @@ class Discovery:
 
     async def _wait(self, seconds: float) -> None:
         try:
-            async with asyncio.timeout(seconds):
+            async with timeout(seconds):
                 await self._asked.wait()
         except TimeoutError:
             return

@@ -9,6 +9,8 @@ import aiohttp
 import pytest
 from botocore.exceptions import BotoCoreError
 
+from lcm.core.timeouts import timeout
+
 PRIVATE = ip_network("127.64.0.0/17")
 PUBLIC = ip_network("127.64.128.0/17")
 
@@ -260,7 +262,7 @@ async def test_a_hanging_call_holds_up_nobody_else_and_has_no_effect(cloud: Any)
 
     async with asyncio.TaskGroup() as tasks:
         hanging = tasks.create_task(stop())
-        async with asyncio.timeout(3):
+        async with timeout(3):
             assert await cloud.state(instance_id) == "running"
             await cloud.launch()
         assert not hanging.done()

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from lcm.core.timeouts import timeout
 from lcm.simulator.main import Delays, SimulationInfo, SimulationSettings, run
 
 
@@ -34,7 +35,7 @@ async def test_a_client_sees_refused_then_502_then_not_ready_then_ready(
     ready: asyncio.Queue[SimulationInfo] = asyncio.Queue(1)
     async with asyncio.TaskGroup() as tasks:
         world = tasks.create_task(run(settings, ready.put_nowait))
-        async with asyncio.timeout(20):
+        async with timeout(20):
             info = await ready.get()
         async with open_cloud(info) as cloud, open_cml(info) as cml:
             # when an instance is launched and somebody looks all the time
@@ -72,7 +73,7 @@ async def test_open_connections_break_when_the_instance_stops(cloud: Any, cml: A
     reader, writer = await cml.connect(new_address)
     (instance_id,) = await cloud.instances_with("private-ip-address", new_address)
     await cloud.console("stop", instance_id)
-    async with asyncio.timeout(3):
+    async with timeout(3):
         with suppress(ConnectionResetError):
             assert await reader.read() == b""
     writer.close()

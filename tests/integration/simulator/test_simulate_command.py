@@ -14,6 +14,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from lcm.core.timeouts import timeout
 from support.processes import RunningSimulator, eventually, running_simulator
 
 
@@ -119,7 +120,7 @@ async def test_one_process_serves_a_thousand_workers() -> None:
                     await socket.send_json({"token": token})
                     seen[json.loads(await socket.receive_str())["event_type"]] += 1
 
-            async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
+            async with timeout(60), asyncio.TaskGroup() as tasks:
                 for worker in sample:
                     login = {"username": worker.username, "password": worker.password}
                     tasks.create_task(listen(worker.url, login))

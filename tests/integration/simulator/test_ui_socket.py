@@ -13,6 +13,7 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from lcm.core.timeouts import timeout
 from lcm.simulator.cml.ui import AUTH_SECONDS
 from lcm.simulator.main import SimulatedWorker, SimulationInfo
 from support.processes import RunningSimulator, eventually, running_simulator
@@ -116,7 +117,7 @@ def worker(workers: list[Worker]) -> Worker:
 
 async def next_event(socket: ClientConnection, **wanted: Any) -> dict[str, Any]:
     """The next event with these values; others are passed over."""
-    async with asyncio.timeout(10):
+    async with timeout(10):
         while True:
             event: dict[str, Any] = json.loads(await socket.recv())
             if wanted.items() <= event.items():
@@ -125,7 +126,7 @@ async def next_event(socket: ClientConnection, **wanted: Any) -> dict[str, Any]:
 
 async def closed(socket: ClientConnection, *, within_seconds: float = 5) -> tuple[int, str]:
     """How the server closes, whatever it sends before."""
-    async with asyncio.timeout(within_seconds):
+    async with timeout(within_seconds):
         while True:
             try:
                 await socket.recv()
@@ -313,7 +314,7 @@ async def test_garbage_comes_in_every_flavour_and_events_go_on(worker: Worker) -
     async with worker.listening() as socket:
         await worker.fault(kind="garbage", frames=9)
         nonsense = 0
-        async with asyncio.timeout(10):
+        async with timeout(10):
             while nonsense < 3:
                 nonsense += not _is_event(await socket.recv(decode=False))
             while not _is_event(await socket.recv(decode=False)):
@@ -330,7 +331,7 @@ def _is_event(message: bytes) -> bool:
 async def test_an_oversize_frame_has_the_size_that_was_asked_for(worker: Worker) -> None:
     async with worker.listening() as socket:
         await worker.fault(kind="oversize", size=3_000_000)
-        async with asyncio.timeout(10):
+        async with timeout(10):
             while len(await socket.recv()) != 3_000_000:
                 pass
 
@@ -340,7 +341,7 @@ async def test_a_flood_arrives_completely(worker: Worker) -> None:
         event = {"event_type": "state_change", "lab_id": "x", "event": "QUEUED"}
         await worker.control("POST", f"workers/{worker.name}/flood", {"frames": 2000, "event": event})
         count = 0
-        async with asyncio.timeout(20):
+        async with timeout(20):
             while count < 2000:
                 count += json.loads(await socket.recv())["event_type"] == "state_change"
 

@@ -1,6 +1,8 @@
 """Mistakes in launching, stopping, leading and telling."""
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
 
@@ -12,12 +14,14 @@ from lcm.control_plane.sse import EventHub
 from lcm.control_plane.store.memory import MemoryStore
 from lcm.control_plane.store.port import Document, Fence
 from lcm.control_plane.workers import Workers
+from lcm.core import election
 from lcm.core.chance import RandomIds
 from lcm.core.election import LeaderElectedHostedService, Leadership
 from lcm.core.kv.memory import MemoryKv, _Lease
 from lcm.core.kv.port import LeaseId
 from lcm.core.reconciliation import ReconciliationHostedService
 from lcm.core.results import ReconciliationResult, Requeue
+from lcm.core.timeouts import timeout
 from lcm.core.work_queue import WorkQueue
 from lcm.domain import transitions
 from lcm.domain.errors import LcmError
@@ -78,6 +82,26 @@ def an_error_means_gone() -> Iterator[None]:
 @planted
 def the_epoch_is_not_checked() -> Iterator[None]:
     yield from swapped(MemoryStore, "_check_fence", lambda self, fence: None)
+
+
+@planted
+def a_late_clean_up_is_taken_for_a_cancellation() -> Iterator[None]:
+    """As asyncio did before Python 3.11.3."""
+
+    @asynccontextmanager
+    async def mistaken(seconds: float | None) -> AsyncIterator[asyncio.Timeout]:
+        task = asyncio.current_task()
+        assert task is not None
+        was_cancelled = task.cancelling() > 0
+        try:
+            async with timeout(seconds) as bound:
+                yield bound
+        except TimeoutError:
+            if bound.expired() and was_cancelled:
+                raise asyncio.CancelledError from None
+            raise
+
+    yield from swapped(election, "timeout", mistaken)
 
 
 @planted

@@ -14,6 +14,7 @@ from lcm.control_plane.rate_limit import Buckets
 from lcm.control_plane.store.memory import MemoryStore
 from lcm.control_plane.store.port import Document, StoreUnavailable
 from lcm.core.health import Health
+from lcm.core.timeouts import timeout
 from lcm.simulator.virtual_time import VirtualClock
 
 KEYS = AccessKeys("viewer-key", "operator-key", "admin-key", "controller-key")
@@ -190,7 +191,7 @@ async def test_a_stream_is_told_within_seconds_that_its_token_was_revoked(
             await clock.sleep(60)
             assert not ended.is_set()
             await here.tokens.revoke(credential.id)
-            async with asyncio.timeout(CACHED_SECONDS + 1.1):
+            async with timeout(CACHED_SECONDS + 1.1):
                 await ended.wait()
         keeping.cancel()
 

@@ -1,6 +1,5 @@
 """The stream: snapshots first, then every change once, in order; nobody waits for a slow reader."""
 
-import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -17,6 +16,7 @@ from msgspec.structs import replace
 from lcm.control_plane.roster import Roster
 from lcm.control_plane.sse import KEEPALIVE, EventFilter, EventHub
 from lcm.core.chance import RandomIds
+from lcm.core.timeouts import timeout
 from lcm.domain.launch import WorkerId
 from lcm.domain.license import License, LicenseOperation, begin, complete, fail, wish
 from lcm.domain.lifecycle import (
@@ -238,7 +238,7 @@ async def test_at_the_end_everybody_is_told(hub: EventHub) -> None:
     stream = Stream(hub.stream(None))
     await stream.take(3)
     hub.close()
-    async with asyncio.timeout(1):
+    async with timeout(1):
         assert (await stream.next())["event"] == "system.sse.shutdown"
     with pytest.raises(StopAsyncIteration):
         await stream.next()
@@ -257,7 +257,7 @@ async def test_a_browser_whose_credential_ends_is_told_and_sent_away(hub: EventH
     await stream.take(3)
     (end,) = ends
     end()
-    async with asyncio.timeout(1):
+    async with timeout(1):
         assert (await stream.next())["event"] == "auth.session.expired"
     with pytest.raises(StopAsyncIteration):
         await stream.next()
@@ -469,7 +469,7 @@ async def told_through(hub: EventHub, wanted: EventFilter) -> list[str]:
     hub.on_lab_change([a_lab_change("BOOTED")], None, None)
     heard: list[str] = []
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(2):
+        async with timeout(2):
             while True:
                 event = await stream.next()
                 about = event["data"].get("worker_id") or [e["worker_id"] for e in event["data"]["events"]]
@@ -581,7 +581,7 @@ async def test_a_reader_that_overflowed_while_it_was_sent_something_hears_of_it_
     await anext(chunks)  # the reader is busy with this one while the rest comes in
     change(hub, times=100)
     await VirtualClock().sleep(1)
-    async with asyncio.timeout(1):
+    async with timeout(1):
         assert b"event: reset" in await anext(chunks)
 
 

@@ -1,11 +1,10 @@
 """Services live as long as their process; a loop that fails is started again."""
 
-import asyncio
-
 import pytest
 
 from lcm.core.backoff import Backoff
 from lcm.core.hosted_service import HostedService, ServiceEnded, run_services, supervise
+from lcm.core.timeouts import timeout
 from lcm.simulator.virtual_time import VirtualClock
 from support.core import first_error
 
@@ -37,7 +36,7 @@ async def test_services_start_in_order_and_stop_in_reverse() -> None:
     diary: list[str] = []
     names = ["one", "two", "three", "four", "five"]
     with pytest.raises(TimeoutError):
-        async with asyncio.timeout(10):
+        async with timeout(10):
             await run_services(*(Service(name, diary) for name in names))
     assert diary == [f"{n} started" for n in names] + [f"{n} stopped" for n in reversed(names)]
 
@@ -77,7 +76,7 @@ class Work:
 async def supervised(work: Work, seconds: float, backoff: Backoff | None = None) -> list[float]:
     """When the work was started within so many seconds."""
     with pytest.raises(TimeoutError):
-        async with asyncio.timeout(seconds):
+        async with timeout(seconds):
             await supervise(work, name="work", clock=clock, backoff=backoff, fatal=(LookupError,))
     return work.starts
 
@@ -115,6 +114,6 @@ async def test_a_fatal_error_passes_through(kind: type[Exception]) -> None:
 async def test_cancelling_ends_the_supervision() -> None:
     work = Work(lasts=1_000)
     with pytest.raises(TimeoutError):
-        async with asyncio.timeout(1):
+        async with timeout(1):
             await supervise(work, name="work", clock=clock)
     assert work.starts == [0]

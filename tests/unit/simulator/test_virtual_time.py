@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from lcm.core.timeouts import timeout
 from lcm.simulator.virtual_time import BEGINNING, Deadlock, VirtualClock, run_in_virtual_time
 
 clock = VirtualClock()
@@ -39,7 +40,7 @@ async def test_a_cancelled_timer_neither_rings_nor_holds_time_up() -> None:
 async def test_a_timeout_ends_exactly_when_it_is_due() -> None:
     began = clock.monotonic()
     with pytest.raises(TimeoutError):
-        async with asyncio.timeout(2.5):
+        async with timeout(2.5):
             await asyncio.Event().wait()
     assert clock.monotonic() == began + 2.5
 

@@ -13,6 +13,7 @@ from lcm.control_plane.commands.license_worker import (
     set_fleet_token,
 )
 from lcm.core.health import Health
+from lcm.core.timeouts import timeout
 from lcm.domain.errors import Throttled, Unreachable
 from lcm.domain.license import LicenseStatus
 from lcm.domain.lifecycle import PENDING, TERMINATED
@@ -144,7 +145,7 @@ async def test_a_wish_for_a_license_goes_through_backoff_once() -> None:
         await fleet.ask(worker, Action.STOP)
         await fleet.clock.sleep(300)
         before = len(tries) + 1
-        async with asyncio.timeout(120):
+        async with timeout(120):
             while len(tries) < before:
                 await fleet.clock.sleep(0.1)
         await fleet.clock.sleep(5)

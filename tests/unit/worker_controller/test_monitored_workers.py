@@ -1,12 +1,11 @@
 """Which workers are watched live: those that run and whose CML is ready, on the leader, at their address."""
 
-import asyncio
-
 import pytest
 
 from lcm.control_plane.commands.drain_worker import drain_worker
 from lcm.control_plane.commands.place_session import place_session
 from lcm.control_plane.commands.request_action import request_refresh
+from lcm.core.timeouts import timeout
 from lcm.domain.lifecycle import DRAINING, WorkerStatus
 from lcm.domain.live import ActivityEvent
 from lcm.domain.news import note_activity
@@ -30,7 +29,7 @@ def fleet(monitors: MemoryMonitors) -> Fleet:
 
 
 async def until_watched(fleet: Fleet, monitors: MemoryMonitors) -> MonitorTarget:
-    async with asyncio.timeout(600):
+    async with timeout(600):
         while not monitors.watched:
             await fleet.clock.sleep(1)
     [target] = monitors.watched.values()
@@ -127,7 +126,7 @@ async def test_a_new_leader_begins_where_the_record_ends(fleet: Fleet, monitors:
 
         await fleet.plane.workers.change(worker.id, note)
         fleet.leader.resign()
-        async with asyncio.timeout(5):
+        async with timeout(5):
             while monitors.watched:
                 await fleet.clock.sleep(0.01)
         target = await until_watched(fleet, monitors)
@@ -175,7 +174,7 @@ async def test_losing_the_lead_ends_all_watching(fleet: Fleet, monitors: MemoryM
         await fleet.running_worker()
         await until_watched(fleet, monitors)
         fleet.leader.resign()
-        async with asyncio.timeout(5):
+        async with timeout(5):
             while monitors.watched:
                 await fleet.clock.sleep(0.01)
         assert monitors.runs == 1

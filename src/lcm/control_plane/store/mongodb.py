@@ -17,7 +17,6 @@ claim that was interrupted finishes it first. So a document's own stamp says whe
 *Unique keys.* A lock per key says who is using it or about to; the holder's document says whether it is used.
 """
 
-import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from types import TracebackType
@@ -51,6 +50,7 @@ from lcm.control_plane.store.port import (
 )
 from lcm.core.chance import Ids
 from lcm.core.clock import Clock
+from lcm.core.timeouts import timeout
 
 _SCHEMA_VERSION: Final = 1
 _CALL_TIMEOUT_SECONDS: Final = 8.0
@@ -351,7 +351,7 @@ class MongoStore:
     async def _asking(self) -> AsyncIterator[None]:
         """One deadline for all steps of a call, and the port's words for what goes wrong."""
         try:
-            async with asyncio.timeout(_CALL_TIMEOUT_SECONDS):
+            async with timeout(_CALL_TIMEOUT_SECONDS):
                 yield
         except (ServerSelectionTimeoutError, WaitQueueTimeoutError):
             raise StoreUnavailable("no MongoDB server that takes writes answers") from None

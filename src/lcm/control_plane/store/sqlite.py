@@ -29,6 +29,7 @@ from lcm.control_plane.store.port import (
     VersionConflict,
     WriteUnconfirmed,
 )
+from lcm.core.timeouts import timeout
 
 _SCHEMA_VERSION: Final = 1
 _SCHEMA: Final = """
@@ -230,7 +231,7 @@ class SqliteStore:
 
         assert self._loop is not None
         try:
-            async with asyncio.timeout(self._timeout_seconds):
+            async with timeout(self._timeout_seconds):
                 return await self._loop.run_in_executor(self._reader, operation)
         except (sqlite3.Error, TimeoutError) as error:
             raise StoreUnavailable(f"cannot read {self.path.name}: {error}") from error

@@ -33,6 +33,7 @@ from lcm.core.kv.port import (
     LeaseId,
     Listing,
 )
+from lcm.core.timeouts import timeout
 
 _CHANNEL_OPTIONS: Final = {
     # The first two alone do not notice a server that hangs: without the others no ping is sent on a
@@ -200,7 +201,7 @@ class EtcdKv:
     async def _heard(self, stream: Any, member: _Member, *, within_seconds: float) -> Any:
         """The next thing a watch says. Raises if it is the end of the watch, or silence."""
         try:
-            async with asyncio.timeout(within_seconds):
+            async with timeout(within_seconds):
                 response = await stream.read()
         except TimeoutError:
             self._move_on_from(member)

@@ -17,6 +17,7 @@ from lcm.core.kv.port import (
     LeaseId,
     Listing,
 )
+from lcm.core.timeouts import timeout
 
 
 @dataclass
@@ -53,9 +54,9 @@ class MemoryKv(HostedService):
             self._leases_changed.clear()
             self._expire_leases()
             next_expiry = min((lease.expires_at for lease in self._leases.values()), default=None)
-            timeout = None if next_expiry is None else max(0.0, next_expiry - self._clock.monotonic())
+            patience = None if next_expiry is None else max(0.0, next_expiry - self._clock.monotonic())
             try:
-                async with asyncio.timeout(timeout):
+                async with timeout(patience):
                     await self._leases_changed.wait()
             except TimeoutError:
                 continue

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from pathlib import Path
 from typing import Final
 
+from lcm.core.timeouts import timeout
 from lcm.simulator.cml.licensing import LicensePool
 from lcm.simulator.cml.refusal import Refused
 from lcm.simulator.cml.server import CmlServer, Credentials, Manner, is_cml_image
@@ -92,7 +93,7 @@ class Fleet:
             self._wake.clear()
             pause = max(MIN_TICK_SECONDS, self._due[0][0] - now) if self._due else None
             try:
-                async with asyncio.timeout(pause):
+                async with timeout(pause):
                     await self._wake.wait()
             except TimeoutError:
                 continue

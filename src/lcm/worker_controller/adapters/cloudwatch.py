@@ -1,6 +1,5 @@
 """CloudWatch by aiobotocore: what EC2 and its agent measure, for many instances in one call."""
 
-import asyncio
 import math
 import random
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,6 +15,7 @@ from botocore.parsers import ResponseParserError
 
 from lcm.core.clock import Clock
 from lcm.core.rate_limit import Rate, Saturated, TokenBucket
+from lcm.core.timeouts import timeout
 from lcm.domain import errors
 from lcm.domain.launch import InstanceId
 from lcm.worker_controller.adapters.ec2 import Ec2Settings
@@ -156,7 +156,7 @@ class CloudWatchMetrics:
         except Saturated as full:
             raise errors.Throttled(f"CloudWatch {region} waits for its turn: {full}") from None
         try:
-            async with asyncio.timeout(self._call_timeout_seconds):
+            async with timeout(self._call_timeout_seconds):
                 answer: Mapping[str, Any] = await cloudwatch.get_metric_data(**request)
             bucket.accepted()
             return answer

@@ -4,7 +4,6 @@ Every call waits for a permit of its API and region first (shared by the whole p
 time, and is made once: repeating is the reconciler's business, which looks again before it does.
 """
 
-import asyncio
 import random
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -28,6 +27,7 @@ from botocore.parsers import ResponseParserError
 
 from lcm.core.clock import Clock
 from lcm.core.rate_limit import Rate, Saturated, TokenBucket
+from lcm.core.timeouts import timeout
 from lcm.domain import errors
 from lcm.domain.launch import (
     DISCOVERY_TAG,
@@ -303,7 +303,7 @@ class Ec2Provider:
     async def _bounded(self, operation: str, where: str) -> AsyncIterator[None]:
         """One call: bounded in time, with errors in our words."""
         try:
-            async with asyncio.timeout(self._call_timeout_seconds):
+            async with timeout(self._call_timeout_seconds):
                 yield
         except ClientError as refusal:
             raise _translate(refusal) from refusal

@@ -17,6 +17,7 @@ import structlog
 from picows import WSCloseCode, WSError, WSFrame, WSListener, WSMsgType, WSParsedURL, WSTransport, ws_connect
 
 from lcm.core.network import plainly
+from lcm.core.timeouts import timeout
 from lcm.domain.errors import CertificateChanged, Unreachable
 from lcm.worker_controller.ports import MAX_MESSAGE_BYTES, WebSocket, WebSocketListener
 
@@ -46,7 +47,7 @@ class PicowsWebSockets:
     async def connect(self, host: str, pinned_sha256: str | None, listener: WebSocketListener) -> WebSocket:
         connection = _Connection(listener, pinned_sha256)
         try:
-            async with asyncio.timeout(self._timeout_seconds):
+            async with timeout(self._timeout_seconds):
                 await self._shake_hands(host, connection)
         except ssl.SSLCertVerificationError as error:
             raise CertificateChanged(f"{host}: {error.verify_message}") from None

@@ -14,6 +14,7 @@ import structlog
 from lcm.cml.session import CmlSession
 from lcm.core.clock import Clock
 from lcm.core.health import Health
+from lcm.core.timeouts import timeout
 from lcm.core.tracing import begin_part
 from lcm.domain.errors import Fenced, LcmError, Unreachable
 from lcm.domain.launch import InstanceId, WorkerId
@@ -93,7 +94,7 @@ class MetricsLoop:
 
     async def _is_somebody_wanted_by(self, deadline: float) -> bool:
         try:
-            async with asyncio.timeout(max(0.0, deadline - self._clock.monotonic())):
+            async with timeout(max(0.0, deadline - self._clock.monotonic())):
                 await self._is_wanted.wait()
         except TimeoutError:
             return False

@@ -17,6 +17,7 @@ import structlog
 from lcm.core.backoff import Backoff
 from lcm.core.clock import Clock
 from lcm.core.health import Health
+from lcm.core.timeouts import timeout
 from lcm.core.tracing import part_of_it
 from lcm.domain.errors import Fenced, LcmError, NotFound, TransientError
 from lcm.domain.launch import WorkerId
@@ -244,7 +245,7 @@ class LiveReporter:
 async def _is_set_within(event: asyncio.Event, seconds: float) -> bool:
     if seconds > 0:
         try:
-            async with asyncio.timeout(seconds):
+            async with timeout(seconds):
                 await event.wait()
         except TimeoutError:
             pass
