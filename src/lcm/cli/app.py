@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lcm.cli import access
-from lcm.cli.process import leave_quietly_on_signals, run_until_signalled
+from lcm.cli.process import collect_rarely, leave_quietly_on_signals, run_until_signalled
 from lcm.cli.simulator_child import SimulatorChild
 from lcm.core.telemetry import configure_logging
 
@@ -436,5 +436,6 @@ def _say_and_exit(what: str) -> NoReturn:
 
 
 def main() -> None:
+    collect_rarely()
     leave_quietly_on_signals()
     app()

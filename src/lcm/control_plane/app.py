@@ -9,6 +9,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import BaseRoute
 
 from lcm.control_plane.access import AccessDenied, TooManyRequests
 from lcm.control_plane.gate import Gate, access_problem, rate_problem, store_problem
@@ -42,7 +43,7 @@ from lcm.domain.template import WorkerTemplate
 from lcm.domain.worker import Worker
 from lcm.rest import fleet as fleet_schemas
 from lcm.rest import schemas
-from lcm.web.answers import MalformedBody, install_openapi
+from lcm.web.answers import MalformedBody, PlainRoute, install_openapi
 from lcm.web.problems import problem
 from lcm.web.tracing import Traced
 
@@ -100,11 +101,16 @@ def build_app(
     app.state.operations = operations_info
     app.router.routes.extend(dashboard.router.routes)
     _add_error_handlers(app)
-    # Routes are tried one after the other: first those that controllers call all the time.
-    app.router.routes.sort(key=lambda route: not getattr(route, "path", "").startswith("/api/internal/"))
+    app.router.routes.sort(key=_how_rare)
     app.add_middleware(Gate, identity=services.identity, rate=rate)
     app.add_middleware(Traced, ids=telemetry.trace_ids)
     return app
+
+
+def _how_rare(route: BaseRoute) -> tuple[bool, bool]:
+    """Routes are tried one after the other: first those that controllers call all the time."""
+    is_internal = getattr(route, "path", "").startswith("/api/internal/")
+    return not isinstance(route, PlainRoute), not is_internal
 
 
 def openapi_document() -> dict[str, Any]:

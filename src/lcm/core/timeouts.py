@@ -6,27 +6,42 @@ cancelled already: a standby whose lease could not be given back in time never s
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Callable
+from types import TracebackType
 from typing import Final
 
 
-@asynccontextmanager
-async def repaired_timeout(seconds: float | None) -> AsyncIterator[asyncio.Timeout]:
+class RepairedTimeout(asyncio.Timeout):  # type: ignore[misc]  # final, for those whose version is right
     """Late is late, whatever happened to the task before."""
+
+    async def __aenter__(self) -> "RepairedTimeout":
+        await super().__aenter__()
+        self._requests_before = _requests_to_end()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await super().__aexit__(kind, error, trace)
+        is_late = self.expired() and _requests_to_end() <= self._requests_before
+        if is_late and kind is asyncio.CancelledError:
+            raise TimeoutError from error
+
+
+def _requests_to_end() -> int:
     task = asyncio.current_task()
     assert task is not None
-    requests_before = task.cancelling()
-    bound = asyncio.timeout(seconds)
-    try:
-        async with bound:
-            yield bound
-    except asyncio.CancelledError as error:
-        if bound.expired() and task.cancelling() <= requests_before:
-            raise TimeoutError from error
-        raise
+    return task.cancelling()
 
 
-timeout: Final[Callable[[float | None], AbstractAsyncContextManager[asyncio.Timeout]]] = (
+def repaired_timeout(seconds: float | None) -> asyncio.Timeout:
+    now = asyncio.get_running_loop().time()
+    return RepairedTimeout(None if seconds is None else now + seconds)
+
+
+timeout: Final[Callable[[float | None], asyncio.Timeout]] = (
     asyncio.timeout if sys.version_info >= (3, 11, 3) else repaired_timeout
 )

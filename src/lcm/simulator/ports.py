@@ -49,10 +49,10 @@ class SimulatedPort:
         self._process = process
         self._world = process.world
 
-    async def _read(
+    def _read(
         self, operation: str, subject: str, effect: Effect[T], *, refusal: Error | None = None, stale: int = 0
-    ) -> T:
-        return await self._world.call(
+    ) -> Awaitable[T]:
+        return self._world.call(
             self._process,
             f"{self.name}.{operation}",
             subject,
@@ -63,10 +63,10 @@ class SimulatedPort:
             stale_depth=stale,
         )
 
-    async def _write(
+    def _write(
         self, operation: str, subject: str, effect: Effect[T], *, refusal: Error | None = None
-    ) -> T:
-        return await self._world.call(
+    ) -> Awaitable[T]:
+        return self._world.call(
             self._process,
             f"{self.name}.{operation}",
             subject,
