@@ -2,10 +2,13 @@
 
 import re
 
+import pytest
 from playwright.async_api import ConsoleMessage, Locator, Page, Request, expect
 
 from support.api import admin_of
 from support.processes import RunningLcm, running_lcm
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 def row(page: Page, name: str) -> Locator:

@@ -9,14 +9,17 @@ from typing import Any
 
 import aiohttp
 import pytest
+import pytest_asyncio
 from playwright.async_api import Locator, Page, expect
 
 from support.api import Api, admin_of
 from support.canaries import suite_canaries, watched_session
 from support.processes import RunningLcm
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-@pytest.fixture
+
+@pytest_asyncio.fixture(loop_scope="module")
 async def api(lcm: RunningLcm) -> AsyncIterator[Api]:
     async with admin_of(lcm) as api:
         yield api

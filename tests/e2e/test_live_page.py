@@ -1,21 +1,15 @@
 """The dashboard while workers are busy: load, connection, labs and nodes change as it happens."""
 
 import re
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.async_api import Locator, Page, expect
 
 from lcm.core.clock import SystemClock
-from support.lone_plane import LonePlane, lone_plane
+from support.lone_plane import LonePlane
 
-
-@pytest.fixture
-async def plane(tmp_path: Path) -> AsyncIterator[LonePlane]:
-    async with lone_plane(tmp_path) as plane:
-        yield plane
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 async def open_dashboard(page: Page, plane: LonePlane) -> Locator:

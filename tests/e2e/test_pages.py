@@ -1,19 +1,13 @@
 """The pages beside the fleet, and what only admins see."""
 
 import re
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 from playwright.async_api import Page, expect
 
-from support.lone_plane import LonePlane, lone_plane
+from support.lone_plane import LonePlane
 
-
-@pytest.fixture
-async def plane(tmp_path: Path) -> AsyncIterator[LonePlane]:
-    async with lone_plane(tmp_path) as plane:
-        yield plane
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 async def open_page(page: Page, plane: LonePlane, place: str = "") -> None:

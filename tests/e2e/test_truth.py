@@ -2,21 +2,15 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 from playwright.async_api import Locator, Page, Route, expect
 
 from support.api import admin_of
-from support.lone_plane import LonePlane, lone_plane
+from support.lone_plane import LonePlane
 from support.processes import RunningLcm
 
-
-@pytest.fixture
-async def plane(tmp_path: Path) -> AsyncIterator[LonePlane]:
-    async with lone_plane(tmp_path) as plane:
-        yield plane
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 async def open_dashboard(page: Page, plane: LonePlane) -> Locator:
