@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from support.canaries import watched_session
-from support.processes import eventually, running_lcm
+from support.processes import eventually, lcm_to_its_end, running_lcm
 
 
 async def is_silent(url: str) -> bool:
@@ -115,12 +115,10 @@ async def test_the_keys_and_workers_are_there_after_a_restart(tmp_path: Path) ->
 
 
 def lcm_fails(*arguments: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "lcm", *arguments], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.returncode != 0
-    assert "Traceback" not in done.stderr
-    return done.stderr
+    done = lcm_to_its_end(*arguments)
+    assert done.code != 0
+    assert "Traceback" not in done.complaints
+    return done.complaints
 
 
 def test_a_taken_port_is_said_in_one_sentence() -> None:

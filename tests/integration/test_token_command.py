@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,26 +10,20 @@ from lcm.control_plane.secret_box import SecretBox
 from lcm.control_plane.store.sqlite import SqliteStore
 from lcm.control_plane.vault import Vault
 from support.api import person
-from support.processes import RunningLcm, running_lcm
-
-
-def lcm_command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "lcm", *arguments], capture_output=True, text=True, timeout=60, check=False
-    )
+from support.processes import RunningLcm, lcm_to_its_end, running_lcm
 
 
 def on(lcm: RunningLcm, *arguments: str) -> str:
-    done = lcm_command(*arguments, "--data-dir", lcm.ready.data_dir)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    done = lcm_to_its_end(*arguments, "--data-dir", lcm.ready.data_dir)
+    assert done.code == 0, done.complaints
+    return done.said
 
 
 def refused(*arguments: str) -> str:
-    done = lcm_command(*arguments)
-    assert done.returncode == 1
-    assert "Traceback" not in done.stderr
-    return done.stderr
+    done = lcm_to_its_end(*arguments)
+    assert done.code == 1
+    assert "Traceback" not in done.complaints
+    return done.complaints
 
 
 async def test_a_token_is_made_used_listed_and_revoked(lcm: RunningLcm) -> None:
@@ -48,9 +40,9 @@ async def test_a_token_is_made_used_listed_and_revoked(lcm: RunningLcm) -> None:
 
 
 def test_a_rotation_says_which_key_seals_now(lcm: RunningLcm) -> None:
-    done = lcm_command("secrets", "rotate", "--data-dir", lcm.ready.data_dir)
-    assert done.returncode == 0
-    assert re.search(r"Key [0-9a-f]{12} seals now; 0 secrets", done.stderr)
+    done = lcm_to_its_end("secrets", "rotate", "--data-dir", lcm.ready.data_dir)
+    assert done.code == 0
+    assert re.search(r"Key [0-9a-f]{12} seals now; 0 secrets", done.complaints)
 
 
 @pytest.mark.parametrize(

@@ -67,6 +67,27 @@ class RunningLcm(Running):
         return f"http://127.0.0.1:{self.ready.ports['worker_controller']}"
 
 
+@dataclass(frozen=True)
+class Ended:
+    """A command that has come to its end by itself."""
+
+    code: int
+    said: str
+    complaints: str
+
+
+def lcm_to_its_end(*arguments: str) -> Ended:
+    """`lcm …`, as a person at a terminal runs it."""
+    with tempfile.TemporaryFile("w+") as errors:
+        process = start_lcm(arguments, errors, {})
+        assert process.stdout is not None
+        with process.stdout as stdout:
+            said = stdout.read()
+        code = process.wait(timeout=60)
+        errors.seek(0)
+        return Ended(code, said, errors.read())
+
+
 @contextmanager
 def running_simulator(*options: str) -> Iterator[RunningSimulator]:
     with running_command("simulate", "--speed", str(SPEED), *options) as (line, process, errors):

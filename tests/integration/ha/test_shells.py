@@ -15,7 +15,7 @@ from support.canaries import watched_session
 from support.etcd import EtcdCluster, etcd_cluster
 from support.ha import KEY, LcmProcess
 from support.mongodb import mongo_server
-from support.processes import eventually
+from support.processes import eventually, lcm_to_its_end
 
 
 @pytest.fixture(scope="module")
@@ -93,39 +93,37 @@ async def test_a_controller_whose_etcd_is_not_there_leads_nobody_and_says_so() -
 # Commands that end by themselves.
 
 
-def lcm(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "lcm", *arguments], capture_output=True, text=True, check=False, timeout=100
-    )
-
-
 def test_config_tells_values_and_sources_for_scripts() -> None:
-    told = lcm("config", "control-plane", "--set", "STORE_URL=mongodb://lcm:sesame@db/lcm", "--json")
-    settings = json.loads(told.stdout)["control-plane"]
+    told = lcm_to_its_end(
+        "config", "control-plane", "--set", "STORE_URL=mongodb://lcm:sesame@db/lcm", "--json"
+    )
+    settings = json.loads(told.said)["control-plane"]
     assert settings["STORE_URL"]["source"] == "flag"
     assert settings["CONTROL_PLANE_PORT"]["value"] == "8080"
-    assert "sesame" not in told.stdout + told.stderr
+    assert "sesame" not in told.said + told.complaints
 
 
 def test_wrong_settings_end_the_start_with_one_message() -> None:
-    told = lcm("worker-controller", "--set", "LEADER_LEASE_TTL=soon", "--set", "NO_SUCH=1")
-    assert told.returncode == 1
-    assert told.stdout == ""
-    assert "these 2 settings are wrong" in told.stderr
-    assert "Traceback" not in told.stderr
+    told = lcm_to_its_end("worker-controller", "--set", "LEADER_LEASE_TTL=soon", "--set", "NO_SUCH=1")
+    assert told.code == 1
+    assert told.said == ""
+    assert "these 2 settings are wrong" in told.complaints
+    assert "Traceback" not in told.complaints
 
 
 def test_records_are_copied_from_the_command_line(tmp_path: Path) -> None:
     with mongo_server() as mongo:
         path = tmp_path / "lcm.db"
-        missing = lcm("store", "copy", "--from", "sqlite", str(path), "--to", "mongodb", mongo.database("a"))
-        assert (missing.returncode, "there is no file" in missing.stderr) == (1, True)
+        missing = lcm_to_its_end(
+            "store", "copy", "--from", "sqlite", str(path), "--to", "mongodb", mongo.database("a")
+        )
+        assert (missing.code, "there is no file" in missing.complaints) == (1, True)
         subprocess.run([sys.executable, "-c", EMBEDDED, str(path)], check=True)
         for _ in range(2):  # again is fine
             url = mongo.database("lcm_copied_here")
-            copied = lcm("store", "copy", "--from", "sqlite", str(path), "--to", "mongodb", url)
-            assert copied.returncode == 0, copied.stderr
-            assert "3 documents copied and compared" in copied.stdout
+            copied = lcm_to_its_end("store", "copy", "--from", "sqlite", str(path), "--to", "mongodb", url)
+            assert copied.code == 0, copied.complaints
+            assert "3 documents copied and compared" in copied.said
 
 
 EMBEDDED = """
