@@ -24,12 +24,12 @@ setup: $(VENV)/ready $(UI_BUILT) ## Set up the environment and build the dashboa
 run: setup ## Run LCM with a simulated cloud and print the dashboard's URL
 	@$(BIN)/lcm up $(ARGS)
 
-test: setup $(OLDER_CLIENT) browser ferretdb lint ## Run every check and every test
-	@$(MAKE) --no-print-directory -j3 types page pytest
+test: ## Run every check and every test
+	@$(MAKE) --no-print-directory -j4 types page pytest
 
 check: lint types page ## Lint, types, import rules (Python and dashboard)
 
-types: setup
+types: $(VENV)/ready
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
@@ -37,10 +37,10 @@ page: setup
 	cd ui && PATH="$(CURDIR)/$(BIN):$$PATH" npm run --silent check
 	cd ui && PATH="$(CURDIR)/$(BIN):$$PATH" npm run --silent test
 
-pytest: setup
+pytest: setup $(OLDER_CLIENT) browser ferretdb lint
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
-lint: setup
+lint: $(VENV)/ready
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 
@@ -80,7 +80,7 @@ lock: $(VENV)/uv ## Resolve the dependencies anew and pin them
 browser: ## Install Chromium for the end-to-end tests where that is possible
 	@tools/install-browser
 
-ferretdb: setup ## Build FerretDB, on which the store is tested as on MongoDB, where that is possible
+ferretdb: $(VENV)/ready ## Build FerretDB, on which the store is tested as on MongoDB, where that is possible
 	@tools/install-ferretdb
 
 helm: setup ## Build Helm, with which the chart is checked where it is present, and where there is Go
