@@ -15,7 +15,7 @@ Plan = tuple[Fault, ...]
 
 
 def simulate_branches(scenario: str, plans: Iterable[Plan], quiet_seconds: float) -> dict[Plan, Outcome]:
-    """What `simulate` says of each plan with seed 0, at the cost of what comes after its first fault."""
+    """What `simulate` says of each plan with seed 0, at the cost of what is not the same as in another."""
     faults = _BranchingFaults(plans)
     try:
         outcome = simulate_under(faults, scenario, quiet_seconds)
@@ -24,14 +24,15 @@ def simulate_branches(scenario: str, plans: Iterable[Plan], quiet_seconds: float
             raise
         faults.original.send(traceback.format_exc())
         os._exit(1)
+    outcomes = {**faults.outcomes, tuple(faults.plan): outcome}
     if faults.original is not None:
-        faults.original.send(outcome)
+        faults.original.send(outcomes)
         os._exit(0)
-    return {**faults.outcomes, tuple(faults.plan): outcome}
+    return outcomes
 
 
 class _BranchingFaults(Faults):
-    """None, up to the first call of a plan: there a copy of this process goes on with that plan.
+    """None, up to where a plan has its next fault: there a copy of this process goes on with it.
 
     With the last plan this process goes on itself.
     """
@@ -41,24 +42,35 @@ class _BranchingFaults(Faults):
         self.outcomes: dict[Plan, Outcome] = {}
         """Of the copies that have come to their end."""
         self.original: Connection | None = None
-        """In a copy, who waits for its outcome."""
-        self._ahead: dict[tuple[str, str, int], list[Plan]] = {}
+        """In a copy, who waits for its outcomes."""
+        self._expect(plans)
+
+    def _expect(self, plans: Iterable[Plan]) -> None:
+        """These, which all begin with what has happened so far."""
+        done = len(tuple(self.plan))
+        self._is_complete = False
+        """Whether one of them has no other fault than those."""
+        self._ahead: dict[tuple[str, str, int], dict[Fault, list[Plan]]] = {}
         for plan in plans:
-            first = plan[0]
-            self._ahead.setdefault((first.role, first.site, first.nth), []).append(plan)
+            if len(plan) == done:
+                self._is_complete = True
+                continue
+            fault = plan[done]
+            here = self._ahead.setdefault((fault.role, fault.site, fault.nth), {})
+            here.setdefault(fault, []).append(plan)
 
     def choose(self, role: str, site: str, nth: int, possible: Iterable[Act]) -> Act | None:
-        here = self._ahead.pop((role, site, nth), [])
+        here = self._ahead.pop((role, site, nth), {})
         while here:
-            plan = here.pop()
-            is_last = not here and not self._ahead
-            if is_last or self._is_the_copy_for(plan):
-                self._ahead.clear()
-                self.follow(plan)
+            fault, plans = here.popitem()
+            is_the_last = not here and not self._ahead and not self._is_complete
+            if is_the_last or self._is_the_copy_for(fault):
+                self.follow((*self.plan, fault))
+                self._expect(plans)
                 break
         return super().choose(role, site, nth, possible)
 
-    def _is_the_copy_for(self, plan: Plan) -> bool:
+    def _is_the_copy_for(self, fault: Fault) -> bool:
         """True in the new copy of this process; here False, once the copy has come to its end."""
         loop = asyncio.get_running_loop()
         hears, tells = Pipe(duplex=False)
@@ -66,12 +78,13 @@ class _BranchingFaults(Faults):
         if pid == 0:
             asyncio._set_running_loop(loop)  # a fork does not take it for running
             self.original = tells
+            self.outcomes = {}
             return True
         tells.close()
         with hears:
             told = hears.recv()
         os.waitpid(pid, 0)
-        if not isinstance(told, Outcome):
-            raise RuntimeError(f"the run with {';'.join(map(str, plan))} broke off: {told}")
-        self.outcomes[plan] = told
+        if not isinstance(told, dict):
+            raise RuntimeError(f"the run with {fault} broke off: {told}")
+        self.outcomes.update(told)
         return False

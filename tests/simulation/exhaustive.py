@@ -1,9 +1,11 @@
 """Every call site × every fault × every abstract state that a scenario meets, one fault at a time.
 
 The fault-free run shows the points; each point is disturbed once with each act. A point that an earlier
-scenario has already been disturbed at is not repeated. Then pairs: a second crash soon after the first.
+scenario has already been disturbed at is not repeated. Then pairs: a second crash while the first is being
+recovered from.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -66,16 +68,17 @@ def single_faults(fault_free: Mapping[str, Outcome]) -> Iterator[Job]:
                     yield Job(scenario, (Fault(role, site, at, act),), point)
 
 
-def crash_pairs(fault_free: Mapping[str, Outcome], every: int) -> Iterator[Job]:
-    """A controller or the control plane dies, comes back, and dies again within its next calls."""
-    scenario = "stop_start"
-    points = [point for point in fault_free[scenario].points.items() if point[0][0] != "user"]
-    for number, ((role, site, state), nth) in enumerate(sorted(points)):
-        if number % every == 0:
-            for later in (1, 2, 4):
-                first = Fault(role, site, nth, Act.CRASH_AFTER)
-                second = Fault(role, site, nth + later, Act.CRASH_BEFORE)
-                yield Job(scenario, (first, second), (role, site, state))
+def crash_pairs(disturbed_once: Iterable[tuple[Job, Outcome]]) -> Iterator[Job]:
+    """After each crash of the pass another one while it is recovered from: where that was least often yet."""
+    chosen: Counter[Point] = Counter()
+    for job, outcome in disturbed_once:
+        (first,) = job.plan
+        if first.act is Act.CRASH_AFTER and outcome.recovery:
+            point = min(outcome.recovery, key=chosen.__getitem__)
+            chosen[point] += 1
+            role, site, _ = point
+            second = Fault(role, site, outcome.recovery[point], Act.CRASH_BEFORE)
+            yield Job(job.scenario, (first, second), point)
 
 
 def long_faults(scenario: str, outcome: Outcome) -> Iterator[Job]:

@@ -43,6 +43,8 @@ class Outcome:
     """Where faults were possible, and at which call first."""
     stale_points: Mapping[Point, int]
     injected: frozenset[tuple[Point, Act]]
+    recovery: Mapping[Point, int]
+    """What was met first after the first crash, by its kind of process, and at which call."""
     acts: Mapping[Site, tuple[Act, ...]]
     calls: int
     effects: Mapping[str, int]
@@ -150,6 +152,7 @@ async def _simulate(scenario: str, faults: Faults, knobs: Knobs, quiet_seconds: 
         dict(world.points),
         dict(world.stale_points),
         frozenset(world.injected),
+        dict(world.recovery),
         dict(world.acts),
         sum(world.sites.values()),
         _effects(world),

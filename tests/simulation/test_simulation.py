@@ -80,6 +80,13 @@ def disturbed_once(pool: ProcessPoolExecutor, fault_free: dict[str, Outcome]) ->
     return list(run_all(pool, single_faults(fault_free)))
 
 
+@pytest.fixture(scope="module")
+def disturbed_twice(
+    pool: ProcessPoolExecutor, disturbed_once: list[tuple[Job, Outcome]]
+) -> list[tuple[Job, Outcome]]:
+    return list(run_all(pool, crash_pairs(disturbed_once)))
+
+
 def test_no_single_fault_at_any_call_site_in_any_state_breaks_anything(
     disturbed_once: list[tuple[Job, Outcome]], fault_free: dict[str, Outcome]
 ) -> None:
@@ -89,23 +96,32 @@ def test_no_single_fault_at_any_call_site_in_any_state_breaks_anything(
     assert coverage.missing() == [], "faults that were possible at a call site and never injected there"
     failed = [outcome for _, outcome in done if outcome.violation is not None]
     assert not failed, explain(failed)
+    assert_not_different(done, fault_free)
+
+
+def test_no_second_crash_while_the_first_is_recovered_from_breaks_anything(
+    disturbed_twice: list[tuple[Job, Outcome]], fault_free: dict[str, Outcome]
+) -> None:
+    done = disturbed_twice
+    assert len({job.point for job, _ in done}) >= 200
+    assert all(outcome.applied == job.plan for job, outcome in done)
+    failed = [outcome for _, outcome in done if outcome.violation is not None]
+    assert not failed, explain(failed)
+    assert_not_different(done, fault_free)
+
+
+def assert_not_different(done: list[tuple[Job, Outcome]], fault_free: dict[str, Outcome]) -> None:
     different = [(differs(job, outcome, fault_free), outcome.replay) for job, outcome in done]
     assert [difference for difference in different if difference[0] is not None] == []
 
 
 def test_a_run_that_shares_its_beginning_with_others_is_what_it_is_alone(
-    pool: ProcessPoolExecutor, disturbed_once: list[tuple[Job, Outcome]]
+    pool: ProcessPoolExecutor,
+    disturbed_once: list[tuple[Job, Outcome]],
+    disturbed_twice: list[tuple[Job, Outcome]],
 ) -> None:
-    some = disturbed_once[::50]
+    some = [*disturbed_once[::50], *disturbed_twice[::50]]
     assert list(pool.map(run_alone, [job for job, _ in some])) == [outcome for _, outcome in some]
-
-
-def test_no_second_crash_soon_after_the_first_breaks_anything(
-    pool: ProcessPoolExecutor, fault_free: dict[str, Outcome]
-) -> None:
-    done = run_all(pool, crash_pairs(fault_free, every=2))
-    failed = [outcome for _, outcome in done if outcome.violation is not None]
-    assert not failed, explain(failed)
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

@@ -40,7 +40,9 @@ TOLD_ALL_THE_TIME: Final = f"http.POST {LIVE_REPORTS}"
 """No change by itself: what it changes is counted where it reaches the disk."""
 
 WRITE_ACTS: Final = (Act.LOST, Act.LATE, *READ_ACTS)
-PROCESS_ACTS: Final = (Act.CRASH_BEFORE, Act.CRASH_AFTER, Act.FREEZE)
+CRASHES: Final = (Act.CRASH_BEFORE, Act.CRASH_AFTER)
+PROCESS_ACTS: Final = (*CRASHES, Act.FREEZE)
+RECOVERY_POINTS: Final = 20
 
 LOOKS: Final = ("/detect-idle", "/scaling/audit", "insert audit")
 """Not counted as changes: a look, whose consequences are counted where they are stored, and notes of why
@@ -104,6 +106,9 @@ class World:
         self.stale_points: dict[Point, int] = {}
         """The first ordinal at which a stale answer was possible at a point."""
         self.injected: set[tuple[Point, Act]] = set()
+        self.recovery: dict[Point, int] = {}
+        """The first points that those met who took over from, or came back for, the first that crashed."""
+        self._first_crashed: Role | None = None
         self.mutations = 0
         self._cuts: set[tuple[str, str]] = set()
         self._streams: dict[asyncio.Timeout, None] = {}
@@ -239,9 +244,13 @@ class World:
                 self.stale_points.setdefault(point, nth)
             elif may_be_stale:
                 possible = possible[:-1]
+            if role == self._first_crashed and len(self.recovery) < RECOVERY_POINTS:
+                self.recovery.setdefault(point, nth)
             act = self.faults.choose(role, site, nth, possible)
             if act is not None:
                 self.injected.add((point, act))
+                if act in CRASHES and self._first_crashed is None:
+                    self._first_crashed = role
         at = self.clock.monotonic()
         fault = act.value if act else ""
         call = Call(self._calls, at, process.name, role, site, nth, subject, state, mutates, fault)
