@@ -90,11 +90,13 @@ def is_alive(instance: SimulatedInstance) -> bool:
 
 def is_as_wanted(worker: Worker, alive: Sequence[SimulatedInstance]) -> bool:
     """Whether nothing is left to do, except to wait for the proof that nothing was launched."""
+    states = {instance.state for instance in alive}
     match worker.desired_status:
         case DesiredStatus.RUNNING:
-            return worker.status is RUNNING and worker.cml_ready
+            return worker.status is RUNNING and worker.cml_ready and states <= {"running"}
         case DesiredStatus.STOPPED:
-            return worker.status is STOPPED or (worker.status is PENDING and worker.launch is None)
+            is_never_launched = worker.status is PENDING and worker.launch is None
+            return is_never_launched or (worker.status is STOPPED and states <= {"stopped"})
         case DesiredStatus.TERMINATED:
             # A launch was promised and never asked for: five minutes of not seeing it must pass.
             is_being_proven = worker.status is PENDING and worker.has_unresolved_launch and not alive

@@ -67,6 +67,10 @@ def test_a_good_end_breaks_no_rule() -> None:
     assert state.broken_rules() == []
 
 
+def test_who_has_not_noticed_yet_is_not_at_rest() -> None:
+    assert not EndState([WORKER], [replace(INSTANCE, state="stopped")], WISHES).is_at_rest
+
+
 @pytest.mark.parametrize(
     ("rule", "state"),
     [
