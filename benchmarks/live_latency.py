@@ -35,7 +35,7 @@ from lcm.cml.session import Credentials
 from lcm.control_plane.access import AccessKeys
 from lcm.control_plane.main import assemble
 from lcm.control_plane.secret_box import SecretBox
-from lcm.control_plane.sse import SEND_BUFFER_BYTES
+from lcm.control_plane.sse_audience import SEND_BUFFER_BYTES
 from lcm.control_plane.store.sqlite import SqliteStore
 from lcm.control_plane.vault import Vault
 from lcm.control_plane.workers import Workers

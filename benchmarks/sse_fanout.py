@@ -29,7 +29,7 @@ from starlette.routing import Route
 from lcm.control_plane.access import AccessKeys
 from lcm.control_plane.main import assemble
 from lcm.control_plane.secret_box import SecretBox
-from lcm.control_plane.sse import SEND_BUFFER_BYTES
+from lcm.control_plane.sse_audience import SEND_BUFFER_BYTES
 from lcm.control_plane.store.memory import MemoryStore
 from lcm.control_plane.vault import Vault
 from lcm.core.chance import RandomIds

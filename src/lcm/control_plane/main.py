@@ -27,7 +27,8 @@ from lcm.control_plane.routes.dependencies import Services
 from lcm.control_plane.routes.operations import Operations
 from lcm.control_plane.secret_box import CannotOpen, KeyFile, SecretBox
 from lcm.control_plane.settings import DEFAULT_REQUESTS_PER_SECOND, ControlPlaneSettings
-from lcm.control_plane.sse import SEND_BUFFER_BYTES, SUBSCRIBER_BYTES, EventHub
+from lcm.control_plane.sse import EventHub
+from lcm.control_plane.sse_audience import SEND_BUFFER_BYTES, SUBSCRIBER_BYTES
 from lcm.control_plane.store.port import Store
 from lcm.control_plane.store.sqlite import SqliteStore
 from lcm.control_plane.templates import Templates

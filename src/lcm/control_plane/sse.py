@@ -11,12 +11,21 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
 
 from lcm.control_plane.roster import Roster
+from lcm.control_plane.sse_audience import SUBSCRIBER_BYTES, Channel, Subscriber
+from lcm.control_plane.sse_wire import (
+    EVERYTHING,
+    KEEPALIVE,
+    Batch,
+    Event,
+    EventFilter,
+    encode,
+    in_pieces,
+)
 from lcm.control_plane.worker_events import event_of
 from lcm.core.chance import Ids
 from lcm.core.clock import Clock
@@ -26,13 +35,6 @@ from lcm.domain.template import WorkerTemplate
 from lcm.domain.worker import Worker
 from lcm.rest.schemas import WorkerView
 
-SEND_BUFFER_BYTES: Final = 32 * 1024
-"""For the listening socket; the kernel doubles it. With the three below a stalled browser costs 450 KB."""
-PIECE_BYTES: Final = 32 * 1024
-"""What is handed to the server at once; it keeps up to 64 KB besides before it waits."""
-SUBSCRIBER_BYTES: Final = 256 * 1024
-FLUSH_BYTES: Final = 64 * 1024
-"""What one flush gives a channel; the rest waits for the next, so that a quick reader is never swamped."""
 CHANNEL_BYTES: Final = 1024 * 1024
 BUFFER_BYTES: Final = 4 * 1024 * 1024
 
@@ -46,82 +48,6 @@ COALESCE_SECONDS_PER_SUBSCRIBER: Final = 0.0001
 SNAPSHOT: Final = "worker.snapshot"
 METRICS: Final = "worker.metrics.updated"
 LAB_STATS: Final = "worker.lab.stats_updated"
-KEEPALIVE: Final = b": still here\n\n"
-TOO_SLOW: Final = "you read too slowly"
-
-
-@dataclass(frozen=True)
-class EventFilter:
-    """What a subscriber wants to hear; nothing named means everything."""
-
-    worker_ids: frozenset[str] = frozenset()
-    event_types: tuple[str, ...] = ()
-    """Beginnings of event types."""
-    include_system: bool = True
-
-    def wants_type(self, event_type: str) -> bool:
-        return not self.event_types or event_type.startswith(self.event_types)
-
-    def wants_worker(self, worker_id: str | None) -> bool:
-        return not self.worker_ids or worker_id in self.worker_ids
-
-
-EVERYTHING: Final = EventFilter()
-
-
-class _Event:
-    """One event, as it travels."""
-
-    __slots__ = ("chunk", "event_type", "number", "worker_id")
-
-    def __init__(self, number: int, event_type: str, worker_id: str | None, chunk: bytes) -> None:
-        self.number = number
-        self.event_type = event_type
-        self.worker_id = worker_id
-        self.chunk = chunk
-
-    @property
-    def size(self) -> int:
-        return len(self.chunk)
-
-    def chunk_for(self, wanted: EventFilter) -> bytes | None:
-        is_wanted = wanted.wants_type(self.event_type) and wanted.wants_worker(self.worker_id)
-        return self.chunk if is_wanted else None
-
-
-class _Batch:
-    """Events of one type that travel together; each was encoded once, whatever the filters make of it."""
-
-    __slots__ = ("_of_base_type", "_tail", "event_id", "event_type", "number", "parts", "size")
-
-    def __init__(
-        self,
-        number: int,
-        event_id: str,
-        base_type: str,
-        parts: Sequence[tuple[str, bytes]],
-        batched_at: bytes,
-    ) -> None:
-        self.number = number
-        self.event_id = event_id
-        self.event_type = f"{base_type}.batch"
-        self.parts = parts
-        self.size = sum(len(part) for _, part in parts)
-        self._of_base_type = base_type
-        self._tail = b'],"batched_at":' + batched_at + b"}\n\n"
-
-    def chunk_for(self, wanted: EventFilter) -> bytes | None:
-        if not wanted.wants_type(self.event_type):
-            return None
-        parts = [part for worker_id, part in self.parts if wanted.wants_worker(worker_id)]
-        return self.encode(parts, f"id: {self.event_id}\n") if parts else None
-
-    def encode(self, parts: Sequence[bytes], head: str = "") -> bytes:
-        start = (
-            f'{head}event: {self.event_type}\ndata: {{"batch_id":"{self.event_id}",'
-            f'"event_type":"{self._of_base_type}","count":{len(parts)},"events":['
-        )
-        return start.encode() + b",".join(parts) + self._tail
 
 
 class _Gathering:
@@ -137,93 +63,6 @@ class _Gathering:
 
 SignedIn = Callable[[Callable[[], None]], AbstractContextManager[None]]
 """Within its block the callback is called soon after a credential has ended."""
-
-
-class _Subscriber:
-    """What one browser has not been sent yet: references to what all share, and a bound."""
-
-    __slots__ = ("_bytes", "_limit", "_waiting", "is_sent_away", "overflowed", "something_waits")
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._waiting: deque[bytes] = deque()
-        self._bytes = 0
-        self.something_waits = asyncio.Event()
-        self.overflowed = ""
-        """Why it has to start afresh, if it has."""
-        self.is_sent_away = False
-
-    def send_away(self) -> None:
-        """Its credential is no longer good."""
-        self.is_sent_away = True
-        self.something_waits.set()
-
-    def offer(self, chunk: bytes) -> None:
-        if self._bytes + len(chunk) > self._limit and self._waiting:
-            self.overflow()
-        elif not self.overflowed:
-            self._waiting.append(chunk)
-            self._bytes += len(chunk)
-        self.something_waits.set()
-
-    def overflow(self, reason: str = TOO_SLOW) -> None:
-        """Events have to be dropped, or were never heard of."""
-        self.drop()
-        self.overflowed = reason
-        self.something_waits.set()
-
-    def drop(self) -> None:
-        self._waiting.clear()
-        self._bytes = 0
-        self.overflowed = ""
-
-    def take(self) -> bytes:
-        """About a piece of what waits; empty if nothing does."""
-        if not self._waiting:
-            self.something_waits.clear()
-            return b""
-        taken = [self._waiting.popleft()]
-        size = len(taken[0])
-        while self._waiting and size + len(self._waiting[0]) <= PIECE_BYTES:
-            taken.append(self._waiting.popleft())
-            size += len(taken[-1])
-        self._bytes -= size
-        return taken[0] if len(taken) == 1 else b"".join(taken)
-
-
-class _Channel:
-    """Everybody with the same filter, and what the next flush gives them."""
-
-    __slots__ = ("pending", "pending_bytes", "subscribers", "wanted")
-
-    def __init__(self, wanted: EventFilter) -> None:
-        self.wanted = wanted
-        self.subscribers: dict[_Subscriber, None] = {}  # in the order they came
-        self.pending: deque[bytes] = deque()
-        self.pending_bytes = 0
-
-    def add(self, chunk: bytes) -> None:
-        self.pending.append(chunk)
-        self.pending_bytes += len(chunk)
-
-    def flush(self) -> None:
-        """Give everybody one piece of bytes; the rest stays for the next time."""
-        taken: list[bytes] = []
-        size = 0
-        while self.pending and (not taken or size + len(self.pending[0]) <= FLUSH_BYTES):
-            taken.append(self.pending.popleft())
-            size += len(taken[-1])
-        self.pending_bytes -= size
-        if taken:
-            chunk = b"".join(taken)
-            for subscriber in self.subscribers:
-                subscriber.offer(chunk)
-
-    def overflow(self, reason: str = TOO_SLOW) -> None:
-        self.pending.clear()
-        self.pending_bytes = 0
-        for subscriber in self.subscribers:
-            subscriber.overflow(reason)
 
 
 class EventHub:
@@ -247,10 +86,10 @@ class EventHub:
         self._subscriber_bytes = subscriber_bytes
         self._boot = ids.new_id()[:8]
         self._count = 0
-        self._buffer: deque[_Event | _Batch] = deque()
+        self._buffer: deque[Event | Batch] = deque()
         self._buffer_size = buffer_size
         self._buffer_bytes = 0
-        self._channels: dict[EventFilter, _Channel] = {}
+        self._channels: dict[EventFilter, Channel] = {}
         self._gathering = {METRICS: _Gathering(), LAB_STATS: _Gathering()}
         self._flush_timer: asyncio.Handle | None = None
         self._last_flush = float("-inf")
@@ -394,8 +233,8 @@ class EventHub:
         """Tell everybody who wants to hear it, now."""
         self._count += 1
         self.events[event_type] += 1
-        chunk = _encode(event_type, data, f"{self._boot}-{self._count}")
-        self._spread(_Event(self._count, event_type, data.get("worker_id"), chunk))
+        chunk = encode(event_type, data, f"{self._boot}-{self._count}")
+        self._spread(Event(self._count, event_type, data.get("worker_id"), chunk))
 
     def _gather(self, event_type: str, worker_id: str, part: bytes) -> None:
         """Tell it together with others of its type, within a second."""
@@ -418,9 +257,9 @@ class EventHub:
         self.events[event_type] += len(parts)
         self.batches[event_type] += 1
         event_id = f"{self._boot}-{self._count}"
-        self._spread(_Batch(self._count, event_id, event_type, parts, self._now()))
+        self._spread(Batch(self._count, event_id, event_type, parts, self._now()))
 
-    def _spread(self, event: _Event | _Batch) -> None:
+    def _spread(self, event: Event | Batch) -> None:
         self._buffer.append(event)
         self._buffer_bytes += event.size
         while len(self._buffer) > self._buffer_size or self._buffer_bytes > BUFFER_BYTES:
@@ -457,7 +296,7 @@ class EventHub:
         self._heartbeat = None
         if not self._channels:
             return
-        beat = _encode("heartbeat", {"server_time": self._clock.now()})
+        beat = encode("heartbeat", {"server_time": self._clock.now()})
         for channel in self._channels.values():
             channel.add(beat if channel.wanted.include_system else KEEPALIVE)
         self._flush_soon()
@@ -478,7 +317,7 @@ class EventHub:
     ) -> AsyncIterator[bytes]:
         """Everything one browser gets, for as long as it stays and its credential is good."""
         await self._roster.load()
-        subscriber = _Subscriber(self._subscriber_bytes)
+        subscriber = Subscriber(self._subscriber_bytes)
         channel = self._join(wanted, subscriber)
         with while_signed_in(subscriber.send_away), self._leaving(channel, subscriber):
             for piece in self._opening(last_event_id, wanted):
@@ -496,9 +335,9 @@ class EventHub:
                 else:
                     await subscriber.something_waits.wait()
             if subscriber.is_sent_away:
-                yield _encode("auth.session.expired", {})
+                yield encode("auth.session.expired", {})
             elif wanted.include_system:
-                yield _encode("system.sse.shutdown", {})
+                yield encode("system.sse.shutdown", {})
 
     def start_afresh(self, reason: str) -> None:
         """Something may have happened that no event told: `reset` and fresh snapshots for everybody."""
@@ -516,22 +355,22 @@ class EventHub:
             for subscriber in channel.subscribers:
                 subscriber.something_waits.set()
 
-    def _join(self, wanted: EventFilter, subscriber: _Subscriber) -> _Channel:
+    def _join(self, wanted: EventFilter, subscriber: Subscriber) -> Channel:
         channel = self._channels.get(wanted)
         if channel is None:
-            channel = self._channels[wanted] = _Channel(wanted)
+            channel = self._channels[wanted] = Channel(wanted)
         self._deliver_all(channel)
         channel.subscribers[subscriber] = None
         self._keep_beating()
         return channel
 
-    def _deliver_all(self, channel: _Channel) -> None:
+    def _deliver_all(self, channel: Channel) -> None:
         """Whoever starts afresh now must not be told afterwards what happened before."""
         while channel.pending:
             channel.flush()
 
     @contextmanager
-    def _leaving(self, channel: _Channel, subscriber: _Subscriber) -> Iterator[None]:
+    def _leaving(self, channel: Channel, subscriber: Subscriber) -> Iterator[None]:
         try:
             yield
         finally:
@@ -549,13 +388,13 @@ class EventHub:
             reason = {"reason": "what you missed is no longer kept"}
             yield from self._fresh_start("reset", reason, wanted)
             return
-        yield _encode("connected", {**greeting, "workers": 0})
+        yield encode("connected", {**greeting, "workers": 0})
         for event in missed:
             chunk = event.chunk_for(wanted)
             if chunk is not None:
                 yield chunk
 
-    def _missed_since(self, last_event_id: str) -> list[_Event | _Batch] | None:
+    def _missed_since(self, last_event_id: str) -> list[Event | Batch] | None:
         """The events after this id; None if that cannot be told."""
         boot, _, number = last_event_id.rpartition("-")
         if boot != self._boot or not number.isascii() or not number.isdigit():
@@ -574,8 +413,8 @@ class EventHub:
         head = f"id: {self._boot}-{self._count}\n"
         wants_workers = wanted.wants_type(SNAPSHOT)
         workers = [known for known in self._roster if wants_workers and wanted.wants_worker(known.id)]
-        yield head.encode() + _encode(event_type, {**data, "workers": len(workers)})
-        yield from _pieces(
+        yield head.encode() + encode(event_type, {**data, "workers": len(workers)})
+        yield from in_pieces(
             f'{head}event: {SNAPSHOT}\ndata: {{"worker":'.encode() + known.view + b"}\n\n"
             for known in workers
         )
@@ -585,7 +424,7 @@ class EventHub:
     def _present_load(self, wanted: EventFilter) -> Iterator[bytes]:
         """What the next samples will be added to, in batches without an id: they are no news."""
         parts: list[bytes] = []
-        batch = _Batch(self._count, f"{self._boot}-{self._count}", METRICS, (), self._now())
+        batch = Batch(self._count, f"{self._boot}-{self._count}", METRICS, (), self._now())
         for sample in self._newest_samples():
             if wanted.wants_worker(sample.worker_id):
                 parts.append(msgspec.json.encode(sample))
@@ -597,23 +436,3 @@ class EventHub:
 
     def _now(self) -> bytes:
         return msgspec.json.encode(self._clock.now())
-
-
-def _pieces(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """The same bytes in fewer, larger pieces."""
-    gathered: list[bytes] = []
-    size = 0
-    for chunk in chunks:
-        if gathered and size + len(chunk) > PIECE_BYTES:
-            yield b"".join(gathered)
-            gathered, size = [], 0
-        gathered.append(chunk)
-        size += len(chunk)
-    if gathered:
-        yield b"".join(gathered)
-
-
-def _encode(event_type: str, data: Mapping[str, Any], event_id: str | None = None) -> bytes:
-    """One event on the wire. JSON has no raw newlines, so one data line always suffices."""
-    head = f"id: {event_id}\n" if event_id else ""
-    return f"{head}event: {event_type}\ndata: ".encode() + msgspec.json.encode(data) + b"\n\n"

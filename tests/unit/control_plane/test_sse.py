@@ -14,7 +14,8 @@ import pytest
 from msgspec.structs import replace
 
 from lcm.control_plane.roster import Roster
-from lcm.control_plane.sse import KEEPALIVE, EventFilter, EventHub
+from lcm.control_plane.sse import EventHub
+from lcm.control_plane.sse_wire import KEEPALIVE, EventFilter
 from lcm.core.chance import RandomIds
 from lcm.core.timeouts import timeout
 from lcm.domain.launch import WorkerId

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Header, Query, Request
 from starlette.responses import Response, StreamingResponse
 
 from lcm.control_plane.routes.dependencies import Viewer, services
-from lcm.control_plane.sse import EventFilter
+from lcm.control_plane.sse_wire import EventFilter
 from lcm.web.answers import documented
 
 router = APIRouter(prefix="/api/events", tags=["events"])

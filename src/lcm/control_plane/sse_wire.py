@@ -1,0 +1,105 @@
+"""Events as they travel to browsers: encoded once, whoever wants them."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+PIECE_BYTES: Final = 32 * 1024
+"""What is handed to the server at once; it keeps up to 64 KB besides before it waits."""
+KEEPALIVE: Final = b": still here\n\n"
+
+
+@dataclass(frozen=True)
+class EventFilter:
+    """What a subscriber wants to hear; nothing named means everything."""
+
+    worker_ids: frozenset[str] = frozenset()
+    event_types: tuple[str, ...] = ()
+    """Beginnings of event types."""
+    include_system: bool = True
+
+    def wants_type(self, event_type: str) -> bool:
+        return not self.event_types or event_type.startswith(self.event_types)
+
+    def wants_worker(self, worker_id: str | None) -> bool:
+        return not self.worker_ids or worker_id in self.worker_ids
+
+
+EVERYTHING: Final = EventFilter()
+
+
+class Event:
+    """One event, as it travels."""
+
+    __slots__ = ("chunk", "event_type", "number", "worker_id")
+
+    def __init__(self, number: int, event_type: str, worker_id: str | None, chunk: bytes) -> None:
+        self.number = number
+        self.event_type = event_type
+        self.worker_id = worker_id
+        self.chunk = chunk
+
+    @property
+    def size(self) -> int:
+        return len(self.chunk)
+
+    def chunk_for(self, wanted: EventFilter) -> bytes | None:
+        is_wanted = wanted.wants_type(self.event_type) and wanted.wants_worker(self.worker_id)
+        return self.chunk if is_wanted else None
+
+
+class Batch:
+    """Events of one type that travel together; each was encoded once, whatever the filters make of it."""
+
+    __slots__ = ("_of_base_type", "_tail", "event_id", "event_type", "number", "parts", "size")
+
+    def __init__(
+        self,
+        number: int,
+        event_id: str,
+        base_type: str,
+        parts: Sequence[tuple[str, bytes]],
+        batched_at: bytes,
+    ) -> None:
+        self.number = number
+        self.event_id = event_id
+        self.event_type = f"{base_type}.batch"
+        self.parts = parts
+        self.size = sum(len(part) for _, part in parts)
+        self._of_base_type = base_type
+        self._tail = b'],"batched_at":' + batched_at + b"}\n\n"
+
+    def chunk_for(self, wanted: EventFilter) -> bytes | None:
+        if not wanted.wants_type(self.event_type):
+            return None
+        parts = [part for worker_id, part in self.parts if wanted.wants_worker(worker_id)]
+        return self.encode(parts, f"id: {self.event_id}\n") if parts else None
+
+    def encode(self, parts: Sequence[bytes], head: str = "") -> bytes:
+        start = (
+            f'{head}event: {self.event_type}\ndata: {{"batch_id":"{self.event_id}",'
+            f'"event_type":"{self._of_base_type}","count":{len(parts)},"events":['
+        )
+        return start.encode() + b",".join(parts) + self._tail
+
+
+def encode(event_type: str, data: Mapping[str, Any], event_id: str | None = None) -> bytes:
+    """One event on the wire. JSON has no raw newlines, so one data line always suffices."""
+    head = f"id: {event_id}\n" if event_id else ""
+    return f"{head}event: {event_type}\ndata: ".encode() + msgspec.json.encode(data) + b"\n\n"
+
+
+def in_pieces(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """The same bytes in fewer, larger pieces."""
+    gathered: list[bytes] = []
+    size = 0
+    for chunk in chunks:
+        if gathered and size + len(chunk) > PIECE_BYTES:
+            yield b"".join(gathered)
+            gathered, size = [], 0
+        gathered.append(chunk)
+        size += len(chunk)
+    if gathered:
+        yield b"".join(gathered)
