@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from lcm.domain.idle import IdlePolicy
-from lcm.simulator.cml.labs import State
+from lcm.simulator.cml.lab import State
 from lcm.simulator.cml.licensing import LicensePool
 from lcm.simulator.cml.server import CmlServer, Credentials, Manner
 from lcm.simulator.listing import SimulatedInstance

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from lcm.simulator.cml.labs import ALLOWED, Lab, Labs, Node, State
+from lcm.simulator.cml.lab import ALLOWED, Lab, Node, State
+from lcm.simulator.cml.labs import Labs
 from lcm.simulator.cml.refusal import Refused
 from lcm.simulator.pace import Pace
 

@@ -14,7 +14,7 @@ import msgspec
 from lcm.simulator.cml.api.routing import Answer, Query, Router
 from lcm.simulator.cml.faults import Fault
 from lcm.simulator.cml.fleet import Fleet
-from lcm.simulator.cml.labs import Lab
+from lcm.simulator.cml.lab import Lab
 from lcm.simulator.cml.refusal import Refused
 from lcm.simulator.cml.server import CmlServer, Manner
 from lcm.simulator.cml.site import Site

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
-from lcm.simulator.cml.labs import BOOTED, RUNNING, STARTED, Lab, Link, Node
+from lcm.simulator.cml.lab import BOOTED, RUNNING, STARTED, Lab, Link, Node
 
 MIB: Final = 1024**2
 BOOT_CPU_PERCENT: Final = 70.0

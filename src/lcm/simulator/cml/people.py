@@ -12,7 +12,8 @@ from typing import Final, NamedTuple
 
 from lcm.simulator.cml.accounts import Accounts
 from lcm.simulator.cml.definitions import DEFINITIONS
-from lcm.simulator.cml.labs import BOOTED, Lab, Labs, Node
+from lcm.simulator.cml.lab import BOOTED, Lab, Node
+from lcm.simulator.cml.labs import Labs
 from lcm.simulator.cml.refusal import Refused
 from lcm.simulator.cml.telemetry import Telemetry
 

@@ -19,7 +19,8 @@ from lcm.simulator.cml.api import access, catalogue, elements, labs, licensing, 
 from lcm.simulator.cml.api.routing import Answer, Call, Query, Router
 from lcm.simulator.cml.boot import BootPhase, BootSchedule
 from lcm.simulator.cml.hardware import HARDWARE, OTHER, Load, system_stats
-from lcm.simulator.cml.labs import STARTED, Lab, Labs
+from lcm.simulator.cml.lab import STARTED, Lab
+from lcm.simulator.cml.labs import Labs
 from lcm.simulator.cml.licensing import LicensePool, Licensing
 from lcm.simulator.cml.load import demand, lab_stats
 from lcm.simulator.cml.people import People

@@ -5,7 +5,8 @@ from typing import Any, Final
 import msgspec
 import yaml
 
-from lcm.simulator.cml.labs import Interface, Lab, Labs, Node
+from lcm.simulator.cml.lab import Interface, Lab, Node
+from lcm.simulator.cml.labs import Labs
 from lcm.simulator.cml.refusal import Refused
 
 VERSIONS: Final = frozenset(

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from lcm.simulator.cml.api.routing import Call, Route
-from lcm.simulator.cml.labs import POWERED, STARTED, Interface, Link, Node
+from lcm.simulator.cml.lab import POWERED, STARTED, Interface, Link, Node
 from lcm.simulator.cml.refusal import Refused
 from lcm.simulator.cml.times import shown
 from lcm.simulator.cml.topology import OPTIONAL, configuration_of, shown_configuration

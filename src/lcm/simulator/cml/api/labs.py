@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from lcm.simulator.cml.accounts import User
 from lcm.simulator.cml.api.routing import Answer, Call, Route
-from lcm.simulator.cml.labs import Lab
+from lcm.simulator.cml.lab import Lab
 from lcm.simulator.cml.load import lab_stats
 from lcm.simulator.cml.refusal import Refused
 from lcm.simulator.cml.times import shown

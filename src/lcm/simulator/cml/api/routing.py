@@ -12,7 +12,7 @@ from lcm.simulator.cml.refusal import Refused
 
 if TYPE_CHECKING:
     from lcm.simulator.cml.accounts import User
-    from lcm.simulator.cml.labs import Lab
+    from lcm.simulator.cml.lab import Lab
     from lcm.simulator.cml.server import CmlServer
 
 PREFIX: Final = "/api/v0/"
