@@ -118,6 +118,30 @@ async def test_nobody_is_asked_about_where_detection_is_off() -> None:
         assert (await fleet.get(worker)).status is RUNNING
 
 
+async def test_people_who_never_stop_a_worker_leave_it_idle_for_at_least_30_percent_less() -> None:
+    undetected = WorkerControllerSettings(worker_activity_detection_enabled=False)
+    assert await idle_hours(WorkerControllerSettings()) <= 0.7 * await idle_hours(undetected)
+
+
+async def idle_hours(settings: WorkerControllerSettings) -> float:
+    """Of a day with classes from nine to noon and from two to five; whoever finds it paused starts it."""
+    idle_quarters = 0
+    async with Fleet(settings).running() as fleet:
+        worker = await fleet.running_worker()
+        for quarter in range(24 * 4):
+            hour = quarter / 4
+            status = (await fleet.get(worker)).status
+            if 9 <= hour < 12 or 14 <= hour < 17:
+                if status is STOPPED:
+                    await fleet.ask(worker, Action.START)
+                    await fleet.until(worker, RUNNING)
+                await use(fleet, worker)
+            elif status is RUNNING:
+                idle_quarters += 1
+            await fleet.clock.sleep(HOUR / 4)
+    return idle_quarters / 4
+
+
 # Scale-down
 
 
