@@ -17,6 +17,8 @@ class MemoryLicensing:
         """Given back on the server, and still counted by the pool."""
         self.failures: dict[str, str] = {}
         self.unreachable: Exception | None = None
+        self.refusal = ""
+        """What it says to a registration that it does not even accept."""
         self.forgets_to_tell = False
         """A deregistration is done on the server, but the pool does not hear of it."""
         self.calls: list[str] = []
@@ -26,8 +28,9 @@ class MemoryLicensing:
 
     async def register(self, server: CmlServer, token: str) -> str:
         self.begin(server.host, token)
-        self.finish(server.host)
-        return ""
+        if not self.refusal:
+            self.finish(server.host)
+        return self.refusal
 
     async def deregister(self, server: CmlServer) -> str:
         return self.give_back(server.host)
@@ -51,8 +54,9 @@ class MemoryLicensing:
         """CML accepts a registration; it is decided later."""
         self._answer()
         self.calls.append(f"register {host}")
-        self.failures.pop(host, None)
-        self.under_way[host] = token
+        if not self.refusal:
+            self.failures.pop(host, None)
+            self.under_way[host] = token
 
     def finish(self, host: str) -> None:
         """The registration that is under way, if there is one, takes a license or fails."""

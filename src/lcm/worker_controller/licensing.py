@@ -7,7 +7,7 @@ about itself decides what is to be done next.
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import Enum
 from typing import Final
 
@@ -61,7 +61,8 @@ class LicenseKeeper:
     server_of: Callable[[Worker], CmlServer | None]
     clock: Clock
     counts: Counter[str]
-    _asked: dict[WorkerId, int] = field(default_factory=dict)
+    _asked: dict[WorkerId, datetime | None] = field(default_factory=dict)
+    """When the attempts began in which CML was asked."""
     _backoff: Backoff = field(default_factory=Backoff)
 
     def forget(self, worker_id: WorkerId) -> None:
@@ -97,7 +98,7 @@ class LicenseKeeper:
         )
 
     async def _advance(self, worker: Worker, operation: LicenseOperation, server: CmlServer) -> Worker:
-        attempt = worker.license.attempts
+        attempt = worker.license.changed_at
         state = await self.cml.state(server)
         then = decide(operation, state, has_asked=self._asked.get(worker.id) == attempt)
         if then is Next.COMPLETE:

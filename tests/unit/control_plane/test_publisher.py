@@ -21,6 +21,7 @@ from lcm.core.health import Health
 from lcm.core.kv.memory import MemoryKv
 from lcm.core.kv.port import Item, KvUnavailable, LeaseId
 from lcm.domain.launch import WorkerId
+from lcm.domain.license import LicenseOperation, wish
 from lcm.domain.lifecycle import RUNNING, DesiredStatus
 from lcm.domain.worker import Worker, new_worker
 from lcm.simulator.virtual_time import VirtualClock
@@ -107,6 +108,20 @@ async def test_a_commit_is_published_at_once(plane: Plane) -> None:
         assert await plane.key("ada/desired_state") == {"desired_status": "running", "generation": 1}
         assert await plane.key("ada/state") == {"status": "pending", "version": 1}
         assert await plane.store.list_unpublished("worker") == []
+
+
+async def test_a_pending_license_and_every_new_token_for_it_are_published(plane: Plane) -> None:
+    async with plane.publishing():
+        worker = await plane.add()
+        await plane.clock.sleep(0.001)
+        assert await plane.key("ada/license") is None
+        for token_ref in ("wrong", "right"):
+            wished = wish(
+                worker.license, LicenseOperation.REGISTER, token_ref=token_ref, now=plane.clock.now()
+            )
+            await plane.workers.change("ada", lambda worker, wished=wished: replace(worker, license=wished))  # type: ignore[misc]
+            await plane.clock.sleep(0.001)
+            assert await plane.key("ada/license") == {"pending_operation": "register", "token_ref": token_ref}
 
 
 async def test_what_was_committed_before_a_crash_is_published_after_it(plane: Plane) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 
+import pytest
 from msgspec.structs import replace
 
 from lcm.control_plane.auto_license import AutoLicense
@@ -59,6 +60,25 @@ async def test_a_token_nobody_knows_fails_five_times_and_is_given_up() -> None:
         assert (license.status, license.pending_operation) == (LicenseStatus.FAILED, None)
         assert license.last_error == "'…' is not valid"
         assert len(fleet.licensing.calls) == 5
+
+
+@pytest.mark.parametrize("refusal", ["", "the token is malformed"], ids=["refused-later", "refused-at-once"])
+@pytest.mark.parametrize("attempts", [1, 2, 5])
+async def test_a_corrected_token_is_asked_for_at_once_and_only_once(attempts: int, refusal: str) -> None:
+    async with Fleet().running() as fleet:
+        worker = await fleet.running_worker()
+        await fleet.clock.sleep(60)
+        fleet.licensing.refusal = refusal
+        await request_license(fleet.plane, worker.id, "a-token-of-another-account")
+        while (
+            len(fleet.licensing.calls) < attempts or (await fleet.get(worker)).license.operation_in_progress
+        ):
+            await fleet.clock.sleep(0.1)
+        fleet.licensing.refusal = ""
+        await request_license(fleet.plane, worker.id, TOKEN)
+        await fleet.clock.sleep(5)
+        assert (await fleet.get(worker)).license.status is LicenseStatus.REGISTERED
+        assert len(fleet.licensing.calls) == attempts + 1
 
 
 async def test_an_exhausted_pool_is_tried_again_and_then_has_room() -> None:
