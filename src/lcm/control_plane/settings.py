@@ -1,5 +1,6 @@
 """What the control plane can be told, by environment or by the command line."""
 
+import json
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Final, Literal
@@ -16,6 +17,14 @@ from lcm.domain.idle import IdlePolicy
 from lcm.domain.scaling import ScalingPolicy
 
 DEFAULT_REQUESTS_PER_SECOND: Final = 200.0
+
+
+def read_object(value: object) -> object:
+    """A mapping in a file, a JSON object in the environment."""
+    try:
+        return json.loads(value) if isinstance(value, str) else value
+    except ValueError:
+        raise ValueError('write a JSON object, {"name": "role"}') from None
 
 
 class ControlPlaneSettings(CoordinationSettings):
@@ -90,7 +99,9 @@ class ControlPlaneSettings(CoordinationSettings):
     oidc_role_claim: str = Field(
         "roles", description="Claim with the names of roles; dots lead inwards: `realm_access.roles`."
     )
-    oidc_roles: dict[str, Literal["viewer", "operator", "admin"]] = Field(
+    oidc_roles: Annotated[
+        dict[str, Literal["viewer", "operator", "admin"]], NoDecode, BeforeValidator(read_object)
+    ] = Field(
         {"lcm-viewer": "viewer", "lcm-operator": "operator", "lcm-admin": "admin"},
         description="What each name in that claim makes of somebody, as a JSON object.",
     )

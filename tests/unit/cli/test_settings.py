@@ -98,6 +98,20 @@ def test_one_file_serves_all_processes(file: Path) -> None:
     assert load("control-plane", ControlPlaneSettings, file, {}).settings.port == 1
 
 
+def test_roles_of_an_issuer_are_an_object_in_the_environment_and_a_mapping_in_the_file(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def roles(config: Path | None = None) -> dict[str, str]:
+        return dict(load("control-plane", ControlPlaneSettings, config, {}).settings.oidc_roles)
+
+    assert roles(file_with(file, "oidc_roles: {lab-crew: operator}")) == {"lab-crew": "operator"}
+    monkeypatch.setenv("OIDC_ROLES", '{"lab-admins": "admin"}')
+    assert roles() == dict(ControlPlaneSettings().oidc_roles) == {"lab-admins": "admin"}
+    monkeypatch.setenv("OIDC_ROLES", "lab-admins=admin")
+    with pytest.raises(WrongSettings, match=r"OIDC_ROLES \(environment\): write a JSON object"):
+        roles()
+
+
 def test_secrets_are_masked() -> None:
     shown = controller(CONTROL_PLANE_API_KEY="sesame", ETCD_PASSWORD="sesame").shown()
     assert {s.value for s in shown if s.variable in ("CONTROL_PLANE_API_KEY", "ETCD_PASSWORD")} == {MASK}
