@@ -90,6 +90,7 @@ def up(
             child = stack.enter_context(SimulatorChild(seed=seed, speed=speed))
 
         from lcm.cli.processes import StartFailed
+        from lcm.cli.settings import WrongSettings
         from lcm.cli.up import Ready, UpOptions, up
         from lcm.control_plane.store.port import StoreUnavailable
         from lcm.core.configuration import ConfigurationError
@@ -115,7 +116,8 @@ def up(
             templates=templates,
             regions=regions,
         )
-        with _said_in_one_sentence(StartFailed, AddressInUse, StoreUnavailable, ConfigurationError):
+        expected = (StartFailed, WrongSettings, AddressInUse, StoreUnavailable, ConfigurationError)
+        with _said_in_one_sentence(*expected):
             if ha:
                 _up_ha(options, child, as_json)
                 return

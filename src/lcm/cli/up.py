@@ -12,14 +12,15 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import aiohttp
 import msgspec
-from pydantic import SecretStr
+from pydantic_settings import BaseSettings
 
 from lcm.cli.processes import StartFailed
 from lcm.cli.regions import read_regions
+from lcm.cli.settings import load
 from lcm.cli.simulator_child import SimulatorChild
 from lcm.control_plane.main import ControlPlaneProcess, control_plane_process
 from lcm.control_plane.settings import ControlPlaneSettings
@@ -34,6 +35,8 @@ from lcm.simulator.main import SimulationInfo
 from lcm.worker_controller.adapters.ec2 import Ec2Settings
 from lcm.worker_controller.main import WorkerControllerProcess, worker_controller_process
 from lcm.worker_controller.settings import WorkerControllerSettings
+
+S = TypeVar("S", bound=BaseSettings)
 
 READY_WITHIN_SECONDS = 30.0
 
@@ -88,21 +91,25 @@ async def up(options: UpOptions, simulator: SimulatorChild | None, announce: Cal
     kv = MemoryKv(clock, ids)
     cloud = await _cloud(options, simulator)
     with data_dir_for(options, is_simulated=cloud.simulation is not None) as data_dir:
-        plane_settings = ControlPlaneSettings(
-            port=options.port,
-            data_dir=data_dir,
-            aws_region=cloud.default_region,
-            worker_templates_config_path=options.templates,
+        plane_settings = _settings(
+            "control-plane",
+            ControlPlaneSettings,
+            CONTROL_PLANE_PORT=options.port,
+            LCM_DATA_DIR=data_dir,
+            AWS_REGION=cloud.default_region,
+            WORKER_TEMPLATES_CONFIG_PATH=options.templates,
         )
         async with control_plane_process(
             plane_settings, kv, clock, ids, tuple(sorted(cloud.regions)), fetch_document
         ) as control_plane:
-            controller_settings = WorkerControllerSettings(
-                port=options.worker_controller_port,
-                control_plane_api_url=control_plane.url,
-                control_plane_api_key=SecretStr(control_plane.keys.controller),
-                cml_port=cloud.cml_port,
-                aws_region=cloud.default_region,
+            controller_settings = _settings(
+                "worker-controller",
+                WorkerControllerSettings,
+                WORKER_CONTROLLER_PORT=options.worker_controller_port,
+                CONTROL_PLANE_API_URL=control_plane.url,
+                CONTROL_PLANE_API_KEY=control_plane.keys.controller,
+                CML_WORKER_API_PORT=cloud.cml_port,
+                AWS_REGION=cloud.default_region,
                 **_cml_login(cloud.simulation),
             )
             async with (
@@ -124,13 +131,18 @@ async def up(options: UpOptions, simulator: SimulatorChild | None, announce: Cal
                 announce(_ready(control_plane, controller, cloud, data_dir))
 
 
-def _cml_login(simulation: SimulationInfo | None) -> dict[str, Any]:
+def _settings(process: str, kind: type[S], **told: object) -> S:
+    """As the environment says, but for what `lcm up` decides. Raises WrongSettings, which shows no secret."""
+    return load(process, kind, None, {name: str(value) for name, value in told.items()}).settings
+
+
+def _cml_login(simulation: SimulationInfo | None) -> dict[str, str]:
     """The simulated servers' account; real ones have theirs in the environment."""
     if simulation is None:
         return {}
     return {
-        "cml_worker_api_username": simulation.cml_username,
-        "cml_worker_api_password": SecretStr(simulation.cml_password),
+        "CML_WORKER_API_USERNAME": simulation.cml_username,
+        "CML_WORKER_API_PASSWORD": simulation.cml_password,
     }
 
 
@@ -183,7 +195,7 @@ def _simulated(info: SimulationInfo) -> Cloud:
 def _configured(options: UpOptions) -> Cloud:
     """AWS itself, or an endpoint that is no simulator of ours: regions come from the file."""
     regions, default = read_regions(options.regions)
-    settings = WorkerControllerSettings()
+    settings = _settings("worker-controller", WorkerControllerSettings)
     return Cloud(regions, default, Ec2Settings(endpoint_url=options.aws_endpoint), settings.cml_port)
 
 
