@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, NoReturn
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from lcm.core.timeouts import timeout
 
@@ -139,5 +140,5 @@ def _short(moment: str | None) -> str:
 
 
 def _fail(message: str) -> NoReturn:
-    Console(stderr=True).print(f"[bold red]lcm:[/] {message}", highlight=False, soft_wrap=True)
+    Console(stderr=True).print(Text("lcm: ", "bold red") + Text(message, "default"), soft_wrap=True)
     sys.exit(1)

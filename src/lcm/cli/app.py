@@ -339,8 +339,8 @@ def show_config(
         for setting in found.shown():
             table.add_row(
                 setting.variable,
-                setting.value,
-                setting.source,
+                Text(setting.value),  # brackets are not ours to interpret
+                Text(setting.source),
                 style="dim" if setting.source == "default" else None,
             )
         console.print(table, "")

@@ -22,3 +22,25 @@ def test_up_tells_what_is_wrong_in_the_environment_and_repeats_no_secret(
     assert "LEADER_LEASE_TTL must be at least 3 seconds" in said
     assert "sesame" not in said
     assert "Traceback" not in said
+
+
+def test_settings_are_shown_as_they_are_brackets_included() -> None:
+    values = ("[fe80::1]:2379", "CML-[/2.9]*")
+    shown = CliRunner().invoke(
+        app,
+        [
+            "config",
+            "worker-controller",
+            "--set",
+            f"ETCD_ENDPOINTS={values[0]}",
+            "--set",
+            f"WORKER_DISCOVERY_AMI_FILTER={values[1]}",
+        ],
+    )
+    assert shown.exit_code == 0, shown.exception
+    assert all(value in shown.stdout for value in values)
+
+
+def test_a_directory_without_an_lcm_is_named_as_it_is_brackets_included() -> None:
+    said = complaints("token", "list", "--data-dir", "/nowhere/[bold]/[/x]")
+    assert "/nowhere/[bold]/[/x] is not the data directory of a running LCM" in said
