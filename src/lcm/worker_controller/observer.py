@@ -16,7 +16,7 @@ from lcm.core.clock import Clock
 from lcm.core.health import Health
 from lcm.domain.errors import CredentialsRefused, LcmError
 from lcm.domain.launch import WORKER_ID_TAG, InstanceId, WorkerId
-from lcm.domain.lifecycle import DRAINING, PROVISIONING, RUNNING, STOPPING, UNKNOWN
+from lcm.domain.lifecycle import DRAINING, PROVISIONING, RUNNING, STOPPING, UNKNOWN, DesiredStatus
 from lcm.domain.observation import Absent, Known, Misses, Observation, Unknown
 from lcm.domain.worker import Instance, Worker
 from lcm.worker_controller.ports import CloudProvider
@@ -114,10 +114,13 @@ class InstanceObserver:
 
     async def observe(self, worker: Worker) -> Observation[Instance]:
         """The worker's instance, by its id or, while that is not known, by the worker's tag."""
-        if worker.aws_region in self._blind_in:
-            return self._out_of_sight(worker)
-        if not worker.may_have_instance:
+        is_blind = worker.aws_region in self._blind_in
+        # To delete what was never launched takes no sight; to launch does.
+        needs_no_sight = worker.desired_status is DesiredStatus.TERMINATED
+        if not worker.may_have_instance and (needs_no_sight or not is_blind):
             return Absent("no launch was ever asked for")
+        if is_blind:
+            return self._out_of_sight(worker)
         listing = self._fresh_listing(worker)
         if listing is not None:
             instance = _pick(worker, listing)

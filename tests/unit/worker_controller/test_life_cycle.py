@@ -349,6 +349,23 @@ async def test_a_region_that_is_no_longer_configured_never_fails_a_running_worke
         assert any("EC2 us-east-1" in reason for reason in fleet.leader.health.freeze_reasons)
 
 
+async def test_a_worker_that_was_never_launched_is_deleted_though_its_region_is_out_of_sight() -> None:
+    async with Fleet().running() as fleet:
+        await fleet.running_worker("other")
+
+        async def deny(moment: Moment, operation: str, subject: str) -> None:
+            raise CredentialsRefused("UnauthorizedOperation")
+
+        fleet.cloud.interfere = deny
+        await fleet.clock.sleep(60)
+        worker = await fleet.create("mistaken")
+        await fleet.clock.sleep(60)
+        assert (await fleet.get(worker)).status is PENDING
+        await fleet.ask(worker, Action.DELETE)
+        await fleet.until(worker, TERMINATED, within_seconds=5)
+        assert fleet.effects() == ["launch_instance"]
+
+
 async def test_the_address_follows_a_stop_and_start() -> None:
     async with Fleet().running() as fleet:
         before = await fleet.running_worker()
