@@ -66,8 +66,11 @@ class InstanceObserver:
         started, stopped, terminated or launched there. Returns the workers that were asked about
         while their region was out of sight and can be looked at again.
         """
+        wanted = sorted(set(regions))
         in_sight_again: set[WorkerId] = set()
-        for region in sorted(set(regions)):
+        for region in self._blind_in.keys() - wanted:
+            self._forget_blindness(region)
+        for region in wanted:
             asked_at = self._clock.monotonic()
             try:
                 instances = await self._cloud.list_instances(region)
@@ -75,9 +78,7 @@ class InstanceObserver:
                 self._lose_sight(region, error)
                 log.warning("cannot list instances", region=region, error=str(error))
                 continue
-            self._blind_in.pop(region, None)
-            in_sight_again |= self._asked_while_blind.pop(region, set())
-            self._health.thaw(f"EC2 {region}")
+            in_sight_again |= self._forget_blindness(region)
             self._listings[region] = _Listing(
                 {instance.id: instance for instance in instances}, asked_at, self._clock.now()
             )
@@ -88,6 +89,12 @@ class InstanceObserver:
         self._blind_in[region] = str(error)
         self._health.freeze(f"EC2 {region}", str(error))
 
+    def _forget_blindness(self, region: str) -> set[WorkerId]:
+        """Nothing is missing there any more. Returns the workers that were asked about meanwhile."""
+        self._blind_in.pop(region, None)
+        self._health.thaw(f"EC2 {region}")
+        return self._asked_while_blind.pop(region, set())
+
     def _out_of_sight(self, worker: Worker) -> Unknown:
         self._asked_while_blind.setdefault(worker.aws_region, set()).add(worker.id)
         return Unknown(self._blind_in[worker.aws_region], is_failure=True)
@@ -95,6 +102,11 @@ class InstanceObserver:
     def look_again(self, worker_id: WorkerId) -> None:
         """What was seen so far no longer counts for this worker."""
         self._look_again_after[worker_id] = self._clock.monotonic()
+
+    def close_eyes(self) -> None:
+        """The leadership is over: what cannot be seen is no longer missed here."""
+        for region in list(self._blind_in):
+            self._forget_blindness(region)
 
     def forget(self, worker_id: WorkerId) -> None:
         self._look_again_after.pop(worker_id, None)

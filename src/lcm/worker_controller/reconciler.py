@@ -235,6 +235,7 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
 
     def _forget_the_fleet(self) -> None:
         """What one leadership saw says nothing about the next, nor about what another leader does."""
+        self.observer.close_eyes()
         self.observer = InstanceObserver(self._cloud, self.clock, self.health)
         self.tally.forget_all()
 

@@ -10,16 +10,17 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 
 from lcm.core.telemetry import Telemetry
-from lcm.domain.errors import CapacityShortage
-from lcm.domain.lifecycle import RUNNING, STOPPED, TERMINATED
+from lcm.domain.errors import CapacityShortage, Unreachable
+from lcm.domain.lifecycle import FAILED, RUNNING, STOPPED, TERMINATED
 from lcm.domain.worker import Action
 from lcm.rest.schemas import PROBLEM_TYPE_PREFIX
 from lcm.simulator.asgi import request
-from lcm.simulator.memory_cloud import Moment
+from lcm.simulator.memory_cloud import Interference, Moment
 from lcm.worker_controller.exposition import register_metrics
 from lcm.worker_controller.http import Operations
 from lcm.worker_controller.reconciler import WorkerReconciler
-from support.fleet import Fleet
+from support.fleet import REGION, Fleet
+from unit.worker_controller.test_ec2_faults import EUROPE
 
 KEY = "the-controllers-key"
 
@@ -48,6 +49,14 @@ async def a_leader_and_a_standby() -> AsyncIterator[tuple[Fleet, WorkerReconcile
     async with Fleet().running(controllers=2) as fleet:
         [standby] = [controller for controller in fleet.controllers if not controller.is_leader]
         yield fleet, fleet.leader, standby
+
+
+def no_answer_from(region: str) -> Interference:
+    async def refuse(moment: Moment, operation: str, subject: str) -> None:
+        if (operation, subject) == ("list_instances", region):
+            raise Unreachable(f"EC2 {region}: timed out")
+
+    return refuse
 
 
 def admin_routes() -> list[tuple[str, str]]:
@@ -214,6 +223,31 @@ class TestLeadership:
             fleet.ports[0].is_reachable = False
             status, told = await ask(fleet.leader, "/admin/trigger-reconcile", "POST")
             assert (status, told["type"].removeprefix(PROBLEM_TYPE_PREFIX)) == (503, "unavailable")
+
+
+class TestReadiness:
+    async def test_a_leader_that_was_replaced_does_not_keep_missing_what_it_could_not_see(self) -> None:
+        async with a_leader_and_a_standby() as (fleet, leader, _):
+            await fleet.running_worker()
+            fleet.cloud.interfere = no_answer_from("us-east-1")
+            await fleet.clock.sleep(60)
+            assert (await ask(leader, "/ready"))[0] == 503
+            leader.resign()
+            await fleet.clock.sleep(60)
+            assert (await ask(leader, "/ready")) == (200, {"ready": True, "frozen": []})
+
+    async def test_a_region_out_of_sight_is_not_missed_once_no_worker_is_in_it(self) -> None:
+        async with Fleet(None, REGION, EUROPE).running() as fleet:
+            fleet.cloud.images = ()  # it fails before it is launched
+            worker = await fleet.create(region=EUROPE.region)
+            await fleet.until(worker, FAILED)
+            fleet.cloud.interfere = no_answer_from(EUROPE.region)
+            await fleet.clock.sleep(60)
+            assert (await ask(fleet.leader, "/ready"))[0] == 503
+            await fleet.ask(worker, Action.DELETE)
+            await fleet.until(worker, TERMINATED)
+            await fleet.clock.sleep(60)
+            assert (await ask(fleet.leader, "/ready"))[0] == 200
 
 
 class TestMetrics:
