@@ -103,6 +103,11 @@ class InstanceObserver:
         """What was seen so far no longer counts for this worker."""
         self._look_again_after[worker_id] = self._clock.monotonic()
 
+    @property
+    def is_blind(self) -> bool:
+        """Whether some region is out of sight; only `refresh` can win it back."""
+        return bool(self._blind_in)
+
     def close_eyes(self) -> None:
         """The leadership is over: what cannot be seen is no longer missed here."""
         for region in list(self._blind_in):

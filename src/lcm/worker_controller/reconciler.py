@@ -307,6 +307,10 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
     def is_due(self, resource: Worker) -> bool:
         return resource.status is RUNNING and self._tender.is_due(resource)
 
+    def is_polling(self) -> bool:
+        """A region that is out of sight comes back with a list of it, and only a poll makes one."""
+        return super().is_polling() or self.observer.is_blind
+
     def wakes(self, change: Change) -> bool:
         """Only what people want wakes us: status is our own report, and its echo means nothing."""
         return change.key.endswith(("/desired_state", "/license")) or change.kind is ChangeKind.DELETE

@@ -33,6 +33,7 @@ from lcm.domain.lifecycle import (
 from lcm.domain.template import RegionConfig
 from lcm.domain.worker import Action, PauseReason
 from lcm.simulator.memory_cloud import Delays, Interference, Moment
+from lcm.worker_controller.settings import WorkerControllerSettings
 from support.fleet import REGION, Fleet
 
 TWO_SUBNETS = RegionConfig(
@@ -410,6 +411,18 @@ class TestE4CredentialsLost:
             assert fleet.effects() == ["launch_instance", "launch_instance", "stop_instance"]
             denial.is_on = False
             await fleet.until(second, STOPPED, within_seconds=120)
+
+    async def test_a_region_is_seen_again_also_where_nobody_polls(self) -> None:
+        async with Fleet(WorkerControllerSettings(reconcile_polling_enabled=False)).running() as fleet:
+            worker = await fleet.running_worker()
+            await fleet.past_the_first_sweep()
+            expired = Disturbance("describe_instance", CredentialsRefused("EC2: ExpiredToken")).on(fleet)
+            await fleet.ask(worker, Action.STOP)
+            await fleet.clock.sleep(60)
+            assert (await fleet.get(worker)).status is not STOPPED
+            expired.is_on = False
+            await fleet.until(worker, STOPPED, within_seconds=90)
+            assert fleet.leader.health.freeze_reasons == []
 
     async def test_hours_without_credentials_end_no_worker_and_launch_none(self) -> None:
         async with Fleet().running() as fleet:
