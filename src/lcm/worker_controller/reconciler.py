@@ -217,7 +217,6 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
     async def lead(self) -> None:
         self._forget_the_fleet()
         self._launcher = self._new_launcher()
-        self.discovery = self._new_discovery()
         self.retention = Retention(
             self._settings, self._regions, self._control_plane, self._cloud, self.clock
         )
@@ -237,6 +236,7 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
         """What one leadership saw says nothing about the next, nor about what another leader does."""
         self.observer.close_eyes()
         self.observer = InstanceObserver(self._cloud, self.clock, self.health)
+        self.discovery = self._new_discovery()
         self.tally.forget_all()
 
     async def _supervised(self, work: Callable[[], Awaitable[None]], name: str) -> None:

@@ -11,6 +11,7 @@ from lcm.domain.lifecycle import FAILED, PENDING, PROVISIONING, RUNNING, STOPPED
 from lcm.domain.orphans import OrphanKind
 from lcm.domain.worker import Action, Instance
 from lcm.simulator.memory_cloud import Delays, Moment
+from lcm.worker_controller.exposition import register_metrics
 from lcm.worker_controller.settings import WorkerControllerSettings
 from support.fleet import Fleet
 
@@ -350,3 +351,18 @@ class TestH9SweepRacesLaunch:
             await fleet.ask(worker, Action.RETRY)
             worker = await fleet.until(worker, RUNNING)
             assert worker.ec2_instance_id == late.id
+
+
+async def test_who_no_longer_leads_shows_no_orphans() -> None:
+    async with Fleet(REPORT_ONLY).running(controllers=2) as fleet:
+        await fleet.running_worker()
+        await leave_behind(fleet)
+        await fleet.clock.sleep(6 * MINUTE)
+        leader = fleet.leader
+        register_metrics(leader.telemetry, leader)
+        assert "worker_orphan_instances{" in leader.telemetry.render().decode()
+        leader.resign()
+        await fleet.clock.sleep(30)
+        assert not leader.is_leader
+        assert leader.discovery.orphans.found == {}
+        assert "worker_orphan_instances{" not in leader.telemetry.render().decode()
