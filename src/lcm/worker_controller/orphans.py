@@ -64,6 +64,8 @@ class Orphans:
     _sightings: dict[str, Sightings] = field(default_factory=dict)
     _misses: dict[tuple[WorkerId, InstanceId], Misses] = field(default_factory=dict)
     _budget: Budget = field(default_factory=Budget)
+    _refused_at: dict[InstanceId, float] = field(default_factory=dict)
+    """When it was last tried in vain to terminate a machine."""
 
     def __post_init__(self) -> None:
         self._started_at = self.clock.monotonic()
@@ -159,11 +161,15 @@ class Orphans:
                     detail=orphan.detail,
                 )
         self.found[region] = orphans
-        for orphan in orphans.values():
+        # One that may not be terminated must not use up what the others could be terminated with.
+        for orphan in sorted(orphans.values(), key=self._last_refused):
             if orphan.kind is OrphanKind.PROMISED:
                 self.adopt(orphan.worker_id)
             elif self.may_terminate and orphan.kind in DESTROYABLE and workers:
                 await self._terminate(orphan, sightings)
+
+    def _last_refused(self, orphan: Orphan) -> float:
+        return self._refused_at.get(orphan.instance.id, float("-inf"))
 
     async def _terminate(self, orphan: Orphan, sightings: Sightings) -> None:
         instance, now = orphan.instance, self.clock.monotonic()
@@ -181,6 +187,11 @@ class Orphans:
             return
         self.check_leadership()
         self._budget.spend(now)
-        self.counts["machines_terminated"] += 1
         log.warning("terminating a machine without a record", instance_id=instance.id, detail=orphan.detail)
-        await self.cloud.terminate_instance(instance.region, instance.id)
+        try:
+            await self.cloud.terminate_instance(instance.region, instance.id)
+        except LcmError as error:
+            self._refused_at[instance.id] = now
+            log.warning("a machine without a record stays", instance_id=instance.id, error=str(error))
+            return
+        self.counts["machines_terminated"] += 1

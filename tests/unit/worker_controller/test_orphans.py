@@ -366,3 +366,19 @@ async def test_who_no_longer_leads_shows_no_orphans() -> None:
         assert not leader.is_leader
         assert leader.discovery.orphans.found == {}
         assert "worker_orphan_instances{" not in leader.telemetry.render().decode()
+
+
+async def test_a_machine_that_may_not_be_terminated_does_not_protect_the_others() -> None:
+    async with Fleet(SWEEPING).running() as fleet:
+        await fleet.running_worker()
+        protected, other = await leave_behind(fleet, "w-protected"), await leave_behind(fleet, "w-other")
+
+        async def refuse(moment: Moment, operation: str, subject: str) -> None:
+            if (operation, subject) == ("terminate_instance", protected.id):
+                raise Unreachable("EC2 refused TerminateInstances: OperationNotPermitted: it is protected")
+
+        fleet.cloud.interfere = refuse
+        await fleet.clock.sleep(60 * MINUTE)
+        assert (is_alive(fleet, protected), is_alive(fleet, other)) == (True, False)
+        orphans = fleet.leader.discovery.orphans
+        assert (orphans.counts["machines_terminated"], orphans.only_looking) == (1, {})
