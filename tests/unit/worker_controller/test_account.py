@@ -1,5 +1,7 @@
 """LCM works in the account it was told, and in no other."""
 
+import asyncio
+
 import pytest
 
 from lcm.domain.errors import CredentialsRefused, Unreachable
@@ -18,10 +20,12 @@ class Sts:
         self.account = OURS
         self.error: Exception | None = None
         self.asked = 0
+        self.takes_seconds = 0.0
         self.check = AccountCheck(OURS, self.ask, self.clock)
 
     async def ask(self) -> str:
         self.asked += 1
+        await self.clock.sleep(self.takes_seconds)
         if self.error is not None:
             raise self.error
         return self.account
@@ -68,6 +72,22 @@ async def test_not_to_know_is_not_to_agree() -> None:
         with pytest.raises(Unreachable):
             await sts.check.require()
     assert sts.asked == 3
+
+
+async def test_who_waits_for_an_answer_that_does_not_come_does_not_ask_again_one_after_the_other() -> None:
+    sts = Sts()
+    sts.error, sts.takes_seconds = Unreachable("STS: timed out"), 13.0
+
+    async def ask_in_vain() -> None:
+        with pytest.raises(Unreachable):
+            await sts.check.require()
+
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(20):
+            tasks.create_task(ask_in_vain())
+    assert (sts.asked, sts.clock.monotonic()) == (1, 13.0)
+    sts.error = None
+    await sts.check.require()
 
 
 @pytest.mark.parametrize("wrong", ["1111", "11112222333x", "1111-2222-3333"])
