@@ -19,7 +19,7 @@ from lcm.domain.launch import (
     WorkerId,
     client_token,
 )
-from lcm.domain.lifecycle import PENDING, RUNNING, TERMINATED
+from lcm.domain.lifecycle import PENDING, PROVISIONING, RUNNING, TERMINATED
 from lcm.domain.worker import Instance, Worker
 
 GRACE_SECONDS: Final = 600.0
@@ -106,9 +106,10 @@ def _judge(
 def may_have_lost_instance(worker: Worker) -> bool:
     """Whether nobody else notices that this worker's machine is gone.
 
-    A running one that LCM launched is launched anew by its own step.
+    A running one that LCM launched is launched anew by its own step, and so is one that EC2 gave up while it
+    was on its way.
     """
-    is_cared_for = worker.status in (PENDING, TERMINATED) or (
+    is_cared_for = worker.status in (PENDING, PROVISIONING, TERMINATED) or (
         worker.status is RUNNING and not worker.imported
     )
     return worker.ec2_instance_id is not None and not is_cared_for

@@ -8,6 +8,7 @@ from lcm.domain.lifecycle import (
     DRAINING,
     FAILED,
     PENDING,
+    PROVISIONING,
     RUNNING,
     STOPPED,
     TERMINATED,
@@ -97,6 +98,7 @@ def test_these_are_no_orphans(instance: Instance) -> None:
     ("status", "imported", "expected"),
     [
         (PENDING, False, False),
+        (PROVISIONING, False, False),
         (TERMINATED, False, False),
         (RUNNING, False, False),
         (RUNNING, True, True),

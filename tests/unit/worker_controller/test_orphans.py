@@ -107,6 +107,21 @@ class TestRecordsWithoutMachines:
             await fleet.clock.sleep(3_600)
             assert (await fleet.get(worker)).status is STOPPED
 
+    async def test_a_machine_that_ec2_gave_up_is_launched_anew_though_orphans_are_looked_for_first(
+        self,
+    ) -> None:
+        async with Fleet(REPORT_ONLY).running() as fleet:
+            await fleet.running_worker("other")
+            await fleet.clock.sleep(15 * MINUTE)
+            fleet.cloud.delays = Delays(launch=60, terminate=1)
+            worker = await fleet.create("new")
+            await fleet.until(worker, PROVISIONING)
+            fleet.cloud.terminate(fleet.instance_id(worker), "Server.InternalError")
+            await fleet.clock.sleep(1)  # its own next look is a second away
+            fleet.leader.discovery.look_now()
+            worker = await fleet.until(worker, RUNNING)
+            assert worker.launch_generation == 2
+
     async def test_at_most_a_tenth_of_the_fleet_is_ended_in_ten_minutes(self) -> None:
         async with Fleet(REPORT_ONLY).running() as fleet:
             workers = [await fleet.running_worker(f"lab-{n}") for n in range(6)]
