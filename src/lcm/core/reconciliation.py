@@ -77,6 +77,8 @@ class ResourceState:
     """What `settled_marker` said before the look that found the resource converged."""
     looked_at: float = float("-inf")
     """When the last reconcile began, on the monotonic clock."""
+    ended_at: float = float("-inf")
+    """When the last reconcile ended, on the monotonic clock."""
     failed_at: float = float("-inf")
     """When the last failure was, on the monotonic clock."""
 
@@ -113,6 +115,7 @@ class ReconciliationHostedService(HostedService, Generic[T]):
         self.queue: WorkQueue[str] = WorkQueue(clock, config.queue_capacity)
         self._backoff = Backoff(config.backoff_base, config.backoff_multiplier, config.max_backoff)
         self._listed: dict[str, T] = {}
+        self._forgotten_at: dict[str, float] = {}
         self._dropped_before = 0
         self._working: dict[asyncio.Task[None], tuple[str, float]] = {}
         self._parked: set[asyncio.Task[None]] = set()
@@ -152,6 +155,7 @@ class ReconciliationHostedService(HostedService, Generic[T]):
         self.queue = WorkQueue(self.clock, self.config.queue_capacity)
         self.states.clear()
         self._listed.clear()
+        self._forgotten_at.clear()
         self._dropped_before = 0
         self._working.clear()
         self._parked.clear()
@@ -181,6 +185,8 @@ class ReconciliationHostedService(HostedService, Generic[T]):
         for resource in resources:
             resource_id = self.resource_id(resource)
             state = self.states.get(resource_id)
+            if state is None and self._forgotten_at.get(resource_id, float("-inf")) >= asked_at:
+                continue  # it is gone, and only this list does not know it yet
             if not everything and state is not None and self._is_settled(state, resource):
                 continue
             is_new = self.queue.offer(resource_id)
@@ -188,12 +194,13 @@ class ReconciliationHostedService(HostedService, Generic[T]):
                 if not everything:
                     continue
                 self.queue.add(resource_id)
-            if is_new and (state is None or state.looked_at < asked_at):
+            if is_new and (state is None or (state.looked_at < asked_at and state.ended_at <= asked_at)):
                 self._listed[resource_id] = resource
             else:
                 # Asked for or looked at since the list was asked for: this copy may be older.
                 self._listed.pop(resource_id, None)
             queued += 1
+        self._forgotten_at = {key: at for key, at in self._forgotten_at.items() if at >= asked_at}
         return queued
 
     def _is_settled(self, state: ResourceState, resource: T) -> bool:
@@ -220,6 +227,7 @@ class ReconciliationHostedService(HostedService, Generic[T]):
         """Drop what is remembered about a resource that is gone."""
         self.states.pop(resource_id, None)
         self._listed.pop(resource_id, None)
+        self._forgotten_at[resource_id] = self.clock.monotonic()
 
     def in_progress(self) -> list[Reconcile]:
         """What is being worked on now, the longest first."""
@@ -330,7 +338,8 @@ class ReconciliationHostedService(HostedService, Generic[T]):
             result = Retry(str(error) or type(error).__name__)
         self._apply(state, result, marker)
         self._totals[type(result)] += 1
-        seconds = self.clock.monotonic() - started
+        state.ended_at = self.clock.monotonic()
+        seconds = state.ended_at - started
         duration.record(seconds)
         self.on_reconciled(resource_id, seconds)
 

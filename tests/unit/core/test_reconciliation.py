@@ -344,6 +344,46 @@ async def test_a_copy_older_than_the_last_look_is_not_used(everything: bool) -> 
     assert set(world.versions("a")) == {2}
 
 
+@pytest.mark.parametrize("everything", [True, False])
+async def test_a_copy_from_before_the_end_of_the_last_look_is_not_used(everything: bool) -> None:
+    world = World(clock, "a")
+    service = PollingReconciler(world, NEVER_POLLS)
+
+    async def change_it(_: Thing) -> ReconciliationResult:
+        await clock.sleep(2)
+        world.change("a")
+        world.always(Success())
+        return Success()
+
+    world.act = change_it
+    async with running(service):
+        service.trigger("a")
+        await clock.sleep(1)
+        world.list_seconds = 2
+        await service.sweep(everything=everything)  # lists version 1
+        await clock.sleep(10)
+    assert world.versions("a") == [1, 2]
+
+
+@pytest.mark.parametrize("everything", [True, False])
+async def test_what_was_forgotten_since_the_list_was_asked_for_is_not_looked_at_again(
+    everything: bool,
+) -> None:
+    world = World(clock, "a")
+    service = PollingReconciler(world, NEVER_POLLS)
+    async with running(service):
+        world.list_seconds = 2
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(service.sweep(everything=everything))
+            await clock.sleep(1)
+            service.forget("a")
+        await clock.sleep(10)
+        assert (world.runs, service.states) == ([], {})
+        await service.sweep(everything=everything)  # and if it is still there, it is found again
+        await clock.sleep(10)
+    assert len(world.runs) == 1
+
+
 # How many at once.
 
 

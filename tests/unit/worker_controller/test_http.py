@@ -1,5 +1,6 @@
 """What the worker controller tells operators, and who may ask: on virtual time, without a socket."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -278,6 +279,28 @@ class TestMetrics:
             await fleet.until(worker, TERMINATED)
             await fleet.clock.sleep(1)
             assert worker.id not in telemetry.render().decode()
+
+    async def test_a_worker_that_ends_while_the_fleet_is_listed_leaves_no_series_behind(self) -> None:
+        async with Fleet().running() as fleet:
+            register_metrics(fleet.leader.telemetry, fleet.leader)
+            worker = await fleet.running_worker()
+            await fleet.clock.sleep(60)
+
+            is_listing, is_over = asyncio.Event(), asyncio.Event()
+
+            async def slowly(moment: Moment, operation: str, subject: str) -> None:
+                if operation == "list_instances":
+                    is_listing.set()
+                    await is_over.wait()
+
+            fleet.cloud.interfere = slowly
+            await is_listing.wait()  # the records are listed already
+            await fleet.ask(worker, Action.DELETE)
+            await fleet.until(worker, TERMINATED)
+            is_over.set()
+            await fleet.clock.sleep(120)
+            assert worker.id not in fleet.leader.telemetry.render().decode()
+            assert worker.id not in fleet.leader.states
 
     async def test_the_machinerys_metrics_are_created_on_first_use(self) -> None:
         fleet = Fleet()
