@@ -289,7 +289,9 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
         return workers
 
     async def fetch_single_resource(self, resource_id: str) -> Worker | None:
-        return await self._control_plane.fetch_single_resource(resource_id)
+        worker = await self._control_plane.fetch_single_resource(resource_id)
+        # Its record stays for a while, and its keys are written again when the coordination store lost them.
+        return None if worker is None or worker.status is TERMINATED else worker
 
     def resource_id(self, resource: Worker) -> str:
         return resource.id

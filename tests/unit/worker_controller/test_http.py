@@ -302,6 +302,18 @@ class TestMetrics:
             assert worker.id not in fleet.leader.telemetry.render().decode()
             assert worker.id not in fleet.leader.states
 
+    async def test_a_worker_that_ended_long_ago_has_no_series_though_its_keys_are_written_again(self) -> None:
+        async with Fleet().running() as fleet:
+            register_metrics(fleet.leader.telemetry, fleet.leader)
+            worker = await fleet.running_worker()
+            await fleet.ask(worker, Action.DELETE)
+            await fleet.until(worker, TERMINATED)
+            await fleet.clock.sleep(60)
+            await fleet.kv.put(f"/lcm/workers/{worker.id}/desired_state", b"{}")
+            await fleet.clock.sleep(60)
+            assert worker.id not in fleet.leader.telemetry.render().decode()
+            assert worker.id not in fleet.leader.states
+
     async def test_the_machinerys_metrics_are_created_on_first_use(self) -> None:
         fleet = Fleet()
         controller = fleet.add_controller("one")
