@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 import structlog
 
@@ -52,6 +52,14 @@ def decide(operation: LicenseOperation, state: LicenseState, *, has_asked: bool)
     return Next.FAIL if state.failure else Next.WAIT
 
 
+class Asked(NamedTuple):
+    """CML was asked, in the attempt that began then."""
+
+    attempt: datetime | None
+    token: str = ""
+    """Kept to be struck out of what CML says: another one may have taken its place by then."""
+
+
 @dataclass
 class LicenseKeeper:
     """Asks CML at most once per attempt; a restart may ask once more, which CML takes well."""
@@ -61,8 +69,7 @@ class LicenseKeeper:
     server_of: Callable[[Worker], CmlServer | None]
     clock: Clock
     counts: Counter[str]
-    _asked: dict[WorkerId, datetime | None] = field(default_factory=dict)
-    """When the attempts began in which CML was asked."""
+    _asked: dict[WorkerId, Asked] = field(default_factory=dict)
     _backoff: Backoff = field(default_factory=Backoff)
 
     def forget(self, worker_id: WorkerId) -> None:
@@ -100,24 +107,26 @@ class LicenseKeeper:
     async def _advance(self, worker: Worker, operation: LicenseOperation, server: CmlServer) -> Worker:
         attempt = worker.license.changed_at
         state = await self.cml.state(server)
-        then = decide(operation, state, has_asked=self._asked.get(worker.id) == attempt)
-        if then is Next.COMPLETE:
-            return await self._complete(worker, operation, state.tier)
-        self._asked[worker.id] = attempt
-        match then:
+        asked = self._asked.get(worker.id)
+        token = asked.token if asked is not None and asked.attempt == attempt else None
+        match decide(operation, state, has_asked=token is not None):
+            case Next.COMPLETE:
+                return await self._complete(worker, operation, state.tier)
             case Next.REGISTER:
                 return await self._register(worker, server, state)
             case Next.GIVE_BACK:
+                self._asked[worker.id] = Asked(attempt)
                 return await self._give_back(worker, server)
             case Next.FAIL:
-                token = await self.control_plane.get_license_token(worker)
                 reason = _without(token, state.failure)
                 return await self._fail(worker, operation, reason, is_free=state.is_free)
             case Next.WAIT:
                 return await self._fail_if_late(worker, operation, "CML did not finish it")
 
     async def _register(self, worker: Worker, server: CmlServer, state: LicenseState) -> Worker:
+        self._asked[worker.id] = Asked(worker.license.changed_at)
         token = await self.control_plane.get_license_token(worker)
+        self._asked[worker.id] = Asked(worker.license.changed_at, token)
         refusal = await self.cml.register(server, token)
         if not refusal:
             return worker
@@ -154,6 +163,6 @@ class LicenseKeeper:
         return await self._fail(worker, operation, f"{reason} within {RESULT_WITHIN.seconds} s")
 
 
-def _without(token: str, reason: str) -> str:
+def _without(token: str | None, reason: str) -> str:
     """CML quotes a token that it does not know; nobody else shall read it."""
-    return reason.replace(token, "…")
+    return reason.replace(token, "…") if token else reason

@@ -9,6 +9,7 @@ from lcm.control_plane.auto_license import AutoLicense
 from lcm.control_plane.commands.create_worker import create_worker
 from lcm.control_plane.commands.license_worker import (
     list_debts,
+    remove_fleet_token,
     request_deregistration,
     request_license,
     set_fleet_token,
@@ -79,6 +80,35 @@ async def test_a_corrected_token_is_asked_for_at_once_and_only_once(attempts: in
         await fleet.clock.sleep(5)
         assert (await fleet.get(worker)).license.status is LicenseStatus.REGISTERED
         assert len(fleet.licensing.calls) == attempts + 1
+
+
+async def asked_with_a_wrong_fleet_token(fleet: Fleet) -> Worker:
+    worker = await fleet.running_worker()
+    await fleet.clock.sleep(60)
+    await set_fleet_token(fleet.plane, "a-token-of-another-account")
+    await request_license(fleet.plane, worker.id)
+    while not fleet.licensing.calls:
+        await fleet.clock.sleep(0.1)
+    return worker
+
+
+async def test_a_wrong_fleet_token_that_is_taken_back_while_cml_tries_it_ends_the_attempt() -> None:
+    async with Fleet().running() as fleet:
+        worker = await asked_with_a_wrong_fleet_token(fleet)
+        await remove_fleet_token(fleet.plane)
+        await fleet.clock.sleep(10)
+        license = (await fleet.get(worker)).license
+        assert (license.operation_in_progress, license.attempts) != (True, 1)
+        assert "'…' is not valid" in [commit.license.last_error for commit in fleet.commits]
+
+
+async def test_a_token_that_was_replaced_while_cml_tries_it_is_never_shown() -> None:
+    async with Fleet().running() as fleet:
+        await asked_with_a_wrong_fleet_token(fleet)
+        await set_fleet_token(fleet.plane, TOKEN)
+        await fleet.clock.sleep(10)
+        told = {commit.license.last_error for commit in fleet.commits}
+        assert told == {"", "'…' is not valid"}
 
 
 async def test_an_exhausted_pool_is_tried_again_and_then_has_room() -> None:
