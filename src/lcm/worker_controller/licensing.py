@@ -15,7 +15,7 @@ import structlog
 
 from lcm.core.backoff import Backoff
 from lcm.core.clock import Clock
-from lcm.domain.errors import RequestError, TransientError
+from lcm.domain.errors import NotFound, RequestError, TransientError
 from lcm.domain.launch import WorkerId
 from lcm.domain.license import LicenseOperation
 from lcm.domain.worker import Worker
@@ -124,8 +124,11 @@ class LicenseKeeper:
                 return await self._fail_if_late(worker, operation, "CML did not finish it")
 
     async def _register(self, worker: Worker, server: CmlServer, state: LicenseState) -> Worker:
-        self._asked[worker.id] = Asked(worker.license.changed_at)
-        token = await self.control_plane.get_license_token(worker)
+        try:
+            token = await self.control_plane.get_license_token(worker)
+        except NotFound as error:
+            # The fleet's can be taken back at any time.
+            return await self._fail(worker, REGISTER, str(error), is_free=state.is_free)
         self._asked[worker.id] = Asked(worker.license.changed_at, token)
         refusal = await self.cml.register(server, token)
         if not refusal:

@@ -18,7 +18,7 @@ from lcm.core.health import Health
 from lcm.core.timeouts import timeout
 from lcm.domain.errors import Throttled, Unreachable
 from lcm.domain.license import LicenseStatus
-from lcm.domain.lifecycle import PENDING, TERMINATED
+from lcm.domain.lifecycle import PENDING, RUNNING, TERMINATED
 from lcm.domain.scaling import AuditEvent
 from lcm.domain.worker import Action, Worker
 from lcm.simulator.memory_licensing import TOKEN
@@ -109,6 +109,36 @@ async def test_a_token_that_was_replaced_while_cml_tries_it_is_never_shown() -> 
         await fleet.clock.sleep(10)
         told = {commit.license.last_error for commit in fleet.commits}
         assert told == {"", "'…' is not valid"}
+
+
+async def test_a_registration_without_a_token_says_so_and_is_given_up_soon() -> None:
+    async with Fleet().running() as fleet:
+        worker = await fleet.create()
+        await set_fleet_token(fleet.plane, TOKEN)
+        await request_license(fleet.plane, worker.id)
+        await remove_fleet_token(fleet.plane)
+        await fleet.until(worker, RUNNING)
+        await fleet.clock.sleep(120)
+        license = (await fleet.get(worker)).license
+        assert (license.status, fleet.licensing.calls) == (LicenseStatus.FAILED, [])
+        assert "no license token is kept" in license.last_error
+
+
+async def test_a_token_that_cannot_be_had_for_a_moment_is_asked_for_again_soon() -> None:
+    async with Fleet().running() as fleet:
+        worker = await fleet.running_worker()
+        await fleet.clock.sleep(60)
+        (port,) = fleet.ports
+        hand_out = port.get_license_token
+
+        async def lose_the_answer(worker: Worker) -> str:
+            port.get_license_token = hand_out  # type: ignore[method-assign]
+            raise Unreachable("no answer")
+
+        port.get_license_token = lose_the_answer  # type: ignore[method-assign]
+        await request_license(fleet.plane, worker.id, TOKEN)
+        await fleet.clock.sleep(10)
+        assert (await fleet.get(worker)).license.status is LicenseStatus.REGISTERED
 
 
 async def test_an_exhausted_pool_is_tried_again_and_then_has_room() -> None:
