@@ -82,6 +82,17 @@ async def test_a_corrected_token_is_asked_for_at_once_and_only_once(attempts: in
         assert len(fleet.licensing.calls) == attempts + 1
 
 
+async def test_a_corrected_fleet_token_is_tried_at_once_when_somebody_asks_again() -> None:
+    async with Fleet().running() as fleet:
+        worker = await asked_with_a_wrong_fleet_token(fleet)
+        while len(fleet.licensing.calls) < 4 or (await fleet.get(worker)).license.operation_in_progress:
+            await fleet.clock.sleep(0.1)
+        await set_fleet_token(fleet.plane, TOKEN)
+        await request_license(fleet.plane, worker.id)
+        await fleet.clock.sleep(5)
+        assert (await fleet.get(worker)).license.status is LicenseStatus.REGISTERED
+
+
 async def asked_with_a_wrong_fleet_token(fleet: Fleet) -> Worker:
     worker = await fleet.running_worker()
     await fleet.clock.sleep(60)

@@ -201,7 +201,8 @@ async def _wish(
         if worker.desired_status is DesiredStatus.TERMINATED:
             raise Conflict(f"worker {worker_id} is on its way out; its license is given back by itself")
         wished = wish(worker.license, operation, token_ref=token_ref, now=now)
-        return replace(worker, license=wished, updated_at=now)
+        # Another wish, though it may read like the last: the controller is not to wait out that one's delay.
+        return replace(worker, license=wished, generation=worker.generation + 1, updated_at=now)
 
     return await _change(control_plane, worker_id, conditions.guard(decide))
 
