@@ -56,8 +56,8 @@ def request(worker: Worker, action: Action, *, by: str, now: datetime) -> Worker
             move(retried, PENDING, by=by, reason="retried", now=now), unattended_launches=0, pending_since=now
         )
     desired = _WANTED_BY[action]
-    is_cut_short = action is Action.STOP and worker.status is DRAINING
-    if desired is worker.desired_status and not is_cut_short:
+    cuts_short = action is Action.STOP and worker.status is DRAINING and not worker.is_drain_cut_short
+    if desired is worker.desired_status and not cuts_short:
         return worker
     changed = replace(
         worker,

@@ -265,6 +265,12 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
         return self.status in (RUNNING, DRAINING)
 
     @property
+    def is_drain_cut_short(self) -> bool:
+        """Whether somebody asked for a stop while sessions were waited for."""
+        is_limited = self.status is DRAINING and self.drain_deadline_at is not None
+        return is_limited and self.drain_deadline_at == self.last_paused_at
+
+    @property
     def is_license_due(self) -> bool:
         """Whether it stays, its CML can be asked, and a license it should have is missing."""
         stays = self.status is RUNNING and self.desired_status is DesiredStatus.RUNNING

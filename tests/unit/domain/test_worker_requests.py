@@ -164,6 +164,11 @@ def test_a_stop_cuts_a_drain_short() -> None:
     assert worker.drain_deadline_at == LATER
 
 
+def test_cutting_a_drain_short_twice_changes_nothing() -> None:
+    once = asked(drained(a_worker(status=RUNNING)), STOP)
+    assert asked(once, STOP) is once
+
+
 def test_draining_twice_changes_nothing() -> None:
     once = drained(a_worker(status=RUNNING))
     assert drained(once) is once

@@ -22,7 +22,8 @@ from lcm.domain.lifecycle import (
     WorkerStatus,
 )
 from lcm.domain.observation import Absent, Known, Observation, Unknown
-from lcm.domain.worker import Instance, Worker, new_worker
+from lcm.domain.wishes import drain, request
+from lcm.domain.worker import Action, Instance, Worker, new_worker
 from lcm.worker_controller.decisions import (
     Decision,
     Launch,
@@ -261,6 +262,15 @@ def test_a_launch_that_takes_longer_than_fifteen_minutes_has_failed(status: Work
 def test_a_restart_has_no_such_limit() -> None:
     worker = replace(a_worker(STARTING, WANT_RUNNING), pending_since=None)
     assert isinstance(decide(worker, shows("pending"), minutes=600), Wait)
+
+
+@pytest.mark.parametrize("ahead", [timedelta(milliseconds=50), timedelta(minutes=5)])
+def test_a_stop_cuts_a_drain_short_at_once_though_the_control_planes_clock_is_ahead(ahead: timedelta) -> None:
+    running = replace(a_worker(RUNNING, WANT_RUNNING), sessions=("lablet-1",))
+    drained = drain(running, deadline=NOW + timedelta(hours=4), by="ann", reason="drain", now=NOW)
+    assert isinstance(decide(drained, shows("running")), Tend)
+    stopped = request(drained, Action.STOP, by="bob", now=NOW + ahead)
+    assert decide(stopped, shows("running")) == Move(STOPPING, "people want it stopped; sessions cut off: 1")
 
 
 def test_a_worker_that_keeps_vanishing_is_given_up() -> None:

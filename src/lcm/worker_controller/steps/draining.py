@@ -15,6 +15,8 @@ def decide(situation: Situation) -> Decision:
         return Move(RUNNING, "the drain was cancelled")
     if not worker.sessions:
         return Move(STOPPING, "no session is left")
+    if worker.is_drain_cut_short:
+        return Move(STOPPING, f"people want it stopped; sessions cut off: {len(worker.sessions)}")
     if worker.drain_deadline_at is None or situation.now >= worker.drain_deadline_at:
         return Move(STOPPING, f"drained for too long; sessions cut off: {len(worker.sessions)}")
     return Tend(seen.value) if isinstance(seen, Known) else Wait("waiting for sessions to end")
