@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from lcm.domain.capacity import Capacity, total
 from lcm.domain.errors import Conflict
 from lcm.domain.lifecycle import (
+    DRAINING,
     RUNNING,
     DesiredStatus,
 )
@@ -29,8 +30,14 @@ def assign_session(
 
 
 def release_session(worker: Worker, session_id: str, *, now: datetime) -> Worker:
+    """Take a session away. The last one of a drain was waited for: that it is over wakes the controller."""
     left = tuple(session for session in worker.sessions if session != session_id)
-    return recalculate(replace(worker, sessions=left, updated_at=now)) if left != worker.sessions else worker
+    if left == worker.sessions:
+        return worker
+    is_drained = worker.status is DRAINING and not left
+    return recalculate(
+        replace(worker, sessions=left, generation=worker.generation + is_drained, updated_at=now)
+    )
 
 
 def recalculate(worker: Worker, declared: Capacity | None = None) -> Worker:

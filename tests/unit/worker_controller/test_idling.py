@@ -202,6 +202,17 @@ async def test_a_drain_waits_for_sessions_and_then_stops() -> None:
         await fleet.until(worker, STOPPED)
 
 
+async def test_a_drained_worker_is_stopped_as_soon_as_its_last_session_is_over() -> None:
+    async with Fleet().running() as fleet:
+        worker = await fleet.running_worker()
+        await fleet.clock.sleep(120)
+        await place_session(fleet.plane, worker.id, "lablet-1")
+        await drain_worker(fleet.plane, worker.id, by="ada", reason="maintenance")
+        await fleet.clock.sleep(65)
+        await remove_session(fleet.plane, worker.id, "lablet-1")
+        await fleet.until(worker, STOPPING, within_seconds=1)
+
+
 async def test_a_drain_that_takes_too_long_ends_with_a_stop_that_says_so() -> None:
     async with Fleet().running() as fleet:
         worker = await fleet.running_worker()
