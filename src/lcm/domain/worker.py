@@ -77,6 +77,11 @@ class HistoryEntry(msgspec.Struct, frozen=True, kw_only=True, rename={"source": 
     reason: str
     at: datetime
 
+    @property
+    def is_arrival(self) -> bool:
+        """Whether the status changed; otherwise it is a note."""
+        return self.source is not self.target
+
 
 class Instance(msgspec.Struct, frozen=True, kw_only=True):
     """An EC2 instance as EC2 describes it."""
@@ -251,7 +256,7 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def status_since(self) -> datetime:
         """When it entered its present status."""
-        arrivals = (e.at for e in reversed(self.state_history) if e.source is not e.target)
+        arrivals = (line.at for line in reversed(self.state_history) if line.is_arrival)
         return next(arrivals, self.created_at)
 
     @property
@@ -313,5 +318,11 @@ def new_worker(
 def remember(
     worker: Worker, target: WorkerStatus, *, by: str, reason: str, now: datetime
 ) -> tuple[HistoryEntry, ...]:
+    """The timeline with one more line. Where it is cut, the arrival at the present status stays."""
     entry = HistoryEntry(source=worker.status, target=target, by=by, reason=reason, at=now)
-    return (*worker.state_history, entry)[-HISTORY_LIMIT:]
+    lines = (*worker.state_history, entry)
+    newest = lines[-HISTORY_LIMIT:]
+    if len(newest) == len(lines) or any(line.is_arrival for line in newest):
+        return newest
+    arrival = next((line for line in reversed(lines) if line.is_arrival), newest[0])
+    return (arrival, *newest[1:])

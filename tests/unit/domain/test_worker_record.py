@@ -24,6 +24,7 @@ from lcm.domain.lifecycle import (
     WorkerStatus,
 )
 from lcm.domain.transitions import attach_instance, move, void_launch
+from lcm.domain.wishes import retag
 from lcm.domain.worker import HISTORY_LIMIT, HistoryEntry, Worker
 from support.core import IMAGE, NOON, SPEC, a_worker, an_instance
 
@@ -76,6 +77,16 @@ def test_the_timeline_keeps_the_newest_hundred_lines() -> None:
     assert len(worker.state_history) == HISTORY_LIMIT
     assert worker.state_history[0].by == "controller"  # the creation has been forgotten
     assert worker.state_history[-1].target is RUNNING
+
+
+def test_however_much_is_noted_the_record_knows_since_when_the_status_is_true() -> None:
+    worker = moved(moved(a_worker(status=RUNNING), DRAINING), RUNNING)
+    for change in range(2 * HISTORY_LIMIT):
+        worker = retag(worker, {"change": str(change)}, by="ann", now=LATER + timedelta(hours=1))
+    assert len(worker.state_history) == HISTORY_LIMIT
+    assert worker.status_since == LATER
+    stopped = move(worker, STOPPING, by="controller", reason="because", now=LATER + timedelta(hours=2))
+    assert sum(month.running_seconds for month in stopped.use) == 2 * 3600 + 60
 
 
 def test_a_move_to_the_same_status_is_a_note_and_no_transition() -> None:
