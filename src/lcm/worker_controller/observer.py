@@ -157,6 +157,8 @@ class InstanceObserver:
         listing = self._listings.get(worker.aws_region)
         if listing is None or self._clock.monotonic() - listing.asked_at > LISTING_MAX_AGE_SECONDS:
             return None
+        if worker.refresh_requested_at is not None and listing.taken_at < worker.refresh_requested_at:
+            return None  # somebody wants to know what is true now
         return listing if listing.asked_at > self._look_again_after.get(worker.id, -1.0) else None
 
     async def _ask(self, worker: Worker) -> Instance | None:

@@ -93,6 +93,21 @@ async def test_a_worker_just_acted_on_is_looked_at_afresh(
     assert operations(cloud)[-1] == "describe_instance"
 
 
+async def test_a_refresh_that_somebody_asked_for_looks_at_ec2_now(
+    cloud: MemoryCloud, observer: InstanceObserver, clock: VirtualClock
+) -> None:
+    instance = await cloud.launch_instance(SPEC, "lcm-1")
+    await clock.sleep(2)
+    await observer.refresh(["us-east-1"])
+    await clock.sleep(2)
+    cloud.terminate(instance.id)
+    worker = a_worker(instance.id)
+    assert await observer.observe(replace(worker, refresh_requested_at=clock.now())) != (
+        await observer.observe(worker)
+    )
+    assert operations(cloud) == ["launch_instance", "list_instances", "describe_instance"]
+
+
 async def test_a_running_worker_is_called_stopped_only_after_two_looks(
     cloud: MemoryCloud, observer: InstanceObserver, clock: VirtualClock
 ) -> None:
