@@ -254,10 +254,14 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
         return self.launch is not None and self.ec2_instance_id is None
 
     @property
+    def arrival(self) -> HistoryEntry | None:
+        """How it entered its present status."""
+        return next((line for line in reversed(self.state_history) if line.is_arrival), None)
+
+    @property
     def status_since(self) -> datetime:
         """When it entered its present status."""
-        arrivals = (line.at for line in reversed(self.state_history) if line.is_arrival)
-        return next(arrivals, self.created_at)
+        return self.arrival.at if self.arrival else self.created_at
 
     @property
     def may_have_instance(self) -> bool:

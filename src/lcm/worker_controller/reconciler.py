@@ -409,6 +409,7 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
                 # Last, so that tags which may not be set keep nothing else from being done.
                 if await self._tagger.put_right(worker, instance):
                     self.observer.look_again(worker.id)
+                await self._take_back_complaint(worker)
                 return outcome
             case Wait(reason, is_alarm):
                 await self._watch_for_stuck(worker, reason, is_alarm)
@@ -471,6 +472,11 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
             raise
         except (TransientError, RequestError) as error:
             log.info("could not record the reason", worker_id=worker.id, error=str(error))
+
+    async def _take_back_complaint(self, worker: Worker) -> None:
+        """What held a running worker up is over: it is shown for what it was before."""
+        if worker.arrival is not None and worker.status_reason != worker.arrival.reason:
+            await self._explain(worker, worker.arrival.reason)
 
     def check_leadership(self) -> None:
         """Call right before every effect at EC2, which cannot be fenced."""
