@@ -285,7 +285,7 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
             # The failures of a time without sight say nothing about the time after it.
             self.trigger(worker_id)
         self.tally.on_new_list(workers)
-        self._scale_down.on_new_list()
+        self._scale_down.on_new_list(workers)
         return workers
 
     async def fetch_single_resource(self, resource_id: str) -> Worker | None:

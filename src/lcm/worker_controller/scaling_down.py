@@ -6,17 +6,20 @@ on, the control plane is told not to pause: one owner of the stop.
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Final
 
 from lcm.core.clock import Clock
 from lcm.domain.errors import RequestError
 from lcm.domain.idle import PauseGuard
 from lcm.domain.launch import WorkerId
 from lcm.domain.scaling import AuditEvent, ScaleDownPolicy, scale_down_guard
-from lcm.domain.worker import Worker
+from lcm.domain.worker import PauseReason, Worker
 from lcm.rest.schemas import IdleCheck
 from lcm.worker_controller.ports import ControlPlane
+
+IDLE_TIMEOUT: Final = PauseReason.IDLE_TIMEOUT
 
 
 @dataclass
@@ -37,9 +40,14 @@ class ScaleDown:
     def forget(self, worker_id: WorkerId) -> None:
         self._skipped.pop(worker_id, None)
 
-    def on_new_list(self) -> None:
-        """The count of running workers is fresh again."""
+    def on_new_list(self, workers: Iterable[Worker]) -> None:
+        """The count of running workers is fresh again, and what another leader drained is known."""
         self._drained_since_list.clear()
+        drained = [worker.last_paused_at for worker in workers if worker.pause_reason is IDLE_TIMEOUT]
+        newest = max((at for at in drained if at is not None), default=None)
+        if newest is not None:
+            last = self.clock.monotonic() - max(0.0, (self.clock.now() - newest).total_seconds())
+            self._last = last if self._last is None else max(last, self._last)
 
     async def consider(self, worker: Worker, check: IdleCheck | None) -> None:
         """Drain the worker if nothing forbids it; without a verdict on its use nothing is considered."""

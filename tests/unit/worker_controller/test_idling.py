@@ -168,6 +168,19 @@ async def test_the_second_drain_waits_for_the_cooldown() -> None:
         assert await running(fleet, workers) == 0
 
 
+async def test_the_next_leader_waits_for_the_cooldown_too() -> None:
+    settings = WorkerControllerSettings(scale_down_enabled=True, scale_down_cooldown_seconds=2 * HOUR)
+    async with Fleet(settings).running(controllers=2) as fleet:
+        workers = [await fleet.running_worker(name) for name in ("a", "b")]
+        await fleet.clock.sleep(1.5 * HOUR)
+        assert await running(fleet, workers) == 1
+        fleet.leader.resign()
+        await fleet.clock.sleep(HOUR)
+        assert await running(fleet, workers) == 1
+        await fleet.clock.sleep(HOUR)
+        assert await running(fleet, workers) == 0
+
+
 async def test_workers_that_are_unused_at_once_are_drained_one_after_the_other() -> None:
     """They are judged side by side; one of them must not take the other's turn."""
     async with Fleet(WorkerControllerSettings(scale_down_enabled=True)).running() as fleet:
