@@ -55,7 +55,8 @@ class IdleKeeper:
             ),
         )
         if check.next_check_at is not None:
-            seconds = (check.next_check_at - self.clock.now()).total_seconds()
+            # Both by the control plane's clock, which may differ from ours.
+            seconds = (check.next_check_at - check.checked_at).total_seconds()
             self._next_check[worker.id] = self.clock.monotonic() + seconds
         self.counts["idle_detection_count"] += check.idle_check_performed
         self.counts["auto_pause_count"] += check.auto_pause_triggered

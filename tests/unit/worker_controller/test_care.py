@@ -1,7 +1,7 @@
 """The eight things a running worker gets in a pass: each decides for itself, and they come in this order."""
 
 from collections import Counter
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -51,6 +51,7 @@ class World:
         self.clock = VirtualClock()
         self.steps: list[str] = []
         self.cml_answers = True
+        self.next_check_at: datetime | None = None
         monitors = _Monitors(self.steps)
         self.monitors = monitors
         counts: Counter[str] = Counter()
@@ -116,6 +117,7 @@ class World:
             idle_minutes=90.0,
             eligible_for_pause=True,
             in_snooze_period=False,
+            next_check_at=self.next_check_at,
         )
 
     async def drain_worker(self, worker: Worker) -> Worker:
@@ -297,3 +299,14 @@ def test_cml_is_asked_for_evidence_only_if_a_pause_is_due() -> None:
     assert not might_go(a_running_worker(), NOON)
     assert not might_go(a_running_worker(target_pause_at=NOON + timedelta(minutes=1)), NOON)
     assert might_go(a_running_worker(target_pause_at=NOON), NOON)
+
+
+async def test_the_next_check_comes_in_time_though_the_control_planes_clock_is_far_ahead() -> None:
+    worker = a_running_worker()
+    world = World(worker)
+    world.next_check_at = NOON + timedelta(minutes=5)
+    await world.tender.tend(worker, an_instance(private_ip="10.0.0.1"))
+    assert world.tender.idle is not None
+    assert not world.tender.idle.is_due(worker)
+    await world.clock.sleep(300)
+    assert world.tender.idle.is_due(worker)
