@@ -7,7 +7,7 @@ about itself decides what is to be done next.
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import Enum
 from typing import Final, NamedTuple
 
@@ -25,7 +25,7 @@ from lcm.worker_controller.ports import UNTOLD, CmlLicensing, CmlServer, Control
 log = structlog.get_logger(__name__)
 
 POLL_SECONDS: Final = 3.0
-RESULT_WITHIN: Final = timedelta(seconds=120)
+RESULT_WITHIN_SECONDS: Final = 120.0
 REGISTER, DEREGISTER = LicenseOperation.REGISTER, LicenseOperation.DEREGISTER
 
 
@@ -70,10 +70,13 @@ class LicenseKeeper:
     clock: Clock
     counts: Counter[str]
     _asked: dict[WorkerId, Asked] = field(default_factory=dict)
+    _first_seen: dict[WorkerId, tuple[datetime | None, float]] = field(default_factory=dict)
+    """The last change of a license, and when we saw it by the monotonic clock."""
     _backoff: Backoff = field(default_factory=Backoff)
 
     def forget(self, worker_id: WorkerId) -> None:
         self._asked.pop(worker_id, None)
+        self._first_seen.pop(worker_id, None)
 
     async def look_after(self, worker: Worker) -> float | None:
         """Go one step on. Says in how many seconds to look again; None if nothing is pending."""
@@ -84,10 +87,10 @@ class LicenseKeeper:
             return None
         if not license.operation_in_progress:
             waits = self._backoff.delay_seconds(license.attempts) if license.attempts else 0.0
-            passed = (self.clock.now() - (license.changed_at or self.clock.now())).total_seconds()
+            passed = self._seconds_since_change(worker)
             if passed < waits:
                 return waits - passed
-            worker = await self.control_plane.report_license(worker, "start", operation, LicenseReport())
+            worker = await self._report(worker, "start", operation, LicenseReport())
         try:
             worker = await self._advance(worker, operation, server)
         except RequestError:
@@ -100,9 +103,7 @@ class LicenseKeeper:
         """The license is not known to be free and nothing more can be done: somebody must look after it."""
         log.warning("license not known to be free", worker_id=worker.id, reason=reason)
         operation = worker.license.pending_operation or DEREGISTER
-        return await self.control_plane.report_license(
-            worker, "fail", operation, LicenseReport(reason=reason, is_debt=True)
-        )
+        return await self._report(worker, "fail", operation, LicenseReport(reason=reason, is_debt=True))
 
     async def _advance(self, worker: Worker, operation: LicenseOperation, server: CmlServer) -> Worker:
         attempt = worker.license.changed_at
@@ -143,9 +144,7 @@ class LicenseKeeper:
         return await self._fail(worker, DEREGISTER, refusal) if refusal else worker
 
     async def _complete(self, worker: Worker, operation: LicenseOperation, tier: str | None) -> Worker:
-        done = await self.control_plane.report_license(
-            worker, "complete", operation, LicenseReport(tier=tier)
-        )
+        done = await self._report(worker, "complete", operation, LicenseReport(tier=tier))
         self.counts[f"license_{operation}ed_count"] += 1
         self.forget(worker.id)
         log.info("license operation done", worker_id=worker.id, operation=str(operation))
@@ -155,15 +154,28 @@ class LicenseKeeper:
         self, worker: Worker, operation: LicenseOperation, reason: str, *, is_free: bool = False
     ) -> Worker:
         log.warning("license operation failed", worker_id=worker.id, operation=str(operation), reason=reason)
-        return await self.control_plane.report_license(
-            worker, "fail", operation, LicenseReport(reason=reason, is_free=is_free)
-        )
+        return await self._report(worker, "fail", operation, LicenseReport(reason=reason, is_free=is_free))
 
     async def _fail_if_late(self, worker: Worker, operation: LicenseOperation, reason: str) -> Worker:
-        began = worker.license.changed_at
-        if began is None or self.clock.now() - began < RESULT_WITHIN:
+        if self._seconds_since_change(worker) < RESULT_WITHIN_SECONDS:
             return worker
-        return await self._fail(worker, operation, f"{reason} within {RESULT_WITHIN.seconds} s")
+        return await self._fail(worker, operation, f"{reason} within {RESULT_WITHIN_SECONDS:g} s")
+
+    async def _report(
+        self, worker: Worker, step: str, operation: LicenseOperation, report: LicenseReport
+    ) -> Worker:
+        reported = await self.control_plane.report_license(worker, step, operation, report)
+        self._seconds_since_change(reported)
+        return reported
+
+    def _seconds_since_change(self, worker: Worker) -> float:
+        """By our own clock, since we first saw it: the control plane's clock may differ."""
+        changed_at, now = worker.license.changed_at, self.clock.monotonic()
+        known, seen_at = self._first_seen.get(worker.id, (None, now))
+        if known != changed_at:
+            seen_at = now
+        self._first_seen[worker.id] = changed_at, seen_at
+        return now - seen_at
 
 
 def _without(token: str | None, reason: str) -> str:

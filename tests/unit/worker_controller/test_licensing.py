@@ -1,6 +1,7 @@
 """A license is taken when people ask for it, and given back before the machine goes."""
 
 import asyncio
+from datetime import datetime, timedelta
 
 import pytest
 from msgspec.structs import replace
@@ -21,9 +22,18 @@ from lcm.domain.license import LicenseStatus
 from lcm.domain.lifecycle import PENDING, RUNNING, TERMINATED
 from lcm.domain.scaling import AuditEvent
 from lcm.domain.worker import Action, Worker
-from lcm.simulator.memory_licensing import TOKEN
+from lcm.simulator.memory_licensing import TOKEN, MemoryLicensing
+from lcm.simulator.virtual_time import VirtualClock
 from lcm.worker_controller.ports import UNTOLD, CmlServer
 from support.fleet import Fleet, MemoryMonitors
+
+
+class SlowLicensing(MemoryLicensing):
+    """Registrations go on until the test finishes them."""
+
+    async def register(self, server: CmlServer, token: str) -> str:
+        self.begin(server.host, token)
+        return ""
 
 
 async def licensed(fleet: Fleet) -> Worker:
@@ -149,6 +159,33 @@ async def test_a_token_that_cannot_be_had_for_a_moment_is_asked_for_again_soon()
         port.get_license_token = lose_the_answer  # type: ignore[method-assign]
         await request_license(fleet.plane, worker.id, TOKEN)
         await fleet.clock.sleep(10)
+        assert (await fleet.get(worker)).license.status is LicenseStatus.REGISTERED
+
+
+class WrongClock(VirtualClock):
+    """Its wall time differs from everybody else's."""
+
+    def __init__(self, ahead: timedelta) -> None:
+        super().__init__()
+        self._ahead = ahead
+
+    def now(self) -> datetime:
+        return super().now() + self._ahead
+
+
+@pytest.mark.parametrize("minutes", [-5, 5])
+async def test_a_registration_takes_its_time_though_the_controllers_clock_is_wrong(minutes: int) -> None:
+    fleet = Fleet()
+    fleet.licensing = SlowLicensing()
+    fleet.clock = WrongClock(timedelta(minutes=minutes))
+    async with fleet.running():
+        worker = await fleet.running_worker()
+        await fleet.clock.sleep(60)
+        await request_license(fleet.plane, worker.id, TOKEN)
+        await fleet.clock.sleep(90)
+        (call,) = fleet.licensing.calls
+        fleet.licensing.finish(call.removeprefix("register "))
+        await fleet.clock.sleep(5)
         assert (await fleet.get(worker)).license.status is LicenseStatus.REGISTERED
 
 
