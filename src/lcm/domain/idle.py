@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
-from lcm.domain.lifecycle import RUNNING, DesiredStatus
+from lcm.domain.lifecycle import RUNNING, STOPPED, DesiredStatus
 from lcm.domain.worker import PauseReason, Worker
 
 SECOND_LOOK: Final = timedelta(seconds=15)
@@ -167,7 +167,10 @@ def is_overdue(worker: Worker, now: datetime) -> bool:
     wanted_at = worker.drain_started_at or worker.last_paused_at
     if not (is_wanted and worker.is_live) or wanted_at is None:
         return False
-    was_carried_out = worker.last_resumed_at is not None and worker.last_resumed_at >= wanted_at
+    was_resumed = worker.last_resumed_at is not None and worker.last_resumed_at >= wanted_at
+    arrival = worker.arrival
+    was_started_outside = arrival is not None and arrival.source is STOPPED and arrival.at > wanted_at
+    was_carried_out = was_resumed or was_started_outside
     return not was_carried_out and not timedelta() <= now - wanted_at <= PAUSE_LASTS
 
 

@@ -20,7 +20,7 @@ from lcm.domain.idle import (
 from lcm.domain.lifecycle import DRAINING, RUNNING, STARTING, STOPPED, DesiredStatus
 from lcm.domain.transitions import move
 from lcm.domain.wishes import cancel_pause, pause
-from lcm.domain.worker import Hold, Worker
+from lcm.domain.worker import Hold, PauseReason, Worker
 from support.core import NOON, a_worker
 
 POLICY = IdlePolicy()
@@ -146,7 +146,7 @@ def test_what_a_person_asked_for_is_never_off() -> None:
 
 def test_a_pause_that_was_carried_out_is_not_taken_back_because_ec2_says_it_runs() -> None:
     paused = replace(
-        used(61, desired_status=DesiredStatus.STOPPED, pause_reason="idle_timeout"),
+        used(61, desired_status=DesiredStatus.STOPPED, pause_reason=PauseReason.IDLE_TIMEOUT),
         last_paused_at=NOON - 90 * MINUTE,
         status=STOPPED,
     )

@@ -320,6 +320,27 @@ async def test_a_stopped_worker_started_in_the_console_is_seen_in_a_cycle_and_st
         assert fleet.effects() == ["launch_instance", "stop_instance", "stop_instance"]
 
 
+@pytest.mark.parametrize("is_drained", [True, False])
+async def test_a_paused_worker_started_in_the_console_is_stopped_again_and_was_paused_once(
+    is_drained: bool,
+) -> None:
+    async with Fleet(WorkerControllerSettings(scale_down_enabled=is_drained)).running() as fleet:
+        worker = await fleet.running_worker()
+        paused = await fleet.until(worker, STOPPED, within_seconds=7_200)
+        await fleet.clock.sleep(600)
+        fleet.cloud.delays = Delays(start=0)
+        fleet.cloud.start(fleet.instance_id(worker))
+        await fleet.until(worker, RUNNING)
+        await fleet.until(worker, STOPPED, within_seconds=120)
+        again = await fleet.get(worker)
+        assert again.auto_pause_count == paused.auto_pause_count
+        assert [line.reason for line in again.state_history[-3:]] == [
+            "running outside LCM",
+            "nobody uses it",
+            "EC2 reports stopped",
+        ]
+
+
 async def test_another_certificate_blocks_cml_but_never_fails_the_worker() -> None:
     async with Fleet().running() as fleet:
         worker = await fleet.running_worker()
