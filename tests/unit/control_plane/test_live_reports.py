@@ -456,6 +456,15 @@ async def test_a_report_that_contradicts_itself_is_no_connection(plane: ControlP
     assert (worker.ws_connected, worker.ws_status) == (False, MonitorState.DISCONNECTED)
 
 
+async def test_the_end_of_a_connection_to_a_terminated_worker_is_no_news_and_no_mistake(
+    plane: ControlPlane,
+) -> None:
+    """A refusal would be told again for ever, and every other worker's connection later for it."""
+    worker = await add(plane, "ada", TERMINATED)
+    goodbye = WebSocketReport(connected=False, status=MonitorState.DISCONNECTED, stream="s", sequence=2)
+    assert await report_connection(plane, "ada", goodbye, fence=await lead(plane)) == worker
+
+
 async def test_a_look_at_all_labs_can_be_asked_for(plane: ControlPlane) -> None:
     await add(plane, "ada")
     worker = await request_lab_discovery(plane, "ada", fence=await lead(plane))

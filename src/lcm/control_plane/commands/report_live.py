@@ -17,6 +17,7 @@ from lcm.control_plane.commands.detect_idle import BY
 from lcm.control_plane.context import ControlPlane
 from lcm.control_plane.store.port import Fence
 from lcm.domain.idle import pause_due_at
+from lcm.domain.lifecycle import TERMINATED
 from lcm.domain.live import ActivityMark, LabChange, LabStats, MonitorState, Sample
 from lcm.domain.news import note_activity, note_connection
 from lcm.domain.wishes import cancel_pause
@@ -50,13 +51,15 @@ async def report_connection(
     elif status is MonitorState.CONNECTED:
         status = MonitorState.DISCONNECTED
     at = (report.connected_at if report.connected else report.disconnected_at) or control_plane.clock.now()
-    return await control_plane.workers.change(
-        worker_id,
-        lambda worker: note_connection(
+
+    def decide(worker: Worker) -> Worker:
+        if worker.status is TERMINATED:
+            return worker  # the goodbye of a machine that was terminated outside LCM: its end says it all
+        return note_connection(
             worker, status, reason=report.reason[:200], at=at, mark=_mark(report.stream, report.sequence)
-        ),
-        fence=fence,
-    )
+        )
+
+    return await control_plane.workers.change(worker_id, decide, fence=fence)
 
 
 async def request_lab_discovery(control_plane: ControlPlane, worker_id: str, *, fence: Fence) -> Worker:
