@@ -435,6 +435,27 @@ async def test_activity_counts_while_the_worker_stops(plane: ControlPlane) -> No
     assert (await plane.workers.get("ada")).last_activity_at is not None
 
 
+@pytest.mark.parametrize("is_purged", [False, True])
+async def test_a_worker_that_just_ended_elsewhere_does_not_make_the_reports_about_others_fail(
+    plane: ControlPlane, store: CountingStore, is_purged: bool
+) -> None:
+    await add(plane, "ada")
+    await add(plane, "bob")
+    fence = await lead(plane)
+    await plane.roster.load()
+    other = plane_over(store)
+    ended = await other.workers.change("ada", lambda worker: replace(worker, status=TERMINATED))
+    if is_purged:
+        await other.workers.purge(ended)
+    reports = LiveReports(
+        samples=[sample("ada", labs_count=2)],
+        lab_changes=[change("bob", "lab-1", "STARTED")],
+        activity=[activity("ada", -5, 1)],
+    )
+    assert (await report_live(plane, reports, fence=fence)).dropped == 1
+    assert [lab.state for lab in await plane.labs.of("bob")] == ["STARTED"]
+
+
 async def test_the_connection_is_written_down(plane: ControlPlane) -> None:
     await add(plane, "ada")
     fence = await lead(plane)

@@ -7,6 +7,7 @@ reports again changes nothing.
 
 import asyncio
 from collections.abc import Coroutine, Iterable
+from contextlib import suppress
 from datetime import datetime
 from itertools import groupby
 from typing import Any
@@ -16,6 +17,7 @@ from msgspec.structs import replace
 from lcm.control_plane.commands.detect_idle import BY
 from lcm.control_plane.context import ControlPlane
 from lcm.control_plane.store.port import Fence
+from lcm.domain.errors import NotFound
 from lcm.domain.idle import pause_due_at
 from lcm.domain.lifecycle import TERMINATED
 from lcm.domain.live import ActivityMark, LabChange, LabStats, MonitorState, Sample
@@ -153,6 +155,8 @@ async def _keep_activity(control_plane: ControlPlane, reports: list[ActivityRepo
     now = control_plane.clock.now()
 
     def decide(worker: Worker) -> Worker:
+        if worker.status is TERMINATED:
+            return worker
         noted = worker
         for report in reports:
             noted = note_activity(
@@ -167,8 +171,12 @@ async def _keep_activity(control_plane: ControlPlane, reports: list[ActivityRepo
         noted = cancel_pause(noted, by=BY, reason="used after the pause was decided", now=now)
         return replace(noted, target_pause_at=pause_due_at(noted, control_plane.policies.idle))
 
-    await control_plane.workers.change(worker_id, decide, fence=fence)
-    return control_plane.live.count("activity", accepted=len(reports), of=len(reports))
+    # One that is gone already, though the roster was not told yet, must not make all other reports fail.
+    accepted = 0
+    with suppress(NotFound):
+        worker = await control_plane.workers.change(worker_id, decide, fence=fence)
+        accepted = len(reports) if worker.status is not TERMINATED else 0
+    return control_plane.live.count("activity", accepted=accepted, of=len(reports))
 
 
 def _mark(stream: str, sequence: int) -> ActivityMark | None:
@@ -181,7 +189,8 @@ async def _keep_labs_count(
     def decide(worker: Worker) -> Worker:
         return replace(worker, labs_count=labs_count) if worker.is_live else worker
 
-    await control_plane.workers.change(worker_id, decide, fence=fence)
+    with suppress(NotFound):
+        await control_plane.workers.change(worker_id, decide, fence=fence)
     return 0
 
 
