@@ -323,6 +323,7 @@ class CmlWebSocketMonitor:
         if link is None:
             return
         link.connected_at = self._clock.monotonic()
+        self.protocol.begin()
         self.has_connected = True
         self.state, self.reason = MonitorState.CONNECTED, ""
         log.info("live", worker_id=self.worker_id, host=self.target.server.host)

@@ -261,6 +261,7 @@ class LiveProtocol:
     """Listens to one worker. `feed` takes every frame; the rest reads what came in."""
 
     __slots__ = (
+        "_began_at",
         "_labs",
         "_monotonic",
         "_now",
@@ -290,8 +291,13 @@ class LiveProtocol:
         self.counts = counts if counts is not None else FrameCounts()
         """A caller's own go on where an earlier connection stopped."""
         self._other_at = float("-inf")
+        self._began_at = 0.0
         self.report_due_at = float("-inf")
         """Before this moment there is nothing to report."""
+
+    def begin(self) -> None:
+        """Another connection delivers from now on."""
+        self._began_at = self._monotonic()
 
     def feed(self, payload: bytes) -> bool:
         """Take a frame; says whether it made sense. Never raises. Called for every frame: keep it short."""
@@ -431,7 +437,7 @@ class LiveProtocol:
         stats = self.latest_system_stats
         if stats is None:
             return None
-        is_first = self._stats.reported_at < 0
+        is_first = self._stats.reported_at < self._began_at
         self._stats.report(now)
         # Right after the login labs have not had the time to show up: none seen is not none there.
         labs_count = self.labs_count or (None if is_first else 0)

@@ -18,6 +18,7 @@ from support.live import W1, Watching, a_target, watching, watching_memory
 
 CONNECTED, RECONNECTING = MonitorState.CONNECTED, MonitorState.RECONNECTING
 FAILED, DISABLED, DISCONNECTED = MonitorState.FAILED, MonitorState.DISABLED, MonitorState.DISCONNECTED
+LAB = "2b7f0c3a-52be-4c19-9a44-0be6f1a2d935"
 
 
 @pytest.fixture
@@ -118,6 +119,29 @@ async def test_a_lost_connection_comes_back_by_itself_and_nobody_is_told(
         await live.clock.sleep(61)
     assert live.plane.told() == ["connected"]
     assert live.registry.ledgers[W1].reconnects == 8
+
+
+async def test_a_lab_that_runs_is_not_forgotten_when_the_connection_comes_back_after_a_while(
+    live: Watching, cml: MemoryLiveServer
+) -> None:
+    async def run_a_lab(seconds: int) -> None:
+        for _ in range(seconds // 3):
+            cml.push({"event_type": "lab_stats", "lab_id": LAB, "data": {"nodes": {}, "links": {}}})
+            await live.clock.sleep(3)
+
+    await connected(live)
+    await run_a_lab(30)
+    cml.refuses_sockets = True
+    cml.drop()
+    await live.clock.sleep(120)
+    cml.refuses_sockets = False
+    live.registry.ensure_monitoring(a_target())
+    await live.until_state(CONNECTED)
+    back_since = len(live.plane.samples)
+    await live.clock.sleep(2)  # load comes first, then the labs
+    await run_a_lab(30)
+    counts = [sample.labs_count for sample in live.plane.samples[back_since:]]
+    assert (counts[0], set(counts[1:])) == (None, {1})
 
 
 async def test_every_reconnect_logs_in_anew(live: Watching, cml: MemoryLiveServer) -> None:
