@@ -44,6 +44,7 @@ class RestFallback:
         self._is_standing_in = True
         self._is_caught_up = False
         """Whether everything up to the present connection was counted."""
+        self._switches = 0
         self.due_at = clock.monotonic() + self._first_delay
         self.polls = 0
 
@@ -65,21 +66,23 @@ class RestFallback:
             self.due_at = now + self._first_delay
         self._is_standing_in = not is_connected
         self._is_caught_up = False
+        self._switches += 1
 
     def is_due(self, now: float) -> bool:
         return now >= self.due_at
 
     async def poll(self) -> None:
         """Ask for load and for signs of people; each fails on its own. Never raises."""
-        is_standing_in = self._is_standing_in
+        is_standing_in, switches = self._is_standing_in, self._switches
         self.due_at = self._clock.monotonic() + self._config.poll_interval
         if is_standing_in:
             self.polls += 1
             await self._try("load", self._ask_for_load)
-        if await self._try("activity", self._ask_for_activity) and not is_standing_in:
-            self._is_caught_up = not self._is_standing_in
-            if self._is_caught_up:
-                self.due_at = float("inf")
+        is_told = await self._try("activity", self._ask_for_activity)
+        # An answer that was on its way while the connection was lost says nothing about that time.
+        if is_told and not is_standing_in and switches == self._switches:
+            self._is_caught_up = True
+            self.due_at = float("inf")
 
     async def _try(self, what: str, ask: Callable[[], Awaitable[None]]) -> bool:
         try:

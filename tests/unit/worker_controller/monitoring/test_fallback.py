@@ -7,12 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from lcm.cml.connection import CmlAnswer
 from lcm.domain.live import ActivityEvent, MonitorState, SampleSource
-from lcm.simulator.memory_live import MemoryLiveServer
+from lcm.simulator.memory_live import MemoryLiveServer, MemoryLiveServers
 from lcm.simulator.virtual_time import BEGINNING, VirtualClock
 from lcm.worker_controller.monitoring.telemetry_log import LiveActivity, TelemetryLog, clock_skew
 from lcm.worker_controller.ports import ToldActivity
-from support.live import Watching, a_target, watching_memory
+from support.live import Watching, a_target, watching, watching_memory
 
 REST, WEBSOCKET = SampleSource.REST, SampleSource.WEBSOCKET
 CONNECTED, FAILED = MonitorState.CONNECTED, MonitorState.FAILED
@@ -206,6 +207,32 @@ async def test_what_a_failed_catch_up_missed_is_found_later(
     cml.failing = {}
     await clock.sleep(120)
     assert sorted(live.plane.categories) == ["queue_node", "start_node"]
+
+
+class SlowDiaries(MemoryLiveServers):
+    """What the diary says is on its way for a while."""
+
+    async def request(self, method: str, host: str, path: str, *args: Any, **kwargs: Any) -> CmlAnswer:
+        answer = await super().request(method, host, path, *args, **kwargs)
+        if path == TELEMETRY:
+            await self.servers[host].clock.sleep(4)
+        return answer
+
+
+async def test_what_people_did_in_a_blip_during_a_slow_catch_up_is_found(
+    cml: MemoryLiveServer, clock: VirtualClock
+) -> None:
+    servers = SlowDiaries({"10.0.0.1": cml})
+    async with watching(servers, servers, clock) as live:
+        live.registry.ensure_monitoring(a_target())
+        await live.until_state(CONNECTED)
+        await live.until(lambda: asked(cml, TELEMETRY))
+        cml.drop()
+        await clock.sleep(0.3)
+        start_node(cml, clock)
+        await live.until_state(CONNECTED)
+        await clock.sleep(10)
+        assert sorted(live.plane.categories) == ["queue_node", "start_node"]
 
 
 async def test_an_unreachable_control_plane_delays_activity_and_loses_none(
