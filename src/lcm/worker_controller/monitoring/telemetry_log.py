@@ -22,6 +22,10 @@ SAME_CLOCK: Final = timedelta(seconds=2)
 """A difference of clocks below this is rounding: the server's time comes in whole seconds."""
 
 
+MAX_ID: Final = 64
+"""Characters of an id, as in live frames; what is longer is none, and would be told with every report."""
+
+
 class LiveActivity(NamedTuple):
     """A sign of people that was counted in another way than by reading the diary, and its number."""
 
@@ -195,6 +199,8 @@ def _notes(
         except ValueError:
             continue
         at = at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
-        lab_id = details.lab_id if isinstance(details.lab_id, str) else None
+        lab_id = details.lab_id
+        if not isinstance(lab_id, str) or len(lab_id) > MAX_ID:
+            lab_id = None
         event = ActivityEvent(category=entry.category, at=min(at - skew, now), lab_id=lab_id)
         yield _Note(event, (entry.category, entry.timestamp, lab_id))

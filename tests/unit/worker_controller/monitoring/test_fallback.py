@@ -261,6 +261,19 @@ async def test_a_lost_reply_does_not_count_activity_twice(
     assert live.plane.categories == ["queue_node", "start_node"]
 
 
+async def test_a_crooked_diary_cannot_make_a_report_too_large_for_the_control_plane(
+    live: Watching, cml: MemoryLiveServer, clock: VirtualClock
+) -> None:
+    """All workers' reports would be refused with it, again and again."""
+    cml.refuses_sockets = True
+    cml.drop()
+    for number in range(500):
+        cml.note("start_lab", clock.now(), lab_id="x" * 10_000 + str(number))
+    await clock.sleep(30)
+    assert live.plane.categories == ["start_lab"] * 500
+    assert max(len(msgspec.json.encode(reports)) for _, reports in live.plane.requests) < 1024 * 1024
+
+
 async def test_unconfirmed_activity_is_bounded_and_the_newest_is_kept(
     live: Watching, cml: MemoryLiveServer, clock: VirtualClock
 ) -> None:
