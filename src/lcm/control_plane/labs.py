@@ -115,7 +115,7 @@ class Labs:
             except FenceBroken:
                 raise Fenced("a newer leader exists; stop acting and campaign again") from None
             if after is None and changes:
-                self._note_deletion(_document_id(worker_id, lab_id), changes[-1].at)
+                self.note_deletion(changes[-1])
             for listener in self._listeners:
                 listener(changes, before, after)
             return True
@@ -149,9 +149,11 @@ class Labs:
         self._is_loaded = False
         self._doubts += 1
 
-    def _note_deletion(self, document_id: str, at: datetime) -> None:
+    def note_deletion(self, change: LabChange) -> None:
+        """What is heard of this lab from before this change says nothing any more."""
+        document_id = _document_id(change.worker_id, change.lab_id)
         self._deleted.pop(document_id, None)
-        self._deleted[document_id] = at
+        self._deleted[document_id] = change.at
         if len(self._deleted) > MAX_DELETED:
             del self._deleted[next(iter(self._deleted))]
 

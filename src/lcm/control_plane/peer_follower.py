@@ -109,6 +109,8 @@ class PeerFollower(HostedService):
                     plane.labs.drop(after.id)
             case news.LabChanged(changes, before, after, version):
                 lab = after or before or changes[0]
+                if after is None and changes:
+                    plane.labs.note_deletion(changes[-1])
                 if plane.labs.learn(lab.worker_id, lab.lab_id, version, after):
                     hub.on_lab_change(changes, before, after)
             case news.Sampled(sample):

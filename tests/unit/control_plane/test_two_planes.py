@@ -218,6 +218,19 @@ async def test_a_lab_that_changes_here_has_changed_there() -> None:
         assert await both.here.plane.labs.of(ADA) == await both.there.plane.labs.of(ADA)
 
 
+async def test_what_is_heard_late_there_of_a_lab_deleted_here_does_not_bring_it_back() -> None:
+    async with pair() as both:
+        fence = await both.lead(both.here)
+        await both.report(fence, lab_changes=[lab_change("STARTED")])
+        deleted = replace(lab_change("deleted"), at=T0 + timedelta(seconds=20))
+        await both.report(fence, lab_changes=[deleted])
+        await clock.sleep(A_MOMENT)
+        heard_at = T0 + timedelta(seconds=15)
+        stats = LabStats(worker_id=ADA, lab_id="l1", nodes={}, links={}, collected_at=heard_at)
+        await report_live(both.there.plane, LiveReports(lab_stats=[stats]), fence=fence)
+        assert await both.there.plane.labs.of(ADA) == []
+
+
 async def test_an_epoch_claimed_here_fences_load_there_at_once() -> None:
     async with pair() as both:
         old = await both.lead(both.there)
