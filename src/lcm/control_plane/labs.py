@@ -7,7 +7,7 @@ crash in between.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
@@ -159,11 +159,20 @@ class Labs:
 
     async def forget_worker(self, worker_id: str) -> None:
         """The machine these labs were on is gone."""
-        for lab_id, (version, _) in self._known.pop(worker_id, {}).items():
+        try:
+            await self._load()
+        except StoreUnavailable as error:
+            log.warning("lab records stay until the next start", worker_id=worker_id, error=str(error))
+        await self._remove_all_of(worker_id)
+
+    async def _remove_all_of(self, worker_id: str) -> None:
+        for lab_id, (version, record) in self._known.pop(worker_id, {}).items():
             try:
                 await self._store.delete(KIND, _document_id(worker_id, lab_id), version)
             except (StoreUnavailable, VersionConflict) as error:
                 log.warning("a lab record stays until the next start", lab_id=lab_id, error=str(error))
+            for listener in self._listeners:
+                listener((), record, None)
 
     async def _write(
         self,
@@ -225,11 +234,8 @@ class Labs:
             for told in self._told_while_loading:
                 self.learn(*told)
             self._is_loaded = doubts == self._doubts
-        await self._forget_all(known.keys() - alive)
-
-    async def _forget_all(self, worker_ids: Collection[str]) -> None:
-        for worker_id in worker_ids:
-            await self.forget_worker(worker_id)
+        for worker_id in sorted(known.keys() - alive):
+            await self._remove_all_of(worker_id)
 
 
 def _document_id(worker_id: str, lab_id: str) -> str:

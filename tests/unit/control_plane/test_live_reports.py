@@ -21,7 +21,7 @@ from lcm.control_plane.vault import Vault
 from lcm.core.chance import RandomIds
 from lcm.domain.errors import Fenced
 from lcm.domain.launch import InstanceId, WorkerId
-from lcm.domain.lifecycle import RUNNING, STOPPED, TERMINATED, TERMINATING, WorkerStatus
+from lcm.domain.lifecycle import PENDING, RUNNING, STOPPED, TERMINATED, TERMINATING, WorkerStatus
 from lcm.domain.live import ActivityEvent, LabChange, LabStats, MonitorState, Sample, SampleSource
 from lcm.domain.worker import Worker, new_worker
 from lcm.rest.schemas import (
@@ -384,6 +384,20 @@ async def test_labs_left_behind_by_a_crash_are_removed_when_records_are_read_aga
     restarted = plane_over(store)
     assert [lab.lab_id for lab in await restarted.labs.of("bob")] == ["lab-2"]
     assert [document.id for document in await store.list_all("lab")] == ["bob/lab-2"]
+
+
+async def test_labs_of_a_machine_that_is_replaced_go_also_if_nobody_asked_for_labs_since_the_start(
+    plane: ControlPlane, store: CountingStore
+) -> None:
+    await add(plane, "ada")
+    fence = await lead(plane)
+    changes = [change("ada", "lab-1", "STARTED")]
+    await report_live(plane, LiveReports(lab_changes=changes), fence=fence)
+    restarted = plane_over(store)
+    worker = await restarted.workers.get("ada")
+    gone = StatusReport(status=PENDING, reason="gone", expected_version=worker.version)
+    await report_status(restarted, "ada", gone, by=SERVICE, fence=fence)
+    assert await store.list_all("lab") == []
 
 
 async def test_a_worker_has_a_bounded_number_of_labs(plane: ControlPlane) -> None:

@@ -15,6 +15,7 @@ from lcm.control_plane import news
 from lcm.control_plane.access import AccessKeys
 from lcm.control_plane.commands.claim_leadership import claim_leadership, fence_for
 from lcm.control_plane.commands.report_live import report_connection, report_live
+from lcm.control_plane.commands.report_status import report_status
 from lcm.control_plane.context import ControlPlane
 from lcm.control_plane.idle_checks import CheckTimes
 from lcm.control_plane.main import ControlPlaneParts, assemble
@@ -25,11 +26,11 @@ from lcm.control_plane.vault import Vault
 from lcm.core.chance import RandomIds
 from lcm.domain.errors import Fenced, Unreachable
 from lcm.domain.launch import InstanceId, WorkerId
-from lcm.domain.lifecycle import RUNNING
+from lcm.domain.lifecycle import PENDING, RUNNING
 from lcm.domain.live import ActivityEvent, LabChange, LabStats, MonitorState, Sample, SampleSource
 from lcm.domain.template import WorkerTemplate
 from lcm.domain.worker import new_worker
-from lcm.rest.schemas import ActivityReport, LeadershipClaim, LiveReports, WebSocketReport
+from lcm.rest.schemas import ActivityReport, LeadershipClaim, LiveReports, StatusReport, WebSocketReport
 from lcm.simulator.virtual_time import VirtualClock
 from support.core import memory_kv, running
 
@@ -229,6 +230,19 @@ async def test_what_is_heard_late_there_of_a_lab_deleted_here_does_not_bring_it_
         stats = LabStats(worker_id=ADA, lab_id="l1", nodes={}, links={}, collected_at=heard_at)
         await report_live(both.there.plane, LiveReports(lab_stats=[stats]), fence=fence)
         assert await both.there.plane.labs.of(ADA) == []
+
+
+async def test_labs_whose_machine_is_gone_are_gone_at_both_and_on_the_streams() -> None:
+    async with pair() as both:
+        fence = await both.lead(both.here)
+        assert await both.there.plane.labs.of(ADA) == []
+        await both.report(fence, lab_changes=[lab_change("STARTED")])
+        worker = await both.here.plane.workers.get(ADA)
+        gone = StatusReport(status=PENDING, reason="gone", expected_version=worker.version)
+        await report_status(both.here.plane, ADA, gone, by=SERVICE, fence=fence)
+        await clock.sleep(A_MOMENT)
+        assert await both.there.plane.labs.of(ADA) == []
+        assert [told["status"] for told in both.stream.of("lab.status.updated")] == ["STARTED", "DELETED"]
 
 
 async def test_an_epoch_claimed_here_fences_load_there_at_once() -> None:
