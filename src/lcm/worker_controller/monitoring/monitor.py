@@ -267,6 +267,12 @@ class CmlWebSocketMonitor:
             self._link = None
         self.state = MonitorState.DISCONNECTED
 
+    def say_that_it_is_off(self) -> None:
+        """There is no connection and will be none, whatever the record says of an earlier one."""
+        is_too_old = self._config.websocket_enabled
+        self.reason = f"CML {self.target.cml_version} has no live feed" if is_too_old else "it is turned off"
+        self._tell()
+
     def say_goodbye(self, reason: str) -> None:
         """Stopped on purpose: the control plane is told, if it was told of this connection at all."""
         if self._told is not None:

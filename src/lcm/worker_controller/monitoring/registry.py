@@ -183,6 +183,7 @@ class CmlWebSocketMonitorRegistry:
         watched.protocol = monitor.protocol
         if monitor.state is MonitorState.DISABLED:
             log.info("no live feed, polling", worker_id=target.worker_id, version=target.cml_version)
+            monitor.say_that_it_is_off()
             return
         watched.task = tasks.create_task(
             supervise(monitor.run, name="monitor", clock=self._clock), name=f"monitor-{target.worker_id}"

@@ -469,6 +469,22 @@ async def test_switched_off_means_polling_and_no_event_for_people(
         assert {sample.source for sample in live.plane.samples} == {SampleSource.REST}
 
 
+@pytest.mark.parametrize(
+    ("is_on", "version", "reason"),
+    [(False, "2.9.1", "it is turned off"), (True, "2.6.1", "CML 2.6.1 has no live feed")],
+)
+async def test_that_there_is_no_connection_is_told_for_the_record_may_hold_an_earlier_one(
+    clock: VirtualClock, cml: MemoryLiveServer, is_on: bool, version: str, reason: str
+) -> None:
+    config = MonitoringConfig(websocket_enabled=is_on)
+    async with watching_memory({"10.0.0.1": cml}, clock, config) as (live, _):
+        for _ in range(3):
+            live.registry.ensure_monitoring(a_target(cml_version=version))
+            await clock.sleep(60)
+        [(_, told)] = live.plane.statuses
+        assert (told.status, told.connected, told.reason) == (DISABLED, False, reason)
+
+
 # The registry.
 
 
