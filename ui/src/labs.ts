@@ -1,10 +1,13 @@
 /**
- * The labs of the worker that is open: asked for once, then kept current by the stream. What the
- * stream has just said wins over an answer that was on its way at the same time.
+ * The labs of the worker that is open: asked for, then kept current by the stream, and asked for again
+ * when the stream has begun anew. What the stream has just said wins over an answer that was on its way
+ * at the same time.
  */
 
-import { signal } from "@preact/signals";
+import { computed, effect, signal } from "@preact/signals";
 import type { Tone } from "./model";
+import { snapshots } from "./store";
+import { connection } from "./stream";
 
 export interface LabNode {
   readonly label: string | null;
@@ -46,6 +49,25 @@ export function followLabs(workerId: string | null): void {
   followed = workerId;
   toldAt.clear();
   labs.value = null;
+}
+
+/** Keeps the labs of a worker current until the returned function is called. */
+export function keepLabs(workerId: string, ask: (workerId: string) => Promise<readonly Lab[]>): () => void {
+  followLabs(workerId);
+  const isLive = computed(() => connection.value === "live");
+  const stop = effect(() => {
+    // Whenever the stream is back, or has begun anew, something may have been missed.
+    snapshots.value;
+    if (!isLive.value) return;
+    ask(workerId).then(
+      (answer) => applyLabs(workerId, answer, Date.now()),
+      () => undefined, // the stream still brings what changes
+    );
+  });
+  return () => {
+    stop();
+    followLabs(null);
+  };
 }
 
 /** An answer of the server, which may be older than what the stream has said since it was asked. */

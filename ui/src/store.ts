@@ -27,6 +27,9 @@ export const regions = signal<readonly Region[]>([]);
 /** What a screen reader is told about changes that nobody asked for just now. */
 export const announcement = signal("");
 
+/** Counts the snapshots: with each one the page begins anew, and whatever events have told before may be old. */
+export const snapshots = signal(0);
+
 /** Counts whenever a worker came, went or moved on: time to ask again for what is derived from all of them. */
 export const moves = signal(0);
 
@@ -74,6 +77,7 @@ export function replaceWorkers(workers: readonly WorkerView[]): void {
     }
     entries.value = next;
     isLoaded.value = true;
+    snapshots.value += 1;
     moves.value += 1;
   });
 }

@@ -1,9 +1,10 @@
-import { beforeEach, describe, expect, test } from "vitest";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import {
   applyLabChange,
   applyLabs,
   applyLabStatus,
   followLabs,
+  keepLabs,
   type Lab,
   type LabChange,
   labs,
@@ -12,6 +13,8 @@ import {
   sortedNodes,
   stateLabel,
 } from "../src/labs";
+import { replaceWorkers } from "../src/store";
+import { connection } from "../src/stream";
 
 const NOW = 1_000_000;
 
@@ -90,5 +93,52 @@ describe("in words and colours", () => {
   test("labs are sorted as people count", () => {
     const known = new Map(["lab 10", "lab 9"].map((title) => [title, lab({ lab_id: title, title })]));
     expect(sortedLabs(known).map(({ title }) => title)).toEqual(["lab 9", "lab 10"]);
+  });
+});
+
+describe("the labs of a worker", () => {
+  const ask = vi.fn(async (_: string): Promise<readonly Lab[]> => answer);
+  let answer: readonly Lab[] = [];
+  let stop: () => void;
+
+  beforeEach(() => {
+    connection.value = "live";
+    answer = [lab()];
+    ask.mockClear();
+    stop = keepLabs("w", ask);
+  });
+
+  afterEach(() => {
+    stop();
+    connection.value = "connecting";
+  });
+
+  const shown = async () => {
+    await Promise.resolve();
+    return [...(labs.value?.keys() ?? [])];
+  };
+
+  test("are asked for at once, and again when the stream is back", async () => {
+    expect(await shown()).toEqual(["l1"]);
+    connection.value = "offline";
+    answer = [lab({ lab_id: "l2" })];
+    expect(await shown()).toEqual(["l1"]);
+    connection.value = "live";
+    expect(await shown()).toEqual(["l2"]);
+    expect(ask).toHaveBeenCalledTimes(2);
+  });
+
+  test("are asked for again when the stream has begun anew without a break", async () => {
+    expect(await shown()).toEqual(["l1"]);
+    answer = [lab({ lab_id: "l2" })];
+    replaceWorkers([]);
+    expect(await shown()).toEqual(["l2"]);
+  });
+
+  test("are not asked for any more when nobody looks", () => {
+    stop();
+    replaceWorkers([]);
+    expect(ask).toHaveBeenCalledTimes(1);
+    expect(labs.value).toBeNull();
   });
 });

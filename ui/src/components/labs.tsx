@@ -4,8 +4,7 @@ import { useEffect } from "preact/hooks";
 import * as api from "../api";
 import { formatCount } from "../format";
 import {
-  applyLabs,
-  followLabs,
+  keepLabs,
   type Lab,
   type LabNode,
   labs,
@@ -15,22 +14,9 @@ import {
   sortedNodes,
   stateLabel,
 } from "../labs";
-import { connection } from "../stream";
 
 export function LabsSection({ workerId }: { workerId: string }) {
-  const isLive = connection.value === "live";
-  useEffect(() => {
-    followLabs(workerId);
-    return () => followLabs(null);
-  }, [workerId]);
-  // Whenever the stream is back, something may have been missed.
-  useEffect(() => {
-    if (!isLive) return;
-    api.listLabs(workerId).then(
-      (answer) => applyLabs(workerId, answer, Date.now()),
-      () => undefined, // the stream still brings what changes
-    );
-  }, [workerId, isLive]);
+  useEffect(() => keepLabs(workerId, api.listLabs), [workerId]);
   const known = labs.value;
   if (known === null || known.size === 0) return null;
   return (
