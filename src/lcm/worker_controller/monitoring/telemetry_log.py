@@ -196,11 +196,11 @@ def _notes(
             continue
         try:
             at = datetime.fromisoformat(entry.timestamp)
-        except ValueError:
+            at = (at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)) - skew
+        except (ValueError, OverflowError):
             continue
-        at = at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
         lab_id = details.lab_id
         if not isinstance(lab_id, str) or len(lab_id) > MAX_ID:
             lab_id = None
-        event = ActivityEvent(category=entry.category, at=min(at - skew, now), lab_id=lab_id)
+        event = ActivityEvent(category=entry.category, at=min(at, now), lab_id=lab_id)
         yield _Note(event, (entry.category, entry.timestamp, lab_id))

@@ -461,3 +461,12 @@ def test_odd_entries_are_passed_over() -> None:
         {"category": "start_lab", "timestamp": 7, "data": None},
     ]
     assert read(log, *odd, entry("stop_lab", 10)) == ["stop_lab"]
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "skew"),
+    [("0001-01-01T00:00:00Z", 10), ("0001-01-01T00:00:00+05:00", 0), ("9999-12-31T23:59:59-05:00", 0)],
+)
+def test_a_time_before_or_after_all_times_is_passed_over(timestamp: str, skew: float) -> None:
+    odd = {"category": "start_lab", "timestamp": timestamp}
+    assert read(TelemetryLog(BEGINNING), odd, entry("stop_lab", 30), skew=skew) == ["stop_lab"]
