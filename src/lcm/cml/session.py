@@ -158,8 +158,10 @@ class CmlSession:
             raise Unreachable(f"CML at {self.host} answered {answer.status} to a login")
         try:
             text = msgspec.json.decode(answer.body, type=str)
-        except msgspec.MsgspecError:
-            raise Unreachable(f"CML at {self.host} answered a login without a token") from None
+        except (msgspec.MsgspecError, ValueError):
+            text = ""
+        if not (text and text.isascii() and text.isprintable()):  # it has to fit into a header
+            raise Unreachable(f"CML at {self.host} answered a login without a token")
         self._refusals = 0
         claims = _claims_of(text)
         if claims.exp is None:
@@ -175,5 +177,5 @@ def _claims_of(token: str) -> _Claims:
         middle = token.split(".")[1]
         padded = middle + "=" * (-len(middle) % 4)
         return msgspec.json.decode(base64.urlsafe_b64decode(padded), type=_Claims)
-    except (IndexError, ValueError, msgspec.MsgspecError):
+    except (IndexError, ValueError, RecursionError, msgspec.MsgspecError):
         return _Claims()

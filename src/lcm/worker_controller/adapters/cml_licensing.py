@@ -14,6 +14,9 @@ STATE: Final = "/api/v0/licensing"
 REGISTRATION: Final = "/api/v0/licensing/registration"
 DEREGISTRATION: Final = "/api/v0/licensing/deregistration"
 
+_GARBAGE_ERRORS: Final = (msgspec.MsgspecError, ValueError, RecursionError)
+"""Not JSON, not UTF-8, nested too deeply."""
+
 
 class _RegisterTime(msgspec.Struct, frozen=True):
     failure: str | None = None
@@ -53,7 +56,7 @@ class CmlLicensingClient:
         answer = await self._session_of(server).get(STATE)
         try:
             told = msgspec.json.decode(answer.body, type=_Licensing)
-        except msgspec.MsgspecError as error:
+        except _GARBAGE_ERRORS as error:
             raise Unreachable(f"CML at {server.host} does not make sense: {error}") from None
         is_registered = told.registration.status == "COMPLETED"
         has_failed = told.registration.status in ("FAILED", "RETRY_IN_PROGRESS")
@@ -83,5 +86,5 @@ def _refusal_of(answer: CmlAnswer, host: str, accepted: tuple[int, ...]) -> str:
         raise Unreachable(f"CML at {host} answered {answer.status} to a license operation")
     try:
         return msgspec.json.decode(answer.body, type=_Refusal).description or f"CML answered {answer.status}"
-    except msgspec.MsgspecError:
+    except _GARBAGE_ERRORS:
         return f"CML answered {answer.status}"
