@@ -340,7 +340,13 @@ class EventHub:
                 yield encode("system.sse.shutdown", {})
 
     def start_afresh(self, reason: str) -> None:
-        """Something may have happened that no event told: `reset` and fresh snapshots for everybody."""
+        """Something may have happened that no event told: `reset` and fresh snapshots for everybody.
+
+        The number it takes is no event's, so that nobody can resume from an id before it.
+        """
+        self._count += 1
+        self._buffer.clear()
+        self._buffer_bytes = 0
         for channel in self._channels.values():
             channel.overflow(reason)
 

@@ -326,6 +326,20 @@ async def test_a_batch_of_large_reports_is_cut_by_its_bytes(hub: EventHub) -> No
     assert set(batch["data"]["events"][0]) == {"worker_id", "lab_id", "nodes", "links"}
 
 
+async def test_who_was_away_when_everybody_had_to_start_afresh_has_to_as_well(hub: EventHub) -> None:
+    stream = Stream(hub.stream(None))
+    await stream.take(3)
+    change(hub, "ada")
+    last_seen = (await stream.next())["id"]
+    hub.start_afresh("another control plane was out of reach")
+    for _ in range(2):  # also when something has happened since
+        first, *snapshots = await Stream(hub.stream(last_seen)).take(3)
+        assert first["event"] == "reset"
+        assert [snapshot["event"] for snapshot in snapshots] == ["worker.snapshot"] * 2
+        change(hub, "bob")
+    assert (await Stream(hub.stream(first["id"])).take(2))[1]["data"]["worker_id"] == "bob"
+
+
 async def test_missed_batches_are_replayed_too(hub: EventHub) -> None:
     stream = Stream(hub.stream(None))
     first = (await stream.take(3))[0]["id"]
