@@ -21,12 +21,14 @@ from lcm.control_plane.commands.license_worker import (
 )
 from lcm.control_plane.commands.report_status import report_status
 from lcm.control_plane.commands.request_action import request_action
+from lcm.control_plane.conditions import Conditions
 from lcm.control_plane.context import ControlPlane
 from lcm.control_plane.store.port import Fence
 from lcm.domain.errors import Conflict, NotFound, UnknownReference
 from lcm.domain.launch import InstanceId
 from lcm.domain.license import License, LicenseOperation, LicenseStatus
 from lcm.domain.lifecycle import PENDING, RUNNING, STOPPED, TERMINATED, DesiredStatus
+from lcm.domain.once import KeyedRequest
 from lcm.domain.worker import Action, Worker
 from lcm.rest.schemas import LeadershipClaim, LicenseReport, StatusReport
 from support.core import a_worker
@@ -231,6 +233,21 @@ async def test_a_worker_on_its_way_out_takes_no_license(plane: ControlPlane, wor
     await request_action(plane, worker.id, Action.DELETE, by="ann")
     with pytest.raises(Conflict, match="on its way out"):
         await request_license(plane, worker.id, SECRET)
+
+
+async def test_a_refused_request_leaves_no_token(plane: ControlPlane, worker: Worker) -> None:
+    await request_action(plane, worker.id, Action.DELETE, by="ada")
+    with pytest.raises(Conflict, match="on its way out"):
+        await request_license(plane, worker.id, SECRET)
+    assert await kept_secrets(plane) == 0
+
+
+async def test_a_request_that_is_sent_again_leaves_one_token(plane: ControlPlane, worker: Worker) -> None:
+    given = Conditions(KeyedRequest(key="k", content="c"))
+    for _ in range(2):
+        await request_license(plane, worker.id, SECRET, conditions=given)
+    assert await kept_secrets(plane) == 1
+    assert await license_token(plane, worker.id) == SECRET
 
 
 async def test_a_token_that_was_never_used_goes_with_its_worker(

@@ -16,7 +16,7 @@ from lcm.control_plane.conditions import UNCONDITIONAL, Conditions
 from lcm.control_plane.context import ControlPlane
 from lcm.control_plane.later_fields import encode_over
 from lcm.control_plane.store.port import Document, Fence, VersionConflict
-from lcm.domain.errors import Conflict, NotFound, UnknownReference
+from lcm.domain.errors import Conflict, NotFound, RequestError, UnknownReference
 from lcm.domain.license import LicenseDebt, LicenseOperation, begin, complete, fail, wish
 from lcm.domain.lifecycle import TERMINATED, TERMINATING, DesiredStatus
 from lcm.domain.scaling import AuditEvent
@@ -46,7 +46,14 @@ async def request_license(
         return await _wish(control_plane, worker_id, LicenseOperation.REGISTER, conditions, FLEET)
     token_ref = f"{worker_id}-{control_plane.ids.new_id()[:8]}"
     await control_plane.vault.put(PURPOSE, token_ref, token)
-    return await _wish(control_plane, worker_id, LicenseOperation.REGISTER, conditions, token_ref)
+    try:
+        worker = await _wish(control_plane, worker_id, LicenseOperation.REGISTER, conditions, token_ref)
+    except RequestError:  # nothing else proves that the record does not name it
+        await control_plane.vault.remove(PURPOSE, token_ref)
+        raise
+    if worker.license.token_ref != token_ref:  # the request was carried out before
+        await control_plane.vault.remove(PURPOSE, token_ref)
+    return worker
 
 
 async def request_deregistration(
