@@ -57,7 +57,8 @@ def request(worker: Worker, action: Action, *, by: str, now: datetime) -> Worker
         )
     desired = _WANTED_BY[action]
     cuts_short = action is Action.STOP and worker.status is DRAINING and not worker.is_drain_cut_short
-    if desired is worker.desired_status and not cuts_short:
+    takes_over = action is Action.STOP and _is_being_paused(worker)
+    if desired is worker.desired_status and not (cuts_short or takes_over):
         return worker
     changed = replace(
         worker,
@@ -70,7 +71,8 @@ def request(worker: Worker, action: Action, *, by: str, now: datetime) -> Worker
     )
     if desired is DesiredStatus.STOPPED:
         # A drain that somebody cuts short by a stop waits for nobody any more.
-        return mark_paused(replace(changed, drain_deadline_at=now), PauseReason.MANUAL, by=by, now=now)
+        stopped = replace(changed, drain_deadline_at=now, auto_pause_count=_without_pause(worker))
+        return mark_paused(stopped, PauseReason.MANUAL, by=by, now=now)
     if desired is DesiredStatus.TERMINATED and worker.license.changed_at is not None:
         return replace(changed, license=give_back(worker.license, now=now))
     if desired is DesiredStatus.RUNNING and worker.desired_status is DesiredStatus.STOPPED:
@@ -105,7 +107,17 @@ def drain(
     The status changes here and not by a report: from this commit on nobody may be placed on it.
     """
     if worker.status is DRAINING and worker.desired_status is DesiredStatus.STOPPED:
-        return worker
+        if why is PauseReason.IDLE_TIMEOUT or not _is_being_paused(worker):
+            return worker
+        return replace(
+            worker,
+            generation=worker.generation + 1,
+            drain_deadline_at=deadline,
+            pause_reason=why,
+            last_paused_by=by,
+            updated_at=now,
+            state_history=remember(worker, DRAINING, by=by, reason=reason, now=now),
+        )
     if Action.DRAIN not in possible_actions(worker):
         raise ActionRefused(Action.DRAIN, worker.status, possible_actions(worker))
     drained = replace(worker, desired_status=DesiredStatus.STOPPED, generation=worker.generation + 1)
@@ -131,20 +143,29 @@ def cancel_pause(worker: Worker, *, by: str, reason: str, now: datetime) -> Work
     """Somebody used the worker after LCM decided to pause it and before EC2 was asked to."""
     if worker.pause_decided_at is not None:
         worker = replace(worker, pause_decided_at=None)
-    was_paused_by_us = (
-        worker.pause_reason is PauseReason.IDLE_TIMEOUT and worker.desired_status is DesiredStatus.STOPPED
-    )
-    if not was_paused_by_us or not worker.is_live:
+    if not _is_being_paused(worker):
         return worker
     return replace(
         worker,
         desired_status=DesiredStatus.RUNNING,
         generation=worker.generation + 1,
         pause_reason=None,
-        auto_pause_count=worker.auto_pause_count - (worker.status is RUNNING),
+        auto_pause_count=_without_pause(worker),
         updated_at=now,
         state_history=remember(worker, worker.status, by=by, reason=reason, now=now),
     )
+
+
+def _is_being_paused(worker: Worker) -> bool:
+    """Whether LCM wants it stopped because nobody uses it, and whoever uses it now would keep it."""
+    is_ours = worker.pause_reason is PauseReason.IDLE_TIMEOUT
+    return is_ours and worker.desired_status is DesiredStatus.STOPPED and worker.is_live
+
+
+def _without_pause(worker: Worker) -> int:
+    """How often it was paused by LCM, without a pause that comes to nothing; a drain was not counted yet."""
+    is_counted = _is_being_paused(worker) and worker.status is RUNNING
+    return worker.auto_pause_count - is_counted
 
 
 REFRESH_INTERVAL: Final = timedelta(seconds=10)

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from lcm.control_plane.commands.claim_leadership import claim_leadership, fence_for
 from lcm.control_plane.commands.detect_idle import detect_idle
-from lcm.control_plane.commands.drain_worker import scale_down_worker
+from lcm.control_plane.commands.drain_worker import drain_worker, scale_down_worker
 from lcm.control_plane.commands.keep_running import hold_worker, release_hold, toggle_idle_detection
 from lcm.control_plane.commands.place_session import place_session, remove_session
 from lcm.control_plane.commands.report_status import report_status
@@ -22,7 +22,15 @@ from lcm.domain.errors import Conflict, Fenced, MomentPassed
 from lcm.domain.idle import IdlePolicy
 from lcm.domain.launch import WorkerId
 from lcm.domain.license import License
-from lcm.domain.lifecycle import DRAINING, RUNNING, STARTING, STOPPING, TERMINATED, DesiredStatus
+from lcm.domain.lifecycle import (
+    DRAINING,
+    RUNNING,
+    STARTING,
+    STOPPING,
+    TERMINATED,
+    DesiredStatus,
+    WorkerStatus,
+)
 from lcm.domain.live import Sample, SampleSource
 from lcm.domain.once import KeyedRequest
 from lcm.domain.transitions import move
@@ -66,6 +74,15 @@ class Desk:
 
     async def passes(self, minutes: float) -> None:
         await self.plane.clock.sleep(minutes * MINUTE)
+
+
+async def reported(desk: Desk, worker: Worker, *statuses: WorkerStatus) -> Worker:
+    """EC2 is seen to bring the worker there, one after the other."""
+    for status in statuses:
+        version = (await desk.plane.workers.get(worker.id)).version
+        report = StatusReport(status=status, reason="EC2 says so", expected_version=version)
+        worker = await report_status(desk.plane, worker.id, report, by="controller", fence=desk.fence)
+    return worker
 
 
 @pytest.fixture
@@ -166,6 +183,33 @@ async def test_use_after_the_pause_and_before_the_stop_cancels_it(desk: Desk) ->
     await desk.check(worker, [desk.event("start_lab")], force_check=True)
     seen = await desk.plane.workers.get(worker.id)
     assert (seen.desired_status, seen.pause_reason) == (DesiredStatus.RUNNING, None)
+
+
+async def test_a_person_who_stops_a_worker_that_is_being_paused_has_the_last_word(desk: Desk) -> None:
+    worker = await desk.add()
+    await desk.passes(61)
+    assert (await desk.look_twice(worker)).auto_pause_triggered
+    await request_action(desk.plane, worker.id, Action.STOP, by="ada")
+    await desk.check(worker, [desk.event("start_lab")], force_check=True)
+    await desk.passes(2)
+    stopping = await reported(desk, worker, STOPPING)
+    assert (stopping.status, stopping.desired_status) == (STOPPING, DesiredStatus.STOPPED)
+    assert (stopping.pause_reason, stopping.last_paused_by) == ("manual", "ada")
+    assert (stopping.auto_pause_count, stopping.manual_pause_count) == (0, 1)
+
+
+async def test_a_person_who_drains_a_worker_that_is_being_scaled_down_has_the_last_word(desk: Desk) -> None:
+    worker = await desk.add()
+    await desk.passes(61)
+    await desk.look_twice(worker, suppress_auto_pause=True)
+    await scaled_down(desk, worker)
+    await drain_worker(desk.plane, worker.id, by="ada", reason="drain requested")
+    await desk.check(worker, [desk.event("start_lab")], force_check=True)
+    drained = await desk.plane.workers.get(worker.id)
+    assert (drained.status, drained.desired_status) == (DRAINING, DesiredStatus.STOPPED)
+    assert (drained.pause_reason, drained.last_paused_by) == ("manual", "ada")
+    again = await drain_worker(desk.plane, worker.id, by="bob", reason="drain requested")
+    assert again == drained
 
 
 async def test_a_server_that_cannot_be_asked_counts_as_used(desk: Desk) -> None:
