@@ -7,7 +7,7 @@ Every commit that somebody may have to act on is published to the coordination s
 
 import asyncio
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 
 import msgspec
@@ -61,13 +61,17 @@ class PeerWatch(HostedService):
         self._something_changed = asyncio.Event()
 
     async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._keep_on(self._watch), name="watch")
+            tasks.create_task(self._keep_on(self._look_at_what_changed), name="look")
+
+    async def _keep_on(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Not around the group: one that fails at the moment it is cancelled tells its failure only."""
         while True:
             try:
-                async with asyncio.TaskGroup() as tasks:
-                    tasks.create_task(self._watch(), name="watch")
-                    tasks.create_task(self._look_at_what_changed(), name="look")
-            except* (KvUnavailable, StoreUnavailable, TimeoutError) as errors:
-                log.warning("commits of other control planes may be told late", error=repr(errors))
+                await work()
+            except (KvUnavailable, StoreUnavailable, TimeoutError) as error:
+                log.warning("commits of other control planes may be told late", error=repr(error))
             await self._clock.sleep(RETRY_SECONDS)
 
     async def _watch(self) -> None:
@@ -90,11 +94,13 @@ class PeerWatch(HostedService):
         while True:
             await self._something_changed.wait()
             await self._clock.sleep(self._patience_seconds)
-            self._something_changed.clear()
-            changed, self._changed = self._changed, {}
-            for worker_id, version in changed.items():
+            for worker_id, version in list(self._changed.items()):
                 if not self._is_known(worker_id, version):
                     await self._look(worker_id)
+                if self._changed[worker_id] == version:  # nothing newer came meanwhile
+                    del self._changed[worker_id]
+            if not self._changed:
+                self._something_changed.clear()
 
     async def _look(self, worker_id: str) -> None:
         try:

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 
+import pytest
 from msgspec.structs import replace
 
 from lcm.control_plane.peers import PeerWatch
@@ -110,3 +111,20 @@ async def test_what_happened_while_the_coordination_store_was_away_is_told_when_
         both.link.mend()
         await clock.sleep(3)
         assert both.there.told[-1] == ("a", 2)
+
+
+@pytest.mark.parametrize("steps", range(10))
+async def test_a_watch_that_fails_at_the_moment_it_is_to_stop_stops(steps: int) -> None:
+    kv = memory_kv(clock)
+    link = Link(kv, clock)
+    link.cut()
+    peers = Plane(MemoryStore(), link).peers
+    async with asyncio.TaskGroup() as tasks:
+        life = tasks.create_task(peers.run())
+        for _ in range(steps):
+            await clock.sleep(0)
+        life.cancel()
+        await clock.sleep(10)
+        is_over = life.done()
+        life.cancel()
+    assert is_over
