@@ -147,7 +147,9 @@ def assemble(
         kv,
         clock=clock,
         is_known=plane.roster.knows,
+        known_ids=plane.roster.ids,
         on_found=hub.on_worker_found,
+        on_gone=hub.on_worker_gone,
         key_prefix=key_prefix,
         patience_seconds=FOLLOWERS_FIRST_SECONDS if followers else 0.0,
     )

@@ -21,7 +21,7 @@ from lcm.control_plane.store.port import Fence, StoreUnavailable
 from lcm.core.clock import Clock
 from lcm.core.hosted_service import HostedService
 from lcm.core.timeouts import timeout
-from lcm.domain.errors import Unreachable
+from lcm.domain.errors import NotFound, Unreachable
 from lcm.domain.lifecycle import TERMINATED
 
 log = structlog.get_logger(__name__)
@@ -81,11 +81,19 @@ class PeerFollower(HostedService):
 
     async def _look_at_everything(self) -> None:
         """What happened while nobody listened can be anything."""
-        for worker in await self._plane.workers.list_all():
+        plane = self._plane
+        known = plane.roster.ids()
+        workers = await plane.workers.list_all()
+        for worker in workers:
             self._hub.on_worker_found(worker)
-        self._plane.labs.doubt()
-        self._plane.epochs.doubt_all()
-        self._plane.epochs.deaf_to.discard(self.address)
+        for worker_id in sorted(set(known).difference(worker.id for worker in workers)):
+            try:
+                await plane.workers.get(worker_id)
+            except NotFound:
+                self._hub.on_worker_gone(worker_id)
+        plane.labs.doubt()
+        plane.epochs.doubt_all()
+        plane.epochs.deaf_to.discard(self.address)
         self._hub.start_afresh("another control plane was out of reach for a moment")
 
     async def _take(self, line: bytes) -> None:

@@ -7,7 +7,7 @@ Every commit that somebody may have to act on is published to the coordination s
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import aclosing
 
 import msgspec
@@ -35,7 +35,10 @@ class Published(msgspec.Struct, frozen=True):
 
 
 class PeerWatch(HostedService):
-    """`on_found` hears of every record that changed and is not known, and decides whether it is news."""
+    """`on_found` hears of every record that changed and is not known, and decides whether it is news.
+
+    `on_gone` hears of workers that are known here although their records were purged.
+    """
 
     name = "peers"
 
@@ -47,6 +50,8 @@ class PeerWatch(HostedService):
         clock: Clock,
         on_found: Callable[[Worker], None],
         is_known: Callable[[str, int], bool] = lambda _, __: False,
+        known_ids: Callable[[], Collection[str]] = tuple,
+        on_gone: Callable[[str], None] = lambda _: None,
         key_prefix: str = "/lcm",
         patience_seconds: float = 0.0,
     ) -> None:
@@ -55,9 +60,12 @@ class PeerWatch(HostedService):
         self._clock = clock
         self._on_found = on_found
         self._is_known = is_known
+        self._known_ids = known_ids
+        self._on_gone = on_gone
         self._prefix = f"{key_prefix}/workers/"
         self._patience_seconds = patience_seconds
-        self._changed: dict[str, int] = {}
+        self._changed: dict[str, int | None] = {}
+        """The version that was published of each worker; None if its key is gone."""
         self._something_changed = asyncio.Event()
 
     async def run(self) -> None:
@@ -77,17 +85,21 @@ class PeerWatch(HostedService):
     async def _watch(self) -> None:
         async with timeout(CALL_TIMEOUT_SECONDS):
             listing = await self._kv.list_prefix(self._prefix)
-        for worker in await self._workers.list_all():  # what changed while nobody watched
+        known = self._known_ids()
+        workers = await self._workers.list_all()
+        for worker in workers:  # what changed while nobody watched
             self._on_found(worker)
+        for worker_id in sorted(set(known).difference(worker.id for worker in workers)):
+            await self._look(worker_id)
         async with aclosing(self._kv.watch_prefix(self._prefix, listing.revision + 1)) as changes:  # type: ignore[type-var]
             async for change in changes:
                 self._note(change)
 
     def _note(self, change: Change) -> None:
         worker_id, _, what = change.key.removeprefix(self._prefix).partition("/")
-        if what != "state" or change.kind is ChangeKind.DELETE:
+        if what != "state":
             return
-        self._changed[worker_id] = _version(change.value)
+        self._changed[worker_id] = None if change.kind is ChangeKind.DELETE else _version(change.value)
         self._something_changed.set()
 
     async def _look_at_what_changed(self) -> None:
@@ -95,7 +107,8 @@ class PeerWatch(HostedService):
             await self._something_changed.wait()
             await self._clock.sleep(self._patience_seconds)
             for worker_id, version in list(self._changed.items()):
-                if not self._is_known(worker_id, version):
+                is_gone = version is None
+                if self._is_known(worker_id, version or 0) is is_gone:
                     await self._look(worker_id)
                 if self._changed[worker_id] == version:  # nothing newer came meanwhile
                     del self._changed[worker_id]
@@ -105,7 +118,9 @@ class PeerWatch(HostedService):
     async def _look(self, worker_id: str) -> None:
         try:
             self._on_found(await self._workers.get(worker_id))
-        except (NotFound, msgspec.MsgspecError) as error:
+        except NotFound:
+            self._on_gone(worker_id)
+        except msgspec.MsgspecError as error:
             log.error("a record that was published cannot be read", worker_id=worker_id, error=str(error))
 
 

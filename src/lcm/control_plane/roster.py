@@ -87,8 +87,16 @@ class Roster:
         else:
             self._known[worker.id] = known
         if not known.is_live:
-            for listener in self._on_end:
-                listener(worker.id)
+            self._tell_end(worker.id)
+
+    def forget(self, worker_id: str) -> None:
+        """Its record was purged by another control plane, and nobody here was told that the worker ended."""
+        if self._known.pop(worker_id, None) is not None:
+            self._tell_end(worker_id)
+
+    def _tell_end(self, worker_id: str) -> None:
+        for listener in self._on_end:
+            listener(worker_id)
 
     def on_purge(self, worker: Worker) -> None:
         """The record is gone: should one of that id come, it is another worker."""
@@ -96,6 +104,9 @@ class Roster:
 
     def get(self, worker_id: str) -> Known | None:
         return self._known.get(worker_id)
+
+    def ids(self) -> list[str]:
+        return list(self._known)
 
     def knows(self, worker_id: str, version: int) -> bool:
         """Whether it is known at this version or a later one."""

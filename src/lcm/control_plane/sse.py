@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from lcm.control_plane.roster import Roster
 from lcm.control_plane.sse_audience import SUBSCRIBER_BYTES, Channel, Subscriber
@@ -29,7 +30,7 @@ from lcm.control_plane.sse_wire import (
 from lcm.control_plane.worker_events import event_of
 from lcm.core.chance import Ids
 from lcm.core.clock import Clock
-from lcm.domain.lifecycle import TERMINATED
+from lcm.domain.lifecycle import TERMINATED, DesiredStatus
 from lcm.domain.live import LabChange, LabRecord, LabStats, Sample
 from lcm.domain.template import WorkerTemplate
 from lcm.domain.worker import Worker
@@ -139,6 +140,25 @@ class EventHub:
         if known is None or known.version < after.version:
             self._roster.learn(after)
             self.on_worker_commit(before, after)
+
+    def on_worker_gone(self, worker_id: str) -> None:
+        """Its record was purged and its end never told here. Only what was terminated is ever purged."""
+        known = self._roster.get(worker_id)
+        if known is None:
+            return
+        self._roster.forget(worker_id)
+        self._told_connected.pop(worker_id, None)
+        last = msgspec.json.decode(known.view, type=WorkerView)
+        worker = replace(
+            last,
+            version=last.version + 1,
+            status=TERMINATED,
+            desired_status=DesiredStatus.TERMINATED,
+            status_reason="its record was purged",
+            possible_actions=(),
+        )
+        told = {"worker_id": worker_id, "worker": worker, "previous_status": last.status}
+        self.publish("worker.terminated", told)
 
     def on_template(self, change: str, template: WorkerTemplate) -> None:
         self.publish(f"worker.template.{change}", {"template": template})

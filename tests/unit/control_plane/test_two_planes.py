@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from lcm.control_plane import news
 from lcm.control_plane.access import AccessKeys
 from lcm.control_plane.commands.claim_leadership import claim_leadership, fence_for
+from lcm.control_plane.commands.delete_worker import delete_worker
 from lcm.control_plane.commands.report_live import report_connection, report_live
 from lcm.control_plane.commands.report_status import report_status
 from lcm.control_plane.context import ControlPlane
@@ -24,15 +25,16 @@ from lcm.control_plane.store.memory import MemoryStore
 from lcm.control_plane.store.port import Fence
 from lcm.control_plane.vault import Vault
 from lcm.core.chance import RandomIds
+from lcm.core.kv.port import Kv
 from lcm.domain.errors import Fenced, Unreachable
 from lcm.domain.launch import InstanceId, WorkerId
-from lcm.domain.lifecycle import PENDING, RUNNING
+from lcm.domain.lifecycle import PENDING, RUNNING, TERMINATED, TERMINATING
 from lcm.domain.live import ActivityEvent, LabChange, LabStats, MonitorState, Sample, SampleSource
 from lcm.domain.template import WorkerTemplate
 from lcm.domain.worker import new_worker
 from lcm.rest.schemas import ActivityReport, LeadershipClaim, LiveReports, StatusReport, WebSocketReport
 from lcm.simulator.virtual_time import VirtualClock
-from support.core import memory_kv, running
+from support.core import Link, memory_kv, running
 
 SERVICE = "worker-controller"
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
@@ -78,14 +80,15 @@ class Pair:
         self.store, self.kv = MemoryStore(), memory_kv(clock)
         self.is_cut = False
         self.cut = asyncio.Event()
-        self.here = self._plane(1, ("there",))
-        self.there = self._plane(2, ("here", "there"))
+        self.there_link = Link(self.kv, clock)
+        self.here = self._plane(1, self.kv, ("there",))
+        self.there = self._plane(2, self.there_link, ("here", "there"))
         self.stream = Stream(self.there)
 
-    def _plane(self, seed: int, others: tuple[str, ...]) -> ControlPlaneParts:
+    def _plane(self, seed: int, kv: Kv, others: tuple[str, ...]) -> ControlPlaneParts:
         return assemble(
             self.store,
-            self.kv,
+            kv,
             AccessKeys("viewer", "operator", "admin", "controller"),
             clock=clock,
             ids=RandomIds(Random(seed)),
@@ -300,6 +303,60 @@ async def test_after_a_gap_everything_is_looked_at_again_and_streams_start_afres
         assert len(await both.there.plane.labs.of(ADA)) == 1
         assert [told["workers"] for told in both.stream.of("reset")][-1] == 1
         assert both.stream.of("worker.snapshot")[-1]["worker"]["id"] == ADA
+
+
+async def purge(both: Pair) -> None:
+    """Ann has the worker deleted at the first plane, record and all."""
+    fence, here = await both.lead(both.here), both.here.plane
+    worker = await delete_worker(here, ADA, force=True, by="ann")
+    for status in (TERMINATING, TERMINATED):
+        report = StatusReport(status=status, reason="EC2 says so", expected_version=worker.version)
+        worker = await report_status(here, ADA, report, by=SERVICE, fence=fence)
+        await clock.sleep(1)
+
+
+async def test_a_worker_that_was_purged_here_is_gone_there_although_its_end_was_not_told() -> None:
+    async with pair() as both:
+        both.is_cut = True
+        await clock.sleep(20)
+        await purge(both)
+        assert both.there.plane.roster.get(ADA) is None
+        [told] = both.stream.of("worker.terminated")
+        assert (told["worker_id"], told["worker"]["status"]) == (ADA, "terminated")
+
+
+async def test_a_worker_that_was_purged_here_while_nothing_was_heard_is_gone_there_after_it() -> None:
+    async with pair() as both:
+        both.is_cut = True
+        both.there_link.cut()
+        await clock.sleep(20)
+        await purge(both)
+        await clock.sleep(20)
+        assert both.there.plane.roster.get(ADA) is not None
+        both.is_cut = False
+        await clock.sleep(10)
+        assert both.there.plane.roster.get(ADA) is None
+        assert [told["workers"] for told in both.stream.of("reset")][-1] == 0
+
+
+async def test_a_worker_that_was_purged_here_while_nobody_watched_is_gone_there_after_it() -> None:
+    async with pair() as both:
+        both.is_cut = True
+        both.there_link.cut()
+        await clock.sleep(20)
+        await purge(both)
+        both.there_link.mend()
+        await clock.sleep(10)
+        assert both.there.plane.roster.get(ADA) is None
+        assert len(both.stream.of("worker.terminated")) == 1
+
+
+async def test_a_purge_is_told_once_where_its_commits_are_heard() -> None:
+    async with pair() as both:
+        await purge(both)
+        await clock.sleep(20)
+        assert both.there.plane.roster.get(ADA) is None
+        assert len(both.stream.of("worker.terminated")) == 1
 
 
 async def test_a_follower_that_does_not_read_is_bounded_and_told_that_it_lost_something(
