@@ -149,3 +149,26 @@ def test_a_database_of_another_version_is_not_touched(tmp_path: Path) -> None:
     complaint = lcm_fails("up", "--port", "0", "--workers", "0", "--data-dir", str(tmp_path))
     assert "schema 99" in complaint
     assert (tmp_path / "lcm.db").read_bytes() == before
+
+
+def test_up_tells_what_is_wrong_in_the_environment_and_repeats_no_secret(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("LEADER_LEASE_TTL", "2")
+    monkeypatch.setenv("CML_DEFAULT_PASSWORD", "open sesame")
+    complaint = lcm_fails("up", "--no-simulator")
+    assert "LEADER_LEASE_TTL must be at least 3 seconds" in complaint
+    assert "sesame" not in complaint
+
+
+def test_settings_are_shown_as_they_are_brackets_included() -> None:
+    told = {"ETCD_ENDPOINTS": "[fe80::1]:2379", "WORKER_DISCOVERY_AMI_FILTER": "CML-[/2.9]*"}
+    options = [part for name, value in told.items() for part in ("--set", f"{name}={value}")]
+    shown = lcm_to_its_end("config", "worker-controller", *options)
+    assert shown.code == 0, shown.complaints
+    assert all(value in shown.said for value in told.values())
+
+
+def test_a_directory_without_an_lcm_is_named_as_it_is_brackets_included() -> None:
+    complaint = lcm_fails("token", "list", "--data-dir", "/nowhere/[bold]/[/x]")
+    assert "/nowhere/[bold]/[/x] is not the data directory of a running LCM" in complaint

@@ -162,10 +162,7 @@ class Publisher(HostedService):
             truth = {"status": worker.status, "version": worker.version}
             await self._put(f"{base}/desired_state", msgspec.json.encode(wish))
             if worker.license.changed_at is not None:
-                pending = {
-                    "pending_operation": worker.license.pending_operation,
-                    "token_ref": worker.license.token_ref,  # another token is to be tried at once
-                }
+                pending = {"pending_operation": worker.license.pending_operation}
                 await self._put(f"{base}/license", msgspec.json.encode(pending))
             if worker.declared_capacity is not None:
                 room = {"declared": worker.declared_capacity, "allocated": worker.allocated_capacity}

@@ -98,8 +98,9 @@ def last_sign_of_life(worker: Worker) -> datetime:
 
 
 def snoozed_until(worker: Worker, policy: IdlePolicy) -> datetime | None:
-    """A resumed worker is left alone for a while: whoever resumed it is about to use it."""
-    return worker.last_resumed_at + policy.snooze if worker.last_resumed_at else None
+    """A worker that has come up is left alone for a while: whoever asked for it is about to use it."""
+    came_up = [at for at in (worker.last_resumed_at, worker.came_up_at) if at]
+    return max(came_up) + policy.snooze if came_up else None
 
 
 def pause_due_at(worker: Worker, policy: IdlePolicy) -> datetime | None:

@@ -22,7 +22,9 @@ from lcm.domain.license import License, is_due
 from lcm.domain.lifecycle import (
     DRAINING,
     PENDING,
+    PROVISIONING,
     RUNNING,
+    STARTING,
     TERMINATED,
     DesiredStatus,
     WorkerStatus,
@@ -33,6 +35,8 @@ from lcm.domain.once import KeyedRequest
 HISTORY_LIMIT = 100
 """Entries of `state_history` kept with the record; the newest ones win."""
 
+
+COMING_UP = (PENDING, PROVISIONING, STARTING)
 
 SystemInfo = dict[str, str | int | float | bool | None]
 """What a CML server tells of itself besides its version."""
@@ -257,6 +261,14 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     def arrival(self) -> HistoryEntry | None:
         """How it entered its present status."""
         return next((line for line in reversed(self.state_history) if line.is_arrival), None)
+
+    @property
+    def came_up_at(self) -> datetime | None:
+        """When it came to run, however long that was waited for; None if it did not come up, but back."""
+        arrival = self.arrival
+        if self.status is not RUNNING or arrival is None or arrival.source not in COMING_UP:
+            return None
+        return arrival.at
 
     @property
     def status_since(self) -> datetime:

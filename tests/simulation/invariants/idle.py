@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from lcm.control_plane.store.port import Document, Fence
 from lcm.domain.idle import last_sign_of_life
-from lcm.domain.lifecycle import RUNNING, STOPPED, STOPPING, DesiredStatus
+from lcm.domain.lifecycle import PENDING, PROVISIONING, RUNNING, STARTING, STOPPED, STOPPING, DesiredStatus
 from lcm.domain.worker import Worker
 from lcm.simulator.calls import Answer
 from lcm.simulator.people import Told
@@ -63,7 +63,7 @@ class I6PauseSafety(Invariant):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._came: dict[str, float] = {}
-        """When each worker was created, came back after a stop, or was started by a person."""
+        """When each worker was created, came up, or was started by a person."""
 
     def on_worker(self, before: Worker | None, after: Worker, fence: Fence | None) -> None:
         if is_new_wish(before, after):
@@ -71,7 +71,7 @@ class I6PauseSafety(Invariant):
             self.require(was_decided, f"{after.name} is to be stopped after a single look")
         if is_stop_in_writing(before, after):
             self._on_stop(after)
-        if before is None or _resumptions(before) != _resumptions(after):
+        if before is None or _resumptions(before) != _resumptions(after) or _comes_up(before, after):
             self._came[after.id] = self.world.clock.monotonic()
 
     def _on_stop(self, worker: Worker) -> None:
@@ -125,6 +125,10 @@ class I6BusyIsUsed(Invariant):
             if since is not None and told.measured_at >= since
             if told.plane_incarnation == world.plane.incarnation and told.clocks_agreed
         ]
+
+
+def _comes_up(before: Worker, after: Worker) -> bool:
+    return before.status in (PENDING, PROVISIONING, STARTING) and after.status is RUNNING
 
 
 def _resumptions(worker: Worker) -> tuple[datetime | None, int]:

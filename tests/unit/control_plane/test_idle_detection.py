@@ -24,8 +24,12 @@ from lcm.domain.launch import WorkerId
 from lcm.domain.license import License
 from lcm.domain.lifecycle import (
     DRAINING,
+    FAILED,
+    PENDING,
+    PROVISIONING,
     RUNNING,
     STARTING,
+    STOPPED,
     STOPPING,
     TERMINATED,
     DesiredStatus,
@@ -326,6 +330,45 @@ async def test_a_resumed_worker_is_not_paused_for_an_hour(desk: Desk) -> None:
     await desk.passes(59)
     assert (await desk.look_twice(worker)).auto_pause_triggered is False
     await desk.passes(5)
+    assert (await desk.look_twice(worker)).auto_pause_triggered
+
+
+async def test_a_worker_that_is_retried_is_not_paused_for_an_hour(desk: Desk) -> None:
+    worker = await desk.plane.workers.add(a_worker(status=FAILED, created_at=desk.plane.clock.now()))
+    await desk.passes(90)
+    await request_action(desk.plane, worker.id, Action.RETRY, by="ada")
+    await reported(desk, worker, PROVISIONING, STARTING, RUNNING)
+    await is_left_alone_for_an_hour(desk, worker)
+
+
+async def test_a_worker_whose_launch_was_waited_for_is_not_paused_for_an_hour(desk: Desk) -> None:
+    """There was no capacity: whoever wanted it then wants it now."""
+    worker = await desk.plane.workers.add(a_worker(status=PENDING, created_at=desk.plane.clock.now()))
+    await desk.passes(180)
+    await reported(desk, worker, PROVISIONING, STARTING, RUNNING)
+    await is_left_alone_for_an_hour(desk, worker)
+
+
+async def test_a_worker_that_was_imported_at_rest_is_not_paused_for_an_hour_after_its_start(
+    desk: Desk,
+) -> None:
+    found = a_worker(
+        status=STOPPED,
+        desired_status=DesiredStatus.STOPPED,
+        imported=True,
+        created_at=desk.plane.clock.now(),
+    )
+    worker = await desk.plane.workers.add(found)
+    await desk.passes(90)
+    await request_action(desk.plane, worker.id, Action.START, by="ada")
+    await reported(desk, worker, STARTING, RUNNING)
+    await is_left_alone_for_an_hour(desk, worker)
+
+
+async def is_left_alone_for_an_hour(desk: Desk, worker: Worker) -> None:
+    await desk.passes(54)
+    assert (await desk.look_twice(worker)).guard == "snoozed"
+    await desk.passes(6)
     assert (await desk.look_twice(worker)).auto_pause_triggered
 
 
