@@ -8,6 +8,7 @@ Terminated workers are forgotten.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from datetime import datetime
 from typing import Final
 
 import msgspec
@@ -48,7 +49,8 @@ class Roster:
         self._known: dict[str, Known] = {}
         self._is_loaded = False
         self._loading = asyncio.Lock()
-        self._ended: dict[str, None] = {}
+        self._ended: dict[str, datetime] = {}
+        """When those that ended were created: one of the same id that was created later is another worker."""
         self._on_end: list[Callable[[str], None]] = []
 
     def on_end(self, listener: Callable[[str], None]) -> None:
@@ -73,7 +75,10 @@ class Roster:
     def learn(self, worker: Worker) -> None:
         """A record changed, or turned out to be newer than what is known."""
         known = self._known.get(worker.id)
-        if worker.id in self._ended or (known is not None and known.version > worker.version):
+        ended = self._ended.get(worker.id)
+        if ended is not None and worker.created_at <= ended:
+            return
+        if known is not None and known.version > worker.version:
             return
         if known is None:
             known = Known(worker)
@@ -81,7 +86,7 @@ class Roster:
             known.learn(worker)
         if worker.status is TERMINATED:
             self._known.pop(worker.id, None)
-            self._ended[worker.id] = None
+            self._ended[worker.id] = worker.created_at
             if len(self._ended) > MAX_ENDED:
                 del self._ended[next(iter(self._ended))]
         else:

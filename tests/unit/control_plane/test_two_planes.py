@@ -351,6 +351,25 @@ async def test_a_worker_that_was_purged_here_while_nobody_watched_is_gone_there_
         assert len(both.stream.of("worker.terminated")) == 1
 
 
+async def test_a_worker_that_is_made_again_under_the_id_of_a_purged_one_is_known_there() -> None:
+    async with pair() as both:
+        await purge(both)
+        again = new_worker(
+            worker_id=ADA,
+            name=ADA,
+            template_name="small",
+            aws_region="us-east-1",
+            tags={},
+            by="ann",
+            now=T0 + timedelta(minutes=1),
+        )
+        await both.here.plane.workers.add(again)
+        await clock.sleep(A_MOMENT)
+        known = both.there.plane.roster.get(ADA)
+        assert known is not None
+        assert known.version == 1
+
+
 async def test_a_purge_is_told_once_where_its_commits_are_heard() -> None:
     async with pair() as both:
         await purge(both)
