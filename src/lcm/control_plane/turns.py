@@ -13,10 +13,13 @@ from datetime import datetime, timedelta
 from typing import Final
 
 import msgspec
+import structlog
 
-from lcm.control_plane.store.port import Document, Store, VersionConflict
+from lcm.control_plane.store.port import Document, Store, StoreUnavailable, VersionConflict
 from lcm.core.clock import Clock
 from lcm.domain.errors import Conflict
+
+log = structlog.get_logger(__name__)
 
 KIND: Final = "turn"
 MAX_ATTEMPTS: Final = 8
@@ -71,11 +74,14 @@ class Turns:
         raise Conflict("several control planes decide at once; try again")
 
     async def _release(self, name: str, key: str) -> None:
-        """What cannot be released expires."""
-        for _ in range(MAX_ATTEMPTS):
-            version, others = await self._read(name, key)
-            if await self._write(name, version, others):
-                return
+        """What cannot be released expires: the change it was reserved for is made."""
+        try:
+            for _ in range(MAX_ATTEMPTS):
+                version, others = await self._read(name, key)
+                if await self._write(name, version, others):
+                    return
+        except StoreUnavailable as error:
+            log.warning("a reservation stays until it expires", what=name, key=key, error=str(error))
 
     async def _read(self, name: str, key: str) -> tuple[int, dict[str, datetime]]:
         """The document's version, and what others have reserved."""

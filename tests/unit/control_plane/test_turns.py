@@ -144,6 +144,22 @@ async def test_a_scale_up_that_cannot_be_checked_is_allowed() -> None:
     assert len(await plane.workers.list_all()) == 2
 
 
+async def test_a_change_that_was_made_is_not_refused_because_its_reservation_stays() -> None:
+    class FullStore(MemoryStore):
+        """Takes a reservation, and then no more."""
+
+        async def replace(self, document: Document, fence: Fence | None = None) -> None:
+            raise StoreUnavailable("disk full")
+
+    async def judge(_: Mapping[str, datetime]) -> str | None:
+        return None
+
+    has_changed = False
+    async with Turns(FullStore(), VirtualClock()).reserve("pause", "ada", judge) as refusal:
+        has_changed = refusal is None
+    assert has_changed
+
+
 async def test_a_reservation_that_a_crash_left_behind_expires() -> None:
     clock = VirtualClock()
     store = MemoryStore()
