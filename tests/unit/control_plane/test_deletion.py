@@ -1,13 +1,20 @@
 """A worker goes softly, or record and all; never the record before the machine."""
 
+import dataclasses
+
 import pytest
 
+from lcm.control_plane.commands.change_login import set_login
 from lcm.control_plane.commands.claim_leadership import claim_leadership, fence_for
 from lcm.control_plane.commands.clean_up import clean_up
 from lcm.control_plane.commands.delete_worker import delete_worker
 from lcm.control_plane.commands.license_worker import request_license
 from lcm.control_plane.commands.report_status import report_status
 from lcm.control_plane.context import ControlPlane
+from lcm.control_plane.secret_box import SecretBox
+from lcm.control_plane.store.memory import MemoryStore
+from lcm.control_plane.store.port import Document, StoreUnavailable
+from lcm.control_plane.vault import Vault
 from lcm.domain.errors import NotFound
 from lcm.domain.launch import InstanceId
 from lcm.domain.lifecycle import RUNNING, TERMINATED, TERMINATING, DesiredStatus, WorkerStatus
@@ -56,3 +63,22 @@ async def test_a_purge_that_was_cut_off_is_made_up_for(plane: ControlPlane) -> N
     worker = await plane.workers.add(a_worker(status=TERMINATED, purge_when_terminated=True))
     assert (await clean_up(plane, Cleanup())).worker_ids == [worker.id]
     assert await plane.store.list_all("worker") == []
+
+
+async def test_a_purge_that_was_cut_off_leaves_no_secret_behind(plane: ControlPlane) -> None:
+    worker = await plane.workers.add(a_worker(status=RUNNING))
+    worker = await set_login(plane, worker.id, "lcm", "a-password", by="ada")
+    await plane.workers.change(worker.id, lambda w: a_worker(status=TERMINATED, cml_login=w.cml_login))
+
+    class Away(MemoryStore):
+        """Cannot be reached."""
+
+        async def get(self, kind: str, document_id: str) -> Document | None:
+            raise StoreUnavailable("disk full")
+
+    cut_off = dataclasses.replace(plane, vault=Vault(Away(), SecretBox.of(bytes(32))))
+    with pytest.raises(StoreUnavailable):
+        await delete_worker(cut_off, worker.id, force=True, by="ada")
+    await delete_worker(plane, worker.id, force=True, by="ada")
+    assert await plane.store.list_all("worker") == []
+    assert await plane.store.list_all("secret") == []

@@ -34,13 +34,13 @@ async def clean_up(control_plane: ControlPlane, cleanup: Cleanup) -> CleanupResu
 
 
 async def forget_worker(control_plane: ControlPlane, worker: Worker) -> None:
-    """Purge the record, and the secrets it may name: nothing else knows where they are kept."""
-    await control_plane.workers.purge(worker)
+    """Remove the secrets a terminated worker's record may name, then purge it: nothing else knows them."""
     token_ref = worker.license.token_ref
     if token_ref is not None and token_ref != license_worker.FLEET:
         await control_plane.vault.remove(license_worker.PURPOSE, token_ref)
     if worker.cml_login is not None:
         await control_plane.vault.remove(change_login.PURPOSE, worker.cml_login.secret_ref)
+    await control_plane.workers.purge(worker)
 
 
 def is_due(worker: Worker, before: datetime) -> bool:
