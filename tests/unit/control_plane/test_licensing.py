@@ -1,5 +1,7 @@
 """A license is wished, tried and reported; its token is never in a record, and a debt is never forgotten."""
 
+import asyncio
+import dataclasses
 from typing import Any
 
 import msgspec
@@ -23,7 +25,8 @@ from lcm.control_plane.commands.report_status import report_status
 from lcm.control_plane.commands.request_action import request_action
 from lcm.control_plane.conditions import Conditions
 from lcm.control_plane.context import ControlPlane
-from lcm.control_plane.store.port import Fence
+from lcm.control_plane.store.memory import MemoryStore
+from lcm.control_plane.store.port import Document, Fence
 from lcm.domain.errors import Conflict, NotFound, UnknownReference
 from lcm.domain.launch import InstanceId
 from lcm.domain.license import License, LicenseOperation, LicenseStatus
@@ -259,6 +262,31 @@ async def test_a_token_that_was_never_used_goes_with_its_worker(
     await report_status(plane, worker.id, report, by="c", fence=fence)
     assert await kept_secrets(plane) == 0
     assert await list_debts(plane) == []
+
+
+async def test_a_debt_that_two_settle_at_once_is_settled_by_the_first(
+    plane: ControlPlane, worker: Worker, fence: Fence
+) -> None:
+    await request_license(plane, worker.id, SECRET)
+    await reported(plane, worker, "start", REGISTER, fence)
+    await reported(plane, worker, "fail", REGISTER, fence, reason="gone", is_debt=True)
+
+    class SlowStore(MemoryStore):
+        """Others get between a read and what follows from it."""
+
+        async def get(self, kind: str, document_id: str) -> Document | None:
+            document = await plane.store.get(kind, document_id)
+            await plane.clock.sleep(0.1)
+            return document
+
+        async def replace(self, document: Document, fence: Fence | None = None) -> None:
+            await plane.store.replace(document, fence)
+
+    slow = dataclasses.replace(plane, store=SlowStore())
+    async with asyncio.TaskGroup() as tasks:
+        first = tasks.create_task(settle_debt(slow, worker.id, by="ada"))
+        second = tasks.create_task(settle_debt(slow, worker.id, by="bob"))
+    assert first.result().settled_by == second.result().settled_by == "ada"
 
 
 async def test_a_license_is_owed_once_more_after_a_settled_debt(

@@ -25,6 +25,7 @@ from lcm.rest.schemas import LicenseReport
 
 PURPOSE = "license"
 DEBT = "license-debt"
+MAX_ATTEMPTS: Final = 8
 FLEET: Final = "fleet"
 """The name of the token that belongs to no worker; ids of workers are longer."""
 
@@ -182,17 +183,21 @@ async def list_debts(control_plane: ControlPlane) -> list[LicenseDebt]:
 
 async def settle_debt(control_plane: ControlPlane, worker_id: str, *, by: str) -> LicenseDebt:
     """A person freed the license in the smart account, or found it free."""
-    document = await control_plane.store.get(DEBT, worker_id)
-    if document is None:
-        raise NotFound(f"worker {worker_id} owes no license; list debts with GET /api/license-debts")
-    debt = _debt.decode(document.body)
-    if debt.settled_by is not None:
-        return debt
-    settled = replace(debt, settled_by=by, settled_at=control_plane.clock.now())
-    await control_plane.store.replace(
-        Document(DEBT, worker_id, document.version + 1, encode_over(document.body, debt, settled))
-    )
-    return settled
+    for _ in range(MAX_ATTEMPTS):
+        document = await control_plane.store.get(DEBT, worker_id)
+        if document is None:
+            raise NotFound(f"worker {worker_id} owes no license; list debts with GET /api/license-debts")
+        debt = _debt.decode(document.body)
+        if debt.settled_by is not None:
+            return debt
+        settled = replace(debt, settled_by=by, settled_at=control_plane.clock.now())
+        body = encode_over(document.body, debt, settled)
+        try:
+            await control_plane.store.replace(Document(DEBT, worker_id, document.version + 1, body))
+        except VersionConflict:
+            continue
+        return settled
+    raise Conflict(f"the debt of worker {worker_id} is changed by many at once; try again")
 
 
 async def _wish(

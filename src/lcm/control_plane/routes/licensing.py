@@ -105,7 +105,7 @@ async def debts(_: Viewer, plane: Plane) -> Response:
 @router.post(
     "/api/license-debts/{worker_id}/settle",
     summary="A debt is settled",
-    **documented(LicenseDebt, problems=[404]),
+    **documented(LicenseDebt, problems=[404, 409]),
 )
 async def settle(worker_id: str, person: Admin, plane: Plane) -> Response:
     return answer(await settle_debt(plane, worker_id, by=person.name))
