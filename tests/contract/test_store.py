@@ -540,6 +540,15 @@ async def test_in_mongodb_a_write_whose_answer_was_lost_is_recognised(database: 
         assert await store.get("worker", "a") == doc("a", 2, b"2")
 
 
+async def test_in_mongodb_a_write_that_nothing_was_heard_of_is_not_called_refused(database: str) -> None:
+    async with unsteady_front(database, random.Random(1)) as front, open_mongodb(front.url) as store:
+        await store.insert(doc("a"))
+        front.lose_answer_to = b"\x02delete\x00"
+        with pytest.raises(WriteUnconfirmed):
+            await store.delete("worker", "a", 1)
+        assert await ids(store) == []
+
+
 async def test_in_mongodb_a_database_of_another_schema_is_refused(database: str) -> None:
     async with open_mongodb(database), raw_documents(database) as raw:
         await raw.database["schema"].update_one({"_id": "schema"}, {"$set": {"version": 99}})

@@ -47,6 +47,7 @@ from lcm.control_plane.store.port import (
     StoreUnavailable,
     UniqueKeyTaken,
     VersionConflict,
+    WriteUnconfirmed,
 )
 from lcm.core.chance import Ids
 from lcm.core.clock import Clock
@@ -118,7 +119,7 @@ class MongoStore:
         return await self._list({"kind": kind, "unpublished": True, "version": {"$gt": _PLACEHOLDER}})
 
     async def insert(self, document: Document, fence: Fence | None = None) -> None:
-        async with self._asking():
+        async with self._asking(to_write=True):
             if document.version != 1:
                 await self._check(fence)
                 raise VersionConflict(document.id)
@@ -128,7 +129,7 @@ class MongoStore:
             await self._finish_claim(document)
 
     async def replace(self, document: Document, fence: Fence | None = None) -> None:
-        async with self._asking():
+        async with self._asking(to_write=True):
             if document.version < 2:
                 await self._check(fence)
                 raise VersionConflict(document.id)
@@ -137,7 +138,7 @@ class MongoStore:
             await self._finish_claim(document)
 
     async def delete(self, kind: str, document_id: str, expected_version: int) -> None:
-        async with self._asking():
+        async with self._asking(to_write=True):
             where = {"_id": _key(kind, document_id), "version": expected_version}
             if (
                 expected_version == _PLACEHOLDER
@@ -157,7 +158,7 @@ class MongoStore:
             )
             for document_id, version in versions.items()
         ]
-        async with self._asking():
+        async with self._asking(to_write=True):
             await self._documents.bulk_write(marks, ordered=False)
 
     async def dump(self) -> Sequence[StoredDocument]:
@@ -170,7 +171,7 @@ class MongoStore:
         """Add a document as another store had it. Nobody else may be using this store meanwhile."""
         document = stored.document
         key = _key(document.kind, document.id)
-        async with self._asking():
+        async with self._asking(to_write=True):
             for unique in dict.fromkeys(document.unique_keys):
                 lock = {"_id": _key(document.kind, unique), "holder": key, "mark": self._ids.new_id()}
                 await self._locks.replace_one({"_id": lock["_id"]}, lock, upsert=True)
@@ -348,17 +349,18 @@ class MongoStore:
         )
 
     @asynccontextmanager
-    async def _asking(self) -> AsyncIterator[None]:
+    async def _asking(self, *, to_write: bool = False) -> AsyncIterator[None]:
         """One deadline for all steps of a call, and the port's words for what goes wrong."""
+        unanswered = WriteUnconfirmed if to_write else StoreUnavailable
         try:
             async with timeout(_CALL_TIMEOUT_SECONDS):
                 yield
         except (ServerSelectionTimeoutError, WaitQueueTimeoutError):
             raise StoreUnavailable("no MongoDB server that takes writes answers") from None
         except (NetworkTimeout, ExecutionTimeout, TimeoutError):
-            raise StoreUnavailable("MongoDB did not answer in time; a write may still happen") from None
+            raise unanswered("MongoDB did not answer in time") from None
         except AutoReconnect:
-            raise StoreUnavailable("the connection to MongoDB was lost; a write may still happen") from None
+            raise unanswered("the connection to MongoDB was lost") from None
         except OperationFailure as error:
             raise StoreUnavailable(f"MongoDB refused: {_without_details(error)}") from None
         except PyMongoError as error:
