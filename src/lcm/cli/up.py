@@ -173,8 +173,12 @@ async def ready_simulation(simulator: SimulatorChild) -> SimulationInfo:
     try:
         async with timeout(READY_WITHIN_SECONDS):
             line = await asyncio.shield(reading)
-    except (TimeoutError, asyncio.CancelledError):
+    except TimeoutError:
         simulator.end()  # which also ends the reading
+        late = f"the simulator was not ready within {READY_WITHIN_SECONDS:g} s; try 'lcm simulate' alone"
+        raise StartFailed(late) from None
+    except asyncio.CancelledError:
+        simulator.end()
         raise
     if not line:
         raise StartFailed("the simulator did not start; 'lcm simulate' shows why")
