@@ -116,17 +116,19 @@ class Discovery:
     async def current_plan(self) -> DiscoveryPlan:
         """What people and the environment say, not older than five minutes."""
         now = self.clock.monotonic()
-        if self._plan is None or now - self._planned_at >= SETTINGS_MAX_AGE_SECONDS:
-            self._plan = plan_discovery(
-                await self.control_plane.get_discovery_settings(),
-                enabled=self.settings.is_discovery_enabled,
-                regions=self.settings.discovery_regions,
-                default_region=self.settings.aws_region,
-                tag_filter=self.settings.worker_discovery_tag_filter,
-                ami_filter=self.settings.worker_discovery_ami_filter,
-            )
-            self._planned_at = now
-        return self._plan
+        if self._plan is not None and now - self._planned_at < SETTINGS_MAX_AGE_SECONDS:
+            return self._plan
+        plan = plan_discovery(
+            await self.control_plane.get_discovery_settings(),
+            enabled=self.settings.is_discovery_enabled,
+            regions=self.settings.discovery_regions,
+            default_region=self.settings.aws_region,
+            tag_filter=self.settings.worker_discovery_tag_filter,
+            ami_filter=self.settings.worker_discovery_ami_filter,
+        )
+        if not self._asked.is_set():  # else somebody may have changed them since they were read
+            self._plan, self._planned_at = plan, now
+        return plan
 
     async def _look_at(self, region: str, plan: DiscoveryPlan) -> None:
         self.counts[region, "scans"] += 1

@@ -297,3 +297,23 @@ def test_the_settings_have_the_contracts_names_and_defaults(monkeypatch: pytest.
 def test_a_tag_filter_that_cannot_be_read_is_refused_at_start() -> None:
     with pytest.raises(ValueError, match="key=value"):
         WorkerControllerSettings(worker_discovery_tag_filter="cml-managed")
+
+
+async def test_a_look_asked_for_while_the_settings_are_read_goes_by_the_newest() -> None:
+    async with Fleet(None, REGION, EUROPE).running() as fleet:
+        port, is_reading = fleet.ports[0], asyncio.Event()
+        read = port.get_discovery_settings
+
+        async def slowly() -> DiscoverySettings:
+            settings = await read()
+            is_reading.set()
+            await fleet.clock.sleep(1)
+            return settings
+
+        port.get_discovery_settings = slowly  # type: ignore[method-assign]
+        await is_reading.wait()
+        wanted = DiscoverySettings(regions=(EUROPE.region,))
+        await discovery_settings.change(fleet.store, lambda _: wanted)
+        fleet.leader.discovery.look_now()
+        await fleet.clock.sleep(10)
+        assert EUROPE.region in fleet.leader.discovery.looks
