@@ -570,6 +570,12 @@ async def test_an_address_that_is_none_is_told() -> None:
         await open_mongodb("mongodb://lcm:se/same@127.0.0.1:9/lcm").__aenter__()
 
 
+async def test_a_password_that_is_not_escaped_is_told_without_any_of_it() -> None:
+    with pytest.raises(StoreUnavailable, match="escape") as refused:
+        await open_mongodb("mongodb://lcm:open/sesame@db/lcm").__aenter__()
+    assert "sesame" not in str(refused.value)
+
+
 # Moving from one to the other.
 
 

@@ -88,7 +88,10 @@ class MongoStore:
                 read_preference=ReadPreference.PRIMARY,
             )
         except (ConfigurationError, ValueError) as error:
-            raise StoreUnavailable(f"the address of MongoDB is wrong: {error}") from None
+            # The driver takes what follows a slash in a password for the database, and quotes it.
+            is_quoted = "@" in str(error)
+            why = "escape special characters in user and password, / as %2F" if is_quoted else error
+            raise StoreUnavailable(f"the address of MongoDB is wrong: {why}") from None
         self._documents = database["documents"]
         self._locks = database["unique_keys"]
         try:
