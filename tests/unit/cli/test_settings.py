@@ -195,6 +195,15 @@ def test_an_etcd_that_cannot_be_reached_as_told_is_refused_at_the_start(flags: d
     assert problem.startswith("ETCD_")
 
 
+@pytest.mark.parametrize(
+    "address", ["https://root:sesame@etcd:2379", "root:sesame@etcd", "ftp://root:sesame@a"]
+)
+def test_a_login_in_the_address_of_etcd_is_refused_and_not_repeated(address: str) -> None:
+    [problem] = problems_of(ETCD_ENDPOINTS=address)
+    assert "ETCD_USERNAME and ETCD_PASSWORD" in problem
+    assert "sesame" not in problem
+
+
 # Timing.
 
 

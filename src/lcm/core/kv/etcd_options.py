@@ -35,6 +35,8 @@ def parse_endpoints(endpoints: Sequence[str]) -> tuple[tuple[str, ...], bool]:
     """`host:port` each, and whether TLS is asked for. Takes `host`, `host:port` and URLs of one scheme."""
     parsed, schemes = [], set()
     for endpoint in endpoints:
+        if "@" in endpoint:  # addresses are shown in /health
+            raise ValueError("an address has no login in it; say it with ETCD_USERNAME and ETCD_PASSWORD")
         scheme, separator, address = endpoint.strip().rpartition("://")
         host, colon, port = address.rstrip("/").rpartition(":")
         if not colon:
