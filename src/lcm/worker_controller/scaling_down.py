@@ -57,11 +57,12 @@ class ScaleDown:
             await self._drain_unless_forbidden(worker, check)
 
     async def _drain_unless_forbidden(self, worker: Worker, check: IdleCheck) -> None:
+        is_in_use = bool(worker.sessions) or check.guard is PauseGuard.BUSY
         guard = scale_down_guard(
             self.policy,
             is_being_paused=check.auto_pause_triggered,
             is_idle=check.is_idle,
-            is_eligible=check.eligible_for_pause and not worker.sessions and check.telemetry_fetched,
+            is_eligible=check.eligible_for_pause and check.telemetry_fetched and not is_in_use,
             running_workers=self.running_workers() - len(self._drained_since_list),
             seconds_since_last=None if self._last is None else self.clock.monotonic() - self._last,
         )

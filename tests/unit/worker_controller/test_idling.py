@@ -10,7 +10,7 @@ from lcm.control_plane.commands.keep_running import hold_worker
 from lcm.control_plane.commands.place_session import place_session, remove_session
 from lcm.control_plane.commands.report_live import report_live
 from lcm.domain.lifecycle import DRAINING, RUNNING, STOPPED, STOPPING, DesiredStatus
-from lcm.domain.live import ActivityEvent, SampleSource
+from lcm.domain.live import ActivityEvent, Sample, SampleSource
 from lcm.domain.worker import Action, Worker
 from lcm.rest.schemas import ActivityReport, LiveReports, TelemetryEvent
 from lcm.worker_controller.settings import WorkerControllerSettings
@@ -198,6 +198,23 @@ async def test_scale_down_drains_and_does_not_pause() -> None:
         gone = [w for w in [await fleet.get(worker) for worker in workers] if w.status is STOPPED]
         assert [worker.auto_pause_count for worker in gone] == [0]
         assert DRAINING in fleet.life_of(gone[0])
+
+
+async def test_a_machine_that_works_hard_is_no_failed_scale_down() -> None:
+    async with Fleet(WorkerControllerSettings(scale_down_enabled=True)).running() as fleet:
+        worker = await fleet.running_worker()
+        for _ in range(100):
+            await fleet.clock.sleep(60)
+            sample = Sample(
+                worker_id=worker.id,
+                collected_at=fleet.clock.now(),
+                source=SampleSource.WEBSOCKET,
+                cpu_utilization=95.0,
+            )
+            await report_live(fleet.plane, LiveReports(samples=[sample]), fence=fleet.ports[0]._fence())
+        assert (await fleet.get(worker)).status is RUNNING
+        log = await audited(fleet)
+        assert (log["scale_down_failed"], log["skipped_not_eligible"]) == (0, 1)
 
 
 # Drain
