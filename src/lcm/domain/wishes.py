@@ -80,6 +80,8 @@ def request(worker: Worker, action: Action, *, by: str, now: datetime) -> Worker
             changed,
             manual_resume_count=worker.manual_resume_count + 1,
             pause_decided_at=None,
+            # One that was stopped before its launch sets out only now.
+            pending_since=now if worker.status is PENDING else worker.pending_since,
             # Back in time to be kept: it is left alone as one that had been stopped.
             last_resumed_at=now if worker.is_live else worker.last_resumed_at,
         )

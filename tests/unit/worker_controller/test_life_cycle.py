@@ -292,6 +292,19 @@ async def test_stopping_a_worker_during_its_launch_ends_with_it_stopped(early: f
         await fleet.until(worker, STOPPED)
 
 
+async def test_a_worker_stopped_before_its_launch_rests_and_can_be_started_hours_later() -> None:
+    async with Fleet().running(controllers=2) as fleet:
+        worker = await fleet.create()
+        await fleet.ask(worker, Action.STOP)
+        await fleet.clock.sleep(3_600)
+        fleet.leader.resign()  # the next one looks at everything once
+        await fleet.clock.sleep(3_600)
+        resting = await fleet.get(worker)
+        assert (resting.status, resting.desired_status, fleet.effects()) == (PENDING, "stopped", [])
+        await fleet.ask(worker, Action.START)
+        await fleet.until(worker, RUNNING)
+
+
 async def test_a_worker_terminated_in_the_console_is_shown_as_terminated_and_not_resurrected() -> None:
     async with Fleet().running() as fleet:
         worker = await fleet.running_worker()

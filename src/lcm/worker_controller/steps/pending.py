@@ -26,10 +26,10 @@ def decide(situation: Situation) -> Decision:
         case Unknown(reason) if not worker.has_unresolved_launch or wanted is DesiredStatus.TERMINATED:
             # Without an id the launch may still take effect: only a proven absence ends the search.
             return Wait(f"looking for an instance: {reason}")
-    if situation.is_overdue:
-        return Move(FAILED, situation.overdue_reason())
     if worker.launch is None and wanted is DesiredStatus.STOPPED:
         return Nothing("stopped before anything was launched")
+    if situation.is_overdue:
+        return Move(FAILED, situation.overdue_reason())
     if worker.launch is None and worker.unattended_launches >= MAX_UNATTENDED_LAUNCHES:
         return Move(
             FAILED, f"{MAX_UNATTENDED_LAUNCHES} launches in a row did not last: {worker.status_reason}"
