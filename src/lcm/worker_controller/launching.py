@@ -19,7 +19,7 @@ from lcm.domain.errors import (
     TemplateMissing,
 )
 from lcm.domain.launch import LaunchIntent, instance_tags, launch_spec, other_subnets
-from lcm.domain.lifecycle import PROVISIONING
+from lcm.domain.lifecycle import PROVISIONING, DesiredStatus
 from lcm.domain.template import RegionConfig
 from lcm.domain.worker import Worker
 from lcm.worker_controller.ports import CloudProvider, ControlPlane
@@ -59,8 +59,13 @@ class Launcher:
                 if self._cannot_land(worker.launch):
                     await self.control_plane.void_launch(worker, str(refusal), refused=True)
                 raise
-            except CapacityShortage as shortage:
-                if not elsewhere or not self._cannot_land(worker.launch):
+            except (CapacityShortage, QuotaExceeded) as shortage:
+                if not self._cannot_land(worker.launch):
+                    raise
+                if worker.desired_status is DesiredStatus.STOPPED:
+                    reason = "stopped before anything was launched"
+                    return await self.control_plane.void_launch(worker, reason, refused=True)
+                if isinstance(shortage, QuotaExceeded) or not elsewhere:
                     raise
                 worker = await self.control_plane.void_launch(worker, str(shortage), refused=True)
                 worker = await self._promise(worker, elsewhere.pop(0))

@@ -10,6 +10,8 @@ from lcm.domain.errors import (
     CapacityShortage,
     CredentialsRefused,
     LaunchRefused,
+    LcmError,
+    QuotaExceeded,
     RegionNotConfigured,
     Unreachable,
 )
@@ -208,6 +210,29 @@ async def test_a_capacity_drought_keeps_the_worker_pending_with_the_reason() -> 
         drought = False
         await fleet.until(worker, RUNNING)
         assert len(fleet.cloud.machines) == 1
+
+
+@pytest.mark.parametrize("shortage", [CapacityShortage("none left"), QuotaExceeded("too many")])
+async def test_a_worker_stopped_while_ec2_has_no_room_is_not_launched_when_it_has(shortage: LcmError) -> None:
+    fleet = Fleet()
+    is_short = True
+
+    async def refuse(moment: Moment, operation: str, subject: str) -> None:
+        if operation == "launch_instance" and moment == "before" and is_short:
+            raise shortage
+
+    fleet.cloud.interfere = refuse
+    async with fleet.running():
+        worker = await fleet.create()
+        await fleet.clock.sleep(60)
+        await fleet.ask(worker, Action.STOP)
+        await fleet.clock.sleep(1_200)
+        assert (await fleet.get(worker)).status is PENDING
+        is_short = False
+        await fleet.clock.sleep(1_200)
+        assert fleet.cloud.live_machines(worker.id) == []
+        await fleet.ask(worker, Action.START)
+        await fleet.until(worker, RUNNING)
 
 
 async def test_a_worker_that_does_not_run_in_time_fails_and_a_retry_uses_the_same_instance() -> None:
