@@ -50,8 +50,10 @@ def is_stop_in_writing(before: Worker | None, after: Worker) -> bool:
     """
     if before is None or not before.is_live or after.status is not STOPPING:
         return False
-    resumed, paused = before.last_resumed_at, before.last_paused_at
-    was_carried_out = resumed is not None and paused is not None and resumed >= paused
+    resumed, paused, arrival = before.last_resumed_at, before.last_paused_at, before.arrival
+    was_resumed = resumed is not None and paused is not None and resumed >= paused
+    was_started_outside = arrival is not None and arrival.source is STOPPED
+    was_carried_out = was_resumed or was_started_outside
     is_again = was_carried_out and before.desired_status is DesiredStatus.STOPPED and before.status is RUNNING
     return not is_again and is_stopped_by_itself(after)
 
