@@ -69,7 +69,7 @@ class ControlPlaneSettings(CoordinationSettings):
     )
     worker_auto_pause_enabled: bool = Field(True, description="Stop idle workers.")
     worker_auto_pause_snooze_minutes: float = Field(
-        60, ge=0, description="A resumed worker is not paused for this long."
+        60, ge=0, description="A worker that came up or was resumed is not paused for this long."
     )
     worker_busy_cpu_percent: float = Field(
         80, ge=0, le=100, description="A worker with this much load counts as used; 0: load does not count."
