@@ -211,12 +211,12 @@ async def test_what_was_told_live_is_not_counted_again_from_the_diary(cml: CmlSe
         assert live.plane.categories == ["queue_node", "start_lab", "start_node", "stop_lab"]
 
 
-async def test_disabled_only_rest_is_used_and_people_are_told_nothing(cml: CmlServer) -> None:
+async def test_disabled_only_rest_is_used_and_the_record_says_so(cml: CmlServer) -> None:
     async with watched(cml, websocket_enabled=False) as live:
         await live.until(lambda: len(live.plane.samples) >= 3, SOON)
         assert live.state is DISABLED
         assert {sample.source for sample in live.plane.samples} == {REST}
-        assert (cml.upgrades, live.plane.statuses) == (0, [])
+        assert (cml.upgrades, [told.status for _, told in live.plane.statuses]) == (0, [DISABLED])
 
 
 # Ways to break.
