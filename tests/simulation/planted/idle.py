@@ -1,6 +1,7 @@
 """Mistakes in judging whether a worker is used, and in whom to listen to."""
 
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any
 
 from msgspec.structs import replace
@@ -10,7 +11,7 @@ from lcm.control_plane.access import AccessKeys, Principal
 from lcm.control_plane.commands import detect_idle, keep_running, report_status
 from lcm.control_plane.routes import dependencies
 from lcm.domain import idle
-from lcm.domain.idle import Evidence, PauseGuard
+from lcm.domain.idle import Evidence, IdlePolicy, PauseGuard
 from lcm.domain.license import License
 from lcm.domain.worker import Worker
 from simulation.planted.base import planted_in, swapped
@@ -61,6 +62,14 @@ def a_worker_is_paused_while_it_is_licensed() -> Iterator[None]:
 @planted
 def a_pause_lasts_for_ever() -> Iterator[None]:
     yield from swapped(report_status, "is_overdue", lambda worker, now: False)
+
+
+@planted
+def only_what_was_paused_comes_up() -> Iterator[None]:
+    def snoozed_until(worker: Worker, policy: IdlePolicy) -> datetime | None:
+        return worker.last_resumed_at + policy.snooze if worker.last_resumed_at else None
+
+    yield from swapped(idle, "snoozed_until", snoozed_until)
 
 
 @planted

@@ -59,40 +59,33 @@ async def test_a_tag_changed_in_the_console_is_put_back_though_the_record_says_n
         assert on_instance(fleet, worker)["team"] == "a"
 
 
+async def tagged_at_the_fourth_try(fleet: Fleet, worker: Worker) -> None:
+    refusals = 3
+
+    async def throttle(moment: str, operation: str, _: str) -> None:
+        nonlocal refusals
+        if operation == "tag_instance" and moment == "before" and refusals:
+            refusals -= 1
+            raise Throttled("slow down")
+
+    fleet.cloud.interfere = throttle
+    await tagged(fleet, worker, {"team": "a"})
+    await fleet.clock.sleep(60)
+
+
 async def test_a_tag_that_ec2_refuses_for_now_is_tried_again() -> None:
     async with Fleet().running() as fleet:
         worker = await fleet.running_worker()
-        refusals = 3
-
-        async def throttle(moment: str, operation: str, _: str) -> None:
-            nonlocal refusals
-            if operation == "tag_instance" and moment == "before" and refusals:
-                refusals -= 1
-                raise Throttled("slow down")
-
-        fleet.cloud.interfere = throttle
-        await tagged(fleet, worker, {"team": "a"})
-        await fleet.clock.sleep(60)
+        await tagged_at_the_fourth_try(fleet, worker)
         assert on_instance(fleet, worker)["team"] == "a"
 
 
 async def test_a_worker_is_not_blamed_any_longer_for_what_has_passed() -> None:
     async with Fleet().running() as fleet:
         worker = await fleet.running_worker()
-        before = worker.status_reason
-        refusals = 3
-
-        async def throttle(moment: str, operation: str, _: str) -> None:
-            nonlocal refusals
-            if operation == "tag_instance" and moment == "before" and refusals:
-                refusals -= 1
-                raise Throttled("slow down")
-
-        fleet.cloud.interfere = throttle
-        await tagged(fleet, worker, {"team": "a"})
-        await fleet.clock.sleep(60)
+        await tagged_at_the_fourth_try(fleet, worker)
         assert "slow down" in {commit.status_reason for commit in fleet.commits}
-        assert (await fleet.get(worker)).status_reason == before
+        assert (await fleet.get(worker)).status_reason == worker.status_reason
 
 
 async def test_a_controller_that_may_not_tag_says_so_and_does_the_rest() -> None:
