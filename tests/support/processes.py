@@ -25,7 +25,7 @@ SPEED = 20
 """How much faster than in its demo the simulated world runs in tests."""
 
 
-async def eventually(check: Callable[[], Awaitable[Any]], *, within_seconds: float = 15.0) -> Any:
+async def eventually(check: Callable[[], Awaitable[Any]], *, within_seconds: float = 30.0) -> Any:
     """Ask again and again until the answer is true-ish, and return it; fails after the deadline."""
     async with timeout(within_seconds):
         while not (answer := await check()):  # noqa: ASYNC110 - another process decides when

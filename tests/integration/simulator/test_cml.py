@@ -29,7 +29,7 @@ async def test_a_client_sees_refused_then_502_then_not_ready_then_ready(
 ) -> None:
     # given a world in which each phase lasts long enough to be seen
     delays = Delays(
-        launch_seconds=0.1, cml_boot_seconds=0.5, cml_gateway_seconds=0.5, cml_loading_seconds=0.5
+        launch_seconds=0.1, cml_boot_seconds=1.5, cml_gateway_seconds=1.5, cml_loading_seconds=1.5
     )
     settings = SimulationSettings(seed=7, data_dir=data_dir, delays=delays)
     ready: asyncio.Queue[SimulationInfo] = asyncio.Queue(1)
