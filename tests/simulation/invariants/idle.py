@@ -8,7 +8,16 @@ from urllib.parse import quote
 
 from lcm.control_plane.store.port import Document, Fence
 from lcm.domain.idle import last_sign_of_life
-from lcm.domain.lifecycle import PENDING, PROVISIONING, RUNNING, STARTING, STOPPED, STOPPING, DesiredStatus
+from lcm.domain.lifecycle import (
+    FAILED,
+    PENDING,
+    PROVISIONING,
+    RUNNING,
+    STARTING,
+    STOPPED,
+    STOPPING,
+    DesiredStatus,
+)
 from lcm.domain.worker import Worker
 from lcm.simulator.calls import Answer
 from lcm.simulator.people import Told
@@ -188,6 +197,37 @@ class I13OneEffectPerKey(Invariant):
         newest = after.recent_requests[-1].key
         self.require((after.id, newest) not in self._carried_out, f"one request changed {after.name} twice")
         self._carried_out.add((after.id, newest))
+
+
+class I11StopIsKept(Invariant):
+    """A worker of which a person was told that it is to be stopped runs again only if somebody starts it."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        world.on_http_answer.append(self._on_answer)
+        self._answered: set[tuple[str, str]] = set()
+        self._told: set[str] = set()
+
+    def _on_answer(self, answer: Answer) -> None:
+        if not (answer.method == "POST" and answer.path.endswith("/stop") and answer.status == 202):
+            return
+        request = answer.path, answer.headers.get("Idempotency-Key", "")
+        if request in self._answered:
+            return  # sent again: what it did may have been replaced since
+        if request[1]:
+            self._answered.add(request)
+        told = json.loads(answer.body)
+        worker = self.world.disk.peek(told["id"])
+        is_still_true = worker is not None and worker.generation == told["generation"]
+        if is_still_true and told["desired_status"] == DesiredStatus.STOPPED:
+            self._told.add(told["id"])
+
+    def on_worker(self, before: Worker | None, after: Worker, fence: Fence | None) -> None:
+        if before is None or after.desired_status is not DesiredStatus.RUNNING:
+            return
+        if after.manual_resume_count > before.manual_resume_count or before.status is FAILED:
+            self._told.discard(after.id)
+        self.require(after.id not in self._told, f"{after.name} is to run though it was stopped")
 
 
 class I15NoSecret(Invariant):

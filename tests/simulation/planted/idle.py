@@ -8,12 +8,13 @@ from msgspec.structs import replace
 
 from lcm.control_plane import conditions
 from lcm.control_plane.access import AccessKeys, Principal
-from lcm.control_plane.commands import detect_idle, keep_running, report_status
+from lcm.control_plane.commands import detect_idle, keep_running, report_status, request_action
 from lcm.control_plane.routes import dependencies
-from lcm.domain import idle
+from lcm.domain import idle, wishes
 from lcm.domain.idle import Evidence, IdlePolicy, PauseGuard
 from lcm.domain.license import License
-from lcm.domain.worker import Worker
+from lcm.domain.lifecycle import DesiredStatus
+from lcm.domain.worker import Action, Worker
 from simulation.planted.base import planted_in, swapped
 from simulation.scenarios.idle import a_class_day
 
@@ -70,6 +71,15 @@ def only_what_was_paused_comes_up() -> Iterator[None]:
         return worker.last_resumed_at + policy.snooze if worker.last_resumed_at else None
 
     yield from swapped(idle, "snoozed_until", snoozed_until)
+
+
+@planted
+def a_stop_adds_nothing_to_a_pause() -> Iterator[None]:
+    def request(worker: Worker, action: Action, **asked: Any) -> Worker:
+        is_nothing_new = action is Action.STOP and worker.desired_status is DesiredStatus.STOPPED
+        return worker if is_nothing_new else wishes.request(worker, action, **asked)
+
+    yield from swapped(request_action, "request", request)
 
 
 @planted
