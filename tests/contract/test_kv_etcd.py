@@ -199,9 +199,9 @@ async def test_a_wiped_server_has_another_history() -> None:
 
 async def test_a_listing_may_be_larger_than_one_answer(single_node: EtcdCluster) -> None:
     async with single_node.kv() as kv:
-        for number in range(12):
-            await kv.put(f"/large/{number:02}", bytes(1_000_000))
-        listing = await kv.list_prefix("/large/")
+        for number in range(12):  # so much that a busy machine may not take it in time
+            await eventually_answers(partial(kv.put, f"/large/{number:02}", bytes(1_000_000)))
+        listing = await eventually_answers(partial(kv.list_prefix, "/large/"))
         assert [item.key for item in listing.items] == [f"/large/{number:02}" for number in range(12)]
         single_node.clear()
 
