@@ -48,6 +48,8 @@ class License(msgspec.Struct, frozen=True, kw_only=True):
     changed_at: datetime | None = None
     asked_for: bool = False
     """CML was asked to register, and has not said since that it holds none."""
+    deregistration_asked: bool = False
+    """CML was asked to deregister, and its answer has not been reported: Cisco may not have been told."""
 
     @property
     def may_be_held(self) -> bool:
@@ -121,6 +123,7 @@ def begin(license: License, operation: LicenseOperation, *, now: datetime) -> Li
         operation_in_progress=True,
         attempts=license.attempts + 1,
         asked_for=license.asked_for or operation is LicenseOperation.REGISTER,
+        deregistration_asked=license.deregistration_asked or operation is LicenseOperation.DEREGISTER,
         changed_at=now,
     )
 
@@ -142,6 +145,7 @@ def complete(license: License, operation: LicenseOperation, *, tier: str | None,
         last_error="",
         changed_at=now,
         asked_for=done is LicenseStatus.REGISTERED,
+        deregistration_asked=False,
     )
 
 
@@ -166,6 +170,7 @@ def fail(
         last_error=reason,
         changed_at=now,
         asked_for=license.asked_for and not (is_free or give_up),
+        deregistration_asked=license.deregistration_asked and not give_up,
     )
     if license.attempts < MAX_ATTEMPTS and not give_up:
         return failed

@@ -69,6 +69,7 @@ class MemoryLicensing:
             self.failures[host] = "no license is left"
         else:
             self.registered.add(host)
+            self.owed.discard(host)  # the pool knows it by its name: one server, one license
 
     @property
     def held(self) -> set[str]:

@@ -26,6 +26,7 @@ log = structlog.get_logger(__name__)
 
 POLL_SECONDS: Final = 3.0
 RESULT_WITHIN_SECONDS: Final = 120.0
+ANSWER_LOST: Final = "CML removed the license, but its answer was lost: Cisco may not know"
 REGISTER, DEREGISTER = LicenseOperation.REGISTER, LicenseOperation.DEREGISTER
 
 
@@ -35,15 +36,21 @@ class Next(Enum):
     COMPLETE = "complete"
     REGISTER = "register"
     GIVE_BACK = "give back"
+    OWE = "owe"
     FAIL = "fail"
     WAIT = "wait"
 
 
-def decide(operation: LicenseOperation, state: LicenseState, *, has_asked: bool) -> Next:
-    """What CML says about itself decides; that it was asked before keeps it from being asked twice."""
+def decide(
+    operation: LicenseOperation, state: LicenseState, *, has_asked: bool, is_answer_lost: bool = False
+) -> Next:
+    """What CML says about itself decides; that it was asked before keeps it from being asked twice.
+
+    A server that is free after a deregistration whose answer was lost does not say whether Cisco was told.
+    """
     if operation is DEREGISTER:
         if state.is_free:
-            return Next.COMPLETE
+            return Next.OWE if is_answer_lost else Next.COMPLETE
         return Next.GIVE_BACK if state.is_registered or not has_asked else Next.WAIT
     if state.is_registered:
         return Next.COMPLETE
@@ -58,6 +65,8 @@ class Asked(NamedTuple):
     attempt: datetime | None
     token: str = ""
     """Kept to be struck out of what CML says: another one may have taken its place by then."""
+    is_deregistered: bool = False
+    """CML confirmed that the license is free, in its pool too."""
 
 
 @dataclass
@@ -92,7 +101,7 @@ class LicenseKeeper:
                 return waits - passed
             worker = await self._report(worker, "start", operation, LicenseReport())
         try:
-            worker = await self._advance(worker, operation, server)
+            worker = await self._advance(worker, operation, server, license.deregistration_asked)
         except RequestError:
             raise
         except TransientError as error:
@@ -105,12 +114,15 @@ class LicenseKeeper:
         operation = worker.license.pending_operation or DEREGISTER
         return await self._report(worker, "fail", operation, LicenseReport(reason=reason, is_debt=True))
 
-    async def _advance(self, worker: Worker, operation: LicenseOperation, server: CmlServer) -> Worker:
+    async def _advance(
+        self, worker: Worker, operation: LicenseOperation, server: CmlServer, was_deregistration_asked: bool
+    ) -> Worker:
         attempt = worker.license.changed_at
         state = await self.cml.state(server)
         asked = self._asked.get(worker.id)
         token = asked.token if asked is not None and asked.attempt == attempt else None
-        match decide(operation, state, has_asked=token is not None):
+        is_answer_lost = was_deregistration_asked and not (asked is not None and asked.is_deregistered)
+        match decide(operation, state, has_asked=token is not None, is_answer_lost=is_answer_lost):
             case Next.COMPLETE:
                 return await self._complete(worker, operation, state.tier)
             case Next.REGISTER:
@@ -118,6 +130,8 @@ class LicenseKeeper:
             case Next.GIVE_BACK:
                 self._asked[worker.id] = Asked(attempt)
                 return await self._give_back(worker, server)
+            case Next.OWE:
+                return await self.give_up(worker, ANSWER_LOST)
             case Next.FAIL:
                 reason = _without(token, state.failure)
                 return await self._fail(worker, operation, reason, is_free=state.is_free)
@@ -141,7 +155,12 @@ class LicenseKeeper:
         if refusal == UNTOLD:
             # The server is free, so nobody will ever ask it again: only a person can free the pool.
             return await self.give_up(worker, refusal)
-        return await self._fail(worker, DEREGISTER, refusal) if refusal else worker
+        if refusal:
+            return await self._fail(worker, DEREGISTER, refusal)
+        self._asked[worker.id] = Asked(worker.license.changed_at, is_deregistered=True)
+        # At once, while the answer is known: a restart would have to doubt it.
+        state = await self.cml.state(server)
+        return await self._complete(worker, DEREGISTER, state.tier) if state.is_free else worker
 
     async def _complete(self, worker: Worker, operation: LicenseOperation, tier: str | None) -> Worker:
         done = await self._report(worker, "complete", operation, LicenseReport(tier=tier))

@@ -8,12 +8,15 @@ from lcm.core.backoff import Backoff
 from lcm.core.rate_limit import TokenBucket
 from lcm.core.reconciliation import ReconciliationHostedService, ResourceState
 from lcm.core.results import ReconciliationResult, Requeue
-from lcm.domain.license import License
+from lcm.domain.license import License, LicenseOperation
 from lcm.domain.orphans import Budget, OrphanKind, Sightings
 from lcm.domain.worker import Instance, Worker
+from lcm.worker_controller import licensing
 from lcm.worker_controller import orphans as sweeping
 from lcm.worker_controller.decisions import Situation
+from lcm.worker_controller.licensing import Next
 from lcm.worker_controller.orphans import Orphans
+from lcm.worker_controller.ports import LicenseState
 from simulation.planted.base import planted_in, swapped, swapped_in
 from simulation.scenarios.fleet import a_tended_fleet
 
@@ -66,6 +69,18 @@ def a_debt_is_not_written_down() -> Iterator[None]:
         return
 
     yield from swapped(license_worker, "_owe", forget)
+
+
+@planted_in(a_tended_fleet)
+def a_lost_answer_means_that_cisco_was_told() -> Iterator[None]:
+    original = licensing.decide
+
+    def decide(
+        operation: LicenseOperation, state: LicenseState, *, has_asked: bool, is_answer_lost: bool
+    ) -> Next:
+        return original(operation, state, has_asked=has_asked)
+
+    yield from swapped(licensing, "decide", decide)
 
 
 @planted_in(a_tended_fleet)

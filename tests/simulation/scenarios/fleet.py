@@ -141,6 +141,17 @@ async def a_license_that_cannot_be_given_back_is_owed(story: Story) -> None:
     await story.until(worker, TERMINATED)
 
 
+@scenario
+async def a_license_that_cisco_is_not_told_of_is_owed(story: Story) -> None:
+    worker = await story.create("ada")
+    await story.until(worker, RUNNING)
+    await story.license(worker)
+    await until_licensed(story, worker, LicenseStatus.REGISTERED)
+    story.world.licensing.forgets_to_tell = True
+    await story.act(worker, "delete")
+    await story.until(worker, TERMINATED)
+
+
 @under(LOOKING)
 async def import_then_release(story: Story) -> None:
     machine = bring(story, "eve")

@@ -24,6 +24,7 @@ from lcm.domain.scaling import AuditEvent
 from lcm.domain.worker import Action, Worker
 from lcm.simulator.memory_licensing import TOKEN, MemoryLicensing
 from lcm.simulator.virtual_time import VirtualClock
+from lcm.worker_controller.licensing import ANSWER_LOST
 from lcm.worker_controller.ports import UNTOLD, CmlServer
 from support.fleet import Fleet, MemoryMonitors
 
@@ -34,6 +35,27 @@ class SlowLicensing(MemoryLicensing):
     async def register(self, server: CmlServer, token: str) -> str:
         self.begin(server.host, token)
         return ""
+
+
+class AnswersOfDeregistrationsGetLost(MemoryLicensing):
+    """It deregisters, and nobody hears whether Cisco was told."""
+
+    async def deregister(self, server: CmlServer) -> str:
+        await super().deregister(server)
+        raise Unreachable("no answer")
+
+
+class LosesTheControlPlane(MemoryLicensing):
+    """The control plane is away from the moment at which a license is deregistered."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        super().__init__()
+        self._fleet = fleet
+
+    async def deregister(self, server: CmlServer) -> str:
+        (port,) = self._fleet.ports
+        port.is_reachable = False
+        return await super().deregister(server)
 
 
 async def licensed(fleet: Fleet) -> Worker:
@@ -336,6 +358,70 @@ async def test_a_license_that_the_pool_was_not_told_of_is_owed_at_once() -> None
         await fleet.until(worker, TERMINATED, within_seconds=60)
         (debt,) = await list_debts(fleet.plane)
         assert (debt.worker_id, debt.reason) == (worker.id, UNTOLD)
+
+
+async def test_a_license_whose_deregistration_was_not_answered_is_owed() -> None:
+    fleet = Fleet()
+    fleet.licensing = AnswersOfDeregistrationsGetLost()
+    async with fleet.running():
+        worker = await licensed(fleet)
+        await fleet.ask(worker, Action.DELETE)
+        await fleet.until(worker, TERMINATED, within_seconds=60)
+        (debt,) = await list_debts(fleet.plane)
+        assert (debt.worker_id, debt.reason) == (worker.id, ANSWER_LOST)
+
+
+async def test_a_worker_deleted_after_an_unanswered_deregistration_owes_its_license() -> None:
+    fleet = Fleet()
+    fleet.licensing = AnswersOfDeregistrationsGetLost()
+    async with fleet.running():
+        worker = await licensed(fleet)
+        await request_deregistration(fleet.plane, worker.id)
+        while not fleet.licensing.calls[-1].startswith("deregister"):
+            await fleet.clock.sleep(0.1)
+        await fleet.ask(worker, Action.DELETE)
+        await fleet.until(worker, TERMINATED, within_seconds=60)
+        (debt,) = await list_debts(fleet.plane)
+        assert (debt.worker_id, debt.reason) == (worker.id, ANSWER_LOST)
+
+
+async def test_a_new_leader_that_did_not_hear_the_answer_to_a_deregistration_owes_the_license() -> None:
+    fleet = Fleet()
+    fleet.licensing = AnswersOfDeregistrationsGetLost()
+    async with fleet.running(controllers=2):
+        worker = await licensed(fleet)
+        await request_deregistration(fleet.plane, worker.id)
+        while not fleet.licensing.calls[-1].startswith("deregister"):
+            await fleet.clock.sleep(0.1)
+        fleet.leader.resign()
+        await fleet.clock.sleep(60)
+        (debt,) = await list_debts(fleet.plane)
+        assert (debt.worker_id, debt.reason) == (worker.id, ANSWER_LOST)
+
+
+async def test_a_confirmed_deregistration_is_not_owed_though_its_report_was_lost() -> None:
+    fleet = Fleet()
+    fleet.licensing = LosesTheControlPlane(fleet)
+    async with fleet.running():
+        worker = await licensed(fleet)
+        await request_deregistration(fleet.plane, worker.id)
+        await fleet.clock.sleep(60)
+        assert (await fleet.get(worker)).license.operation_in_progress
+        (port,) = fleet.ports
+        port.is_reachable = True
+        await fleet.clock.sleep(120)
+        assert (await fleet.get(worker)).license.status is LicenseStatus.DEREGISTERED
+        assert await list_debts(fleet.plane) == []
+
+
+async def test_a_license_that_is_free_before_anybody_asked_is_not_owed() -> None:
+    async with Fleet().running() as fleet:
+        worker = await licensed(fleet)
+        fleet.licensing.registered.clear()
+        await request_deregistration(fleet.plane, worker.id)
+        await fleet.clock.sleep(60)
+        assert (await fleet.get(worker)).license.status is LicenseStatus.DEREGISTERED
+        assert await list_debts(fleet.plane) == []
 
 
 async def test_a_license_that_five_attempts_did_not_free_is_owed() -> None:
