@@ -5,10 +5,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from itertools import chain
 
 from lcm.simulator.faults import Act
 from lcm.simulator.world import Point, Site
-from simulation.exhaustive import PASS, run_all, single_faults
+from simulation.exhaustive import PASS, faults_behind_faults, possible_faults, run_all, single_faults
 from simulation.run import Outcome, simulate
 
 SHORT = {
@@ -42,15 +43,12 @@ class Coverage:
             coverage.injected |= outcome.injected
         return coverage
 
-    def missing(self) -> list[str]:
-        """What can go wrong at a call site that was met, and did not go wrong there in any state."""
+    def missing(self, *others: Iterable[Outcome]) -> list[str]:
+        """What can go wrong at a call site that these or other runs met, and did not go wrong there."""
         done = {(role, site, act) for (role, site, _), act in self.injected}
-        return [
-            f"{role} {site}: {act.value}"
-            for (role, site), acts in sorted(self.acts.items())
-            for act in acts
-            if (role, site, act) not in done
-        ]
+        possible = {(*site, act) for site, acts in self.acts.items() for act in acts}
+        possible.update(met for outcome in chain(*others) for met in possible_faults(outcome))
+        return [f"{role} {site}: {act.value}" for role, site, act in sorted(possible - done)]
 
     def table(self) -> str:
         """Per site the states it was met in, and per fault the number of those in which it was injected."""
@@ -74,13 +72,15 @@ class Coverage:
 def main() -> None:
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         fault_free = dict(zip(PASS, pool.map(simulate, PASS, [0] * len(PASS)), strict=True))
-        disturbed = [outcome for _, outcome in run_all(pool, single_faults(fault_free))]
+        once = list(run_all(pool, single_faults(fault_free)))
+        behind = list(run_all(pool, faults_behind_faults(fault_free, once)))
+    disturbed = [outcome for _, outcome in (*once, *behind)]
     coverage = Coverage.of(fault_free, disturbed)
     print(coverage.table())
     for outcome in disturbed:
         if outcome.violation is not None:
             print(f"{outcome.violation}; {outcome.replay}")
-    for missing in coverage.missing():
+    for missing in coverage.missing(disturbed):
         print(f"not covered: {missing}")
 
 

@@ -1,8 +1,8 @@
 """Every call site × every fault × every abstract state that a scenario meets, one fault at a time.
 
 The fault-free run shows the points; each point is disturbed once with each act. A point that an earlier
-scenario has already been disturbed at is not repeated. Then pairs: a second crash while the first is being
-recovered from.
+scenario has already been disturbed at is not repeated. Call sites that only a fault leads to are disturbed
+in the run with that fault. Then pairs: a second crash while the first is being recovered from.
 """
 
 from collections import Counter
@@ -39,8 +39,8 @@ IMPATIENT = (
 
 
 QUIET_SECONDS = 600.0
-"""Enough for one fault: with the time before, more than the longest that anything here waits. Random runs,
-and every scenario without a fault, rest for half an hour."""
+"""With the time before, more than the longest that anything here waits. Scenarios without a fault, seeds that
+once failed, planted bugs and a soak rest for half an hour."""
 
 TOGETHER = 20
 """So many runs share a beginning: with more of them a core would be without work at the end."""
@@ -66,6 +66,31 @@ def single_faults(fault_free: Mapping[str, Outcome]) -> Iterator[Job]:
                 if at is not None and (point, act) not in seen:
                     seen.add((point, act))
                     yield Job(scenario, (Fault(role, site, at, act),), point)
+
+
+def faults_behind_faults(
+    fault_free: Mapping[str, Outcome], disturbed_once: Iterable[tuple[Job, Outcome]]
+) -> Iterator[Job]:
+    """Each act at each call site that only a fault leads to, in the first run that was led there."""
+    seen = {
+        (role, site, act) for outcome in fault_free.values() for role, site, act in possible_faults(outcome)
+    }
+    for job, outcome in disturbed_once:
+        new = sorted(set(possible_faults(outcome)) - seen)
+        seen.update(new)
+        for role, site, act in new:
+            at = outcome.stale_points if act is Act.STALE else outcome.points
+            nth, point = min((n, p) for p, n in at.items() if p[:2] == (role, site))
+            yield Job(job.scenario, (*job.plan, Fault(role, site, nth, act)), point)
+
+
+def possible_faults(outcome: Outcome) -> Iterator[tuple[str, str, Act]]:
+    """What can go wrong where, in a run like this one."""
+    stale = {(role, site) for role, site, _ in outcome.stale_points}
+    for role, site in {(role, site) for role, site, _ in outcome.points}:
+        for act in outcome.acts[role, site]:
+            if act is not Act.STALE or (role, site) in stale:
+                yield role, site, act
 
 
 def crash_pairs(disturbed_once: Iterable[tuple[Job, Outcome]]) -> Iterator[Job]:

@@ -125,13 +125,9 @@ def _set_aside_what_was_imported() -> None:
     gc.freeze()
 
 
-def simulate_random(seed: int, story: str | None = None) -> Outcome:
+def simulate_random(seed: int, story: str | None = None, *, quiet_seconds: float = QUIET_SECONDS) -> Outcome:
     """A run in which everything is drawn from the seed, if need be the story too."""
-    return simulate(story or story_of(seed), seed, rates=DEFAULT_RATES)
-
-
-def simulate_randoms(seeds: Iterable[int]) -> list[Outcome]:
-    return [simulate_random(seed) for seed in seeds]
+    return simulate(story or story_of(seed), seed, rates=DEFAULT_RATES, quiet_seconds=quiet_seconds)
 
 
 async def _simulate(scenario: str, faults: Faults, knobs: Knobs, quiet_seconds: float) -> Outcome:

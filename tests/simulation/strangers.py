@@ -38,6 +38,12 @@ class Stranger(Story):
         method, path, body = self._rng.choice(_TRIES)
         await self._ask(method, path.replace("{id}", worker_id), body, credentials=self._credentials(path))
 
+    async def try_everything(self, worker_id: str) -> None:
+        """With a token that looks like one of ours."""
+        credentials = {"Authorization": f"Bearer {WRONG_TOKENS[0]}"}
+        for method, path, body in _TRIES:
+            await self._ask(method, path.replace("{id}", worker_id), body, credentials=credentials)
+
     def _credentials(self, path: str) -> dict[str, str]:
         is_internal = path.startswith("/api/internal/")
         too_weak = self._rng.choice((KEYS.viewer, KEYS.operator, KEYS.admin)) if is_internal else KEYS.viewer

@@ -104,6 +104,20 @@ async def only_what_may_go_is_drained(story: Story) -> None:
 
 
 @under(CLASSROOM)
+async def a_released_worker_is_paused_and_a_stranger_changes_nothing(story: Story) -> None:
+    people, stranger = Classroom(story.world), Stranger(story.world, Random(0))
+    worker = await people.create("ada")
+    await people.until(worker, RUNNING)
+    await people.hold(worker, 24 * HOUR)
+    await stranger.try_everything(worker)
+    await people.pause(1.5 * HOUR)
+    assert story.world.disk.peek(worker).status is RUNNING  # type: ignore[union-attr]
+    await people.release(worker)
+    await people.until(worker, STOPPED)
+    await people.keep_everything()
+
+
+@under(CLASSROOM)
 async def nobody_can_be_asked(story: Story) -> None:
     """Unknown is used (H2); and a clock that is wrong by an hour is no hour without people (D9)."""
     people, world = Classroom(story.world), story.world

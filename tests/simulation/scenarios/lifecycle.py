@@ -6,7 +6,7 @@ from typing import Any
 
 from lcm.domain.errors import CapacityShortage
 from lcm.domain.launch import LaunchSpec, MachineImage
-from lcm.domain.lifecycle import PROVISIONING, RUNNING, STOPPED, TERMINATED
+from lcm.domain.lifecycle import FAILED, PROVISIONING, RUNNING, STOPPED, TERMINATED
 from lcm.simulator.knobs import CALM, Knobs
 from lcm.simulator.memory_cloud import Moment
 from simulation.scenarios.base import random_story, scenario, under
@@ -165,6 +165,17 @@ async def an_instance_dies_while_it_launches(story: Story) -> None:
     await story.until(worker, PROVISIONING)
     for machine in story.world.cloud.live_machines(worker):
         story.world.cloud.terminate(machine.id, "Server.InternalError")
+    await story.until(worker, RUNNING)
+
+
+@scenario
+async def a_person_retries_when_three_launches_failed(story: Story) -> None:
+    world = story.world
+    worker = await story.create("ada")
+    while world.disk.peek(worker).status is not FAILED:  # type: ignore[union-attr]
+        for machine in world.cloud.live_machines(worker):
+            world.cloud.terminate(machine.id, "Server.InternalError")
+        await story.pause(1)
     await story.until(worker, RUNNING)
 
 
