@@ -29,9 +29,10 @@ from lcm.simulator.virtual_time import VirtualClock
 
 
 class FlakyKv(MemoryKv):
-    """A coordination store that can be away."""
+    """A coordination store that can be away, or go away after so many writes."""
 
     is_away = False
+    writes_left: int | None = None
 
     async def get(self, key: str) -> Item | None:
         self._answer()
@@ -39,7 +40,15 @@ class FlakyKv(MemoryKv):
 
     async def put(self, key: str, value: bytes, lease: LeaseId | None = None) -> int:
         self._answer()
+        if self.writes_left is not None:
+            if self.writes_left == 0:
+                raise KvUnavailable("away")
+            self.writes_left -= 1
         return await super().put(key, value, lease)
+
+    async def wipe(self) -> None:
+        for item in (await self.list_prefix("/")).items:
+            await self.delete(item.key)
 
     def _answer(self) -> None:
         if self.is_away:
@@ -69,6 +78,7 @@ class Plane:
 
     def reopen(self) -> None:
         """As after a restart: memory is lost, the store is not."""
+        self.kv.writes_left = None
         self.workers = Workers(self.store)
         self.publisher = Publisher(self.store, self.workers, self.kv, clock=self.clock, health=self.health)
 
@@ -131,6 +141,73 @@ async def test_what_was_committed_before_a_crash_is_published_after_it(plane: Pl
         assert await plane.key("ada/state") == {"status": "pending", "version": 1}
 
 
+async def is_marked(plane: Plane) -> bool:
+    """Whether the coordination store is known to have what was written before."""
+    return await MemoryKv.get(plane.kv, "/lcm/published") is not None
+
+
+@pytest.mark.parametrize("writes", [0, 1, 2])
+async def test_what_was_committed_before_a_crash_is_published_after_it_though_more_was_published_before(
+    plane: Plane, writes: int
+) -> None:
+    async with plane.publishing():
+        await plane.add()
+        await plane.clock.sleep(0.001)
+        assert await is_marked(plane)
+        plane.kv.writes_left = writes  # of two; after them the process ends
+        await plane.workers.change(
+            "ada",
+            lambda w: replace(w, status=RUNNING, desired_status=DesiredStatus.STOPPED, generation=2),
+        )
+        await plane.clock.sleep(0.001)
+    assert await is_marked(plane)
+    plane.reopen()
+    async with plane.publishing():
+        await plane.clock.sleep(0.001)
+        assert await plane.key("ada/desired_state") == {"desired_status": "stopped", "generation": 2}
+        assert await plane.key("ada/state") == {"status": "running", "version": 2}
+        assert await plane.store.list_unpublished("worker") == []
+
+
+async def test_what_was_committed_while_nothing_published_is_published_though_more_was_published_before(
+    plane: Plane,
+) -> None:
+    async with plane.publishing():
+        await plane.add()
+        await plane.clock.sleep(0.001)
+    assert await is_marked(plane)
+    await plane.add("bob")
+    await plane.workers.change("ada", lambda worker: replace(worker, status=RUNNING))
+    plane.reopen()
+    async with plane.publishing():
+        await plane.clock.sleep(0.001)
+        assert await plane.key("ada/state") == {"status": "running", "version": 2}
+        assert await plane.key("bob/state") == {"status": "pending", "version": 1}
+
+
+@pytest.mark.parametrize("writes", range(6))
+async def test_a_crash_while_a_wiped_coordination_store_is_filled_hides_no_key(
+    plane: Plane, writes: int
+) -> None:
+    """The marker says that the rest is there; it is the last of these five writes."""
+    async with plane.publishing():
+        await plane.add("ada")
+        await plane.add("bob")
+        await plane.clock.sleep(0.001)
+    await plane.kv.wipe()
+    plane.reopen()
+    plane.kv.writes_left = writes
+    async with plane.publishing():
+        await plane.clock.sleep(0.001)
+    assert await is_marked(plane) is (writes == 5)
+    plane.reopen()
+    async with plane.publishing():
+        await plane.clock.sleep(0.001)
+        for name in ("ada", "bob"):
+            assert await plane.key(f"{name}/desired_state") == {"desired_status": "running", "generation": 1}
+            assert await plane.key(f"{name}/state") == {"status": "pending", "version": 1}
+
+
 async def test_while_the_coordination_store_is_away_nothing_is_lost(plane: Plane) -> None:
     plane.kv.is_away = True
     async with plane.publishing():
@@ -157,8 +234,7 @@ async def test_a_wiped_coordination_store_is_filled_again(plane: Plane) -> None:
     async with plane.publishing():
         await plane.add()
         await plane.clock.sleep(10)
-        for item in (await plane.kv.list_prefix("/")).items:
-            await plane.kv.delete(item.key)
+        await plane.kv.wipe()
         await plane.clock.sleep(5.001)
         assert await plane.key("ada/desired_state") is not None
 
