@@ -23,6 +23,8 @@ from lcm.rest.fleet import Cleanup
 from lcm.rest.schemas import LeadershipClaim, StatusReport
 from support.core import a_worker
 
+DAY = 24 * 3600.0
+
 
 async def reported(plane: ControlPlane, worker: Worker, status: WorkerStatus) -> Worker:
     claim = LeadershipClaim(service="worker-controller", cluster_id="c", revision=1, instance_id="a")
@@ -57,6 +59,21 @@ async def test_a_forced_delete_of_a_terminated_worker_purges_it_at_once(plane: C
     await delete_worker(plane, worker.id, force=True, by="ada")
     assert await plane.store.list_all("worker") == []
     assert await plane.store.list_all("secret") == []
+
+
+async def test_a_record_is_kept_for_thirty_days_from_the_termination_however_old_the_worker_was(
+    plane: ControlPlane,
+) -> None:
+    worker = await plane.workers.add(a_worker(status=TERMINATING, created_at=plane.clock.now()))
+    await plane.clock.sleep(60 * DAY)
+    await reported(plane, worker, TERMINATED)
+    for _ in range(30):
+        assert (await clean_up(plane, Cleanup(retention_days=30))).worker_ids == []
+        await plane.clock.sleep(DAY)
+    assert (await plane.workers.get(worker.id)).status is TERMINATED
+    await plane.clock.sleep(1)
+    assert (await clean_up(plane, Cleanup(retention_days=30))).worker_ids == [worker.id]
+    assert await plane.store.list_all("worker") == []
 
 
 async def test_a_purge_that_was_cut_off_is_made_up_for(plane: ControlPlane) -> None:
