@@ -36,7 +36,6 @@ from lcm.domain.template import WorkerTemplate
 from lcm.domain.worker import Worker
 from lcm.rest.schemas import WorkerView
 
-CHANNEL_BYTES: Final = 1024 * 1024
 BUFFER_BYTES: Final = 4 * 1024 * 1024
 
 BATCH_SECONDS: Final = 1.0
@@ -306,8 +305,6 @@ class EventHub:
         self._last_flush = asyncio.get_running_loop().time()
         self.flushes += 1
         for channel in self._channels.values():
-            if channel.pending_bytes > CHANNEL_BYTES:
-                channel.overflow()
             channel.flush()
         if any(channel.pending for channel in self._channels.values()):
             self._flush_soon()

@@ -13,6 +13,9 @@ SUBSCRIBER_BYTES: Final = 256 * 1024
 FLUSH_BYTES: Final = 64 * 1024
 """What one flush gives a channel; the rest waits for the next, so that a quick reader is never swamped."""
 
+CHANNEL_BYTES: Final = 1024 * 1024
+"""What may wait for a channel's next flushes; everybody on it starts afresh if more comes."""
+
 TOO_SLOW: Final = "you read too slowly"
 
 
@@ -82,6 +85,8 @@ class Channel:
     def add(self, chunk: bytes) -> None:
         self.pending.append(chunk)
         self.pending_bytes += len(chunk)
+        if self.pending_bytes > CHANNEL_BYTES:
+            self.overflow()
 
     def flush(self) -> None:
         """Give everybody one piece of bytes; the rest stays for the next time."""

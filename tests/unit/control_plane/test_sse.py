@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from lcm.control_plane.roster import Roster
 from lcm.control_plane.sse import EventHub
+from lcm.control_plane.sse_audience import CHANNEL_BYTES
 from lcm.control_plane.sse_wire import KEEPALIVE, EventFilter
 from lcm.core.chance import RandomIds
 from lcm.core.timeouts import timeout
@@ -611,6 +612,81 @@ async def test_a_burst_larger_than_one_flush_reaches_a_quick_reader_whole(worker
     ids = [int(event["id"].rpartition("-")[2]) for event in await stream.take(500)]
     assert ids == list(range(1, 501))
     assert hub.resets == 0
+
+
+async def test_what_waits_for_the_next_flush_is_bounded(workers: list[Worker]) -> None:
+    async def snapshot() -> Sequence[Worker]:
+        return workers
+
+    hub = EventHub(VirtualClock(), RandomIds(Random(1)), Roster(snapshot))
+    stream = Stream(hub.stream(None))
+    await stream.take(3)
+    [channel] = hub._channels.values()
+    for _ in range(40):
+        hub.publish("lab.status.updated", {"worker_id": "ada", "title": "x" * 100_000})
+        assert channel.pending_bytes == sum(len(chunk) for chunk in channel.pending) <= CHANNEL_BYTES
+    first = await stream.next()
+    assert (first["event"], first["data"]["reason"]) == ("reset", "you read too slowly")
+    await stream.take(2)
+    change(hub, "bob")
+    assert await heard(stream) == [number(first) + 1]
+
+
+async def news_pending(hub: EventHub) -> Stream:
+    """A reader that has read nothing of twenty events: two flushes were made and there is more to come."""
+    stream = Stream(hub.stream(None))
+    await stream.take(3)
+    for _ in range(20):
+        hub.publish("lab.status.updated", {"worker_id": "ada", "title": "x" * 10_000})
+    while hub.flushes < 2:
+        await VirtualClock().sleep(0.000_01)
+    [channel] = hub._channels.values()
+    assert channel.pending
+    return stream
+
+
+def number(event: dict[str, Any]) -> int:
+    return int(event["id"].rpartition("-")[2])
+
+
+async def heard(stream: Stream) -> list[int]:
+    """The numbers of what comes within a second."""
+    numbers: list[int] = []
+    with contextlib.suppress(TimeoutError):
+        async with timeout(1):
+            while True:
+                numbers.append(number(await stream.next()))
+    return numbers
+
+
+async def is_told_only_what_is_newer(hub: EventHub, stream: Stream, first_event: str) -> None:
+    first, *snapshots = await stream.take(3)
+    assert (first["event"], number(first)) == (first_event, hub._count)
+    assert [(s["event"], s["id"]) for s in snapshots] == [("worker.snapshot", first["id"])] * 2
+    change(hub, "bob")
+    assert await heard(stream) == [number(first) + 1]
+
+
+async def test_a_slow_reader_that_was_reset_is_told_nothing_older_than_its_snapshots(hub: EventHub) -> None:
+    stream = await news_pending(hub)
+    await is_told_only_what_is_newer(hub, stream, "reset")
+
+
+async def test_a_browser_that_joins_others_is_told_nothing_older_than_its_snapshots(hub: EventHub) -> None:
+    await news_pending(hub)
+    await is_told_only_what_is_newer(hub, Stream(hub.stream(None)), "connected")
+
+
+async def test_whoever_has_to_start_afresh_is_told_nothing_older_than_the_snapshots(
+    workers: list[Worker],
+) -> None:
+    async def snapshot() -> Sequence[Worker]:
+        return workers
+
+    hub = EventHub(VirtualClock(), RandomIds(Random(1)), Roster(snapshot))  # nobody is too slow
+    stream = await news_pending(hub)
+    hub.start_afresh("another control plane was out of reach")
+    await is_told_only_what_is_newer(hub, stream, "reset")
 
 
 async def test_the_buffer_for_those_who_come_back_is_bounded_by_bytes(workers: list[Worker]) -> None:
