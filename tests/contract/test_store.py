@@ -7,7 +7,7 @@ import random
 import sqlite3
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -637,6 +637,68 @@ async def test_a_source_that_changes_meanwhile_is_noticed(embedded: SqliteStore,
 
 
 # SQLite: the file.
+
+
+@contextmanager
+def writer_held_up(path: Path) -> Iterator[None]:
+    """Nothing is committed meanwhile; it waits in the store's queue."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        yield
+        other.execute("ROLLBACK")
+
+
+@pytest.mark.parametrize("claim_comes_first", [True, False])
+@pytest.mark.parametrize(
+    "write",
+    [
+        pytest.param(lambda store: store.replace(doc("a", 2), EPOCH_2), id="replace"),
+        pytest.param(lambda store: store.replace(doc("a", 2, keys="k"), EPOCH_2), id="replace with keys"),
+        pytest.param(lambda store: store.insert(doc("b"), EPOCH_2), id="insert"),
+        pytest.param(lambda store: store.insert(doc("b", keys="k"), EPOCH_2), id="insert with keys"),
+    ],
+)
+async def test_in_sqlite_a_write_is_refused_if_a_claim_was_queued_before_it(
+    tmp_path: Path, write: Callable[[Store], Awaitable[None]], claim_comes_first: bool
+) -> None:
+    path = tmp_path / "lcm.db"
+    async with SqliteStore(path) as store:
+        await store.insert(doc("worker-controller", kind="leadership"))
+        await store.replace(doc("worker-controller", 2, kind="leadership"))
+        await store.insert(doc("a"))
+        before = await store.dump()
+
+        async def claim() -> bool:
+            await store.replace(doc("worker-controller", 3, kind="leadership"))
+            return True
+
+        async def is_written() -> bool:
+            with suppress(FenceBroken):
+                await write(store)
+                return True
+            return False
+
+        async with timeout(10), asyncio.TaskGroup() as tasks:
+            with writer_held_up(path):
+                calls = (claim, is_written) if claim_comes_first else (is_written, claim)
+                queued = {call: tasks.create_task(call()) for call in calls}
+                assert await store.dump() == before  # both wait: the leader of before reads that it leads
+        assert (queued[claim].result(), queued[is_written].result()) == (True, not claim_comes_first)
+        changed = {stored.document.kind for stored in await store.dump() if stored not in before}
+        assert changed == ({"leadership"} if claim_comes_first else {"leadership", "worker"})
+
+
+async def test_in_sqlite_an_acknowledged_write_is_on_the_disk(tmp_path: Path) -> None:
+    """What was measured: write-ahead log, and a flush to disk with each commit (2 is FULL)."""
+    found: dict[str, object] = {}
+
+    def look(db: sqlite3.Connection) -> None:
+        for name in ("journal_mode", "synchronous"):
+            [found[name]] = db.execute(f"PRAGMA {name}").fetchone()
+
+    async with SqliteStore(tmp_path / "lcm.db") as store:
+        await store._write(look)  # on the writer's own connection: another one has settings of its own
+    assert found == {"journal_mode": "wal", "synchronous": 2}
 
 
 async def test_what_was_written_survives_reopening(tmp_path: Path) -> None:
