@@ -317,6 +317,8 @@ class Link(Kv):
         """Take so many seconds."""
         self.calls: list[tuple[str, float]] = []
         self.leases: list[LeaseId] = []
+        self.restored: Kv | None = None
+        """What is listed and watched instead, as after a backup was restored; leases live on."""
 
     def cut(self) -> None:
         """Every call fails, and every watch breaks."""
@@ -344,7 +346,7 @@ class Link(Kv):
         return await self._call("get", lambda: self._store.get(key))
 
     async def list_prefix(self, prefix: str) -> Listing:
-        return await self._call("list_prefix", lambda: self._store.list_prefix(prefix))
+        return await self._call("list_prefix", lambda: (self.restored or self._store).list_prefix(prefix))
 
     async def put(self, key: str, value: bytes, lease: LeaseId | None = None) -> int:
         return await self._call("put", lambda: self._store.put(key, value, lease))
@@ -368,7 +370,8 @@ class Link(Kv):
 
     async def watch_prefix(self, prefix: str, start_revision: int) -> AsyncIterator[Change]:
         await self._pass("watch_prefix")
-        async with aclosing(self._store.watch_prefix(prefix, start_revision)) as changes:  # type: ignore[type-var]
+        store = self.restored or self._store
+        async with aclosing(store.watch_prefix(prefix, start_revision)) as changes:  # type: ignore[type-var]
             while True:
                 yield await self._next(changes)
 

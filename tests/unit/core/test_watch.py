@@ -376,6 +376,39 @@ async def test_changes_lost_to_compaction_are_found_by_a_list_and_a_new_watch() 
         assert scene.world.starts("b") == [11.0, 15.0]
 
 
+async def test_a_store_whose_revisions_begin_lower_than_before_is_watched_from_where_it_is() -> None:
+    async with watching("a", "b") as scene:
+        for _ in range(20):
+            await scene.change("a")
+        await clock.sleep(2)
+        newest = (await scene.kv.list_prefix(PREFIX)).revision
+        scene.world.runs.clear()
+        scene.link.restored = restored = memory_kv(clock)
+        scene.link.break_watches()  # at 12, watched again at 13
+        await clock.sleep(8)
+        assert scene.world.starts("a") == scene.world.starts("b") == [13.0]
+        scene.world.change("b")
+        assert await restored.put(f"{PREFIX}b/desired_state", b"") < newest
+        await clock.sleep(1)
+        assert scene.world.starts("b") == [13.0, 20.0]
+        assert len(scene.service.office.epochs) == 1
+
+
+async def test_a_store_that_was_restored_again_and_again_is_watched_each_time() -> None:
+    async with watching("a") as scene:
+        for lost_at in (10, 90, 170):
+            scene.world.runs.clear()
+            scene.link.restored = restored = memory_kv(clock)
+            scene.link.break_watches()
+            await clock.sleep(70)
+            for _ in range(3):
+                scene.world.change("a")
+                await restored.put(f"{PREFIX}a/desired_state", b"")
+                await clock.sleep(1)
+            assert scene.world.starts("a") == [lost_at + n for n in (1, 70, 71, 72)]
+            await clock.sleep(7)
+
+
 async def test_a_lost_watch_does_not_cost_the_leadership() -> None:
     async with watching("a") as scene:
         scene.lose_watch("list_prefix")
