@@ -78,6 +78,7 @@ class DirectControlPlane:
         self.before: Callable[[str], None] = lambda _: None
         """Called with the name of each call that changes a record; raise to disturb it."""
         self.after: Callable[[str], None] = lambda _: None
+        """The same once it is done, and once the token of a license was read."""
 
     async def list_resources(self, *, include_terminated: bool = False) -> Sequence[Worker]:
         self._answer()
@@ -178,11 +179,15 @@ class DirectControlPlane:
         self, worker: Worker, step: str, operation: LicenseOperation, report: LicenseReport
     ) -> Worker:
         self._answer()
-        return await report_license(self._plane, worker.id, step, operation, report, fence=self._fence())
+        reported = await report_license(self._plane, worker.id, step, operation, report, fence=self._fence())
+        self.after("report_license")
+        return reported
 
     async def get_license_token(self, worker: Worker) -> str:
         self._answer()
-        return await license_token(self._plane, worker.id)
+        token = await license_token(self._plane, worker.id)
+        self.after("get_license_token")
+        return token
 
     async def drain_worker(self, worker: Worker) -> Worker:
         self._answer()

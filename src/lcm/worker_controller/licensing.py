@@ -76,6 +76,8 @@ class LicenseKeeper:
     control_plane: ControlPlane
     cml: CmlLicensing
     server_of: Callable[[Worker], CmlServer | None]
+    check_leadership: Callable[[], None]
+    """Call right before CML is asked to change something, which cannot be fenced."""
     clock: Clock
     counts: Counter[str]
     _asked: dict[WorkerId, Asked] = field(default_factory=dict)
@@ -128,6 +130,7 @@ class LicenseKeeper:
             case Next.REGISTER:
                 return await self._register(worker, server, state)
             case Next.GIVE_BACK:
+                self.check_leadership()
                 self._asked[worker.id] = Asked(attempt)
                 return await self._give_back(worker, server)
             case Next.OWE:
@@ -144,6 +147,7 @@ class LicenseKeeper:
         except NotFound as error:
             # The fleet's can be taken back at any time.
             return await self._fail(worker, REGISTER, str(error), is_free=state.is_free)
+        self.check_leadership()
         self._asked[worker.id] = Asked(worker.license.changed_at, token)
         refusal = await self.cml.register(server, token)
         if not refusal:

@@ -185,6 +185,7 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
             control_plane,
             licensing,
             lambda worker: server_of(worker, use_private_ip=use_private_ip),
+            self.check_leadership,
             clock,
             self.counts,
         )
@@ -479,7 +480,7 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
             await self._explain(worker, worker.arrival.reason)
 
     def check_leadership(self) -> None:
-        """Call right before every effect at EC2, which cannot be fenced."""
+        """Call right before every effect at EC2 or CML, which cannot be fenced."""
         if self.leadership is None:
             raise LeadershipLost("not leading")
         self.leadership.check()

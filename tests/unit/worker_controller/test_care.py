@@ -57,7 +57,7 @@ class World:
         counts: Counter[str] = Counter()
         plane: Any = self
         server_of = partial(watching.server_of, use_private_ip=False)
-        licenses = LicenseKeeper(plane, plane, server_of, self.clock, counts)
+        licenses = LicenseKeeper(plane, plane, server_of, lambda: None, self.clock, counts)
         self.tender = Tender(
             plane,
             plane,

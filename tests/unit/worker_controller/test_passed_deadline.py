@@ -1,4 +1,4 @@
-"""A deadline that passes between a decision and its effect: nothing is changed at EC2 any more.
+"""A deadline that passes between a decision and its effect: nothing is changed at EC2 or CML any more.
 
 The process is stopped there, as by the operating system or a paused virtual machine. The next leadership,
 which looks anew, does what is still due, once.
@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from lcm.control_plane.commands.license_worker import request_deregistration, request_license
 from lcm.control_plane.commands.request_action import request_tags
 from lcm.core.timeouts import timeout
 from lcm.domain.errors import Unreachable
@@ -17,6 +18,7 @@ from lcm.domain.launch import WorkerId
 from lcm.domain.lifecycle import RUNNING, STARTING, STOPPED, STOPPING, TERMINATED, TERMINATING, WorkerStatus
 from lcm.domain.worker import Action, Worker
 from lcm.simulator.memory_cloud import Moment
+from lcm.simulator.memory_licensing import TOKEN
 from lcm.simulator.virtual_time import VirtualClock
 from support.fleet import Fleet, MemoryMonitors
 
@@ -79,9 +81,9 @@ class Scene:
             self.stopped.set()
 
     def effects(self) -> list[str]:
-        """Everything that changed something at EC2."""
+        """Everything that changed something outside of LCM."""
         tagging = [call.operation for call in self.fleet.cloud.calls if "tag_" in call.operation]
-        return [*self.fleet.effects(), *tagging]
+        return [*self.fleet.effects(), *tagging, *(call.split()[0] for call in self.fleet.licensing.calls)]
 
     async def effects_of_the_old_lead(self) -> Sequence[str]:
         """Made after the stop, by who could not know yet that its time was over."""
@@ -176,3 +178,23 @@ async def test_no_tag_is_changed_when_the_deadline_passes_before_it(
         await request_tags(scene.fleet.plane, worker.id, after, by="ann")
         assert await scene.effects_of_the_old_lead() == []
         assert await scene.new_effects() == [effect]
+
+
+async def test_no_license_is_registered_when_the_deadline_passes_after_its_token_was_read() -> None:
+    async with Scene().running() as scene:
+        worker = await scene.ready_worker()
+        scene.stop_after("get_license_token")
+        await request_license(scene.fleet.plane, worker.id, TOKEN)
+        assert await scene.effects_of_the_old_lead() == []
+        assert await scene.new_effects(seconds=60) == ["register"]
+
+
+async def test_no_license_is_given_back_when_the_deadline_passes_after_the_decision() -> None:
+    async with Scene().running() as scene:
+        worker = await scene.ready_worker()
+        await request_license(scene.fleet.plane, worker.id, TOKEN)
+        await scene.clock.sleep(60)
+        scene.stop_after("report_license")
+        await request_deregistration(scene.fleet.plane, worker.id)
+        assert await scene.effects_of_the_old_lead() == []
+        assert await scene.new_effects(seconds=60) == ["deregister"]
