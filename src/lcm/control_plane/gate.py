@@ -4,6 +4,7 @@ Access is denied by default: a path is open only if it is named here.
 """
 
 import math
+from collections import Counter
 
 import structlog
 from starlette.datastructures import Headers
@@ -70,47 +71,20 @@ class Gate:
                 await send({"type": "websocket.close", "code": 1008})
             return
 
-        has_answered = False
-
-        async def send_with_headers(message: Message) -> None:
-            nonlocal has_answered
-            if message["type"] == "http.response.start":
-                has_answered = True
-                if message["status"] in REFUSALS:
-                    self.identity.refusals[message["status"]] += 1
-                wanted = _API_HEADERS if scope["path"].startswith("/api/") else _PAGE_HEADERS
-                if scope["scheme"] == "https":
-                    wanted = [*wanted, *_TLS_HEADERS]
-                given = message.get("headers", [])
-                names = {name for name, _ in given}
-                message["headers"] = [*given, *(header for header in wanted if header[0] not in names)]
-            await send(message)
-
+        answer = _Answer(scope, send, self.identity.refusals)
         try:
             await self._check_access(scope)
             with_body = await _read_body(Headers(scope=scope), receive)
-        except AccessDenied as denied:
-            await access_problem(denied)(scope, receive, send_with_headers)
-        except TooManyRequests as refused:
-            await rate_problem(refused)(scope, receive, send_with_headers)
-        except StoreUnavailable as error:
-            await store_problem(error)(scope, receive, send_with_headers)
-        except BodyTooLarge:
-            detail = f"a request may carry at most {MAX_BODY_BYTES} bytes"
-            refusal = problem(413, "too-large", "Body too large", detail)
-            await refusal(scope, receive, send_with_headers)
-        except TimeoutError:
-            detail = f"the body did not arrive within {BODY_TIMEOUT_SECONDS:g} seconds; send it again"
-            refusal = problem(408, "too-slow", "Body too slow", detail)
-            await refusal(scope, receive, send_with_headers)
-        else:
-            try:
-                await self._app(scope, with_body, send_with_headers)
-            except Exception:
-                log.exception("a request failed", method=scope["method"], path=scope["path"])
-                if has_answered:
-                    raise
-                await unexpected_problem()(scope, receive, send_with_headers)
+        except (AccessDenied, TooManyRequests, StoreUnavailable, BodyTooLarge, TimeoutError) as error:
+            await _refusal(error)(scope, receive, answer.send)
+            return
+        try:
+            await self._app(scope, with_body, answer.send)
+        except Exception:
+            log.exception("a request failed", method=scope["method"], path=scope["path"])
+            if answer.has_begun:
+                raise
+            await unexpected_problem()(scope, receive, answer.send)
 
     async def _check_access(self, scope: Scope) -> None:
         path: str = scope["path"]
@@ -125,6 +99,30 @@ class Gate:
         if wait > 0:
             raise TooManyRequests(wait, "your token asks too often; slow down and try again")
         scope.setdefault("state", {})["principal"] = principal
+
+
+class _Answer:
+    """What goes back: it carries the headers of every answer, and refusals are counted."""
+
+    def __init__(self, scope: Scope, send: Send, refusals: Counter[int]) -> None:
+        self._scope = scope
+        self._send = send
+        self._refusals = refusals
+        self.has_begun = False
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.has_begun = True
+            if message["status"] in REFUSALS:
+                self._refusals[message["status"]] += 1
+            given = message.get("headers", [])
+            names = {name for name, _ in given}
+            message["headers"] = [*given, *(header for header in self._headers() if header[0] not in names)]
+        await self._send(message)
+
+    def _headers(self) -> list[tuple[bytes, bytes]]:
+        wanted = _API_HEADERS if self._scope["path"].startswith("/api/") else _PAGE_HEADERS
+        return [*wanted, *_TLS_HEADERS] if self._scope["scheme"] == "https" else wanted
 
 
 def principal_behind(connection: HTTPConnection) -> Principal:
@@ -160,6 +158,25 @@ async def _read_body(headers: Headers, receive: Receive) -> Receive:
         return pending.pop() if pending else await receive()
 
     return replay
+
+
+def _refusal(
+    error: AccessDenied | TooManyRequests | StoreUnavailable | BodyTooLarge | TimeoutError,
+) -> Response:
+    """What is answered to a request that does not get past the gate."""
+    match error:
+        case AccessDenied():
+            return access_problem(error)
+        case TooManyRequests():
+            return rate_problem(error)
+        case StoreUnavailable():
+            return store_problem(error)
+        case BodyTooLarge():
+            detail = f"a request may carry at most {MAX_BODY_BYTES} bytes"
+            return problem(413, "too-large", "Body too large", detail)
+        case TimeoutError():
+            detail = f"the body did not arrive within {BODY_TIMEOUT_SECONDS:g} seconds; send it again"
+            return problem(408, "too-slow", "Body too slow", detail)
 
 
 _DENIALS = {

@@ -181,11 +181,7 @@ class World:
         process.check_alive()
         call, act = self._begin(process, site, subject, mutates=mutates, may_be_stale=stale_depth > 0)
         there, back = self._latencies(call)
-        if there:
-            await self.clock.sleep(there)
-        if process.frozen_until:
-            await process.awake()
-        process.check_alive()
+        await self._travel(process, there)
         if self._cuts and self.is_cut(process, site.partition(".")[0]):
             await self._no_answer(error, "the link is down")
         match act:
@@ -216,13 +212,17 @@ class World:
                 await self._no_answer(error, "the reply was lost")
             case Act.FREEZE:
                 process.freeze(self.knobs.lease_ttl * 1.5)
-        if back:
-            await self.clock.sleep(back)
+        await self._travel(process, back)
+        self._show(process, call, answer)
+        return answer
+
+    async def _travel(self, process: Process, seconds: float) -> None:
+        """The message is under way; a process that is frozen meanwhile goes on when it wakes up."""
+        if seconds:
+            await self.clock.sleep(seconds)
         if process.frozen_until:
             await process.awake()
         process.check_alive()
-        self._show(process, call, answer)
-        return answer
 
     def _begin(
         self, process: Process, site: str, subject: str, *, mutates: bool, may_be_stale: bool
