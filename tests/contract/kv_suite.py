@@ -47,7 +47,7 @@ async def seen(
     changes: list[Change] = []
 
     async def watch() -> None:
-        async with aclosing(kv.watch_prefix(prefix, since)) as stream:  # type: ignore[type-var]
+        async with aclosing(kv.watch_prefix(prefix, since)) as stream:
             async for change in stream:
                 changes.append(change)
                 if len(changes) == count:
@@ -233,7 +233,7 @@ async def test_a_watch_may_start_in_the_future(kv: Kv) -> None:
 
 async def test_two_watches_do_not_disturb_each_other(kv: Kv) -> None:
     since = await kv.put("/a", b"0")
-    async with aclosing(kv.watch_prefix("/", since)) as idle:  # type: ignore[type-var]
+    async with aclosing(kv.watch_prefix("/", since)) as idle:
         assert (await anext(idle)).value == b"0"
 
         async def more() -> None:
@@ -248,7 +248,7 @@ async def test_two_watches_do_not_disturb_each_other(kv: Kv) -> None:
 async def test_a_watch_that_is_given_up_leaves_the_others_alone(kv: Kv) -> None:
     since = await kv.put("/a", b"0")
     with pytest.raises(TimeoutError):
-        async with timeout(1), aclosing(kv.watch_prefix("/", since + 1)) as quiet:  # type: ignore[type-var]
+        async with timeout(1), aclosing(kv.watch_prefix("/", since + 1)) as quiet:
             await anext(quiet)
     changes = await seen(kv, 1, since=since + 1, until=kv.put("/a", b"1"))
     assert [change.value for change in changes] == [b"1"]

@@ -56,7 +56,7 @@ async def test_in_process_a_slow_reader_overtaken_by_compaction_is_told() -> Non
     async with memory() as store:
         for n in range(5):
             await store.kv.put("/a", b"%d" % n)
-        async with aclosing(store.kv.watch_prefix("/", 1)) as slow:  # type: ignore[type-var]
+        async with aclosing(store.kv.watch_prefix("/", 1)) as slow:
             assert (await anext(slow)).value == b"0"
             await store.compact(3)
             with pytest.raises(Compacted):

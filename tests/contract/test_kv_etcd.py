@@ -106,7 +106,7 @@ async def test_no_change_is_lost_or_repeated_when_the_leading_member_is_killed(
     async def read(kv: Kv, since: int) -> None:
         while len({change.key for change in told}) < count:
             with suppress(KvUnavailable):
-                async with aclosing(kv.watch_prefix("/n/", since)) as changes:  # type: ignore[type-var]
+                async with aclosing(kv.watch_prefix("/n/", since)) as changes:
                     async for change in changes:
                         told.append(change)
                         since = change.revision + 1
@@ -129,7 +129,7 @@ async def test_no_change_is_lost_or_repeated_when_the_leading_member_is_killed(
 async def test_a_watch_on_a_server_that_dies_breaks_at_once(single_node: EtcdCluster) -> None:
     async with single_node.kv() as kv, timeout(5):
         since = await kv.put("/a", b"1")
-        async with aclosing(kv.watch_prefix("/", since)) as changes:  # type: ignore[type-var]
+        async with aclosing(kv.watch_prefix("/", since)) as changes:
             await anext(changes)
             single_node.kill()
             with pytest.raises(KvUnavailable):
@@ -143,7 +143,7 @@ async def test_a_watch_on_a_server_that_dies_breaks_at_once(single_node: EtcdClu
 async def test_a_server_that_hangs_breaks_its_watches_and_calls(single_node: EtcdCluster) -> None:
     async with single_node.kv() as kv:
         since = await kv.put("/a", b"1")
-        async with aclosing(kv.watch_prefix("/", since)) as changes:  # type: ignore[type-var]
+        async with aclosing(kv.watch_prefix("/", since)) as changes:
             await anext(changes)
             single_node.members[0].freeze()
             try:
@@ -161,7 +161,7 @@ async def test_a_server_that_hangs_breaks_its_watches_and_calls(single_node: Etc
 async def test_a_watch_from_which_nothing_is_heard_is_broken_off(single_node: EtcdCluster) -> None:
     async with single_node.kv(silence_seconds=1.5) as kv:
         since = await kv.put("/a", b"1")
-        async with aclosing(kv.watch_prefix("/", since)) as changes:  # type: ignore[type-var]
+        async with aclosing(kv.watch_prefix("/", since)) as changes:
             await anext(changes)
             single_node.members[0].freeze()
             try:
@@ -218,7 +218,7 @@ async def test_a_listing_in_pages_is_of_one_revision(single_node: EtcdCluster) -
 async def test_a_slow_reader_is_held_back_and_loses_nothing(single_node: EtcdCluster) -> None:
     async with single_node.kv() as kv:
         since = await kv.put("/a", b"")
-        async with aclosing(kv.watch_prefix("/a", since)) as slow:  # type: ignore[type-var]
+        async with aclosing(kv.watch_prefix("/a", since)) as slow:
             await anext(slow)
             revisions = [await kv.put("/a", bytes(100_000)) for _ in range(100)]
             assert [(await anext(slow)).revision for _ in revisions] == revisions

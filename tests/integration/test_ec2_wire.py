@@ -164,7 +164,8 @@ async def test_e1_questions_that_wait_for_their_turn_become_one(simulator: Runni
         await wire.forget()
         async with asyncio.TaskGroup() as tasks:
             looking = [tasks.create_task(wire.provider.describe_instance(wire.name, i)) for i in known]
-        assert [look.result().id for look in looking if (look.result())] == known  # type: ignore[union-attr]
+        found = [look.result() for look in looking]
+        assert [instance.id for instance in found if instance] == known
         assert (await wire.calls()).count("DescribeInstances") <= 2
 
 

@@ -111,12 +111,12 @@ def i1_at_most_one_live_instance_per_worker(state: EndState) -> Iterator[str]:
 
 
 def i2_records_and_instances_match_one_to_one(state: EndState) -> Iterator[str]:
-    holders = {
+    holders: dict[str, Worker] = {
         r.ec2_instance_id: r for r in state.records if r.status is not TERMINATED and r.ec2_instance_id
     }
     for instance in state.instances:
         if is_alive(instance) and instance.tags.get(MANAGED_BY_TAG) == MANAGED_BY:
-            holder = holders.get(instance.id)  # type: ignore[call-overload]
+            holder = holders.get(instance.id)
             if holder is None or holder.id != instance.tags.get(WORKER_ID_TAG):
                 yield f"{instance.id} ({instance.state}) is an orphan"
     for record in state.records:

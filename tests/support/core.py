@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Hashable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -368,10 +368,10 @@ class Link(Kv):
     async def revoke_lease(self, lease: LeaseId) -> None:
         await self._call("revoke_lease", lambda: self._store.revoke_lease(lease))
 
-    async def watch_prefix(self, prefix: str, start_revision: int) -> AsyncIterator[Change]:
+    async def watch_prefix(self, prefix: str, start_revision: int) -> AsyncGenerator[Change, None]:
         await self._pass("watch_prefix")
         store = self.restored or self._store
-        async with aclosing(store.watch_prefix(prefix, start_revision)) as changes:  # type: ignore[type-var]
+        async with aclosing(store.watch_prefix(prefix, start_revision)) as changes:
             while True:
                 yield await self._next(changes)
 

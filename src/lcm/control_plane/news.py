@@ -8,7 +8,7 @@ is told that it lost something, and looks at everything again.
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Final
@@ -166,7 +166,7 @@ class NewsFeed:
         finally:
             self._is_hushed = False
 
-    async def stream(self) -> AsyncIterator[bytes]:
+    async def stream(self) -> AsyncGenerator[bytes, None]:
         """Hello, the present load, and then everything that happens here."""
         follower = _Follower()
         self._followers[follower] = None

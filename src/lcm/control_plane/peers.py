@@ -91,7 +91,7 @@ class PeerWatch(HostedService):
             self._on_found(worker)
         for worker_id in sorted(set(known).difference(worker.id for worker in workers)):
             await self._look(worker_id)
-        async with aclosing(self._kv.watch_prefix(self._prefix, listing.revision + 1)) as changes:  # type: ignore[type-var]
+        async with aclosing(self._kv.watch_prefix(self._prefix, listing.revision + 1)) as changes:
             async for change in changes:
                 self._note(change)
 

@@ -9,7 +9,7 @@ does not read is bounded and told `reset`; the others never wait for it.
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Final
 
@@ -331,7 +331,7 @@ class EventHub:
         last_event_id: str | None,
         wanted: EventFilter = EVERYTHING,
         while_signed_in: SignedIn = lambda _: nullcontext(),
-    ) -> AsyncIterator[bytes]:
+    ) -> AsyncGenerator[bytes, None]:
         """Everything one browser gets, for as long as it stays and its credential is good."""
         await self._roster.load()
         subscriber = Subscriber(self._subscriber_bytes)

@@ -231,7 +231,7 @@ class LeaderElectedHostedService(ReconciliationHostedService[T]):
             try:
                 async with (
                     timeout(self.election.retry_interval),
-                    aclosing(kv.watch_prefix(self.election.key, listing.revision + 1)) as changes,  # type: ignore[type-var]
+                    aclosing(kv.watch_prefix(self.election.key, listing.revision + 1)) as changes,
                 ):
                     async for change in changes:
                         if change.kind is ChangeKind.DELETE:

@@ -101,7 +101,7 @@ class WatchTriggeredHostedService(LeaderElectedHostedService[T]):
                     await self.sweep(everything=True)  # changes may have passed while nobody watched
                 # A store that is behind what it told before has lost its history: nothing to go on from.
                 told = listing.revision if told is None else min(told, listing.revision)
-                async with aclosing(kv.watch_prefix(self.watch.prefix, told + 1)) as changes:  # type: ignore[type-var]
+                async with aclosing(kv.watch_prefix(self.watch.prefix, told + 1)) as changes:
                     async for change in changes:
                         self._on_change(change)
                         told = change.revision

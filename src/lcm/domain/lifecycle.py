@@ -26,7 +26,8 @@ class WorkerStatus(StrEnum):
     @classmethod
     def _missing_(cls, value: object) -> "WorkerStatus | None":
         """Statuses are stored in lower case and read in any."""
-        return cls._value2member_map_.get(value.lower()) if isinstance(value, str) else None  # type: ignore[return-value]
+        name = value.lower() if isinstance(value, str) else None
+        return next((status for status in cls if status.value == name), None)
 
 
 class DesiredStatus(StrEnum):

@@ -5,7 +5,7 @@ coverage and the exhaustive pass find it by themselves.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from random import Random
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
@@ -151,7 +151,7 @@ class SimulatedKv(SimulatedPort):
     async def revoke_lease(self, lease: LeaseId) -> None:
         await self._read("revoke_lease", "", lambda: self._world.kv.revoke_lease(lease))
 
-    async def watch_prefix(self, prefix: str, start_revision: int) -> AsyncIterator[Change]:
+    async def watch_prefix(self, prefix: str, start_revision: int) -> AsyncGenerator[Change, None]:
         """Ends when the link is cut or the store is replaced, as a broken stream does."""
         kv = self._world.kv
         await self._read("watch", "", kv.cluster_id)

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from random import Random
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -308,7 +309,7 @@ async def test_the_load_of_an_unknown_lab_asks_for_a_look_at_that_lab_and_no_oth
     fence = await lead(plane)
     created = change("ada", "known", "created")
     await report_live(plane, LiveReports(lab_changes=[created]), fence=fence)
-    heard: list[tuple[object, ...]] = []
+    heard: list[tuple[Any, ...]] = []
     plane.labs.subscribe(lambda *told: heard.append(told))
     stats = [
         LabStats(worker_id=before.id, lab_id=lab, nodes={}, links={}, collected_at=T0)
@@ -321,7 +322,7 @@ async def test_the_load_of_an_unknown_lab_asks_for_a_look_at_that_lab_and_no_oth
     assert wanted == {"known": False, "unknown": True}
     assert store.calls["write lab"] == 2  # one each, however often it is heard of
     [(changes, known, met)] = heard
-    assert (changes, known, met.lab_id) == ((), None, "unknown")  # type: ignore[attr-defined]
+    assert (changes, known, met.lab_id) == ((), None, "unknown")
     assert (await plane.workers.get("ada")).lab_discovery_requested_at is None  # no sweep over all labs
 
 

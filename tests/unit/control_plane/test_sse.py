@@ -270,7 +270,7 @@ async def test_a_browser_that_leaves_is_forgotten(hub: EventHub) -> None:
     chunks = hub.stream(None)
     await anext(chunks)
     assert hub.subscriber_count == 1
-    await chunks.aclose()  # type: ignore[attr-defined]
+    await chunks.aclose()
     assert (hub.subscriber_count, hub.channel_count) == (0, 0)
 
 

@@ -388,5 +388,5 @@ async def test_a_follower_that_does_not_read_is_bounded_and_told_that_it_lost_so
         plane.news.tell(change)
     told = [news.read_news(line) for line in (await anext(feed)).splitlines()]
     assert isinstance(told[0], news.Lost)
-    await feed.aclose()  # type: ignore[attr-defined]
+    await feed.aclose()
     assert plane.news.follower_count == 0

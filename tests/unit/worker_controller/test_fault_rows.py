@@ -5,7 +5,7 @@ test_discovery.py; tests/architecture/test_fault_rows.py knows them all.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 
 import msgspec
 import pytest
@@ -222,7 +222,7 @@ class TestB4WatchLies:
     async def test_a_change_that_nobody_told_is_found_by_the_next_poll(self) -> None:
         fleet = Fleet(NOBODY_IS_PAUSED)
 
-        async def silence(prefix: str, start_revision: int) -> AsyncIterator[Change]:
+        async def silence(prefix: str, start_revision: int) -> AsyncGenerator[Change, None]:
             await asyncio.Event().wait()
             yield  # type: ignore[misc]
 

@@ -12,7 +12,7 @@ never renews its token, buffers events without bound, and stays silent when the 
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -168,7 +168,7 @@ class EtcdKv:
         except LeaseExpired:
             return
 
-    async def watch_prefix(self, prefix: str, start_revision: int) -> AsyncIterator[Change]:
+    async def watch_prefix(self, prefix: str, start_revision: int) -> AsyncGenerator[Change, None]:
         key, range_end = _range_of(prefix)
         create = rpc.WatchCreateRequest(
             key=key, range_end=range_end, start_revision=start_revision, fragment=True

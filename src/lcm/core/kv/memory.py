@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 
 from lcm.core.chance import Ids
@@ -105,7 +105,7 @@ class MemoryKv(HostedService):
         for key in sorted(held.keys) if held else ():
             self._delete(key)
 
-    async def watch_prefix(self, prefix: str, start_revision: int) -> AsyncIterator[Change]:
+    async def watch_prefix(self, prefix: str, start_revision: int) -> AsyncGenerator[Change, None]:
         next_revision = start_revision
         while True:
             # Checked again for every change: a slow reader may be overtaken by compaction.

@@ -4,7 +4,7 @@ Every change gets a revision that only grows. A lease that is not kept alive exp
 keys with it. A watch shows every change after a revision, in order, or says that it cannot.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NewType, Protocol
@@ -94,7 +94,7 @@ class Kv(Protocol):
         """End the lease and delete its keys. Revoking one that is gone succeeds."""
         ...
 
-    def watch_prefix(self, prefix: str, start_revision: int) -> AsyncIterator[Change]:
+    def watch_prefix(self, prefix: str, start_revision: int) -> AsyncGenerator[Change, None]:
         """Every change under the prefix from that revision on, in order, for ever.
 
         Raises Compacted if the start is no longer kept, KvUnavailable if the stream breaks.
