@@ -43,6 +43,7 @@ pytest: setup $(OLDER_CLIENT) browser ferretdb lint
 lint: $(VENV)/ready
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
+	$(BIN)/typos
 
 unit: setup ## The quick tests: no process, no socket, virtual time
 	$(BIN)/python -m pytest -q tests/unit tests/contract/test_kv.py $(ARGS)

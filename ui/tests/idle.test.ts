@@ -66,8 +66,8 @@ describe("the sign in a row", () => {
 
 describe("keeping a worker running", () => {
   test("for an hour, four hours or the rest of the day here", () => {
-    const untils = holdChoices(NOW).map(({ until }) => until);
-    expect(untils).toEqual([NOW + HOUR, NOW + 4 * HOUR, new Date(2026, 10, 17, 0, 0).getTime()]);
+    const ends = holdChoices(NOW).map(({ until }) => until);
+    expect(ends).toEqual([NOW + HOUR, NOW + 4 * HOUR, new Date(2026, 10, 17, 0, 0).getTime()]);
   });
 
   test("every choice is still to come, a minute before midnight too", () => {
