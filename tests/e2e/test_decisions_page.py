@@ -78,7 +78,7 @@ async def test_a_hold_is_set_shown_and_ended(page: Page, lcm: RunningLcm, api: A
     outlook = pausing.get_by_test_id("outlook")
     await expect(outlook).to_have_text(re.compile(r"Pauses in .* unless used\."))
 
-    await pausing.get_by_role("button", name="Keep running until…").click()
+    await panel.get_by_role("button", name="Keep running until…").click()
     dialog = page.get_by_role("dialog")
     await dialog.get_by_role("radio", name=re.compile("4 hours")).check()
     await dialog.get_by_label("Reason").fill("exam in room 4")
@@ -89,7 +89,7 @@ async def test_a_hold_is_set_shown_and_ended(page: Page, lcm: RunningLcm, api: A
     await expect(row.locator('[data-sign="held"]')).to_contain_text("4 h")
     assert (await api.get(f"/api/workers/{worker['id']}"))["hold"]["reason"] == "exam in room 4"
 
-    await pausing.get_by_role("button", name="End hold").click()
+    await panel.get_by_role("button", name="End hold").click()
     await expect(outlook).to_have_text(re.compile(r"Pauses in .* unless used\."))
     await expect(row.locator("[data-sign]")).to_have_count(0)
     assert await was_never_reloaded(page)
@@ -217,7 +217,7 @@ async def test_a_worker_is_given_a_cml_login_of_its_own_and_back_the_fleets(
     worker = await api.create("own-login")
     panel = await open_worker(page, lcm, worker)
     login = panel.locator(".fact", has_text="CML login")
-    edit = login.get_by_role("button", name="Edit CML login")
+    edit = panel.get_by_role("button", name="Edit CML login")
     await expect(login).to_contain_text("the fleet's")
 
     await edit.click()

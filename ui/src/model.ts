@@ -291,6 +291,18 @@ export function sensibleActions(worker: WorkerView): readonly Action[] {
   });
 }
 
+/** Where the panel has which action: what is possible changes, the places do not. */
+export function panelActions({ status }: WorkerView): readonly Action[] {
+  return [status === "failed" ? "retry" : "start", "stop", status === "draining" ? "cancel-drain" : "drain", "delete"];
+}
+
+/** Why the action would change nothing now, or null if it would. */
+export function actionObstacle(worker: WorkerView, action: Action): string | null {
+  if (sensibleActions(worker).includes(action)) return null;
+  if (worker.desired_status === desiredAfter(action)) return "That is what is wanted already.";
+  return `Not while it is ${statusInfo(worker.status).label.toLowerCase()}.`;
+}
+
 /** Rows have room for the two that are used most; the panel has all of them. */
 export function rowActions(worker: WorkerView): readonly Action[] {
   const left = worker.status === "draining" ? "stop" : "drain";

@@ -1,9 +1,11 @@
 import { describe, expect, test } from "vitest";
 import {
+  actionObstacle,
   compareWorkers,
   desiredAfter,
   matchesText,
   nameProblem,
+  panelActions,
   refusal,
   rowActions,
   sensibleActions,
@@ -71,6 +73,19 @@ describe("actions", () => {
     const running = worker({ possible_actions: ["delete", "drain", "start", "stop"] });
     expect(sensibleActions(running)).toEqual(["stop", "drain", "delete"]);
     expect(rowActions(running)).toEqual(["stop", "delete"]);
+  });
+
+  test("the panel keeps a place for each action, and says why one would change nothing", () => {
+    const running = worker({ possible_actions: ["delete", "drain", "start", "stop"] });
+    expect(panelActions(running)).toEqual(["start", "stop", "drain", "delete"]);
+    expect(actionObstacle(running, "drain")).toBeNull();
+    expect(actionObstacle(running, "start")).toBe("That is what is wanted already.");
+    const stopped = worker({ status: "stopped", desired_status: "stopped", possible_actions: ["delete", "start"] });
+    expect(panelActions(stopped)).toEqual(["start", "stop", "drain", "delete"]);
+    const starting = worker({ status: "starting", possible_actions: ["delete", "start", "stop"] });
+    expect(actionObstacle(starting, "drain")).toBe("Not while it is starting.");
+    expect(panelActions(worker({ status: "draining" }))).toEqual(["start", "stop", "cancel-drain", "delete"]);
+    expect(panelActions(worker({ status: "failed" }))).toEqual(["retry", "stop", "drain", "delete"]);
   });
 
   test("a drain is heading for a stop, its cancellation for more", () => {

@@ -1,8 +1,6 @@
-/** The worker's license: how it stands, and how it is registered or given back. */
+/** How the worker's license stands. */
 
-import { openDialog } from "../commands";
-import { canDeregister, canRegister, licenseStanding } from "../license";
-import { refusalFor } from "../session";
+import { licenseStanding } from "../license";
 import type { WorkerEntry } from "../store";
 
 export function LicenseSection({ entry }: { entry: WorkerEntry }) {
@@ -18,37 +16,12 @@ export function LicenseSection({ entry }: { entry: WorkerEntry }) {
           {label}
         </span>
       </div>
-      <div class="box">
-        {worker.license.tier !== null && <p>{worker.license.tier}</p>}
-        {detail !== "" && <p class="license-detail">{detail}</p>}
-        <div class="box-buttons">
-          {canRegister(worker) && <LicenseButton entry={entry} kind="register" label="Register…" />}
-          {canDeregister(worker) && <LicenseButton entry={entry} kind="deregister" label="Give back…" />}
+      {(worker.license.tier !== null || detail !== "") && (
+        <div class="box">
+          {worker.license.tier !== null && <p>{worker.license.tier}</p>}
+          {detail !== "" && <p class="license-detail">{detail}</p>}
         </div>
-      </div>
+      )}
     </section>
-  );
-}
-
-interface LicenseButtonProps {
-  readonly entry: WorkerEntry;
-  readonly kind: "register" | "deregister";
-  readonly label: string;
-}
-
-function LicenseButton({ entry, kind, label }: LicenseButtonProps) {
-  const refusal = refusalFor("license");
-  return (
-    <button
-      type="button"
-      class="button button-small"
-      disabled={refusal !== null}
-      title={refusal ?? ""}
-      onClick={() => {
-        openDialog.value = { kind, entry };
-      }}
-    >
-      {label}
-    </button>
   );
 }

@@ -1,17 +1,14 @@
-/** When the worker pauses, and what a person can do about it. */
+/** When the worker pauses, and what keeps it from that. */
 
-import { useComputed, useSignal } from "@preact/signals";
+import { useComputed } from "@preact/signals";
 import { useCallback } from "preact/hooks";
-import * as api from "../api";
 import { now } from "../clock";
-import { change, openDialog } from "../commands";
 import { type Explanation, judgementOf } from "../explain";
 import { formatExact } from "../format";
 import { holdNow, idleSign, mayBePaused, pauseSentence } from "../idle";
 import type { Hold, WorkerView } from "../model";
-import { refusalFor } from "../session";
 import type { WorkerEntry } from "../store";
-import { Glyph, Spinner } from "./icons";
+import { Glyph } from "./icons";
 import { Ago, Ticking } from "./time";
 
 export function PausingSection({ entry, explanation }: { entry: WorkerEntry; explanation: Explanation | null }) {
@@ -21,10 +18,7 @@ export function PausingSection({ entry, explanation }: { entry: WorkerEntry; exp
   if (!mayBePaused(worker)) return null;
   return (
     <section class="panel-section" aria-label="Pausing">
-      <div class="section-head">
-        <h3>Pausing</h3>
-        <AutoPauseSwitch entry={entry} />
-      </div>
+      <h3>Pausing</h3>
       <div class="box">
         <Outlook worker={worker} explanation={explanation} />
         {isHeld.value && worker.hold !== null && <HoldNote hold={worker.hold} />}
@@ -37,7 +31,6 @@ export function PausingSection({ entry, explanation }: { entry: WorkerEntry; exp
             </>
           )}
         </p>
-        <HoldButtons entry={entry} isHeld={isHeld.value} />
       </div>
     </section>
   );
@@ -64,66 +57,6 @@ function HoldNote({ hold }: { hold: Hold }) {
         {hold.reason !== "" && <>: {hold.reason}</>}
       </span>
     </p>
-  );
-}
-
-function AutoPauseSwitch({ entry }: { entry: WorkerEntry }) {
-  const refusal = refusalFor("hold");
-  const wish = useSignal<boolean | null>(null);
-  async function flip(isOn: boolean): Promise<void> {
-    wish.value = isOn;
-    await change(entry, `Turning auto-pause ${isOn ? "on" : "off"} for`, api.switchAutoPause(entry.id, isOn));
-    wish.value = null;
-  }
-  return (
-    <label class="switch" title={refusal ?? "Pause it when nobody uses it"}>
-      <input
-        type="checkbox"
-        role="switch"
-        checked={wish.value ?? entry.worker.value.is_idle_detection_enabled}
-        disabled={refusal !== null || wish.value !== null}
-        onChange={(event) => void flip(event.currentTarget.checked)}
-      />
-      Auto-pause
-    </label>
-  );
-}
-
-function HoldButtons({ entry, isHeld }: { entry: WorkerEntry; isHeld: boolean }) {
-  const refusal = refusalFor("hold");
-  const isBusy = useSignal(false);
-  async function end(): Promise<void> {
-    isBusy.value = true;
-    await change(entry, "Ending the hold of", api.endHold(entry.id));
-    isBusy.value = false;
-  }
-  return (
-    <div class="box-buttons">
-      <button
-        type="button"
-        class="button button-small"
-        disabled={refusal !== null}
-        title={refusal ?? ""}
-        onClick={() => {
-          openDialog.value = { kind: "hold", entry };
-        }}
-      >
-        {isHeld ? "Change…" : "Keep running until…"}
-      </button>
-      {isHeld && (
-        <button
-          type="button"
-          class="button button-small"
-          disabled={refusal !== null || isBusy.value}
-          title={refusal ?? ""}
-          aria-busy={isBusy.value}
-          onClick={() => void end()}
-        >
-          {isBusy.value && <Spinner />}
-          End hold
-        </button>
-      )}
-    </div>
   );
 }
 

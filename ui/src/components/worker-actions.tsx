@@ -1,37 +1,30 @@
 import { ask } from "../commands";
-import { ACTION_LABEL, type Action, rowActions, sensibleActions } from "../model";
+import { ACTION_LABEL, type Action, rowActions } from "../model";
 import { refusalFor } from "../session";
 import type { WorkerEntry } from "../store";
 import { Glyph, Spinner } from "./icons";
 
-interface WorkerActionsProps {
-  readonly entry: WorkerEntry;
-  /**
-   * Rows are many: they name the worker in each button and leave out what the role may not do, and
-   * what there is no room for.
-   * The panel is about one worker: it shows everything and says why something is not allowed.
-   */
-  readonly place: "row" | "panel";
-}
-
-export function WorkerActions({ entry, place }: WorkerActionsProps) {
+/**
+ * The actions of a row. Rows are many: they name the worker in each button and leave out what the role may not
+ * do, and what there is no room for.
+ */
+export function WorkerActions({ entry }: { entry: WorkerEntry }) {
   const worker = entry.worker.value;
   const pending = entry.pending.value;
-  const actions =
-    place === "panel" ? sensibleActions(worker) : rowActions(worker).filter((action) => refusalFor(action) === null);
   return (
-    <div class={`actions actions-${place}`}>
-      {actions.map((action) => (
-        <ActionButton
-          key={action}
-          action={action}
-          label={place === "row" ? `${ACTION_LABEL[action]} ${worker.name}` : ACTION_LABEL[action]}
-          refusal={refusalFor(action)}
-          isBusy={pending === action}
-          isDisabled={pending !== null}
-          onClick={() => ask(entry, action)}
-        />
-      ))}
+    <div class="actions">
+      {rowActions(worker)
+        .filter((action) => refusalFor(action) === null)
+        .map((action) => (
+          <ActionButton
+            key={action}
+            action={action}
+            label={`${ACTION_LABEL[action]} ${worker.name}`}
+            isBusy={pending === action}
+            isDisabled={pending !== null}
+            onClick={() => ask(entry, action)}
+          />
+        ))}
     </div>
   );
 }
@@ -39,13 +32,12 @@ export function WorkerActions({ entry, place }: WorkerActionsProps) {
 interface ActionButtonProps {
   readonly action: Action;
   readonly label: string;
-  readonly refusal: string | null;
   readonly isBusy: boolean;
   readonly isDisabled: boolean;
   readonly onClick: () => void;
 }
 
-function ActionButton({ action, label, refusal, isBusy, isDisabled, onClick }: ActionButtonProps) {
+function ActionButton({ action, label, isBusy, isDisabled, onClick }: ActionButtonProps) {
   return (
     <button
       type="button"
@@ -53,8 +45,8 @@ function ActionButton({ action, label, refusal, isBusy, isDisabled, onClick }: A
       data-action={action}
       aria-label={label}
       aria-busy={isBusy}
-      title={refusal ?? label}
-      disabled={isDisabled || refusal !== null}
+      title={label}
+      disabled={isDisabled}
       onClick={onClick}
     >
       {isBusy ? <Spinner /> : <Glyph name={action} />}

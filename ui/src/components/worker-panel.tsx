@@ -4,13 +4,11 @@ import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import * as api from "../api";
-import { openDialog } from "../commands";
 import type { Explanation } from "../explain";
 import { formatUsd } from "../format";
 import { focusOn, isWalkingRows, rowLinkId } from "../keyboard";
-import { statusInfo } from "../model";
+import { statusInfo, type WorkerView } from "../model";
 import { showFleet } from "../router";
-import { refusalFor } from "../session";
 import { applyWorkers, desiredStatus, entries, isLoaded, templates, type WorkerEntry } from "../store";
 import { Copyable } from "./copyable";
 import { Glyph } from "./icons";
@@ -22,7 +20,7 @@ import { DesiredHint, StatusBadge } from "./status-badge";
 import { Ago } from "./time";
 import { Timeline } from "./timeline";
 import { useExplanation, Why } from "./why";
-import { WorkerActions } from "./worker-actions";
+import { WorkerControls } from "./worker-controls";
 import { CmlVersion } from "./worker-row";
 
 /** A simulated worker has CML's API but no pages to open. */
@@ -94,17 +92,19 @@ function Details({ entry }: { entry: WorkerEntry }) {
         </div>
         <CloseButton />
       </header>
-      <State entry={entry} explanation={explanation} />
-      <WorkerActions entry={entry} place="panel" />
-      <PausingSection entry={entry} explanation={explanation} />
-      <LoadSection entry={entry} />
-      <LabsSection workerId={worker.id} />
-      <LicenseSection entry={entry} />
-      <Facts entry={entry} />
-      <section class="panel-section" aria-label="Timeline">
-        <h3>Timeline</h3>
-        <Timeline worker={worker} />
-      </section>
+      <div class="panel-body">
+        <State entry={entry} explanation={explanation} />
+        <PausingSection entry={entry} explanation={explanation} />
+        <LoadSection entry={entry} />
+        <LabsSection workerId={worker.id} />
+        <LicenseSection entry={entry} />
+        <Facts worker={worker} />
+        <section class="panel-section" aria-label="Timeline">
+          <h3>Timeline</h3>
+          <Timeline worker={worker} />
+        </section>
+      </div>
+      <WorkerControls entry={entry} />
     </>
   );
 }
@@ -122,8 +122,7 @@ function State({ entry, explanation }: { entry: WorkerEntry; explanation: Explan
   );
 }
 
-function Facts({ entry }: { entry: WorkerEntry }) {
-  const worker = entry.worker.value;
+function Facts({ worker }: { worker: WorkerView }) {
   const template = templates.value.find((candidate) => candidate.name === worker.template_name);
   const tags = Object.entries(worker.tags);
   return (
@@ -142,10 +141,7 @@ function Facts({ entry }: { entry: WorkerEntry }) {
       </Fact>
       <Fact label="Region">{worker.aws_region}</Fact>
       <Fact label="CML">{(worker.cml_version !== null || worker.cml_ready) && <CmlVersion worker={worker} />}</Fact>
-      <Fact label="CML login">
-        {worker.cml_username ?? "the fleet's"}
-        <EditButton entry={entry} kind="cml-login" label="Edit CML login" />
-      </Fact>
+      <Fact label="CML login">{worker.cml_username ?? "the fleet's"}</Fact>
       <Fact label="Labs">{worker.labs_count !== null && String(worker.labs_count)}</Fact>
       <Fact label="Public address">
         {worker.public_ip !== null && (
@@ -175,39 +171,14 @@ function Facts({ entry }: { entry: WorkerEntry }) {
         <Ago at={worker.updated_at} />
       </Fact>
       <Fact label="Tags">
-        {tags.map(([key, value]) => (
-          <span key={key} class="tag">
-            {key}={value}
-          </span>
-        ))}
-        <EditButton entry={entry} kind="tags" label="Edit tags" />
+        {tags.length > 0 &&
+          tags.map(([key, value]) => (
+            <span key={key} class="tag">
+              {key}={value}
+            </span>
+          ))}
       </Fact>
     </dl>
-  );
-}
-
-interface EditButtonProps {
-  readonly entry: WorkerEntry;
-  readonly kind: "cml-login" | "tags";
-  readonly label: string;
-}
-
-function EditButton({ entry, kind, label }: EditButtonProps) {
-  if (entry.worker.value.status === "terminated") return null;
-  const refusal = refusalFor(kind);
-  return (
-    <button
-      type="button"
-      class="button button-small"
-      disabled={refusal !== null}
-      title={refusal ?? ""}
-      aria-label={label}
-      onClick={() => {
-        openDialog.value = { kind, entry };
-      }}
-    >
-      Edit…
-    </button>
   );
 }
 

@@ -61,7 +61,7 @@ export function WorkerRow({ entry }: { entry: WorkerEntry }) {
         </span>
       </div>
       <div role="cell" class="cell cell-actions">
-        <WorkerActions entry={entry} place="row" />
+        <WorkerActions entry={entry} />
       </div>
     </div>
   );

@@ -1,0 +1,111 @@
+"""What a person is about to press stays where it is, whatever arrives while the panel of a worker is open."""
+
+import pytest
+from playwright.async_api import Locator, Page, ViewportSize, expect
+
+from lcm.core.clock import SystemClock
+from support.lone_plane import LonePlane
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+LARGE: ViewportSize = {"width": 1280, "height": 800}
+PHONE: ViewportSize = {"width": 390, "height": 844}
+SCREENS = pytest.mark.parametrize("screen", [LARGE, PHONE], ids=["large", "phone"])
+
+PLACES = """
+group => [...group.querySelectorAll("button, input")].flatMap((control) => {
+  const { x, y, width, height } = control.getBoundingClientRect();
+  return [x, y, width, height];
+})
+"""
+
+
+async def stay(controls: Locator, places: list[float]) -> bool:
+    """A browser rounds what is scrolled to its pixels: less than one is no move."""
+    return bool(await controls.evaluate(PLACES) == pytest.approx(places, abs=0.99))
+
+
+async def open_panel(page: Page, plane: LonePlane, screen: ViewportSize) -> Locator:
+    # The panel slides in; what is measured has arrived.
+    await page.emulate_media(reduced_motion="reduce")
+    await page.set_viewport_size(screen)
+    await page.goto(f"{plane.url}/?token={plane.token}#/workers/{plane.worker_id}")
+    await page.wait_for_selector('[data-connection="live"]')
+    return page.get_by_role("complementary", name="live")
+
+
+async def let_labs_arrive(page: Page, plane: LonePlane, *names: str) -> None:
+    for name in names:
+        event = {"event": "created", "element_type": "lab", "element_id": name, "lab_id": name}
+        await plane.accepted("/{id}/lab-state-change", {**event, "data": {"title": name}})
+    labs = page.get_by_role("region", name="Labs")
+    await expect(labs.locator(f'[data-lab-id="{names[-1]}"]')).to_be_visible()
+
+
+async def let_figures_arrive(page: Page, plane: LonePlane) -> None:
+    figures = {"cpu_utilization": 95, "memory_utilization": 43.6, "disk_utilization": 61}
+    await plane.accepted("/metrics", {"samples": [plane.sample(since=SystemClock().now(), **figures)]})
+    await expect(page.locator('.chart-value[data-tone="red"]')).to_have_text("95%")
+
+
+async def let_it_stop(page: Page, plane: LonePlane) -> None:
+    for status in ("stopping", "stopped"):
+        worker = await plane.admin.get(f"/api/workers/{plane.worker_id}")
+        report = {"status": status, "reason": "asked", "expected_version": worker["version"]}
+        await plane.accepted("/{id}/status", report)
+    await expect(page.get_by_test_id("timeline").locator('[data-to="stopped"]')).to_be_visible()
+
+
+async def press(page: Page, control: Locator) -> None:
+    box = await control.bounding_box()
+    assert box is not None
+    await page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    await page.mouse.down()
+
+
+@SCREENS
+async def test_no_control_of_a_worker_moves_when_news_arrive(
+    page: Page, plane: LonePlane, screen: ViewportSize
+) -> None:
+    panel = await open_panel(page, plane, screen)
+    controls = panel.get_by_role("group", name="Controls")
+    await expect(panel.get_by_test_id("timeline")).to_be_visible()
+    places: list[float] = await controls.evaluate(PLACES)
+    assert len(places) == 4 * 10
+
+    await let_labs_arrive(page, plane, *(f"lab-{n}" for n in range(12)))
+    assert await stay(controls, places)
+    await let_figures_arrive(page, plane)
+    assert await stay(controls, places)
+    await panel.evaluate("panel => panel.scrollTo(0, panel.scrollHeight)")
+    assert await stay(controls, places)
+    await let_it_stop(page, plane)
+    assert await stay(controls, places)
+
+
+@SCREENS
+async def test_a_press_that_began_before_news_arrived_still_counts(
+    page: Page, plane: LonePlane, screen: ViewportSize
+) -> None:
+    panel = await open_panel(page, plane, screen)
+    dialog = page.get_by_role("dialog")
+    names = ("Delete", "Keep running until…", "Register…", "Edit CML login", "Edit tags")
+    for number, name in enumerate(names):
+        await press(page, panel.get_by_role("button", name=name, exact=True))
+        await let_labs_arrive(page, plane, f"before-{number}", f"news-{number}")
+        await page.mouse.up()
+        await expect(dialog).to_be_visible()
+        await page.keyboard.press("Escape")
+        await expect(dialog).to_have_count(0)
+
+    await press(page, panel.get_by_role("switch", name="Auto-pause"))
+    await let_labs_arrive(page, plane, "while-switching")
+    await page.mouse.up()
+    await expect(panel.get_by_test_id("outlook")).to_contain_text("auto-pause is off")
+
+    await press(page, panel.get_by_role("button", name="Stop", exact=True))
+    await let_labs_arrive(page, plane, "while-stopping")
+    await let_figures_arrive(page, plane)
+    async with page.expect_response("**/stop") as answer:
+        await page.mouse.up()
+    assert (await answer.value).ok
