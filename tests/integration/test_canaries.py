@@ -81,7 +81,7 @@ async def license_it(admin: Api, worker: Any, secrets: dict[str, str]) -> None:
     async def is_refused() -> bool:
         return bool((await admin.get(path))["license"]["last_error"])
 
-    await eventually(is_refused, within_seconds=60)
+    await eventually(is_refused)
     status, _ = await admin.call("PUT", "/api/settings/license", {"token": secrets["fleet license token"]})
     assert status == 200
     status, _ = await admin.call("POST", f"{path}/license", {"token": [secrets["license token"]]})

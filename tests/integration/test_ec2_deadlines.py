@@ -30,6 +30,7 @@ from lcm.worker_controller.adapters.ec2 import Ec2Provider, Ec2Settings
 from lcm.worker_controller.ports import CmlSystemInformation
 from lcm.worker_controller.settings import WorkerControllerSettings
 from support.fleet import Fleet, MemoryCml
+from support.patience import PATIENCE_SECONDS
 from support.processes import RunningSimulator, eventually, running_simulator
 
 LOOKS = 3
@@ -122,7 +123,7 @@ async def test_e6_a_machine_that_ec2_gives_up_is_launched_anew_and_the_reason_is
 ) -> None:
     """E6: pending, then terminated."""
     await scene.disturb("RunInstances", "give_up", code=reason)
-    worker = await scene.fleet.until(await scene.fleet.create(), RUNNING, within_seconds=15)
+    worker = await scene.fleet.until(await scene.fleet.create(), RUNNING, PATIENCE_SECONDS)
     assert worker.launch_generation == 2
     assert any(reason in entry.reason for entry in worker.state_history)
     assert await scene.calls("RunInstances") == 2
@@ -131,7 +132,7 @@ async def test_e6_a_machine_that_ec2_gives_up_is_launched_anew_and_the_reason_is
 async def test_e6_after_three_such_machines_the_worker_has_failed(scene: Scene) -> None:
     """E6: bound 3, then failed."""
     await scene.disturb("RunInstances", "give_up", code="Client.VolumeLimitExceeded", count=None)
-    worker = await scene.fleet.until(await scene.fleet.create(), FAILED, within_seconds=15)
+    worker = await scene.fleet.until(await scene.fleet.create(), FAILED, PATIENCE_SECONDS)
     assert "Client.VolumeLimitExceeded" in worker.status_reason
     assert await scene.calls("RunInstances") == 3
 
@@ -159,10 +160,10 @@ async def test_e7_a_machine_that_does_not_get_on_raises_an_alarm_in_time_and_not
 ) -> None:
     """E7: per-type deadline, then alarm."""
     fleet = scene.fleet
-    worker = await fleet.until(await fleet.create("lab", template), RUNNING, within_seconds=15)
+    worker = await fleet.until(await fleet.create("lab", template), RUNNING, PATIENCE_SECONDS)
     await scene.disturb(operation, "stall")
     await fleet.ask(worker, action)
-    await fleet.until(worker, status, within_seconds=15)
+    await fleet.until(worker, status, PATIENCE_SECONDS)
     await scene.pass_minutes(quiet_minutes)
     assert not fleet.leader.tally.stuck
     await scene.pass_minutes(alarm_minutes - quiet_minutes)
@@ -174,7 +175,7 @@ async def test_e7_a_machine_that_does_not_get_on_raises_an_alarm_in_time_and_not
     assert (await fleet.get(worker)).version == stuck.version
     assert await scene.calls(operation) == 1
     await scene.heal()
-    await fleet.until(worker, end, within_seconds=15)
+    await fleet.until(worker, end, PATIENCE_SECONDS)
 
 
 async def test_e7_a_machine_that_stays_pending_is_called_failed_in_time_and_nothing_is_forced(
@@ -183,11 +184,11 @@ async def test_e7_a_machine_that_stays_pending_is_called_failed_in_time_and_noth
     """E7: stuck pending."""
     fleet = scene.fleet
     await scene.disturb("RunInstances", "stall")
-    worker = await fleet.until(await fleet.create(), PROVISIONING, within_seconds=15)
+    worker = await fleet.until(await fleet.create(), PROVISIONING, PATIENCE_SECONDS)
     minutes = fleet.settings.provisioning_timeout_seconds / 60
     await scene.pass_minutes(minutes - 1)
     assert (await fleet.get(worker)).status is PROVISIONING
     await scene.pass_minutes(2)
-    failed = await fleet.until(worker, FAILED, within_seconds=15)
+    failed = await fleet.until(worker, FAILED, PATIENCE_SECONDS)
     assert f"{failed.ec2_instance_id} still exists and costs money" in failed.status_reason
     assert (await scene.calls("RunInstances"), await scene.calls("TerminateInstances")) == (1, 0)

@@ -82,7 +82,7 @@ async def test_a_worker_stopped_in_the_aws_console_is_started_again(api: Api, co
     [instance] = await console.instances_of(worker)
     await console.click("stop", instance)
     # What EC2 did is told first; then it is made what people want.
-    await eventually(lambda: _has(api, worker, "stopped"), within_seconds=60)
+    await eventually(lambda: _has(api, worker, "stopped"))
     await api.until(worker, "running")
     timeline = await api.get(f"/api/workers/{worker['id']}/timeline")
     assert any("outside LCM" in entry["reason"] for entry in timeline["items"])
@@ -98,7 +98,7 @@ async def test_a_hanging_ec2_call_of_one_worker_does_not_delay_another(api: Api,
     [instance] = await console.instances_of(stuck)
     await console.disturb(operation="StopInstances", kind="hang", instance_id=instance["id"], count=None)
     await api.act(stuck, "stop")
-    await eventually(lambda: _is_hung(console), within_seconds=10)
+    await eventually(lambda: _is_hung(console))
     await api.act(healthy, "stop")
     await api.until(healthy, "stopped")
     assert (await api.get(f"/api/workers/{stuck['id']}"))["status"] == "stopping"

@@ -9,6 +9,7 @@ import aiohttp
 
 from lcm.core.timeouts import timeout
 from support.canaries import suite_canaries, watched_session
+from support.patience import PATIENCE_SECONDS
 from support.processes import RunningLcm, eventually
 
 Json = Any
@@ -50,7 +51,7 @@ class Api:
             wanted = {"status": status, **facts}
             return seen if all(seen[name] == value for name, value in wanted.items()) else None
 
-        return await eventually(is_there, within_seconds=30)
+        return await eventually(is_there)
 
     async def statuses(self, worker: Json) -> list[str]:
         """Every status the timeline shows, in order, each once in a row."""
@@ -74,7 +75,7 @@ class EventStream:
     async def next(self) -> dict[str, Json]:
         """The next event: `event`, `id` if it has one, and its decoded `data`."""
         event: dict[str, Json] = {}
-        async with timeout(30):
+        async with timeout(PATIENCE_SECONDS):
             while line := (await self._lines.readline()).decode().rstrip("\n"):
                 suite_canaries.search("an event of the stream", line)
                 name, _, value = line.partition(": ")

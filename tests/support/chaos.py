@@ -35,6 +35,7 @@ from lcm.rest.schemas import WorkerRecords
 from lcm.simulator.listing import InstanceListing, SimulatedInstance
 from support.api import Api, Console, Json, admin_of, console_of
 from support.canaries import watched_session
+from support.ports import reserve_port
 from support.processes import RunningLcm, RunningSimulator, eventually, running_lcm, running_simulator
 
 MUTATING: Final = ("RunInstances", "StartInstances", "StopInstances", "TerminateInstances")
@@ -252,7 +253,8 @@ class Site:
         self._running: RunningLcm | None = None
 
     def __enter__(self) -> Self:
-        self.simulator: RunningSimulator = self._simulator.enter_context(running_simulator())
+        port = str(reserve_port())  # another cloud may take the place of this one
+        self.simulator: RunningSimulator = self._simulator.enter_context(running_simulator("--port", port))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -406,7 +408,7 @@ class Life:
             records = msgspec.json.decode(await response.read(), type=WorkerRecords).items
         return EndState(records, await self.instances(), self.site.wishes)
 
-    async def settles(self, within_seconds: float = 45) -> EndState:
+    async def settles(self) -> EndState:
         """Everything becomes as wanted, by itself."""
 
         async def state_at_rest() -> EndState | None:
@@ -414,12 +416,12 @@ class Life:
             return state if state.is_at_rest else None
 
         try:
-            state: EndState = await eventually(state_at_rest, within_seconds=within_seconds)
+            state: EndState = await eventually(state_at_rest)
         except TimeoutError:
             state = await self.end_state()
             late = [r for r in state.records if not is_as_wanted(r, state.alive_for(r.id))]
             told = [f"{r.name} {r.desired_status}: {r.status} ({r.status_reason})" for r in late]
-            raise AssertionError(f"not as wanted after {within_seconds} s: {told}") from None
+            raise AssertionError(f"still not as wanted: {told}") from None
         return state
 
     async def prove(self) -> EndState:

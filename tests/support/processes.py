@@ -19,13 +19,14 @@ from lcm.core.redaction import MASK
 from lcm.core.timeouts import timeout
 from lcm.simulator.main import SimulationInfo, simulated_password
 from support.canaries import suite_canaries
+from support.patience import PATIENCE_SECONDS
 from support.quick_start import Process, start_lcm
 
 SPEED = 20
 """How much faster than in its demo the simulated world runs in tests."""
 
 
-async def eventually(check: Callable[[], Awaitable[Any]], *, within_seconds: float = 30.0) -> Any:
+async def eventually(check: Callable[[], Awaitable[Any]], *, within_seconds: float = PATIENCE_SECONDS) -> Any:
     """Ask again and again until the answer is true-ish, and return it; fails after the deadline."""
     async with timeout(within_seconds):
         while not (answer := await check()):  # noqa: ASYNC110 - another process decides when
@@ -83,7 +84,7 @@ def lcm_to_its_end(*arguments: str) -> Ended:
         assert process.stdout is not None
         with process.stdout as stdout:
             said = stdout.read()
-        code = process.wait(timeout=60)
+        code = process.wait(timeout=PATIENCE_SECONDS)
         errors.seek(0)
         return Ended(code, said, errors.read())
 
@@ -120,7 +121,7 @@ def running_command(*arguments: str, **environment: str) -> Iterator[tuple[str, 
             if data_dir is not None:
                 suite_canaries.search_data_dir(data_dir)
             process.send_signal(signal.SIGTERM)
-            process.wait(timeout=10)
+            process.wait(timeout=PATIENCE_SECONDS)
             if data_dir is not None:
                 suite_canaries.search_data_dir(data_dir)
             suite_canaries.search("standard output", _left_in(process.stdout))

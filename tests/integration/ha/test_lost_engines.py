@@ -67,7 +67,7 @@ async def test_a_wiped_etcd_elects_a_leader_with_a_higher_epoch(life: Life) -> N
         newest: int = (said["epoch"] or 0) if said is not None else 0  # none just after the lead was lost
         return newest if newest > before["epoch"] else 0
 
-    assert await eventually(epoch, within_seconds=60) > before["epoch"]
+    assert await eventually(epoch) > before["epoch"]
     await life.api.act(worker, "stop")
     await life.until(worker, "stopped")
     await life.remove(worker)
@@ -85,7 +85,7 @@ async def test_while_the_control_plane_is_gone_nobody_acts_and_afterwards_all_go
         said = await life.health(leader)
         return said is not None and bool(said["frozen"])
 
-    await eventually(is_frozen, within_seconds=60)
+    await eventually(is_frozen)
     [instance] = await life.launched_for(worker)
     await life.console.click("stop", instance)  # the world goes on, and must not be corrected blindly
     await asyncio.sleep(OUTAGE_SECONDS)  # noqa: TID251 - nothing happens

@@ -65,7 +65,7 @@ async def test_a_controller_without_work_is_elected_and_says_that_it_does_nothin
                 said = await response.json()
             return said if said["is_leader"] else None
 
-        said = await eventually(leading, within_seconds=30)
+        said = await eventually(leading)
         assert said["does"].startswith("nothing yet: ")
         assert (said["epoch"], said["frozen"], said["coordination"]) == (1, [], "elected")
         held = etcd.ctl("get", f"/lcm/{service}/leader", "--print-value-only").stdout.decode().strip()
@@ -84,7 +84,7 @@ async def test_a_controller_whose_etcd_is_not_there_leads_nobody_and_says_so() -
                 said = await response.json()
                 return said if response.status == 503 else None
 
-        said = await eventually(frozen, within_seconds=30)
+        said = await eventually(frozen)
         assert [reason.partition(":")[0] for reason in said["frozen"]] == ["coordination store"]
     finally:
         shell.forget()

@@ -15,9 +15,10 @@ import yaml
 from lcm.rest.schemas import API_KEY_HEADER, EPOCH_HEADER, SERVICE_HEADER
 from support.api import EventStream, person
 from support.canaries import watched_session
-from support.etcd import etcd_cluster, free_addresses
+from support.etcd import etcd_cluster
 from support.ha import KEY, LcmProcess
 from support.mongodb import mongo_server
+from support.ports import reserve_port
 from support.processes import eventually
 
 
@@ -30,9 +31,9 @@ class Planes:
         regions = directory / "regions.yaml"
         region = {"region": "us-east-1", "security_group_ids": ["sg-1"], "subnet_id": "subnet-1"}
         regions.write_text(yaml.safe_dump({"aws_region_configs": {"us-east-1": region}}))
-        addresses = free_addresses(2)  # each has to know where the other is
+        ports = reserve_port(), reserve_port()  # each has to know where the other is
         environment = {
-            "CONTROL_PLANE_PEERS": ",".join(f"http://{address}" for address in addresses),
+            "CONTROL_PLANE_PEERS": ",".join(f"http://127.0.0.1:{port}" for port in ports),
             "STORE_URL": mongo.database("lcm_two_planes"),
             "ETCD_ENDPOINTS": etcd.endpoints[0],
             "CONTROL_PLANE_API_KEY": KEY,
@@ -40,8 +41,8 @@ class Planes:
             "LCM_DATA_DIR": str(directory / "data"),
         }
         self.here, self.there = (
-            LcmProcess(name, ("control-plane",), environment, port=int(address.rpartition(":")[2]))
-            for name, address in zip(("here", "there"), addresses, strict=True)
+            LcmProcess(name, ("control-plane",), environment, port=port)
+            for name, port in zip(("here", "there"), ports, strict=True)
         )
         for plane in (self.here, self.there):
             stack.callback(plane.forget)
@@ -63,7 +64,7 @@ class Planes:
                         return False
             return True
 
-        await eventually(do, within_seconds=60)
+        await eventually(do)
 
 
 @pytest.fixture(scope="module")

@@ -29,14 +29,14 @@ async def test_the_demonstration_survives_the_death_of_its_leader_and_of_a_contr
                                 return name
             return None
 
-        first = await eventually(leader, within_seconds=60)
+        first = await eventually(leader)
         os.kill(ready.processes[first], signal.SIGKILL)
         os.kill(ready.processes["control-plane-1"], signal.SIGKILL)
 
         async def another_leads() -> bool:
             return await leader() not in (None, first)
 
-        await eventually(another_leads, within_seconds=60)
+        await eventually(another_leads)
         async with person(f"http://127.0.0.1:{ready.ports['control_plane']}", ready.token) as api:
 
             async def the_worker_runs() -> Json:
@@ -44,7 +44,7 @@ async def test_the_demonstration_survives_the_death_of_its_leader_and_of_a_contr
                     [worker] = (await api.get("/api/workers"))["items"]
                     return worker if worker["status"] == "running" else None
 
-            await eventually(the_worker_runs, within_seconds=60)
+            await eventually(the_worker_runs)
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=60) == 0
         errors.seek(0)

@@ -132,7 +132,7 @@ class Cloud:
         async def unreachable() -> bool:
             return not await self.is_reachable()
 
-        await eventually(unreachable, within_seconds=5)
+        await eventually(unreachable)
 
     @staticmethod
     @contextmanager
