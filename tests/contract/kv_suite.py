@@ -6,33 +6,43 @@ brings its own fixture `store`.
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, aclosing
+from contextlib import AbstractAsyncContextManager, aclosing, suppress
 from dataclasses import dataclass
 
 import pytest
 
+from lcm.core.clock import Clock
 from lcm.core.kv.port import Change, ChangeKind, Compacted, Kv, LeaseExpired, LeaseId
 from lcm.core.timeouts import timeout
+from support.patience import PATIENCE_SECONDS
 
 PUT, DELETE = ChangeKind.PUT, ChangeKind.DELETE
-PATIENCE = 15.0
-"""How long a test waits for a change."""
+AGES = 600
+"""The seconds of a lease that does not expire in a test."""
 
 
 @dataclass(frozen=True)
 class Store:
-    """A coordination store of its own, and the ways to let time pass and history go."""
+    """A coordination store of its own, its time, and the way to let history go."""
 
     kv: Kv
     ttl: int
-    let_pass: Callable[[float], Awaitable[None]]
+    """The seconds of a lease that is meant to expire."""
+    clock: Clock
     compact: Callable[[int], Awaitable[None]]
     new_cluster: Callable[[], AbstractAsyncContextManager[Kv]]
-    lateness: float
-    """How long after its time an expired lease may still be seen."""
 
-    async def let_expire(self) -> None:
-        await self.let_pass(self.ttl + self.lateness)
+    async def put_leased(self, key: str) -> tuple[LeaseId, int]:
+        """A key with a lease that is meant to expire; the revision of the key."""
+        while True:
+            lease = await self.kv.grant_lease(self.ttl)
+            with suppress(LeaseExpired):  # by a machine that stood still meanwhile
+                return lease, await self.kv.put(key, b"1", lease)
+
+    async def expired_lease(self) -> LeaseId:
+        lease, since = await self.put_leased("/expiring")
+        await gone(self.kv, "/expiring", since)
+        return lease
 
 
 @pytest.fixture
@@ -54,13 +64,27 @@ async def seen(
                     return
 
     try:
-        async with timeout(PATIENCE), asyncio.TaskGroup() as tasks:
+        async with timeout(PATIENCE_SECONDS), asyncio.TaskGroup() as tasks:
             tasks.create_task(watch())
             if until is not None:
                 await until
     except ExceptionGroup as errors:
         raise errors.exceptions[0] from None
     return changes
+
+
+async def gone(kv: Kv, key: str, since: int) -> None:
+    """Wait until a key that was written at this revision is deleted."""
+    [_, change] = await seen(kv, 2, since=since, prefix=key)
+    assert (change.kind, change.key) == (DELETE, key)
+
+
+async def in_time(attempt: Callable[[], Awaitable[bool]]) -> None:
+    """Repeat what shows nothing because the machine stood still for longer than a lease."""
+    for _ in range(5):
+        if await attempt():
+            return
+    raise AssertionError("always too late to renew a lease")
 
 
 def told(changes: list[Change]) -> list[tuple[ChangeKind, str, bytes]]:
@@ -104,9 +128,10 @@ async def test_reading_and_refused_writes_take_no_revision(kv: Kv) -> None:
 
 
 async def test_only_the_first_of_two_creates_a_key(kv: Kv) -> None:
-    first = await kv.put_if_absent("/a", b"one")
+    first = await kv.put_if_absent("/a", b"one", await kv.grant_lease(AGES))
     assert first is not None
     assert await kv.put_if_absent("/a", b"two") is None
+    assert await kv.put_if_absent("/a", b"two", await kv.grant_lease(AGES)) is None
     item = await kv.get("/a")
     assert item is not None
     assert (item.value, item.create_revision) == (b"one", first)
@@ -247,9 +272,11 @@ async def test_two_watches_do_not_disturb_each_other(kv: Kv) -> None:
 
 async def test_a_watch_that_is_given_up_leaves_the_others_alone(kv: Kv) -> None:
     since = await kv.put("/a", b"0")
-    with pytest.raises(TimeoutError):
-        async with timeout(1), aclosing(kv.watch_prefix("/", since + 1)) as quiet:
-            await anext(quiet)
+    async with aclosing(kv.watch_prefix("/", since)) as quiet:
+        await anext(quiet)
+        with pytest.raises(TimeoutError):
+            async with timeout(0.1):  # there is nothing to wait for
+                await anext(quiet)
     changes = await seen(kv, 1, since=since + 1, until=kv.put("/a", b"1"))
     assert [change.value for change in changes] == [b"1"]
 
@@ -278,52 +305,67 @@ async def test_after_a_compaction_a_list_and_a_watch_from_there_work(store: Stor
 
 
 async def test_a_lease_that_is_not_kept_alive_takes_its_keys_with_it(store: Store) -> None:
-    kv = store.kv
-    lease = await kv.grant_lease(store.ttl)
-    await kv.put("/leased", b"1", lease)
+    kv, clock = store.kv, store.clock
     await kv.put("/kept", b"1")
-    await store.let_pass(store.ttl / 2)
-    assert await kv.get("/leased") is not None
-    await store.let_pass(store.ttl / 2 + store.lateness)
+    granted = clock.monotonic()
+    _, since = await store.put_leased("/leased")
+    await gone(kv, "/leased", since)
+    assert clock.monotonic() - granted >= store.ttl
     assert await kv.get("/leased") is None
     assert await kv.get("/kept") is not None
 
 
 async def test_a_watch_sees_a_lease_expire(store: Store) -> None:
     kv = store.kv
-    lease = await kv.grant_lease(store.ttl)
-    since = await kv.put("/leased", b"1", lease)
+    _, since = await store.put_leased("/leased")
     changes = await seen(kv, 2, since=since)
     assert told(changes) == [(PUT, "/leased", b"1"), (DELETE, "/leased", b"")]
     assert changes[1].revision > changes[0].revision
 
 
 async def test_a_lease_that_is_kept_alive_lives_on(store: Store) -> None:
-    kv = store.kv
-    lease = await kv.grant_lease(store.ttl)
-    await kv.put("/leased", b"1", lease)
-    for _ in range(4):
-        await store.let_pass(store.ttl / 2)
-        assert await kv.keep_alive(lease) == store.ttl
-    await store.let_pass(store.ttl / 2)
-    assert await kv.get("/leased") is not None
+    kv, clock = store.kv, store.clock
+
+    async def lives_on() -> bool:
+        began = renewed = clock.monotonic()
+        lease, _ = await store.put_leased("/leased")
+        while renewed - began <= 1.5 * store.ttl:
+            await clock.sleep(store.ttl / 4)
+            asked = clock.monotonic()
+            left = await kv.keep_alive(lease)
+            if clock.monotonic() - renewed >= store.ttl:
+                return False
+            assert left == store.ttl
+            renewed = asked
+        item = await kv.get("/leased")
+        if clock.monotonic() - renewed >= store.ttl:
+            return False
+        assert item is not None
+        return True
+
+    await in_time(lives_on)
 
 
 async def test_a_lease_that_was_kept_alive_expires_a_ttl_after_the_last_time(store: Store) -> None:
-    kv = store.kv
-    lease = await kv.grant_lease(store.ttl)
-    await kv.put("/leased", b"1", lease)
-    await store.let_pass(store.ttl / 2)
-    await kv.keep_alive(lease)
-    await store.let_expire()
-    assert await kv.get("/leased") is None
+    kv, clock = store.kv, store.clock
+
+    async def expires_later() -> bool:
+        lease, since = await store.put_leased("/leased")
+        await clock.sleep(store.ttl / 2)
+        asked = clock.monotonic()
+        if await kv.keep_alive(lease) == 0:
+            return False
+        await gone(kv, "/leased", since)
+        assert clock.monotonic() - asked >= store.ttl
+        return True
+
+    await in_time(expires_later)
 
 
 async def test_a_lease_that_is_gone_cannot_be_kept_alive(store: Store) -> None:
     kv = store.kv
-    expired, revoked = await kv.grant_lease(store.ttl), await kv.grant_lease(store.ttl)
+    expired, revoked = await store.expired_lease(), await kv.grant_lease(AGES)
     await kv.revoke_lease(revoked)
-    await store.let_expire()
     assert await kv.keep_alive(expired) == 0
     assert await kv.keep_alive(revoked) == 0
     assert await kv.keep_alive(LeaseId(987_654_321)) == 0
@@ -331,8 +373,7 @@ async def test_a_lease_that_is_gone_cannot_be_kept_alive(store: Store) -> None:
 
 async def test_nothing_can_be_written_with_a_lease_that_is_gone(store: Store) -> None:
     kv = store.kv
-    lease = await kv.grant_lease(store.ttl)
-    await store.let_expire()
+    lease = await store.expired_lease()
     with pytest.raises(LeaseExpired):
         await kv.put("/a", b"1", lease)
     with pytest.raises(LeaseExpired):
@@ -340,9 +381,8 @@ async def test_nothing_can_be_written_with_a_lease_that_is_gone(store: Store) ->
     assert await kv.get("/a") is None
 
 
-async def test_revoking_a_lease_deletes_its_keys_at_once(store: Store) -> None:
-    kv = store.kv
-    lease, other = await kv.grant_lease(store.ttl), await kv.grant_lease(store.ttl)
+async def test_revoking_a_lease_deletes_its_keys_at_once(kv: Kv) -> None:
+    lease, other = await kv.grant_lease(AGES), await kv.grant_lease(AGES)
     await kv.put("/a", b"1", lease)
     await kv.put("/b", b"1", lease)
     since = await kv.put("/c", b"1", other)
@@ -353,15 +393,13 @@ async def test_revoking_a_lease_deletes_its_keys_at_once(store: Store) -> None:
 
 
 async def test_revoking_a_lease_that_is_gone_succeeds(store: Store) -> None:
-    lease = await store.kv.grant_lease(store.ttl)
-    await store.let_expire()
+    lease = await store.expired_lease()
     await store.kv.revoke_lease(lease)
     await store.kv.revoke_lease(lease)
 
 
-async def test_a_key_written_without_its_lease_outlives_it(store: Store) -> None:
-    kv = store.kv
-    lease = await kv.grant_lease(store.ttl)
+async def test_a_key_written_without_its_lease_outlives_it(kv: Kv) -> None:
+    lease = await kv.grant_lease(AGES)
     await kv.put("/a", b"1", lease)
     await kv.put("/a", b"2")
     await kv.revoke_lease(lease)
@@ -370,9 +408,8 @@ async def test_a_key_written_without_its_lease_outlives_it(store: Store) -> None
     assert item.value == b"2"
 
 
-async def test_a_key_belongs_to_the_lease_it_was_last_written_with(store: Store) -> None:
-    kv = store.kv
-    old, new = await kv.grant_lease(store.ttl), await kv.grant_lease(store.ttl)
+async def test_a_key_belongs_to_the_lease_it_was_last_written_with(kv: Kv) -> None:
+    old, new = await kv.grant_lease(AGES), await kv.grant_lease(AGES)
     await kv.put("/a", b"1", old)
     await kv.put("/a", b"2", new)
     await kv.revoke_lease(old)
@@ -383,10 +420,8 @@ async def test_a_key_belongs_to_the_lease_it_was_last_written_with(store: Store)
 
 async def test_a_key_that_expired_can_be_created_by_somebody_else(store: Store) -> None:
     kv = store.kv
-    first = await kv.put_if_absent("/leader", b"ada", await kv.grant_lease(store.ttl))
-    assert first is not None
-    assert await kv.put_if_absent("/leader", b"bob", await kv.grant_lease(store.ttl)) is None
-    await store.let_expire()
-    second = await kv.put_if_absent("/leader", b"bob", await kv.grant_lease(store.ttl))
+    _, first = await store.put_leased("/leader")
+    await gone(kv, "/leader", first)
+    second = await kv.put_if_absent("/leader", b"bob", await kv.grant_lease(AGES))
     assert second is not None
     assert second > first

@@ -28,7 +28,7 @@ async def memory() -> AsyncIterator[Store]:
         yield MemoryKv(clock, ids)
 
     life = asyncio.get_running_loop().create_task(kv.run())
-    yield Store(kv, 10, clock.sleep, compact, new_cluster, lateness=0.0)
+    yield Store(kv, 10, clock, compact, new_cluster)
     life.cancel()
     with suppress(asyncio.CancelledError):
         await life
@@ -78,7 +78,7 @@ async def test_in_process_a_waiting_reader_is_told_of_a_compaction_that_overtake
         await store.kv.put("/a", b"1")
 
         async def overtake() -> None:
-            await store.let_pass(1)  # the reader waits
+            await store.clock.sleep(1)  # the reader waits
             await store.compact(await store.kv.put("/a", b"2"))
 
         with pytest.raises(Compacted):
