@@ -11,7 +11,7 @@ import pytest
 from lcm.rest.schemas import API_KEY_HEADER, EPOCH_HEADER, PROBLEM_TYPE_PREFIX, SERVICE_HEADER
 from support.api import Json
 from support.canaries import watched_session
-from support.ha import KEY, LEASE_SECONDS, TRIALS, Life, now, told
+from support.ha import KEY, LEASE_SECONDS, TRIALS, Life, assert_promised, now, told
 from support.processes import eventually
 
 
@@ -23,9 +23,8 @@ async def test_when_the_leader_is_killed_the_standby_takes_over_and_nothing_is_l
     created: list[Json] = []
     took: list[float] = []
     for trial in range(TRIALS):
-        leader = await life.wait_for_a_leader()
-        await life.wait_for_a_standby(leader)
-        before = await life.health(leader)
+        before = await life.wait_for_a_pair()
+        leader = before["instance_id"]
         created.append(worker := await life.api.create(f"killed-{trial}"))
         if trial % 2:  # the launch is under way
             await eventually(partial(life.launched_for, worker))
@@ -44,30 +43,31 @@ async def test_when_the_leader_is_killed_the_standby_takes_over_and_nothing_is_l
     await life.remove(*watched, *created)
     with told(f"takeover after SIGKILL, lease {LEASE_SECONDS} s") as figures:
         figures |= summary(took)
-    assert_nearly_all_within(LEASE_SECONDS + 2, took)
+    assert_promised(LEASE_SECONDS + 2, took)
 
 
 @pytest.mark.timeout(1800)
 async def test_a_leader_that_is_stopped_politely_hands_over_without_waiting_for_its_lease(life: Life) -> None:
-    watched = await life.running_and_watched("watched")
+    """A lease that was not given back would keep the other one waiting for longer than the test does."""
     took: list[float] = []
-    for trial in range(TRIALS):
-        leader = await life.wait_for_a_leader()
-        await life.wait_for_a_standby(leader)
-        before = await life.health(leader)
-        asked_at = now()
-        life.ensemble.controllers[leader].send(signal.SIGTERM)
-        after = await life.wait_for_a_later_leader(before["epoch"])
-        took.append(now() - asked_at)
-        assert after["instance_id"] != leader
-        life.ensemble.controllers[leader].end()
-        life.ensemble.restore()
-        if trial % 5 == 0:
-            await life.wait_until_only_one_watches(after["instance_id"], watched)
-    await life.remove(*watched)
+    with life.ensemble.long_leases():
+        watched = await life.running_and_watched("watched")
+        for trial in range(TRIALS):
+            before = await life.wait_for_a_pair()
+            leader = before["instance_id"]
+            asked_at = now()
+            life.ensemble.controllers[leader].send(signal.SIGTERM)
+            after = await life.wait_for_a_later_leader(before["epoch"])
+            took.append(now() - asked_at)
+            assert after["instance_id"] != leader
+            life.ensemble.controllers[leader].end()
+            life.ensemble.restore()
+            if trial % 5 == 0:
+                await life.wait_until_only_one_watches(after["instance_id"], watched)
+        await life.remove(*watched)
     with told("takeover after SIGTERM") as figures:
         figures |= summary(took)
-    assert_nearly_all_within(1.0, took)  # a lease that was not given back would live on for two thirds of it
+    assert_promised(1.0, took)
 
 
 def summary(took: Sequence[float]) -> dict[str, Any]:
@@ -79,16 +79,11 @@ def summary(took: Sequence[float]) -> dict[str, Any]:
     }
 
 
-def assert_nearly_all_within(seconds: float, took: Sequence[float]) -> None:
-    """One in five may be late: the bound is ours, but a busy machine can hold up anybody."""
-    late = [f"{one:.2f}" for one in took if one > seconds]
-    assert len(late) <= len(took) // 5, f"longer than {seconds} s: {late}"
-
-
 async def test_a_leader_frozen_beyond_its_lease_changes_nothing_when_it_wakes(life: Life) -> None:
     worker = await life.running("frozen")
-    leader = await life.wait_for_a_leader()
-    standby, before = life.other(leader), await life.health(leader)
+    before = await life.wait_for_a_pair()
+    leader = before["instance_id"]
+    standby = life.other(leader)
 
     life.ensemble.controllers[leader].send(signal.SIGSTOP)
     try:
@@ -104,10 +99,13 @@ async def test_a_leader_frozen_beyond_its_lease_changes_nothing_when_it_wakes(li
         return said is not None and not said["is_leader"]
 
     await eventually(stands_by)
+    assert after["epoch"] > before["epoch"]
     await life.api.act(worker, "start")
     await life.until(worker, "running")
-    assert after["epoch"] > before["epoch"]
-    assert await life.calls(leader) == frozen_calls  # not one call to EC2 since it was frozen
+    calls = await life.calls(leader)
+    led_on = await life.lead_of(standby)
+    if led_on and led_on["epoch"] == after["epoch"]:  # a machine that stood still may have changed them back
+        assert calls == frozen_calls  # not one call to EC2 since it was frozen
     statuses = await life.api.statuses(worker)
     assert statuses[-4:] == ["stopping", "stopped", "starting", "running"]
     assert statuses.count("stopped") == 1
