@@ -6,8 +6,10 @@ import json
 import random
 import sqlite3
 import sys
+from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +35,7 @@ from lcm.control_plane.store.sqlite import SqliteStore
 from lcm.core.chance import RandomIds
 from lcm.core.clock import SystemClock
 from lcm.core.timeouts import timeout
-from support.mongodb import MongoServer, mongo_server, unsteady_front
+from support.mongodb import Command, MongoServer, mongo_server, unsteady_front, watched_front
 
 
 @pytest.fixture(scope="module")
@@ -447,6 +449,120 @@ async def test_in_mongodb_nothing_of_an_epoch_happens_after_the_next_was_claimed
                 at_the_claim = everything(await witness.dump())
             assert everything(await witness.dump()) == at_the_claim
             assert {body for _, body in at_the_claim.values()} <= {b"", *(b"%d" % e for e in range(1, 8))}
+
+
+async def absent(store: Store, document_id: str, fence: Fence) -> None:
+    """There is no such document."""
+
+
+async def unstamped(store: Store, document_id: str, fence: Fence) -> None:
+    """No leader has written it so far."""
+    await store.insert(doc(document_id, keys=document_id))
+
+
+async def stamped(store: Store, document_id: str, fence: Fence) -> None:
+    """Its leader has written it before."""
+    await store.insert(doc(document_id, keys=document_id), fence)
+
+
+async def insert(store: Store, document_id: str, fence: Fence) -> None:
+    await store.insert(doc(document_id, body=b"new"), fence)
+
+
+async def insert_with_key(store: Store, document_id: str, fence: Fence) -> None:
+    await store.insert(doc(document_id, body=b"new", keys=document_id), fence)
+
+
+async def change(store: Store, document_id: str, fence: Fence) -> None:
+    await store.replace(doc(document_id, 2, b"new", keys=document_id), fence)
+
+
+async def change_key(store: Store, document_id: str, fence: Fence) -> None:
+    await store.replace(doc(document_id, 2, b"new", keys=f"other-{document_id}"), fence)
+
+
+FencedWrite = Callable[[Store, str, Fence], Awaitable[None]]
+
+
+@pytest.mark.parametrize(
+    ("given", "write"),
+    [
+        (absent, insert),
+        (absent, insert_with_key),
+        (unstamped, change),
+        (unstamped, change_key),
+        (stamped, change),
+        (stamped, change_key),
+    ],
+)
+async def test_in_mongodb_a_write_is_refused_before_whichever_of_its_requests_a_claim_comes(
+    database: str, given: FencedWrite, write: FencedWrite
+) -> None:
+    requests = claim_before = 0
+    claim: Callable[[], Awaitable[None]]
+
+    async def before(command: Command) -> None:
+        nonlocal requests
+        if {"find", "insert", "update"} & command.keys():
+            requests += 1
+            if requests == claim_before:
+                await claim()
+
+    async with (
+        watched_front(database, before) as front_url,
+        open_mongodb(front_url) as leader,
+        open_mongodb(database) as others,
+    ):
+        await others.insert(doc("worker-controller", kind="leadership"))
+        fence = Fence("leadership", "worker-controller", 1)
+        at_the_claim: dict[str, tuple[int, bytes]] = {}
+
+        async def claim() -> None:
+            nonlocal at_the_claim
+            await others.replace(doc(fence.id, fence.version + 1, kind=fence.kind))
+            at_the_claim = everything(await others.dump())
+
+        await given(others, "undisturbed", fence)
+        requests = 0
+        await write(leader, "undisturbed", fence)
+        for position in range(1, requests + 1):
+            await given(others, f"w{position}", fence)
+            requests, claim_before = 0, position
+            with pytest.raises(FenceBroken):
+                await write(leader, f"w{position}", fence)
+            assert everything(await others.dump()) == at_the_claim
+            fence = replace(fence, version=fence.version + 1)
+
+
+async def test_in_mongodb_writes_and_reads_are_those_of_a_majority_whatever_the_address_says(
+    database: str,
+) -> None:
+    commands: list[Command] = []
+
+    async def before(command: Command) -> None:
+        commands.append(command)
+
+    weak = f"{database}{'&' if '?' in database else '?'}w=1&readConcernLevel=local&journal=false"
+    async with watched_front(weak, before) as front_url, open_mongodb(front_url) as store:
+        await store.insert(doc("worker-controller", kind="leadership"))
+        await store.insert(doc("a", keys="one"), Fence("leadership", "worker-controller", 1))
+        await store.replace(doc("a", 2, keys="two"))
+        await store.insert(doc("b", keys="one"))
+        await store.mark_published("worker", {"a": 2})
+        await store.list_all("worker")
+        await store.list_unpublished("worker")
+        await store.delete("worker", "a", 2)
+        for stored in await store.dump():
+            await store.load(stored)
+    concerns: dict[str, list[object]] = defaultdict(list)
+    for command in filter(None, commands):
+        concern = "readConcern" if "find" in command else "writeConcern"
+        concerns[next(iter(command))].append(command.get(concern))
+    assert len(concerns["find"]) > 3
+    assert all(found == {"level": "majority"} for found in concerns["find"]), concerns
+    for name in ("createIndexes", "delete", "findAndModify", "insert", "update"):
+        assert concerns[name], name
+        assert all(found == {"w": "majority"} for found in concerns[name]), concerns
 
 
 @pytest.mark.parametrize("seed", range(3))

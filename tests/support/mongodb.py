@@ -7,13 +7,14 @@ import subprocess
 import sys
 import tempfile
 from asyncio import StreamReader, StreamWriter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
+import bson
 import pytest
 
 from lcm.core.clock import SystemClock
@@ -21,6 +22,10 @@ from support.etcd import DIES_WITH_ITS_PARENT
 from support.patience import PATIENCE_SECONDS
 
 FERRETDB: Final = Path(sys.prefix) / "bin" / "ferretdb"
+OP_MSG: Final = 2013
+
+Command = dict[str, Any]
+Ask = Callable[[bytes], Awaitable[bytes]]
 
 
 @dataclass(frozen=True)
@@ -77,34 +82,69 @@ class UnsteadyFront:
 @asynccontextmanager
 async def unsteady_front(url: str, chance: random.Random) -> AsyncIterator[UnsteadyFront]:
     """Lets requests of concurrent connections overtake each other in an order the seed decides."""
-    address = urlsplit(url)
     clock = SystemClock()
 
     def delay_seconds() -> float:
         """Most take a millisecond or two; a few take long enough for a whole story to happen meanwhile."""
         return 0.05 if chance.random() < 0.05 else chance.random() * 0.002
 
+    async def pass_on(request: bytes, ask: Ask) -> bytes | None:
+        is_lost = front.lose_answer_to is not None and front.lose_answer_to in request
+        await clock.sleep(delay_seconds())
+        answer = await ask(request)
+        if is_lost:
+            front.lose_answer_to = None
+            return None
+        await clock.sleep(delay_seconds())
+        return answer
+
+    async with _front(url, pass_on) as front_url:
+        front = UnsteadyFront(front_url)
+        yield front
+
+
+@asynccontextmanager
+async def watched_front(url: str, before: Callable[[Command], Awaitable[None]]) -> AsyncIterator[str]:
+    """An address whose server is asked nothing before `before` is through with the command."""
+
+    async def pass_on(request: bytes, ask: Ask) -> bytes | None:
+        await before(_command(request))
+        return await ask(request)
+
+    async with _front(url, pass_on) as front_url:
+        yield front_url
+
+
+@asynccontextmanager
+async def _front(url: str, pass_on: Callable[[bytes, Ask], Awaitable[bytes | None]]) -> AsyncIterator[str]:
+    """The address of something between a store and its server; without an answer the connection breaks."""
+    address = urlsplit(url)
+
     async def serve(client: StreamReader, answers: StreamWriter) -> None:
         with closing(answers):
             reader, writer = await asyncio.open_connection(address.hostname, address.port)
+
+            async def ask(request: bytes) -> bytes:
+                writer.write(request)
+                return await _message(reader)
+
             with closing(writer), suppress(asyncio.IncompleteReadError, ConnectionError):
-                while True:
-                    request = await _message(client)
-                    is_lost = front.lose_answer_to is not None and front.lose_answer_to in request
-                    await clock.sleep(delay_seconds())
-                    writer.write(request)
-                    answer = await _message(reader)
-                    if is_lost:
-                        front.lose_answer_to = None
-                        return
-                    await clock.sleep(delay_seconds())
+                while (answer := await pass_on(await _message(client), ask)) is not None:
                     answers.write(answer)
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    front = UnsteadyFront(urlunsplit(address._replace(netloc=f"127.0.0.1:{port}")))
     async with server:
-        yield front
+        yield urlunsplit(address._replace(netloc=f"127.0.0.1:{port}"))
+
+
+def _command(request: bytes) -> Command:
+    """What a request asks for; its name is its first field. Documents may follow it apart."""
+    is_op_msg = int.from_bytes(request[12:16], "little") == OP_MSG
+    if not is_op_msg:
+        return {}  # the greeting of a new connection
+    length = int.from_bytes(request[21:25], "little")
+    return bson.decode(request[21 : 21 + length])
 
 
 async def _message(reader: StreamReader) -> bytes:
