@@ -18,7 +18,7 @@ from lcm.worker_controller.licensing import Next
 from lcm.worker_controller.orphans import Orphans
 from lcm.worker_controller.ports import LicenseState
 from simulation.planted.base import planted_in, swapped, swapped_in
-from simulation.scenarios.fleet import a_tended_fleet
+from simulation.scenarios.fleet import a_tended_fleet, licenses_come_and_go
 
 
 @planted_in(a_tended_fleet)
@@ -71,7 +71,7 @@ def a_debt_is_not_written_down() -> Iterator[None]:
     yield from swapped(license_worker, "_owe", forget)
 
 
-@planted_in(a_tended_fleet)
+@planted_in(licenses_come_and_go)
 def a_lost_answer_means_that_cisco_was_told() -> Iterator[None]:
     original = licensing.decide
 

@@ -228,7 +228,7 @@ async def throttled_recovery(story: Story) -> None:
         await story.until(worker, RUNNING)
 
 
-# The random story.
+# The random stories.
 
 
 def draw(seed: int) -> Knobs:
@@ -295,3 +295,32 @@ def _change_mood(world: World, rng: Random) -> None:
             cloud.interfere, world.licensing.unreachable = None, None
             world.licensing.forgets_to_tell = False
             cloud.unlisted.clear()
+
+
+def draw_licenses(seed: int) -> Knobs:
+    rng = Random(f"licenses/{seed}")
+    return replace(
+        Knobs.draw(seed),
+        license_pool=rng.choice([1, 100]),
+        license_seconds=rng.choice([0.0, 5.0, 60.0]),
+    )
+
+
+@drawn_by(draw_licenses)
+async def licenses_come_and_go(story: Story) -> None:
+    """Workers are licensed, deregistered and deleted, while CML cannot always be reached or tell Cisco."""
+    rng, licensing = Random(f"come and go/{story.world.faults.seed}"), story.world.licensing
+    for step in range(rng.randint(1, 2)):
+        worker = await story.create(f"w-{step}")
+        await story.until(worker, RUNNING)
+        for _ in range(rng.randint(1, 3)):
+            await story.license(worker)
+            await story.pause(rng.choice([2.0, 20.0, 90.0]))
+            licensing.forgets_to_tell = rng.random() < 0.6
+            licensing.unreachable = Unreachable("no route to CML") if rng.random() < 0.1 else None
+            await story.give_license_back(worker)
+            await story.pause(rng.choice([0.5, 5.0, 60.0]))
+        await story.license(worker)
+        await story.pause(rng.choice([5.0, 90.0]))
+        await story.act(worker, "delete")
+        await story.pause(rng.choice([5.0, 150.0]))

@@ -26,11 +26,11 @@ from lcm.control_plane.commands.request_action import request_action
 from lcm.control_plane.conditions import Conditions
 from lcm.control_plane.context import ControlPlane
 from lcm.control_plane.store.memory import MemoryStore
-from lcm.control_plane.store.port import Document, Fence
+from lcm.control_plane.store.port import Document, Fence, StoreUnavailable
 from lcm.domain.errors import Conflict, NotFound, UnknownReference
 from lcm.domain.launch import InstanceId
 from lcm.domain.license import License, LicenseOperation, LicenseStatus
-from lcm.domain.lifecycle import PENDING, RUNNING, STOPPED, TERMINATED, DesiredStatus
+from lcm.domain.lifecycle import PENDING, RUNNING, STOPPED, TERMINATED, DesiredStatus, WorkerStatus
 from lcm.domain.once import KeyedRequest
 from lcm.domain.worker import Action, Worker
 from lcm.rest.schemas import LeadershipClaim, LicenseReport, StatusReport
@@ -308,3 +308,39 @@ async def test_a_late_report_changes_no_record_that_is_closed_and_makes_no_debt(
     closed = await report_status(plane, worker.id, report, by="c", fence=fence)
     assert await reported(plane, worker, "fail", DEREGISTER, fence, reason="late", is_debt=True) == closed
     assert await list_debts(plane) == []
+
+
+class StoreWithoutRoomForDebts(MemoryStore):
+    """The process ends where the debt would be written."""
+
+    async def insert(self, document: Document, fence: Fence | None = None) -> None:
+        raise StoreUnavailable("no room")
+
+
+async def registered(plane: ControlPlane) -> Worker:
+    license = License(status=LicenseStatus.REGISTERED)
+    return await plane.workers.add(
+        a_worker(status=RUNNING, license=license, ec2_instance_id=InstanceId("i-1"))
+    )
+
+
+async def test_a_license_is_not_given_up_before_its_debt_is_recorded(
+    plane: ControlPlane, fence: Fence
+) -> None:
+    worker = await registered(plane)
+    dying = dataclasses.replace(plane, store=StoreWithoutRoomForDebts())
+    with pytest.raises(StoreUnavailable):
+        await reported(dying, worker, "fail", DEREGISTER, fence, reason="no route", is_debt=True)
+    assert await plane.workers.get(worker.id) == worker
+
+
+@pytest.mark.parametrize("status", [PENDING, TERMINATED])
+async def test_a_worker_is_not_without_its_instance_before_the_debt_of_its_license_is_recorded(
+    plane: ControlPlane, fence: Fence, status: WorkerStatus
+) -> None:
+    worker = await registered(plane)
+    dying = dataclasses.replace(plane, store=StoreWithoutRoomForDebts())
+    gone = StatusReport(status=status, reason="gone", expected_version=worker.version, observed=True)
+    with pytest.raises(StoreUnavailable):
+        await report_status(dying, worker.id, gone, by="worker-controller", fence=fence)
+    assert await plane.workers.get(worker.id) == worker
