@@ -8,12 +8,14 @@ UI_SOURCES := $(shell find ui -path ui/node_modules -prune -o -type f -print 2>/
 JOBS   ?= 3
 # Cisco's client of the release before: two versions do not fit into one environment.
 OLDER_CLIENT := $(VENV)/virl2-client-2.9
+# No process, no socket, virtual time: what `make unit` runs, and of what it measures the coverage.
+UNIT := tests/unit tests/contract/test_kv.py
 UI_BUILT := src/lcm/control_plane/static/index.html
 
 # Where this is set, every process compiles all it imports again: half of what its start costs.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run test check lint unit bench sim sim-coverage sim-hunt soak soak-ha soak-kill docs lock browser
+.PHONY: help setup run test check lint unit coverage bench sim sim-coverage sim-hunt soak soak-ha soak-kill docs lock browser
 .PHONY: ferretdb helm clean types page pytest
 
 help: ## Show this list
@@ -37,16 +39,19 @@ page: setup
 	cd ui && PATH="$(CURDIR)/$(BIN):$$PATH" npm run --silent check
 	cd ui && PATH="$(CURDIR)/$(BIN):$$PATH" npm run --silent test
 
-pytest: setup $(OLDER_CLIENT) browser ferretdb lint
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
+pytest: setup $(OLDER_CLIENT) browser ferretdb lint $(if $(ARGS),,unit)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(if $(ARGS),,$(UNIT:%=--ignore=%)) $(ARGS)
 
 lint: $(VENV)/ready
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/typos
 
-unit: setup ## The quick tests: no process, no socket, virtual time
-	$(BIN)/python -m pytest -q tests/unit tests/contract/test_kv.py $(ARGS)
+unit: setup ## The quick tests: no process, no socket, virtual time; all of them must reach the coverage recorded
+	$(BIN)/python -m pytest -q -n auto --dist loadfile $(if $(ARGS),,--cov --cov-report=) $(UNIT) $(ARGS)
+
+coverage: setup $(OLDER_CLIENT) browser ferretdb ## Show which lines and branches of src/lcm the whole suite reaches
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --cov --cov-fail-under=0 $(ARGS)
 
 bench: setup ## Measure what performance claims rest on
 	@for script in $(filter-out benchmarks/report.py,$(wildcard benchmarks/*.py)); do $(BIN)/python $$script $(ARGS) || exit 1; done
@@ -88,7 +93,7 @@ helm: setup ## Build Helm, with which the chart is checked where it is present, 
 	GOBIN=$(CURDIR)/$(BIN) go install helm.sh/helm/v3/cmd/helm@v3.16.4
 
 clean: ## Remove everything that was built or installed
-	rm -rf $(VENV) ui/node_modules src/lcm/control_plane/static .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) ui/node_modules src/lcm/control_plane/static .mypy_cache .ruff_cache .pytest_cache .coverage
 
 $(VENV)/uv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

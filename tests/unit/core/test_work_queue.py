@@ -326,6 +326,7 @@ async def ask(queue: WorkQueue[str], diary: Diary, steps: list[tuple[str, str, f
         diary.asked.append((key, len(diary.runs)))
 
 
+@pytest.mark.no_cover  # many times what is measured elsewhere
 @settings(max_examples=300, deadline=None)
 @given(
     steps=STEPS,

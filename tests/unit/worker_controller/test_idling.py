@@ -118,6 +118,7 @@ async def test_nobody_is_asked_about_where_detection_is_off() -> None:
         assert (await fleet.get(worker)).status is RUNNING
 
 
+@pytest.mark.no_cover  # many times what is measured elsewhere
 async def test_people_who_never_stop_a_worker_leave_it_idle_for_at_least_30_percent_less() -> None:
     undetected = WorkerControllerSettings(worker_activity_detection_enabled=False)
     assert await idle_hours(WorkerControllerSettings()) <= 0.7 * await idle_hours(undetected)

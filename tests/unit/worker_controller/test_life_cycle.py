@@ -480,6 +480,7 @@ async def test_while_the_coordination_store_is_gone_for_an_hour_nothing_is_touch
         await fleet.until(later, PROVISIONING, within_seconds=30)
 
 
+@pytest.mark.no_cover  # many times what is measured elsewhere
 async def test_an_idle_day_changes_nothing_where_idle_workers_are_kept() -> None:
     async with Fleet(WorkerControllerSettings(worker_activity_detection_enabled=False)).running() as fleet:
         worker = await fleet.running_worker()

@@ -372,6 +372,7 @@ JSON = st.recursive(
 KEYS = ("lab_id", "element_type", "element_id", "event", "data")
 
 
+@pytest.mark.no_cover  # many times what is measured elsewhere
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from([*EVENT_TYPES, "x"]), st.dictionaries(st.sampled_from(KEYS), JSON))
 def test_no_event_of_any_shape_raises(event_type: str, fields: dict[str, Any]) -> None:
@@ -396,6 +397,7 @@ def test_whatever_number_a_link_tells_can_be_passed_on(listening: Listening, byt
         assert msgspec.json.decode(msgspec.json.encode(stats), type=LabStats) == stats
 
 
+@pytest.mark.no_cover  # many times what is measured elsewhere
 def test_a_hundred_thousand_damaged_frames_leave_the_memory_flat() -> None:
     damaged = damaged_frames(random.Random(4))
     listening = Listening()
