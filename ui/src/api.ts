@@ -222,9 +222,7 @@ export function createWorker(worker: NewWorker): Promise<WorkerView> {
 }
 
 export function act(id: string, action: Action): Promise<WorkerView> {
-  return action === "delete"
-    ? request("DELETE", workerPath(id))
-    : request("POST", `${workerPath(id)}/${action}`);
+  return action === "delete" ? request("DELETE", workerPath(id)) : request("POST", `${workerPath(id)}/${action}`);
 }
 
 export async function listTemplates(): Promise<readonly Template[]> {

@@ -1,5 +1,6 @@
 /** Which view fills the window, and what lies above all of them. */
 
+import { openDialog } from "./commands";
 import { CmlLoginDialog } from "./components/cml-login-dialog";
 import { Cost } from "./components/cost";
 import { CreateDialog } from "./components/create-dialog";
@@ -13,9 +14,8 @@ import { SignIn } from "./components/sign-in";
 import { TagsDialog } from "./components/tags-dialog";
 import { Toasts } from "./components/toasts";
 import { WorkerPanel } from "./components/worker-panel";
-import { openDialog } from "./commands";
 import { mediaQuery } from "./media";
-import { openWorkerId, page, type PageId } from "./router";
+import { openWorkerId, type PageId, page } from "./router";
 import { session } from "./session";
 import { announcement } from "./store";
 

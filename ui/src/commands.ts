@@ -9,7 +9,10 @@ import { showError } from "./toasts";
 
 export type OpenDialog =
   | { readonly kind: "create" | "fleet-license" }
-  | { readonly kind: "delete" | "hold" | "register" | "deregister" | "cml-login" | "tags"; readonly entry: WorkerEntry };
+  | {
+      readonly kind: "delete" | "hold" | "register" | "deregister" | "cml-login" | "tags";
+      readonly entry: WorkerEntry;
+    };
 
 export const openDialog = signal<OpenDialog | null>(null);
 

@@ -36,7 +36,8 @@ export function pauseSentence(worker: WorkerView, { dueAt, isOffForAll }: Judgem
     const until = Date.parse(hold.until);
     return `Kept running until ${formatUntil(until, now)}, another ${formatLeft(until - now)}.`;
   }
-  if (worker.sessions.length > 0) return `Does not pause while ${formatCount(worker.sessions.length, "session")} use it.`;
+  if (worker.sessions.length > 0)
+    return `Does not pause while ${formatCount(worker.sessions.length, "session")} use it.`;
   if (dueAt === null) return "Whether it is used is not known yet.";
   const left = Date.parse(dueAt) - now;
   if (left > 0) return `Pauses in ${formatLeft(left)} unless used.`;

@@ -79,7 +79,14 @@ export function applyLabs(workerId: string, answer: readonly Lab[], now: number)
     if (!isFresh(lab.lab_id, now)) next.set(lab.lab_id, lab);
   }
   for (const [id, lab] of known ?? []) {
-    if (isFresh(id, now)) next.set(id, merged(answer.find((other) => other.lab_id === id), lab));
+    if (isFresh(id, now))
+      next.set(
+        id,
+        merged(
+          answer.find((other) => other.lab_id === id),
+          lab,
+        ),
+      );
   }
   labs.value = next;
 }

@@ -3,7 +3,7 @@
  * sample draws one cell; what is out of sight draws nothing (components/seen.ts).
  */
 
-import { batch, signal, type Signal } from "@preact/signals";
+import { batch, type Signal, signal } from "@preact/signals";
 import type { WorkerView } from "./model";
 
 export type SampleSource = "websocket" | "rest" | "cloudwatch";

@@ -7,7 +7,7 @@ import { forgetDebts } from "./debts";
 import { forgetHistory } from "./history";
 import { applyLabChange, applyLabStatus } from "./labs";
 import { applySamples, forgetLoads, keepLoads } from "./live";
-import { type Deed, refusal, type Role, type Session } from "./model";
+import { type Deed, type Role, refusal, type Session } from "./model";
 import * as store from "./store";
 import { connection, EventStream } from "./stream";
 import { showError } from "./toasts";

@@ -3,8 +3,17 @@
  * worker's change renders one row. Answers and events arrive in any order: versions decide.
  */
 
-import { batch, computed, signal, type Signal } from "@preact/signals";
-import { type Action, desiredAfter, type DesiredStatus, type Region, statusInfo, type Template, usdPerHour, type WorkerView } from "./model";
+import { batch, computed, type Signal, signal } from "@preact/signals";
+import {
+  type Action,
+  type DesiredStatus,
+  desiredAfter,
+  type Region,
+  statusInfo,
+  type Template,
+  usdPerHour,
+  type WorkerView,
+} from "./model";
 
 export interface WorkerEntry {
   readonly id: string;

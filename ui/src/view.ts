@@ -28,9 +28,7 @@ let lastRows: readonly WorkerEntry[] = [];
 /** The same array as before unless a row came, went or moved: the list itself renders only then. */
 export const rows = computed<readonly WorkerEntry[]>(() => {
   const order = compareWorkers(sort.value);
-  const next = [...entries.value.values()]
-    .filter(isListed)
-    .sort((a, b) => order(a.worker.value, b.worker.value));
+  const next = [...entries.value.values()].filter(isListed).sort((a, b) => order(a.worker.value, b.worker.value));
   const isSame = next.length === lastRows.length && next.every((entry, index) => entry === lastRows[index]);
   if (!isSame) lastRows = next;
   return lastRows;

@@ -1,5 +1,13 @@
 import { describe, expect, test } from "vitest";
-import { drainSentence, holdChoices, holdNow, idleSign, ownTimeDefault, ownTimeProblem, pauseSentence } from "../src/idle";
+import {
+  drainSentence,
+  holdChoices,
+  holdNow,
+  idleSign,
+  ownTimeDefault,
+  ownTimeProblem,
+  pauseSentence,
+} from "../src/idle";
 import { worker } from "./examples";
 
 const MINUTE = 60_000;
@@ -12,7 +20,11 @@ function at(left: number): string {
 
 const hold = { until: at(2 * HOUR), by: "ada", reason: "exam" };
 
-function sentence(fields: Parameters<typeof worker>[0], dueAt: string | null = at(12 * MINUTE), isOffForAll = false): string {
+function sentence(
+  fields: Parameters<typeof worker>[0],
+  dueAt: string | null = at(12 * MINUTE),
+  isOffForAll = false,
+): string {
   return pauseSentence(worker(fields), { dueAt, isOffForAll }, NOW);
 }
 

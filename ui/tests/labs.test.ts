@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import {
   applyLabChange,
-  applyLabs,
   applyLabStatus,
+  applyLabs,
   followLabs,
   keepLabs,
   type Lab,
@@ -26,7 +26,8 @@ function node(event: string, fields: Partial<LabChange> = {}): LabChange {
   return { worker_id: "w", lab_id: "l1", element_type: "node", element_id: "n1", event, data: {}, ...fields };
 }
 
-const states = () => Object.fromEntries(sortedNodes(labs.value?.get("l1") ?? lab()).map(([id, { state }]) => [id, state]));
+const states = () =>
+  Object.fromEntries(sortedNodes(labs.value?.get("l1") ?? lab()).map(([id, { state }]) => [id, state]));
 
 describe("labs of the open worker", () => {
   beforeEach(() => {

@@ -31,7 +31,10 @@ describe("what the page knows", () => {
   });
 
   test("the newest of several versions in one burst wins", () => {
-    applyWorkers([worker({ id: "a", version: 2, status: "running" }), worker({ id: "a", version: 1, status: "starting" })]);
+    applyWorkers([
+      worker({ id: "a", version: 2, status: "running" }),
+      worker({ id: "a", version: 1, status: "starting" }),
+    ]);
     expect(entry("a").worker.value.status).toBe("running");
   });
 

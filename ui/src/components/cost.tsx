@@ -41,7 +41,9 @@ export function Cost() {
         <h1>Cost</h1>
         {report !== null && <span class="shown">{formatMonth(report.month)}, UTC</span>}
       </div>
-      <p class="page-lead">Compute at the templates' prices, counted from the hours that workers ran. Disks are not in it.</p>
+      <p class="page-lead">
+        Compute at the templates' prices, counted from the hours that workers ran. Disks are not in it.
+      </p>
       {report === null ? problem !== null && <p class="panel-note">{problem}</p> : <Report report={report} />}
     </>
   );
@@ -54,7 +56,11 @@ function Report({ report }: { report: CostReport }) {
       <dl class="summary summary-cells cost-cells">
         <Figure label="Now" value={formatUsd(total.usd_per_hour)} unit="per hour" />
         <Figure label="At this rate" value={formatUsdPerMonth(total.usd_per_hour)} unit="a month" />
-        <Figure label="This month so far" value={formatSum(total.usd_this_month)} unit={formatHours(total.running_hours_this_month)} />
+        <Figure
+          label="This month so far"
+          value={formatSum(total.usd_this_month)}
+          unit={formatHours(total.running_hours_this_month)}
+        />
         <Figure
           label="Saved by pausing"
           value={formatSum(total.usd_saved_this_month)}
@@ -122,7 +128,13 @@ function Lines({ title, lines, total, name }: LinesProps) {
                 </th>
                 <td>{line.usd_per_hour === 0 ? <span class="absent">—</span> : formatUsd(line.usd_per_hour)}</td>
                 <td>{formatSum(line.usd_this_month)}</td>
-                <td>{line.usd_saved_this_month === 0 ? <span class="absent">—</span> : formatSum(line.usd_saved_this_month)}</td>
+                <td>
+                  {line.usd_saved_this_month === 0 ? (
+                    <span class="absent">—</span>
+                  ) : (
+                    formatSum(line.usd_saved_this_month)
+                  )}
+                </td>
                 <td>{formatHours(line.running_hours_this_month)}</td>
               </tr>
             ))}

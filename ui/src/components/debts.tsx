@@ -24,8 +24,8 @@ export function Debts() {
         {formatCount(debts.length, "license")} may still be in use
       </h2>
       <p>
-        The workers are gone, but it could not be confirmed that their licenses are free. Look in your smart account, free
-        them there, and settle them here.
+        The workers are gone, but it could not be confirmed that their licenses are free. Look in your smart account,
+        free them there, and settle them here.
       </p>
       <ul class="debts">
         {debts.map((debt) => (

@@ -1,5 +1,5 @@
-import { FILTER_ID } from "../keyboard";
 import { formatCount } from "../format";
+import { FILTER_ID } from "../keyboard";
 import { GROUPS, type SortColumn } from "../model";
 import { chosenGroups, filterText, listableCount, rows, showTerminated, sort, sortBy, toggleGroup } from "../view";
 import { COLUMNS } from "./columns";

@@ -4,8 +4,8 @@ import { entries, isLoaded } from "../store";
 import { listableCount, rows } from "../view";
 import { Debts } from "./debts";
 import { NoMatch, NoWorkers } from "./empty";
-import { FleetToolbar } from "./fleet-toolbar";
 import { FleetTable, SkeletonTable } from "./fleet-table";
+import { FleetToolbar } from "./fleet-toolbar";
 import { Glyph } from "./icons";
 import { Summary } from "./summary";
 

@@ -1,4 +1,4 @@
-import { page, PAGES } from "../router";
+import { PAGES, page } from "../router";
 import { reconnectNow, session, signOut } from "../session";
 import { type Connection, connection } from "../stream";
 import { nextTheme, theme } from "../theme";
@@ -25,7 +25,13 @@ function Navigation() {
   return (
     <nav class="nav" aria-label="Pages">
       {PAGES.map(({ id, label, href, key }) => (
-        <a key={id} class="nav-link" href={href} title={`${label} (${key})`} aria-current={page.value.id === id ? "page" : undefined}>
+        <a
+          key={id}
+          class="nav-link"
+          href={href}
+          title={`${label} (${key})`}
+          aria-current={page.value.id === id ? "page" : undefined}
+        >
           {label}
         </a>
       ))}

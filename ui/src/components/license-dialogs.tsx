@@ -81,8 +81,8 @@ export function DeregisterDialog({ entry }: { entry: WorkerEntry }) {
   return (
     <Dialog title={`Give back the license of ${name}?`} onClose={closeDialog}>
       <p class="dialog-text">
-        It is free for other workers then. Until it is licensed again, <strong>CML on {name} starts no labs</strong> beyond
-        what it allows without a license.
+        It is free for other workers then. Until it is licensed again, <strong>CML on {name} starts no labs</strong>{" "}
+        beyond what it allows without a license.
       </p>
       <div class="dialog-buttons">
         <button type="button" class="button" autofocus onClick={closeDialog}>

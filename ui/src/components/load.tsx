@@ -7,14 +7,14 @@ import { wantHistory } from "../history";
 import {
   formatPercent,
   isWatched,
-  type Link,
   LIVE_MS,
+  type Link,
+  type Load,
   linkMeaning,
   linkOf,
-  type Load,
   loadOf,
-  type Measure,
   MEASURES,
+  type Measure,
   sparklinePath,
 } from "../live";
 import type { Tone, WorkerView } from "../model";

@@ -72,7 +72,12 @@ export function PauseSign({ entry }: { entry: WorkerEntry }) {
   const text = useComputed(() => idleSign(entry.worker.value, now.value)?.text ?? "");
   if (kind.value === null) return null;
   return (
-    <span class="pause-sign" data-sign={kind.value} data-tone={kind.value === "held" ? "blue" : "orange"} title={SIGN_MEANING[kind.value]}>
+    <span
+      class="pause-sign"
+      data-sign={kind.value}
+      data-tone={kind.value === "held" ? "blue" : "orange"}
+      title={SIGN_MEANING[kind.value]}
+    >
       <Glyph name={kind.value} />
       <span class="visually-hidden">{SIGN_MEANING[kind.value]}</span>
       {text}

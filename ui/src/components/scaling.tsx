@@ -7,7 +7,15 @@ import { now } from "../clock";
 import { formatMoment } from "../format";
 import { keepFresh } from "../refresh";
 import { workerHref } from "../router";
-import { AUDIT_EVENTS, type AuditEntry, type AuditEvent, type AuditPage, auditInfo, withNewest, withOlder } from "../scaling";
+import {
+  AUDIT_EVENTS,
+  type AuditEntry,
+  type AuditEvent,
+  type AuditPage,
+  auditInfo,
+  withNewest,
+  withOlder,
+} from "../scaling";
 import { entries } from "../store";
 import { showError } from "../toasts";
 import { FleetLicense } from "./fleet-license";
@@ -37,7 +45,9 @@ function EventSelect({ value, onChange }: { value: AuditEvent | null; onChange: 
       class="select select-small"
       aria-label="Show decisions"
       value={value ?? ""}
-      onChange={({ currentTarget }) => onChange(currentTarget.value === "" ? null : (currentTarget.value as AuditEvent))}
+      onChange={({ currentTarget }) =>
+        onChange(currentTarget.value === "" ? null : (currentTarget.value as AuditEvent))
+      }
     >
       <option value="">All decisions</option>
       {AUDIT_EVENTS.map((event) => (

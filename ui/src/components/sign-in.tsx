@@ -56,9 +56,7 @@ export function SignIn() {
           {isBusy.value && <Spinner />}
           Sign in
         </button>
-        <p class="sign-in-help">
-          The control plane prints an access token when it starts.
-        </p>
+        <p class="sign-in-help">The control plane prints an access token when it starts.</p>
       </form>
     </main>
   );

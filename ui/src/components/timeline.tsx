@@ -33,9 +33,7 @@ export function Timeline({ worker }: { worker: WorkerView }) {
   const oldestFirst = items.value;
   return (
     <ol class="timeline" data-testid="timeline">
-      {oldestFirst
-        .map((item, index) => <Step key={index} item={item} endedAt={endOf(oldestFirst, index)} />)
-        .reverse()}
+      {oldestFirst.map((item, index) => <Step key={index} item={item} endedAt={endOf(oldestFirst, index)} />).reverse()}
     </ol>
   );
 }
