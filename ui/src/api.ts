@@ -17,14 +17,15 @@ interface Problem {
 }
 
 export class ApiError extends Error {
-  constructor(
-    /** 0 if there was no answer at all. */
-    readonly status: number,
-    detail: string,
-    /** What is wrong with which field of the request. */
-    readonly fields: ReadonlyMap<string, string> = new Map(),
-  ) {
+  /** 0 if there was no answer at all. */
+  readonly status: number;
+  /** What is wrong with which field of the request. */
+  readonly fields: ReadonlyMap<string, string>;
+
+  constructor(status: number, detail: string, fields: ReadonlyMap<string, string> = new Map()) {
     super(detail);
+    this.status = status;
+    this.fields = fields;
   }
 }
 

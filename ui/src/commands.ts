@@ -42,9 +42,9 @@ export async function run(entry: WorkerEntry, action: Action): Promise<void> {
 }
 
 /** Asks for a change of a worker that is no action; says whether it was accepted. */
-export async function change(entry: WorkerEntry, what: string, ask: Promise<WorkerView>): Promise<boolean> {
+export async function change(entry: WorkerEntry, what: string, answer: Promise<WorkerView>): Promise<boolean> {
   try {
-    applyWorkers([await ask]);
+    applyWorkers([await answer]);
     return true;
   } catch (error) {
     showError(`${what} ${entry.worker.peek().name} was refused`, error);

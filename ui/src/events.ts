@@ -85,7 +85,10 @@ export class EventReader {
   }
 
   snapshot(data: string): void {
-    if (!this.isMidSnapshot) return this.changed(data);
+    if (!this.isMidSnapshot) {
+      this.changed(data);
+      return;
+    }
     const { worker } = parse<WorkerEvent>(data);
     this.#snapshot.set(worker.id, worker);
     this.#awaited -= 1;

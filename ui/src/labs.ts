@@ -57,7 +57,7 @@ export function keepLabs(workerId: string, ask: (workerId: string) => Promise<re
   const isLive = computed(() => connection.value === "live");
   const stop = effect(() => {
     // Whenever the stream is back, or has begun anew, something may have been missed.
-    snapshots.value;
+    void snapshots.value;
     if (!isLive.value) return;
     ask(workerId).then(
       (answer) => applyLabs(workerId, answer, Date.now()),
@@ -157,7 +157,8 @@ export function nodeTone(state: string | null): Tone {
 }
 
 export function labTone(state: string | null): Tone {
-  return state === "STARTED" ? "green" : state === "QUEUED" ? "orange" : "grey";
+  if (state === "STARTED") return "green";
+  return state === "QUEUED" ? "orange" : "grey";
 }
 
 /** "DEFINED_ON_CORE" as people say it. */

@@ -102,7 +102,8 @@ export function applyHistory(workerId: string, resources: Resources): void {
   const points = [...older, ...(told?.points ?? [])].slice(-MAX_POINTS);
   const newest = points.at(-1);
   if (newest === undefined) return;
-  const nodes = told?.nodes ?? resources.samples.find((sample) => sample.nodes_count != null)?.nodes_count ?? null;
+  const nodes =
+    told?.nodes ?? resources.samples.find((sample) => typeof sample.nodes_count === "number")?.nodes_count ?? null;
   known.value = { newest, nodes, points };
 }
 

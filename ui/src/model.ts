@@ -272,23 +272,24 @@ export function refusal(role: Role, deed: Deed): string | null {
 
 /** The actions that would change something: asking for what is already wanted is left out. */
 export function sensibleActions(worker: WorkerView): readonly Action[] {
-  return ACTIONS.filter((action) => {
-    if (!worker.possible_actions.includes(action)) return false;
-    switch (action) {
-      case "start":
-        // Out of a drain leads its cancellation, which says better what happens.
-        return worker.desired_status !== "running" && !worker.possible_actions.includes("cancel-drain");
-      case "stop":
-        // A stop cuts a drain short.
-        return worker.desired_status !== "stopped" || worker.status === "draining";
-      case "delete":
-        return worker.desired_status !== "terminated";
-      case "drain":
-      case "cancel-drain":
-      case "retry":
-        return true;
-    }
-  });
+  return ACTIONS.filter((action) => worker.possible_actions.includes(action) && wouldChange(worker, action));
+}
+
+function wouldChange(worker: WorkerView, action: Action): boolean {
+  switch (action) {
+    case "start":
+      // Out of a drain leads its cancellation, which says better what happens.
+      return worker.desired_status !== "running" && !worker.possible_actions.includes("cancel-drain");
+    case "stop":
+      // A stop cuts a drain short.
+      return worker.desired_status !== "stopped" || worker.status === "draining";
+    case "delete":
+      return worker.desired_status !== "terminated";
+    case "drain":
+    case "cancel-drain":
+    case "retry":
+      return true;
+  }
 }
 
 /** Where the panel has which action: what is possible changes, the places do not. */
@@ -376,7 +377,7 @@ function sortKey(worker: WorkerView, column: SortColumn): string {
 /** Ties are settled by name and then id, so that rows never swap places for no reason. */
 export function compareWorkers(sort: Sort): (a: WorkerView, b: WorkerView) => number {
   // The youngest age belongs to the latest creation.
-  const direction = sort.descending !== (sort.column === "age") ? -1 : 1;
+  const direction = sort.descending === (sort.column === "age") ? 1 : -1;
   return (a, b) =>
     direction * natural.compare(sortKey(a, sort.column), sortKey(b, sort.column)) ||
     natural.compare(a.name, b.name) ||

@@ -52,22 +52,26 @@ export const costPerHour = computed(() =>
 /** Takes in what is newer than what is known and leaves the rest. */
 export function applyWorkers(workers: readonly WorkerView[]): void {
   const next = new Map(entries.peek());
-  const changed: WorkerView[] = [];
   batch(() => {
-    for (const worker of workers) {
-      const entry = next.get(worker.id);
-      if (entry === undefined) {
-        next.set(worker.id, newEntry(worker));
-      } else if (worker.version > entry.worker.peek().version) {
-        if (worker.status !== entry.worker.peek().status) changed.push(worker);
-        entry.worker.value = worker;
-      }
-    }
+    const changed = workers.filter((worker) => takeIn(worker, next));
     const isLarger = next.size > entries.peek().size;
     if (isLarger) entries.value = next;
     if (isLarger || changed.length > 0) moves.value += 1;
     if (changed.length > 0) announce(changed);
   });
+}
+
+/** Says whether a worker that was known has another status now. */
+function takeIn(worker: WorkerView, into: Map<string, WorkerEntry>): boolean {
+  const entry = into.get(worker.id);
+  if (entry === undefined) {
+    into.set(worker.id, newEntry(worker));
+    return false;
+  }
+  const known = entry.worker.peek();
+  if (worker.version <= known.version) return false;
+  entry.worker.value = worker;
+  return worker.status !== known.status;
 }
 
 /**

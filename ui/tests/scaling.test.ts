@@ -14,8 +14,8 @@ function entry(id: string): AuditEntry {
   };
 }
 
-function page(ids: string, next: string | null = null): AuditPage {
-  return { items: [...ids].map(entry), next };
+function page(letters: string, next: string | null = null): AuditPage {
+  return { items: [...letters].map(entry), next };
 }
 
 function ids({ items }: AuditPage): string {

@@ -19,7 +19,7 @@ export function CreateDialog() {
   const problem = useSignal<ApiError | null>(null);
   const isBusy = useSignal(false);
 
-  const offered = useComputed(() => templates.value.filter((template) => template.enabled));
+  const offered = useComputed(() => templates.value.filter(({ enabled }) => enabled));
   // Templates may arrive after the dialog has opened: a default is computed, never stored.
   const template = useComputed(() => chosenTemplate.value ?? offered.value[0]?.name ?? "");
   const region = useComputed(

@@ -40,9 +40,14 @@ function HeadRow() {
           );
         }
         const by = column.sort;
-        const direction = by !== sorted ? "none" : descending ? "descending" : "ascending";
+        const order = descending ? "descending" : "ascending";
         return (
-          <div key={column.id} role="columnheader" class={`cell cell-${column.id}`} aria-sort={direction}>
+          <div
+            key={column.id}
+            role="columnheader"
+            class={`cell cell-${column.id}`}
+            aria-sort={by === sorted ? order : "none"}
+          >
             <button type="button" class="sort" onClick={() => sortBy(by)}>
               {column.label}
               <span class="sort-arrow" aria-hidden="true" />

@@ -53,7 +53,7 @@ function FleetList() {
 
 function Shortcuts() {
   return (
-    <footer class="shortcuts" aria-label="Keyboard shortcuts">
+    <section class="shortcuts" aria-label="Keyboard shortcuts">
       <span>
         <kbd>/</kbd> filter
       </span>
@@ -75,6 +75,6 @@ function Shortcuts() {
         <kbd>2</kbd>
         <kbd>3</kbd> pages
       </span>
-    </footer>
+    </section>
   );
 }

@@ -84,11 +84,11 @@ function AuditLog({ event }: { event: AuditEvent | null }) {
     };
   }, [event]);
 
-  async function loadOlder(known: AuditPage): Promise<void> {
+  async function loadOlder(shown: AuditPage): Promise<void> {
     isBusy.value = true;
     try {
-      const older = await api.listAudit(event, known.next);
-      audit.value = withOlder(audit.peek() ?? known, older);
+      const older = await api.listAudit(event, shown.next);
+      audit.value = withOlder(audit.peek() ?? shown, older);
     } catch (error) {
       showError("Could not load older decisions", error);
     } finally {
