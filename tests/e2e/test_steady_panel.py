@@ -109,3 +109,24 @@ async def test_a_press_that_began_before_news_arrived_still_counts(
     async with page.expect_response("**/stop") as answer:
         await page.mouse.up()
     assert (await answer.value).ok
+
+
+ANOTHER_AT_ONCE = """
+async () => {
+  const button = (name) => [...document.querySelectorAll("button")].find((one) => one.textContent === name);
+  button("Cancel").click();
+  await Promise.resolve();
+  button("Register…").click();
+}
+"""
+
+
+async def test_a_dialog_that_is_opened_right_after_another_stays_open(page: Page, plane: LonePlane) -> None:
+    panel = await open_panel(page, plane, LARGE)
+    await panel.get_by_role("button", name="Delete", exact=True).click()
+    await expect(page.get_by_role("dialog", name="Delete live?")).to_be_visible()
+    await page.evaluate(ANOTHER_AT_ONCE)
+    # The end of the first is told in a task of its own, which has been by now.
+    await page.evaluate("new Promise((soon) => setTimeout(soon))")
+    await page.evaluate("new Promise(requestAnimationFrame)")
+    assert await page.get_by_role("dialog", name="License live").count() == 1

@@ -22,7 +22,10 @@ export function Dialog({ title, isWide = false, onClose, children }: DialogProps
       ref={dialog}
       class={isWide ? "dialog dialog-wide" : "dialog"}
       aria-labelledby={titleId}
-      onClose={onClose}
+      onClose={(event) => {
+        // One that has left the page tells its end late: another may be open by then.
+        if (event.currentTarget.isConnected) onClose();
+      }}
       onMouseDown={(event) => {
         // Only the backdrop has the dialog itself as its target: all else is inside the body.
         if (event.target === dialog.current) onClose();
