@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
+from urllib.parse import unquote
 
 import yaml
 from pydantic import AliasChoices, SecretStr, ValidationError
@@ -17,6 +18,7 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings
 
 from lcm.control_plane.settings import ControlPlaneSettings
+from lcm.core.redaction import redactor
 from lcm.lablet_controller.settings import LabletControllerSettings
 from lcm.resource_scheduler.settings import ResourceSchedulerSettings
 from lcm.worker_controller.settings import WorkerControllerSettings
@@ -76,7 +78,7 @@ class Loaded(Generic[S]):
 
 
 def load(process: str, kind: type[S], config: Path | None, flags: Mapping[str, str]) -> Loaded[S]:
-    """Raises WrongSettings, which names all that is wrong at once."""
+    """Raises WrongSettings, which names all that is wrong at once. No secret among them is ever logged."""
     problems: list[str] = []
     from_file = _read(config, problems)
     known = {variable for settings in PROCESSES.values() for _, _, vs in _fields(settings) for variable in vs}
@@ -102,7 +104,23 @@ def load(process: str, kind: type[S], config: Path | None, flags: Mapping[str, s
         raise WrongSettings(process, problems + list(_explained(error, kind, sources))) from None
     if problems:
         raise WrongSettings(process, problems)
+    _protect_secrets(settings)
     return Loaded(settings, sources)
+
+
+def _protect_secrets(settings: BaseSettings) -> None:
+    for name in type(settings).model_fields:
+        value = getattr(settings, name)
+        if isinstance(value, SecretStr):
+            secret = value.get_secret_value()
+            redactor.protect(secret)
+            redactor.protect(_password_in(secret))
+
+
+def _password_in(address: str) -> str:
+    """Of https://user:password@host; empty if there is none."""
+    user, at, _ = address.partition("://")[2].partition("@")
+    return unquote(user.partition(":")[2]) if at else ""
 
 
 def _read(config: Path | None, problems: list[str]) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from lcm.control_plane.access import write_private
 from lcm.core.configuration import ConfigurationError
+from lcm.core.redaction import redactor
 
 KEY_BYTES: Final = 32
 NONCE_BYTES: Final = 12
@@ -38,6 +39,8 @@ class SecretBox:
     _ciphers: dict[str, AESGCM] = field(init=False)
 
     def __post_init__(self) -> None:
+        for key in self.keys.values():
+            redactor.protect(base64.b64encode(key).decode())
         object.__setattr__(self, "_ciphers", {key_id: AESGCM(key) for key_id, key in self.keys.items()})
 
     @classmethod

@@ -15,6 +15,7 @@ import structlog
 
 from lcm.core.backoff import Backoff
 from lcm.core.clock import Clock
+from lcm.core.redaction import redactor
 from lcm.domain.errors import NotFound, RequestError, TransientError
 from lcm.domain.launch import WorkerId
 from lcm.domain.license import LicenseOperation
@@ -147,6 +148,7 @@ class LicenseKeeper:
         except NotFound as error:
             # The fleet's can be taken back at any time.
             return await self._fail(worker, REGISTER, str(error), is_free=state.is_free)
+        redactor.protect(token)
         self.check_leadership()
         self._asked[worker.id] = Asked(worker.license.changed_at, token)
         refusal = await self.cml.register(server, token)
