@@ -862,9 +862,9 @@ async def test_a_file_that_is_no_database_is_refused(tmp_path: Path, content: by
 async def test_a_write_that_sqlite_cannot_express_is_refused_alone(
     tmp_path: Path, write: Callable[[Store], Awaitable[None]]
 ) -> None:
-    async with SqliteStore(tmp_path / "lcm.db") as store:
+    async with SqliteStore(tmp_path / "lcm.db", call_timeout_seconds=120) as store:
         await store.insert(doc("a"))
-        async with timeout(1):
+        async with timeout(60):  # refused, and not given up waiting for
             with pytest.raises((StoreUnavailable, VersionConflict, ValueError, OverflowError)):
                 await write(store)
             await store.replace(doc("a", 2))
