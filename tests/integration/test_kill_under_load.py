@@ -24,7 +24,7 @@ from support.canaries import watched_session
 from support.fleet import TEMPLATES
 from support.forked import Forkery, forkery, kill
 
-LIVES = int(os.environ.get("LCM_KILLS", "100"))
+LIVES = int(os.environ.get("LCM_KILLS", "20"))
 SEED = int(os.environ.get("LCM_KILL_SEED", "7"))
 LONGEST_LIFE_SECONDS = 0.15
 ENDLESS = 1_000_000

@@ -3,9 +3,9 @@
 Each is what `lcm …` runs, with its own pid to kill; only the loading of modules is shared.
 """
 
-import contextlib
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -41,10 +41,12 @@ class Forkery:
 
 def kill(pid: int) -> None:
     """kill -9, and wait until it is really gone."""
-    os.kill(pid, signal.SIGKILL)
-    with contextlib.suppress(ProcessLookupError):
-        while True:
-            os.kill(pid, 0)
+    descriptor = os.pidfd_open(pid)
+    try:
+        os.kill(pid, signal.SIGKILL)
+        select.select([descriptor], [], [])
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager
