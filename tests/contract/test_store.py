@@ -36,6 +36,8 @@ from lcm.core.chance import RandomIds
 from lcm.core.clock import SystemClock
 from lcm.core.timeouts import timeout
 from support.mongodb import Command, MongoServer, mongo_server, unsteady_front, watched_front
+from support.patience import PATIENCE_SECONDS
+from support.processes import eventually
 
 
 @pytest.fixture(scope="module")
@@ -438,7 +440,7 @@ async def test_in_mongodb_nothing_of_an_epoch_happens_after_the_next_was_claimed
                     await leaders.insert(doc(f"{name}-{epoch}-{number}", body=b"%d" % epoch), fence)
 
         for epoch in range(1, 8):
-            async with timeout(10), asyncio.TaskGroup() as tasks:
+            async with timeout(PATIENCE_SECONDS), asyncio.TaskGroup() as tasks:
                 for number in range(4):
                     tasks.create_task(change(epoch, f"w{number}"))
                     tasks.create_task(change(epoch, f"w{number}"))
@@ -601,7 +603,7 @@ async def test_in_mongodb_a_key_never_has_two_holders(database: str, seed: int) 
             await live(store, document_id)
             lives -= 1
 
-        async with timeout(20), asyncio.TaskGroup() as tasks:
+        async with timeout(PATIENCE_SECONDS), asyncio.TaskGroup() as tasks:
             tasks.create_task(look())
             for number in range(8):
                 tasks.create_task(live_and_leave((first, second)[number % 2], f"w{number % 6}"))
@@ -881,8 +883,13 @@ async def test_a_write_that_was_not_confirmed_is_not_called_refused_and_may_stil
             await store.insert(doc("a"))
         somebody_else.execute("ROLLBACK")
         somebody_else.close()
-        await store.insert(doc("b"))
-        assert await ids(store) == ["a", "b"]
+        with suppress(WriteUnconfirmed):  # by a machine that is that slow
+            await store.insert(doc("b"))
+
+        async def both_are_there() -> bool:
+            return await ids(store) == ["a", "b"]
+
+        await eventually(both_are_there)
 
 
 async def test_a_directory_that_does_not_exist_is_named(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from support.api import Api, admin_of, person
 from support.canaries import SHOWN_ON_PURPOSE, Canaries, forms, headers_text, suite_canaries
 from support.issuer import Issuer
 from support.lone_plane import LonePlane, lone_plane
+from support.patience import PATIENCE_SECONDS
 from support.processes import RunningLcm, eventually, running_lcm
 
 ROLES = ("viewer", "operator", "admin", "controller")
@@ -161,7 +162,7 @@ async def test_no_secret_shows_in_answers_logs_events_metrics_or_the_database(tm
         for path in tmp_path.glob("lcm.db*"):
             canaries.collect(path.name, path.read_bytes())
         lcm.process.terminate()
-        assert lcm.process.wait(timeout=10) == 0
+        assert lcm.process.wait(timeout=PATIENCE_SECONDS) == 0
         log = lcm.complaints()
     for path in tmp_path.iterdir():
         if path.name != "keys.json":

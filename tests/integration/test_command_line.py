@@ -12,6 +12,7 @@ import aiohttp
 import pytest
 
 from support.canaries import watched_session
+from support.patience import PATIENCE_SECONDS
 from support.processes import eventually, lcm_to_its_end, running_lcm
 
 
@@ -29,7 +30,7 @@ async def test_a_signal_ends_everything_with_exit_code_0_and_no_stack_trace(numb
         endpoint = str(lcm.ready.aws_endpoint)
         assert not await is_silent(endpoint)
         lcm.process.send_signal(number)
-        assert lcm.process.wait(timeout=5) == 0
+        assert lcm.process.wait(timeout=PATIENCE_SECONDS) == 0
         assert await is_silent(lcm.url)
         assert await is_silent(endpoint)
         assert "Traceback" not in lcm.complaints()
@@ -45,7 +46,7 @@ async def test_a_signal_during_the_start_ends_it_just_as_quietly() -> None:
 
         await eventually(has_a_child)
         process.send_signal(signal.SIGINT)
-        out, complaints = process.communicate(timeout=5)
+        out, complaints = process.communicate(timeout=PATIENCE_SECONDS)
         assert (process.returncode, out, complaints) == (0, "", "")
 
 
@@ -67,7 +68,7 @@ async def test_an_open_stream_does_not_hold_up_the_end() -> None:
             lcm.process.terminate()
             rest = await response.content.read()
             assert b"event: system.sse.shutdown" in rest
-        assert lcm.process.wait(timeout=5) == 0
+        assert lcm.process.wait(timeout=PATIENCE_SECONDS) == 0
 
 
 def test_nothing_is_written_outside_the_data_directory(tmp_path: Path) -> None:

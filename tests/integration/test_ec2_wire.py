@@ -195,11 +195,11 @@ async def test_a4_a_launch_that_lands_late_is_the_one_that_was_asked_for_again(
     simulator: RunningSimulator,
 ) -> None:
     """A4: the effect comes after its caller gave up."""
-    async with opened(simulator, read_timeout_seconds=0.3) as wire:
+    async with opened(simulator) as wire, opened(simulator, read_timeout_seconds=0.3) as hasty:
         spec, token = await wire.spec(), ids.new_id()
         await wire.disturb("RunInstances", "delay", seconds=1)
         with pytest.raises(Unreachable):
-            await wire.provider.launch_instance(spec, token)
+            await hasty.provider.launch_instance(spec, token)
         again = await wire.provider.launch_instance(spec, token)
 
         async def has_landed() -> bool:

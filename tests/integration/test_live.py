@@ -11,6 +11,7 @@ import pytest
 
 from lcm.core.timeouts import timeout
 from support.lone_plane import T0, LonePlane, lone_plane
+from support.patience import PATIENCE_SECONDS
 
 
 @pytest.fixture
@@ -150,7 +151,7 @@ async def test_the_stream_is_filtered_by_the_server(plane: LonePlane) -> None:
         await plane.accepted("/{id}/ws-status", {"connected": True, "status": "connected"})
         await plane.accepted("/metrics", {"samples": [plane.sample(cpu_utilization=1)]})
         text = b""
-        async with timeout(10):
+        async with timeout(PATIENCE_SECONDS):
             while b"metrics.updated.batch" not in text:
                 text += await response.content.readany()
     assert text.count(b"event: ") == 2  # connected, and the batch
@@ -191,7 +192,7 @@ async def test_a_browser_that_stops_reading_is_told_reset_and_does_not_hold_up_a
             assert (await quick.until("worker.lab.state_change"))["data"]["element_id"] == f"n{number}"
     with stalled:
         received = b""
-        async with timeout(20):
+        async with timeout(PATIENCE_SECONDS):
             while b"event: reset" not in received:
                 received += await loop.sock_recv(stalled, 65536)
         assert len(received) < 512 * 1024

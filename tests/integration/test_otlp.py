@@ -8,6 +8,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from lcm.core.clock import SystemClock
 from lcm.core.telemetry import OtlpExport, Telemetry
 from lcm.core.timeouts import timeout
+from support.patience import PATIENCE_SECONDS
 
 
 async def test_gauges_and_counters_are_sent_to_the_collector() -> None:
@@ -27,7 +28,7 @@ async def test_gauges_and_counters_are_sent_to_the_collector() -> None:
             "lcm.worker.websocket.messages_total", "Frames.", lambda: [(7, {"worker_id": "w-1"})]
         )
         export = OtlpExport(telemetry, f"http://127.0.0.1:{runner.addresses[0][1]}", SystemClock(), 0.05)
-        async with timeout(20), asyncio.TaskGroup() as tasks:
+        async with timeout(PATIENCE_SECONDS), asyncio.TaskGroup() as tasks:
             exporting = tasks.create_task(export.run())
             request = await arrived.get()
             exporting.cancel()

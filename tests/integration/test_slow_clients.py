@@ -10,7 +10,11 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from lcm.core.timeouts import timeout
-from lcm.web.server import HttpServer
+from lcm.web.server import HttpServer, _Config
+from support.patience import PATIENCE_SECONDS
+
+BRIEF, AGES = 0.3, 600.0
+"""Seconds for the head of a request: of a client that is sent away, and of one that must not be."""
 
 
 async def hello(scope: Scope, receive: Receive, send: Send) -> None:
@@ -18,7 +22,7 @@ async def hello(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 @asynccontextmanager
-async def serving(header_seconds: float = 0.3, app: ASGIApp = hello) -> AsyncIterator[HttpServer]:
+async def serving(header_seconds: float = BRIEF, app: ASGIApp = hello) -> AsyncIterator[HttpServer]:
     server = HttpServer("test", app, "127.0.0.1", 0, header_seconds=header_seconds)
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(server.run())
@@ -26,8 +30,15 @@ async def serving(header_seconds: float = 0.3, app: ASGIApp = hello) -> AsyncIte
         running.cancel()
 
 
+def be_brief(server: HttpServer) -> None:
+    """From now on, also with connections that are open."""
+    config = server._server.config
+    assert isinstance(config, _Config)
+    config.header_seconds = BRIEF
+
+
 async def everything_until_closed(reader: asyncio.StreamReader) -> bytes:
-    async with timeout(20):
+    async with timeout(PATIENCE_SECONDS):
         try:
             return await reader.read()
         except ConnectionResetError:
@@ -61,17 +72,18 @@ async def test_who_sends_one_byte_now_and_then_is_sent_away_too() -> None:
 
 
 async def test_the_second_request_of_a_connection_has_a_deadline_as_well() -> None:
-    async with serving() as server:
+    async with serving(AGES) as server:
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
         writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         assert (await reader.readuntil(b"hello")).startswith(b"HTTP/1.1 200")
+        be_brief(server)
         writer.write(b"GET / HTTP/1.1\r\nHost: ")
         assert await everything_until_closed(reader) == b""
         writer.close()
 
 
 async def test_a_head_without_end_is_cut_off() -> None:
-    async with serving(header_seconds=60.0) as server:
+    async with serving(AGES) as server:
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
         writer.write(b"GET / HTTP/1.1\r\n")
         for number in range(100):
@@ -81,7 +93,7 @@ async def test_a_head_without_end_is_cut_off() -> None:
 
 
 async def test_a_body_that_comes_after_the_answer_is_read_to_its_end_but_not_for_ever() -> None:
-    async with serving(header_seconds=0.5) as server:
+    async with serving(AGES) as server:
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
         writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 300000\r\n\r\n")
         await reader.readuntil(b"hello")
@@ -90,6 +102,7 @@ async def test_a_body_that_comes_after_the_answer_is_read_to_its_end_but_not_for
             await writer.drain()
         writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         await reader.readuntil(b"hello")
+        be_brief(server)
         writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 300000\r\n\r\n")
         await reader.readuntil(b"hello")
         writer.write(b"x")
@@ -98,9 +111,12 @@ async def test_a_body_that_comes_after_the_answer_is_read_to_its_end_but_not_for
 
 
 async def test_many_silent_connections_do_not_keep_others_waiting() -> None:
-    async with serving() as server:
+    async with serving(AGES) as server, aiohttp.ClientSession() as session:
+        async with session.get(server.url) as response:
+            assert await response.text() == "hello"
+        be_brief(server)
         silent = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(200)]
-        async with aiohttp.ClientSession() as session, session.get(server.url) as response:
+        async with session.get(server.url) as response:
             assert await response.text() == "hello"
         for reader, writer in silent:
             assert await everything_until_closed(reader) == b""
@@ -109,12 +125,12 @@ async def test_many_silent_connections_do_not_keep_others_waiting() -> None:
 
 async def test_an_answer_may_take_longer_than_the_head() -> None:
     async def slowly(scope: Scope, receive: Receive, send: Send) -> None:
-        await asyncio.sleep(0.6)  # noqa: TID251 - longer than the head may take
+        await asyncio.sleep(2 * BRIEF)  # noqa: TID251 - longer than the head may take
         await hello(scope, receive, send)
 
-    async with (
-        serving(app=slowly) as server,
-        aiohttp.ClientSession() as session,
-        session.get(server.url) as response,
-    ):
-        assert await response.text() == "hello"
+    async with serving(AGES, slowly) as server, aiohttp.ClientSession() as session:
+        async with session.get(server.url) as response:
+            assert await response.text() == "hello"
+        be_brief(server)
+        async with session.get(server.url) as response:
+            assert await response.text() == "hello"

@@ -31,12 +31,13 @@ from lcm.worker_controller.monitoring.config import MonitoringConfig
 from lcm.worker_controller.monitoring.service import assemble_monitoring, register_monitoring_metrics
 from lcm.worker_controller.ports import MonitorTarget
 from support.live import ToldControlPlane, Watching, a_target
+from support.patience import PATIENCE_SECONDS
 from support.processes import RunningSimulator, running_simulator
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "troubleshoot-monitoring.md").read_text()
 FAULTS = re.findall(r"^\$ curl -X POST \$CML/faults -d '([^']+)'", PAGE, re.MULTILINE)
 
-SOON = 30.0
+SOON = PATIENCE_SECONDS
 QUICK: dict[str, Any] = {
     "report_interval": 0.2,
     "poll_interval": 0.3,
@@ -119,7 +120,7 @@ class Cml:
 
 @pytest.fixture
 async def cml(simulation: RunningSimulator) -> AsyncIterator[Cml]:
-    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=20)) as http:
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=PATIENCE_SECONDS)) as http:
         cml = Cml(simulation, http)
         await cml.control("PATCH", "workers", {"stats_seconds": 0.2})
         yield cml
@@ -206,8 +207,10 @@ async def test_why_it_does_not_connect_is_in_the_log(cml: Cml, fault: str, reaso
     async with watched(cml) as operator:
         await cml.strike(fault)
         await cml.strike(CUT)
-        line = await operator.reads("live connection failed", lambda entry: entry["reason"] == reason)
-        assert detail in line["detail"]
+        await operator.reads(
+            "live connection failed",
+            lambda entry: entry["reason"] == reason and detail in entry["detail"],
+        )
         assert not operator.is_connected()
         await operator.sees(lambda: operator.live.plane.statuses[-1][1].reason.startswith(f"{reason}: "))
 
@@ -235,7 +238,7 @@ async def test_garbage_is_counted_as_such(cml: Cml) -> None:
 async def test_the_age_tells_frames_that_come_from_frames_that_do_not(cml: Cml) -> None:
     age = "lcm_worker_websocket_last_message_age_seconds"
     async with watched(cml, health_timeout=60.0) as operator:
-        assert (operator.value_of(age) or 0.0) < 1.0
+        await operator.sees(lambda: (operator.value_of(age) or 0.0) < 1.0)
         await cml.strike(fault("silence"))
         await operator.sees(lambda: (operator.value_of(age) or 0.0) > 1.0)
 

@@ -433,13 +433,13 @@ class Life:
         for objections in (state.broken_rules(), self.site.witness.objections, self.site.stack_traces()):
             assert not objections, objections
         before = await self.calls()
-        await eventually(self._is_well)
+        await eventually(self.is_well)
         await self.sees_everything_twice()
         assert await self.calls() == before, "something was done at EC2 though all was as wanted"
         self.site.is_proven = True
         return state
 
-    async def _is_well(self) -> bool:
+    async def is_well(self) -> bool:
         health = await self.health()
         return health["is_leader"] and health["status"] == "healthy" and not health["frozen"]
 

@@ -19,6 +19,7 @@ from botocore.exceptions import ClientError
 
 from lcm.domain.template import RegionConfig
 from lcm.simulator.main import SimulationInfo
+from support.patience import PATIENCE_SECONDS
 from support.processes import RunningSimulator, eventually, running_simulator
 
 SESSION = get_session()  # shared: it caches the service descriptions, which are slow to read
@@ -156,16 +157,16 @@ def simulator() -> Iterator[RunningSimulator]:
 
 @asynccontextmanager
 async def opened_cloud(info: SimulationInfo, region: int = 0) -> AsyncIterator[Cloud]:
-    """The SDK as an application would use it, but impatient and without repeats of its own."""
+    """The SDK as an application would use it, but without repeats of its own."""
     client = SESSION.create_client(
         "ec2",
         region_name=info.regions[region].region,
         endpoint_url=info.aws_endpoint,
         aws_access_key_id="any",
         aws_secret_access_key="any",
-        config=AioConfig(retries={"max_attempts": 0}, connect_timeout=2, read_timeout=5),
+        config=AioConfig(retries={"max_attempts": 0}, read_timeout=PATIENCE_SECONDS),
     )
-    timeout = aiohttp.ClientTimeout(total=10)
+    timeout = aiohttp.ClientTimeout(total=PATIENCE_SECONDS)
     async with client as ec2, aiohttp.ClientSession(timeout=timeout) as http:
         yield Cloud(info, info.regions[region], ec2, http)
 
@@ -269,7 +270,7 @@ class Cml:
 async def opened_cml(info: SimulationInfo) -> AsyncIterator[Cml]:
     """Every question makes a connection of its own."""
     connector = aiohttp.TCPConnector(force_close=True)
-    timeout = aiohttp.ClientTimeout(total=5)
+    timeout = aiohttp.ClientTimeout(total=PATIENCE_SECONDS)
     async with aiohttp.ClientSession(connector=connector, timeout=timeout) as http:
         yield Cml(info, http)
 

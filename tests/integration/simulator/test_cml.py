@@ -12,6 +12,10 @@ import pytest
 
 from lcm.core.timeouts import timeout
 from lcm.simulator.main import Delays, SimulationInfo, SimulationSettings, run
+from support.patience import PATIENCE_SECONDS
+from support.processes import eventually
+
+PHASES = ["refused", "502", "not ready", "ready"]
 
 
 @pytest.fixture
@@ -29,20 +33,24 @@ async def test_a_client_sees_refused_then_502_then_not_ready_then_ready(
 ) -> None:
     # given a world in which each phase lasts long enough to be seen
     delays = Delays(
-        launch_seconds=0.1, cml_boot_seconds=1.5, cml_gateway_seconds=1.5, cml_loading_seconds=1.5
+        launch_seconds=0.1, cml_boot_seconds=0.5, cml_gateway_seconds=0.5, cml_loading_seconds=0.5
     )
     settings = SimulationSettings(seed=7, data_dir=data_dir, delays=delays)
     ready: asyncio.Queue[SimulationInfo] = asyncio.Queue(1)
     async with asyncio.TaskGroup() as tasks:
         world = tasks.create_task(run(settings, ready.put_nowait))
-        async with timeout(20):
+        async with timeout(PATIENCE_SECONDS):
             info = await ready.get()
         async with open_cloud(info) as cloud, open_cml(info) as cml:
             # when an instance is launched and somebody looks all the time
-            address = (await cloud.request_launch())["PrivateIpAddress"]
-            seen = await cml.looks_until_ready(address)
             # then every phase is seen, in order, and nothing is left once the world has ended
-            assert seen == ["refused", "502", "not ready", "ready"]
+            async def address_of_one_whose_phases_were_all_seen() -> str | None:
+                address = str((await cloud.request_launch())["PrivateIpAddress"])
+                seen = await cml.looks_until_ready(address)
+                assert seen == [phase for phase in PHASES if phase in seen]
+                return address if seen == PHASES else None  # who stood still may have missed one
+
+            address = await eventually(address_of_one_whose_phases_were_all_seen)
             world.cancel()
             await cloud.is_silent()
             await cml.becomes(address, "refused")
@@ -51,7 +59,7 @@ async def test_a_client_sees_refused_then_502_then_not_ready_then_ready(
 async def test_a_server_is_reached_at_both_of_its_addresses(cloud: Any, cml: Any) -> None:
     instance = await cloud.running()
     await cml.becomes(instance["PrivateIpAddress"], "ready")
-    assert await cml.look(instance["PublicIpAddress"]) == "ready"
+    await cml.becomes(instance["PublicIpAddress"], "ready")
 
 
 async def test_a_server_goes_with_its_instance_and_comes_back_with_the_same_certificate(
@@ -73,7 +81,7 @@ async def test_open_connections_break_when_the_instance_stops(cloud: Any, cml: A
     reader, writer = await cml.connect(new_address)
     (instance_id,) = await cloud.instances_with("private-ip-address", new_address)
     await cloud.console("stop", instance_id)
-    async with timeout(3):
+    async with timeout(PATIENCE_SECONDS):
         with suppress(ConnectionResetError):
             assert await reader.read() == b""
     writer.close()

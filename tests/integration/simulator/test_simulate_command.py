@@ -15,6 +15,7 @@ import aiohttp
 import pytest
 
 from lcm.core.timeouts import timeout
+from support.patience import PATIENCE_SECONDS
 from support.processes import RunningSimulator, eventually, running_simulator
 
 
@@ -55,7 +56,7 @@ async def test_the_ready_line_tells_all_that_is_needed_to_use_every_worker(
 def test_ctrl_c_ends_it_quickly_and_without_complaint() -> None:
     with running_simulator("--workers", "2") as simulator:
         simulator.process.send_signal(signal.SIGINT)
-        assert simulator.process.wait(timeout=5) == 0
+        assert simulator.process.wait(timeout=PATIENCE_SECONDS) == 0
         assert simulator.complaints() == ""
 
 
@@ -69,7 +70,7 @@ def test_without_json_a_person_can_read_it() -> None:
             if line.startswith("Ctrl-C"):
                 break
         process.terminate()
-        assert process.wait(timeout=5) == 0
+        assert process.wait(timeout=PATIENCE_SECONDS) == 0
     text = "".join(lines)
     assert text.startswith("The simulated cloud is ready")
     assert text.count("https://127.64.") == 10
@@ -78,7 +79,7 @@ def test_without_json_a_person_can_read_it() -> None:
 
 def test_a_version_that_is_none_is_refused_before_anything_starts() -> None:
     command = [sys.executable, "-m", "lcm", "simulate", "--cml-version", "two"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=20)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
     assert done.returncode == 2
     assert "not a CML version" in done.stderr
 
@@ -120,7 +121,7 @@ async def test_one_process_serves_a_thousand_workers() -> None:
                     await socket.send_json({"token": token})
                     seen[json.loads(await socket.receive_str())["event_type"]] += 1
 
-            async with timeout(60), asyncio.TaskGroup() as tasks:
+            async with timeout(PATIENCE_SECONDS), asyncio.TaskGroup() as tasks:
                 for worker in sample:
                     login = {"username": worker.username, "password": worker.password}
                     tasks.create_task(listen(worker.url, login))

@@ -23,6 +23,7 @@ from virl2_client.exceptions import (  # type: ignore[import-untyped]
 )
 
 from lcm.simulator.main import SimulatedWorker
+from support.patience import PATIENCE_SECONDS
 from support.processes import RunningSimulator, running_simulator
 
 pytestmark = pytest.mark.filterwarnings(
@@ -240,9 +241,9 @@ def test_the_clients_own_listener_sees_nodes_change(log_in: Login, client: Clien
 
     handler.handle_event = notice
     try:
-        assert watching.event_listener._ws_connected_event.wait(5)
+        assert watching.event_listener._ws_connected_event.wait(PATIENCE_SECONDS)
         lab.start(wait=False)
-        assert booted.wait(15), seen
+        assert booted.wait(PATIENCE_SECONDS), seen
     finally:
         watching.stop_event_listening()
         with warnings.catch_warnings():
@@ -279,6 +280,6 @@ def test_the_client_of_2_9_works_as_well(worker: SimulatedWorker) -> None:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_SECONDS,
     )
     assert done.stdout.strip() == "done", done.stderr
