@@ -3,6 +3,7 @@
 Each is what `lcm …` runs, with its own pid to kill; only the loading of modules is shared.
 """
 
+import ctypes
 import json
 import os
 import select
@@ -17,6 +18,7 @@ from typing import Any
 
 from support.canaries import suite_canaries
 from support.patience import PATIENCE_SECONDS
+from support.quick_start import PR_SET_PDEATHSIG
 
 
 class Forkery:
@@ -85,6 +87,7 @@ def serve() -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those that were killed
     for line in sys.stdin:
         if os.fork() == 0:
+            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # whatever becomes of the test
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             os.close(0)
             os.open(os.devnull, os.O_RDONLY)
