@@ -2,8 +2,9 @@
 
 import asyncio
 import re
+from asyncio import StreamReader, StreamWriter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,8 +13,10 @@ import pytest
 
 from contract.kv_suite import *  # noqa: F403
 from contract.kv_suite import AGES, Store, in_time, seen
+from lcm.core.chance import RandomIds
 from lcm.core.clock import SystemClock
-from lcm.core.kv.etcd_options import Tls, parse_endpoints
+from lcm.core.kv.etcd import EtcdKv
+from lcm.core.kv.etcd_options import EtcdOptions, Tls, parse_endpoints
 from lcm.core.kv.port import Change, Kv, KvUnavailable
 from lcm.core.timeouts import timeout
 from support.etcd import EtcdCluster, etcd_cluster, make_certificates
@@ -180,6 +183,47 @@ async def test_a_server_that_hangs_breaks_its_watches_and_calls(single_node: Etc
             finally:
                 single_node.members[0].thaw()
         assert await eventually_answers(lambda: kv.get("/a")) is not None
+
+
+async def test_a_server_that_takes_its_time_to_greet_is_waited_for(single_node: EtcdCluster) -> None:
+    async with slow_front(single_node.members[0].client, seconds=0.4) as address:
+        options = EtcdOptions(endpoints=(address,), call_timeout_seconds=PATIENCE_SECONDS)
+        async with EtcdKv(options, SystemClock(), RandomIds()) as kv:
+            assert await kv.get("/nothing") is None
+
+
+@asynccontextmanager
+async def slow_front(address: str, *, seconds: float) -> AsyncIterator[str]:
+    """Passes on what a server says, the first word later than it was said."""
+    host, _, port = address.rpartition(":")
+    served: list[asyncio.Task[None]] = []
+
+    async def pass_on(reader: StreamReader, writer: StreamWriter) -> None:
+        with suppress(ConnectionError):
+            while data := await reader.read(65536):
+                writer.write(data)
+
+    async def serve(from_client: StreamReader, to_client: StreamWriter) -> None:
+        with closing(to_client):
+            from_server, to_server = await asyncio.open_connection(host, int(port))
+            with closing(to_server):
+                async with asyncio.TaskGroup() as both_ways:
+                    both_ways.create_task(pass_on(from_client, to_server))
+                    await SystemClock().sleep(seconds)
+                    both_ways.create_task(pass_on(from_server, to_client))
+
+    async with asyncio.TaskGroup() as tasks:
+
+        def accept(reader: StreamReader, writer: StreamWriter) -> None:
+            served.append(tasks.create_task(serve(reader, writer)))
+
+        front = await asyncio.start_server(accept, "127.0.0.1", 0)
+        try:
+            yield f"127.0.0.1:{front.sockets[0].getsockname()[1]}"
+        finally:
+            front.close()
+            for task in served:
+                task.cancel()
 
 
 async def test_a_watch_from_which_nothing_is_heard_is_broken_off(single_node: EtcdCluster) -> None:

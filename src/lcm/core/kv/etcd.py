@@ -44,7 +44,8 @@ _CHANNEL_OPTIONS: Final = {
     "grpc.http2.max_pings_without_data": 0,
     "grpc.keepalive_permit_without_calls": 1,
     "grpc.initial_reconnect_backoff_ms": 50,
-    "grpc.min_reconnect_backoff_ms": 50,
+    # Not the time between two attempts, but what a server has to greet in: a busy one needs more than 50 ms.
+    "grpc.min_reconnect_backoff_ms": 1000,
     "grpc.max_reconnect_backoff_ms": 500,
     # Two clients of one process that name the same member must not share a connection's fate.
     "grpc.use_local_subchannel_pool": 1,
