@@ -8,11 +8,10 @@ from typing import Any, NamedTuple
 
 from lcm.control_plane.store.port import Document, Fence
 from lcm.core.timeouts import timeout
-from lcm.domain.lifecycle import STOPPED, TERMINATED, DesiredStatus
+from lcm.domain.lifecycle import RUNNING, STOPPED, TERMINATED, DesiredStatus
 from lcm.domain.worker import PauseReason, Worker
 from lcm.simulator.calls import Violation
-from lcm.simulator.live_fleet import BOOT_SECONDS
-from lcm.simulator.memory_cloud import Machine
+from lcm.simulator.live_fleet import LiveFleet
 from lcm.simulator.processes import KEYS
 from lcm.simulator.world import World
 from simulation.story import PATIENCE_SECONDS, RunEnded, Story, TooLate
@@ -41,24 +40,23 @@ class Classroom(Story):
 
     def use(self, worker_id: str) -> bool:
         """Somebody does something in a lab, if CML is up."""
-        machine = self._booted_machine(worker_id)
-        if machine is not None:
-            self.world.people.use(machine.id)
-        return machine is not None
+        return self._cml.use(worker_id, "start_node") is not None
 
     def build_for(self, worker_id: str, seconds: float) -> None:
         """Somebody starts a long build in a lab and leaves, if CML is up."""
-        machine = self._booted_machine(worker_id)
-        if machine is not None:
-            self.world.people.use(machine.id)
-            self.world.people.put_to_work(machine, seconds)
+        server = self._cml.use(worker_id, "start_node")
+        if server is not None:
+            server.put_to_work(seconds)
 
-    def _booted_machine(self, worker_id: str) -> Machine | None:
-        now = self.world.clock.monotonic()
-        for machine in self.world.cloud.live_machines(worker_id):
-            if machine.running_since is not None and now - machine.running_since >= BOOT_SECONDS:
-                return machine
-        return None
+    @property
+    def _cml(self) -> LiveFleet:
+        assert self.world.live is not None
+        return self.world.live
+
+    def is_running(self, worker_id: str) -> bool:
+        """As its record says."""
+        worker = self.world.disk.peek(worker_id)
+        return worker is not None and worker.status is RUNNING
 
     async def ask_for(self, worker_id: str, action: str) -> None:
         await self._keyed("POST", f"/api/workers/{worker_id}/{action}", None)

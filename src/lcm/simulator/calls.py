@@ -30,9 +30,11 @@ class Call(NamedTuple):
 class Answer(NamedTuple):
     """What the control plane answered to a request; the headers are the request's."""
 
+    sender: str
     method: str
     path: str
     headers: Mapping[str, str]
+    sent: bytes | None
     status: int
     body: bytes
 

@@ -28,10 +28,13 @@ class Knobs:
     """How fast a controller lets itself change things at EC2; 0: nobody counts."""
     monitoring: bool = False
     """Whether there is a CML to watch on every machine, and controllers watch it."""
+    statistics_seconds: float = 10.0
+    """How often a CML tells its load to who listens, less often than a real one; whoever watches it takes the
+    pace from it."""
     activity_events_kept: int = 10
 
     people: bool = False
-    """Whether workers are watched for signs of people, and paused where there are none."""
+    """Whether workers that are watched and show no signs of people are paused."""
     idle_timeout_seconds: float = 3600.0
     idle_check_seconds: float = 300.0
     min_workers: int = 0
@@ -92,9 +95,13 @@ class Knobs:
         return replace(
             drawn,
             people=True,
+            monitoring=True,
+            statistics_seconds=60.0,
+            activity_events_kept=1_000,
             # A judgement takes several calls; what never fits into its time is a wrong setting.
             no_answer_seconds=drawn.no_answer_seconds if drawn.latency_seconds < 0.1 else 10.0,
-            lease_ttl=rng.choice([15, 60, 60]),
+            lease_ttl=rng.choice([30, 60, 60]),
+            heartbeat_seconds=300.0,
             publish_sweep_seconds=60.0,
             reconcile_interval=rng.choice([30.0, 60.0, 60.0]),
             election_retry_seconds=60.0,

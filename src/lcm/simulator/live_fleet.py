@@ -1,6 +1,7 @@
 """CML on the machines of a simulated world: what people do there, who listens, and what goes wrong.
 
-The truth about people is kept here, apart from what monitors heard and what the records say.
+The truth about people is kept here, apart from what monitors heard and what the records say. A machine that
+works hard without anybody clicking shows it by its load alone.
 """
 
 from collections import deque
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from lcm.domain.errors import Unreachable
 from lcm.domain.launch import WORKER_ID_TAG, InstanceId, WorkerId
 from lcm.simulator.memory_cloud import Machine
-from lcm.simulator.memory_live import MemoryLiveServer, MemorySocket
+from lcm.simulator.memory_live import AT_REST_PERCENT, MemoryLiveServer, MemorySocket
 from lcm.worker_controller.ports import WebSocketListener
 
 if TYPE_CHECKING:
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
     from lcm.simulator.world import World
 
 BOOT_SECONDS: Final = 30.0
-STATISTICS_SECONDS: Final = 10.0
-"""Less often than a real CML: nothing depends on it, and a run is quicker."""
+HARD_AT_WORK_PERCENT: Final = 97.0
 
 DEEDS: Final[Mapping[str, Mapping[str, Any]]] = {
     "start_lab": {"event_type": "lab_event", "event": "state", "data": {"state": "STARTED"}},
@@ -43,6 +43,14 @@ class Deed:
     at: float
 
 
+class Work(NamedTuple):
+    """A machine computes at full load, though nobody clicks."""
+
+    since: float
+    until: float
+    power_since: float | None
+
+
 class Refusal(NamedTuple):
     """A login that a server did not take."""
 
@@ -60,6 +68,9 @@ class WorldServer(MemoryLiveServer):
         self.machine = machine
         self.booted_at = machine.running_since
         self.refusals: list[Refusal] = []
+        self.diary_read_at = float("-inf")
+        """When it last answered what people did."""
+        self._work: Work | None = None
 
     @property
     def is_up(self) -> bool:
@@ -69,6 +80,22 @@ class WorldServer(MemoryLiveServer):
             and since is not None
             and self.clock.monotonic() - since >= BOOT_SECONDS
         )
+
+    @property
+    def cpu_percent(self) -> float:
+        return AT_REST_PERCENT if self.at_work_since is None else HARD_AT_WORK_PERCENT
+
+    @property
+    def at_work_since(self) -> float | None:
+        """Without a break; None if it does not work now."""
+        work = self._work
+        is_on = work is not None and work.power_since == self.machine.running_since
+        return work.since if work and is_on and self.clock.monotonic() < work.until else None
+
+    def put_to_work(self, seconds: float) -> None:
+        """A long build starts; if one is under way they go on together. It ends with the machine's power."""
+        now, since = self.clock.monotonic(), self.at_work_since
+        self._work = Work(now if since is None else since, now + seconds, self.machine.running_since)
 
     def be_well(self) -> None:
         """No more faults."""
@@ -159,7 +186,7 @@ class LiveFleet:
     async def run(self) -> None:
         """Statistics for who listens, as CML sends them."""
         while True:
-            await self._world.clock.sleep(STATISTICS_SECONDS)
+            await self._world.clock.sleep(self._world.knobs.statistics_seconds)
             self._world.cloud.machine_at("")  # machines change when somebody looks
             for server in self.servers.values():
                 server.live_with_the_machine()
@@ -190,16 +217,17 @@ class LiveFleet:
         machine = self._world.cloud.machine_at(host)
         return machine.spec.tags.get(WORKER_ID_TAG, "") if machine is not None else ""
 
-    def use(self, worker_id: str, category: str, lab_id: str = "lab-1") -> None:
+    def use(self, worker_id: str, category: str, lab_id: str = "lab-1") -> WorldServer | None:
         """Somebody does something, if there is a CML to do it on: it is noted, and told to who listens."""
         server = self.server_of(worker_id)
         if server is None or server.is_frozen:
-            return
+            return None
         server.live_with_the_machine()
         now = self._world.clock.monotonic()
         self.deeds.append(Deed(WorkerId(worker_id), server.machine.id, category, lab_id, now))
         server.note(category, server.wall_time, lab_id=lab_id, user_id="a-person")
         server.push({**DEEDS[category], "lab_id": lab_id, "element_id": "n-1"})
+        return server
 
     def sockets_of(self, process: "Process") -> list[LiveSocket]:
         """Those whose login was taken."""

@@ -13,6 +13,7 @@ from lcm.core.health import Health
 from lcm.domain.errors import Unreachable
 from lcm.domain.launch import InstanceId
 from lcm.rest.client import ControlPlaneClient
+from lcm.simulator.knobs import Knobs
 from lcm.simulator.live_fleet import LiveFleet, LiveSocket, Refusal, Wire
 from lcm.simulator.ports import SimulatedPort
 from lcm.worker_controller.cml_sessions import CmlSessions
@@ -24,8 +25,21 @@ if TYPE_CHECKING:
     from lcm.simulator.processes import ControllerProcess
 
 LOGIN: Final = "/api/v0/authenticate"
-CONFIG: Final = MonitoringConfig(report_interval=60.0, bulk_interval=10.0, sweep_seconds=2.0, sweep_slices=1)
-"""As installed, but for what only costs time here."""
+DIARY: Final = "/api/v0/telemetry/events"
+
+
+def config_of(knobs: Knobs) -> MonitoringConfig:
+    """As installed, but for what only costs time here."""
+    pace = knobs.statistics_seconds
+    return MonitoringConfig(
+        report_interval=60.0,
+        bulk_interval=min(pace, 25.0),
+        sweep_seconds=pace / 5,
+        sweep_slices=1,
+        poll_interval=6 * pace,
+        health_timeout=6 * pace,
+        ping_after=2 * pace,
+    )
 
 
 class _LivePort(SimulatedPort):
@@ -86,6 +100,8 @@ class SimulatedCmlApi(_LivePort):
             server = self._fleet.server_at(host)
             await server.check_reachable(pinned_sha256)
             status, content = server.answer(path, token, body)
+            if path == DIARY and status == 200:
+                server.diary_read_at = server.clock.monotonic()
             if path == LOGIN:
                 # CML notes what LCM does, too; that is no sign of people.
                 server.note("user_activity", server.wall_time, user_id=server.user_id)
@@ -122,7 +138,7 @@ def simulated_monitoring(
 ) -> LiveMonitoring:
     """The real monitoring over these ports."""
     return assemble_monitoring(
-        CONFIG,
+        config_of(process.world.knobs),
         control_plane=control_plane,
         websockets=SimulatedWebSockets(process),
         sessions=CmlSessions(SimulatedCmlApi(process), Credentials("admin", "secret"), control_plane, clock),

@@ -20,12 +20,14 @@ from lcm.worker_controller.ports import MAX_MESSAGE_BYTES, InstanceMetrics, WebS
 UNAUTHORIZED = (3000, "Unauthorized")
 PATIENCE_SECONDS = 5.0
 """How long clients wait for an answer."""
+AT_REST_PERCENT = 7.25
+"""The load of a machine that only runs."""
 
 Carry = Callable[[Callable[[], None]], None]
 """Brings something to a client: at once, later or never."""
 
 
-def system_stats(cpu_percent: float = 7.25, running_nodes: int = 4) -> dict[str, Any]:
+def system_stats(cpu_percent: float = AT_REST_PERCENT, running_nodes: int = 4) -> dict[str, Any]:
     """What GET system_stats answers."""
     room = {"used": 1_000, "free": 3_000, "total": 4_000}
     dominfo = {"total_nodes": 6, "running_nodes": running_nodes, "total_orphans": 0, "running_orphans": 0}
@@ -169,10 +171,10 @@ class MemoryLiveServer:
             else:
                 socket.push(payload)
 
-    def push_stats(self, cpu_percent: float = 7.25) -> None:
+    def push_stats(self, cpu_percent: float | None = None) -> None:
         """Who misses these will not miss them."""
         if not (self.is_mute or self.is_frozen):
-            self.push({"event_type": "system_stats", "data": system_stats(cpu_percent)})
+            self.push({"event_type": "system_stats", "data": self._stats(cpu_percent)})
 
     def _audience(self) -> list[MemorySocket]:
         return [socket for socket in self.sockets if socket.is_authorized]
@@ -200,6 +202,14 @@ class MemoryLiveServer:
             self.push_stats()
             await self.clock.sleep(every_seconds)
 
+    @property
+    def cpu_percent(self) -> float:
+        """How hard its machine works."""
+        return AT_REST_PERCENT
+
+    def _stats(self, cpu_percent: float | None = None) -> dict[str, Any]:
+        return system_stats(self.cpu_percent if cpu_percent is None else cpu_percent)
+
     # What clients see.
 
     async def check_reachable(self, pinned_sha256: str | None) -> None:
@@ -225,7 +235,7 @@ class MemoryLiveServer:
         if token is None or not self.is_valid(token):
             return 401, {"code": 401, "description": "no"}
         return 200, {
-            "/api/v0/system_stats": system_stats(),
+            "/api/v0/system_stats": self._stats(),
             "/api/v0/telemetry/events": self.telemetry,
             "/api/v0/system_health": self.health,
             "/api/v0/licensing": self.licensing,
@@ -252,7 +262,7 @@ class MemoryLiveServer:
         socket.is_authorized = True
         if self.is_mute:
             return
-        socket.push(msgspec.json.encode({"event_type": "system_stats", "data": system_stats()}))
+        socket.push(msgspec.json.encode({"event_type": "system_stats", "data": self._stats()}))
         if self.closes_with is not None:
             socket.end(*self.closes_with)
 

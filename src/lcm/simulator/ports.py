@@ -205,7 +205,7 @@ class SimulatedTransport(SimulatedPort):
         if handling.cancelled() or handling.exception() is not None:
             raise Unreachable("control plane: connection reset")
         status, answer = handling.result()
-        self._world.answered(Answer(method, path, headers, status, answer))
+        self._world.answered(Answer(self._process.name, method, path, headers, body, status, answer))
         if status == 500:
             self._world.fail(Violation("an unexpected error", f"{method} {path} was answered with 500"))
         return status, answer

@@ -30,8 +30,7 @@ from lcm.rest.client import ControlPlaneClient
 from lcm.simulator import ports
 from lcm.simulator.calls import Role, Violation
 from lcm.simulator.knobs import Knobs
-from lcm.simulator.live_ports import simulated_monitoring
-from lcm.simulator.people import SimulatedMonitors
+from lcm.simulator.live_ports import config_of, simulated_monitoring
 from lcm.worker_controller.monitoring.service import LiveMonitoring
 from lcm.worker_controller.reconciler import WorkerReconciler
 from lcm.worker_controller.settings import WorkerControllerSettings
@@ -260,7 +259,7 @@ class ControllerProcess(Process):
             telemetry=Telemetry(RandomIds(Random(f"traces/{self.instance_id}"))),
             health=health,
             instance_id=self.instance_id,
-            monitors=SimulatedMonitors(self, control_plane, clock) if knobs.people else self.monitoring,
+            monitors=self.monitoring,
         )
         reconciler.config = replace(
             reconciler.config,
@@ -291,6 +290,7 @@ def _settings_of(knobs: Knobs) -> WorkerControllerSettings:
         cleanup_enabled=False,
         scale_down_enabled=knobs.scale_down,
         min_workers=knobs.min_workers,
+        metrics_poll_interval=config_of(knobs).poll_interval,
         worker_activity_detection_enabled=knobs.people,
     )
 

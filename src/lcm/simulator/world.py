@@ -24,7 +24,6 @@ from lcm.simulator.knobs import Knobs
 from lcm.simulator.live_fleet import LiveFleet
 from lcm.simulator.memory_cloud import Delays, MemoryCloud
 from lcm.simulator.memory_licensing import MemoryLicensing
-from lcm.simulator.people import People
 from lcm.simulator.ports import LIVE_REPORTS
 from lcm.simulator.processes import ControllerProcess, PlaneProcess, Process, ProcessCrashed, User
 from lcm.simulator.stores import WatchedKv, WatchedStore
@@ -92,7 +91,6 @@ class World:
                 visibility=self.knobs.visibility_seconds,
             ),
         )
-        self.people = People(self.clock)
         self.live = LiveFleet(self) if self.knobs.monitoring else None
         self.plane = PlaneProcess(self, "plane")
         self.controllers = [ControllerProcess(self, f"controller-{n}") for n in range(self.knobs.controllers)]

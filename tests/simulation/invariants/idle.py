@@ -2,9 +2,12 @@
 
 import base64
 import json
+from collections import defaultdict
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import quote
+
+import msgspec
 
 from lcm.control_plane.store.port import Document, Fence
 from lcm.domain.idle import last_sign_of_life
@@ -19,8 +22,10 @@ from lcm.domain.lifecycle import (
     DesiredStatus,
 )
 from lcm.domain.worker import Worker
+from lcm.rest.schemas import LiveReceipt, LiveReports
 from lcm.simulator.calls import Answer
-from lcm.simulator.people import Told
+from lcm.simulator.live_fleet import HARD_AT_WORK_PERCENT
+from lcm.simulator.ports import LIVE_REPORTS
 from lcm.simulator.processes import KEYS
 from lcm.simulator.world import World
 from simulation.invariants.base import Invariant
@@ -86,26 +91,57 @@ class I6PauseSafety(Invariant):
             self._came[after.id] = self.world.clock.monotonic()
 
     def _on_stop(self, worker: Worker) -> None:
-        now, people = self.world.clock.monotonic(), self.world.people
+        now, fleet = self.world.clock.monotonic(), self.world.live
+        assert fleet is not None
         if now - self.world.plane.frozen_until < 1.0:
             return  # this write was on its way when its process was frozen, and lands as it wakes
         instance_id = worker.ec2_instance_id
         assert instance_id is not None
         patience = self.world.knobs.idle_timeout_seconds - BLIND_SECONDS
-        uses = [use.at for use in people.uses.get(instance_id, ()) if use.at <= now - BLIND_SECONDS]
+        deeds = [deed.at for deed in fleet.deeds if deed.instance_id == instance_id]
+        uses = [at for at in deeds if at <= now - BLIND_SECONDS]
         used = max([*uses, self._came[worker.id]])
         self.require(now - used >= patience, f"{worker.name} is stopped {now - used:.0f} s after its use")
         recorded = (self.world.clock.now() - last_sign_of_life(worker)).total_seconds()
         self.require(recorded >= patience, f"{worker.name} is stopped {recorded:.0f} s after its last sign")
-        age = now - people.read_at.get(instance_id, float("-inf"))
+        age = now - fleet.servers[instance_id].diary_read_at
         self.require(age <= BLIND_SECONDS, f"{worker.name} is stopped on evidence {age:.0f} s old")
         self.require(not worker.sessions, f"{worker.name} is stopped under {worker.sessions}")
+
+
+class _Load(NamedTuple):
+    """Full load, as the control plane was told."""
+
+    measured_at: float
+    confirmed_at: float
+    plane_incarnation: int
+    """It keeps loads in memory: the next one does not know."""
 
 
 class I6BusyIsUsed(Invariant):
     """No stop by itself is decided while a license is changed on the worker, nor while its machine has
     worked hard ever since a measurement that the control plane had confirmed when it judged, and that was
-    not older than a check interval then."""
+    not older than a check interval then. (Of two clocks that differ nobody can tell when that was.)"""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        world.on_http_answer.append(self._on_answer)
+        self._told: dict[str, list[_Load]] = defaultdict(list)
+        """By worker."""
+
+    def _on_answer(self, answer: Answer) -> None:
+        if not (answer.path == LIVE_REPORTS and answer.status == 200 and self.world.knobs.people):
+            return
+        plane, now = self.world.plane, self.world.clock.monotonic()
+        [sender] = [process for process in self.world.controllers if process.name == answer.sender]
+        receipt = msgspec.json.decode(answer.body, type=LiveReceipt)
+        if sender.skew != plane.skew or receipt.dropped:
+            return
+        for sample in msgspec.json.decode(answer.sent or b"{}", type=LiveReports).samples:
+            if sample.cpu_utilization == HARD_AT_WORK_PERCENT:
+                age = self.world.clock.now() + sender.skew - sample.collected_at
+                load = _Load(now - age.total_seconds(), now, plane.incarnation)
+                self._told[sample.worker_id].append(load)
 
     def on_worker(self, before: Worker | None, after: Worker, fence: Fence | None) -> None:
         if before is None or not is_new_wish(before, after):
@@ -125,16 +161,17 @@ class I6BusyIsUsed(Invariant):
         assert judged_at is not None
         return self.world.clock.monotonic() - (self.world.clock.now() - judged_at).total_seconds()
 
-    def _loads_of_this_work(self, worker: Worker) -> list[Told]:
+    def _loads_of_this_work(self, worker: Worker) -> list[_Load]:
         """What the control plane was told, and can have in memory, of the work that goes on now."""
-        instance_id, world = worker.ec2_instance_id, self.world
+        instance_id, fleet = worker.ec2_instance_id, self.world.live
         assert instance_id is not None
-        since = world.people.at_work_since(world.cloud.machines[instance_id])
+        assert fleet is not None
+        since = fleet.servers[instance_id].at_work_since
         return [
-            told
-            for told in world.people.told.get(instance_id, ())
-            if since is not None and told.measured_at >= since
-            if told.plane_incarnation == world.plane.incarnation and told.clocks_agreed
+            load
+            for load in self._told.get(worker.id, ())
+            if since is not None and load.measured_at >= since
+            if load.plane_incarnation == self.world.plane.incarnation
         ]
 
 

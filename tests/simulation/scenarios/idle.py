@@ -7,16 +7,22 @@ from random import Random
 from lcm.domain.lifecycle import RUNNING, STOPPED
 from lcm.domain.worker import PauseReason
 from lcm.simulator.knobs import Knobs
+from lcm.simulator.live_fleet import WorldServer
+from lcm.simulator.live_ports import DIARY, LOGIN
 from lcm.simulator.world import World
 from simulation.classroom import Classroom
 from simulation.scenarios.base import drawn_by, under
 from simulation.scenarios.lifecycle import disturb
+from simulation.scenarios.monitoring import KEPT, fleet_of, misbehave, until_live
 from simulation.story import Story
 from simulation.strangers import Stranger
 
 HOUR = 3600.0
 CLASSROOM = Knobs(
     people=True,
+    monitoring=True,
+    statistics_seconds=60.0,
+    activity_events_kept=KEPT,
     lease_ttl=60,
     reconcile_interval=60.0,
     election_retry_seconds=60.0,
@@ -49,7 +55,7 @@ async def use_takes_a_decided_pause_back(story: Story) -> None:
     await people.until_a_pause_is_decided(2 * HOUR)
     people.use(worker)
     await people.pause(HOUR / 4)
-    assert story.world.disk.peek(worker).status is RUNNING  # type: ignore[union-attr]
+    assert people.is_running(worker)
     await people.keep_everything()
 
 
@@ -75,11 +81,11 @@ async def a_machine_at_work_is_left_alone(story: Story) -> None:
     await people.pause(120)
     people.build_for(worker, HOUR / 2)
     await people.pause(HOUR / 2 - 10)
-    assert story.world.disk.peek(worker).status is RUNNING  # type: ignore[union-attr]
+    assert people.is_running(worker)
     await people.until_a_pause_is_decided(HOUR)
     await people.license(worker)
     await people.pause(150)
-    assert story.world.disk.peek(worker).status is RUNNING  # type: ignore[union-attr]
+    assert people.is_running(worker)
     await people.until(worker, STOPPED)
     await people.keep_everything()
 
@@ -122,16 +128,22 @@ async def nobody_can_be_asked(story: Story) -> None:
     """Unknown is used (H2); and a clock that is wrong by an hour is no hour without people (D9)."""
     people, world = Classroom(story.world), story.world
     worker = await people.create("ada")
-    await people.until(worker, RUNNING)
+    await until_live(story, worker)
+    server = fleet_of(story).server_of(worker)
+    assert server is not None
     for controller in world.controllers:
         world.cut_link(controller, "cml")
-    await people.pause(1.5 * HOUR)
-    assert world.disk.peek(worker).status is RUNNING  # type: ignore[union-attr]
+    await people.pause(1.2 * HOUR)
+    assert people.is_running(worker)
     world.mend_links()
+    server.failing[DIARY] = 500
+    await people.pause(HOUR / 5)
+    assert people.is_running(worker)
+    server.be_well()
     people.use(worker)
     world.plane.skew = timedelta(hours=1)
     await people.pause(HOUR / 4)
-    assert world.disk.peek(worker).status is RUNNING  # type: ignore[union-attr]
+    assert people.is_running(worker)
     world.plane.skew = timedelta()
     await people.keep_everything()
 
@@ -206,15 +218,39 @@ async def _work_on(people: Classroom, worker: str, rng: Random) -> None:
             await people.license(worker)
 
 
+def keep_people_secret(server: WorldServer, rng: Random) -> None:
+    """A CML server does not say what people do, in one of the ways there are."""
+    match rng.randrange(6):
+        case 0:
+            server.failing[DIARY] = rng.choice([401, 403, 429, 500])
+        case 1:
+            server.failing[LOGIN] = rng.choice([429, 500])
+            server.expire_tokens()
+        case 2:
+            server.password = "another"
+            server.expire_tokens()
+        case 3:
+            server.answers_after = rng.choice([4.0, 30.0])
+        case 4:
+            server.refuses_connections = True
+        case _:
+            misbehave(server, rng)
+
+
 async def disturb_class(story: Story, rng: Random) -> None:
-    """What can happen to any fleet, CML that cannot be reached, and a clock that is wrong."""
-    world = story.world
+    """What can happen to any fleet, CML that cannot be asked, and a clock that is wrong."""
+    world, servers = story.world, list(fleet_of(story).servers.values())
     for process in world.processes:
         process.skew = timedelta()  # if all clocks were wrong alike, nobody could tell
-    match rng.randrange(5):
+    for server in servers:
+        server.be_well()  # if none was ever well again, nothing would be paused
+    match rng.randrange(6):
         case 0:
             world.cut_link(rng.choice(world.controllers), "cml")
         case 1:
             world.plane.skew = timedelta(minutes=rng.choice([-60, 5, 60, 60]))
+        case 2:
+            for server in servers:
+                keep_people_secret(server, rng)
         case _:
             await disturb(story, rng)
