@@ -65,8 +65,8 @@ sim-coverage: setup ## Show which faults the exhaustive pass injects at which ca
 sim-hunt: setup ## Find out after how many random runs each planted bug is caught
 	@cd tests && ../$(BIN)/python -m simulation.hunt
 
-soak: setup ## Run many random simulated seeds: make soak [SEEDS=10000]
-	@cd tests && ../$(BIN)/python -m simulation.soak --seeds $(or $(SEEDS),10000)
+soak: setup ## Run many random simulated seeds: make soak [SEEDS=10000 FIRST=0]
+	@cd tests && ../$(BIN)/python -m simulation.soak --seeds $(or $(SEEDS),10000) --first $(or $(FIRST),0)
 
 soak-ha: setup ## Try failovers of real processes on a real etcd many times, and long outages: make soak-ha [TRIALS=100]
 	@LCM_HA_TRIALS=$(or $(TRIALS),100) $(BIN)/python -m pytest -q -rP --timeout=0 tests/integration/ha/test_failover.py | grep -E '^FIGURE|passed|failed'
