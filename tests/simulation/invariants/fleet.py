@@ -49,13 +49,15 @@ class Seen:
     records_asked_at: float = float("-inf")
     unowned_since: dict[InstanceId, float] = field(default_factory=dict)
     """In every list since then, and owned by no record."""
+    described_at: dict[str, float] = field(default_factory=dict)
+    """When it last asked for each machine by itself."""
 
 
 class I9DestructionGuard(Invariant):
     """Nothing changes at EC2 on a sight older than two polls. A swept machine carries our tags, was never
-    imported, was unowned in complete lists ten minutes apart, the records read after the last of them;
-    sweeps are switched on, not within ten minutes of a start, and at most a tenth of the fleet, at least
-    one, in ten minutes."""
+    imported, was unowned in complete lists ten minutes apart, the records read after the last of them, and
+    was itself looked at once more; sweeps are switched on, not within ten minutes of a start, and at most a
+    tenth of the fleet, at least one, in ten minutes."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -83,6 +85,8 @@ class I9DestructionGuard(Invariant):
         seen = self._seen[life_of(process)]
         if call.site.startswith("ec2."):
             seen.ec2_asked_at = max(seen.ec2_asked_at, call.at)
+        if call.site == "ec2.describe_instance":
+            seen.described_at[call.subject] = call.at
         if call.site == RECORDS:
             seen.records_asked_at = max(seen.records_asked_at, call.at)  # answers may overtake each other
         if call.site == "ec2.list_instances" and call.subject == SWEPT_LIST:
@@ -109,6 +113,8 @@ class I9DestructionGuard(Invariant):
         age = now - seen.listed_at
         self.require(age <= 2 * self.world.knobs.discovery_interval, f"swept by a list {age:.0f} s old")
         self.require(seen.records_asked_at >= seen.listed_at, "records are read after the list")
+        is_read_again = seen.described_at.get(machine.id, float("-inf")) >= seen.listed_at
+        self.require(is_read_again, f"{machine.id} is swept without another look at it")
         self.require(now - seen.since >= GRACE_SECONDS, "swept soon after a start")
         since = seen.unowned_since.get(machine.id, now)
         self.require(now - since >= GRACE_SECONDS, f"{machine.id} was unowned for {now - since:.0f} s")

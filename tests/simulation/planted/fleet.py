@@ -1,6 +1,7 @@
 """Bugs in looking after a fleet: sweeping, licensing, asking too often, concluding too soon."""
 
 from collections.abc import Hashable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from lcm.control_plane.commands import license_worker
@@ -8,8 +9,9 @@ from lcm.core.backoff import Backoff
 from lcm.core.rate_limit import TokenBucket
 from lcm.core.reconciliation import ReconciliationHostedService, ResourceState
 from lcm.core.results import ReconciliationResult, Requeue
+from lcm.domain.errors import LcmError
 from lcm.domain.license import License, LicenseOperation
-from lcm.domain.orphans import Budget, OrphanKind, Sightings
+from lcm.domain.orphans import Budget, Orphan, OrphanKind, Sightings
 from lcm.domain.worker import Instance, Worker
 from lcm.worker_controller import licensing
 from lcm.worker_controller import orphans as sweeping
@@ -35,6 +37,22 @@ def a_sweep_right_after_a_start() -> Iterator[None]:
 @planted_in(a_tended_fleet)
 def a_sweep_without_a_budget() -> Iterator[None]:
     yield from swapped(Budget, "allows", lambda self, fleet_size, now: True)
+
+
+@planted_in(a_tended_fleet)
+def a_sweep_without_another_look() -> Iterator[None]:
+    """Though the record may have come back since the machines were listed."""
+
+    async def terminate(self: Orphans, orphan: Orphan, sightings: Sightings) -> None:
+        instance, now = orphan.instance, self.clock.monotonic()
+        is_due = sightings.are_enough(instance.id, now) and self._budget.allows(self._fleet_size, now)
+        if is_due and instance.region not in self.only_looking:
+            self.check_leadership()
+            self._budget.spend(now)
+            with suppress(LcmError):
+                await self.cloud.terminate_instance(instance.region, instance.id)
+
+    yield from swapped(Orphans, "_terminate", terminate)
 
 
 @planted_in(a_tended_fleet)
