@@ -276,15 +276,17 @@ class Life:
 
         return await eventually(leads_and_stands_by)
 
-    async def wait_until_only_one_watches(self, leader: str, workers: Sequence[Json]) -> None:
-        """Each of these workers has one socket, the leader says they are its own, the other has none."""
+    async def wait_until_only_one_watches(self, workers: Sequence[Json]) -> None:
+        """Each of these workers has one socket, whoever leads says they are its own, the other has none."""
         watched = {worker["id"] for worker in workers}
         instances = {(await self.launched_for(worker))[0]["id"] for worker in workers}
 
         async def is_so() -> bool:
+            leader = await self.leader()  # on a slow machine it may have changed once more
             listeners = {i: n for i, n in (await self._listeners()).items() if i in instances}
             return (
-                listeners == dict.fromkeys(instances, 1)
+                leader is not None
+                and listeners == dict.fromkeys(instances, 1)
                 and watched <= await self._watched_by(leader)
                 and not watched & await self._watched_by(self.other(leader))
             )
@@ -341,7 +343,7 @@ class Life:
         """Workers that the leader has a live connection to."""
         created = [await self.api.create(name) for name in names]
         workers = [await self.until(worker, "running") for worker in created]
-        await self.wait_until_only_one_watches(await self.wait_for_a_leader(), workers)
+        await self.wait_until_only_one_watches(workers)
         return workers
 
     async def see(self, worker: Json) -> Json:

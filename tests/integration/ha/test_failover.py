@@ -31,15 +31,15 @@ async def test_when_the_leader_is_killed_the_standby_takes_over_and_nothing_is_l
         killed_at = now()
         life.ensemble.controllers[leader].end(signal.SIGKILL)
         life.ensemble.controllers[leader].start()  # as whoever supervises it would
-        after = await life.wait_for_a_later_leader(before["epoch"])
+        await life.wait_for_a_later_leader(before["epoch"])
         took.append(now() - killed_at)
         life.ensemble.controllers[leader].wait_until_answering()
         if trial % 2:  # otherwise the next one is killed before it has looked at everything
-            await life.wait_until_only_one_watches(after["instance_id"], watched)
+            await life.wait_until_only_one_watches(watched)
     for worker in created:
         await life.until(worker, "running")
         assert len(await life.launched_for(worker)) == 1
-    await life.wait_until_only_one_watches(await life.wait_for_a_leader(), watched + created)
+    await life.wait_until_only_one_watches(watched + created)
     await life.remove(*watched, *created)
     with told(f"takeover after SIGKILL, lease {LEASE_SECONDS} s") as figures:
         figures |= summary(took)
@@ -63,7 +63,7 @@ async def test_a_leader_that_is_stopped_politely_hands_over_without_waiting_for_
             life.ensemble.controllers[leader].end()
             life.ensemble.restore()
             if trial % 5 == 0:
-                await life.wait_until_only_one_watches(after["instance_id"], watched)
+                await life.wait_until_only_one_watches(watched)
         await life.remove(*watched)
     with told("takeover after SIGTERM") as figures:
         figures |= summary(took)
