@@ -10,7 +10,7 @@ from urllib.parse import quote
 import msgspec
 
 from lcm.control_plane.store.port import Document, Fence
-from lcm.domain.idle import last_sign_of_life
+from lcm.domain.idle import EVIDENCE_LASTS, last_sign_of_life
 from lcm.domain.lifecycle import (
     FAILED,
     PENDING,
@@ -24,7 +24,7 @@ from lcm.domain.lifecycle import (
 from lcm.domain.worker import Worker
 from lcm.rest.schemas import LiveReceipt, LiveReports
 from lcm.simulator.calls import Answer
-from lcm.simulator.live_fleet import HARD_AT_WORK_PERCENT
+from lcm.simulator.live_fleet import HARD_AT_WORK_PERCENT, Deed
 from lcm.simulator.ports import LIVE_REPORTS
 from lcm.simulator.processes import KEYS
 from lcm.simulator.world import World
@@ -34,6 +34,11 @@ from simulation.strangers import WRONG_TOKENS
 SAMPLE_SECONDS: Final = 60.0
 BLIND_SECONDS: Final = 2 * SAMPLE_SECONDS
 """What people do after the last look at them cannot be known; a look this old proves nothing."""
+
+LOOK_SECONDS: Final = 2 * EVIDENCE_LASTS.total_seconds() + 5.0
+"""From a look at CML to what follows from it: a drain follows from a verdict, and that from a look."""
+ROUNDING_SECONDS: Final = 3.0
+"""CML tells its time in whole seconds."""
 
 AUTOMATIC: Final = ("idle detection", "worker-controller")
 """Who wants a worker stopped without a person asking."""
@@ -72,9 +77,17 @@ def is_stop_in_writing(before: Worker | None, after: Worker) -> bool:
     return not is_again and is_stopped_by_itself(after)
 
 
+def judged(world: World, worker: Worker) -> float:
+    """When it was found that nobody uses the worker, by the clock of the control plane."""
+    judged_at = worker.drain_started_at or worker.last_paused_at
+    assert judged_at is not None
+    return world.clock.monotonic() - (world.clock.now() - judged_at).total_seconds()
+
+
 class I6PauseSafety(Invariant):
     """A worker is stopped by itself only if nobody used it for the whole timeout, as far as a look at it
-    not older than two samples could tell, and nobody has a session on it. It takes two looks."""
+    not older than two samples could tell, and nobody has a session on it. It takes two looks, and what CML
+    said when it was asked counts."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -85,10 +98,26 @@ class I6PauseSafety(Invariant):
         if is_new_wish(before, after):
             was_decided = before is not None and before.pause_decided_at is not None
             self.require(was_decided, f"{after.name} is to be stopped after a single look")
+            self._on_wish(after)
         if is_stop_in_writing(before, after):
             self._on_stop(after)
         if before is None or _resumptions(before) != _resumptions(after) or _comes_up(before, after):
             self._came[after.id] = self.world.clock.monotonic()
+
+    def _on_wish(self, worker: Worker) -> None:
+        """CML was asked before the verdict, a moment ago at most."""
+        judged_at, now = judged(self.world, worker), self.world.clock.monotonic()
+        if judged_at > now:
+            return  # the clock of the control plane is wrong
+        asked_at = judged_at - LOOK_SECONDS
+        told = [deed.at for deed in self._deeds(worker) if deed.at <= asked_at]
+        unused = judged_at - max(told, default=float("-inf"))
+        is_long = unused >= self.world.knobs.idle_timeout_seconds - ROUNDING_SECONDS
+        self.require(is_long, f"{worker.name} is to be stopped {unused:.0f} s after a use that CML told")
+
+    def _deeds(self, worker: Worker) -> list[Deed]:
+        assert self.world.live is not None
+        return [deed for deed in self.world.live.deeds if deed.instance_id == worker.ec2_instance_id]
 
     def _on_stop(self, worker: Worker) -> None:
         now, fleet = self.world.clock.monotonic(), self.world.live
@@ -98,8 +127,7 @@ class I6PauseSafety(Invariant):
         instance_id = worker.ec2_instance_id
         assert instance_id is not None
         patience = self.world.knobs.idle_timeout_seconds - BLIND_SECONDS
-        deeds = [deed.at for deed in fleet.deeds if deed.instance_id == instance_id]
-        uses = [at for at in deeds if at <= now - BLIND_SECONDS]
+        uses = [deed.at for deed in self._deeds(worker) if deed.at <= now - BLIND_SECONDS]
         used = max([*uses, self._came[worker.id]])
         self.require(now - used >= patience, f"{worker.name} is stopped {now - used:.0f} s after its use")
         recorded = (self.world.clock.now() - last_sign_of_life(worker)).total_seconds()
@@ -148,18 +176,13 @@ class I6BusyIsUsed(Invariant):
             return
         license = before.license
         self.require(not license.operation_in_progress, f"{after.name} is to be stopped while it is licensed")
-        judged_at = self._judged_at(after)
+        judged_at = judged(self.world, after)
         known = [told for told in self._loads_of_this_work(after) if told.confirmed_at <= judged_at]
         age = judged_at - max((told.measured_at for told in known), default=float("-inf"))
         self.require(
             age > self.world.knobs.idle_check_seconds,
             f"{after.name} is to be stopped {age:.0f} s after it was seen hard at work",
         )
-
-    def _judged_at(self, worker: Worker) -> float:
-        judged_at = worker.drain_started_at or worker.last_paused_at
-        assert judged_at is not None
-        return self.world.clock.monotonic() - (self.world.clock.now() - judged_at).total_seconds()
 
     def _loads_of_this_work(self, worker: Worker) -> list[_Load]:
         """What the control plane was told, and can have in memory, of the work that goes on now."""

@@ -1,6 +1,6 @@
 """Mistakes in judging whether a worker is used, and in whom to listen to."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -8,20 +8,28 @@ from msgspec.structs import replace
 
 from lcm.control_plane import conditions
 from lcm.control_plane.access import AccessKeys, Principal
-from lcm.control_plane.commands import detect_idle, keep_running, report_status, request_action
+from lcm.control_plane.commands import (
+    detect_idle,
+    keep_running,
+    report_status,
+    request_action,
+)
 from lcm.control_plane.routes import dependencies
 from lcm.domain import idle, wishes
 from lcm.domain.idle import Evidence, IdlePolicy, PauseGuard
+from lcm.domain.launch import WorkerId
 from lcm.domain.license import License
 from lcm.domain.lifecycle import DesiredStatus
 from lcm.domain.worker import Action, Worker
+from lcm.rest.schemas import TelemetryEvent
+from lcm.worker_controller.monitoring.service import LiveMonitoring
 from simulation.planted.base import planted_in, swapped
-from simulation.scenarios.idle import a_class_day
+from simulation.scenarios.idle import a_class_day, nobody_can_be_asked, only_the_diary_tells
 
 planted = planted_in(a_class_day)
 
 
-@planted
+@planted_in(nobody_can_be_asked)
 def unknown_is_unused() -> Iterator[None]:
     def evidence(**known: Any) -> Evidence:
         return Evidence(**{**known, "telemetry_fetched": True})
@@ -29,7 +37,17 @@ def unknown_is_unused() -> Iterator[None]:
     yield from swapped(detect_idle, "Evidence", evidence)
 
 
-@planted
+@planted_in(nobody_can_be_asked)
+def who_cannot_be_asked_is_unused() -> Iterator[None]:
+    original = LiveMonitoring.telemetry_of
+
+    async def telemetry_of(self: LiveMonitoring, worker_id: WorkerId) -> Sequence[TelemetryEvent]:
+        return await original(self, worker_id) or []
+
+    yield from swapped(LiveMonitoring, "telemetry_of", telemetry_of)
+
+
+@planted_in(only_the_diary_tells)
 def what_the_diary_says_is_ignored() -> Iterator[None]:
     yield from swapped(detect_idle, "newest_use", lambda events, now: None)
 

@@ -59,6 +59,23 @@ async def use_takes_a_decided_pause_back(story: Story) -> None:
     await people.keep_everything()
 
 
+@under(replace(CLASSROOM, idle_timeout_seconds=900.0, idle_check_seconds=120.0))
+async def only_the_diary_tells(story: Story) -> None:
+    """The live connection has fallen silent, which takes minutes to notice; CML is asked all the same."""
+    people = Classroom(story.world)
+    worker = await people.create("ada")
+    await until_live(story, worker)
+    await people.pause(740)
+    server = fleet_of(story).server_of(worker)
+    assert server is not None
+    server.is_mute = True
+    people.use(worker)
+    await people.pause(400)
+    assert people.is_running(worker)
+    server.be_well()
+    await people.keep_everything()
+
+
 @under(CLASSROOM)
 async def a_person_starts_what_is_being_paused(story: Story) -> None:
     """The newest wish wins, wherever the pause has got to (H5)."""
@@ -244,7 +261,7 @@ async def disturb_class(story: Story, rng: Random) -> None:
         process.skew = timedelta()  # if all clocks were wrong alike, nobody could tell
     for server in servers:
         server.be_well()  # if none was ever well again, nothing would be paused
-    match rng.randrange(6):
+    match rng.randrange(7):
         case 0:
             world.cut_link(rng.choice(world.controllers), "cml")
         case 1:
@@ -252,5 +269,8 @@ async def disturb_class(story: Story, rng: Random) -> None:
         case 2:
             for server in servers:
                 keep_people_secret(server, rng)
+        case 3:
+            for server in servers:
+                server.is_mute = True
         case _:
             await disturb(story, rng)
