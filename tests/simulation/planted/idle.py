@@ -24,7 +24,13 @@ from lcm.domain.worker import Action, Worker
 from lcm.rest.schemas import TelemetryEvent
 from lcm.worker_controller.monitoring.service import LiveMonitoring
 from simulation.planted.base import planted_in, swapped
-from simulation.scenarios.idle import a_class_day, nobody_can_be_asked, only_the_diary_tells
+from simulation.scenarios.idle import (
+    a_class_day,
+    a_machine_at_work_is_left_alone,
+    a_person_stops_what_is_being_paused,
+    nobody_can_be_asked,
+    only_the_diary_tells,
+)
 
 planted = planted_in(a_class_day)
 
@@ -68,7 +74,7 @@ def a_machine_at_work_is_unused() -> Iterator[None]:
     yield from swapped(detect_idle, "recent_load", lambda control_plane, worker_id, now: None)
 
 
-@planted
+@planted_in(a_machine_at_work_is_left_alone)
 def a_worker_is_paused_while_it_is_licensed() -> Iterator[None]:
     original = idle.pause_guard
 
@@ -91,7 +97,7 @@ def only_what_was_paused_comes_up() -> Iterator[None]:
     yield from swapped(idle, "snoozed_until", snoozed_until)
 
 
-@planted
+@planted_in(a_person_stops_what_is_being_paused)
 def a_stop_adds_nothing_to_a_pause() -> Iterator[None]:
     def request(worker: Worker, action: Action, **asked: Any) -> Worker:
         is_nothing_new = action is Action.STOP and worker.desired_status is DesiredStatus.STOPPED

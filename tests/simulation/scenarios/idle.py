@@ -89,6 +89,19 @@ async def a_person_starts_what_is_being_paused(story: Story) -> None:
     await people.keep_everything()
 
 
+@under(CLASSROOM)
+async def a_person_stops_what_is_being_paused(story: Story) -> None:
+    """Though it is used once more: what LCM takes back is its own pause, not a person's stop."""
+    people = Classroom(story.world)
+    worker = await people.create("ada")
+    await people.until(worker, RUNNING)
+    await people.until_a_pause_is_wanted(2 * HOUR)
+    await people.ask_for(worker, "stop")
+    people.use(worker)
+    await people.until(worker, STOPPED)
+    await people.keep_everything()
+
+
 @under(replace(CLASSROOM, idle_timeout_seconds=900.0, idle_check_seconds=120.0, license_seconds=200.0))
 async def a_machine_at_work_is_left_alone(story: Story) -> None:
     """Though nobody clicks: a long build, then a license that is registered just before the pause (H3)."""
