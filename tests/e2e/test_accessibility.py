@@ -86,9 +86,9 @@ async def test_the_sign_in_excludes_nobody(page: Page, plane: LonePlane, scheme:
 async def test_the_fleet_excludes_nobody(page: Page, plane: LonePlane, scheme: Scheme) -> None:
     for status in WAYS:
         await add_worker_that_is(plane, status)
-    await let_it_be_busy(plane)
     await open_page(page, plane, scheme)
     await page.get_by_label("Show terminated").check()
+    await let_it_be_busy(plane)
     await expect(page.locator("[data-worker-name]")).to_have_count(1 + len(WAYS))
     await expect(page.locator(".live-badge")).to_be_visible()
     assert await complaints(page) == []
