@@ -1,4 +1,4 @@
-"""What a person is about to press stays where it is, whatever arrives while the panel of a worker is open."""
+"""What a person presses is what they get, whatever arrives while they look and press."""
 
 import pytest
 from playwright.async_api import Locator, Page, ViewportSize, expect
@@ -32,6 +32,12 @@ async def open_panel(page: Page, plane: LonePlane, screen: ViewportSize) -> Loca
     await page.goto(f"{plane.url}/?token={plane.token}#/workers/{plane.worker_id}")
     await page.wait_for_selector('[data-connection="live"]')
     return page.get_by_role("complementary", name="live")
+
+
+async def open_fleet(page: Page, plane: LonePlane) -> None:
+    await page.goto(f"{plane.url}/?token={plane.token}")
+    await page.wait_for_selector('[data-connection="live"]')
+    await expect(page.locator('[data-worker-name="live"]')).to_be_visible()
 
 
 async def let_labs_arrive(page: Page, plane: LonePlane, *names: str) -> None:
@@ -130,3 +136,31 @@ async def test_a_dialog_that_is_opened_right_after_another_stays_open(page: Page
     await page.evaluate("new Promise((soon) => setTimeout(soon))")
     await page.evaluate("new Promise(requestAnimationFrame)")
     assert await page.get_by_role("dialog", name="License live").count() == 1
+
+
+async def test_a_press_on_a_row_that_moves_is_a_press_on_that_row(page: Page, plane: LonePlane) -> None:
+    await open_fleet(page, plane)
+    stop = page.get_by_role("button", name="Stop live")
+    await press(page, stop)
+    await plane.add_running("above-it")
+    await expect(page.locator('[data-worker-name="above-it"]')).to_be_visible()
+    async with page.expect_response("**/stop") as answer:
+        await page.mouse.up()
+    assert (await (await answer.value).json())["name"] == "live"
+
+    await press(page, page.locator('[data-worker-name="live"] .cell-template'))
+    await plane.add_running("above-it-too")
+    await expect(page.locator('[data-worker-name="above-it-too"]')).to_be_visible()
+    await page.mouse.up()
+    await expect(page.get_by_role("complementary", name="live")).to_be_visible()
+
+
+async def test_a_press_that_slides_off_is_none(page: Page, plane: LonePlane) -> None:
+    await open_fleet(page, plane)
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.method))
+    await press(page, page.get_by_role("button", name="Stop live"))
+    await page.mouse.move(300, 30)
+    await page.mouse.up()
+    await page.evaluate("new Promise(requestAnimationFrame)")
+    assert "POST" not in asked

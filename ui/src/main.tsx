@@ -4,6 +4,7 @@ import { render } from "preact";
 import { App } from "./app";
 import { startClock } from "./clock";
 import { startKeyboard } from "./keyboard";
+import { startPresses } from "./press";
 import { startRouter } from "./router";
 import { startSession } from "./session";
 import { startTheme } from "./theme";
@@ -22,6 +23,7 @@ startTheme();
 startClock();
 startRouter();
 startKeyboard();
+startPresses();
 void startSession();
 
 const root = document.getElementById("app");
