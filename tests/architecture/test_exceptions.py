@@ -17,8 +17,8 @@ DASHBOARD = ("ui/src", "ui/tests")
 
 # How many there are, by the comment that makes one.
 RECORDED = {
-    "noqa": 41,
-    "type: ignore": 34,
+    "noqa": 39,
+    "type: ignore": 28,
     "whole file exempt": 0,
     "no cover": 0,
     "@ts-ignore": 0,

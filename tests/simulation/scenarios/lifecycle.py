@@ -172,7 +172,7 @@ async def an_instance_dies_while_it_launches(story: Story) -> None:
 async def a_person_retries_when_three_launches_failed(story: Story) -> None:
     world = story.world
     worker = await story.create("ada")
-    while world.disk.peek(worker).status is not FAILED:  # type: ignore[union-attr]
+    while (record := world.disk.peek(worker)) is None or record.status is not FAILED:
         for machine in world.cloud.live_machines(worker):
             world.cloud.terminate(machine.id, "Server.InternalError")
         await story.pause(1)

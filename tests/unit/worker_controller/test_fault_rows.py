@@ -21,6 +21,7 @@ from lcm.domain.worker import Action, Instance, Worker
 from lcm.rest.client import ControlPlaneClient
 from lcm.simulator.memory_cloud import Delays, MemoryCloud, Moment
 from lcm.simulator.memory_licensing import TOKEN
+from lcm.worker_controller.licensing import ANSWER_LOST
 from lcm.worker_controller.ports import CmlServer
 from lcm.worker_controller.settings import WorkerControllerSettings
 from support.core import a_worker
@@ -32,8 +33,10 @@ NOBODY_IS_PAUSED = WorkerControllerSettings(worker_activity_detection_enabled=Fa
 class TestA7DeregistrationIsCut:
     """A7: the controller dies between giving a license back and terminating; it is finished once."""
 
-    @pytest.mark.parametrize("moment", ["before", "after"])
-    async def test_a_license_is_given_back_once_and_nobody_owes_it(self, moment: str) -> None:
+    @pytest.mark.parametrize(("moment", "debts"), [("before", []), ("after", [ANSWER_LOST])])
+    async def test_a_license_is_given_back_once_and_owed_if_nobody_heard_the_answer(
+        self, moment: str, debts: list[str]
+    ) -> None:
         async with Fleet().running(controllers=2) as fleet:
             worker = await fleet.running_worker()
             await fleet.clock.sleep(60)
@@ -57,7 +60,7 @@ class TestA7DeregistrationIsCut:
             await fleet.until(worker, TERMINATED)
             assert deaths
             assert [call.split()[0] for call in fleet.licensing.calls] == ["register", "deregister"]
-            assert await list_debts(fleet.plane) == []
+            assert [debt.reason for debt in await list_debts(fleet.plane)] == debts
             assert fleet.effects() == ["launch_instance", "terminate_instance"]
 
     async def test_after_a_confirmed_deregistration_only_the_termination_is_left(self) -> None:
