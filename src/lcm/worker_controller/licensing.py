@@ -123,9 +123,10 @@ class LicenseKeeper:
         attempt = worker.license.changed_at
         state = await self.cml.state(server)
         asked = self._asked.get(worker.id)
-        token = asked.token if asked is not None and asked.attempt == attempt else None
-        is_answer_lost = was_deregistration_asked and not (asked is not None and asked.is_deregistered)
-        match decide(operation, state, has_asked=token is not None, is_answer_lost=is_answer_lost):
+        if asked is not None and asked.attempt != attempt:
+            asked = None  # what was heard then says nothing of this attempt
+        is_answer_lost = was_deregistration_asked and not (asked and asked.is_deregistered)
+        match decide(operation, state, has_asked=asked is not None, is_answer_lost=is_answer_lost):
             case Next.COMPLETE:
                 return await self._complete(worker, operation, state.tier)
             case Next.REGISTER:
@@ -137,7 +138,7 @@ class LicenseKeeper:
             case Next.OWE:
                 return await self.give_up(worker, ANSWER_LOST)
             case Next.FAIL:
-                reason = _without(token, state.failure)
+                reason = _without(asked.token if asked else "", state.failure)
                 return await self._fail(worker, operation, reason, is_free=state.is_free)
             case Next.WAIT:
                 return await self._fail_if_late(worker, operation, "CML did not finish it")
@@ -203,6 +204,6 @@ class LicenseKeeper:
         return now - seen_at
 
 
-def _without(token: str | None, reason: str) -> str:
+def _without(token: str, reason: str) -> str:
     """CML quotes a token that it does not know; nobody else shall read it."""
     return reason.replace(token, "…") if token else reason

@@ -14,6 +14,7 @@ from lcm.control_plane.commands.license_worker import (
     request_deregistration,
     request_license,
     set_fleet_token,
+    settle_debt,
 )
 from lcm.core.health import Health
 from lcm.core.timeouts import timeout
@@ -412,6 +413,42 @@ async def test_a_confirmed_deregistration_is_not_owed_though_its_report_was_lost
         await fleet.clock.sleep(120)
         assert (await fleet.get(worker)).license.status is LicenseStatus.DEREGISTERED
         assert await list_debts(fleet.plane) == []
+
+
+class LeadersAreCutOff(MemoryLicensing):
+    """Whoever deregisters a license loses the control plane and the lead; the second one does not hear it."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        super().__init__()
+        self._fleet = fleet
+
+    async def deregister(self, server: CmlServer) -> str:
+        answer = await super().deregister(server)
+        leader = self._fleet.leader
+        port = self._fleet.ports[self._fleet.controllers.index(leader)]
+        port.is_reachable = False
+        leader.resign()
+        if sum(call.startswith("deregister") for call in self.calls) == 2:
+            raise Unreachable("no answer")
+        return answer
+
+
+async def test_what_a_leader_heard_once_says_nothing_of_a_later_deregistration() -> None:
+    fleet = Fleet()
+    fleet.licensing = LeadersAreCutOff(fleet)
+    async with fleet.running(controllers=2):
+        worker = await licensed(fleet)
+        for count in (1, 2):
+            await request_deregistration(fleet.plane, worker.id)
+            await fleet.clock.sleep(120)
+            (debt,) = await list_debts(fleet.plane)
+            assert (debt.reason, debt.settled_by) == (ANSWER_LOST, None), count
+            await settle_debt(fleet.plane, worker.id, by="ada")
+            for port in fleet.ports:
+                port.is_reachable = True
+            await request_license(fleet.plane, worker.id, TOKEN)
+            await fleet.clock.sleep(60)
+            assert (await fleet.get(worker)).license.status is LicenseStatus.REGISTERED
 
 
 async def test_a_license_that_is_free_before_anybody_asked_is_not_owed() -> None:
