@@ -112,6 +112,14 @@ async def until_licensed(story: Story, worker_id: str, status: LicenseStatus) ->
         await story.pause(1)
 
 
+async def a_licensed_worker(story: Story) -> str:
+    worker = await story.create("ada")
+    await story.until(worker, RUNNING)
+    await story.license(worker)
+    await until_licensed(story, worker, LicenseStatus.REGISTERED)
+    return worker
+
+
 # Scenarios.
 
 
@@ -132,10 +140,7 @@ async def license_exhausted_then_freed(story: Story) -> None:
 
 @scenario
 async def a_license_that_cannot_be_given_back_is_owed(story: Story) -> None:
-    worker = await story.create("ada")
-    await story.until(worker, RUNNING)
-    await story.license(worker)
-    await until_licensed(story, worker, LicenseStatus.REGISTERED)
+    worker = await a_licensed_worker(story)
     story.world.licensing.unreachable = Unreachable("no route to CML")
     await story.act(worker, "delete")
     await story.until(worker, TERMINATED)
@@ -143,10 +148,7 @@ async def a_license_that_cannot_be_given_back_is_owed(story: Story) -> None:
 
 @scenario
 async def a_license_that_cisco_is_not_told_of_is_owed(story: Story) -> None:
-    worker = await story.create("ada")
-    await story.until(worker, RUNNING)
-    await story.license(worker)
-    await until_licensed(story, worker, LicenseStatus.REGISTERED)
+    worker = await a_licensed_worker(story)
     story.world.licensing.forgets_to_tell = True
     await story.act(worker, "delete")
     await story.until(worker, TERMINATED)
