@@ -34,9 +34,9 @@ from simulation.run import Outcome, simulate, simulate_random
 from simulation.scenarios import SCENARIOS
 from simulation.shrink import explain, shrink
 
-RANDOM_SEEDS = range(1_000, 1_500)
+RANDOM_SEEDS = range(1_000, 1_400)
 """Not those of the planted bugs, nor of most regressions: nothing is run twice."""
-REPEATED_SEEDS = 200
+REPEATED_SEEDS = 100
 TOGETHER = 5
 HERE = Path(__file__).parent
 REGRESSIONS: list[dict[str, Any]] = json.loads((HERE / "regressions" / "seeds.json").read_text())
