@@ -20,7 +20,8 @@ HEARD_LATE: Final = timedelta(seconds=120)
 """How much later than it happened an earlier leader may have heard of something: it may have been stopped."""
 SAME_CLOCK: Final = timedelta(seconds=2)
 """A difference of clocks below this is rounding: the server's time comes in whole seconds."""
-
+JITTER: Final = 2 * SLACK
+"""How far two readings of one entry's time may be apart: each knows the server's clock only within SLACK."""
 
 MAX_ID: Final = 64
 """Characters of an id, as in live frames; what is longer is none, and would be told with every report."""
@@ -66,6 +67,8 @@ class TelemetryLog:
             LiveActivity(-number, event, HEARD_LATE) for number, event in enumerate(recorded, start=1)
         ]
         self._counted: Counter[tuple[str, str, str | None]] = Counter()
+        """Entries of the last answer, by their key. Those just before the window too: with the next reading
+        of the server's clock they may fall into it."""
         self._noted: set[int] = set()
         """Events counted in another way, by their number, whose entry in the diary was met: one each."""
 
@@ -90,13 +93,13 @@ class TelemetryLog:
         notes = [
             note
             for note in _notes(_entries.decode(body), own_user_id, skew, now)
-            if note.event.at > window_start
+            if note.event.at > window_start - JITTER
         ]
         seen_now: Counter[tuple[str, str, str | None]] = Counter()
         unread: list[ActivityEvent] = []
         for note in sorted(notes, key=lambda note: note.event.at):
             seen_now[note.key] += 1
-            if seen_now[note.key] > self._counted[note.key]:
+            if seen_now[note.key] > self._counted[note.key] and note.event.at > window_start:
                 unread.append(note.event)
         self._counted = seen_now
         self._mark = max([self._mark, *(note.event.at for note in notes)])

@@ -452,6 +452,14 @@ def test_a_server_whose_clock_is_wrong_is_read_by_our_clock() -> None:
     assert read(log, *entries, skew=-3600) == ["start_lab"]
 
 
+def test_an_entry_at_the_edge_counts_once_however_the_servers_clock_is_read() -> None:
+    log = TelemetryLog(BEGINNING)
+    entries = [entry("start_lab", 104), entry("stop_lab", 109)]
+    assert read(log, *entries, skew=4.0) == ["start_lab", "stop_lab"]
+    for skew in (4.01, 3.99, 8.9, 4.0):
+        assert read(log, *entries, skew=skew) == []
+
+
 def test_odd_entries_are_passed_over() -> None:
     log = TelemetryLog(BEGINNING)
     odd: list[dict[str, Any]] = [
