@@ -14,11 +14,11 @@ from pathlib import Path
 
 import uvloop
 
-from lcm.control_plane.conditions import UNCONDITIONAL
+from lcm.control_plane.records.preconditions import UNCONDITIONAL
+from lcm.control_plane.records.workers import Workers
 from lcm.control_plane.store.sqlite import SqliteStore
-from lcm.control_plane.workers import Workers
 from lcm.domain.launch import WorkerId
-from lcm.domain.wishes import retag
+from lcm.domain.requests import retag
 from lcm.domain.worker import new_worker
 from report import report
 

@@ -5,6 +5,7 @@ The reference does the obvious: the same records as dictionaries, `json.loads` a
 
 import asyncio
 import json
+import sys
 import tempfile
 import time
 from datetime import UTC, datetime
@@ -14,21 +15,23 @@ from typing import Any
 import uvloop
 from msgspec.structs import replace
 
-from lcm.control_plane.access import AccessKeys
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from lcm.control_plane.access.roles import AccessKeys
+from lcm.control_plane.access.sealing import SecretBox
+from lcm.control_plane.access.secrets import Vault
 from lcm.control_plane.main import assemble
-from lcm.control_plane.secret_box import SecretBox
+from lcm.control_plane.records.workers import KIND, Workers
 from lcm.control_plane.store.sqlite import SqliteStore
-from lcm.control_plane.vault import Vault
-from lcm.control_plane.workers import KIND, Workers
-from lcm.core.chance import RandomIds
 from lcm.core.clock import SystemClock
+from lcm.core.ids import RandomIds
 from lcm.core.kv.memory import MemoryKv
 from lcm.domain.launch import InstanceId, WorkerId
 from lcm.domain.lifecycle import RUNNING, STOPPED
 from lcm.domain.transitions import move
 from lcm.domain.worker import new_worker
-from lcm.simulator.asgi import request
 from report import percentile, report
+from support.asgi import request
 
 WORKERS = 1_000
 PAGE = 500

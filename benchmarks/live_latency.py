@@ -32,16 +32,16 @@ from msgspec.structs import replace
 
 from lcm.cml.connection import CmlConnections
 from lcm.cml.session import Credentials
-from lcm.control_plane.access import AccessKeys
+from lcm.control_plane.access.roles import AccessKeys
+from lcm.control_plane.access.sealing import SecretBox
+from lcm.control_plane.access.secrets import Vault
 from lcm.control_plane.main import assemble
-from lcm.control_plane.secret_box import SecretBox
-from lcm.control_plane.sse_audience import SEND_BUFFER_BYTES
+from lcm.control_plane.records.workers import Workers
 from lcm.control_plane.store.sqlite import SqliteStore
-from lcm.control_plane.vault import Vault
-from lcm.control_plane.workers import Workers
-from lcm.core.chance import RandomIds
+from lcm.control_plane.streaming.outbox import SEND_BUFFER_BYTES
 from lcm.core.clock import SystemClock
 from lcm.core.health import Health
+from lcm.core.ids import RandomIds
 from lcm.core.kv.memory import MemoryKv
 from lcm.core.telemetry import configure_logging
 from lcm.domain.launch import WorkerId

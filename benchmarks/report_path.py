@@ -17,18 +17,18 @@ import msgspec
 import uvloop
 from msgspec.structs import replace
 
-from lcm.control_plane.access import AccessKeys
+from lcm.control_plane.access.roles import AccessKeys
+from lcm.control_plane.access.sealing import SecretBox
+from lcm.control_plane.access.secrets import Vault
 from lcm.control_plane.main import assemble
-from lcm.control_plane.secret_box import SecretBox
+from lcm.control_plane.records.workers import Workers
 from lcm.control_plane.store.sqlite import SqliteStore
-from lcm.control_plane.vault import Vault
-from lcm.control_plane.workers import Workers
-from lcm.core.chance import RandomIds
 from lcm.core.clock import SystemClock
+from lcm.core.ids import RandomIds
 from lcm.core.kv.memory import MemoryKv
 from lcm.domain.launch import WorkerId
 from lcm.domain.lifecycle import RUNNING
-from lcm.domain.live import Sample, SampleSource
+from lcm.domain.telemetry import Sample, SampleSource
 from lcm.domain.worker import new_worker
 from lcm.rest.client import HttpTransport
 from lcm.rest.schemas import LeadershipClaim, LiveReports

@@ -26,17 +26,17 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from lcm.control_plane.access import AccessKeys
+from lcm.control_plane.access.roles import AccessKeys
+from lcm.control_plane.access.sealing import SecretBox
+from lcm.control_plane.access.secrets import Vault
 from lcm.control_plane.main import assemble
-from lcm.control_plane.secret_box import SecretBox
-from lcm.control_plane.sse_audience import SEND_BUFFER_BYTES
 from lcm.control_plane.store.memory import MemoryStore
-from lcm.control_plane.vault import Vault
-from lcm.core.chance import RandomIds
+from lcm.control_plane.streaming.outbox import SEND_BUFFER_BYTES
 from lcm.core.clock import SystemClock
+from lcm.core.ids import RandomIds
 from lcm.core.kv.memory import MemoryKv
 from lcm.domain.launch import WorkerId
-from lcm.domain.live import Sample, SampleSource
+from lcm.domain.telemetry import Sample, SampleSource
 from lcm.web.server import HttpServer
 from report import percentile, report
 

@@ -41,9 +41,9 @@ from picows import WSFrame, WSListener, WSMsgType, WSTransport, WSUpgradeRequest
 from lcm.cli.process import collect_rarely
 from lcm.cml.connection import CmlAnswer, CmlTrust, tls_context
 from lcm.cml.session import Credentials
-from lcm.core.chance import RandomIds
 from lcm.core.clock import SystemClock
 from lcm.core.health import Health
+from lcm.core.ids import RandomIds
 from lcm.core.telemetry import configure_logging
 from lcm.domain.errors import NotFound
 from lcm.domain.launch import WorkerId

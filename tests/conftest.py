@@ -11,8 +11,8 @@ import pytest
 import structlog
 import uvloop
 
-from lcm.simulator.virtual_time import VirtualTimeLoop
 from support.canaries import suite_canaries
+from support.virtual_time import VirtualTimeLoop
 
 HERE = Path(__file__).parent
 VIRTUAL_TIME = ("unit", "contract/test_kv.py")

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import AliasChoices
 from pydantic_settings import BaseSettings
 
-from lcm.control_plane.app import openapi_document
+from lcm.control_plane.api.app import openapi_document
 from lcm.control_plane.settings import ControlPlaneSettings
 from lcm.domain.lifecycle import EC2_STATES, MEANING, TRANSITIONS, WorkerStatus
 from lcm.lablet_controller.settings import LabletControllerSettings

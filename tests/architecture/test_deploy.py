@@ -22,8 +22,8 @@ from pydantic_settings import BaseSettings
 
 from lcm.cli.app import app
 from lcm.cli.settings import PROCESSES, WrongSettings, load
-from lcm.control_plane.app import openapi_document
-from lcm.worker_controller.http import Operations
+from lcm.control_plane.api.app import openapi_document
+from lcm.worker_controller.admin.http import Operations
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"

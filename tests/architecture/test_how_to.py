@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs" / "how-to").glob("*.md"))
 OPENAPI = json.loads((ROOT / "docs" / "reference" / "openapi.json").read_text())
 CONFIGURATION = (ROOT / "docs" / "reference" / "configuration.md").read_text()
-CONTROLLER = (ROOT / "src" / "lcm" / "worker_controller" / "http.py").read_text()
+CONTROLLER = (ROOT / "src" / "lcm" / "worker_controller" / "admin" / "http.py").read_text()
 
 
 def of_api(path: str) -> re.Pattern[str]:

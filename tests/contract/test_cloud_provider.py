@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 import pytest
 
-from lcm.core.chance import RandomIds
 from lcm.core.clock import SystemClock
+from lcm.core.ids import RandomIds
 from lcm.domain.errors import (
     ImageNotFound,
     LaunchRefused,
@@ -18,9 +18,9 @@ from lcm.domain.errors import (
 from lcm.domain.launch import InstanceId, LaunchSpec, MachineImage, WorkerId
 from lcm.domain.template import RegionConfig
 from lcm.domain.worker import Instance
-from lcm.simulator.memory_cloud import Delays, MemoryCloud
 from lcm.worker_controller.adapters.ec2 import Ec2Provider, Ec2Settings
 from lcm.worker_controller.ports import CloudProvider
+from support.memory_cloud import Delays, MemoryCloud
 from support.processes import RunningSimulator, eventually, running_simulator
 
 ids = RandomIds()

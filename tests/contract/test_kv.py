@@ -9,10 +9,10 @@ import pytest
 
 from contract.kv_suite import *  # noqa: F403
 from contract.kv_suite import DELETE, Store, seen
-from lcm.core.chance import RandomIds
+from lcm.core.ids import RandomIds
 from lcm.core.kv.memory import MemoryKv
 from lcm.core.kv.port import Compacted, Kv
-from lcm.simulator.virtual_time import VirtualClock
+from support.virtual_time import VirtualClock
 
 
 @asynccontextmanager

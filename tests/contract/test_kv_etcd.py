@@ -13,8 +13,8 @@ import pytest
 
 from contract.kv_suite import *  # noqa: F403
 from contract.kv_suite import AGES, Store, in_time, seen
-from lcm.core.chance import RandomIds
 from lcm.core.clock import SystemClock
+from lcm.core.ids import RandomIds
 from lcm.core.kv.etcd import EtcdKv
 from lcm.core.kv.etcd_options import EtcdOptions, Tls, parse_endpoints
 from lcm.core.kv.port import Change, Kv, KvUnavailable

@@ -12,10 +12,10 @@ from moto.server import ThreadedMotoServer
 from lcm.core.clock import SystemClock
 from lcm.domain.errors import RegionNotConfigured, Unreachable
 from lcm.domain.launch import InstanceId
-from lcm.simulator.memory_live import MemoryMetrics
 from lcm.worker_controller.adapters.cloudwatch import CloudWatchMetrics
 from lcm.worker_controller.adapters.ec2 import Ec2Settings
 from lcm.worker_controller.ports import InstanceMetrics, MetricsProvider
+from support.memory_live import MemoryMetrics
 
 REGION = "eu-west-1"
 ONE, OTHER = InstanceId("i-0000000000000001"), InstanceId("i-0000000000000002")

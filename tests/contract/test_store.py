@@ -32,8 +32,8 @@ from lcm.control_plane.store.port import (
     WriteUnconfirmed,
 )
 from lcm.control_plane.store.sqlite import SqliteStore
-from lcm.core.chance import RandomIds
 from lcm.core.clock import SystemClock
+from lcm.core.ids import RandomIds
 from lcm.core.timeouts import timeout
 from support.mongodb import Command, MongoServer, mongo_server, unsteady_front, watched_front
 from support.patience import PATIENCE_SECONDS

@@ -12,10 +12,10 @@ import pytest
 from lcm.cml.connection import CmlTrust, tls_context
 from lcm.core.clock import SystemClock
 from lcm.domain.errors import CertificateChanged, Unreachable
-from lcm.simulator.memory_live import MemoryLiveServer, MemoryLiveServers
 from lcm.worker_controller.adapters.picows_websocket import PicowsWebSockets
 from lcm.worker_controller.ports import MAX_MESSAGE_BYTES, WebSocket, WebSockets
 from support.cml_server import HOST, CmlServer, running_cml
+from support.memory_live import MemoryLiveServer, MemoryLiveServers
 from support.processes import eventually
 
 

@@ -11,14 +11,14 @@ import aiohttp
 import pytest
 from fastapi import APIRouter, FastAPI
 
-from lcm.control_plane.access import AccessKeys
-from lcm.control_plane.app import openapi_document
+from lcm.control_plane.access.roles import AccessKeys
+from lcm.control_plane.access.sealing import SecretBox
+from lcm.control_plane.access.secrets import Vault
+from lcm.control_plane.api.app import openapi_document
 from lcm.control_plane.main import assemble
-from lcm.control_plane.secret_box import SecretBox
 from lcm.control_plane.store.memory import MemoryStore
-from lcm.control_plane.vault import Vault
-from lcm.core.chance import RandomIds
 from lcm.core.clock import SystemClock
+from lcm.core.ids import RandomIds
 from lcm.core.kv.memory import MemoryKv
 from support.api import Api, admin_of, person
 from support.canaries import watched_session

@@ -13,10 +13,10 @@ from typing import Any
 import aiohttp
 import pytest
 
-from lcm.control_plane.app import openapi_document
-from lcm.control_plane.secret_box import KeyFile
+from lcm.control_plane.access.sealing import KeyFile
+from lcm.control_plane.access.secrets import Vault
+from lcm.control_plane.api.app import openapi_document
 from lcm.control_plane.store.sqlite import SqliteStore
-from lcm.control_plane.vault import Vault
 from lcm.core.redaction import MASK
 from support.api import Api, admin_of, person
 from support.canaries import SHOWN_ON_PURPOSE, Canaries, forms, headers_text, suite_canaries

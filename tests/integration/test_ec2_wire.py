@@ -9,8 +9,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from lcm.core.chance import RandomIds
 from lcm.core.clock import SystemClock
+from lcm.core.ids import RandomIds
 from lcm.core.rate_limit import Rate
 from lcm.domain.errors import (
     CapacityShortage,

@@ -26,7 +26,7 @@ from lcm.cml.connection import CmlConnections, CmlTrust, tls_context
 from lcm.cml.session import CmlSession, Credentials, always
 from lcm.core.clock import SystemClock
 from lcm.domain.errors import CertificateChanged, CredentialsRefused, Unreachable
-from lcm.domain.live import MonitorState, SampleSource
+from lcm.domain.telemetry import MonitorState, SampleSource
 from lcm.domain.worker import CmlLogin
 from lcm.rest.schemas import CmlCredentials
 from lcm.simulator.cml.websocket import Opcode, frame

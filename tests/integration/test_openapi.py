@@ -10,22 +10,22 @@ import yaml
 from hypothesis import HealthCheck, settings
 from schemathesis.specs.openapi.checks import ignored_auth, positive_data_acceptance, unsupported_method
 
-from lcm.control_plane.access import AccessKeys
-from lcm.control_plane.app import build_app
+from lcm.control_plane.access.identity import Identity
+from lcm.control_plane.access.rate_limit import Buckets
+from lcm.control_plane.access.roles import AccessKeys
+from lcm.control_plane.access.sealing import SecretBox
+from lcm.control_plane.access.secrets import Vault
+from lcm.control_plane.api.app import build_app
+from lcm.control_plane.api.dependencies import Services
+from lcm.control_plane.api.operations import Operations
 from lcm.control_plane.commands.claim_leadership import claim_leadership
 from lcm.control_plane.context import ControlPlane
-from lcm.control_plane.identity import Identity
-from lcm.control_plane.publisher import Publisher
-from lcm.control_plane.rate_limit import Buckets
-from lcm.control_plane.routes.dependencies import Services
-from lcm.control_plane.routes.operations import Operations
-from lcm.control_plane.secret_box import SecretBox
-from lcm.control_plane.sse import EventHub
+from lcm.control_plane.replication.publisher import Publisher
 from lcm.control_plane.store.memory import MemoryStore
-from lcm.control_plane.vault import Vault
-from lcm.core.chance import RandomIds
+from lcm.control_plane.streaming.hub import EventHub
 from lcm.core.clock import SystemClock
 from lcm.core.health import Health
+from lcm.core.ids import RandomIds
 from lcm.core.kv.memory import MemoryKv
 from lcm.core.telemetry import Telemetry
 from lcm.rest.schemas import LeadershipClaim

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from lcm.control_plane.secret_box import SecretBox
+from lcm.control_plane.access.sealing import SecretBox
+from lcm.control_plane.access.secrets import Vault
 from lcm.control_plane.store.sqlite import SqliteStore
-from lcm.control_plane.vault import Vault
 from support.api import person
 from support.processes import RunningLcm, lcm_to_its_end, running_lcm
 

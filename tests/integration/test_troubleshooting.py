@@ -19,18 +19,18 @@ from structlog.typing import EventDict
 
 from lcm.cml.connection import CmlConnections
 from lcm.cml.session import Credentials
-from lcm.core.chance import RandomIds
 from lcm.core.clock import SystemClock
 from lcm.core.health import Health
+from lcm.core.ids import RandomIds
 from lcm.core.telemetry import Telemetry
-from lcm.domain.live import SampleSource
-from lcm.simulator.memory_live import MemoryMetrics
+from lcm.domain.telemetry import SampleSource
 from lcm.worker_controller.adapters.picows_websocket import PicowsWebSockets
 from lcm.worker_controller.cml_sessions import CmlSessions
 from lcm.worker_controller.monitoring.config import MonitoringConfig
 from lcm.worker_controller.monitoring.service import assemble_monitoring, register_monitoring_metrics
 from lcm.worker_controller.ports import MonitorTarget
 from support.live import ToldControlPlane, Watching, a_target
+from support.memory_live import MemoryMetrics
 from support.patience import PATIENCE_SECONDS
 from support.processes import RunningSimulator, running_simulator
 

@@ -7,10 +7,10 @@ has the hash of the trace.
 import argparse
 import sys
 
-from lcm.simulator.faults import Fault
 from simulation.run import NO_FAULT, simulate, simulate_random
 from simulation.scenarios import RANDOM_STORIES, SCENARIOS
 from simulation.shrink import explain
+from simulation.world.faults import Fault
 
 
 def main() -> None:

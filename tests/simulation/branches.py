@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 
-from lcm.simulator.faults import Act, Fault, Faults
 from simulation.run import Outcome, simulate_under
+from simulation.world.faults import Act, Fault, Faults
 
 Plan = tuple[Fault, ...]
 """In the order in which its faults occur."""

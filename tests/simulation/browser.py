@@ -7,8 +7,8 @@ from typing import Any
 from lcm.core.timeouts import timeout
 from lcm.domain.lifecycle import TERMINATED
 from lcm.rest.schemas import WorkerView
-from lcm.simulator.calls import Violation
-from lcm.simulator.world import World
+from simulation.world.calls import Violation
+from simulation.world.world import World
 
 
 class Browser:

@@ -10,11 +10,11 @@ from lcm.control_plane.store.port import Document, Fence
 from lcm.core.timeouts import timeout
 from lcm.domain.lifecycle import RUNNING, STOPPED, TERMINATED, DesiredStatus
 from lcm.domain.worker import PauseReason, Worker
-from lcm.simulator.calls import Violation
-from lcm.simulator.live_fleet import LiveFleet
-from lcm.simulator.processes import KEYS
-from lcm.simulator.world import World
 from simulation.story import PATIENCE_SECONDS, RunEnded, Story, TooLate
+from simulation.world.calls import Violation
+from simulation.world.live_fleet import LiveFleet
+from simulation.world.processes import KEYS
+from simulation.world.world import World
 
 DAY = timedelta(days=1)
 OPERATOR = {"Authorization": f"Bearer {KEYS.operator}"}

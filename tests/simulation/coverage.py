@@ -7,10 +7,10 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from itertools import chain
 
-from lcm.simulator.faults import Act
-from lcm.simulator.world import Point, Site
 from simulation.exhaustive import PASS, faults_behind_faults, possible_faults, run_all, single_faults
 from simulation.run import Outcome, simulate
+from simulation.world.faults import Act
+from simulation.world.world import Point, Site
 
 SHORT = {
     Act.CRASH_BEFORE: "before",

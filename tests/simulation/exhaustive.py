@@ -11,12 +11,12 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from itertools import chain, groupby, islice
 
-from lcm.simulator.calls import Violation
-from lcm.simulator.faults import Act, Fault
-from lcm.simulator.world import Point
 from simulation.branches import simulate_branches
 from simulation.run import Outcome, simulate
 from simulation.scenarios import SCENARIOS
+from simulation.world.calls import Violation
+from simulation.world.faults import Act, Fault
+from simulation.world.world import Point
 
 LONG = ("an_idle_day", "thirty_idle_days", "from_none_to_twenty_and_back")
 """These meet no state the others do not."""

@@ -8,15 +8,15 @@ import yaml
 
 from lcm.domain.launch import WORKER_ID_TAG, InstanceId
 from lcm.domain.lifecycle import RUNNING
-from lcm.simulator.calls import Call, Violation
-from lcm.simulator.faults import Faults
-from lcm.simulator.knobs import Knobs
-from lcm.simulator.processes import Process
-from lcm.simulator.virtual_time import run_in_virtual_time
-from lcm.simulator.world import World
 from simulation.invariants import ALL
 from simulation.run import TEMPLATES, undisturbed
 from simulation.story import RunEnded, Story, TooLate
+from simulation.world.calls import Call, Violation
+from simulation.world.faults import Faults
+from simulation.world.knobs import Knobs
+from simulation.world.processes import Process
+from simulation.world.world import World
+from support.virtual_time import run_in_virtual_time
 
 WORKERS = 20
 CALLS_OF_A_LAUNCH = 40

@@ -14,15 +14,15 @@ import structlog
 import yaml
 
 from lcm.domain.launch import WORKER_ID_TAG
-from lcm.simulator.calls import Call, Violation
-from lcm.simulator.faults import DEFAULT_RATES, Act, Fault, Faults
-from lcm.simulator.knobs import Knobs
-from lcm.simulator.virtual_time import run_in_virtual_time
-from lcm.simulator.world import Point, Site, World
 from simulation.browser import Browser
 from simulation.invariants import ALL, Invariant
 from simulation.scenarios import RANDOM_STORIES, SCENARIOS, Tell, knobs_of, story_of
 from simulation.story import RunEnded, Story, TooLate
+from simulation.world.calls import Call, Violation
+from simulation.world.faults import DEFAULT_RATES, Act, Fault, Faults
+from simulation.world.knobs import Knobs
+from simulation.world.world import Point, Site, World
+from support.virtual_time import run_in_virtual_time
 
 TEMPLATES = Path(__file__).parents[2] / "config" / "worker_templates.yaml"
 SETTLE_SECONDS = 3 * 3600.0

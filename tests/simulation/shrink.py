@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
-from lcm.simulator.faults import Fault
 from simulation.run import Outcome, simulate
+from simulation.world.faults import Fault
 
 MAX_ATTEMPTS = 150
 

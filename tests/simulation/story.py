@@ -8,11 +8,11 @@ from urllib.parse import quote
 from lcm.domain.errors import Unreachable
 from lcm.domain.lifecycle import FAILED, PENDING, RUNNING, STOPPED, TERMINATED, DesiredStatus, WorkerStatus
 from lcm.domain.worker import Worker
-from lcm.simulator.calls import Violation
-from lcm.simulator.memory_licensing import TOKEN
-from lcm.simulator.ports import SimulatedTransport
-from lcm.simulator.processes import KEYS
-from lcm.simulator.world import World
+from simulation.world.calls import Violation
+from simulation.world.ports import SimulatedTransport
+from simulation.world.processes import KEYS
+from simulation.world.world import World
+from support.memory_licensing import TOKEN
 
 PATIENCE_SECONDS = 3 * 3600.0
 ADMIN = {"Authorization": f"Bearer {KEYS.admin}"}

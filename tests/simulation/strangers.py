@@ -3,9 +3,9 @@
 from random import Random
 from typing import Final
 
-from lcm.simulator.processes import KEYS
-from lcm.simulator.world import World
 from simulation.story import Story
+from simulation.world.processes import KEYS
+from simulation.world.world import World
 
 WRONG_TOKENS: Final = (
     "lcm_3fJq8sVx0LwZ7dTbN5yR",

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from lcm.simulator.faults import Act, Fault
 from simulation.coverage import Coverage
 from simulation.exhaustive import (
     LONG,
@@ -33,6 +32,7 @@ from simulation.hunt import caught_before, hunt_again, report
 from simulation.run import Outcome, simulate, simulate_random
 from simulation.scenarios import SCENARIOS
 from simulation.shrink import explain, shrink
+from simulation.world.faults import Act, Fault
 
 RANDOM_SEEDS = range(1_000, 1_400)
 """Not those of the planted bugs, nor of most regressions: nothing is run twice."""

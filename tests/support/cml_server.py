@@ -12,7 +12,7 @@ import aiohttp
 from aiohttp import web
 
 from lcm.simulator.cml.certificate import self_signed_context
-from lcm.simulator.memory_live import system_stats
+from support.memory_live import system_stats
 from support.processes import eventually
 
 HOST = "127.0.0.1"

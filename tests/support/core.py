@@ -10,11 +10,11 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
-from lcm.core.chance import RandomIds
 from lcm.core.clock import Clock
 from lcm.core.election import ElectionWin, LeaderElectedHostedService, LeaderElectionConfig
 from lcm.core.health import Health
 from lcm.core.hosted_service import HostedService
+from lcm.core.ids import RandomIds
 from lcm.core.kv.memory import MemoryKv
 from lcm.core.kv.port import Change, Item, Kv, KvUnavailable, LeaseId, Listing
 from lcm.core.reconciliation import ReconciliationConfig, ReconciliationHostedService
@@ -24,7 +24,7 @@ from lcm.core.timeouts import timeout
 from lcm.core.watch import WatchConfig, WatchTriggeredHostedService
 from lcm.domain.launch import InstanceId, LaunchSpec, MachineImage, WorkerId
 from lcm.domain.worker import Instance, Worker, new_worker
-from lcm.simulator.virtual_time import VirtualClock
+from support.virtual_time import VirtualClock
 
 R = TypeVar("R")
 

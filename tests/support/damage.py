@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from lcm.simulator.memory_live import system_stats
+from support.memory_live import system_stats
 
 LAB = "2b7f0c3a-52be-4c19-9a44-0be6f1a2d935"
 NODE = "91c0f0c3-52be-4c19-9a44-0be6f1a2d935"

@@ -26,8 +26,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from lcm.core.chance import RandomIds
 from lcm.core.clock import SystemClock
+from lcm.core.ids import RandomIds
 from lcm.core.kv.etcd import EtcdKv
 from lcm.core.kv.etcd_options import EtcdOptions
 from support.canaries import suite_canaries

@@ -8,7 +8,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from lcm.control_plane import discovery_settings
+from lcm.control_plane.access.sealing import SecretBox
+from lcm.control_plane.access.secrets import Vault
 from lcm.control_plane.commands.claim_leadership import claim_leadership, fence_for
 from lcm.control_plane.commands.clean_up import clean_up
 from lcm.control_plane.commands.create_worker import create_worker
@@ -21,16 +22,15 @@ from lcm.control_plane.commands.report_details import report_cml, report_instanc
 from lcm.control_plane.commands.report_status import report_status
 from lcm.control_plane.commands.request_action import request_action
 from lcm.control_plane.context import ControlPlane
-from lcm.control_plane.publisher import Publisher
 from lcm.control_plane.queries.workers import list_workers
-from lcm.control_plane.secret_box import SecretBox
+from lcm.control_plane.records import discovery_settings
+from lcm.control_plane.replication.publisher import Publisher
 from lcm.control_plane.store.memory import MemoryStore
-from lcm.control_plane.vault import Vault
-from lcm.core.chance import Ids, RandomIds
 from lcm.core.clock import Clock
 from lcm.core.configuration import read_yaml
 from lcm.core.health import Health
 from lcm.core.hosted_service import run_services
+from lcm.core.ids import Ids, RandomIds
 from lcm.core.kv.memory import MemoryKv
 from lcm.core.telemetry import Telemetry
 from lcm.core.timeouts import timeout
@@ -55,13 +55,13 @@ from lcm.rest.schemas import (
     StatusReport,
     TelemetryEvent,
 )
-from lcm.simulator.memory_cloud import MemoryCloud
-from lcm.simulator.memory_licensing import MemoryLicensing
-from lcm.simulator.virtual_time import VirtualClock
 from lcm.worker_controller.ports import CloudProvider, CmlSystemInformation, MonitorTarget
 from lcm.worker_controller.reconciler import WorkerReconciler
 from lcm.worker_controller.settings import WorkerControllerSettings
 from support.core import Link
+from support.memory_cloud import MemoryCloud
+from support.memory_licensing import MemoryLicensing
+from support.virtual_time import VirtualClock
 
 REGION = RegionConfig(region="us-east-1", security_group_ids=("sg-1",), subnet_id="subnet-1", key_name="k")
 TEMPLATES = Path(__file__).parents[2] / "config" / "worker_templates.yaml"

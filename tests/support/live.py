@@ -8,17 +8,15 @@ from dataclasses import dataclass, field
 
 from lcm.cml.connection import CmlTransport
 from lcm.cml.session import Credentials
-from lcm.core.chance import RandomIds
 from lcm.core.clock import Clock
 from lcm.core.health import Health
+from lcm.core.ids import RandomIds
 from lcm.core.timeouts import timeout
 from lcm.domain.errors import NotFound, Unreachable
 from lcm.domain.launch import InstanceId, WorkerId
-from lcm.domain.live import ActivityEvent, LabChange, MonitorState, Sample, SampleSource
+from lcm.domain.telemetry import ActivityEvent, LabChange, MonitorState, Sample, SampleSource
 from lcm.domain.worker import CmlHealth, CmlLicense, Worker
 from lcm.rest.schemas import CmlCredentials, LiveReceipt, LiveReports, WebSocketReport
-from lcm.simulator.memory_live import MemoryLiveServer, MemoryLiveServers
-from lcm.simulator.virtual_time import BEGINNING
 from lcm.worker_controller.cml_sessions import CmlSessions
 from lcm.worker_controller.monitoring.config import MonitoringConfig
 from lcm.worker_controller.monitoring.monitor import CmlWebSocketMonitor
@@ -26,6 +24,8 @@ from lcm.worker_controller.monitoring.registry import CmlWebSocketMonitorRegistr
 from lcm.worker_controller.monitoring.reporter import LiveReporter
 from lcm.worker_controller.ports import CmlServer, MonitorTarget, ToldActivity, WebSockets
 from support.core import a_worker
+from support.memory_live import MemoryLiveServer, MemoryLiveServers
+from support.virtual_time import BEGINNING
 
 W1 = WorkerId("w-1")
 

@@ -12,9 +12,9 @@ import aiohttp
 
 from lcm.control_plane.main import control_plane_process
 from lcm.control_plane.settings import ControlPlaneSettings
-from lcm.core.chance import RandomIds
 from lcm.core.clock import SystemClock
 from lcm.core.hosted_service import HostedService, run_services
+from lcm.core.ids import RandomIds
 from lcm.core.kv.memory import MemoryKv
 from lcm.rest.documents import fetch_document
 from support.api import Api, person

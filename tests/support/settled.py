@@ -20,11 +20,11 @@ from lcm.domain.lifecycle import RUNNING, WorkerStatus
 from lcm.domain.template import RegionConfig
 from lcm.domain.worker import Worker, new_worker
 from lcm.rest.schemas import IdleCheck, IdleCheckRequest
-from lcm.simulator.memory_licensing import MemoryLicensing
 from lcm.worker_controller.adapters.ec2 import Ec2Provider, Ec2Settings
 from lcm.worker_controller.reconciler import WorkerReconciler
 from lcm.worker_controller.settings import WorkerControllerSettings
 from support.fleet import MemoryMonitors
+from support.memory_licensing import MemoryLicensing
 
 THEN = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -14,29 +14,29 @@ import pytest
 
 from lcm.cli.settings import PROCESSES, load
 from lcm.cml.session import Credentials
-from lcm.control_plane.access import TOKEN_PREFIX, Role
-from lcm.control_plane.credentials import TOKEN
-from lcm.control_plane.credentials import Credentials as IssuedCredentials
-from lcm.control_plane.secret_box import KeyFile, SecretBox
+from lcm.control_plane.access.credentials import TOKEN
+from lcm.control_plane.access.credentials import Credentials as IssuedCredentials
+from lcm.control_plane.access.roles import TOKEN_PREFIX, Role
+from lcm.control_plane.access.sealing import KeyFile, SecretBox
+from lcm.control_plane.access.secrets import KIND, SealedSecret, Vault
 from lcm.control_plane.settings import ControlPlaneSettings
 from lcm.control_plane.store.memory import MemoryStore
 from lcm.control_plane.store.port import Document
-from lcm.control_plane.vault import KIND, SealedSecret, Vault
-from lcm.core.chance import RandomIds
+from lcm.core.ids import RandomIds
 from lcm.core.redaction import MASK
 from lcm.domain.license import License, LicenseOperation
 from lcm.domain.lifecycle import RUNNING
 from lcm.domain.worker import CmlLogin, Worker
 from lcm.rest.schemas import CmlCredentials
-from lcm.simulator.memory_licensing import MemoryLicensing
-from lcm.simulator.memory_live import MemoryLiveServer, MemoryLiveServers
-from lcm.simulator.virtual_time import BEGINNING, VirtualClock
 from lcm.worker_controller.cml_sessions import CmlSessions
-from lcm.worker_controller.licensing import LicenseKeeper
+from lcm.worker_controller.running.license import LicenseKeeper
 from support.core import a_worker
 from support.issuer import Issuer
 from support.live import W1, ToldControlPlane, a_target
 from support.logged import Log, real_logging
+from support.memory_licensing import MemoryLicensing
+from support.memory_live import MemoryLiveServer, MemoryLiveServers
+from support.virtual_time import BEGINNING, VirtualClock
 
 ids = RandomIds(Random("secrets that no other test uses"))
 

@@ -27,8 +27,8 @@ import yaml
 from lcm.cli.processes import StartFailed
 from lcm.cli.simulator_child import SimulatorChild
 from lcm.cli.up import Ready, UpOptions, create_demo_fleet, data_dir_for, ready_simulation
-from lcm.core.chance import RandomIds
 from lcm.core.clock import Clock, SystemClock
+from lcm.core.ids import RandomIds
 from lcm.core.timeouts import timeout
 from lcm.simulator.main import SimulationInfo
 

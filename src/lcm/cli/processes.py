@@ -17,9 +17,9 @@ import structlog
 
 from lcm.cli.regions import read_regions
 from lcm.control_plane.settings import ControlPlaneSettings
-from lcm.core.chance import Ids, RandomIds
 from lcm.core.clock import Clock, SystemClock
 from lcm.core.hosted_service import HostedService, run_services
+from lcm.core.ids import Ids, RandomIds
 from lcm.core.kv.memory import MemoryKv
 from lcm.core.kv.port import Kv
 from lcm.core.settings import CoordinationSettings

@@ -8,8 +8,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from lcm.control_plane.store.copy import copy_store
 from lcm.control_plane.store.mongodb import MongoStore
 from lcm.control_plane.store.sqlite import SqliteStore
-from lcm.core.chance import RandomIds
 from lcm.core.clock import SystemClock
+from lcm.core.ids import RandomIds
 
 
 async def copy_with_progress(source: Path, url: str) -> None:

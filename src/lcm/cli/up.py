@@ -24,9 +24,9 @@ from lcm.cli.settings import load
 from lcm.cli.simulator_child import SimulatorChild
 from lcm.control_plane.main import ControlPlaneProcess, control_plane_process
 from lcm.control_plane.settings import ControlPlaneSettings
-from lcm.core.chance import RandomIds
 from lcm.core.clock import Clock, SystemClock
 from lcm.core.hosted_service import run_services
+from lcm.core.ids import RandomIds
 from lcm.core.kv.memory import MemoryKv
 from lcm.core.timeouts import timeout
 from lcm.domain.template import RegionConfig

@@ -5,23 +5,23 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Self
 
-from lcm.control_plane.audit import AuditLog
-from lcm.control_plane.epochs import Epochs
-from lcm.control_plane.idle_checks import IdleChecks
-from lcm.control_plane.labs import Labs
-from lcm.control_plane.live import LiveTable
-from lcm.control_plane.news import LabChanged, NewsFeed
-from lcm.control_plane.roster import Roster
+from lcm.control_plane.access.secrets import Vault
+from lcm.control_plane.records.audit import AuditLog
+from lcm.control_plane.records.epochs import Epochs
+from lcm.control_plane.records.idle_checks import IdleChecks
+from lcm.control_plane.records.labs import Labs
+from lcm.control_plane.records.metrics_cache import LiveTable
+from lcm.control_plane.records.reservations import Turns
+from lcm.control_plane.records.templates import Templates
+from lcm.control_plane.records.worker_cache import Roster
+from lcm.control_plane.records.workers import Workers
+from lcm.control_plane.replication.feed import LabChanged, NewsFeed
 from lcm.control_plane.store.port import Store
-from lcm.control_plane.templates import Templates
-from lcm.control_plane.turns import Turns
-from lcm.control_plane.vault import Vault
-from lcm.control_plane.workers import Workers
-from lcm.core.chance import Ids
 from lcm.core.clock import Clock
+from lcm.core.ids import Ids
 from lcm.domain.idle import IdlePolicy
-from lcm.domain.live import LabChange, LabRecord
 from lcm.domain.scaling import ScalingPolicy
+from lcm.domain.telemetry import LabChange, LabRecord
 
 
 @dataclass(frozen=True)

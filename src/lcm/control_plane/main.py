@@ -12,32 +12,32 @@ from pathlib import Path
 import structlog
 from fastapi import FastAPI
 
-from lcm.control_plane.access import AccessKeys
-from lcm.control_plane.app import build_app
-from lcm.control_plane.auto_license import AutoLicense
-from lcm.control_plane.commit_log import log_commit
+from lcm.control_plane.access.identity import BearerVerifier, Identity, IdentityKeeper
+from lcm.control_plane.access.oidc import FetchDocument, OidcVerifier
+from lcm.control_plane.access.rate_limit import Buckets
+from lcm.control_plane.access.roles import AccessKeys
+from lcm.control_plane.access.sealing import CannotOpen, KeyFile, SecretBox
+from lcm.control_plane.access.secrets import Vault
+from lcm.control_plane.api.app import build_app
+from lcm.control_plane.api.dependencies import Services
+from lcm.control_plane.api.operations import Operations
+from lcm.control_plane.commands.auto_license import AutoLicense
 from lcm.control_plane.context import ControlPlane, Policies
-from lcm.control_plane.identity import BearerVerifier, Identity, IdentityKeeper
-from lcm.control_plane.oidc import FetchDocument, OidcVerifier
-from lcm.control_plane.peer_follower import OpenFeed, PeerFollower
-from lcm.control_plane.peers import PeerWatch
-from lcm.control_plane.publisher import Publisher
-from lcm.control_plane.rate_limit import Buckets
-from lcm.control_plane.routes.dependencies import Services
-from lcm.control_plane.routes.operations import Operations
-from lcm.control_plane.secret_box import CannotOpen, KeyFile, SecretBox
+from lcm.control_plane.records.commit_log import log_commit
+from lcm.control_plane.records.templates import Templates
+from lcm.control_plane.replication.feed_client import OpenFeed, PeerFollower
+from lcm.control_plane.replication.kv_watch import PeerWatch
+from lcm.control_plane.replication.publisher import Publisher
 from lcm.control_plane.settings import DEFAULT_REQUESTS_PER_SECOND, ControlPlaneSettings
-from lcm.control_plane.sse import EventHub
-from lcm.control_plane.sse_audience import SEND_BUFFER_BYTES, SUBSCRIBER_BYTES
 from lcm.control_plane.store.port import Store
 from lcm.control_plane.store.sqlite import SqliteStore
-from lcm.control_plane.templates import Templates
-from lcm.control_plane.vault import Vault
-from lcm.core.chance import Ids
+from lcm.control_plane.streaming.hub import EventHub
+from lcm.control_plane.streaming.outbox import SEND_BUFFER_BYTES, SUBSCRIBER_BYTES
 from lcm.core.clock import Clock
 from lcm.core.configuration import ConfigurationError, read_yaml
 from lcm.core.health import Health
 from lcm.core.hosted_service import HostedService
+from lcm.core.ids import Ids
 from lcm.core.kv.port import Kv
 from lcm.core.redaction import redactor
 from lcm.core.telemetry import LoopLagMonitor, Telemetry

@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 from pydantic import BeforeValidator, Field, SecretStr, field_validator
 from pydantic_settings import NoDecode
 
-from lcm.control_plane.access import Role
+from lcm.control_plane.access.oidc import OidcConfig
+from lcm.control_plane.access.roles import Role
 from lcm.control_plane.context import Policies
-from lcm.control_plane.oidc import OidcConfig
 from lcm.core.settings import CoordinationSettings, split_list
 from lcm.domain.idle import IdlePolicy
 from lcm.domain.scaling import ScalingPolicy

@@ -16,10 +16,10 @@ from typing import TypeVar
 import structlog
 
 from lcm.core.backoff import Backoff
-from lcm.core.chance import Ids
 from lcm.core.clock import Clock
 from lcm.core.health import Health
 from lcm.core.hosted_service import contains
+from lcm.core.ids import Ids
 from lcm.core.kv.port import ChangeKind, Kv, KvUnavailable, LeaseExpired, LeaseId
 from lcm.core.reconciliation import ReconciliationConfig, ReconciliationHostedService
 from lcm.core.telemetry import Telemetry

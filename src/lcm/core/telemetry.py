@@ -24,9 +24,9 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.metrics_core import HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from lcm.core.chance import Ids, RandomIds
 from lcm.core.clock import Clock
 from lcm.core.hosted_service import HostedService
+from lcm.core.ids import Ids, RandomIds
 from lcm.core.redaction import RedactingStream, redactor
 from lcm.core.tracing import add_what_is_done
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final
 
-from lcm.core.chance import Ids
+from lcm.core.ids import Ids
 
 TRACEPARENT_HEADER: Final = "traceparent"
 

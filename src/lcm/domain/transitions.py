@@ -29,9 +29,9 @@ from lcm.domain.lifecycle import (
     allowed_targets,
     is_allowed,
 )
-from lcm.domain.live import MonitorState
-from lcm.domain.news import note_connection
+from lcm.domain.observed import note_connection
 from lcm.domain.sessions import recalculate
+from lcm.domain.telemetry import MonitorState
 from lcm.domain.worker import Instance, PauseReason, Worker, remember
 
 

@@ -13,6 +13,7 @@ import msgspec
 
 from lcm.domain.capacity import Capacity
 from lcm.domain.cost import MonthlyUse
+from lcm.domain.idempotency import KeyedRequest
 from lcm.domain.launch import (
     InstanceId,
     LaunchIntent,
@@ -29,8 +30,7 @@ from lcm.domain.lifecycle import (
     DesiredStatus,
     WorkerStatus,
 )
-from lcm.domain.live import ActivityEvent, ActivityMark, MonitorState
-from lcm.domain.once import KeyedRequest
+from lcm.domain.telemetry import ActivityEvent, ActivityMark, MonitorState
 
 HISTORY_LIMIT = 100
 """Entries of `state_history` kept with the record; the newest ones win."""

@@ -2,8 +2,8 @@
 
 from contextlib import AbstractAsyncContextManager
 
-from lcm.core.chance import Ids
 from lcm.core.clock import Clock
+from lcm.core.ids import Ids
 from lcm.core.kv.port import Kv
 from lcm.resource_scheduler.settings import ResourceSchedulerSettings
 from lcm.web.controller_shell import ControllerShell, controller_shell

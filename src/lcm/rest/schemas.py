@@ -14,7 +14,9 @@ from lcm.domain.idle import PauseGuard
 from lcm.domain.launch import InstanceId, LaunchSpec, WorkerId
 from lcm.domain.license import License, LicenseDebt, LicenseOperation, LicenseStatus
 from lcm.domain.lifecycle import DesiredStatus, WorkerStatus
-from lcm.domain.live import (
+from lcm.domain.requests import possible_actions
+from lcm.domain.scaling import AuditEntry, AuditEvent
+from lcm.domain.telemetry import (
     ActivityEvent,
     LabChange,
     LabRecord,
@@ -26,9 +28,7 @@ from lcm.domain.live import (
     Sample,
     SampleSource,
 )
-from lcm.domain.scaling import AuditEntry, AuditEvent
 from lcm.domain.template import WorkerTemplate
-from lcm.domain.wishes import possible_actions
 from lcm.domain.worker import (
     Action,
     CmlHealth,

@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from lcm.core.chance import Ids
 from lcm.core.clock import Clock
 from lcm.core.election import LeaderElectionConfig, instance_name
 from lcm.core.health import Health
 from lcm.core.hosted_service import HostedService
+from lcm.core.ids import Ids
 from lcm.core.kv.port import Kv
 from lcm.core.reconciliation import ReconciliationConfig
 from lcm.core.settings import ControllerSettings

@@ -6,7 +6,7 @@ from typing import Final
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from lcm.core.chance import Ids
+from lcm.core.ids import Ids
 from lcm.core.tracing import TRACEPARENT_HEADER, Doing, doing, trace_id_of
 from lcm.rest.schemas import EPOCH_HEADER, SERVICE_HEADER
 

@@ -10,11 +10,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
 from lcm.cml.connection import CmlConnections, CmlTrust
-from lcm.core.chance import Ids, operating_system_chance
 from lcm.core.clock import Clock
 from lcm.core.election import instance_name
 from lcm.core.health import Health
 from lcm.core.hosted_service import HostedService
+from lcm.core.ids import Ids, operating_system_chance
 from lcm.core.kv.port import Kv
 from lcm.core.telemetry import LoopLagMonitor, OtlpExport, Telemetry
 from lcm.domain.template import RegionConfig
@@ -26,9 +26,9 @@ from lcm.worker_controller.adapters.cml_licensing import CmlLicensingClient
 from lcm.worker_controller.adapters.cml_system import CmlSystemSpiClient
 from lcm.worker_controller.adapters.ec2 import Ec2Provider, Ec2Settings
 from lcm.worker_controller.adapters.picows_websocket import PicowsWebSockets
+from lcm.worker_controller.admin.http import Operations
+from lcm.worker_controller.admin.metrics import register_metrics
 from lcm.worker_controller.cml_sessions import CmlSessions
-from lcm.worker_controller.exposition import register_metrics
-from lcm.worker_controller.http import Operations
 from lcm.worker_controller.monitoring.config import MonitoringConfig
 from lcm.worker_controller.monitoring.service import (
     LiveMonitoring,

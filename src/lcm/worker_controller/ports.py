@@ -13,8 +13,8 @@ from lcm.domain.discovery import DiscoverySettings, FoundInstance
 from lcm.domain.launch import InstanceId, LaunchSpec, MachineImage, WorkerId
 from lcm.domain.license import LicenseOperation
 from lcm.domain.lifecycle import WorkerStatus
-from lcm.domain.live import ActivityEvent
 from lcm.domain.scaling import AuditEvent
+from lcm.domain.telemetry import ActivityEvent
 from lcm.domain.template import WorkerTemplate
 from lcm.domain.worker import CmlHealth, CmlLicense, CmlLogin, Instance, SystemInfo, Worker
 from lcm.rest.fleet import BulkImportResult, Cleanup, CleanupResult

@@ -52,7 +52,6 @@ from lcm.domain.lifecycle import (
 )
 from lcm.domain.template import RegionConfig
 from lcm.domain.worker import Worker
-from lcm.worker_controller.care.watching import server_of
 from lcm.worker_controller.decisions import (
     Decision,
     FreeLicense,
@@ -67,16 +66,17 @@ from lcm.worker_controller.decisions import (
     VoidLaunch,
     Wait,
 )
-from lcm.worker_controller.discovery import Discovery
-from lcm.worker_controller.idling import IdleKeeper
-from lcm.worker_controller.launching import Launcher
-from lcm.worker_controller.licensing import LicenseKeeper
-from lcm.worker_controller.observer import InstanceObserver
-from lcm.worker_controller.orphans import Orphans
+from lcm.worker_controller.instances.launcher import Launcher
+from lcm.worker_controller.instances.observer import InstanceObserver
 from lcm.worker_controller.ports import CloudProvider, CmlLicensing, CmlSystem, ControlPlane, Monitors
-from lcm.worker_controller.retention import Retention
-from lcm.worker_controller.scaling_down import ScaleDown
+from lcm.worker_controller.running.idle import IdleKeeper
+from lcm.worker_controller.running.license import LicenseKeeper
+from lcm.worker_controller.running.monitoring import server_of
+from lcm.worker_controller.running.pipeline import Tender
+from lcm.worker_controller.running.scale_down import ScaleDown
+from lcm.worker_controller.running.tags import Tagger
 from lcm.worker_controller.settings import WorkerControllerSettings
+from lcm.worker_controller.stats import Tally
 from lcm.worker_controller.steps import (
     draining,
     failed,
@@ -89,9 +89,9 @@ from lcm.worker_controller.steps import (
     terminating,
     unknown,
 )
-from lcm.worker_controller.tagging import Tagger
-from lcm.worker_controller.tally import Tally
-from lcm.worker_controller.tending import Tender
+from lcm.worker_controller.sweeps.discovery import Discovery
+from lcm.worker_controller.sweeps.orphans import Orphans
+from lcm.worker_controller.sweeps.retention import Retention
 
 log = structlog.get_logger(__name__)
 

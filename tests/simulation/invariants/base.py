@@ -11,9 +11,9 @@ import msgspec
 
 from lcm.control_plane.store.port import Document, Fence
 from lcm.domain.worker import Worker
-from lcm.simulator.calls import Call, Violation
-from lcm.simulator.processes import Process
-from lcm.simulator.world import World
+from simulation.world.calls import Call, Violation
+from simulation.world.processes import Process
+from simulation.world.world import World
 
 ALL: list[type["Invariant"]] = []
 """To be written is to be checked."""

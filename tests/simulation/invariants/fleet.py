@@ -13,11 +13,11 @@ from lcm.domain.lifecycle import PENDING, RUNNING, STOPPED, TERMINATED
 from lcm.domain.observation import ABSENCE_READS, ABSENCE_SPAN
 from lcm.domain.orphans import GRACE_SECONDS
 from lcm.domain.worker import Instance, Worker
-from lcm.simulator.calls import Call
-from lcm.simulator.processes import Process
-from lcm.simulator.world import World
-from lcm.worker_controller.orphans import OURS, REASON
+from lcm.worker_controller.sweeps.orphans import OURS, REASON
 from simulation.invariants.base import Invariant
+from simulation.world.calls import Call
+from simulation.world.processes import Process
+from simulation.world.world import World
 
 CHANGES: Final = (
     "ec2.launch_instance",

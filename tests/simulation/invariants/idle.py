@@ -23,13 +23,13 @@ from lcm.domain.lifecycle import (
 )
 from lcm.domain.worker import Worker
 from lcm.rest.schemas import LiveReceipt, LiveReports
-from lcm.simulator.calls import Answer
-from lcm.simulator.live_fleet import HARD_AT_WORK_PERCENT, Deed
-from lcm.simulator.ports import LIVE_REPORTS
-from lcm.simulator.processes import KEYS
-from lcm.simulator.world import World
 from simulation.invariants.base import Invariant
 from simulation.strangers import WRONG_TOKENS
+from simulation.world.calls import Answer
+from simulation.world.live_fleet import HARD_AT_WORK_PERCENT, Deed
+from simulation.world.ports import LIVE_REPORTS
+from simulation.world.processes import KEYS
+from simulation.world.world import World
 
 SAMPLE_SECONDS: Final = 60.0
 BLIND_SECONDS: Final = 2 * SAMPLE_SECONDS

@@ -17,10 +17,10 @@ from lcm.domain.lifecycle import (
     is_allowed,
 )
 from lcm.domain.worker import Worker
-from lcm.simulator.calls import Call
-from lcm.simulator.processes import ControllerProcess, Process
-from lcm.simulator.world import World
 from simulation.invariants.base import Invariant
+from simulation.world.calls import Call
+from simulation.world.processes import ControllerProcess, Process
+from simulation.world.world import World
 
 
 class I1OneLiveInstance(Invariant):

@@ -5,19 +5,19 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
+from lcm.control_plane.access.secrets import KIND
 from lcm.control_plane.commands.change_login import PURPOSE
 from lcm.control_plane.store.port import Document, Fence
-from lcm.control_plane.vault import KIND
 from lcm.domain.launch import WorkerId
 from lcm.domain.lifecycle import RUNNING, TERMINATED
 from lcm.domain.worker import Worker
-from lcm.simulator.calls import Call
-from lcm.simulator.live_fleet import LiveFleet, WorldServer
-from lcm.simulator.live_ports import config_of
-from lcm.simulator.processes import ControllerProcess, Process
-from lcm.simulator.world import World
 from lcm.worker_controller.monitoring.monitor import CmlWebSocketMonitor
 from simulation.invariants.base import Invariant
+from simulation.world.calls import Call
+from simulation.world.live_fleet import LiveFleet, WorldServer
+from simulation.world.live_ports import config_of
+from simulation.world.processes import ControllerProcess, Process
+from simulation.world.world import World
 
 LOGIN = "cml.POST /api/v0/authenticate"
 LOAD = "cml.GET /api/v0/system_stats"

@@ -1,4 +1,4 @@
-"""Bugs in looking after a fleet: sweeping, licensing, asking too often, concluding too soon."""
+"""Bugs in looking after a fleet: sweeping, license, asking too often, concluding too soon."""
 
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import suppress
@@ -13,12 +13,12 @@ from lcm.domain.errors import LcmError
 from lcm.domain.license import License, LicenseOperation
 from lcm.domain.orphans import Budget, Orphan, OrphanKind, Sightings
 from lcm.domain.worker import Instance, Worker
-from lcm.worker_controller import licensing
-from lcm.worker_controller import orphans as sweeping
 from lcm.worker_controller.decisions import Situation
-from lcm.worker_controller.licensing import Next
-from lcm.worker_controller.orphans import Orphans
 from lcm.worker_controller.ports import LicenseState
+from lcm.worker_controller.running import license
+from lcm.worker_controller.running.license import Next
+from lcm.worker_controller.sweeps import orphans as sweeping
+from lcm.worker_controller.sweeps.orphans import Orphans
 from simulation.planted.base import planted_in, swapped, swapped_in
 from simulation.scenarios.fleet import a_tended_fleet, licenses_come_and_go
 
@@ -91,14 +91,14 @@ def a_debt_is_not_written_down() -> Iterator[None]:
 
 @planted_in(licenses_come_and_go)
 def a_lost_answer_means_that_cisco_was_told() -> Iterator[None]:
-    original = licensing.decide
+    original = license.decide
 
     def decide(
         operation: LicenseOperation, state: LicenseState, *, has_asked: bool, is_answer_lost: bool
     ) -> Next:
         return original(operation, state, has_asked=has_asked)
 
-    yield from swapped(licensing, "decide", decide)
+    yield from swapped(license, "decide", decide)
 
 
 @planted_in(a_tended_fleet)

@@ -6,16 +6,16 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from lcm.control_plane import conditions
-from lcm.control_plane.access import AccessKeys, Principal
+from lcm.control_plane.access.roles import AccessKeys, Principal
+from lcm.control_plane.api import dependencies
 from lcm.control_plane.commands import (
     detect_idle,
     keep_running,
     report_status,
     request_action,
 )
-from lcm.control_plane.routes import dependencies
-from lcm.domain import idle, wishes
+from lcm.control_plane.records import preconditions as conditions
+from lcm.domain import idle, requests
 from lcm.domain.idle import Evidence, IdlePolicy, PauseGuard
 from lcm.domain.launch import WorkerId
 from lcm.domain.license import License
@@ -101,7 +101,7 @@ def only_what_was_paused_comes_up() -> Iterator[None]:
 def a_stop_adds_nothing_to_a_pause() -> Iterator[None]:
     def request(worker: Worker, action: Action, **asked: Any) -> Worker:
         is_nothing_new = action is Action.STOP and worker.desired_status is DesiredStatus.STOPPED
-        return worker if is_nothing_new else wishes.request(worker, action, **asked)
+        return worker if is_nothing_new else requests.request(worker, action, **asked)
 
     yield from swapped(request_action, "request", request)
 

@@ -9,14 +9,14 @@ from typing import Any
 from msgspec.structs import replace
 
 from lcm.control_plane.commands import create_worker
-from lcm.control_plane.publisher import Publisher
-from lcm.control_plane.sse import EventHub
+from lcm.control_plane.records.workers import Workers
+from lcm.control_plane.replication.publisher import Publisher
 from lcm.control_plane.store.memory import MemoryStore
 from lcm.control_plane.store.port import Document, Fence
-from lcm.control_plane.workers import Workers
+from lcm.control_plane.streaming.hub import EventHub
 from lcm.core import election
-from lcm.core.chance import RandomIds
 from lcm.core.election import LeaderElectedHostedService, Leadership
+from lcm.core.ids import RandomIds
 from lcm.core.kv.memory import MemoryKv, _Lease
 from lcm.core.kv.port import LeaseId
 from lcm.core.reconciliation import ReconciliationHostedService
@@ -28,12 +28,12 @@ from lcm.domain.errors import LcmError
 from lcm.domain.lifecycle import PROVISIONING, TERMINATED, TERMINATING
 from lcm.domain.observation import Absent, Misses, Observation
 from lcm.domain.worker import Instance, Worker
-from lcm.simulator.ports import SimulatedCloud, SimulatedStore
 from lcm.worker_controller import reconciler as controller
 from lcm.worker_controller.decisions import Decision, Move, Situation
-from lcm.worker_controller.launching import Launcher
-from lcm.worker_controller.observer import InstanceObserver
+from lcm.worker_controller.instances.launcher import Launcher
+from lcm.worker_controller.instances.observer import InstanceObserver
 from simulation.planted.base import planted, swapped, swapped_in
+from simulation.world.ports import SimulatedCloud, SimulatedStore
 
 
 @planted

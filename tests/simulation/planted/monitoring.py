@@ -5,16 +5,16 @@ from dataclasses import replace
 from datetime import datetime
 
 from lcm.cml import session
+from lcm.control_plane.api.public import cml_login
 from lcm.control_plane.commands import change_login, report_live
-from lcm.control_plane.conditions import Conditions
 from lcm.control_plane.context import ControlPlane
-from lcm.control_plane.routes import cml_login
-from lcm.control_plane.sse import EventHub
-from lcm.domain.live import ActivityEvent
+from lcm.control_plane.records.preconditions import Conditions
+from lcm.control_plane.streaming.hub import EventHub
+from lcm.domain.telemetry import ActivityEvent
 from lcm.domain.worker import CmlLogin, Worker
 from lcm.rest.schemas import ActivityReport
 from lcm.worker_controller.cml_sessions import CmlSessions
-from lcm.worker_controller.monitoring.ledger import Ledger
+from lcm.worker_controller.monitoring.activity_log import Ledger
 from lcm.worker_controller.monitoring.monitor import CmlWebSocketMonitor, _Link
 from lcm.worker_controller.monitoring.polling import RestFallback
 from lcm.worker_controller.monitoring.telemetry_log import TelemetryLog

@@ -4,8 +4,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from lcm.simulator.knobs import Knobs
 from simulation.story import Story
+from simulation.world.knobs import Knobs
 
 COMMON_STORY: Final = "wander"
 

@@ -18,12 +18,12 @@ from lcm.domain.launch import (
 from lcm.domain.license import LicenseStatus
 from lcm.domain.lifecycle import RUNNING, STOPPED, TERMINATED
 from lcm.domain.worker import Worker
-from lcm.simulator.knobs import Knobs
-from lcm.simulator.memory_cloud import Machine, Moment
-from lcm.simulator.world import World
 from simulation.scenarios.base import drawn_by, scenario, under
 from simulation.scenarios.lifecycle import disturb
 from simulation.story import PATIENCE_SECONDS, Story, TooLate
+from simulation.world.knobs import Knobs
+from simulation.world.world import World
+from support.memory_cloud import Machine, Moment
 
 LOOKING = Knobs(discovery=True, discovery_interval=60.0)
 SWEEPING = replace(LOOKING, orphan_termination=True)

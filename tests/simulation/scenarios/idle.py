@@ -6,16 +6,16 @@ from random import Random
 
 from lcm.domain.lifecycle import RUNNING, STOPPED
 from lcm.domain.worker import PauseReason
-from lcm.simulator.knobs import Knobs
-from lcm.simulator.live_fleet import WorldServer
-from lcm.simulator.live_ports import DIARY, LOGIN
-from lcm.simulator.world import World
 from simulation.classroom import Classroom
 from simulation.scenarios.base import drawn_by, under
 from simulation.scenarios.lifecycle import disturb
 from simulation.scenarios.monitoring import KEPT, fleet_of, misbehave, until_live
 from simulation.story import Story
 from simulation.strangers import Stranger
+from simulation.world.knobs import Knobs
+from simulation.world.live_fleet import WorldServer
+from simulation.world.live_ports import DIARY, LOGIN
+from simulation.world.world import World
 
 HOUR = 3600.0
 CLASSROOM = Knobs(

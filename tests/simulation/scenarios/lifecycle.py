@@ -7,10 +7,10 @@ from typing import Any
 from lcm.domain.errors import CapacityShortage
 from lcm.domain.launch import LaunchSpec, MachineImage
 from lcm.domain.lifecycle import FAILED, PROVISIONING, RUNNING, STOPPED, TERMINATED
-from lcm.simulator.knobs import CALM, Knobs
-from lcm.simulator.memory_cloud import Moment
 from simulation.scenarios.base import random_story, scenario, under
 from simulation.story import Story
+from simulation.world.knobs import CALM, Knobs
+from support.memory_cloud import Moment
 
 DAY_SECONDS = 86_400.0
 

@@ -5,13 +5,13 @@ from datetime import timedelta
 from random import Random
 
 from lcm.domain.lifecycle import RUNNING
-from lcm.domain.live import MonitorState
+from lcm.domain.telemetry import MonitorState
 from lcm.domain.worker import Worker
-from lcm.simulator.knobs import Knobs
-from lcm.simulator.live_fleet import DEEDS, LiveFleet, WorldServer
 from lcm.worker_controller.ports import MAX_MESSAGE_BYTES
 from simulation.scenarios.base import random_story_with, under
 from simulation.story import PATIENCE_SECONDS, Story, TooLate
+from simulation.world.knobs import Knobs
+from simulation.world.live_fleet import DEEDS, LiveFleet, WorldServer
 
 KEPT = 1_000
 """So many signs of people stay in the record: none is dropped for want of room."""

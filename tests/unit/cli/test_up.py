@@ -8,7 +8,7 @@ import pytest
 from lcm.cli.processes import StartFailed
 from lcm.cli.simulator_child import SimulatorChild
 from lcm.cli.up import ready_simulation
-from lcm.simulator.virtual_time import VirtualTimeLoop
+from support.virtual_time import VirtualTimeLoop
 
 
 class SlowSimulator(SimulatorChild):

@@ -4,12 +4,12 @@ from random import Random
 
 import pytest
 
+from lcm.control_plane.access.sealing import SecretBox
+from lcm.control_plane.access.secrets import Vault
 from lcm.control_plane.context import ControlPlane
-from lcm.control_plane.secret_box import SecretBox
 from lcm.control_plane.store.memory import MemoryStore
-from lcm.control_plane.vault import Vault
-from lcm.core.chance import RandomIds
-from lcm.simulator.virtual_time import VirtualClock
+from lcm.core.ids import RandomIds
+from support.virtual_time import VirtualClock
 
 
 @pytest.fixture

@@ -3,11 +3,11 @@
 import msgspec
 import pytest
 
+from lcm.control_plane.access.secrets import KIND
 from lcm.control_plane.commands.change_login import PURPOSE, login_of, remove_login, set_login
 from lcm.control_plane.commands.clean_up import forget_worker
-from lcm.control_plane.conditions import Conditions, keyed_request
 from lcm.control_plane.context import ControlPlane
-from lcm.control_plane.vault import KIND
+from lcm.control_plane.records.preconditions import Conditions, keyed_request
 from lcm.domain.errors import ActionRefused, NotFound
 from lcm.domain.lifecycle import RUNNING, TERMINATED
 from lcm.domain.worker import Worker

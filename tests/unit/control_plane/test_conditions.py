@@ -4,12 +4,12 @@ import pytest
 
 from lcm.control_plane.commands.create_worker import create_worker
 from lcm.control_plane.commands.request_action import request_action
-from lcm.control_plane.conditions import Conditions, etag, keyed_request
+from lcm.control_plane.records.preconditions import Conditions, etag, keyed_request
 from lcm.control_plane.store.memory import MemoryStore
 from lcm.control_plane.store.port import Document, Fence, StoreUnavailable
 from lcm.domain.errors import KeyReused, PreconditionFailed
+from lcm.domain.idempotency import REMEMBERED_REQUESTS, KeyedRequest
 from lcm.domain.lifecycle import FAILED, DesiredStatus
-from lcm.domain.once import REMEMBERED_REQUESTS, KeyedRequest
 from lcm.domain.transitions import move
 from lcm.domain.worker import Action, Worker
 from support.fleet import Fleet

@@ -4,7 +4,7 @@ import inspect
 import re
 from pathlib import Path
 
-from lcm.control_plane import worker_events
+from lcm.control_plane.streaming import event_names as worker_events
 
 EVENTS_TS = Path(__file__).parents[3] / "ui" / "src" / "events.ts"
 

@@ -4,6 +4,8 @@ import dataclasses
 
 import pytest
 
+from lcm.control_plane.access.sealing import SecretBox
+from lcm.control_plane.access.secrets import Vault
 from lcm.control_plane.commands.change_login import set_login
 from lcm.control_plane.commands.claim_leadership import claim_leadership, fence_for
 from lcm.control_plane.commands.clean_up import clean_up
@@ -11,10 +13,8 @@ from lcm.control_plane.commands.delete_worker import delete_worker
 from lcm.control_plane.commands.license_worker import request_license
 from lcm.control_plane.commands.report_status import report_status
 from lcm.control_plane.context import ControlPlane
-from lcm.control_plane.secret_box import SecretBox
 from lcm.control_plane.store.memory import MemoryStore
 from lcm.control_plane.store.port import Document, StoreUnavailable
-from lcm.control_plane.vault import Vault
 from lcm.domain.errors import NotFound
 from lcm.domain.launch import InstanceId
 from lcm.domain.lifecycle import RUNNING, TERMINATED, TERMINATING, DesiredStatus, WorkerStatus

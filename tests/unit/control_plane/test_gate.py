@@ -6,14 +6,14 @@ import pytest
 from starlette.requests import HTTPConnection
 from starlette.types import Message, Receive, Scope, Send
 
-from lcm.control_plane.access import AccessDenied, AccessKeys, Role
-from lcm.control_plane.gate import Gate, principal_behind
-from lcm.control_plane.identity import Identity
-from lcm.control_plane.rate_limit import Buckets
+from lcm.control_plane.access.identity import Identity
+from lcm.control_plane.access.rate_limit import Buckets
+from lcm.control_plane.access.roles import AccessDenied, AccessKeys, Role
+from lcm.control_plane.api.middleware import Gate, principal_behind
 from lcm.control_plane.store.memory import MemoryStore
 from lcm.control_plane.store.port import Document, StoreUnavailable
-from lcm.simulator.asgi import request
-from lcm.simulator.virtual_time import VirtualClock
+from support.asgi import request
+from support.virtual_time import VirtualClock
 
 KEYS = AccessKeys("viewer-key", "operator-key", "admin-key", "controller-key")
 

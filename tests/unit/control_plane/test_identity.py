@@ -7,15 +7,15 @@ from datetime import timedelta
 import pytest
 from starlette.requests import HTTPConnection
 
-from lcm.control_plane.access import AccessDenied, AccessKeys, Principal, Role, TooManyRequests
-from lcm.control_plane.credentials import CACHED_SECONDS, Credential
-from lcm.control_plane.identity import SESSION_LIFETIME, Identity, IdentityKeeper
-from lcm.control_plane.rate_limit import Buckets
+from lcm.control_plane.access.credentials import CACHED_SECONDS, Credential
+from lcm.control_plane.access.identity import SESSION_LIFETIME, Identity, IdentityKeeper
+from lcm.control_plane.access.rate_limit import Buckets
+from lcm.control_plane.access.roles import AccessDenied, AccessKeys, Principal, Role, TooManyRequests
 from lcm.control_plane.store.memory import MemoryStore
 from lcm.control_plane.store.port import Document, StoreUnavailable
 from lcm.core.health import Health
 from lcm.core.timeouts import timeout
-from lcm.simulator.virtual_time import VirtualClock
+from support.virtual_time import VirtualClock
 
 KEYS = AccessKeys("viewer-key", "operator-key", "admin-key", "controller-key")
 

@@ -14,11 +14,12 @@ from lcm.control_plane.commands.keep_running import hold_worker, release_hold, t
 from lcm.control_plane.commands.place_session import place_session, remove_session
 from lcm.control_plane.commands.report_status import report_status
 from lcm.control_plane.commands.request_action import request_action
-from lcm.control_plane.conditions import Conditions
 from lcm.control_plane.context import ControlPlane, Policies
 from lcm.control_plane.queries.idle import idle_status
+from lcm.control_plane.records.preconditions import Conditions
 from lcm.control_plane.store.port import Fence
 from lcm.domain.errors import Conflict, Fenced, MomentPassed
+from lcm.domain.idempotency import KeyedRequest
 from lcm.domain.idle import IdlePolicy
 from lcm.domain.launch import WorkerId
 from lcm.domain.license import License
@@ -35,8 +36,7 @@ from lcm.domain.lifecycle import (
     DesiredStatus,
     WorkerStatus,
 )
-from lcm.domain.live import Sample, SampleSource
-from lcm.domain.once import KeyedRequest
+from lcm.domain.telemetry import Sample, SampleSource
 from lcm.domain.transitions import move
 from lcm.domain.worker import Action, Worker
 from lcm.rest.schemas import IdleCheck, IdleCheckRequest, LeadershipClaim, StatusReport, TelemetryEvent

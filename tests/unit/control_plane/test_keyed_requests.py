@@ -6,19 +6,19 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from lcm.control_plane.access import AccessKeys
+from lcm.control_plane.access.roles import AccessKeys
+from lcm.control_plane.access.sealing import SecretBox
+from lcm.control_plane.access.secrets import Vault
 from lcm.control_plane.main import assemble
-from lcm.control_plane.secret_box import SecretBox
+from lcm.control_plane.records.workers import Workers
 from lcm.control_plane.store.memory import MemoryStore
-from lcm.control_plane.vault import Vault
-from lcm.control_plane.workers import Workers
-from lcm.core.chance import RandomIds
+from lcm.core.ids import RandomIds
 from lcm.core.kv.memory import MemoryKv
 from lcm.domain.lifecycle import RUNNING, DesiredStatus
 from lcm.domain.worker import Worker
-from lcm.simulator.asgi import request
-from lcm.simulator.virtual_time import VirtualClock
+from support.asgi import request
 from support.core import a_worker
+from support.virtual_time import VirtualClock
 
 KEYS = AccessKeys("viewer-key", "operator-key", "admin-key", "controller-key")
 HOLD = b'{"until": "2099-01-01T00:00:00Z"}'

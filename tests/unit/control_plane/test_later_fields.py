@@ -7,21 +7,21 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from lcm.control_plane.access import Role
+from lcm.control_plane.access.credentials import TOKEN, Credentials
+from lcm.control_plane.access.roles import Role
 from lcm.control_plane.commands.license_worker import DEBT, settle_debt
 from lcm.control_plane.context import ControlPlane
-from lcm.control_plane.credentials import TOKEN, Credentials
+from lcm.control_plane.records.templates import KIND as TEMPLATE
+from lcm.control_plane.records.templates import Templates
+from lcm.control_plane.records.workers import KIND, Workers
 from lcm.control_plane.store.memory import MemoryStore
 from lcm.control_plane.store.port import Document, Store
-from lcm.control_plane.templates import KIND as TEMPLATE
-from lcm.control_plane.templates import Templates
-from lcm.control_plane.workers import KIND, Workers
 from lcm.domain.license import License, LicenseStatus
 from lcm.domain.lifecycle import RUNNING, STOPPING
 from lcm.domain.template import WorkerTemplate
 from lcm.domain.worker import HistoryEntry, Worker
-from lcm.simulator.virtual_time import VirtualClock
 from support.core import a_worker
+from support.virtual_time import VirtualClock
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

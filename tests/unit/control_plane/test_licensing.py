@@ -23,15 +23,15 @@ from lcm.control_plane.commands.license_worker import (
 )
 from lcm.control_plane.commands.report_status import report_status
 from lcm.control_plane.commands.request_action import request_action
-from lcm.control_plane.conditions import Conditions
 from lcm.control_plane.context import ControlPlane
+from lcm.control_plane.records.preconditions import Conditions
 from lcm.control_plane.store.memory import MemoryStore
 from lcm.control_plane.store.port import Document, Fence, StoreUnavailable
 from lcm.domain.errors import Conflict, NotFound, UnknownReference
+from lcm.domain.idempotency import KeyedRequest
 from lcm.domain.launch import InstanceId
 from lcm.domain.license import License, LicenseOperation, LicenseStatus
 from lcm.domain.lifecycle import PENDING, RUNNING, STOPPED, TERMINATED, DesiredStatus, WorkerStatus
-from lcm.domain.once import KeyedRequest
 from lcm.domain.worker import Action, Worker
 from lcm.rest.schemas import LeadershipClaim, LicenseReport, StatusReport
 from support.core import a_worker

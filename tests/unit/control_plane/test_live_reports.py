@@ -9,21 +9,21 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from lcm.control_plane.access.sealing import SecretBox
+from lcm.control_plane.access.secrets import Vault
 from lcm.control_plane.commands.claim_leadership import claim_leadership, fence_for
 from lcm.control_plane.commands.report_live import report_connection, report_live, request_lab_discovery
 from lcm.control_plane.commands.report_status import report_status
 from lcm.control_plane.context import ControlPlane
-from lcm.control_plane.labs import MAX_LABS_PER_WORKER
-from lcm.control_plane.live import POINTS
-from lcm.control_plane.secret_box import SecretBox
+from lcm.control_plane.records.labs import MAX_LABS_PER_WORKER
+from lcm.control_plane.records.metrics_cache import POINTS
 from lcm.control_plane.store.memory import MemoryStore
 from lcm.control_plane.store.port import Document, Fence, StoreUnavailable
-from lcm.control_plane.vault import Vault
-from lcm.core.chance import RandomIds
+from lcm.core.ids import RandomIds
 from lcm.domain.errors import Fenced
 from lcm.domain.launch import InstanceId, WorkerId
 from lcm.domain.lifecycle import PENDING, RUNNING, STOPPED, TERMINATED, TERMINATING, WorkerStatus
-from lcm.domain.live import ActivityEvent, LabChange, LabStats, MonitorState, Sample, SampleSource
+from lcm.domain.telemetry import ActivityEvent, LabChange, LabStats, MonitorState, Sample, SampleSource
 from lcm.domain.worker import Worker, new_worker
 from lcm.rest.schemas import (
     ActivityReport,
@@ -33,7 +33,7 @@ from lcm.rest.schemas import (
     StatusReport,
     WebSocketReport,
 )
-from lcm.simulator.virtual_time import VirtualClock
+from support.virtual_time import VirtualClock
 
 SERVICE = "worker-controller"
 T0 = datetime(2026, 1, 1, tzinfo=UTC)

@@ -9,17 +9,17 @@ import pytest
 from joserfc import jwt
 from joserfc.jwk import OctKey
 
-from lcm.control_plane.access import AccessDenied, Role
-from lcm.control_plane.oidc import (
+from lcm.control_plane.access.oidc import (
     KEYS_FRESH_SECONDS,
     KEYS_USABLE_SECONDS,
     REFETCH_SECONDS,
     OidcConfig,
     OidcVerifier,
 )
+from lcm.control_plane.access.roles import AccessDenied, Role
 from lcm.core.configuration import ConfigurationError
-from lcm.simulator.virtual_time import VirtualClock
 from support.issuer import AUDIENCE, Issuer
+from support.virtual_time import VirtualClock
 
 ROLES = {"lcm-viewer": Role.VIEWER, "lcm-operator": Role.OPERATOR, "lcm-admin": Role.ADMIN}
 

@@ -8,16 +8,16 @@ from datetime import UTC, datetime
 import pytest
 from msgspec.structs import replace
 
-from lcm.control_plane.peers import PeerWatch
-from lcm.control_plane.publisher import Publisher
+from lcm.control_plane.records.workers import Workers
+from lcm.control_plane.replication.kv_watch import PeerWatch
+from lcm.control_plane.replication.publisher import Publisher
 from lcm.control_plane.store.memory import MemoryStore
-from lcm.control_plane.workers import Workers
 from lcm.core.health import Health
 from lcm.core.kv.port import Kv
 from lcm.domain.launch import WorkerId
 from lcm.domain.worker import Worker, new_worker
-from lcm.simulator.virtual_time import VirtualClock
 from support.core import Link, memory_kv, running
+from support.virtual_time import VirtualClock
 
 clock = VirtualClock()
 

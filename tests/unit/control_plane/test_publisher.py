@@ -13,19 +13,19 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from lcm.control_plane.publisher import Publisher
+from lcm.control_plane.records.workers import Workers
+from lcm.control_plane.replication.publisher import Publisher
 from lcm.control_plane.store.memory import MemoryStore
 from lcm.control_plane.store.port import Document, StoreUnavailable
-from lcm.control_plane.workers import Workers
-from lcm.core.chance import RandomIds
 from lcm.core.health import Health
+from lcm.core.ids import RandomIds
 from lcm.core.kv.memory import MemoryKv
 from lcm.core.kv.port import Item, KvUnavailable, LeaseId
 from lcm.domain.launch import WorkerId
 from lcm.domain.license import LicenseOperation, wish
 from lcm.domain.lifecycle import RUNNING, DesiredStatus
 from lcm.domain.worker import Worker, new_worker
-from lcm.simulator.virtual_time import VirtualClock
+from support.virtual_time import VirtualClock
 
 
 class FlakyKv(MemoryKv):

@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from lcm.control_plane.roster import Roster
+from lcm.control_plane.records.worker_cache import Roster
 from lcm.domain.lifecycle import RUNNING, STOPPED, TERMINATED
 from lcm.domain.worker import Worker
 from support.core import a_worker

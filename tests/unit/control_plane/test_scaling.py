@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from lcm.control_plane.audit import AuditLog
 from lcm.control_plane.commands.scale_up import scale_up
 from lcm.control_plane.context import ControlPlane
+from lcm.control_plane.records.audit import AuditLog
 from lcm.domain.errors import Conflict, UnknownReference
 from lcm.domain.lifecycle import PENDING
 from lcm.domain.scaling import AuditEvent

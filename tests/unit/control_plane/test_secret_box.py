@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lcm.control_plane.secret_box import CannotOpen, KeyFile, SecretBox
+from lcm.control_plane.access.sealing import CannotOpen, KeyFile, SecretBox
+from lcm.control_plane.access.secrets import KIND, Vault
 from lcm.control_plane.store.memory import MemoryStore
 from lcm.control_plane.store.port import Document, Fence, StoreUnavailable
-from lcm.control_plane.vault import KIND, Vault
 from lcm.core.configuration import ConfigurationError
 from lcm.domain.errors import Conflict
 

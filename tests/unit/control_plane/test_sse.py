@@ -13,11 +13,11 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from lcm.control_plane.roster import Roster
-from lcm.control_plane.sse import EventHub
-from lcm.control_plane.sse_audience import CHANNEL_BYTES
-from lcm.control_plane.sse_wire import KEEPALIVE, EventFilter
-from lcm.core.chance import RandomIds
+from lcm.control_plane.records.worker_cache import Roster
+from lcm.control_plane.streaming.encoding import KEEPALIVE, EventFilter
+from lcm.control_plane.streaming.hub import EventHub
+from lcm.control_plane.streaming.outbox import CHANNEL_BYTES
+from lcm.core.ids import RandomIds
 from lcm.core.timeouts import timeout
 from lcm.domain.launch import WorkerId
 from lcm.domain.license import License, LicenseOperation, begin, complete, fail, wish
@@ -31,7 +31,9 @@ from lcm.domain.lifecycle import (
     TERMINATED,
     WorkerStatus,
 )
-from lcm.domain.live import (
+from lcm.domain.observed import note_activity, note_connection
+from lcm.domain.requests import drain, pause, request
+from lcm.domain.telemetry import (
     ActivityEvent,
     LabChange,
     LabStats,
@@ -41,11 +43,9 @@ from lcm.domain.live import (
     SampleSource,
     lab_after,
 )
-from lcm.domain.news import note_activity, note_connection
 from lcm.domain.transitions import move
-from lcm.domain.wishes import drain, pause, request
 from lcm.domain.worker import Action, Worker, new_worker
-from lcm.simulator.virtual_time import VirtualClock
+from support.virtual_time import VirtualClock
 
 
 def a_worker(name: str, status: WorkerStatus = RUNNING) -> Worker:

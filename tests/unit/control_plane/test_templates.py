@@ -7,10 +7,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from lcm.cli.regions import read_regions
+from lcm.control_plane.records.templates import KIND, Templates, read_templates
 from lcm.control_plane.settings import ControlPlaneSettings
 from lcm.control_plane.store.memory import MemoryStore
 from lcm.control_plane.store.port import Document
-from lcm.control_plane.templates import KIND, Templates, read_templates
 from lcm.core.configuration import ConfigurationError, parse_yaml, read_yaml
 from lcm.domain.errors import NotFound
 from lcm.domain.template import WorkerTemplate

@@ -9,24 +9,24 @@ from random import Random
 import pytest
 import yaml
 
+from lcm.control_plane.access.sealing import SecretBox
+from lcm.control_plane.access.secrets import Vault
 from lcm.control_plane.commands.claim_leadership import claim_leadership, fence_for
 from lcm.control_plane.commands.detect_idle import detect_idle
 from lcm.control_plane.commands.scale_up import scale_up
 from lcm.control_plane.context import ControlPlane, Policies
-from lcm.control_plane.secret_box import SecretBox
+from lcm.control_plane.records.reservations import EXPIRES, Turns
 from lcm.control_plane.store.memory import MemoryStore
 from lcm.control_plane.store.port import Document, Fence, StoreUnavailable
-from lcm.control_plane.turns import EXPIRES, Turns
-from lcm.control_plane.vault import Vault
-from lcm.core.chance import RandomIds
+from lcm.core.ids import RandomIds
 from lcm.domain.errors import Conflict
 from lcm.domain.idle import IdlePolicy
 from lcm.domain.launch import WorkerId
 from lcm.domain.lifecycle import RUNNING, DesiredStatus
 from lcm.domain.scaling import ScalingPolicy
 from lcm.rest.schemas import IdleCheckRequest, LeadershipClaim, ScaleUpRequest
-from lcm.simulator.virtual_time import VirtualClock
 from support.core import a_worker
+from support.virtual_time import VirtualClock
 
 TEMPLATES = Path(__file__).parents[3] / "config" / "worker_templates.yaml"
 MORE = ScaleUpRequest(template="small", reason="no room")

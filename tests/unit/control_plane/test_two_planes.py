@@ -11,30 +11,30 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from lcm.control_plane import news
-from lcm.control_plane.access import AccessKeys
+from lcm.control_plane.access.roles import AccessKeys
+from lcm.control_plane.access.sealing import SecretBox
+from lcm.control_plane.access.secrets import Vault
 from lcm.control_plane.commands.claim_leadership import claim_leadership, fence_for
 from lcm.control_plane.commands.delete_worker import delete_worker
 from lcm.control_plane.commands.report_live import report_connection, report_live
 from lcm.control_plane.commands.report_status import report_status
 from lcm.control_plane.context import ControlPlane
-from lcm.control_plane.idle_checks import CheckTimes
 from lcm.control_plane.main import ControlPlaneParts, assemble
-from lcm.control_plane.secret_box import SecretBox
+from lcm.control_plane.records.idle_checks import CheckTimes
+from lcm.control_plane.replication import feed
 from lcm.control_plane.store.memory import MemoryStore
 from lcm.control_plane.store.port import Fence
-from lcm.control_plane.vault import Vault
-from lcm.core.chance import RandomIds
+from lcm.core.ids import RandomIds
 from lcm.core.kv.port import Kv
 from lcm.domain.errors import Fenced, Unreachable
 from lcm.domain.launch import InstanceId, WorkerId
 from lcm.domain.lifecycle import PENDING, RUNNING, TERMINATED, TERMINATING
-from lcm.domain.live import ActivityEvent, LabChange, LabStats, MonitorState, Sample, SampleSource
+from lcm.domain.telemetry import ActivityEvent, LabChange, LabStats, MonitorState, Sample, SampleSource
 from lcm.domain.template import WorkerTemplate
 from lcm.domain.worker import new_worker
 from lcm.rest.schemas import ActivityReport, LeadershipClaim, LiveReports, StatusReport, WebSocketReport
-from lcm.simulator.virtual_time import VirtualClock
 from support.core import Link, memory_kv, running
+from support.virtual_time import VirtualClock
 
 SERVICE = "worker-controller"
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
@@ -381,12 +381,12 @@ async def test_a_purge_is_told_once_where_its_commits_are_heard() -> None:
 async def test_a_follower_that_does_not_read_is_bounded_and_told_that_it_lost_something(
     plane: ControlPlane,
 ) -> None:
-    feed = plane.news.stream()
-    assert isinstance(news.read_news(await anext(feed)), news.Hello)
-    change = news.TemplateChanged("updated", WorkerTemplate(**TEMPLATE))
-    for _ in range(news.FOLLOWER_BYTES // 100):
+    lines = plane.news.stream()
+    assert isinstance(feed.read_news(await anext(lines)), feed.Hello)
+    change = feed.TemplateChanged("updated", WorkerTemplate(**TEMPLATE))
+    for _ in range(feed.FOLLOWER_BYTES // 100):
         plane.news.tell(change)
-    told = [news.read_news(line) for line in (await anext(feed)).splitlines()]
-    assert isinstance(told[0], news.Lost)
-    await feed.aclose()
+    told = [feed.read_news(line) for line in (await anext(lines)).splitlines()]
+    assert isinstance(told[0], feed.Lost)
+    await lines.aclose()
     assert plane.news.follower_count == 0

@@ -6,6 +6,8 @@ from random import Random
 
 import pytest
 
+from lcm.control_plane.access.sealing import SecretBox
+from lcm.control_plane.access.secrets import Vault
 from lcm.control_plane.commands.claim_leadership import claim_leadership, fence_for
 from lcm.control_plane.commands.detect_idle import detect_idle
 from lcm.control_plane.commands.drain_worker import scale_down_worker
@@ -13,19 +15,17 @@ from lcm.control_plane.commands.keep_running import hold_worker
 from lcm.control_plane.commands.place_session import place_session
 from lcm.control_plane.commands.report_live import report_live
 from lcm.control_plane.context import ControlPlane
-from lcm.control_plane.secret_box import SecretBox
+from lcm.control_plane.records.workers import KIND
 from lcm.control_plane.store.memory import MemoryStore
 from lcm.control_plane.store.port import Document, Fence
-from lcm.control_plane.vault import Vault
-from lcm.control_plane.workers import KIND
-from lcm.core.chance import RandomIds
+from lcm.core.ids import RandomIds
 from lcm.domain.errors import Conflict
 from lcm.domain.lifecycle import DRAINING, RUNNING, DesiredStatus
-from lcm.domain.live import ActivityEvent, SampleSource
+from lcm.domain.telemetry import ActivityEvent, SampleSource
 from lcm.domain.worker import Worker
 from lcm.rest.schemas import ActivityReport, IdleCheck, IdleCheckRequest, LeadershipClaim, LiveReports
-from lcm.simulator.virtual_time import VirtualClock
 from support.core import a_worker
+from support.virtual_time import VirtualClock
 
 Write = Callable[[], Awaitable[object]]
 

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
+from lcm.control_plane.records.workers import MAX_ATTEMPTS, Workers
 from lcm.control_plane.store.memory import MemoryStore
 from lcm.control_plane.store.port import Document, Fence, VersionConflict
-from lcm.control_plane.workers import MAX_ATTEMPTS, Workers
 from lcm.domain.errors import Conflict
 from lcm.domain.launch import WorkerId
 from lcm.domain.worker import Worker

@@ -3,7 +3,7 @@
 import random
 import uuid
 
-from lcm.core.chance import RandomIds
+from lcm.core.ids import RandomIds
 
 
 def test_an_identifier_is_a_uuid4_in_lower_case() -> None:

@@ -1,7 +1,7 @@
 """The first event acts at once, the following ones are merged into one run a window."""
 
 from lcm.core.debounce import Debounce
-from lcm.simulator.virtual_time import VirtualClock
+from support.virtual_time import VirtualClock
 
 clock = VirtualClock()
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import pytest
 
-from lcm.core.chance import RandomIds
 from lcm.core.election import (
     ElectionWin,
     LeaderElectionConfig,
@@ -14,10 +13,10 @@ from lcm.core.election import (
     LeadershipLost,
     instance_name,
 )
+from lcm.core.ids import RandomIds
 from lcm.core.kv.memory import MemoryKv
 from lcm.core.reconciliation import ReconciliationConfig
 from lcm.core.results import ReconciliationResult, Success
-from lcm.simulator.virtual_time import VirtualClock
 from support.core import (
     AT_ONCE,
     NEVER_POLLS,
@@ -29,6 +28,7 @@ from support.core import (
     memory_kv,
     running,
 )
+from support.virtual_time import VirtualClock
 
 clock = VirtualClock()
 TTL, RETRY = 15.0, 5.0

@@ -1,7 +1,7 @@
 """A loop that misses three periods is silent; a missing authority is named."""
 
 from lcm.core.health import Health
-from lcm.simulator.virtual_time import VirtualClock
+from support.virtual_time import VirtualClock
 
 clock = VirtualClock()
 

@@ -5,8 +5,8 @@ import pytest
 from lcm.core.backoff import Backoff
 from lcm.core.hosted_service import HostedService, ServiceEnded, run_services, supervise
 from lcm.core.timeouts import timeout
-from lcm.simulator.virtual_time import VirtualClock
 from support.core import first_error
+from support.virtual_time import VirtualClock
 
 clock = VirtualClock()
 

@@ -6,7 +6,7 @@ import random
 import pytest
 
 from lcm.core.rate_limit import MAX_WAITING, Rate, Saturated, TokenBucket
-from lcm.simulator.virtual_time import VirtualClock
+from support.virtual_time import VirtualClock
 
 
 def a_bucket(per_second: float = 2, burst: int = 5, seed: int = 1) -> TokenBucket:

@@ -10,7 +10,6 @@ from structlog.typing import EventDict
 from lcm.core.reconciliation import ReconciliationConfig, ResourceStatus
 from lcm.core.results import ReconciliationResult, Requeue, Retry, Skip, Success
 from lcm.core.timeouts import timeout
-from lcm.simulator.virtual_time import BEGINNING, VirtualClock
 from support.core import (
     AT_ONCE,
     NEVER_POLLS,
@@ -20,6 +19,7 @@ from support.core import (
     first_error,
     running,
 )
+from support.virtual_time import BEGINNING, VirtualClock
 
 clock = VirtualClock()
 

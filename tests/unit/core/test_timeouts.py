@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 import pytest
 
 from lcm.core.timeouts import repaired_timeout, timeout
-from lcm.simulator.virtual_time import VirtualClock
+from support.virtual_time import VirtualClock
 
 Bound = Callable[[float | None], AbstractAsyncContextManager[asyncio.Timeout]]
 

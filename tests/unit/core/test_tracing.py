@@ -5,7 +5,7 @@ import random
 import pytest
 
 from lcm.core import tracing
-from lcm.core.chance import RandomIds
+from lcm.core.ids import RandomIds
 from lcm.core.tracing import Doing, add_what_is_done, begin, doing, part_of_it, trace_id_of
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"

@@ -10,7 +10,6 @@ from lcm.core.kv.memory import MemoryKv
 from lcm.core.reconciliation import ReconciliationConfig
 from lcm.core.results import ReconciliationResult, Requeue, Retry, Success
 from lcm.core.watch import WatchConfig
-from lcm.simulator.virtual_time import VirtualClock
 from support.core import (
     AT_ONCE,
     NEVER_POLLS,
@@ -22,6 +21,7 @@ from support.core import (
     memory_kv,
     running,
 )
+from support.virtual_time import VirtualClock
 
 clock = VirtualClock()
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lcm.core.timeouts import timeout
 from lcm.core.work_queue import WorkQueue
-from lcm.simulator.virtual_time import VirtualClock, run_in_virtual_time
+from support.virtual_time import VirtualClock, run_in_virtual_time
 
 clock = VirtualClock()
 

@@ -18,8 +18,8 @@ from lcm.domain.idle import (
     pause_guard,
 )
 from lcm.domain.lifecycle import DRAINING, RUNNING, STARTING, STOPPED, DesiredStatus
+from lcm.domain.requests import cancel_pause, pause
 from lcm.domain.transitions import move
-from lcm.domain.wishes import cancel_pause, pause
 from lcm.domain.worker import Hold, PauseReason, Worker
 from support.core import NOON, a_worker
 

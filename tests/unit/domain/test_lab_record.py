@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lcm.domain.launch import WorkerId
-from lcm.domain.live import MAX_NODES_PER_LAB, MAX_TEXT, LabChange, LabRecord, lab_after
+from lcm.domain.telemetry import MAX_NODES_PER_LAB, MAX_TEXT, LabChange, LabRecord, lab_after
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -17,9 +17,9 @@ from lcm.domain.launch import (
     other_subnets,
 )
 from lcm.domain.lifecycle import FAILED, PENDING, PROVISIONING, RUNNING, STARTING, WorkerStatus
+from lcm.domain.requests import request
 from lcm.domain.template import RegionConfig, WorkerTemplate
 from lcm.domain.transitions import attach_instance, move, plan_launch, void_launch
-from lcm.domain.wishes import request
 from lcm.domain.worker import Action, Worker
 from support.core import IMAGE, NOON, SPEC, a_worker, an_instance
 

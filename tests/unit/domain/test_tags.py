@@ -5,7 +5,7 @@ import pytest
 from lcm.domain.errors import ActionRefused
 from lcm.domain.launch import tag_changes
 from lcm.domain.lifecycle import RUNNING, TERMINATED, DesiredStatus
-from lcm.domain.wishes import MAX_RETIRED_TAGS, retag
+from lcm.domain.requests import MAX_RETIRED_TAGS, retag
 from support.core import NOON, a_worker
 
 DEFAULTS = {"Name": "lab-1", "worker_id": "w-1", "cml-managed": "true"}

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from lcm.domain.launch import WorkerId
 from lcm.domain.lifecycle import DRAINING, RUNNING, STOPPING
-from lcm.domain.live import ActivityEvent, ActivityMark, MonitorState
-from lcm.domain.news import note_activity, note_connection
+from lcm.domain.observed import note_activity, note_connection
+from lcm.domain.telemetry import ActivityEvent, ActivityMark, MonitorState
 from lcm.domain.transitions import move
 from lcm.domain.worker import Worker, new_worker
 

@@ -23,8 +23,8 @@ from lcm.domain.lifecycle import (
     DesiredStatus,
     WorkerStatus,
 )
+from lcm.domain.requests import retag
 from lcm.domain.transitions import attach_instance, move, void_launch
-from lcm.domain.wishes import retag
 from lcm.domain.worker import HISTORY_LIMIT, HistoryEntry, Worker
 from support.core import IMAGE, NOON, SPEC, a_worker, an_instance
 

@@ -20,8 +20,8 @@ from lcm.domain.lifecycle import (
     DesiredStatus,
     WorkerStatus,
 )
+from lcm.domain.requests import cancel_pause, drain, possible_actions, refresh, request
 from lcm.domain.transitions import move
-from lcm.domain.wishes import cancel_pause, drain, possible_actions, refresh, request
 from lcm.domain.worker import Action, HistoryEntry, PauseReason, Worker
 from support.core import NOON, a_worker
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from lcm.core.timeouts import timeout
-from lcm.simulator.virtual_time import BEGINNING, Deadlock, VirtualClock, run_in_virtual_time
+from support.virtual_time import BEGINNING, Deadlock, VirtualClock, run_in_virtual_time
 
 clock = VirtualClock()
 

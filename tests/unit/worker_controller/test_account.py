@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from lcm.domain.errors import CredentialsRefused, Unreachable
-from lcm.simulator.virtual_time import VirtualClock
 from lcm.worker_controller.adapters.account import AccountCheck
 from lcm.worker_controller.settings import WorkerControllerSettings
+from support.virtual_time import VirtualClock
 
 OURS, THEIRS = "111122223333", "999988887777"
 

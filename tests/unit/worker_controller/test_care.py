@@ -17,17 +17,29 @@ from lcm.domain.observation import Absent, Known, Unknown
 from lcm.domain.scaling import ScaleDownPolicy
 from lcm.domain.worker import Instance, PauseReason, Worker
 from lcm.rest.schemas import IdleCheck
-from lcm.simulator.virtual_time import VirtualClock
-from lcm.worker_controller.care import drift, measuring, refresh, watching, wish
 from lcm.worker_controller.decisions import Move, Situation, Tend, Wait
-from lcm.worker_controller.idling import IdleKeeper, might_go
-from lcm.worker_controller.licensing import LicenseKeeper, Next, decide
 from lcm.worker_controller.ports import CmlServer, CmlSystemInformation, LicenseState, MonitorTarget
-from lcm.worker_controller.scaling_down import ScaleDown
+from lcm.worker_controller.running import (
+    desired_state as wish,
+)
+from lcm.worker_controller.running import (
+    drift,
+    refresh,
+)
+from lcm.worker_controller.running import (
+    metrics as measuring,
+)
+from lcm.worker_controller.running import (
+    monitoring as watching,
+)
+from lcm.worker_controller.running.idle import IdleKeeper, might_go
+from lcm.worker_controller.running.license import LicenseKeeper, Next, decide
+from lcm.worker_controller.running.pipeline import Tender
+from lcm.worker_controller.running.scale_down import ScaleDown
 from lcm.worker_controller.steps import running
-from lcm.worker_controller.tending import Tender
 from support.core import NOON, a_worker, an_instance
 from support.fleet import MemoryMonitors
+from support.virtual_time import VirtualClock
 
 
 def a_running_worker(**fields: Any) -> Worker:

@@ -5,17 +5,17 @@ from collections.abc import Mapping
 
 import pytest
 
-from lcm.control_plane import discovery_settings
 from lcm.control_plane.commands.import_workers import import_workers
+from lcm.control_plane.records import discovery_settings
 from lcm.domain.discovery import DiscoverySettings, FoundInstance
 from lcm.domain.errors import Fenced, Throttled, Unreachable
 from lcm.domain.launch import LaunchSpec, MachineImage
 from lcm.domain.lifecycle import FAILED, RUNNING, STOPPED, TERMINATED
 from lcm.domain.worker import Action, Instance, Worker
 from lcm.rest.fleet import BulkImport
-from lcm.simulator.memory_cloud import Moment
 from lcm.worker_controller.settings import WorkerControllerSettings
 from support.fleet import REGION, Fleet
+from support.memory_cloud import Moment
 from unit.worker_controller.test_ec2_faults import EUROPE
 
 CML = {"cml-managed": "true", "Name": "Old Lab"}

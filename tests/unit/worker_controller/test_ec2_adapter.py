@@ -8,9 +8,9 @@ import pytest
 from lcm.domain import errors
 from lcm.domain.errors import Unreachable
 from lcm.domain.launch import MachineImage, newest_image
-from lcm.simulator.virtual_time import VirtualClock
 from lcm.worker_controller.adapters.coalescing import Coalescer
 from lcm.worker_controller.adapters.ec2_errors import KINDS, LONGEST_MESSAGE, translate
+from support.virtual_time import VirtualClock
 
 
 class Desk:

@@ -32,9 +32,9 @@ from lcm.domain.lifecycle import (
 )
 from lcm.domain.template import RegionConfig
 from lcm.domain.worker import Action, PauseReason
-from lcm.simulator.memory_cloud import Delays, Interference, Moment
 from lcm.worker_controller.settings import WorkerControllerSettings
 from support.fleet import REGION, Fleet
+from support.memory_cloud import Delays, Interference, Moment
 
 TWO_SUBNETS = RegionConfig(
     region="us-east-1", security_group_ids=("sg-1",), subnet_id="subnet-a", subnet_ids=("subnet-b",)

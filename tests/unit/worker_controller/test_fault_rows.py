@@ -19,13 +19,13 @@ from lcm.domain.license import LicenseStatus
 from lcm.domain.lifecycle import RUNNING, STOPPED, STOPPING, TERMINATED, DesiredStatus
 from lcm.domain.worker import Action, Instance, Worker
 from lcm.rest.client import ControlPlaneClient
-from lcm.simulator.memory_cloud import Delays, MemoryCloud, Moment
-from lcm.simulator.memory_licensing import TOKEN
-from lcm.worker_controller.licensing import ANSWER_LOST
 from lcm.worker_controller.ports import CmlServer
+from lcm.worker_controller.running.license import ANSWER_LOST
 from lcm.worker_controller.settings import WorkerControllerSettings
 from support.core import a_worker
 from support.fleet import Fleet
+from support.memory_cloud import Delays, MemoryCloud, Moment
+from support.memory_licensing import TOKEN
 
 NOBODY_IS_PAUSED = WorkerControllerSettings(worker_activity_detection_enabled=False)
 

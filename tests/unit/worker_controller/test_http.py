@@ -15,12 +15,12 @@ from lcm.domain.errors import CapacityShortage, Unreachable
 from lcm.domain.lifecycle import FAILED, RUNNING, STOPPED, TERMINATED
 from lcm.domain.worker import Action
 from lcm.rest.schemas import PROBLEM_TYPE_PREFIX
-from lcm.simulator.asgi import request
-from lcm.simulator.memory_cloud import Interference, Moment
-from lcm.worker_controller.exposition import register_metrics
-from lcm.worker_controller.http import Operations
+from lcm.worker_controller.admin.http import Operations
+from lcm.worker_controller.admin.metrics import register_metrics
 from lcm.worker_controller.reconciler import WorkerReconciler
+from support.asgi import request
 from support.fleet import REGION, Fleet
+from support.memory_cloud import Interference, Moment
 from unit.worker_controller.test_ec2_faults import EUROPE
 
 KEY = "the-controllers-key"

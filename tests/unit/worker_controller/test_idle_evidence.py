@@ -12,21 +12,21 @@ import pytest
 
 from lcm.cml.connection import CmlAnswer
 from lcm.cml.session import Credentials
-from lcm.core.chance import RandomIds
 from lcm.core.health import Health
+from lcm.core.ids import RandomIds
 from lcm.domain.errors import Throttled
 from lcm.domain.lifecycle import RUNNING, DesiredStatus
 from lcm.domain.worker import CmlLogin, Worker
 from lcm.rest.schemas import CmlCredentials, IdleCheck
-from lcm.simulator.memory_live import MemoryLiveServer, MemoryLiveServers, MemoryMetrics
-from lcm.simulator.virtual_time import VirtualClock
 from lcm.worker_controller.cml_sessions import CmlSessions
-from lcm.worker_controller.idling import IdleKeeper
 from lcm.worker_controller.monitoring.config import MonitoringConfig
 from lcm.worker_controller.monitoring.service import LiveMonitoring, assemble_monitoring
+from lcm.worker_controller.running.idle import IdleKeeper
 from support.core import a_worker
 from support.fleet import DirectControlPlane, Fleet
 from support.live import W1, ToldControlPlane, a_target
+from support.memory_live import MemoryLiveServer, MemoryLiveServers, MemoryMetrics
+from support.virtual_time import VirtualClock
 
 TELEMETRY, LOGIN = "/api/v0/telemetry/events", "/api/v0/authenticate"
 HOST = "10.0.0.1"

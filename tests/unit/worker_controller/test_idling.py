@@ -10,7 +10,7 @@ from lcm.control_plane.commands.keep_running import hold_worker
 from lcm.control_plane.commands.place_session import place_session, remove_session
 from lcm.control_plane.commands.report_live import report_live
 from lcm.domain.lifecycle import DRAINING, RUNNING, STOPPED, STOPPING, DesiredStatus
-from lcm.domain.live import ActivityEvent, Sample, SampleSource
+from lcm.domain.telemetry import ActivityEvent, Sample, SampleSource
 from lcm.domain.worker import Action, Worker
 from lcm.rest.schemas import ActivityReport, LiveReports, TelemetryEvent
 from lcm.worker_controller.settings import WorkerControllerSettings

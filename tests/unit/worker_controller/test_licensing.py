@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from lcm.control_plane.auto_license import AutoLicense
+from lcm.control_plane.commands.auto_license import AutoLicense
 from lcm.control_plane.commands.create_worker import create_worker
 from lcm.control_plane.commands.license_worker import (
     list_debts,
@@ -23,11 +23,11 @@ from lcm.domain.license import LicenseStatus
 from lcm.domain.lifecycle import PENDING, RUNNING, TERMINATED
 from lcm.domain.scaling import AuditEvent
 from lcm.domain.worker import Action, Worker
-from lcm.simulator.memory_licensing import TOKEN, MemoryLicensing
-from lcm.simulator.virtual_time import VirtualClock
-from lcm.worker_controller.licensing import ANSWER_LOST
 from lcm.worker_controller.ports import UNTOLD, CmlServer
+from lcm.worker_controller.running.license import ANSWER_LOST
 from support.fleet import Fleet, MemoryMonitors
+from support.memory_licensing import TOKEN, MemoryLicensing
+from support.virtual_time import VirtualClock
 
 
 class SlowLicensing(MemoryLicensing):

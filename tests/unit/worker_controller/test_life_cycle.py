@@ -28,10 +28,10 @@ from lcm.domain.lifecycle import (
     WorkerStatus,
 )
 from lcm.domain.worker import Action
-from lcm.simulator.memory_cloud import Delays, Moment
 from lcm.worker_controller.settings import WorkerControllerSettings
 from support.core import Link
 from support.fleet import Fleet
+from support.memory_cloud import Delays, Moment
 
 
 async def test_a_worker_goes_through_its_whole_life() -> None:

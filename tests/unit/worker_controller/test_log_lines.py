@@ -9,12 +9,12 @@ import structlog
 from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
-from lcm.control_plane.access import AccessKeys
+from lcm.control_plane.access.roles import AccessKeys
+from lcm.control_plane.access.sealing import SecretBox
+from lcm.control_plane.access.secrets import Vault
 from lcm.control_plane.main import assemble
-from lcm.control_plane.secret_box import SecretBox
 from lcm.control_plane.store.memory import MemoryStore
-from lcm.control_plane.vault import Vault
-from lcm.core.chance import RandomIds
+from lcm.core.ids import RandomIds
 from lcm.core.kv.memory import MemoryKv
 from lcm.core.telemetry import LogFormat, configure_logging
 from lcm.core.tracing import Doing, add_what_is_done, doing
@@ -23,11 +23,11 @@ from lcm.domain.launch import WorkerId
 from lcm.domain.lifecycle import RUNNING, STARTING, STOPPED, TERMINATED
 from lcm.domain.worker import Action
 from lcm.rest.client import ControlPlaneClient
-from lcm.simulator.asgi import request
-from lcm.simulator.memory_cloud import Moment
-from lcm.simulator.virtual_time import VirtualClock
+from support.asgi import request
 from support.core import a_worker
 from support.fleet import Fleet
+from support.memory_cloud import Moment
+from support.virtual_time import VirtualClock
 
 WORKER = WorkerId("5d2f3a52-8f0e-4b3c-9a63-0d9b7c0d4a11")
 

@@ -7,8 +7,8 @@ from lcm.control_plane.commands.place_session import place_session
 from lcm.control_plane.commands.request_action import request_refresh
 from lcm.core.timeouts import timeout
 from lcm.domain.lifecycle import DRAINING, WorkerStatus
-from lcm.domain.live import ActivityEvent
-from lcm.domain.news import note_activity
+from lcm.domain.observed import note_activity
+from lcm.domain.telemetry import ActivityEvent
 from lcm.domain.worker import Action, Worker
 from lcm.worker_controller.ports import CmlServer, MonitorTarget, ToldActivity
 from support.fleet import Fleet, MemoryMonitors

@@ -12,9 +12,9 @@ from lcm.domain.launch import InstanceId, LaunchIntent, LaunchSpec, MachineImage
 from lcm.domain.lifecycle import RUNNING
 from lcm.domain.observation import Absent, Known, Unknown
 from lcm.domain.worker import Instance, Worker, new_worker
-from lcm.simulator.memory_cloud import Delays, MemoryCloud
-from lcm.simulator.virtual_time import VirtualClock
-from lcm.worker_controller.observer import InstanceObserver
+from lcm.worker_controller.instances.observer import InstanceObserver
+from support.memory_cloud import Delays, MemoryCloud
+from support.virtual_time import VirtualClock
 
 SPEC = LaunchSpec(
     region="us-east-1",

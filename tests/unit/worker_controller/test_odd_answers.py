@@ -9,9 +9,9 @@ from lcm.cml.connection import CmlAnswer
 from lcm.cml.session import CmlSession, Credentials, always
 from lcm.domain.errors import Unreachable
 from lcm.domain.launch import InstanceId, WorkerId
-from lcm.simulator.virtual_time import VirtualClock
 from lcm.worker_controller.adapters.cml_licensing import CmlLicensingClient
 from lcm.worker_controller.ports import CmlServer
+from support.virtual_time import VirtualClock
 
 SERVER = CmlServer(WorkerId("w-1"), InstanceId("i-1"), "10.0.0.1", None, None)
 NO_TEXT = b'{"description":"\xff\xfe","registration":{"status":"\xff"}}'

@@ -12,10 +12,10 @@ from lcm.domain.launch import LaunchIntent, WorkerId, client_token
 from lcm.domain.lifecycle import RUNNING
 from lcm.domain.orphans import OrphanKind
 from lcm.domain.worker import Worker
-from lcm.simulator.memory_cloud import Moment
-from lcm.worker_controller.orphans import Orphans
+from lcm.worker_controller.sweeps.orphans import Orphans
 from support.core import SPEC, a_worker
 from support.fleet import DirectControlPlane, Fleet
+from support.memory_cloud import Moment
 
 REGION = "us-east-1"
 LOST = WorkerId("w-lost")

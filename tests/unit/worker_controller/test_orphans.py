@@ -10,10 +10,10 @@ from lcm.domain.launch import InstanceId, LaunchSpec, MachineImage, WorkerId, cl
 from lcm.domain.lifecycle import FAILED, PENDING, PROVISIONING, RUNNING, STOPPED, TERMINATED
 from lcm.domain.orphans import OrphanKind
 from lcm.domain.worker import Action, Instance
-from lcm.simulator.memory_cloud import Delays, Moment
-from lcm.worker_controller.exposition import register_metrics
+from lcm.worker_controller.admin.metrics import register_metrics
 from lcm.worker_controller.settings import WorkerControllerSettings
 from support.fleet import Fleet
+from support.memory_cloud import Delays, Moment
 
 # A filter that finds nothing keeps discovery from importing what these tests leave lying about.
 REPORT_ONLY = WorkerControllerSettings(worker_discovery_tag_filter="nothing=here")

@@ -17,10 +17,10 @@ from lcm.domain.errors import Unreachable
 from lcm.domain.launch import WorkerId
 from lcm.domain.lifecycle import RUNNING, STARTING, STOPPED, STOPPING, TERMINATED, TERMINATING, WorkerStatus
 from lcm.domain.worker import Action, Worker
-from lcm.simulator.memory_cloud import Moment
-from lcm.simulator.memory_licensing import TOKEN
-from lcm.simulator.virtual_time import VirtualClock
 from support.fleet import Fleet, MemoryMonitors
+from support.memory_cloud import Moment
+from support.memory_licensing import TOKEN
+from support.virtual_time import VirtualClock
 
 LONGER_THAN_A_LEASE = 20.0
 

@@ -12,9 +12,9 @@ from lcm.domain.launch import InstanceId, WorkerId
 from lcm.domain.lifecycle import RUNNING, STOPPED, TERMINATED, WorkerStatus
 from lcm.domain.worker import HistoryEntry, Worker, new_worker
 from lcm.rest.fleet import Cleanup
-from lcm.simulator.memory_cloud import Moment
 from lcm.worker_controller.settings import WorkerControllerSettings
 from support.fleet import Fleet
+from support.memory_cloud import Moment
 from unit.worker_controller.test_orphans import leave_behind
 
 QUIET = WorkerControllerSettings(worker_discovery_enabled=False)

@@ -8,10 +8,10 @@ import pytest
 from msgspec.structs import replace
 
 from lcm.domain.launch import WorkerId
-from lcm.simulator.virtual_time import VirtualClock
 from support.core import running
 from support.fleet import MemoryMonitors
 from support.settled import SettledFleet
+from support.virtual_time import VirtualClock
 
 CYCLE = 30.0
 

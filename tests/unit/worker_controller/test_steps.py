@@ -22,7 +22,7 @@ from lcm.domain.lifecycle import (
     WorkerStatus,
 )
 from lcm.domain.observation import Absent, Known, Observation, Unknown
-from lcm.domain.wishes import drain, request
+from lcm.domain.requests import drain, request
 from lcm.domain.worker import Action, Instance, Worker, new_worker
 from lcm.worker_controller.decisions import (
     Decision,

@@ -6,10 +6,10 @@ leaves the vault once no record names it any more.
 
 from typing import Final
 
-from lcm.control_plane.conditions import UNCONDITIONAL, Conditions
 from lcm.control_plane.context import ControlPlane
+from lcm.control_plane.records.preconditions import UNCONDITIONAL, Conditions
 from lcm.domain.errors import NotFound, RequestError
-from lcm.domain.wishes import change_login
+from lcm.domain.requests import change_login
 from lcm.domain.worker import CmlLogin, Worker
 from lcm.rest.schemas import CmlCredentials
 

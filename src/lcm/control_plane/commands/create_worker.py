@@ -7,8 +7,8 @@ from lcm.control_plane.context import ControlPlane
 from lcm.control_plane.store.port import Fence
 from lcm.domain.capacity import declared_by
 from lcm.domain.errors import Conflict, NotFound, UnknownReference
+from lcm.domain.idempotency import KeyedRequest, refuse_other_content
 from lcm.domain.launch import WorkerId
-from lcm.domain.once import KeyedRequest, refuse_other_content
 from lcm.domain.worker import Worker, new_worker
 
 

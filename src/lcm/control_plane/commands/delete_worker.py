@@ -2,10 +2,10 @@
 
 from lcm.control_plane.commands.clean_up import forget_worker
 from lcm.control_plane.commands.request_action import request_action
-from lcm.control_plane.conditions import UNCONDITIONAL, Conditions
 from lcm.control_plane.context import ControlPlane
+from lcm.control_plane.records.preconditions import UNCONDITIONAL, Conditions
 from lcm.domain.lifecycle import TERMINATED
-from lcm.domain.wishes import delete_for_good
+from lcm.domain.requests import delete_for_good
 from lcm.domain.worker import Action, Worker
 
 

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from msgspec.structs import replace
 
 from lcm.control_plane.context import ControlPlane
-from lcm.control_plane.idle_checks import CheckTimes
+from lcm.control_plane.records.idle_checks import CheckTimes
 from lcm.control_plane.store.port import Fence
 from lcm.domain.idle import (
     SECOND_LOOK,
@@ -26,8 +26,8 @@ from lcm.domain.idle import (
     pause_guard,
 )
 from lcm.domain.lifecycle import RUNNING, DesiredStatus
-from lcm.domain.live import ACTIVITY_CATEGORIES
-from lcm.domain.wishes import cancel_pause, pause
+from lcm.domain.requests import cancel_pause, pause
+from lcm.domain.telemetry import ACTIVITY_CATEGORIES
 from lcm.domain.worker import Worker
 from lcm.rest.schemas import IdleCheck, IdleCheckRequest, TelemetryEvent
 

@@ -4,13 +4,13 @@ from dataclasses import replace
 from datetime import timedelta
 
 from lcm.control_plane.commands.detect_idle import recent_load, reserved_if_possible
-from lcm.control_plane.conditions import UNCONDITIONAL, Conditions
 from lcm.control_plane.context import ControlPlane
+from lcm.control_plane.records.preconditions import UNCONDITIONAL, Conditions
 from lcm.control_plane.store.port import Fence
 from lcm.domain.errors import Conflict
 from lcm.domain.idle import Evidence, is_fresh, pause_guard
 from lcm.domain.lifecycle import DRAINING
-from lcm.domain.wishes import drain
+from lcm.domain.requests import drain
 from lcm.domain.worker import PauseReason, Worker
 
 

@@ -4,11 +4,11 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from lcm.control_plane.conditions import UNCONDITIONAL, Conditions
 from lcm.control_plane.context import ControlPlane
+from lcm.control_plane.records.preconditions import UNCONDITIONAL, Conditions
 from lcm.domain.errors import MomentPassed
 from lcm.domain.idle import pause_due_at
-from lcm.domain.wishes import cancel_pause
+from lcm.domain.requests import cancel_pause
 from lcm.domain.worker import Hold, Worker
 
 

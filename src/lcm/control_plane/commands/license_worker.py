@@ -12,9 +12,9 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from lcm.control_plane.conditions import UNCONDITIONAL, Conditions
 from lcm.control_plane.context import ControlPlane
-from lcm.control_plane.later_fields import encode_over
+from lcm.control_plane.records.preconditions import UNCONDITIONAL, Conditions
+from lcm.control_plane.store.forward_compat import encode_over
 from lcm.control_plane.store.port import Document, Fence, VersionConflict
 from lcm.domain.errors import Conflict, NotFound, RequestError, UnknownReference
 from lcm.domain.license import LicenseDebt, LicenseOperation, begin, complete, fail, wish

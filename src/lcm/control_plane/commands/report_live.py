@@ -20,9 +20,9 @@ from lcm.control_plane.store.port import Fence
 from lcm.domain.errors import NotFound
 from lcm.domain.idle import pause_due_at
 from lcm.domain.lifecycle import TERMINATED
-from lcm.domain.live import ActivityMark, LabChange, LabStats, MonitorState, Sample
-from lcm.domain.news import note_activity, note_connection
-from lcm.domain.wishes import cancel_pause
+from lcm.domain.observed import note_activity, note_connection
+from lcm.domain.requests import cancel_pause
+from lcm.domain.telemetry import ActivityMark, LabChange, LabStats, MonitorState, Sample
 from lcm.domain.worker import Worker
 from lcm.rest.schemas import ActivityReport, LiveReceipt, LiveReports, WebSocketReport
 

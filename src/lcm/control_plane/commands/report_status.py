@@ -22,9 +22,9 @@ from lcm.domain.lifecycle import (
     TERMINATED,
     WorkerStatus,
 )
+from lcm.domain.requests import cancel_pause
 from lcm.domain.scaling import AuditEvent
 from lcm.domain.transitions import attach_instance, move
-from lcm.domain.wishes import cancel_pause
 from lcm.domain.worker import Worker
 from lcm.rest.schemas import StatusReport
 

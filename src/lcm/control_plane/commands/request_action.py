@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 
-from lcm.control_plane.conditions import UNCONDITIONAL, Conditions
 from lcm.control_plane.context import ControlPlane
+from lcm.control_plane.records.preconditions import UNCONDITIONAL, Conditions
 from lcm.control_plane.store.port import Fence
-from lcm.domain.wishes import refresh, request, retag
+from lcm.domain.requests import refresh, request, retag
 from lcm.domain.worker import Action, Worker
 
 

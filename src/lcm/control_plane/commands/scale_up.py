@@ -4,8 +4,8 @@ import structlog
 
 from lcm.control_plane.commands.create_worker import create_worker
 from lcm.control_plane.context import ControlPlane
+from lcm.control_plane.records.reservations import Reserved
 from lcm.control_plane.store.port import Fence, StoreUnavailable
-from lcm.control_plane.turns import Reserved
 from lcm.domain.errors import Conflict
 from lcm.domain.lifecycle import FAILED, PENDING, TERMINATED, TERMINATING
 from lcm.domain.scaling import AuditEvent, scale_up_refusal

@@ -49,8 +49,8 @@ from lcm.control_plane.store.port import (
     VersionConflict,
     WriteUnconfirmed,
 )
-from lcm.core.chance import Ids
 from lcm.core.clock import Clock
+from lcm.core.ids import Ids
 from lcm.core.timeouts import timeout
 
 _SCHEMA_VERSION: Final = 1

@@ -20,8 +20,8 @@ import grpc
 from aetcd import rpc
 from grpc import StatusCode
 
-from lcm.core.chance import Ids
 from lcm.core.clock import Clock
+from lcm.core.ids import Ids
 from lcm.core.kv.etcd_options import EtcdOptions, Tls
 from lcm.core.kv.port import (
     Change,

@@ -5,9 +5,9 @@ from collections import deque
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 
-from lcm.core.chance import Ids
 from lcm.core.clock import Clock
 from lcm.core.hosted_service import HostedService
+from lcm.core.ids import Ids
 from lcm.core.kv.port import (
     Change,
     ChangeKind,

@@ -7,7 +7,7 @@ import msgspec
 
 from lcm.cml.connection import CmlConnections
 from lcm.domain.errors import Unreachable
-from lcm.domain.live import MAX_TEXT
+from lcm.domain.telemetry import MAX_TEXT
 from lcm.domain.worker import SystemInfo
 from lcm.rest.schemas import MAX_SYSTEM_INFO
 from lcm.worker_controller.ports import CmlSystemInformation

@@ -19,7 +19,7 @@ from lcm.core.tracing import begin_part
 from lcm.domain.errors import Fenced, LcmError, Unreachable
 from lcm.domain.launch import InstanceId, WorkerId
 from lcm.domain.lifecycle import RUNNING
-from lcm.domain.live import Sample, SampleSource
+from lcm.domain.telemetry import Sample, SampleSource
 from lcm.domain.worker import CmlHealth, CmlLicense, Worker
 from lcm.worker_controller.ports import LiveControlPlane, MetricsProvider
 

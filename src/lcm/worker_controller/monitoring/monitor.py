@@ -27,11 +27,11 @@ from lcm.core.backoff import Backoff
 from lcm.core.clock import Clock
 from lcm.domain.errors import CertificateChanged, CredentialsRefused, LcmError
 from lcm.domain.launch import WorkerId
-from lcm.domain.live import ActivityEvent, LabChange, MonitorState, SampleSource
+from lcm.domain.telemetry import ActivityEvent, LabChange, MonitorState, SampleSource
 from lcm.rest.schemas import ActivityReport, WebSocketReport
+from lcm.worker_controller.monitoring.activity_log import Ledger
 from lcm.worker_controller.monitoring.config import MonitoringConfig
-from lcm.worker_controller.monitoring.gate import ConnectGate
-from lcm.worker_controller.monitoring.ledger import Ledger
+from lcm.worker_controller.monitoring.handshake_limiter import ConnectGate
 from lcm.worker_controller.monitoring.protocol import LiveProtocol, SystemStats, activity_of
 from lcm.worker_controller.monitoring.version import LiveFeed, live_feed_of
 from lcm.worker_controller.ports import MonitorTarget, WebSocket, WebSockets

@@ -10,9 +10,9 @@ from lcm.cml.session import CmlSession
 from lcm.core.clock import Clock
 from lcm.domain.errors import LcmError, Unreachable
 from lcm.domain.launch import WorkerId
-from lcm.domain.live import Sample, SampleSource
+from lcm.domain.telemetry import Sample, SampleSource
+from lcm.worker_controller.monitoring.activity_log import Ledger
 from lcm.worker_controller.monitoring.config import MonitoringConfig
-from lcm.worker_controller.monitoring.ledger import Ledger
 from lcm.worker_controller.monitoring.protocol import read_system_stats
 from lcm.worker_controller.monitoring.telemetry_log import clock_skew
 

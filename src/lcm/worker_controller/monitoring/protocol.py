@@ -13,7 +13,15 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from lcm.domain.launch import WorkerId
-from lcm.domain.live import ActivityEvent, LabChange, LabStats, LinkStats, NodeStats, Sample, SampleSource
+from lcm.domain.telemetry import (
+    ActivityEvent,
+    LabChange,
+    LabStats,
+    LinkStats,
+    NodeStats,
+    Sample,
+    SampleSource,
+)
 
 SYSTEM_STATS: Final = "system_stats"
 LAB_STATS: Final = "lab_stats"

@@ -8,16 +8,16 @@ from typing import Final
 import structlog
 
 from lcm.cml.session import CmlSession
-from lcm.core.chance import Ids
 from lcm.core.clock import Clock
 from lcm.core.health import Health
 from lcm.core.hosted_service import supervise
+from lcm.core.ids import Ids
 from lcm.domain.launch import WorkerId
-from lcm.domain.live import MonitorState
+from lcm.domain.telemetry import MonitorState
 from lcm.worker_controller.cml_sessions import CmlSessions
+from lcm.worker_controller.monitoring.activity_log import Ledger
 from lcm.worker_controller.monitoring.config import MonitoringConfig
-from lcm.worker_controller.monitoring.gate import ConnectGate
-from lcm.worker_controller.monitoring.ledger import Ledger
+from lcm.worker_controller.monitoring.handshake_limiter import ConnectGate
 from lcm.worker_controller.monitoring.monitor import CmlWebSocketMonitor, Hearing
 from lcm.worker_controller.monitoring.polling import RestFallback
 from lcm.worker_controller.monitoring.protocol import LiveProtocol

@@ -21,10 +21,10 @@ from lcm.core.timeouts import timeout
 from lcm.core.tracing import part_of_it
 from lcm.domain.errors import Fenced, LcmError, NotFound, TransientError
 from lcm.domain.launch import WorkerId
-from lcm.domain.live import LabChange, LabStats, Sample, SampleSource
+from lcm.domain.telemetry import LabChange, LabStats, Sample, SampleSource
 from lcm.rest.schemas import ActivityReport, LiveReports, WebSocketReport
+from lcm.worker_controller.monitoring.activity_log import Ledger
 from lcm.worker_controller.monitoring.config import MonitoringConfig
-from lcm.worker_controller.monitoring.ledger import Ledger
 from lcm.worker_controller.ports import LiveControlPlane
 
 log = structlog.get_logger(__name__)

@@ -8,14 +8,14 @@ from typing import Final
 import msgspec
 import structlog
 
-from lcm.core.chance import Ids
 from lcm.core.clock import Clock
 from lcm.core.health import Health
 from lcm.core.hosted_service import supervise
+from lcm.core.ids import Ids
 from lcm.core.telemetry import Reading, Telemetry
 from lcm.domain.errors import Fenced, LcmError
 from lcm.domain.launch import WorkerId
-from lcm.domain.live import MonitorState
+from lcm.domain.telemetry import MonitorState
 from lcm.rest.schemas import TelemetryEvent
 from lcm.worker_controller.cml_sessions import CmlSessions
 from lcm.worker_controller.monitoring.config import MonitoringConfig

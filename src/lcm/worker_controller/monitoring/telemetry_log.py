@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from lcm.domain.live import ACTIVITY_CATEGORIES, ActivityEvent
+from lcm.domain.telemetry import ACTIVITY_CATEGORIES, ActivityEvent
 
 SLACK: Final = timedelta(seconds=5)
 """How far two notes of the same thing, here and there, may be apart."""

@@ -1,13 +1,13 @@
 """What Prometheus sees of live connections."""
 
 from lcm.core.telemetry import Telemetry
-from lcm.domain.live import MonitorState
+from lcm.domain.telemetry import MonitorState
 from lcm.domain.worker import CmlLicense
-from lcm.simulator.memory_live import MemoryLiveServer, MemoryMetrics
-from lcm.simulator.virtual_time import VirtualClock
 from lcm.worker_controller.monitoring.metrics import MetricsLoop
 from lcm.worker_controller.monitoring.service import LiveMonitoring, register_monitoring_metrics
 from support.live import W1, a_target, watching_memory
+from support.memory_live import MemoryLiveServer, MemoryMetrics
+from support.virtual_time import VirtualClock
 
 
 async def test_the_series_of_a_worker_are_there_and_end_with_it() -> None:

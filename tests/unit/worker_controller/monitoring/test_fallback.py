@@ -8,12 +8,12 @@ import msgspec
 import pytest
 
 from lcm.cml.connection import CmlAnswer
-from lcm.domain.live import ActivityEvent, MonitorState, SampleSource
-from lcm.simulator.memory_live import MemoryLiveServer, MemoryLiveServers
-from lcm.simulator.virtual_time import BEGINNING, VirtualClock
+from lcm.domain.telemetry import ActivityEvent, MonitorState, SampleSource
 from lcm.worker_controller.monitoring.telemetry_log import LiveActivity, TelemetryLog, clock_skew
 from lcm.worker_controller.ports import ToldActivity
 from support.live import Watching, a_target, watching, watching_memory
+from support.memory_live import MemoryLiveServer, MemoryLiveServers
+from support.virtual_time import BEGINNING, VirtualClock
 
 REST, WEBSOCKET = SampleSource.REST, SampleSource.WEBSOCKET
 CONNECTED, FAILED = MonitorState.CONNECTED, MonitorState.FAILED

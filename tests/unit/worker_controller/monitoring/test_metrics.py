@@ -9,14 +9,14 @@ from lcm.core.health import Health
 from lcm.domain.errors import CredentialsRefused
 from lcm.domain.launch import InstanceId
 from lcm.domain.lifecycle import RUNNING, STOPPED
-from lcm.domain.live import Sample, SampleSource
+from lcm.domain.telemetry import Sample, SampleSource
 from lcm.domain.worker import CmlHealth, CmlLicense
-from lcm.simulator.memory_live import MemoryLiveServer, MemoryLiveServers, MemoryMetrics
-from lcm.simulator.virtual_time import VirtualClock
 from lcm.worker_controller.monitoring.metrics import MetricsLoop
 from lcm.worker_controller.ports import InstanceMetrics
 from support.core import a_worker
 from support.live import ToldControlPlane
+from support.memory_live import MemoryLiveServer, MemoryLiveServers, MemoryMetrics
+from support.virtual_time import VirtualClock
 
 I1 = InstanceId("i-1")
 

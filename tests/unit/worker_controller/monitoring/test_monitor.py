@@ -7,14 +7,14 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from lcm.domain.live import MonitorState, SampleSource
+from lcm.domain.telemetry import MonitorState, SampleSource
 from lcm.domain.worker import CmlLogin
 from lcm.rest.schemas import CmlCredentials
-from lcm.simulator.memory_live import MemoryLiveServer, MemoryLiveServers
-from lcm.simulator.virtual_time import VirtualClock
 from lcm.worker_controller.monitoring.config import MonitoringConfig
 from lcm.worker_controller.ports import MAX_MESSAGE_BYTES
 from support.live import W1, Watching, a_target, watching, watching_memory
+from support.memory_live import MemoryLiveServer, MemoryLiveServers
+from support.virtual_time import VirtualClock
 
 CONNECTED, RECONNECTING = MonitorState.CONNECTED, MonitorState.RECONNECTING
 FAILED, DISABLED, DISCONNECTED = MonitorState.FAILED, MonitorState.DISABLED, MonitorState.DISCONNECTED

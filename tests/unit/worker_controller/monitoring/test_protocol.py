@@ -11,8 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lcm.domain.launch import WorkerId
-from lcm.domain.live import LabChange, LabStats, SampleSource
-from lcm.simulator.memory_live import system_stats
+from lcm.domain.telemetry import LabChange, LabStats, SampleSource
 from lcm.worker_controller.monitoring.protocol import (
     EVENT_TYPES,
     MAX_LABS,
@@ -21,6 +20,7 @@ from lcm.worker_controller.monitoring.protocol import (
     read_system_stats,
 )
 from support.damage import damaged_frames
+from support.memory_live import system_stats
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 LAB = "2b7f0c3a-52be-4c19-9a44-0be6f1a2d935"

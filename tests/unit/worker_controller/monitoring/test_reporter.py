@@ -10,7 +10,7 @@ import pytest
 from lcm.core.health import Health
 from lcm.domain.errors import Fenced, RequestError
 from lcm.domain.launch import WorkerId
-from lcm.domain.live import (
+from lcm.domain.telemetry import (
     ActivityEvent,
     LabChange,
     LabStats,
@@ -21,13 +21,13 @@ from lcm.domain.live import (
     SampleSource,
 )
 from lcm.rest.schemas import LiveReports, WebSocketReport
-from lcm.simulator.virtual_time import BEGINNING, VirtualClock
+from lcm.worker_controller.monitoring.activity_log import Ledger
 from lcm.worker_controller.monitoring.config import MonitoringConfig
-from lcm.worker_controller.monitoring.ledger import Ledger
 from lcm.worker_controller.monitoring.reporter import MAX_CHANGES, LiveReporter
 from lcm.worker_controller.ports import ToldActivity
 from support.core import first_error
 from support.live import ToldControlPlane
+from support.virtual_time import BEGINNING, VirtualClock
 
 W1 = WorkerId("w-1")
 

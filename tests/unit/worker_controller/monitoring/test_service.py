@@ -4,19 +4,19 @@ import asyncio
 import random
 
 from lcm.cml.session import Credentials
-from lcm.core.chance import RandomIds
 from lcm.core.health import Health
+from lcm.core.ids import RandomIds
 from lcm.domain.launch import InstanceId
 from lcm.domain.lifecycle import RUNNING
-from lcm.domain.live import SampleSource
-from lcm.simulator.memory_live import MemoryLiveServers, MemoryMetrics
-from lcm.simulator.virtual_time import VirtualClock
+from lcm.domain.telemetry import SampleSource
 from lcm.worker_controller.cml_sessions import CmlSessions
 from lcm.worker_controller.monitoring.config import MonitoringConfig
 from lcm.worker_controller.monitoring.service import assemble_monitoring
 from lcm.worker_controller.ports import InstanceMetrics
 from support.core import a_worker
 from support.live import ToldControlPlane
+from support.memory_live import MemoryLiveServers, MemoryMetrics
+from support.virtual_time import VirtualClock
 
 
 async def test_while_monitoring_runs_every_minute_what_has_no_live_feed_is_told() -> None:

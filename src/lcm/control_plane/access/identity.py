@@ -1,0 +1,237 @@
+"""Who is behind a request: a start-up key, a token, a browser session or an OIDC bearer token.
+
+`watch` tells when a credential has ended, so that a stream opened with it can end too.
+"""
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Final, Protocol
+
+import structlog
+from starlette.requests import HTTPConnection
+
+from lcm.control_plane.access.credentials import SESSION, TOKEN, Credential, Credentials
+from lcm.control_plane.access.rate_limit import Buckets
+from lcm.control_plane.access.roles import (
+    TOKEN_PREFIX,
+    AccessDenied,
+    AccessKeys,
+    Principal,
+    Role,
+    TooManyRequests,
+    refuse_foreign_origin,
+)
+from lcm.control_plane.store.port import Store, StoreUnavailable
+from lcm.core.clock import Clock
+from lcm.core.health import Health
+from lcm.core.hosted_service import HostedService
+from lcm.rest.schemas import API_KEY_HEADER
+
+log = structlog.get_logger(__name__)
+
+SESSION_LIFETIME: Final = timedelta(hours=12)
+
+ROUND_SECONDS: Final = 15.0
+"""What a round of the keeper may take; a store that hangs is given up on after ten seconds."""
+
+_COOKIE: Final = "lcm_session"
+_HOST_ONLY_COOKIE: Final = "__Host-lcm_session"
+
+_SIGN_IN_FIRST = "sign in first: send 'Authorization: Bearer <token>' or open the link printed at start"
+_NOT_VALID = "this token is not valid: it is wrong, has expired or was revoked"
+
+_TOO_MANY_GUESSES = "too many wrong tokens came from your address; wait and try again"
+
+
+class BearerVerifier(Protocol):
+    """Recognises bearer tokens that somebody else issued."""
+
+    def recognises(self, token: str) -> bool:
+        """Whether it looks like one of theirs."""
+        ...
+
+    async def verify(self, token: str) -> Principal:
+        """Who it stands for. Raises AccessDenied."""
+        ...
+
+
+class Identity:
+    """Everybody the control plane knows."""
+
+    def __init__(
+        self, keys: AccessKeys, store: Store, clock: Clock, issuer: BearerVerifier | None = None
+    ) -> None:
+        self.keys = keys
+        self.tokens = Credentials(store, clock, TOKEN, secret_prefix=TOKEN_PREFIX)
+        self.sessions = Credentials(store, clock, SESSION)
+        self._clock = clock
+        self._issuer = issuer
+        self._wrong_guesses = Buckets(clock, per_second=1.0, burst=50)
+        self.refusals: Counter[int] = Counter()
+        """Requests that were not let in, by the status they got."""
+        self._watched: dict[Principal, list[Callable[[], None]]] = {}
+
+    async def authenticate(self, request: HTTPConnection) -> Principal:
+        """The person behind a request, by bearer token or session cookie."""
+        scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer" and bearer:
+            return await self.principal_of(bearer.strip(), request)
+        cookie = request.cookies.get(cookie_name(request))
+        if not cookie:
+            raise AccessDenied(401, _SIGN_IN_FIRST)
+        principal = await self._guarded(request, cookie, self.sessions, self._principal_of_session)
+        refuse_foreign_origin(request)
+        return principal
+
+    async def principal_of(self, token: str, request: HTTPConnection) -> Principal:
+        """Whose token this is. Raises AccessDenied, and TooManyRequests for those who guess."""
+        by_key = self.keys.principal_of(token)
+        if by_key is not None:
+            return by_key
+        if self._issuer is not None and self._issuer.recognises(token):
+            try:
+                return await self._issuer.verify(token)
+            except AccessDenied as denied:
+                if denied.status == 401:
+                    self._count_wrong_guess(request)
+                raise
+        return await self._guarded(request, token, self.tokens, self._principal_of_token)
+
+    def require_controller(self, request: HTTPConnection) -> None:
+        """A controller, by its key."""
+        key = request.headers.get(API_KEY_HEADER, "")
+        if self.keys.is_controller(key):
+            return
+        if key:
+            self._count_wrong_guess(request)
+        raise AccessDenied(401, f"controllers send their key in {API_KEY_HEADER}; it is missing or wrong")
+
+    async def open_session(self, principal: Principal) -> tuple[str, Credential]:
+        """A secret for the browser's cookie; it ends with the credential it was opened with, or earlier."""
+        expires_at = self._clock.now() + SESSION_LIFETIME
+        if principal.expires_at is not None:
+            expires_at = min(expires_at, principal.expires_at)
+        return await self.sessions.issue(
+            name=principal.name,
+            role=principal.role,
+            by=principal.name,
+            expires_at=expires_at,
+            owner_id=principal.id,
+        )
+
+    async def close_session(self, request: HTTPConnection) -> None:
+        """Sign out. Whoever is not signed in is not told so."""
+        cookie = request.cookies.get(cookie_name(request))
+        session = await self.sessions.find(cookie) if cookie else None
+        if session is not None:
+            refuse_foreign_origin(request)
+            await self.sessions.revoke(session.id)
+
+    async def is_still_valid(self, principal: Principal) -> bool:
+        """Whether what this principal came in with still opens the door."""
+        if principal.expires_at is not None and self._clock.now() >= principal.expires_at:
+            return False
+        if principal.session_id is not None and await self.sessions.get(principal.session_id) is None:
+            return False
+        return await self._is_known(principal.id)
+
+    @contextmanager
+    def watch(self, principal: Principal, on_end: Callable[[], None]) -> Iterator[None]:
+        """Within the block `on_end` is called, at most once, soon after the credential has ended."""
+        watchers = self._watched.setdefault(principal, [])
+        watchers.append(on_end)
+        try:
+            yield
+        finally:
+            if on_end in watchers:
+                watchers.remove(on_end)
+            if not watchers:
+                self._watched.pop(principal, None)
+
+    async def tell_the_ended(self) -> None:
+        """Look after everybody who is watched. Without an answer from the store nobody is sent away."""
+        for principal in list(self._watched):
+            if not await self.is_still_valid(principal):
+                for on_end in self._watched.pop(principal, []):
+                    on_end()
+
+    async def _principal_of_token(self, token: str) -> Principal | None:
+        credential = await self.tokens.find(token)
+        if credential is None:
+            return None
+        return Principal(f"token:{credential.id}", credential.name, credential.as_role, credential.expires_at)
+
+    async def _principal_of_session(self, cookie: str) -> Principal | None:
+        session = await self.sessions.find(cookie)
+        if session is None or session.owner_id is None or not await self._is_known(session.owner_id):
+            return None
+        return Principal(session.owner_id, session.name, session.as_role, session.expires_at, session.id)
+
+    async def _is_known(self, principal_id: str) -> bool:
+        kind, _, name = principal_id.partition(":")
+        if kind == "key":
+            return any(self.keys.id_of(role) == principal_id for role in Role)
+        if kind == "token":
+            return await self.tokens.get(name) is not None
+        return self._issuer is not None  # which cannot be asked; its tokens and their sessions expire
+
+    async def _guarded(
+        self,
+        request: HTTPConnection,
+        secret: str,
+        credentials: Credentials,
+        find: Callable[[str], Awaitable[Principal | None]],
+    ) -> Principal:
+        """Those who guess may not keep the store busy; those who know are never kept waiting for them."""
+        if not credentials.is_cached(secret):
+            wait = self._wrong_guesses.wait_seconds(_peer(request))
+            if wait > 0:
+                raise TooManyRequests(wait, _TOO_MANY_GUESSES)
+        principal = await find(secret)
+        if principal is None:
+            self._count_wrong_guess(request)
+            raise AccessDenied(401, _NOT_VALID)
+        return principal
+
+    def _count_wrong_guess(self, request: HTTPConnection) -> None:
+        wait = self._wrong_guesses.take(_peer(request))
+        if wait > 0:
+            raise TooManyRequests(wait, _TOO_MANY_GUESSES)
+
+
+class IdentityKeeper(HostedService):
+    """Ends the streams of those who may no longer listen, notes last uses, forgets what has expired."""
+
+    name = "identity-keeper"
+
+    def __init__(self, identity: Identity, clock: Clock, health: Health) -> None:
+        self._identity = identity
+        self._clock = clock
+        self._health = health
+
+    async def run(self) -> None:
+        seconds = 0
+        while True:
+            self._health.tick(self.name, ROUND_SECONDS)
+            try:
+                await self._identity.tell_the_ended()
+                for credentials in (self._identity.tokens, self._identity.sessions):
+                    if seconds % 30 == 29:
+                        await credentials.record_use()
+                    if seconds % 3600 == 0:
+                        await credentials.forget_expired()
+            except StoreUnavailable as error:
+                log.warning("cannot look after credentials; will try again", error=str(error))
+            await self._clock.sleep(1.0)
+            seconds += 1
+
+
+def cookie_name(request: HTTPConnection) -> str:
+    """Over TLS browsers guarantee that no other host and no plain connection has set the cookie."""
+    return _HOST_ONLY_COOKIE if request.scope["scheme"] == "https" else _COOKIE
+
+
+def _peer(request: HTTPConnection) -> str:
+    return request.client.host if request.client else "unknown"

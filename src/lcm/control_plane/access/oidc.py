@@ -1,0 +1,197 @@
+"""Bearer tokens of an OpenID Connect issuer, checked against its published keys.
+
+Only signatures by public keys are accepted, never shared secrets. Keys are read from the issuer, kept,
+and read again when they are old or when a token names one we have not seen; the latter at most every
+half minute, so that made-up tokens cannot make us call the issuer all the time.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import msgspec
+import structlog
+from joserfc import jwt
+from joserfc.errors import ExpiredTokenError, InvalidKeyIdError, JoseError
+from joserfc.jwk import JWKRegistry, Key, KeySet, OctKey
+from joserfc.jws import JWSRegistry
+
+from lcm.control_plane.access.roles import AccessDenied, Principal, Role
+from lcm.core.clock import Clock
+from lcm.core.configuration import ConfigurationError
+from lcm.domain.errors import Unreachable
+
+log = structlog.get_logger(__name__)
+
+ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512")
+
+MALFORMED: Final = (JoseError, ValueError, TypeError, KeyError, AttributeError, RecursionError)
+"""What the library raises for tokens that somebody made up; most of it before it looks at the signature."""
+
+LEEWAY_SECONDS: Final = 60
+KEYS_FRESH_SECONDS: Final = 600.0
+KEYS_USABLE_SECONDS: Final = 24 * 3600.0
+REFETCH_SECONDS: Final = 30.0
+MAX_KEYS: Final = 100
+MAX_TOKEN_BYTES: Final = 16 * 1024
+
+
+FetchDocument = Callable[[str], Awaitable[bytes]]
+"""GETs a small document: bounded in size and time, no redirects. Raises Unreachable."""
+
+
+@dataclass(frozen=True)
+class OidcConfig:
+    """Whose tokens count, for whom they must be meant, and what makes somebody what here."""
+
+    issuer: str
+    audience: str
+    role_claim: str
+    """Dots lead into nested claims: `realm_access.roles`."""
+    roles: Mapping[str, Role]
+
+    def __post_init__(self) -> None:
+        require_private_transport(self.issuer)
+        if not self.audience:
+            raise ConfigurationError("OIDC_AUDIENCE is missing: tokens meant for others must not count here")
+
+
+class OidcVerifier:
+    """Knows the issuer's keys and who its tokens stand for."""
+
+    def __init__(self, config: OidcConfig, fetch: FetchDocument, clock: Clock) -> None:
+        self._config = config
+        self._fetch = fetch
+        self._clock = clock
+        self._keys = KeySet([])
+        self._keys_read_at: float | None = None
+        self._last_attempt_at: float | None = None
+        self._reading = asyncio.Lock()
+        self._registry = JWSRegistry(algorithms=list(ALGORITHMS), strict_check_header=False)
+
+    def recognises(self, token: str) -> bool:
+        """Three parts with dots between them; none of LCM's own tokens has a dot."""
+        return token.count(".") == 2
+
+    async def verify(self, token: str) -> Principal:
+        if len(token) > MAX_TOKEN_BYTES:
+            raise AccessDenied(401, f"a bearer token may have at most {MAX_TOKEN_BYTES} bytes")
+        await self._read_keys(because_unknown=False)
+        try:
+            claims = self._claims_of(token)
+        except InvalidKeyIdError:
+            await self._read_keys(because_unknown=True)
+            try:
+                claims = self._claims_of(token)
+            except MALFORMED as error:
+                raise _refusal(error) from None
+        except MALFORMED as error:
+            raise _refusal(error) from None
+        return self._principal(claims)
+
+    def _claims_of(self, token: str) -> dict[str, Any]:
+        claims = jwt.decode(token, self._keys, registry=self._registry).claims
+        expected = jwt.JWTClaimsRegistry(
+            now=lambda: int(self._clock.now().timestamp()),
+            leeway=LEEWAY_SECONDS,
+            iss={"essential": True, "value": self._config.issuer},
+            aud={"essential": True, "value": self._config.audience},
+            exp={"essential": True},
+            sub={"essential": True},
+        )
+        expected.validate(claims)
+        return claims
+
+    def _principal(self, claims: Mapping[str, Any]) -> Principal:
+        found: Any = claims
+        for part in self._config.role_claim.split("."):
+            found = found.get(part) if isinstance(found, Mapping) else None
+        names = found.split() if isinstance(found, str) else found if isinstance(found, list) else []
+        roles = [role for name, role in self._config.roles.items() if name in names]
+        if not roles:
+            known = ", ".join(sorted(self._config.roles))
+            raise AccessDenied(
+                403, f"your account has no role here: {self._config.role_claim!r} must name one of {known}"
+            )
+        name = claims.get("preferred_username") or claims.get("email") or claims["sub"]
+        return Principal(
+            id=f"oidc:{claims['sub']}",
+            name=str(name)[:100],
+            role=max(roles),
+            expires_at=datetime.fromtimestamp(min(claims["exp"], _FAR_AWAY), UTC),
+        )
+
+    async def _read_keys(self, *, because_unknown: bool) -> None:
+        """Read the keys if that is due; one caller reads, the others wait for it."""
+        async with self._reading:
+            now = self._clock.monotonic()
+            age = None if self._keys_read_at is None else now - self._keys_read_at
+            is_due = age is None or age > KEYS_FRESH_SECONDS or because_unknown
+            since_attempt = None if self._last_attempt_at is None else now - self._last_attempt_at
+            if is_due and (since_attempt is None or since_attempt >= REFETCH_SECONDS):
+                self._last_attempt_at = now
+                try:
+                    self._keys = await self._fetch_keys()
+                    self._keys_read_at = now
+                    return
+                except Unreachable as error:
+                    log.warning("cannot read the issuer's keys", issuer=self._config.issuer, error=str(error))
+            if age is None or age > KEYS_USABLE_SECONDS:
+                raise AccessDenied(
+                    503, "the identity provider does not answer; use an LCM token or try later"
+                )
+
+    async def _fetch_keys(self) -> KeySet:
+        issuer = self._config.issuer
+        discovered = _decode(await self._fetch(issuer.rstrip("/") + "/.well-known/openid-configuration"))
+        if discovered.get("issuer") != issuer:
+            raise Unreachable(f"the document there is of issuer {discovered.get('issuer')!r}")
+        address = str(discovered.get("jwks_uri"))
+        try:
+            require_private_transport(address)
+        except ConfigurationError as error:
+            raise Unreachable(f"jwks_uri: {error}") from None
+        published = _decode(await self._fetch(address)).get("keys")
+        keys = [key for entry in (published or [])[:MAX_KEYS] if (key := _public_key(entry)) is not None]
+        if not keys:
+            raise Unreachable("it publishes no key that LCM can use")
+        return KeySet(keys)
+
+
+_FAR_AWAY: Final = 253402300799  # the last second of the year 9999
+
+
+def _refusal(error: Exception) -> AccessDenied:
+    if isinstance(error, ExpiredTokenError):
+        return AccessDenied(401, "this token has expired; get a new one from your identity provider")
+    reason = str(error) if isinstance(error, JoseError) else "it is malformed"
+    return AccessDenied(401, f"this token is not valid here: {reason}")
+
+
+def _public_key(entry: Any) -> Key | None:
+    """A key that others sign with; what we do not understand is not ours to use."""
+    if not isinstance(entry, dict) or entry.get("use", "sig") != "sig":
+        return None
+    try:
+        key = JWKRegistry.import_key(entry)
+    except (JoseError, ValueError, TypeError, KeyError):
+        return None
+    return None if isinstance(key, OctKey) else key
+
+
+def _decode(document: bytes) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(document, type=dict[str, Any])
+    except msgspec.MsgspecError as error:
+        raise Unreachable(f"not a JSON object: {error}") from None
+
+
+def require_private_transport(address: str) -> None:
+    """Keys read over a connection that anybody can change are worth nothing."""
+    split = urlsplit(address)
+    is_local = split.hostname in ("localhost", "127.0.0.1", "::1")
+    if split.scheme != "https" and not (split.scheme == "http" and is_local):
+        raise ConfigurationError(f"{address!r} must begin with https://")

@@ -1,0 +1,1 @@
+"""HTTP in, commands and queries, HTTP out."""

@@ -1,0 +1,205 @@
+"""The control plane's HTTP application: routes and errors."""
+
+import math
+from importlib.metadata import version
+from typing import Any
+
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.routing import BaseRoute
+
+from lcm.control_plane.access.rate_limit import Buckets
+from lcm.control_plane.access.roles import AccessDenied, TooManyRequests
+from lcm.control_plane.api import dashboard, operations
+from lcm.control_plane.api.dependencies import Services
+from lcm.control_plane.api.internal import feed, fleet
+from lcm.control_plane.api.internal import telemetry as worker_telemetry
+from lcm.control_plane.api.internal import workers as internal_workers
+from lcm.control_plane.api.middleware import Gate, access_problem, rate_problem, store_problem
+from lcm.control_plane.api.public import (
+    catalogue,
+    cml_login,
+    events,
+    idle,
+    insight,
+    licensing,
+    scaling,
+    secret_keys,
+    sessions,
+    settings,
+    tokens,
+    workers,
+)
+from lcm.control_plane.store.port import StoreUnavailable, WriteUnconfirmed
+from lcm.core.telemetry import Telemetry
+from lcm.domain import errors
+from lcm.domain.license import LicenseDebt
+from lcm.domain.template import WorkerTemplate
+from lcm.domain.worker import Worker
+from lcm.rest import fleet as fleet_schemas
+from lcm.rest import schemas
+from lcm.web.answers import MalformedBody, PlainRoute, install_openapi
+from lcm.web.problems import problem
+from lcm.web.tracing import Traced
+
+log = structlog.get_logger(__name__)
+
+VERSION = version("lablet-cloud-manager")
+
+DESCRIPTION = """
+Runs fleets of Cisco Modeling Labs workers on EC2. Say what you want; controllers make it true.
+
+People use a bearer token or the session cookie; controllers use `X-API-Key` on `/api/internal`.
+Errors are RFC 9457 problem documents whose `detail` says what to do.
+"""
+
+_STRUCTS = (
+    schemas.WorkerView, schemas.WorkerPage, schemas.WorkerRecords, schemas.Timeline, schemas.TemplateList,
+    schemas.RegionList, schemas.SessionView, schemas.StatusReport, schemas.LaunchPlan, schemas.LaunchVoided,
+    schemas.InstanceReport, schemas.CmlReport, schemas.LeadershipClaim, schemas.LeadershipGrant,
+    schemas.IdleCheckRequest, schemas.IdleCheck, schemas.IdleStatus, schemas.SessionChange,
+    schemas.ScaleUpRequest, schemas.AuditRecord, schemas.AuditPage, schemas.Explanation, schemas.CostReport,
+    schemas.Resources, schemas.LabList, schemas.Activity, schemas.LiveReports, schemas.LiveReceipt,
+    schemas.MetricsReport, schemas.ActivityEvents, schemas.LabStatsReport, schemas.LabStateChange,
+    schemas.WebSocketReport, schemas.LicenseReport, schemas.LicenseToken, schemas.LicenseDebts,
+    schemas.LicenseSettings, LicenseDebt,
+    fleet_schemas.BulkImport, fleet_schemas.BulkImportResult, fleet_schemas.Cleanup,
+    fleet_schemas.CleanupResult, fleet_schemas.DiscoveryView,
+    Worker, WorkerTemplate, operations.HealthView, operations.ReadyView,
+    tokens.TokenList, tokens.TokenCreated, secret_keys.KeyRotated,
+)  # fmt: skip
+
+_REFUSALS: dict[type[errors.RequestError], tuple[int, str, str]] = {
+    errors.NotFound: (404, "not-found", "Not found"),
+    errors.Conflict: (409, "conflict", "Changed meanwhile"),
+    errors.PreconditionFailed: (412, "precondition-failed", "Changed meanwhile"),
+    errors.PreconditionRequired: (428, "precondition-required", "Say which version you mean"),
+    errors.NameTaken: (409, "name-taken", "Name taken"),
+    errors.InstanceTaken: (409, "instance-taken", "Instance taken"),
+    errors.KeyReused: (422, "key-reused", "Idempotency key reused"),
+    errors.TooSoon: (429, "too-soon", "Asked too soon"),
+    errors.MomentPassed: (422, "moment-passed", "That moment has passed"),
+    errors.UnknownReference: (422, "unknown-reference", "Unknown template or region"),
+    errors.Fenced: (409, "fenced", "No longer the leader"),
+    errors.IllegalTransition: (409, "illegal-transition", "Not possible from this status"),
+    errors.ActionRefused: (409, "illegal-transition", "Not possible from this status"),
+}
+
+
+def build_app(
+    services: Services, telemetry: Telemetry, operations_info: operations.Operations, rate: Buckets
+) -> FastAPI:
+    """Everything the control plane answers, to each principal at most at this rate."""
+    app = _api()
+    app.state.services = services
+    app.state.telemetry = telemetry
+    app.state.operations = operations_info
+    app.router.routes.extend(dashboard.router.routes)
+    _add_error_handlers(app)
+    app.router.routes.sort(key=_how_rare)
+    app.add_middleware(Gate, identity=services.identity, rate=rate)
+    app.add_middleware(Traced, ids=telemetry.trace_ids)
+    return app
+
+
+def _how_rare(route: BaseRoute) -> tuple[bool, bool]:
+    """Routes are tried one after the other: first those that controllers call all the time."""
+    is_internal = getattr(route, "path", "").startswith("/api/internal/")
+    return not isinstance(route, PlainRoute), not is_internal
+
+
+def openapi_document() -> dict[str, Any]:
+    """The API's description, for the reference documentation."""
+    return _api().openapi()
+
+
+def _api() -> FastAPI:
+    app = FastAPI(
+        title="LCM control plane",
+        version=VERSION,
+        description=DESCRIPTION,
+        openapi_url="/api/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+    )
+    for module in (
+        worker_telemetry, workers, idle, scaling, licensing, cml_login, insight, catalogue, sessions, tokens,
+        secret_keys, settings, events, fleet, internal_workers, feed, operations,
+    ):  # fmt: skip
+        # Not `include_router`: it adds nothing to routes that know their whole path, matches each request
+        # twice, and builds every route anew for every application.
+        app.router.routes.extend(module.router.routes)
+    install_openapi(app, _STRUCTS)
+    return app
+
+
+def _add_error_handlers(app: FastAPI) -> None:
+    async def refused(_: Request, error: Exception) -> Response:
+        assert isinstance(error, errors.RequestError)
+        status, kind, title = _REFUSALS[type(error)]
+        log.info("request refused", kind=kind, detail=str(error))
+        response = problem(status, kind, title, str(error), allowed=getattr(error, "allowed", ()))
+        if isinstance(error, errors.TooSoon):
+            response.headers["Retry-After"] = str(math.ceil(error.retry_after_seconds))
+        return response
+
+    async def denied(_: Request, error: Exception) -> Response:
+        assert isinstance(error, AccessDenied)
+        return access_problem(error)
+
+    async def invalid(_: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        return _invalid([_field_error(item) for item in error.errors()])
+
+    async def malformed(_: Request, error: Exception) -> Response:
+        assert isinstance(error, MalformedBody)
+        return _invalid(error.errors)
+
+    async def too_many(_: Request, error: Exception) -> Response:
+        assert isinstance(error, TooManyRequests)
+        return rate_problem(error)
+
+    async def unconfirmed(_: Request, error: Exception) -> Response:
+        detail = f"{error}: it may have happened or happen yet; look before you send it again"
+        return problem(503, "write-unconfirmed", "Perhaps changed", detail)
+
+    async def store_unavailable(_: Request, error: Exception) -> Response:
+        assert isinstance(error, StoreUnavailable)
+        return store_problem(error)
+
+    async def http_error(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        if error.status_code == 400:  # FastAPI's word for a body that is no text at all
+            return _invalid([schemas.FieldError(field="body", message="not valid JSON")])
+        detail = (
+            f"{request.method} {request.url.path}: {error.detail}; see /api/openapi.json for what there is"
+        )
+        return problem(error.status_code, "http", str(error.detail), detail)
+
+    for refusal in _REFUSALS:
+        app.add_exception_handler(refusal, refused)
+    app.add_exception_handler(AccessDenied, denied)
+    app.add_exception_handler(TooManyRequests, too_many)
+    app.add_exception_handler(RequestValidationError, invalid)
+    app.add_exception_handler(MalformedBody, malformed)
+    app.add_exception_handler(WriteUnconfirmed, unconfirmed)
+    app.add_exception_handler(StoreUnavailable, store_unavailable)
+    app.add_exception_handler(HTTPException, http_error)
+
+
+def _field_error(item: dict[str, Any]) -> schemas.FieldError:
+    """What pydantic found, at the field as its sender knows it."""
+    if item["type"] == "json_invalid":
+        return schemas.FieldError(field="body", message=f"not valid JSON: {item['ctx']['error']}")
+    field = ".".join(str(part) for part in item["loc"] if part not in ("body", "query", "header"))
+    return schemas.FieldError(field=field or "body", message=item["msg"].removeprefix("Value error, "))
+
+
+def _invalid(fields: list[schemas.FieldError]) -> Response:
+    what = "; ".join(f"{error.field}: {error.message}" for error in fields)
+    return problem(
+        422, "invalid", "Invalid request", f"correct these and send it again: {what}", errors=fields
+    )

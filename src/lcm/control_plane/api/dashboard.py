@@ -1,0 +1,37 @@
+"""The built page, and what it loads."""
+
+from pathlib import Path
+
+from fastapi import APIRouter, Request
+from starlette.responses import FileResponse, RedirectResponse, Response
+from starlette.staticfiles import StaticFiles
+
+from lcm.control_plane.api.public import sessions
+from lcm.web.problems import problem
+
+STATIC = Path(__file__).parents[1] / "static"
+
+router = APIRouter(include_in_schema=False)
+router.mount("/assets", StaticFiles(directory=STATIC / "assets", check_dir=False), name="assets")
+
+
+@router.get("/")
+async def page(request: Request, token: str | None = None) -> Response:
+    """A token in the address becomes a cookie and leaves the address."""
+    if token is not None:
+        response: Response = RedirectResponse("/", status_code=303)
+        await sessions.sign_in_by_link(token, request, response)
+        return response
+    if not (STATIC / "index.html").exists():
+        return problem(
+            503,
+            "no-dashboard",
+            "Dashboard not built",
+            "run 'make setup' to build it; the API works without",
+        )
+    return FileResponse(STATIC / "index.html", headers={"Cache-Control": "no-store"})
+
+
+@router.get("/favicon.svg")
+async def icon() -> Response:
+    return FileResponse(STATIC / "favicon.svg")

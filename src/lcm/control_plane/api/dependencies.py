@@ -1,0 +1,122 @@
+"""What routes ask for: the control plane, the person, the controller behind a request.
+
+All of them are coroutines: FastAPI would run plain functions in a thread.
+"""
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from fastapi import Depends, Header, Request
+
+from lcm.control_plane.access.identity import Identity
+from lcm.control_plane.access.roles import AccessDenied, Principal, Role, require
+from lcm.control_plane.api.middleware import principal_behind
+from lcm.control_plane.commands.claim_leadership import fence_for
+from lcm.control_plane.context import ControlPlane
+from lcm.control_plane.records.preconditions import Conditions, keyed_request
+from lcm.control_plane.store.port import Fence
+from lcm.control_plane.streaming.hub import EventHub
+from lcm.domain.errors import PreconditionRequired
+from lcm.domain.idempotency import KeyedRequest
+from lcm.rest.schemas import EPOCH_HEADER, SERVICE_HEADER
+
+
+@dataclass(frozen=True)
+class Services:
+    """Everything the routes use; hung on the application by main.py."""
+
+    control_plane: ControlPlane
+    hub: EventHub
+    identity: Identity
+
+
+def services(request: Request) -> Services:
+    found: Services = request.app.state.services
+    return found
+
+
+async def control_plane(request: Request) -> ControlPlane:
+    return services(request).control_plane
+
+
+def person(role: Role) -> Callable[[Request], Coroutine[Any, Any, Principal]]:
+    """A dependency: somebody signed in who has at least this role."""
+
+    async def check(request: Request) -> Principal:
+        principal = principal_behind(request)
+        require(principal, role)
+        return principal
+
+    return check
+
+
+async def controller(request: Request) -> str:
+    """A dependency: a controller, by its key; gives the name of its service."""
+    services(request).identity.require_controller(request)
+    return request.headers.get(SERVICE_HEADER, "unnamed")
+
+
+async def leader_fence(request: Request, service: Annotated[str, Depends(controller)]) -> Fence:
+    """A dependency: the epoch that a leader's write must carry."""
+    epoch = request.headers.get(EPOCH_HEADER, "")
+    if not (epoch.isascii() and epoch.isdigit()):
+        raise AccessDenied(403, f"writes carry the leader's epoch in {EPOCH_HEADER}; claim one first")
+    return fence_for(service, int(epoch))
+
+
+async def keyed(
+    request: Request,
+    idempotency_key: Annotated[
+        str | None,
+        Header(min_length=1, max_length=200, description="Makes it safe to send this request again."),
+    ] = None,
+) -> KeyedRequest | None:
+    """A dependency: how to recognise the request when it is sent again."""
+    if idempotency_key is None:
+        return None
+    return keyed_request(
+        principal_behind(request).id,
+        idempotency_key,
+        request.method.encode(),
+        request.url.path.encode(),
+        request.url.query.encode(),
+        await request.body(),
+    )
+
+
+async def conditions(
+    request: Annotated[KeyedRequest | None, Depends(keyed)],
+    if_match: Annotated[
+        str | None, Header(max_length=1000, description="Only if the `ETag` is still one of these.")
+    ] = None,
+) -> Conditions:
+    """A dependency: when the request may be carried out."""
+    return Conditions(request, entity_tags(if_match) if if_match is not None else None)
+
+
+def entity_tags(if_match: str) -> frozenset[str] | None:
+    """The entity tags of which one must be the record's; None if any will do."""
+    return None if if_match.strip() == "*" else frozenset(tag.strip() for tag in if_match.split(","))
+
+
+async def seen_version(
+    if_match: Annotated[
+        str | None, Header(max_length=1000, description="The `ETag` you have seen; `*` for any.")
+    ] = None,
+) -> frozenset[str] | None:
+    """A dependency: the version that is to be changed, which the caller must name."""
+    if if_match is None:
+        raise PreconditionRequired("read it first and send its ETag as If-Match, or * to overwrite anything")
+    return entity_tags(if_match)
+
+
+Plane = Annotated[ControlPlane, Depends(control_plane)]
+Viewer = Annotated[Principal, Depends(person(Role.VIEWER))]
+Operator = Annotated[Principal, Depends(person(Role.OPERATOR))]
+Admin = Annotated[Principal, Depends(person(Role.ADMIN))]
+Controller = Annotated[str, Depends(controller)]
+Keyed = Annotated[KeyedRequest | None, Depends(keyed)]
+SeenVersion = Annotated[frozenset[str] | None, Depends(seen_version)]
+Given = Annotated[Conditions, Depends(conditions)]
+LeaderFence = Annotated[Fence, Depends(leader_fence)]

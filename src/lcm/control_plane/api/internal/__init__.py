@@ -1,0 +1,1 @@
+"""Routes for controllers and other control planes, under `/api/internal`."""

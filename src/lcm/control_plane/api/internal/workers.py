@@ -1,0 +1,180 @@
+"""For controllers only: they read records and report what they saw and did (`InternalController`).
+
+Every write carries the leader's epoch and is refused with 409 `fenced` once a newer one exists.
+"""
+
+from typing import Annotated
+
+import msgspec
+from fastapi import APIRouter, Depends, Request
+from starlette.responses import Response
+
+from lcm.control_plane.api.dependencies import Controller, LeaderFence, Plane, controller, services
+from lcm.control_plane.commands.claim_leadership import claim_leadership
+from lcm.control_plane.commands.promise_launch import forget_launch, promise_launch
+from lcm.control_plane.commands.report_details import report_cml, report_instance
+from lcm.control_plane.commands.report_status import report_status
+from lcm.control_plane.commands.request_action import request_action
+from lcm.control_plane.queries.workers import list_workers
+from lcm.domain.lifecycle import WorkerStatus
+from lcm.domain.template import WorkerTemplate
+from lcm.domain.worker import Action, Worker
+from lcm.rest.schemas import (
+    CmlReport,
+    InstanceReport,
+    LaunchPlan,
+    LaunchVoided,
+    LeadershipClaim,
+    LeadershipGrant,
+    StatusReport,
+    TemplateList,
+    WorkerRecords,
+)
+from lcm.web.answers import PlainRoute, answer, body_of, documented, query_of, reads, takes
+
+router = APIRouter(prefix="/api/internal", tags=["internal"])
+
+_WRITE = documented(Worker, problems=[404, 409, 422])
+
+
+class WhichWorkers(msgspec.Struct, frozen=True):
+    """Which records a controller asks for: all that are not over, unless it says otherwise."""
+
+    status: list[WorkerStatus] = []
+    aws_region: Annotated[str, msgspec.Meta(max_length=63)] | None = None
+    include_terminated: bool = False
+
+
+# Nearly all that controllers ask is one of these two.
+
+
+async def list_all(request: Request) -> Response:
+    await controller(request)
+    which = query_of(request, WhichWorkers, several=("status",))
+    workers = await list_workers(
+        services(request).control_plane,
+        statuses=which.status,
+        aws_region=which.aws_region,
+        include_terminated=which.include_terminated,
+    )
+    return answer(WorkerRecords(items=workers))
+
+
+async def get(request: Request) -> Response:
+    await controller(request)
+    return answer(await services(request).control_plane.workers.get(request.path_params["worker_id"]))
+
+
+router.add_api_route(
+    "/workers",
+    list_all,
+    summary="List worker records",
+    route_class_override=PlainRoute,
+    **documented(WorkerRecords, problems=[422]),
+    **takes(
+        "query",
+        status={"type": "array", "items": {"enum": [str(status) for status in WorkerStatus]}},
+        aws_region={"type": "string", "maxLength": 63},
+        include_terminated={"type": "boolean", "default": False},
+    ),
+)
+router.add_api_route(
+    "/workers/{worker_id}",
+    get,
+    summary="Get a worker record",
+    route_class_override=PlainRoute,
+    **documented(Worker, problems=[404]),
+    **takes("path", worker_id={"type": "string"}),
+)
+
+
+@router.post("/workers/{worker_id}/status", summary="Report a status", **_WRITE, **reads(StatusReport))
+async def status(
+    worker_id: str,
+    service: Controller,
+    fence: LeaderFence,
+    report: Annotated[StatusReport, Depends(body_of(StatusReport))],
+    plane: Plane,
+) -> Response:
+    return answer(await report_status(plane, worker_id, report, by=service, fence=fence))
+
+
+@router.post("/workers/{worker_id}/launch-plan", summary="Promise a launch", **_WRITE, **reads(LaunchPlan))
+async def plan_launch(
+    worker_id: str,
+    fence: LeaderFence,
+    plan: Annotated[LaunchPlan, Depends(body_of(LaunchPlan))],
+    plane: Plane,
+) -> Response:
+    return answer(await promise_launch(plane, worker_id, plan, fence=fence))
+
+
+@router.post("/workers/{worker_id}/launch-void", summary="Void a launch", **_WRITE, **reads(LaunchVoided))
+async def void_launch(
+    worker_id: str,
+    fence: LeaderFence,
+    voided: Annotated[LaunchVoided, Depends(body_of(LaunchVoided))],
+    plane: Plane,
+) -> Response:
+    return answer(await forget_launch(plane, worker_id, voided, fence=fence))
+
+
+@router.post(
+    "/workers/{worker_id}/ec2-details", summary="Report EC2 facts", **_WRITE, **reads(InstanceReport)
+)
+async def ec2_details(
+    worker_id: str,
+    fence: LeaderFence,
+    report: Annotated[InstanceReport, Depends(body_of(InstanceReport))],
+    plane: Plane,
+) -> Response:
+    return answer(await report_instance(plane, worker_id, report, fence=fence))
+
+
+@router.post("/workers/{worker_id}/cml-data", summary="Report CML facts", **_WRITE, **reads(CmlReport))
+async def cml_data(
+    worker_id: str,
+    fence: LeaderFence,
+    report: Annotated[CmlReport, Depends(body_of(CmlReport))],
+    plane: Plane,
+) -> Response:
+    return answer(await report_cml(plane, worker_id, report, fence=fence))
+
+
+@router.post(
+    "/workers/{worker_id}/terminate",
+    summary="Want a worker terminated",
+    **documented(Worker, 202, "Accepted; effects follow.", problems=[404, 409]),
+)
+async def terminate(worker_id: str, service: Controller, fence: LeaderFence, plane: Plane) -> Response:
+    """Like a delete by a person: its license is freed, then its instance goes."""
+    worker = await request_action(plane, worker_id, Action.DELETE, by=service, fence=fence)
+    return answer(worker, 202)
+
+
+@router.get("/worker-templates", summary="List templates", **documented(TemplateList, problems=[422]))
+async def templates(_: Controller, plane: Plane, enabled_only: bool = False) -> Response:
+    """Cheapest first."""
+    return answer(TemplateList(items=await plane.templates.list_all(enabled_only=enabled_only)))
+
+
+@router.get(
+    "/worker-templates/by-name/{name}",
+    summary="Get a template",
+    **documented(WorkerTemplate, problems=[404]),
+)
+async def template(name: str, _: Controller, plane: Plane) -> Response:
+    return answer(await plane.templates.get(name))
+
+
+@router.post(
+    "/leadership",
+    summary="Claim an epoch",
+    **documented(LeadershipGrant, problems=[409, 422]),
+    **reads(LeadershipClaim),
+)
+async def leadership(
+    _: Controller, claim: Annotated[LeadershipClaim, Depends(body_of(LeadershipClaim))], plane: Plane
+) -> Response:
+    """The same claim again gets the same epoch; an older election than the known one is refused."""
+    return answer(await claim_leadership(plane, claim))

@@ -1,0 +1,201 @@
+"""The first thing a request meets: who are you, how much are you sending; and what every answer carries.
+
+Access is denied by default: a path is open only if it is named here.
+"""
+
+import math
+from collections import Counter
+
+import structlog
+from starlette.datastructures import Headers
+from starlette.requests import HTTPConnection
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from lcm.control_plane.access.identity import Identity
+from lcm.control_plane.access.rate_limit import Buckets
+from lcm.control_plane.access.roles import AccessDenied, Principal, TooManyRequests
+from lcm.control_plane.store.port import StoreUnavailable
+from lcm.core.timeouts import timeout
+from lcm.web.problems import problem, unexpected_problem
+
+log = structlog.get_logger(__name__)
+
+MAX_BODY_BYTES = 1024 * 1024
+BODY_TIMEOUT_SECONDS = 10.0
+
+OPEN_PATHS = frozenset({"/", "/favicon.svg", "/health", "/ready", "/metrics"})
+OPEN_PREFIXES = ("/assets/",)
+REFUSALS = frozenset({401, 403, 429})
+SESSION = (("POST", "/api/session"), ("DELETE", "/api/session"))
+
+SECURITY_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self';"
+        " font-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+    ),
+    "Cross-Origin-Embedder-Policy": "require-corp",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), display-capture=(), geolocation=(), microphone=(), payment=(), usb=()",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "X-Permitted-Cross-Domain-Policies": "none",
+}
+
+_PAGE_HEADERS = [(name.lower().encode(), value.encode()) for name, value in SECURITY_HEADERS.items()]
+_API_HEADERS = [*_PAGE_HEADERS, (b"cache-control", b"no-store")]
+_TLS_HEADERS = [(b"strict-transport-security", b"max-age=31536000")]
+
+
+class BodyTooLarge(Exception):
+    """More than one request may carry."""
+
+
+class Gate:
+    """ASGI middleware in front of everything else.
+
+    A request goes on only with a known principal, who is hung on it, and within that principal's rate.
+    Controllers have no rate: their own queues pace them, and holding them up would hold up the fleet.
+    """
+
+    def __init__(self, app: ASGIApp, identity: Identity, rate: Buckets) -> None:
+        self._app = app
+        self.identity = identity
+        self._rate = rate
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            if scope["type"] == "websocket":
+                await send({"type": "websocket.close", "code": 1008})
+            return
+
+        answer = _Answer(scope, send, self.identity.refusals)
+        try:
+            await self._check_access(scope)
+            with_body = await _read_body(Headers(scope=scope), receive)
+        except (AccessDenied, TooManyRequests, StoreUnavailable, BodyTooLarge, TimeoutError) as error:
+            await _refusal(error)(scope, receive, answer.send)
+            return
+        try:
+            await self._app(scope, with_body, answer.send)
+        except Exception:
+            log.exception("a request failed", method=scope["method"], path=scope["path"])
+            if answer.has_begun:
+                raise
+            await unexpected_problem()(scope, receive, answer.send)
+
+    async def _check_access(self, scope: Scope) -> None:
+        path: str = scope["path"]
+        if path in OPEN_PATHS or path.startswith(OPEN_PREFIXES) or (scope["method"], path) in SESSION:
+            return
+        connection = HTTPConnection(scope)
+        if path.startswith("/api/internal/"):
+            self.identity.require_controller(connection)
+            return
+        principal = await self.identity.authenticate(connection)
+        wait = self._rate.take(principal.id)
+        if wait > 0:
+            raise TooManyRequests(wait, "your token asks too often; slow down and try again")
+        scope.setdefault("state", {})["principal"] = principal
+
+
+class _Answer:
+    """What goes back: it carries the headers of every answer, and refusals are counted."""
+
+    def __init__(self, scope: Scope, send: Send, refusals: Counter[int]) -> None:
+        self._scope = scope
+        self._send = send
+        self._refusals = refusals
+        self.has_begun = False
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.has_begun = True
+            if message["status"] in REFUSALS:
+                self._refusals[message["status"]] += 1
+            given = message.get("headers", [])
+            names = {name for name, _ in given}
+            message["headers"] = [*given, *(header for header in self._headers() if header[0] not in names)]
+        await self._send(message)
+
+    def _headers(self) -> list[tuple[bytes, bytes]]:
+        wanted = _API_HEADERS if self._scope["path"].startswith("/api/") else _PAGE_HEADERS
+        return [*wanted, *_TLS_HEADERS] if self._scope["scheme"] == "https" else wanted
+
+
+def principal_behind(connection: HTTPConnection) -> Principal:
+    """Whom the gate let in with this request."""
+    principal: Principal | None = connection.scope.get("state", {}).get("principal")
+    if principal is None:
+        raise AccessDenied(401, "sign in first")
+    return principal
+
+
+async def _read_body(headers: Headers, receive: Receive) -> Receive:
+    """Take the whole body in before anybody looks at it, and hand it on; refuse one that is too large."""
+    announced = headers.get("content-length", "0")
+    if not announced.isdigit() or int(announced) > MAX_BODY_BYTES:
+        raise BodyTooLarge
+    chunks: list[bytes] = []
+    received = 0
+    async with timeout(BODY_TIMEOUT_SECONDS):
+        while True:
+            message = await receive()
+            if message["type"] != "http.request":
+                break  # the sender left
+            chunks.append(message.get("body", b""))
+            received += len(chunks[-1])
+            if received > MAX_BODY_BYTES:
+                raise BodyTooLarge
+            if not message.get("more_body", False):
+                message = {"type": "http.request", "body": b"".join(chunks), "more_body": False}
+                break
+    pending: list[Message] = [message]
+
+    async def replay() -> Message:
+        return pending.pop() if pending else await receive()
+
+    return replay
+
+
+def _refusal(
+    error: AccessDenied | TooManyRequests | StoreUnavailable | BodyTooLarge | TimeoutError,
+) -> Response:
+    """What is answered to a request that does not get past the gate."""
+    match error:
+        case AccessDenied():
+            return access_problem(error)
+        case TooManyRequests():
+            return rate_problem(error)
+        case StoreUnavailable():
+            return store_problem(error)
+        case BodyTooLarge():
+            detail = f"a request may carry at most {MAX_BODY_BYTES} bytes"
+            return problem(413, "too-large", "Body too large", detail)
+        case TimeoutError():
+            detail = f"the body did not arrive within {BODY_TIMEOUT_SECONDS:g} seconds; send it again"
+            return problem(408, "too-slow", "Body too slow", detail)
+
+
+_DENIALS = {
+    401: ("unauthorized", "Not signed in"),
+    403: ("forbidden", "Not allowed"),
+    503: ("issuer-unavailable", "Identity provider unreachable"),
+}
+
+
+def access_problem(denied: AccessDenied) -> Response:
+    kind, title = _DENIALS[denied.status]
+    return problem(denied.status, kind, title, denied.detail)
+
+
+def rate_problem(refused: TooManyRequests) -> Response:
+    response = problem(429, "too-many-requests", "Too many requests", refused.detail)
+    response.headers["Retry-After"] = str(math.ceil(refused.retry_after_seconds))
+    return response
+
+
+def store_problem(error: StoreUnavailable) -> Response:
+    return problem(503, "store-unavailable", "Try again later", f"{error}; nothing was changed")

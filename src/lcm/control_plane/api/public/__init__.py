@@ -1,0 +1,1 @@
+"""Routes for people: the dashboard, the CLI, scripts."""

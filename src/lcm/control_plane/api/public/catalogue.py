@@ -1,0 +1,70 @@
+"""What can be chosen from: templates and regions."""
+
+import structlog
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from lcm.control_plane.api.dependencies import Admin, Keyed, Plane, Viewer
+from lcm.control_plane.queries.workers import list_workers
+from lcm.control_plane.records.preconditions import Conditions
+from lcm.domain.errors import Conflict
+from lcm.domain.template import WorkerTemplate
+from lcm.rest.schemas import RegionList, RegionView, TemplateList
+from lcm.web.answers import answer, documented
+
+log = structlog.get_logger(__name__)
+
+router = APIRouter(prefix="/api", tags=["catalogue"])
+
+_TEMPLATE = documented(WorkerTemplate, problems=[404])
+_SWITCH = documented(WorkerTemplate, problems=[404, 422])
+
+
+@router.get("/worker-templates", summary="List templates", **documented(TemplateList, problems=[422]))
+async def list_templates(_: Viewer, plane: Plane, enabled_only: bool = False) -> Response:
+    """Cheapest first."""
+    return answer(TemplateList(items=await plane.templates.list_all(enabled_only=enabled_only)))
+
+
+@router.get("/worker-templates/{name}", summary="Get a template", **_TEMPLATE)
+async def get_template(name: str, _: Viewer, plane: Plane) -> Response:
+    return answer(await plane.templates.get(name))
+
+
+@router.post("/worker-templates/{name}/enable", summary="Offer a template", **_SWITCH)
+async def enable_template(name: str, person: Admin, plane: Plane, keyed: Keyed) -> Response:
+    """New workers may use it again, also after a restart."""
+    return await _switch(plane, name, enabled=True, by=person.name, keyed=keyed)
+
+
+@router.post("/worker-templates/{name}/disable", summary="Withdraw a template", **_SWITCH)
+async def disable_template(name: str, person: Admin, plane: Plane, keyed: Keyed) -> Response:
+    """No new workers use it, also after a restart; those that have it stay as they are."""
+    return await _switch(plane, name, enabled=False, by=person.name, keyed=keyed)
+
+
+@router.delete(
+    "/worker-templates/{name}",
+    summary="Delete a template",
+    **documented(None, 204, "Deleted.", problems=[404, 409]),
+)
+async def delete_template(name: str, person: Admin, plane: Plane) -> Response:
+    """Refused while a worker needs it. If the templates file still has it, the next start brings it back."""
+    users = [worker.name for worker in await list_workers(plane) if worker.template_name == name]
+    if users:
+        raise Conflict(f"{len(users)} workers need template {name!r}, {users[0]!r} among them; disable it")
+    await plane.templates.delete(name)
+    log.info("template deleted", template=name, by=person.name)
+    return Response(status_code=204)
+
+
+@router.get("/regions", summary="List regions", **documented(RegionList))
+async def list_regions(_: Viewer, plane: Plane) -> Response:
+    views = [RegionView(name=name, is_default=name == plane.default_region) for name in plane.regions]
+    return answer(RegionList(items=views))
+
+
+async def _switch(plane: Plane, name: str, *, enabled: bool, by: str, keyed: Keyed) -> Response:
+    template = await plane.templates.switch(name, enabled=enabled, conditions=Conditions(keyed))
+    log.info("template switched", template=name, enabled=enabled, by=by)
+    return answer(template)

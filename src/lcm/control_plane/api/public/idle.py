@@ -1,0 +1,96 @@
+"""Idle detection: what people set and see, and what the worker controller asks for."""
+
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Depends
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from starlette.responses import Response
+
+from lcm.control_plane.api.accepted import INTENT, accepted
+from lcm.control_plane.api.dependencies import Controller, Given, LeaderFence, Operator, Plane, Viewer
+from lcm.control_plane.commands.detect_idle import detect_idle
+from lcm.control_plane.commands.keep_running import hold_worker, release_hold, toggle_idle_detection
+from lcm.control_plane.queries.idle import idle_status
+from lcm.rest.schemas import IdleCheck, IdleCheckRequest, IdleStatus
+from lcm.web.answers import answer, body_of, documented, reads
+
+router = APIRouter(tags=["idle detection"])
+
+
+class NewHold(BaseModel):
+    """Keep a worker running until then, used or not."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"examples": [{"until": "2026-11-16T18:00:00Z", "reason": "exam"}]},
+    )
+
+    until: AwareDatetime = Field(description="With a time zone. One that is over is refused.")
+    reason: str = Field("", max_length=200)
+
+
+@router.put(
+    "/api/workers/{worker_id}/hold",
+    summary="Keep a worker running",
+    **INTENT,
+)
+async def hold(worker_id: str, body: NewHold, person: Operator, plane: Plane, given: Given) -> Response:
+    """Nothing pauses it before that moment; a pause that was decided and not carried out is off."""
+    until: datetime = body.until
+    worker = await hold_worker(
+        plane, worker_id, until=until, reason=body.reason, by=person.name, conditions=given
+    )
+    return accepted(worker)
+
+
+@router.delete("/api/workers/{worker_id}/hold", summary="End a hold", **INTENT)
+async def release(worker_id: str, _: Operator, plane: Plane, given: Given) -> Response:
+    return accepted(await release_hold(plane, worker_id, conditions=given))
+
+
+@router.post("/api/workers/{worker_id}/idle-detection/enable", summary="Pause it when idle", **INTENT)
+async def enable(worker_id: str, person: Operator, plane: Plane, given: Given) -> Response:
+    worker = await toggle_idle_detection(plane, worker_id, enabled=True, by=person.name, conditions=given)
+    return accepted(worker)
+
+
+@router.post("/api/workers/{worker_id}/idle-detection/disable", summary="Never pause it", **INTENT)
+async def disable(worker_id: str, person: Operator, plane: Plane, given: Given) -> Response:
+    worker = await toggle_idle_detection(plane, worker_id, enabled=False, by=person.name, conditions=given)
+    return accepted(worker)
+
+
+@router.get(
+    "/api/workers/{worker_id}/idle-status",
+    summary="Between use and pause",
+    **documented(IdleStatus, problems=[404]),
+)
+async def status(worker_id: str, _: Viewer, plane: Plane) -> Response:
+    return answer(idle_status(plane, await plane.workers.get(worker_id)))
+
+
+@router.get(
+    "/api/internal/workers/{worker_id}/idle-status",
+    tags=["internal"],
+    summary="Between use and pause",
+    **documented(IdleStatus, problems=[404]),
+)
+async def internal_status(worker_id: str, _: Controller, plane: Plane) -> Response:
+    return answer(idle_status(plane, await plane.workers.get(worker_id)))
+
+
+@router.post(
+    "/api/internal/workers/{worker_id}/detect-idle",
+    tags=["internal"],
+    summary="Judge whether a worker is used",
+    **documented(IdleCheck, problems=[404, 409, 422]),
+    **reads(IdleCheckRequest),
+)
+async def detect(
+    worker_id: str,
+    fence: LeaderFence,
+    request: Annotated[IdleCheckRequest, Depends(body_of(IdleCheckRequest))],
+    plane: Plane,
+) -> Response:
+    return answer(await detect_idle(plane, worker_id, request, fence=fence))

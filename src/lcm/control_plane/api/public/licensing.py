@@ -1,0 +1,147 @@
+"""Licenses: what people wish, what the worker controller reports, what is owed."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from starlette.responses import Response
+
+from lcm.control_plane.api.accepted import INTENT, accepted
+from lcm.control_plane.api.dependencies import Admin, Given, LeaderFence, Plane, Viewer
+from lcm.control_plane.commands.license_worker import (
+    has_fleet_token,
+    license_token,
+    list_debts,
+    remove_fleet_token,
+    report_license,
+    request_deregistration,
+    request_license,
+    set_fleet_token,
+    settle_debt,
+)
+from lcm.domain.license import LicenseDebt, LicenseOperation
+from lcm.domain.worker import Worker
+from lcm.rest.schemas import LicenseDebts, LicenseReport, LicenseSettings, LicenseToken
+from lcm.web.answers import answer, body_of, documented, reads
+
+router = APIRouter(tags=["licensing"])
+
+_INTERNAL = documented(Worker, problems=[404, 409, 422])
+
+
+Token = Annotated[SecretStr, Field(min_length=1, max_length=256, json_schema_extra={"writeOnly": True})]
+
+
+class NewLicense(BaseModel):
+    """A token of your smart account, or nothing for the fleet's; it is kept sealed and never shown again."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"token": "YTM4Y2Rm…"}]})
+
+    token: Token | None = None
+
+
+class FleetLicense(BaseModel):
+    """The token for every worker that is meant to be licensed and was given none."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"token": "YTM4Y2Rm…"}]})
+
+    token: Token
+
+
+@router.post(
+    "/api/workers/{worker_id}/license",
+    summary="License a worker",
+    **INTENT,
+)
+async def register(worker_id: str, body: NewLicense, _: Admin, plane: Plane, given: Given) -> Response:
+    """The worker controller registers it once CML is ready; `license` of the worker shows how it goes."""
+    token = body.token.get_secret_value() if body.token else None
+    return accepted(await request_license(plane, worker_id, token, conditions=given))
+
+
+@router.delete(
+    "/api/workers/{worker_id}/license",
+    summary="Give a license back",
+    **INTENT,
+)
+async def deregister(worker_id: str, _: Admin, plane: Plane, given: Given) -> Response:
+    return accepted(await request_deregistration(plane, worker_id, conditions=given))
+
+
+@router.get("/api/settings/license", summary="The fleet's license token", **documented(LicenseSettings))
+async def fleet_license(_: Viewer, plane: Plane) -> Response:
+    """Whether there is one; never which."""
+    return answer(LicenseSettings(has_token=await has_fleet_token(plane)))
+
+
+@router.put(
+    "/api/settings/license",
+    summary="Set the fleet's license token",
+    **documented(LicenseSettings, problems=[409, 422]),
+)
+async def set_fleet_license(body: FleetLicense, _: Admin, plane: Plane) -> Response:
+    """Workers that are meant to be licensed and are not are registered with it by themselves."""
+    await set_fleet_token(plane, body.token.get_secret_value())
+    return answer(LicenseSettings(has_token=True))
+
+
+@router.delete(
+    "/api/settings/license",
+    summary="Forget the fleet's license token",
+    **documented(None, 204, "Forgotten.", problems=[409]),
+)
+async def forget_fleet_license(_: Admin, plane: Plane) -> Response:
+    """Licenses that were registered with it stay."""
+    await remove_fleet_token(plane)
+    return Response(status_code=204)
+
+
+@router.get("/api/license-debts", summary="Licenses not known to be free", **documented(LicenseDebts))
+async def debts(_: Viewer, plane: Plane) -> Response:
+    """Workers that are gone and whose deregistration could not be confirmed: look in your smart account."""
+    return answer(LicenseDebts(items=await list_debts(plane)))
+
+
+@router.post(
+    "/api/license-debts/{worker_id}/settle",
+    summary="A debt is settled",
+    **documented(LicenseDebt, problems=[404, 409]),
+)
+async def settle(worker_id: str, person: Admin, plane: Plane) -> Response:
+    return answer(await settle_debt(plane, worker_id, by=person.name))
+
+
+@router.get(
+    "/api/internal/workers/{worker_id}/license-token",
+    tags=["internal"],
+    summary="The token to register with",
+    **documented(LicenseToken, problems=[404]),
+)
+async def token(worker_id: str, _: LeaderFence, plane: Plane) -> Response:
+    return answer(LicenseToken(token=await license_token(plane, worker_id)))
+
+
+def _add_report(step: str, operation: LicenseOperation, noun: str, summary: str) -> None:
+    @router.post(
+        f"/api/internal/workers/{{worker_id}}/license/{step}-{noun}",
+        tags=["internal"],
+        summary=summary,
+        name=f"{step}_{noun}",
+        **_INTERNAL,
+        **reads(LicenseReport),
+    )
+    async def report(
+        worker_id: str,
+        fence: LeaderFence,
+        body: Annotated[LicenseReport, Depends(body_of(LicenseReport))],
+        plane: Plane,
+    ) -> Response:
+        return answer(await report_license(plane, worker_id, step, operation, body, fence=fence))
+
+
+for _operation, _noun in (
+    (LicenseOperation.REGISTER, "registration"),
+    (LicenseOperation.DEREGISTER, "deregistration"),
+):
+    for _step, _summary in (("start", "began"), ("complete", "is done"), ("fail", "failed")):
+        _add_report(_step, _operation, _noun, f"A {_noun} {_summary}")

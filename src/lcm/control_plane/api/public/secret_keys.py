@@ -1,0 +1,27 @@
+"""The key that seals stored secrets, for admins. It can be replaced; it is never shown."""
+
+import msgspec
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from lcm.control_plane.api.dependencies import Admin, Plane
+from lcm.web.answers import answer, documented
+
+router = APIRouter(prefix="/api/secret-keys", tags=["access"])
+
+
+class KeyRotated(msgspec.Struct, frozen=True, kw_only=True):
+    """Which key seals now, and how many secrets were sealed again with it."""
+
+    key_id: str
+    resealed: int
+
+
+@router.post("/rotate", summary="Rotate the secret key", **documented(KeyRotated, problems=[409]))
+async def rotate(_: Admin, plane: Plane) -> Response:
+    """Every stored secret is sealed again with a new key, then the old key is destroyed.
+
+    With the key in `LCM_SECRET_KEY` this answers 409 and says how to do it there.
+    """
+    resealed = await plane.vault.rotate()
+    return answer(KeyRotated(key_id=plane.vault.key_id, resealed=resealed))

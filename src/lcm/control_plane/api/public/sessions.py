@@ -1,0 +1,84 @@
+"""Signing in: a token becomes a session whose cookie scripts cannot read and other sites cannot use."""
+
+from fastapi import APIRouter, Request
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import Response
+
+from lcm.control_plane.access.identity import Identity, cookie_name
+from lcm.control_plane.access.roles import AccessDenied, Principal, refuse_foreign_origin
+from lcm.control_plane.api.dependencies import Viewer, services
+from lcm.rest.schemas import SessionView
+from lcm.web.answers import answer, documented
+
+router = APIRouter(prefix="/api/session", tags=["session"])
+
+
+class SignIn(BaseModel):
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+
+    token: str = Field(
+        min_length=1,
+        max_length=16 * 1024,
+        description="The token printed at start, one of `lcm token`, or one of the identity provider.",
+    )
+
+
+@router.get("", summary="Who is signed in", **documented(SessionView))
+async def who(person: Viewer) -> Response:
+    return answer(_view(person))
+
+
+@router.post("", summary="Sign in", **documented(SessionView, 200, "Signed in.", problems=[422, 429]))
+async def sign_in(body: SignIn, request: Request) -> Response:
+    """The cookie lasts twelve hours, and no longer than the token it was got with."""
+    if "origin" in request.headers:
+        refuse_foreign_origin(request)
+    identity = services(request).identity
+    principal = await identity.principal_of(body.token, request)
+    response = answer(_view(principal))
+    await remember(response, request, identity, principal)
+    return response
+
+
+@router.delete("", summary="Sign out", **documented(None, 204, "Signed out."))
+async def sign_out(request: Request) -> Response:
+    """The session ends for everybody who has its cookie, and so do its streams."""
+    await services(request).identity.close_session(request)
+    response = Response(status_code=204, headers={"Clear-Site-Data": '"cache"'})
+    response.delete_cookie(
+        cookie_name(request),
+        path="/",
+        secure=request.scope["scheme"] == "https",
+        httponly=True,
+        samesite="strict",
+    )
+    return response
+
+
+async def sign_in_by_link(token: str, request: Request, response: Response) -> None:
+    """The link printed at start. A wrong token signs nobody in and says nothing."""
+    identity = services(request).identity
+    try:
+        principal = await identity.principal_of(token, request)
+    except AccessDenied:
+        return
+    await remember(response, request, identity, principal)
+
+
+async def remember(response: Response, request: Request, identity: Identity, principal: Principal) -> None:
+    """Only sent back to this site, over TLS if it came by TLS, never readable by scripts."""
+    secret, session = await identity.open_session(principal)
+    assert session.expires_at is not None
+    response.set_cookie(
+        cookie_name(request),
+        secret,
+        max_age=int((session.expires_at - session.created_at).total_seconds()),
+        httponly=True,
+        samesite="strict",
+        secure=request.scope["scheme"] == "https",
+        path="/",
+    )
+
+
+def _view(person: Principal) -> SessionView:
+    return SessionView(actor=person.name, role=person.role.label)

@@ -1,0 +1,71 @@
+"""What people can set while everything runs."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter
+from msgspec.structs import replace
+from pydantic import BaseModel, ConfigDict, Field, StrictBool
+from starlette.responses import Response
+
+from lcm.control_plane.api.dependencies import Admin, Plane, SeenVersion, Viewer
+from lcm.control_plane.records import discovery_settings
+from lcm.control_plane.records.preconditions import etag
+from lcm.domain.discovery import DiscoverySettings
+from lcm.domain.errors import UnknownReference
+from lcm.rest.fleet import DiscoveryView
+from lcm.web.answers import answer, documented
+
+router = APIRouter(prefix="/api/settings", tags=["settings"])
+
+_Key = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[^\x00-\x1f=,]+$")]
+_Value = Annotated[str, Field(max_length=256, pattern=r"^[^\x00-\x1f,]*$")]
+
+
+class DiscoveryChange(BaseModel):
+    """Fields that are left out stay as they are; null leaves them to the controller's environment."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"examples": [{"tag_filter": {"team": "networking"}, "ami_filter": "CML-2.9*"}]},
+    )
+
+    enabled: StrictBool | None = Field(None, description="False stops imports and the search for orphans.")
+    regions: list[Annotated[str, Field(max_length=63)]] | None = Field(
+        None, min_length=1, max_length=50, description="Names of /api/regions."
+    )
+    tag_filter: dict[_Key, _Value] | None = Field(
+        None, min_length=1, max_length=20, description="Tags an instance must have, all of them."
+    )
+    ami_filter: Annotated[str, Field(max_length=128, pattern=r"^[^\x00-\x1f]*$")] | None = Field(
+        None, description="The name its image must have, with * and ?; empty: any."
+    )
+
+
+@router.get("/discovery", summary="Discovery settings", **documented(DiscoveryView))
+async def show_discovery(_: Viewer, plane: Plane) -> Response:
+    """The `ETag` names this version; a change must name it as `If-Match`."""
+    settings = await discovery_settings.read(plane.store)
+    return answer(settings, etag=etag(settings.version))
+
+
+@router.patch(
+    "/discovery",
+    summary="Change discovery settings",
+    **documented(DiscoveryView, problems=[409, 412, 422, 428]),
+)
+async def change_discovery(body: DiscoveryChange, _: Admin, plane: Plane, seen: SeenVersion) -> Response:
+    """Controllers notice within five minutes. Two people who change them at once do not undo each other:
+    `If-Match` must be the `ETag` of what was read."""
+    unknown = sorted(set(body.regions or ()) - set(plane.regions))
+    if unknown:
+        known = ", ".join(plane.regions)
+        raise UnknownReference(f"region {unknown[0]!r} is not configured; choose among: {known or 'none'}")
+    given: dict[str, Any] = body.model_dump(exclude_unset=True)
+    if given.get("regions") is not None:
+        given["regions"] = tuple(dict.fromkeys(given["regions"]))
+
+    def decide(settings: DiscoverySettings) -> DiscoverySettings:
+        return replace(settings, **given)
+
+    settings = await discovery_settings.change(plane.store, decide, seen)
+    return answer(settings, etag=etag(settings.version))

@@ -1,0 +1,109 @@
+"""Access tokens, for admins. A token is shown once, when it is made; after that only what is known of it."""
+
+import re
+from datetime import datetime, timedelta
+from typing import Annotated, Literal
+
+import msgspec
+import structlog
+from fastapi import APIRouter, Request
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from starlette.responses import Response
+
+from lcm.control_plane.access.credentials import Credential
+from lcm.control_plane.access.roles import Role
+from lcm.control_plane.api.dependencies import Admin, Plane, services
+from lcm.web.answers import answer, documented
+
+log = structlog.get_logger(__name__)
+
+router = APIRouter(prefix="/api/tokens", tags=["access"])
+
+NAME_PATTERN = r"^[A-Za-z0-9]([A-Za-z0-9 ._@-]{0,61}[A-Za-z0-9])?$"
+TEN_YEARS_SECONDS = 10 * 365 * 24 * 3600
+
+
+def _is_usable_name(name: str) -> str:
+    if re.fullmatch(NAME_PATTERN, name) is None:
+        raise ValueError("use 1 to 63 letters, digits, spaces and . _ @ -, a letter or digit at either end")
+    if name.lower() in {role.label for role in Role}:
+        raise ValueError("the names of the roles belong to the keys made at the first start")
+    return name
+
+
+class NewToken(BaseModel):
+    """What an admin says about a token they want."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"examples": [{"name": "ci-pipeline", "role": "operator"}]},
+    )
+
+    name: Annotated[str, AfterValidator(_is_usable_name)] = Field(
+        description="Shown in timelines as who did something; unique among tokens.",
+        json_schema_extra={"pattern": NAME_PATTERN},
+    )
+    role: Literal["viewer", "operator", "admin"]
+    expires_in_seconds: int | None = Field(
+        None, ge=60, le=TEN_YEARS_SECONDS, description="It never expires if left out."
+    )
+
+
+class TokenView(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a token; not the token."""
+
+    id: str
+    name: str
+    role: str
+    created_at: datetime
+    created_by: str
+    expires_at: datetime | None
+    last_used_at: datetime | None
+    """Exact to half a minute; None if never."""
+
+    @staticmethod
+    def of(credential: Credential) -> "TokenView":
+        return TokenView(**{name: getattr(credential, name) for name in TokenView.__struct_fields__})
+
+
+class TokenCreated(msgspec.Struct, frozen=True, kw_only=True):
+    """A new token. Keep it now: it cannot be shown again."""
+
+    token: str
+    details: TokenView
+
+
+class TokenList(msgspec.Struct, frozen=True, kw_only=True):
+    items: list[TokenView]
+
+
+@router.get("", summary="List tokens", **documented(TokenList))
+async def list_all(_: Admin, request: Request) -> Response:
+    """By name; the keys made at the first start are not among them."""
+    tokens = await services(request).identity.tokens.list_all()
+    return answer(TokenList(items=[TokenView.of(token) for token in tokens]))
+
+
+@router.post("", summary="Create a token", **documented(TokenCreated, 201, "Created.", problems=[409, 422]))
+async def create(body: NewToken, person: Admin, plane: Plane, request: Request) -> Response:
+    """Names are unique, so a request that is sent again makes no second token; it gets 409.
+
+    Whoever lost the answer revokes the token and asks for another: LCM does not have it any more either.
+    """
+    expires_in = body.expires_in_seconds
+    token, credential = await services(request).identity.tokens.issue(
+        name=body.name,
+        role=Role[body.role.upper()],
+        by=person.name,
+        expires_at=None if expires_in is None else plane.clock.now() + timedelta(seconds=expires_in),
+    )
+    log.info("token created", token_id=credential.id, name=body.name, role=body.role, by=person.name)
+    return answer(TokenCreated(token=token, details=TokenView.of(credential)), 201)
+
+
+@router.delete("/{token_id}", summary="Revoke a token", **documented(None, 204, "Revoked.", problems=[404]))
+async def revoke(token_id: str, person: Admin, request: Request) -> Response:
+    """It opens nothing from now on; sessions and streams that were opened with it end within seconds."""
+    credential = await services(request).identity.tokens.revoke(token_id)
+    log.info("token revoked", token_id=token_id, name=credential.name, by=person.name)
+    return Response(status_code=204)

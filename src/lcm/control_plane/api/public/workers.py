@@ -1,0 +1,218 @@
+"""Workers, for people. Actions answer 202 at once; effects follow and show up in the stream."""
+
+import re
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from starlette.responses import Response
+
+from lcm.control_plane.api.accepted import INTENT, accepted
+from lcm.control_plane.api.dependencies import Admin, Given, Keyed, Operator, Plane, Viewer
+from lcm.control_plane.commands.create_worker import create_worker
+from lcm.control_plane.commands.delete_worker import delete_worker
+from lcm.control_plane.commands.request_action import request_action, request_refresh, request_tags
+from lcm.control_plane.queries.workers import list_workers, page_of_workers
+from lcm.control_plane.records.preconditions import etag
+from lcm.domain.launch import OWNERSHIP_TAGS
+from lcm.domain.lifecycle import WorkerStatus
+from lcm.domain.worker import Action
+from lcm.rest.schemas import Activity, LabList, Resources, Timeline, WorkerPage, WorkerView
+from lcm.web.answers import answer, documented
+
+router = APIRouter(prefix="/api/workers", tags=["workers"])
+
+
+NAME_PATTERN = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
+
+
+def _is_host_name(name: str) -> str:
+    if re.fullmatch(NAME_PATTERN, name) is None:
+        raise ValueError("use 1 to 63 lower-case letters, digits and hyphens, no hyphen at either end")
+    return name
+
+
+def _not_reserved(key: str) -> str:
+    if key.lower().startswith("aws:"):
+        raise ValueError("tag keys that begin with 'aws:' are reserved by AWS")
+    if key in OWNERSHIP_TAGS:
+        raise ValueError(f"{key} proves whose machine it is; LCM sets it itself")
+    return key
+
+
+TagKey = Annotated[
+    str, Field(min_length=1, max_length=128, pattern=r"^[^\x00-\x1f]+$"), AfterValidator(_not_reserved)
+]
+TagValue = Annotated[str, Field(max_length=256, pattern=r"^[^\x00-\x1f]*$")]
+
+
+class NewWorker(BaseModel):
+    """What a person says about a worker they want."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"examples": [{"name": "networking-101", "template_name": "metal"}]},
+    )
+
+    name: Annotated[str, AfterValidator(_is_host_name)] = Field(
+        description="1 to 63 lower-case letters, digits and hyphens; unique among live workers.",
+        json_schema_extra={"pattern": NAME_PATTERN},
+    )
+    template_name: str = Field(min_length=1, max_length=63, description="A name of /api/worker-templates.")
+    aws_region: str | None = Field(
+        None, max_length=63, description="A name of /api/regions; the default region if left out."
+    )
+    tags: dict[TagKey, TagValue] = Field(
+        default_factory=dict, max_length=40, description="EC2 tags besides LCM's own."
+    )
+    licensed: bool = Field(
+        False, description="Register its CML by itself, with the token of /api/settings/license."
+    )
+
+
+class Tags(BaseModel):
+    """All the tags people want on a worker's instance."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"tags": {"team": "networking", "course": "ccna"}}]}
+    )
+
+    tags: dict[TagKey, TagValue] = Field(max_length=40, description="EC2 tags besides LCM's own.")
+
+
+@router.get("", summary="List workers", **documented(WorkerPage, problems=[422]))
+async def list_all(
+    _: Viewer,
+    plane: Plane,
+    status: Annotated[list[WorkerStatus] | None, Query(description="Only these statuses.")] = None,
+    aws_region: Annotated[str | None, Query(max_length=63)] = None,
+    include_terminated: bool = False,
+    limit: Annotated[int, Query(ge=1, le=500)] = 100,
+    after: Annotated[str | None, Query(max_length=200, description="`next` of the page before.")] = None,
+) -> Response:
+    """Workers by name; terminated ones only if asked for."""
+    workers = await list_workers(
+        plane, statuses=status or (), aws_region=aws_region, include_terminated=include_terminated
+    )
+    return answer(page_of_workers(workers, limit=limit, after=after))
+
+
+@router.post("", summary="Create a worker", **documented(WorkerView, 202, "Accepted.", problems=[409, 422]))
+async def create(
+    body: NewWorker,
+    person: Admin,
+    plane: Plane,
+    keyed: Keyed,
+) -> Response:
+    """Record the wish for a worker; the controller launches it.
+
+    With an `Idempotency-Key` the same request again gets the same worker, never a second one.
+    """
+    worker = await create_worker(
+        plane,
+        name=body.name,
+        template_name=body.template_name,
+        aws_region=body.aws_region,
+        tags=body.tags,
+        licensed=body.licensed,
+        by=person.name,
+        request=keyed,
+    )
+    return accepted(worker)
+
+
+@router.get("/{worker_id}", summary="Get a worker", **documented(WorkerView, problems=[404]))
+async def get(worker_id: str, _: Viewer, plane: Plane) -> Response:
+    """The `ETag` names this version; send it back as `If-Match` to act on nothing else."""
+    worker = await plane.workers.get(worker_id)
+    return answer(WorkerView.of(worker), etag=etag(worker.version))
+
+
+@router.get("/{worker_id}/timeline", summary="A worker's history", **documented(Timeline, problems=[404]))
+async def timeline(worker_id: str, _: Viewer, plane: Plane) -> Response:
+    """Every status the worker went through, who or what caused it, and why; oldest first."""
+    worker = await plane.workers.get(worker_id)
+    return answer(Timeline(items=worker.state_history))
+
+
+@router.get("/{worker_id}/resources", summary="A worker's load", **documented(Resources, problems=[404]))
+async def resources(worker_id: str, _: Viewer, plane: Plane) -> Response:
+    """The newest sample of each source and the last points for a chart; empty if the worker rests."""
+    worker = await plane.workers.get(worker_id)
+    return answer(
+        Resources(
+            worker_id=worker.id,
+            samples=plane.live.samples_of(worker_id),
+            points=plane.live.points_of(worker_id),
+        )
+    )
+
+
+@router.get("/{worker_id}/labs", summary="A worker's labs", **documented(LabList, problems=[404]))
+async def labs(worker_id: str, _: Viewer, plane: Plane) -> Response:
+    """What is known of the labs on a worker and the nodes in them, by title."""
+    await plane.workers.get(worker_id)
+    return answer(LabList(items=await plane.labs.of(worker_id)))
+
+
+@router.get(
+    "/{worker_id}/activity", summary="Signs of people on a worker", **documented(Activity, problems=[404])
+)
+async def activity(worker_id: str, _: Viewer, plane: Plane) -> Response:
+    worker = await plane.workers.get(worker_id)
+    return answer(
+        Activity(
+            worker_id=worker.id,
+            last_activity_at=worker.last_activity_at,
+            last_activity_check_at=worker.last_activity_check_at,
+            recent_activity_events=worker.recent_activity_events,
+        )
+    )
+
+
+@router.post("/{worker_id}/start", summary="Start a worker", **INTENT)
+async def start(worker_id: str, person: Operator, plane: Plane, given: Given) -> Response:
+    return accepted(await request_action(plane, worker_id, Action.START, by=person.name, conditions=given))
+
+
+@router.post("/{worker_id}/stop", summary="Stop a worker", **INTENT)
+async def stop(worker_id: str, person: Operator, plane: Plane, given: Given) -> Response:
+    """The disk is kept; start it again any time."""
+    return accepted(await request_action(plane, worker_id, Action.STOP, by=person.name, conditions=given))
+
+
+@router.post("/{worker_id}/retry", summary="Retry a failed worker", **INTENT)
+async def retry(worker_id: str, person: Operator, plane: Plane, given: Given) -> Response:
+    return accepted(await request_action(plane, worker_id, Action.RETRY, by=person.name, conditions=given))
+
+
+@router.post(
+    "/{worker_id}/refresh",
+    summary="Look at a worker again, now",
+    **INTENT,
+)
+async def refresh(worker_id: str, _: Operator, plane: Plane, given: Given) -> Response:
+    """Everything about it is read anew; at most every ten seconds."""
+    return accepted(await request_refresh(plane, worker_id, conditions=given))
+
+
+@router.put("/{worker_id}/tags", summary="Tag a worker", **INTENT)
+async def tags(worker_id: str, body: Tags, person: Operator, plane: Plane, given: Given) -> Response:
+    """These and no others. Its instance gets them while it runs, and loses those that are not among them;
+    tags that somebody else put there are left alone."""
+    return accepted(await request_tags(plane, worker_id, body.tags, by=person.name, conditions=given))
+
+
+@router.delete("/{worker_id}", summary="Terminate a worker", **INTENT)
+async def delete(
+    worker_id: str,
+    person: Admin,
+    plane: Plane,
+    given: Given,
+    force: Annotated[bool, Query(description="Keep no record either.")] = False,
+) -> Response:
+    """The instance and its disk are destroyed; the record stays for the audit, unless `force` says otherwise.
+
+    A record never goes before its instance is known to be gone: a machine without a record costs unseen.
+    """
+    return accepted(await delete_worker(plane, worker_id, force=force, by=person.name, conditions=given))

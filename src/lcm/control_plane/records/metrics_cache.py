@@ -1,0 +1,140 @@
+"""The load of running workers, in memory only: a newest sample per source and a short history.
+
+Samples arrive by the hundred a second and are worth nothing a minute later, so they never become
+records. What a worker has here ends when it stops running.
+"""
+
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterator
+from math import isnan, nan
+from typing import Final
+
+from lcm.control_plane.records.worker_cache import Roster
+from lcm.domain.telemetry import LabStats, Sample, SampleSource
+from lcm.rest.schemas import LoadPoint
+
+POINTS: Final = 60
+"""Kept for each worker: ten minutes of a connected one."""
+
+_VALUES: Final = 4
+_CLOUDWATCH_WAITS_SECONDS: Final = 180.0
+"""CloudWatch's averages of minutes join the chart only when CML itself has been silent this long."""
+
+
+class _Load:
+    """One worker's newest samples and its last points, packed: a thousand workers fit in 3 MB."""
+
+    __slots__ = ("newest", "points")
+
+    def __init__(self) -> None:
+        self.newest: dict[SampleSource, Sample] = {}
+        self.points = array("d")
+
+    def take(self, sample: Sample) -> bool:
+        known = self.newest.get(sample.source)
+        if known is not None and known.collected_at >= sample.collected_at:
+            return False
+        self.newest[sample.source] = sample
+        at = sample.collected_at.timestamp()
+        last = self.points[-_VALUES] if self.points else 0.0
+        waits = _CLOUDWATCH_WAITS_SECONDS if sample.source is SampleSource.CLOUDWATCH else 0.0
+        if at > last + waits:
+            self.points.extend(
+                (
+                    at,
+                    _packed(sample.cpu_utilization),
+                    _packed(sample.memory_utilization),
+                    _packed(sample.disk_utilization),
+                )
+            )
+            del self.points[: -POINTS * _VALUES]
+        return True
+
+    def unpacked(self) -> list[LoadPoint]:
+        values = [None if isnan(value) else value for value in self.points]
+        return [
+            LoadPoint(
+                at=values[start] or 0.0,
+                cpu_utilization=values[start + 1],
+                memory_utilization=values[start + 2],
+                disk_utilization=values[start + 3],
+            )
+            for start in range(0, len(values), _VALUES)
+        ]
+
+
+def _packed(value: float | None) -> float:
+    return nan if value is None else value
+
+
+class LiveTable:
+    """What came in last from every running worker. Await `roster.load()` before asking anything."""
+
+    def __init__(self, roster: Roster) -> None:
+        self._roster = roster
+        self._loads: dict[str, _Load] = {}
+        self._on_sample: list[Callable[[Sample], None]] = []
+        self._on_lab_stats: list[Callable[[LabStats], None]] = []
+        self.reports: Counter[tuple[str, str]] = Counter()
+        """How many of each kind were accepted and dropped."""
+        roster.on_end(self._forget)
+
+    def subscribe(
+        self, on_sample: Callable[[Sample], None], on_lab_stats: Callable[[LabStats], None]
+    ) -> None:
+        self._on_sample.append(on_sample)
+        self._on_lab_stats.append(on_lab_stats)
+
+    def _forget(self, worker_id: str) -> None:
+        self._loads.pop(worker_id, None)
+
+    def take_sample(self, sample: Sample) -> bool:
+        """False if the worker does not run; a sample that is not newer than the last changes nothing."""
+        if not self._roster.is_live(sample.worker_id):
+            return False
+        load = self._loads.get(sample.worker_id)
+        if load is None:
+            load = self._loads[sample.worker_id] = _Load()
+        if load.take(sample):
+            for listener in self._on_sample:
+                listener(sample)
+        return True
+
+    def take_lab_stats(self, stats: LabStats) -> bool:
+        """Only passed on: nobody asks for the load of a node later."""
+        if not self._roster.is_live(stats.worker_id):
+            return False
+        for listener in self._on_lab_stats:
+            listener(stats)
+        return True
+
+    def count(self, kind: str, *, accepted: int, of: int) -> int:
+        """Remember how many of so many reports of a kind were of use."""
+        if of:
+            self.reports[kind, "accepted"] += accepted
+            self.reports[kind, "dropped"] += of - accepted
+        return accepted
+
+    def samples_of(self, worker_id: str) -> list[Sample]:
+        """The newest of each source."""
+        load = self._loads.get(worker_id)
+        return list(load.newest.values()) if load else []
+
+    def points_of(self, worker_id: str) -> list[LoadPoint]:
+        """Oldest first."""
+        load = self._loads.get(worker_id)
+        return load.unpacked() if load else []
+
+    def newest(self) -> Iterator[Sample]:
+        """The newest samples of all workers; workers may come and go meanwhile."""
+        for worker_id in list(self._loads):
+            yield from self.samples_of(worker_id)
+
+    @property
+    def worker_count(self) -> int:
+        return len(self._loads)
+
+    @property
+    def point_count(self) -> int:
+        return sum(len(load.points) for load in self._loads.values()) // _VALUES

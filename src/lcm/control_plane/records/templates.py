@@ -1,0 +1,186 @@
+"""The worker templates, seeded from YAML and kept with the records.
+
+The file says what a template is; a person may switch it on or off, and that outlasts the next start.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import msgspec
+import structlog
+from msgspec.structs import replace
+
+from lcm.control_plane.records.preconditions import UNCONDITIONAL, Conditions
+from lcm.control_plane.store.forward_compat import encode_over
+from lcm.control_plane.store.port import Document, Store, VersionConflict
+from lcm.core.configuration import Marked, Mistake, check
+from lcm.domain.errors import Conflict, NotFound
+from lcm.domain.idempotency import KeyedRequest
+from lcm.domain.template import WorkerTemplate
+
+log = structlog.get_logger(__name__)
+
+KIND = "worker-template"
+MAX_ATTEMPTS = 8
+
+Change = Literal["created", "updated", "deleted"]
+Listener = Callable[[Change, WorkerTemplate], None]
+"""Told of every committed change: the template as it is now, or as it was before it was deleted."""
+
+
+class StoredTemplate(msgspec.Struct, frozen=True, kw_only=True):
+    """What the file says, and what a person said about it since."""
+
+    seeded: WorkerTemplate
+    switched: bool | None = None
+    """On or off by a person; None: as the file says."""
+    recent_requests: tuple[KeyedRequest, ...] = ()
+    """The last requests with an idempotency key that were carried out on this template."""
+
+    @property
+    def effective(self) -> WorkerTemplate:
+        return self.seeded if self.switched is None else replace(self.seeded, enabled=self.switched)
+
+
+class _WrittenTemplate(WorkerTemplate, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """As a person writes it: a name that means nothing is a mistake, not a field of a later version."""
+
+
+_decoder = msgspec.json.Decoder(StoredTemplate)
+
+
+def _decode(document: Document | None) -> StoredTemplate | None:
+    """What cannot be read is as if not there."""
+    if document is None:
+        return None
+    try:
+        return _decoder.decode(document.body)
+    except msgspec.MsgspecError as error:
+        log.error("unreadable template left out", template=document.id, error=str(error))
+        return None
+
+
+class Templates:
+    """Templates by name."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._listeners: list[Listener] = []
+
+    def subscribe(self, listener: Listener) -> None:
+        self._listeners.append(listener)
+
+    async def find(self, name: str) -> WorkerTemplate | None:
+        stored = _decode(await self._store.get(KIND, name))
+        return stored.effective if stored else None
+
+    async def get(self, name: str) -> WorkerTemplate:
+        template = await self.find(name)
+        if template is None:
+            raise _unknown(name)
+        return template
+
+    async def list_all(self, *, enabled_only: bool = False) -> list[WorkerTemplate]:
+        """Cheapest first."""
+        stored = [_decode(document) for document in await self._store.list_all(KIND)]
+        templates = [template.effective for template in stored if template is not None]
+        return sorted(
+            (template for template in templates if template.enabled or not enabled_only),
+            key=lambda template: (template.usd_per_hour, template.name),
+        )
+
+    async def switch(
+        self, name: str, *, enabled: bool, conditions: Conditions = UNCONDITIONAL
+    ) -> WorkerTemplate:
+        """Offer a template to people, or no longer; workers that have it keep it."""
+
+        def decide(stored: StoredTemplate | None) -> StoredTemplate:
+            if stored is None:
+                raise _unknown(name)
+            return conditions.once(lambda known: replace(known, switched=enabled))(stored)
+
+        return await self._change(name, decide)
+
+    async def delete(self, name: str) -> None:
+        """Forget a template; the next start seeds it again if the file still has it."""
+        document = await self._store.get(KIND, name)
+        stored = _decode(document)
+        if document is None or stored is None:
+            raise _unknown(name)
+        try:
+            await self._store.delete(KIND, name, document.version)
+        except VersionConflict:
+            raise Conflict(f"template {name!r} was changed meanwhile; look again") from None
+        self._tell("deleted", stored.effective)
+
+    async def seed(self, config: Mapping[str, Any]) -> int:
+        """Upsert every template of a configuration by name; a bad one is reported and left out."""
+        templates, mistakes = read_templates(config)
+        for mistake in mistakes:
+            log.error("template left out", mistake=str(mistake))
+        for template in templates:
+            await self._seed(template)
+        return len(templates)
+
+    async def _seed(self, template: WorkerTemplate) -> None:
+        def decide(stored: StoredTemplate | None) -> StoredTemplate:
+            return replace(stored, seeded=template) if stored else StoredTemplate(seeded=template)
+
+        await self._change(template.name, decide)
+
+    async def _change(
+        self, name: str, decide: Callable[[StoredTemplate | None], StoredTemplate]
+    ) -> WorkerTemplate:
+        for _ in range(MAX_ATTEMPTS):
+            document = await self._store.get(KIND, name)
+            before = _decode(document)
+            after = decide(before)
+            if after == before:
+                return after.effective
+            version = document.version + 1 if document else 1
+            body = (
+                encode_over(document.body, before, after)
+                if document and before
+                else msgspec.json.encode(after)
+            )
+            changed = Document(KIND, name, version, body)
+            try:
+                await (self._store.replace(changed) if document else self._store.insert(changed))
+            except VersionConflict:
+                continue
+            if before is None:
+                self._tell("created", after.effective)
+            elif before.effective != after.effective:
+                self._tell("updated", after.effective)
+            return after.effective
+        raise Conflict(f"template {name!r} is changed by many at once; try again")
+
+    def _tell(self, change: Change, template: WorkerTemplate) -> None:
+        for listener in self._listeners:
+            listener(change, template)
+
+
+def read_templates(config: Mapping[str, Any]) -> tuple[list[WorkerTemplate], list[Mistake]]:
+    """The good templates of a configuration, and everything that is wrong with the others."""
+    file = config.file if isinstance(config, Marked) else "configuration"
+    entries = config.get("worker_templates")
+    if not isinstance(entries, list):
+        line = config.lines.get("worker_templates") if isinstance(config, Marked) else None
+        return [], [Mistake(file, line, "worker_templates", "it must be a list of templates")]
+    templates: dict[str, WorkerTemplate] = {}
+    mistakes: list[Mistake] = []
+    for position, entry in enumerate(entries):
+        place = f"worker_templates[{position}]"
+        found = check(entry, _WrittenTemplate, within=config, at=place)
+        if isinstance(found, list):
+            mistakes += found
+        elif found.name in templates:
+            line = entry.lines.get("name") if isinstance(entry, Marked) else None
+            mistakes.append(Mistake(file, line, f"{place}.name", f"there is another template {found.name!r}"))
+        else:
+            templates[found.name] = msgspec.convert(found, WorkerTemplate, from_attributes=True)
+    return list(templates.values()), mistakes
+
+
+def _unknown(name: str) -> NotFound:
+    return NotFound(f"there is no template {name!r}; list them with GET /api/worker-templates")

@@ -1,0 +1,129 @@
+"""Which workers there are, in memory: what the hot paths may ask without touching the store.
+
+Commits of this process come from its own listeners; commits of other control planes come through the feed
+(`replication/feed.py`) and the key watch (`replication/kv_watch.py`). The publisher finds a commit that was
+never confirmed and passes it to `learn` too. Confirmations overtake each other: an older version changes
+nothing. Terminated workers are forgotten.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from lcm.domain.idle import judged_since
+from lcm.domain.lifecycle import TERMINATED
+from lcm.domain.worker import Worker
+from lcm.rest.schemas import WorkerView
+
+MAX_ENDED: Final = 1_000
+"""Terminated workers of which nothing is news any more; late confirmations do not come later than that."""
+
+
+class Known:
+    """What is known of one worker; changes in place, so whoever holds it sees the newest."""
+
+    __slots__ = ("id", "is_license_due", "is_live", "judged_since", "labs_count", "version", "view")
+
+    def __init__(self, worker: Worker) -> None:
+        self.id = worker.id
+        self.learn(worker)
+
+    def learn(self, worker: Worker) -> None:
+        self.version = worker.version
+        self.is_live = worker.is_live
+        self.is_license_due = worker.is_license_due
+        self.judged_since = judged_since(worker)
+        self.labs_count = worker.labs_count
+        self.view = msgspec.json.encode(WorkerView.of(worker))
+        """As people see it, encoded once for everybody."""
+
+
+class Roster:
+    """All workers that are not terminated."""
+
+    def __init__(self, read_all: Callable[[], Awaitable[Sequence[Worker]]]) -> None:
+        self._read_all = read_all
+        self._known: dict[str, Known] = {}
+        self._is_loaded = False
+        self._loading = asyncio.Lock()
+        self._ended: dict[str, datetime] = {}
+        """When those that ended were created: one of the same id that was created later is another worker."""
+        self._on_end: list[Callable[[str], None]] = []
+
+    def on_end(self, listener: Callable[[str], None]) -> None:
+        """Called with the id of a worker whose live data mean nothing any more."""
+        self._on_end.append(listener)
+
+    async def load(self) -> None:
+        """Read the records once; every later change comes by itself."""
+        if self._is_loaded:
+            return
+        async with self._loading:
+            if self._is_loaded:
+                return
+            for worker in await self._read_all():
+                if worker.status is not TERMINATED:
+                    self.learn(worker)
+            self._is_loaded = True
+
+    def on_worker_commit(self, _: Worker | None, after: Worker) -> None:
+        self.learn(after)
+
+    def learn(self, worker: Worker) -> None:
+        """A record changed, or turned out to be newer than what is known."""
+        known = self._known.get(worker.id)
+        ended = self._ended.get(worker.id)
+        if ended is not None and worker.created_at <= ended:
+            return
+        if known is not None and known.version > worker.version:
+            return
+        if known is None:
+            known = Known(worker)
+        else:
+            known.learn(worker)
+        if worker.status is TERMINATED:
+            self._known.pop(worker.id, None)
+            self._ended[worker.id] = worker.created_at
+            if len(self._ended) > MAX_ENDED:
+                del self._ended[next(iter(self._ended))]
+        else:
+            self._known[worker.id] = known
+        if not known.is_live:
+            self._tell_end(worker.id)
+
+    def forget(self, worker_id: str) -> None:
+        """Its record was purged by another control plane, and nobody here was told that the worker ended."""
+        if self._known.pop(worker_id, None) is not None:
+            self._tell_end(worker_id)
+
+    def _tell_end(self, worker_id: str) -> None:
+        for listener in self._on_end:
+            listener(worker_id)
+
+    def on_purge(self, worker: Worker) -> None:
+        """The record is gone: should one of that id come, it is another worker."""
+        self._ended.pop(worker.id, None)
+
+    def get(self, worker_id: str) -> Known | None:
+        return self._known.get(worker_id)
+
+    def ids(self) -> list[str]:
+        return list(self._known)
+
+    def knows(self, worker_id: str, version: int) -> bool:
+        """Whether it is known at this version or a later one."""
+        known = self._known.get(worker_id)
+        return known is not None and known.version >= version
+
+    def is_live(self, worker_id: str) -> bool:
+        known = self._known.get(worker_id)
+        return known is not None and known.is_live
+
+    def __iter__(self) -> Iterator[Known]:
+        return iter(list(self._known.values()))
+
+    def __len__(self) -> int:
+        return len(self._known)

@@ -1,1 +1,0 @@
-"""HTTP in, commands and queries, HTTP out. Public routes for people, internal ones for controllers."""

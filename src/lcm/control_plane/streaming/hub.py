@@ -1,0 +1,461 @@
+"""The live stream to browsers: every event is encoded once and shared by all who want it.
+
+Ids are `<boot>-<n>`. A browser that comes back with its last id gets what it missed from a bounded
+buffer, or `reset` and fresh snapshots. Load reports are gathered into batches; everything else
+leaves at once, and what happens within a few milliseconds leaves in one write. Subscribers with the
+same filter share a channel, so that a filter costs once and not for each of them. A subscriber that
+does not read is bounded and told `reset`; the others never wait for it.
+"""
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from lcm.control_plane.records.worker_cache import Roster
+from lcm.control_plane.streaming.encoding import (
+    EVERYTHING,
+    KEEPALIVE,
+    Batch,
+    Event,
+    EventFilter,
+    encode,
+    in_pieces,
+)
+from lcm.control_plane.streaming.event_names import event_of
+from lcm.control_plane.streaming.outbox import SUBSCRIBER_BYTES, Channel, Subscriber
+from lcm.core.clock import Clock
+from lcm.core.ids import Ids
+from lcm.domain.lifecycle import TERMINATED, DesiredStatus
+from lcm.domain.telemetry import LabChange, LabRecord, LabStats, Sample
+from lcm.domain.template import WorkerTemplate
+from lcm.domain.worker import Worker
+from lcm.rest.schemas import WorkerView
+
+BUFFER_BYTES: Final = 4 * 1024 * 1024
+
+BATCH_SECONDS: Final = 1.0
+BATCH_EVENTS: Final = 50
+BATCH_BYTES: Final = 32 * 1024
+MAX_COALESCE_SECONDS: Final = 0.025
+COALESCE_SECONDS_PER_SUBSCRIBER: Final = 0.0001
+"""A write to a subscriber takes about 30 µs: windows are long enough to leave time for other work."""
+
+SNAPSHOT: Final = "worker.snapshot"
+METRICS: Final = "worker.metrics.updated"
+LAB_STATS: Final = "worker.lab.stats_updated"
+
+
+class _Gathering:
+    """The beginning of a batch."""
+
+    __slots__ = ("parts", "size", "timer")
+
+    def __init__(self) -> None:
+        self.parts: list[tuple[str, bytes]] = []
+        self.size = 0
+        self.timer: asyncio.TimerHandle | None = None
+
+
+SignedIn = Callable[[Callable[[], None]], AbstractContextManager[None]]
+"""Within its block the callback is called soon after a credential has ended."""
+
+
+class EventHub:
+    """Publishes to all subscribers; `SSEEventRelay` in the seeds."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        ids: Ids,
+        roster: Roster,
+        *,
+        newest_samples: Callable[[], Iterable[Sample]] = lambda: (),
+        heartbeat_seconds: float = 30.0,
+        buffer_size: int = 1_000,
+        subscriber_bytes: int = SUBSCRIBER_BYTES,
+    ) -> None:
+        self._clock = clock
+        self._roster = roster
+        self._newest_samples = newest_samples
+        self._heartbeat_seconds = heartbeat_seconds
+        self._subscriber_bytes = subscriber_bytes
+        self._boot = ids.new_id()[:8]
+        self._count = 0
+        self._buffer: deque[Event | Batch] = deque()
+        self._buffer_size = buffer_size
+        self._buffer_bytes = 0
+        self._channels: dict[EventFilter, Channel] = {}
+        self._gathering = {METRICS: _Gathering(), LAB_STATS: _Gathering()}
+        self._flush_timer: asyncio.Handle | None = None
+        self._last_flush = float("-inf")
+        self._heartbeat: asyncio.TimerHandle | None = None
+        self._is_closing = False
+        self._told_connected: dict[str, bool | None] = {}
+        """Of each worker, what was told last about its live connection."""
+        self.resets = 0
+        self.flushes = 0
+        self.events: Counter[str] = Counter()
+        """How many of each type were published; batched ones are counted one by one."""
+        self.batches: Counter[str] = Counter()
+
+    @property
+    def subscriber_count(self) -> int:
+        return sum(len(channel.subscribers) for channel in self._channels.values())
+
+    @property
+    def channel_count(self) -> int:
+        return len(self._channels)
+
+    # What happened, in the words of those who tell.
+
+    def on_worker_commit(self, before: Worker | None, after: Worker) -> None:
+        """Every committed change of a worker becomes the event that says best what happened."""
+        known = self._roster.get(after.id)
+        if known is None or known.version <= after.version:
+            self._tell_connection(after, before.ws_told_connected if before else None)
+        self._publish_worker(event_of(before, after), before, after)
+
+    def on_worker_found(self, worker: Worker) -> None:
+        """A record turned out newer than what was told: its commit was never confirmed to its writer."""
+        known = self._roster.get(worker.id)
+        if known is None and worker.status is TERMINATED:
+            return  # nobody was told that it lives
+        if known is None or known.version < worker.version:
+            self._roster.learn(worker)
+            self._tell_connection(worker, worker.ws_told_connected)
+            is_over = worker.status is TERMINATED
+            self._publish_worker("worker.terminated" if is_over else "worker.status.updated", None, worker)
+
+    def on_peer_commit(self, before: Worker | None, after: Worker) -> None:
+        """Another control plane committed it; told unless a newer version was told before."""
+        known = self._roster.get(after.id)
+        if known is None and after.status is TERMINATED:
+            return  # nobody was told that it lives
+        if known is None or known.version < after.version:
+            self._roster.learn(after)
+            self.on_worker_commit(before, after)
+
+    def on_worker_gone(self, worker_id: str) -> None:
+        """Its record was purged and its end never told here. Only what was terminated is ever purged."""
+        known = self._roster.get(worker_id)
+        if known is None:
+            return
+        self._roster.forget(worker_id)
+        self._told_connected.pop(worker_id, None)
+        last = msgspec.json.decode(known.view, type=WorkerView)
+        worker = replace(
+            last,
+            version=last.version + 1,
+            status=TERMINATED,
+            desired_status=DesiredStatus.TERMINATED,
+            status_reason="its record was purged",
+            possible_actions=(),
+        )
+        told = {"worker_id": worker_id, "worker": worker, "previous_status": last.status}
+        self.publish("worker.terminated", told)
+
+    def on_template(self, change: str, template: WorkerTemplate) -> None:
+        self.publish(f"worker.template.{change}", {"template": template})
+
+    def on_lab_change(
+        self, changes: Sequence[LabChange], before: LabRecord | None, after: LabRecord | None
+    ) -> None:
+        for change in changes:
+            self.publish(
+                "worker.lab.state_change",
+                {
+                    "worker_id": change.worker_id,
+                    "lab_id": change.lab_id,
+                    "element_type": change.element_type,
+                    "element_id": change.element_id,
+                    "event": change.event,
+                    "data": change.data,
+                },
+            )
+        told = (before.state, before.title) if before else None
+        tells = (after.state, after.title) if after else None
+        if told != tells:
+            lab = after or before or changes[0]
+            self.publish(
+                "lab.status.updated",
+                {
+                    "worker_id": lab.worker_id,
+                    "lab_id": lab.lab_id,
+                    "status": after.state if after else "DELETED",
+                    "lab": after,
+                },
+            )
+
+    def on_sample(self, sample: Sample) -> None:
+        self._gather(METRICS, sample.worker_id, msgspec.json.encode(sample))
+
+    def on_lab_stats(self, stats: LabStats) -> None:
+        told = {
+            "worker_id": stats.worker_id,
+            "lab_id": stats.lab_id,
+            "nodes": stats.nodes,
+            "links": stats.links,
+        }
+        self._gather(LAB_STATS, stats.worker_id, msgspec.json.encode(told))
+
+    def _publish_worker(self, kind: str, before: Worker | None, after: Worker) -> None:
+        known = self._roster.get(after.id)
+        is_encoded = known is not None and known.version == after.version
+        view = known.view if known and is_encoded else msgspec.json.encode(WorkerView.of(after))
+        data: dict[str, Any] = {"worker_id": after.id, "worker": msgspec.Raw(view)}
+        if kind == "worker.activity.updated":
+            data |= {
+                "last_activity_at": after.last_activity_at,
+                "recent_activity_events": after.recent_activity_events,
+            }
+        elif kind == "worker.labs.updated":
+            data |= {
+                "labs_count": after.labs_count,
+                "lab_discovery_requested_at": after.lab_discovery_requested_at,
+            }
+        else:
+            data["previous_status"] = before.status if before else None
+        self.publish(kind, data)
+
+    def _tell_connection(self, worker: Worker, told: bool | None) -> None:
+        """Tell of a change once. `told` is what was told if we have not told anything ourselves: the record
+        may already hold a change whose commit was never confirmed."""
+        told = self._told_connected.pop(worker.id, told)
+        if worker.ws_told_connected is not told:
+            self._publish_connection(worker)
+        if worker.status is not TERMINATED:
+            self._told_connected[worker.id] = worker.ws_told_connected
+
+    def _publish_connection(self, worker: Worker) -> None:
+        if worker.ws_told_connected:
+            self.publish(
+                "worker.ws.connected", {"worker_id": worker.id, "connected_at": worker.ws_connected_at}
+            )
+        else:
+            self.publish(
+                "worker.ws.disconnected",
+                {
+                    "worker_id": worker.id,
+                    "disconnected_at": worker.ws_disconnected_at,
+                    "reason": worker.ws_reason,
+                },
+            )
+
+    # Publishing.
+
+    def publish(self, event_type: str, data: Mapping[str, Any]) -> None:
+        """Tell everybody who wants to hear it, now."""
+        self._count += 1
+        self.events[event_type] += 1
+        chunk = encode(event_type, data, f"{self._boot}-{self._count}")
+        self._spread(Event(self._count, event_type, data.get("worker_id"), chunk))
+
+    def _gather(self, event_type: str, worker_id: str, part: bytes) -> None:
+        """Tell it together with others of its type, within a second."""
+        gathering = self._gathering[event_type]
+        gathering.parts.append((worker_id, part))
+        gathering.size += len(part)
+        if len(gathering.parts) >= BATCH_EVENTS or gathering.size >= BATCH_BYTES:
+            self._publish_batch(event_type)
+        elif gathering.timer is None:
+            loop = asyncio.get_running_loop()
+            gathering.timer = loop.call_later(BATCH_SECONDS, self._publish_batch, event_type)
+
+    def _publish_batch(self, event_type: str) -> None:
+        gathering = self._gathering[event_type]
+        self._gathering[event_type] = _Gathering()
+        if gathering.timer is not None:
+            gathering.timer.cancel()
+        parts = gathering.parts
+        self._count += 1
+        self.events[event_type] += len(parts)
+        self.batches[event_type] += 1
+        event_id = f"{self._boot}-{self._count}"
+        self._spread(Batch(self._count, event_id, event_type, parts, self._now()))
+
+    def _spread(self, event: Event | Batch) -> None:
+        self._buffer.append(event)
+        self._buffer_bytes += event.size
+        while len(self._buffer) > self._buffer_size or self._buffer_bytes > BUFFER_BYTES:
+            self._buffer_bytes -= self._buffer.popleft().size
+        for channel in self._channels.values():
+            chunk = event.chunk_for(channel.wanted)
+            if chunk is not None:
+                channel.add(chunk)
+        self._flush_soon()
+
+    def _flush_soon(self) -> None:
+        """At once after a quiet time, at the end of a short window otherwise."""
+        if self._flush_timer is not None or not self._channels:
+            return
+        loop = asyncio.get_running_loop()
+        window = min(MAX_COALESCE_SECONDS, COALESCE_SECONDS_PER_SUBSCRIBER * self.subscriber_count)
+        wait = self._last_flush + window - loop.time()
+        self._flush_timer = loop.call_later(wait, self._flush) if wait > 0 else loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        if self._flush_timer is not None:
+            self._flush_timer.cancel()
+            self._flush_timer = None
+        self._last_flush = asyncio.get_running_loop().time()
+        self.flushes += 1
+        for channel in self._channels.values():
+            channel.flush()
+        if any(channel.pending for channel in self._channels.values()):
+            self._flush_soon()
+
+    def _beat(self) -> None:
+        self._heartbeat = None
+        if not self._channels:
+            return
+        beat = encode("heartbeat", {"server_time": self._clock.now()})
+        for channel in self._channels.values():
+            channel.add(beat if channel.wanted.include_system else KEEPALIVE)
+        self._flush_soon()
+        self._keep_beating()
+
+    def _keep_beating(self) -> None:
+        if self._heartbeat is None:
+            loop = asyncio.get_running_loop()
+            self._heartbeat = loop.call_later(self._heartbeat_seconds, self._beat)
+
+    # Listening.
+
+    async def stream(
+        self,
+        last_event_id: str | None,
+        wanted: EventFilter = EVERYTHING,
+        while_signed_in: SignedIn = lambda _: nullcontext(),
+    ) -> AsyncGenerator[bytes, None]:
+        """Everything one browser gets, for as long as it stays and its credential is good."""
+        await self._roster.load()
+        subscriber = Subscriber(self._subscriber_bytes)
+        channel = self._join(wanted, subscriber)
+        with while_signed_in(subscriber.send_away), self._leaving(channel, subscriber):
+            for piece in self._opening(last_event_id, wanted):
+                yield piece
+            while not (self._is_closing or subscriber.is_sent_away):
+                if subscriber.overflowed:
+                    self.resets += 1
+                    self._deliver_all(channel)
+                    reason = subscriber.overflowed
+                    subscriber.drop()
+                    for piece in self._fresh_start("reset", {"reason": reason}, wanted):
+                        yield piece
+                elif chunk := subscriber.take():
+                    yield chunk
+                else:
+                    await subscriber.something_waits.wait()
+            if subscriber.is_sent_away:
+                yield encode("auth.session.expired", {})
+            elif wanted.include_system:
+                yield encode("system.sse.shutdown", {})
+
+    def start_afresh(self, reason: str) -> None:
+        """Something may have happened that no event told: `reset` and fresh snapshots for everybody.
+
+        The number it takes is no event's, so that nobody can resume from an id before it.
+        """
+        self._count += 1
+        self._buffer.clear()
+        self._buffer_bytes = 0
+        for channel in self._channels.values():
+            channel.overflow(reason)
+
+    def close(self) -> None:
+        """End every stream with a word of goodbye."""
+        self._is_closing = True
+        batches = (gathering.timer for gathering in self._gathering.values())
+        for timer in (self._heartbeat, self._flush_timer, *batches):
+            if timer is not None:
+                timer.cancel()
+        for channel in self._channels.values():
+            for subscriber in channel.subscribers:
+                subscriber.something_waits.set()
+
+    def _join(self, wanted: EventFilter, subscriber: Subscriber) -> Channel:
+        channel = self._channels.get(wanted)
+        if channel is None:
+            channel = self._channels[wanted] = Channel(wanted)
+        self._deliver_all(channel)
+        channel.subscribers[subscriber] = None
+        self._keep_beating()
+        return channel
+
+    def _deliver_all(self, channel: Channel) -> None:
+        """Whoever starts afresh now must not be told afterwards what happened before."""
+        while channel.pending:
+            channel.flush()
+
+    @contextmanager
+    def _leaving(self, channel: Channel, subscriber: Subscriber) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            channel.subscribers.pop(subscriber, None)
+            if not channel.subscribers:
+                del self._channels[channel.wanted]
+
+    def _opening(self, last_event_id: str | None, wanted: EventFilter) -> Iterator[bytes]:
+        greeting = {"boot": self._boot, "server_time": self._clock.now()}
+        if not last_event_id:
+            yield from self._fresh_start("connected", greeting, wanted)
+            return
+        missed = self._missed_since(last_event_id)
+        if missed is None:
+            reason = {"reason": "what you missed is no longer kept"}
+            yield from self._fresh_start("reset", reason, wanted)
+            return
+        yield encode("connected", {**greeting, "workers": 0})
+        for event in missed:
+            chunk = event.chunk_for(wanted)
+            if chunk is not None:
+                yield chunk
+
+    def _missed_since(self, last_event_id: str) -> list[Event | Batch] | None:
+        """The events after this id; None if that cannot be told."""
+        boot, _, number = last_event_id.rpartition("-")
+        if boot != self._boot or not number.isascii() or not number.isdigit():
+            return None
+        last = int(number)
+        oldest_kept = self._buffer[0].number if self._buffer else self._count + 1
+        if last > self._count or last < oldest_kept - 1:
+            return None
+        return [event for event in self._buffer if event.number > last]
+
+    def _fresh_start(self, event_type: str, data: Mapping[str, Any], wanted: EventFilter) -> Iterator[bytes]:
+        """An id of now, one snapshot per worker, the newest samples; newer events follow.
+
+        What is handed out late is what is known then, so a slow reader holds no copies.
+        """
+        head = f"id: {self._boot}-{self._count}\n"
+        wants_workers = wanted.wants_type(SNAPSHOT)
+        workers = [known for known in self._roster if wants_workers and wanted.wants_worker(known.id)]
+        yield head.encode() + encode(event_type, {**data, "workers": len(workers)})
+        yield from in_pieces(
+            f'{head}event: {SNAPSHOT}\ndata: {{"worker":'.encode() + known.view + b"}\n\n"
+            for known in workers
+        )
+        if wanted.wants_type(f"{METRICS}.batch"):
+            yield from self._present_load(wanted)
+
+    def _present_load(self, wanted: EventFilter) -> Iterator[bytes]:
+        """What the next samples will be added to, in batches without an id: they are no news."""
+        parts: list[bytes] = []
+        batch = Batch(self._count, f"{self._boot}-{self._count}", METRICS, (), self._now())
+        for sample in self._newest_samples():
+            if wanted.wants_worker(sample.worker_id):
+                parts.append(msgspec.json.encode(sample))
+            if len(parts) == BATCH_EVENTS:
+                yield batch.encode(parts)
+                parts = []
+        if parts:
+            yield batch.encode(parts)
+
+    def _now(self) -> bytes:
+        return msgspec.json.encode(self._clock.now())

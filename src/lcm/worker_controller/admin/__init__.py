@@ -1,0 +1,1 @@
+"""What operators see of the process: `/admin`, statistics, Prometheus metrics."""

@@ -1,0 +1,1 @@
+"""EC2 instances: launch them once, observe them in batches."""

@@ -1,0 +1,1 @@
+"""What runs over the whole fleet on the leader: discovery, orphans, retention."""

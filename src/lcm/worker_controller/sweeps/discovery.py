@@ -1,0 +1,204 @@
+"""Looks for machines that should be workers and are not in the records, region by region.
+
+Runs on the leader only. The cloud is listed first and the records are read after it, so a machine whose
+record was made meanwhile is never taken for a new one. After each look the orphans are looked at.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+import structlog
+
+from lcm.core.clock import Clock
+from lcm.core.health import Health
+from lcm.core.timeouts import timeout
+from lcm.core.tracing import part_of_it
+from lcm.domain.discovery import (
+    DiscoveryPlan,
+    FoundInstance,
+    KnownWorkers,
+    is_named_like,
+    plan_discovery,
+    reason_not_to_import,
+)
+from lcm.domain.errors import Fenced, LcmError
+from lcm.domain.launch import MachineImage
+from lcm.domain.template import RegionConfig
+from lcm.domain.worker import Instance
+from lcm.rest.fleet import IMPORT_BATCH
+from lcm.worker_controller.ports import CloudProvider, CmlSystem, ControlPlane
+from lcm.worker_controller.settings import WorkerControllerSettings
+from lcm.worker_controller.sweeps.orphans import Orphans
+
+log = structlog.get_logger(__name__)
+
+SETTINGS_MAX_AGE_SECONDS: Final = 300.0
+FIRST_LOOK_SECONDS: Final = 10.0
+"""After the sweep that a new leader begins with."""
+QUESTIONS_AT_ONCE: Final = 10
+
+
+@dataclass(frozen=True)
+class Look:
+    """How the last look at a region went."""
+
+    at: datetime
+    error: str = ""
+    found: int = 0
+    imported: int = 0
+
+
+@dataclass
+class Discovery:
+    """Imports machines, for the time of one leadership."""
+
+    settings: WorkerControllerSettings
+    regions: Mapping[str, RegionConfig]
+    control_plane: ControlPlane
+    cloud: CloudProvider
+    cml: CmlSystem
+    clock: Clock
+    health: Health
+    orphans: Orphans
+    looks: dict[str, Look] = field(default_factory=dict)
+    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """By region and what was counted: scans, failures, imported."""
+    _plan: DiscoveryPlan | None = None
+    _planned_at: float = 0.0
+    _asked: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def run(self) -> None:
+        interval = self.settings.worker_discovery_interval
+        self.health.tick("discovery", interval)
+        try:
+            await self._wait(FIRST_LOOK_SECONDS)
+            while True:
+                self.health.tick("discovery", interval)
+                await self.look_everywhere()
+                await self._wait(interval)
+        finally:
+            self.health.forget("discovery")
+
+    def look_now(self) -> None:
+        """Look without waiting for the time, and by what people say now."""
+        self._plan = None
+        self._asked.set()
+
+    async def _wait(self, seconds: float) -> None:
+        try:
+            async with timeout(seconds):
+                await self._asked.wait()
+        except TimeoutError:
+            return
+        self._asked.clear()
+
+    async def look_everywhere(self) -> None:
+        """One region after the other; where it fails the others are looked at all the same."""
+        try:
+            plan = await self.current_plan()
+        except Fenced:
+            raise
+        except LcmError as error:
+            log.warning("discovery settings unknown", error=str(error))
+            return
+        if not plan.enabled:
+            return
+        for region in plan.regions:
+            with part_of_it(region=region):
+                await self._look_at(region, plan)
+        for region in self.regions:
+            await self.orphans.look_at(region)
+
+    async def current_plan(self) -> DiscoveryPlan:
+        """What people and the environment say, not older than five minutes."""
+        now = self.clock.monotonic()
+        if self._plan is not None and now - self._planned_at < SETTINGS_MAX_AGE_SECONDS:
+            return self._plan
+        plan = plan_discovery(
+            await self.control_plane.get_discovery_settings(),
+            enabled=self.settings.is_discovery_enabled,
+            regions=self.settings.discovery_regions,
+            default_region=self.settings.aws_region,
+            tag_filter=self.settings.worker_discovery_tag_filter,
+            ami_filter=self.settings.worker_discovery_ami_filter,
+        )
+        if not self._asked.is_set():  # else somebody may have changed them since they were read
+            self._plan, self._planned_at = plan, now
+        return plan
+
+    async def _look_at(self, region: str, plan: DiscoveryPlan) -> None:
+        self.counts[region, "scans"] += 1
+        try:
+            found = await self._find(region, plan)
+            imported = await self._import(found)
+        except Fenced:
+            raise
+        except LcmError as error:
+            self.counts[region, "failures"] += 1
+            self.looks[region] = Look(self.clock.now(), error=str(error))
+            log.warning("discovery failed", region=region, error=str(error))
+            return
+        self.counts[region, "imported"] += imported
+        self.looks[region] = Look(self.clock.now(), found=len(found), imported=imported)
+
+    async def _find(self, region: str, plan: DiscoveryPlan) -> list[FoundInstance]:
+        listed = await self.cloud.list_instances(region, plan.tags)
+        known = KnownWorkers.of(await self.control_plane.list_resources(include_terminated=True))
+        fleet = self.settings.environment_tag
+        new = [instance for instance in listed if reason_not_to_import(instance, known, fleet) is None]
+        if not new:
+            return []
+        image_ids = sorted({instance.image_id for instance in new})
+        images = {image.id: image for image in await self.cloud.list_images(region, image_ids)}
+        fitting = [i for i in new if is_named_like(images.get(i.image_id), plan.ami_filter)]
+        return await self._ask_all(fitting, images)
+
+    async def _ask_all(
+        self, instances: Sequence[Instance], images: Mapping[str, MachineImage]
+    ) -> list[FoundInstance]:
+        slots = asyncio.Semaphore(QUESTIONS_AT_ONCE)
+
+        async def ask(instance: Instance) -> FoundInstance:
+            async with slots:
+                return await self._ask_cml(instance, images.get(instance.image_id))
+
+        async with asyncio.TaskGroup() as tasks:
+            asking = [tasks.create_task(ask(instance)) for instance in instances]
+        return [task.result() for task in asking]
+
+    async def _ask_cml(self, instance: Instance, image: MachineImage | None) -> FoundInstance:
+        """A CML that does not answer is imported all the same: it may be booting, or resting."""
+        host = instance.private_ip if self.settings.use_private_ip_for_monitoring else instance.public_ip
+        host = host or instance.private_ip
+        if instance.state != "running" or host is None:
+            return FoundInstance(instance=instance, image=image)
+        try:
+            told = await self.cml.get_system_information(host, None)
+        except LcmError as error:
+            log.info("found a machine whose CML does not answer", instance_id=instance.id, error=str(error))
+            return FoundInstance(instance=instance, image=image)
+        return FoundInstance(
+            instance=instance,
+            image=image,
+            cml_version=told.version,
+            cml_ready=told.ready,
+            cml_certificate_sha256=told.certificate_sha256,
+        )
+
+    async def _import(self, found: Sequence[FoundInstance]) -> int:
+        imported = 0
+        for first in range(0, len(found), IMPORT_BATCH):
+            result = await self.control_plane.bulk_import(found[first : first + IMPORT_BATCH])
+            imported += len(result.imported)
+            for item in result.items:
+                log.info(
+                    "found a machine",
+                    instance_id=item.instance_id,
+                    worker_id=item.worker_id,
+                    outcome=item.detail or "imported",
+                )
+        return imported

@@ -1,0 +1,422 @@
+"""The ports of simulated processes: every call goes through the world, which may disturb it.
+
+To add a call site, write the port's method and say whether it reads or writes; the faults, the trace, the
+coverage and the exhaustive pass find it by themselves.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from random import Random
+from typing import TYPE_CHECKING, ClassVar, TypeVar
+
+from lcm.control_plane.store.port import Document, Fence, StoreUnavailable, WriteUnconfirmed
+from lcm.core.clock import Clock
+from lcm.core.kv.port import Change, Item, KvUnavailable, LeaseId, Listing
+from lcm.core.rate_limit import Rate, Saturated, TokenBucket
+from lcm.domain.errors import CapacityShortage, Throttled, Unreachable
+from lcm.domain.launch import InstanceId, LaunchSpec, MachineImage, WorkerId
+from lcm.domain.worker import Instance
+from lcm.worker_controller.ports import CmlServer, CmlSystemInformation, LicenseState
+from simulation.world.calls import Answer, Violation
+from simulation.world.live_fleet import BOOT_SECONDS, certificate_of
+from support.asgi import request
+
+if TYPE_CHECKING:
+    from simulation.world.processes import ControllerProcess, PlaneProcess, Process
+
+T = TypeVar("T")
+Effect = Callable[[], Awaitable[T]]
+Error = Callable[[str], Exception]
+
+LIVE_REPORTS = "/api/internal/workers/metrics"
+"""From all workers together."""
+RECORD_STALENESS = 40
+"""How many answers back a stale read of a record may be."""
+CLOUD_STALENESS = 3
+"""The same for EC2, which catches up within seconds."""
+
+
+class SimulatedPort:
+    """What a process reaches the outside through."""
+
+    name: ClassVar[str]
+    error: ClassVar[Error]
+    """What no answer looks like to the caller."""
+    unconfirmed: ClassVar[Error | None] = None
+    """What no answer to a write looks like, if that is another thing."""
+
+    def __init__(self, process: "Process") -> None:
+        self._process = process
+        self._world = process.world
+
+    def _read(
+        self, operation: str, subject: str, effect: Effect[T], *, refusal: Error | None = None, stale: int = 0
+    ) -> Awaitable[T]:
+        return self._world.call(
+            self._process,
+            f"{self.name}.{operation}",
+            subject,
+            effect,
+            mutates=False,
+            error=type(self).error,
+            refusal=refusal,
+            stale_depth=stale,
+        )
+
+    def _write(
+        self, operation: str, subject: str, effect: Effect[T], *, refusal: Error | None = None
+    ) -> Awaitable[T]:
+        return self._world.call(
+            self._process,
+            f"{self.name}.{operation}",
+            subject,
+            effect,
+            mutates=True,
+            error=type(self).unconfirmed or type(self).error,
+            refusal=refusal or type(self).error,
+        )
+
+
+class SimulatedStore(SimulatedPort):
+    """The control plane's disk."""
+
+    name = "store"
+    error = StoreUnavailable
+    unconfirmed = WriteUnconfirmed
+
+    async def get(self, kind: str, document_id: str) -> Document | None:
+        return await self._read(f"get {kind}", document_id, lambda: self._world.disk.get(kind, document_id))
+
+    async def list_all(self, kind: str) -> Sequence[Document]:
+        return await self._read(f"list {kind}", "", lambda: self._world.disk.list_all(kind))
+
+    async def insert(self, document: Document, fence: Fence | None = None) -> None:
+        await self._write(
+            f"insert {document.kind}", document.id, lambda: self._world.disk.insert(document, fence)
+        )
+
+    async def replace(self, document: Document, fence: Fence | None = None) -> None:
+        await self._write(
+            f"replace {document.kind}", document.id, lambda: self._world.disk.replace(document, fence)
+        )
+
+    async def delete(self, kind: str, document_id: str, expected_version: int) -> None:
+        await self._write(
+            f"delete {kind}",
+            document_id,
+            lambda: self._world.disk.delete(kind, document_id, expected_version),
+        )
+
+    async def list_unpublished(self, kind: str) -> Sequence[Document]:
+        return await self._read("list_unpublished", "", lambda: self._world.disk.list_unpublished(kind))
+
+    async def mark_published(self, kind: str, versions: Mapping[str, int]) -> None:
+        await self._write(
+            "mark_published",
+            next(iter(versions)),
+            lambda: self._world.disk.mark_published(kind, versions),
+        )
+
+
+class SimulatedKv(SimulatedPort):
+    """The coordination store, which may be another one after it was wiped."""
+
+    name = "kv"
+    error = KvUnavailable
+
+    async def cluster_id(self) -> str:
+        return await self._read("cluster_id", "", lambda: self._world.kv.cluster_id())
+
+    async def get(self, key: str) -> Item | None:
+        return await self._read("get", _subject(key), lambda: self._world.kv.get(key))
+
+    async def list_prefix(self, prefix: str) -> Listing:
+        return await self._read("list_prefix", "", lambda: self._world.kv.list_prefix(prefix))
+
+    async def put(self, key: str, value: bytes, lease: LeaseId | None = None) -> int:
+        return await self._write("put", _subject(key), lambda: self._world.kv.put(key, value, lease))
+
+    async def put_if_absent(self, key: str, value: bytes, lease: LeaseId | None = None) -> int | None:
+        return await self._write("put_if_absent", "", lambda: self._world.kv.put_if_absent(key, value, lease))
+
+    async def delete(self, key: str) -> bool:
+        return await self._write("delete", _subject(key), lambda: self._world.kv.delete(key))
+
+    async def grant_lease(self, ttl_seconds: int) -> LeaseId:
+        return await self._read("grant_lease", "", lambda: self._world.kv.grant_lease(ttl_seconds))
+
+    async def keep_alive(self, lease: LeaseId) -> int:
+        return await self._read("keep_alive", "", lambda: self._world.kv.keep_alive(lease))
+
+    async def revoke_lease(self, lease: LeaseId) -> None:
+        await self._read("revoke_lease", "", lambda: self._world.kv.revoke_lease(lease))
+
+    async def watch_prefix(self, prefix: str, start_revision: int) -> AsyncGenerator[Change, None]:
+        """Ends when the link is cut or the store is replaced, as a broken stream does."""
+        kv = self._world.kv
+        await self._read("watch", "", kv.cluster_id)
+        changes = kv.watch_prefix(prefix, start_revision)
+        while True:
+            try:
+                async with self._world.open_stream():
+                    change = await anext(changes)
+            except TimeoutError:
+                changes = kv.watch_prefix(prefix, start_revision)
+            else:
+                start_revision = change.revision + 1
+                await self._read("watch", _subject(change.key), kv.cluster_id)
+                yield change
+            self._process.check_alive()
+            if kv is not self._world.kv or self._world.is_cut(self._process, self.name):
+                raise KvUnavailable("the stream broke")
+
+
+class SimulatedTransport(SimulatedPort):
+    """HTTP to the control plane: carried out by whichever of its incarnations is up."""
+
+    name = "http"
+    error = Unreachable
+
+    async def send(
+        self, method: str, path: str, headers: Mapping[str, str], body: bytes | None
+    ) -> tuple[int, bytes]:
+        route, about = _route_of(path)
+        site = f"{method} {route}"
+        if method != "GET":
+            return await self._write(site, about, lambda: self._handle(method, path, headers, body))
+        return await self._read(
+            site,
+            about,
+            lambda: self._handle(method, path, headers, body),
+            stale=RECORD_STALENESS if self._process.role == "controller" else 0,
+        )
+
+    async def _handle(
+        self, method: str, path: str, headers: Mapping[str, str], body: bytes | None
+    ) -> tuple[int, bytes]:
+        """The plane works on it for itself: a caller that goes away or gives up does not stop it."""
+        plane = self._world.plane
+        if plane.requests is None or not plane.is_alive:
+            raise Unreachable("control plane: connection refused")
+        handling = plane.requests.create_task(_handled(plane, method, path, headers, body))
+        await asyncio.wait({handling}, timeout=self._world.knobs.no_answer_seconds)
+        if not handling.done():
+            raise Unreachable("control plane: no answer")
+        if handling.cancelled() or handling.exception() is not None:
+            raise Unreachable("control plane: connection reset")
+        status, answer = handling.result()
+        self._world.answered(Answer(self._process.name, method, path, headers, body, status, answer))
+        if status == 500:
+            self._world.fail(Violation("an unexpected error", f"{method} {path} was answered with 500"))
+        return status, answer
+
+
+async def _handled(
+    plane: "PlaneProcess", method: str, path: str, headers: Mapping[str, str], body: bytes | None
+) -> tuple[int, bytes]:
+    await plane.awake()
+    plane.check_alive()
+    assert plane.parts is not None
+    return await request(plane.parts.app, method, path, headers, body)
+
+
+class SimulatedCloud(SimulatedPort):
+    """EC2, as a controller reaches it: changes wait for a permit, as they do in the real adapter."""
+
+    name = "ec2"
+    error = Unreachable
+
+    def __init__(self, process: "ControllerProcess", clock: Clock) -> None:
+        super().__init__(process)
+        self._before_effect = process.check_leadership
+        rate = self._world.knobs.ec2_changes_per_second
+        operations = ("launch_instance", "start_instance", "stop_instance", "terminate_instance")
+        self._buckets = {
+            operation: TokenBucket(Rate(rate, burst=1), clock, Random(f"pauses/{process.instance_id}"))
+            for operation in operations
+            if rate
+        }
+
+    async def list_instances(self, region: str, tags: Mapping[str, str] | None = None) -> Sequence[Instance]:
+        about = " ".join(f"{key}={value}" for key, value in (tags or {}).items())
+        return await self._ask(
+            "list_instances", about, lambda: self._world.cloud.list_instances(region, tags)
+        )
+
+    async def describe_instances(self, region: str, instance_ids: Sequence[InstanceId]) -> Sequence[Instance]:
+        return await self._ask(
+            "describe_instances",
+            " ".join(instance_ids),
+            lambda: self._world.cloud.describe_instances(region, instance_ids),
+        )
+
+    async def list_images(self, region: str, image_ids: Sequence[str]) -> Sequence[MachineImage]:
+        return await self._ask("list_images", "", lambda: self._world.cloud.list_images(region, image_ids))
+
+    async def describe_instance(self, region: str, instance_id: InstanceId) -> Instance | None:
+        return await self._ask(
+            "describe_instance", instance_id, lambda: self._world.cloud.describe_instance(region, instance_id)
+        )
+
+    async def find_instances(self, region: str, worker_id: WorkerId) -> Sequence[Instance]:
+        return await self._ask(
+            "find_instances", worker_id, lambda: self._world.cloud.find_instances(region, worker_id)
+        )
+
+    async def resolve_ami(self, region: str, name_pattern: str) -> MachineImage:
+        return await self._ask("resolve_ami", "", lambda: self._world.cloud.resolve_ami(region, name_pattern))
+
+    async def launch_instance(self, spec: LaunchSpec, client_token: str) -> Instance:
+        return await self._change(
+            "launch_instance",
+            f"{spec.tags['worker_id']} {client_token}",
+            lambda: self._world.cloud.launch_instance(spec, client_token),
+            refusal=CapacityShortage,
+        )
+
+    async def start_instance(self, region: str, instance_id: InstanceId) -> None:
+        await self._change(
+            "start_instance",
+            instance_id,
+            lambda: self._world.cloud.start_instance(region, instance_id),
+            refusal=CapacityShortage,
+        )
+
+    async def stop_instance(self, region: str, instance_id: InstanceId) -> None:
+        await self._change(
+            "stop_instance",
+            instance_id,
+            lambda: self._world.cloud.stop_instance(region, instance_id),
+            refusal=Throttled,
+        )
+
+    async def terminate_instance(self, region: str, instance_id: InstanceId) -> None:
+        await self._change(
+            "terminate_instance",
+            instance_id,
+            lambda: self._world.cloud.terminate_instance(region, instance_id),
+            refusal=Throttled,
+        )
+
+    async def tag_instance(self, region: str, instance_id: InstanceId, tags: Mapping[str, str]) -> None:
+        await self._change(
+            "tag_instance",
+            instance_id,
+            lambda: self._world.cloud.tag_instance(region, instance_id, tags),
+            refusal=Throttled,
+        )
+
+    async def untag_instance(self, region: str, instance_id: InstanceId, keys: Sequence[str]) -> None:
+        await self._change(
+            "untag_instance",
+            instance_id,
+            lambda: self._world.cloud.untag_instance(region, instance_id, keys),
+            refusal=Throttled,
+        )
+
+    async def _change(self, operation: str, subject: str, effect: Effect[T], *, refusal: Error) -> T:
+        bucket = self._buckets.get(operation)
+        if bucket is None:
+            return await self._write(operation, subject, effect, refusal=refusal)
+        try:
+            await bucket.take(urgent=True, within_seconds=self._world.knobs.no_answer_seconds)
+        except Saturated as full:
+            raise Throttled(f"{operation} waits for its turn: {full}") from None
+        self._before_effect()
+        try:
+            answer = await self._write(operation, subject, effect, refusal=refusal)
+        except Throttled as refused:
+            bucket.refused(str(refused))
+            raise
+        bucket.accepted()
+        return answer
+
+    async def _ask(self, operation: str, subject: str, effect: Effect[T]) -> T:
+        return await self._read(operation, subject, effect, refusal=Throttled, stale=CLOUD_STALENESS)
+
+
+class SimulatedCml(SimulatedPort):
+    """A CML server on every running machine; it answers once it has booted."""
+
+    name = "cml"
+    error = Unreachable
+
+    async def get_system_information(self, host: str, pinned_sha256: str | None) -> CmlSystemInformation:
+        return await self._read("get_system_information", "", lambda: self._answer(host))
+
+    async def _answer(self, host: str) -> CmlSystemInformation:
+        machine = self._world.cloud.machine_at(host)
+        if machine is None or machine.running_since is None:
+            raise Unreachable(f"CML at {host}: connection refused")
+        is_ready = self._world.clock.monotonic() - machine.running_since >= BOOT_SECONDS
+        return CmlSystemInformation(
+            "2.9.1+build.7", is_ready, certificate_of(machine), {"oui": "52:54:00:00:00:00"}
+        )
+
+
+class SimulatedLicensing(SimulatedPort):
+    """The licensing of every CML server. A registration belongs to the machine, whatever its address is,
+    and the pool counts it until it is given back, even if the machine is gone."""
+
+    name = "cml"
+    error = Unreachable
+
+    async def state(self, server: CmlServer) -> LicenseState:
+        async def state() -> LicenseState:
+            return self._world.licensing.state_of(self._booted_at(server.host))
+
+        return await self._read("license_state", self._at(server.host), state)
+
+    async def register(self, server: CmlServer, token: str) -> str:
+        async def begin() -> str:
+            machine_id = self._booted_at(server.host)
+            self._world.licensing.begin(machine_id, token)
+            self._world.start(self._finish_later(server.host, machine_id), "license")
+            return ""
+
+        return await self._write("register_license", self._at(server.host), begin)
+
+    async def deregister(self, server: CmlServer) -> str:
+        async def give_back() -> str:
+            return self._world.licensing.give_back(self._booted_at(server.host))
+
+        return await self._write("deregister_license", self._at(server.host), give_back)
+
+    async def _finish_later(self, host: str, machine_id: str) -> None:
+        """CML goes on by itself, unless its machine goes down."""
+        await self._world.clock.sleep(self._world.knobs.license_seconds)
+        if self._at(host) == machine_id:
+            self._world.licensing.finish(machine_id)
+        else:
+            self._world.licensing.under_way.pop(machine_id, None)
+
+    def _at(self, host: str) -> str:
+        machine = self._world.cloud.machine_at(host)
+        return machine.id if machine is not None else ""
+
+    def _booted_at(self, host: str) -> str:
+        machine = self._world.cloud.machine_at(host)
+        if machine is None or machine.running_since is None:
+            raise Unreachable(f"CML at {host}: connection refused")
+        if self._world.clock.monotonic() - machine.running_since < BOOT_SECONDS:
+            raise Unreachable(f"CML at {host}: it is booting")
+        return machine.id
+
+
+def _route_of(path: str) -> tuple[str, str]:
+    """The path with the worker's id taken out, and that id; of a list what it is to show."""
+    route, _, query = path.partition("?")
+    if route == LIVE_REPORTS:
+        return route, ""
+    if route == "/api/internal/workers":
+        return route, query
+    parts = route.split("/")
+    place = 4 if route.startswith("/api/internal/workers/") else 3 if route.startswith("/api/workers/") else 0
+    about, parts[place] = parts[place], "{id}" if place else ""
+    return "/".join(parts), about
+
+
+def _subject(key: str) -> str:
+    """The worker a key of the coordination store is about, and what it says of it."""
+    parts = key.split("/")
+    return f"{parts[3]} {parts[4]}" if len(parts) > 4 and parts[2] == "workers" else ""

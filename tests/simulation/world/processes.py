@@ -1,0 +1,302 @@
+"""Simulated processes: the real control plane and the real controllers, which can crash, freeze and restart.
+
+A process is its tasks and its memory; both go with it. To simulate another kind, subclass `Process`, put the
+real thing together in `run`, with the ports of `simulation.world.ports`, and name it in `World`.
+"""
+
+import asyncio
+from abc import abstractmethod
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import lru_cache
+from random import Random
+from typing import TYPE_CHECKING
+
+from lcm.control_plane.access.roles import AccessKeys
+from lcm.control_plane.access.sealing import SecretBox
+from lcm.control_plane.access.secrets import Vault
+from lcm.control_plane.context import Policies
+from lcm.control_plane.main import ControlPlaneParts, Limits, assemble
+from lcm.control_plane.records.templates import Templates
+from lcm.control_plane.store.port import StoreUnavailable
+from lcm.core.health import Health
+from lcm.core.ids import RandomIds
+from lcm.core.telemetry import Telemetry
+from lcm.core.timeouts import timeout
+from lcm.domain.idle import IdlePolicy
+from lcm.domain.template import RegionConfig
+from lcm.rest.client import ControlPlaneClient
+from lcm.worker_controller.monitoring.service import LiveMonitoring
+from lcm.worker_controller.reconciler import WorkerReconciler
+from lcm.worker_controller.settings import WorkerControllerSettings
+from simulation.world import ports
+from simulation.world.calls import Role, Violation
+from simulation.world.knobs import Knobs
+from simulation.world.live_ports import config_of, simulated_monitoring
+
+if TYPE_CHECKING:
+    from simulation.world.world import World
+
+REGION = RegionConfig(region="us-east-1", security_group_ids=("sg-1",), subnet_id="subnet-1", key_name="k")
+KEYS = AccessKeys("viewer-key", "operator-key", "admin-key", "controller-key")
+RESTART_SECONDS = 1.0
+
+
+class ProcessCrashed(BaseException):
+    """This process is gone; nothing of it goes on."""
+
+
+class ProcessClock:
+    """Time as one process sees it: its wall clock may be wrong, and it stops with the process."""
+
+    def __init__(self, process: "Process") -> None:
+        self._process = process
+        self._clock = process.world.clock
+        self.monotonic = self._clock.monotonic
+
+    def now(self) -> datetime:
+        return self._clock.now() + self._process.skew
+
+    async def sleep(self, seconds: float) -> None:
+        self._process.check_alive()
+        await self._clock.sleep(seconds)
+        if self._process.frozen_until:
+            await self._process.awake()
+        self._process.check_alive()
+
+
+class Process:
+    """One process of the fleet."""
+
+    role: Role
+
+    def __init__(self, world: "World", name: str) -> None:
+        self.world = world
+        self.name = name
+        self.incarnation = 0
+        self.is_alive = False
+        self.skew = timedelta()
+        self.frozen_until = 0.0
+        self._thawed = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    @abstractmethod
+    async def run(self) -> None:
+        """One incarnation, from start to crash."""
+
+    def forget(self) -> None:
+        """The memory is gone."""
+
+    async def live(self) -> None:
+        """One incarnation after another."""
+        while not self.world.is_over:
+            self.incarnation += 1
+            self.is_alive = True
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    self._task = tasks.create_task(self.run(), name=f"{self.name}#{self.incarnation}")
+            except BaseExceptionGroup as errors:
+                unexpected = errors.split((ProcessCrashed, asyncio.CancelledError))[1]
+                if unexpected is not None and self.is_alive:
+                    self.world.fail(Violation("process died", f"{self.name}: {_leaf(unexpected)!r}"))
+                    return
+            if self.is_alive:
+                self.world.fail(Violation("process died", f"{self.name}: its work ended by itself"))
+                return
+            self.forget()
+            await self.world.clock.sleep(RESTART_SECONDS)
+
+    def crash(self) -> None:
+        """As SIGKILL: at once, and without a last word."""
+        if self.is_alive and self._task is not None:
+            self.is_alive = False
+            self.forget()
+            self._task.cancel()
+
+    def freeze(self, seconds: float) -> None:
+        """As SIGSTOP, and SIGCONT after that long: the world goes on, this process does not."""
+        self.frozen_until = self.world.clock.monotonic() + seconds
+        self._thawed.clear()
+
+    def thaw(self) -> None:
+        """SIGCONT now: all of it goes on together."""
+        self.frozen_until = 0.0
+        self._thawed.set()
+
+    def check_alive(self) -> None:
+        if not self.is_alive:
+            raise ProcessCrashed(self.name)
+
+    async def awake(self) -> None:
+        """Return once the process is not frozen any more."""
+        while (left := self.frozen_until - self.world.clock.monotonic()) > 0:
+            with suppress(TimeoutError):
+                async with timeout(left):
+                    await self._thawed.wait()
+
+
+class User(Process):
+    """People; they neither crash nor freeze."""
+
+    role = "user"
+
+    def __init__(self, world: "World", name: str) -> None:
+        super().__init__(world, name)
+        self.is_alive = True
+
+    async def run(self) -> None:
+        raise NotImplementedError("people are not run, they act")
+
+
+class PlaneProcess(Process):
+    """The control plane."""
+
+    role = "plane"
+    parts: ControlPlaneParts | None = None
+    requests: asyncio.TaskGroup | None = None
+
+    def forget(self) -> None:
+        self.parts = self.requests = None
+
+    async def run(self) -> None:
+        store, knobs = ports.SimulatedStore(self), self.world.knobs
+        try:
+            await Templates(store).seed(self.world.templates)
+        except StoreUnavailable:
+            # A control plane that cannot read its store does not start; whoever runs it starts it again.
+            self.crash()
+            raise ProcessCrashed(self.name) from None
+        async with asyncio.TaskGroup() as requests:
+            self.requests = requests
+            self.parts = assemble(
+                store,
+                ports.SimulatedKv(self),
+                KEYS,
+                clock=ProcessClock(self),
+                ids=self.world.ids,
+                regions=(REGION.region,),
+                default_region=REGION.region,
+                vault=Vault(store, SecretBox.of(bytes(32))),
+                policies=Policies(
+                    idle=IdlePolicy(
+                        timeout=timedelta(seconds=knobs.idle_timeout_seconds),
+                        snooze=timedelta(seconds=knobs.idle_timeout_seconds),
+                        check_interval=timedelta(seconds=knobs.idle_check_seconds),
+                        min_workers=knobs.min_workers,
+                    ),
+                    activity_events_kept=knobs.activity_events_kept,
+                ),
+                limits=Limits(
+                    event_buffer=knobs.event_buffer,
+                    event_backlog_bytes=knobs.event_backlog_bytes,
+                    heartbeat_seconds=knobs.heartbeat_seconds,
+                    publish_sweep_seconds=knobs.publish_sweep_seconds,
+                ),
+            )
+            requests.create_task(self.parts.publisher.run(), name="publisher")
+
+
+class ControllerProcess(Process):
+    """A worker controller, which competes with the others for the lead."""
+
+    role = "controller"
+    reconciler: WorkerReconciler | None = None
+    monitoring: LiveMonitoring | None = None
+
+    def forget(self) -> None:
+        self.reconciler = self.monitoring = None
+
+    @property
+    def instance_id(self) -> str:
+        return f"{self.name}-{self.incarnation}"
+
+    @property
+    def leadership_id(self) -> str:
+        """Tells one time of leading from another."""
+        leadership = self.reconciler.leadership if self.reconciler is not None else None
+        return f"{self.instance_id}/{leadership.epoch if leadership else 0}"
+
+    @property
+    def holds_the_lease(self) -> bool:
+        """Whether the coordination store says so, too."""
+        return self.reconciler is not None and (
+            self.world.kv.peek(self.reconciler.election.key) == self.instance_id
+        )
+
+    @property
+    def is_leading(self) -> bool:
+        """Whether it believes that it leads, and is inside its deadline."""
+        leadership = self.reconciler.leadership if self.reconciler is not None else None
+        return leadership is not None and self.world.clock.monotonic() < leadership.deadline
+
+    def check_leadership(self) -> None:
+        """Right before a change at EC2, after all waiting is over."""
+        if self.reconciler is not None:
+            self.reconciler.check_leadership()
+
+    async def run(self) -> None:
+        clock, knobs = ProcessClock(self), self.world.knobs
+
+        def epoch() -> int:
+            return reconciler.leadership.epoch if reconciler.leadership else 0
+
+        health = Health(clock)
+        control_plane = ControlPlaneClient(
+            ports.SimulatedTransport(self), KEYS.controller, "worker-controller", epoch
+        )
+        if knobs.monitoring:
+            self.monitoring = simulated_monitoring(self, control_plane, clock, health)
+        self.reconciler = reconciler = WorkerReconciler(
+            _settings_of(knobs),
+            {REGION.region: REGION},
+            control_plane=control_plane,
+            cloud=ports.SimulatedCloud(self, clock),
+            cml=ports.SimulatedCml(self),
+            licensing=ports.SimulatedLicensing(self),
+            kv=ports.SimulatedKv(self),
+            clock=clock,
+            telemetry=Telemetry(RandomIds(Random(f"traces/{self.instance_id}"))),
+            health=health,
+            instance_id=self.instance_id,
+            monitors=self.monitoring,
+        )
+        reconciler.config = replace(
+            reconciler.config,
+            queue_capacity=knobs.queue_capacity,
+            max_concurrent=knobs.max_concurrent,
+            max_parked=knobs.max_parked,
+        )
+        reconciler.election = replace(
+            reconciler.election,
+            call_timeout_seconds=knobs.election_timeout_seconds,
+            retry_interval=knobs.election_retry_seconds,
+        )
+        await reconciler.run()
+
+
+@lru_cache(maxsize=8)
+def _settings_of(knobs: Knobs) -> WorkerControllerSettings:
+    """Reading settings takes longer than many a simulated process lives."""
+    return WorkerControllerSettings(
+        leader_lease_ttl=knobs.lease_ttl,
+        reconcile_interval=knobs.reconcile_interval,
+        wait_seconds=knobs.wait_seconds,
+        watch_debounce_seconds=knobs.debounce_seconds,
+        provisioning_timeout_seconds=knobs.provisioning_seconds,
+        worker_discovery_enabled=knobs.discovery,
+        worker_discovery_interval=knobs.discovery_interval,
+        orphan_termination_enabled=knobs.orphan_termination,
+        cleanup_enabled=False,
+        scale_down_enabled=knobs.scale_down,
+        min_workers=knobs.min_workers,
+        metrics_poll_interval=config_of(knobs).poll_interval,
+        worker_activity_detection_enabled=knobs.people,
+    )
+
+
+def _leaf(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    error: BaseException = errors
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,413 @@
+"""A whole fleet in one thread and in virtual time: the real control plane, controllers and stream.
+
+Only ports are replaced. Every call that leaves a process goes through `World.call`: it takes its time,
+may meet a fault, is written to the trace, and is shown to the watchers that check what must always hold.
+The truth (disk, coordination store, cloud) is kept here, apart from what processes are shown.
+"""
+
+import asyncio
+import hashlib
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from random import Random
+from typing import Any, Final, TypeVar
+
+from lcm.core.ids import RandomIds
+from lcm.core.timeouts import timeout
+from lcm.domain.launch import WORKER_ID_TAG, InstanceId
+from simulation.world.calls import Answer, Call, Role, Violation
+from simulation.world.faults import Act, Faults, chance
+from simulation.world.knobs import Knobs
+from simulation.world.live_fleet import LiveFleet
+from simulation.world.ports import LIVE_REPORTS
+from simulation.world.processes import ControllerProcess, PlaneProcess, Process, ProcessCrashed, User
+from simulation.world.stores import WatchedKv, WatchedStore
+from support.memory_cloud import Delays, MemoryCloud
+from support.memory_licensing import MemoryLicensing
+from support.virtual_time import VirtualClock, VirtualTimeLoop
+
+T = TypeVar("T")
+
+STREAM_NOTICE_SECONDS: Final = 5.0
+"""How soon a broken stream is noticed."""
+
+READ_ACTS: Final = (Act.ERROR, Act.HANG)
+TOLD_ALL_THE_TIME: Final = f"http.POST {LIVE_REPORTS}"
+"""No change by itself: what it changes is counted where it reaches the disk."""
+
+WRITE_ACTS: Final = (Act.LOST, Act.LATE, *READ_ACTS)
+CRASHES: Final = (Act.CRASH_BEFORE, Act.CRASH_AFTER)
+PROCESS_ACTS: Final = (*CRASHES, Act.FREEZE)
+RECOVERY_POINTS: Final = 20
+
+LOOKS: Final = ("/detect-idle", "/scaling/audit", "insert audit")
+"""Not counted as changes: a look, whose consequences are counted where they are stored, and notes of why
+nothing was done."""
+
+Watch = Callable[[Process, Call], None]
+
+Site = tuple[str, str]
+"""Role and name of a call."""
+
+Point = tuple[str, str, str]
+"""Role, site, abstract state."""
+
+
+def acts_at(role: Role, *, mutates: bool, may_be_stale: bool = False) -> tuple[Act, ...]:
+    """What can go wrong at a call. People neither crash nor freeze."""
+    acts: tuple[Act, ...] = WRITE_ACTS if mutates else READ_ACTS
+    if role != "user":
+        acts = (*PROCESS_ACTS, *acts)
+    return (*acts, Act.STALE) if may_be_stale else acts
+
+
+@dataclass
+class World:
+    """Everything outside the processes, and the processes."""
+
+    faults: Faults
+    knobs: Knobs = field(default_factory=Knobs)
+    templates: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualTimeLoop)
+        self.clock = VirtualClock(loop)
+        self.ids = RandomIds(Random(f"ids/{self.faults.seed}"))
+        self.disk = WatchedStore()
+        self.kv = self._new_kv()
+        pace = self.knobs.machine_seconds
+        self.licensing = MemoryLicensing(self.knobs.license_pool)
+        self.cloud = MemoryCloud(
+            self.clock,
+            Delays(
+                launch=2 * pace,
+                start=pace,
+                stop=pace,
+                terminate=pace,
+                visibility=self.knobs.visibility_seconds,
+            ),
+        )
+        self.live = LiveFleet(self) if self.knobs.monitoring else None
+        self.plane = PlaneProcess(self, "plane")
+        self.controllers = [ControllerProcess(self, f"controller-{n}") for n in range(self.knobs.controllers)]
+        self.user = User(self, "user")
+        self.recent: deque[Call] = deque(maxlen=200)
+        self.sites: Counter[Site] = Counter()
+        self.acts: dict[Site, tuple[Act, ...]] = {}
+        """What can go wrong at each call site."""
+        self.points: dict[Point, int] = {}
+        """The first ordinal at which each point was met, while faults are possible."""
+        self.stale_points: dict[Point, int] = {}
+        """The first ordinal at which a stale answer was possible at a point."""
+        self.injected: set[tuple[Point, Act]] = set()
+        self.recovery: dict[Point, int] = {}
+        """The first points that those met who took over from, or came back for, the first that crashed."""
+        self._first_crashed: Role | None = None
+        self.mutations = 0
+        self._cuts: set[tuple[str, str]] = set()
+        self._streams: dict[asyncio.Timeout, None] = {}
+        """Open streams, in the order they were opened."""
+        self.acknowledged: dict[str, int] = {}
+        """The newest generation of each worker that a person was told is recorded."""
+        self.violation: Violation | None = None
+        self.on_call: list[Watch] = []
+        self.on_effect: list[Watch] = []
+        self.on_http_answer: list[Callable[[Answer], None]] = []
+        self.on_event: list[Callable[[str, Mapping[str, Any]], None]] = []
+        """Told of every event that an open page gets."""
+        self.on_answer: list[Callable[[Process, Call, Any], None]] = []
+        """Told what a process was shown, when it is shown it."""
+        self._calls = 0
+        self._is_healed = False
+        self._wiped_at = float("-inf")
+        self._over = asyncio.Event()
+        self._tasks: asyncio.TaskGroup | None = None
+        self._digest = hashlib.sha256()
+        self._answers: dict[tuple[str, str], deque[Any]] = {}
+
+    # The run.
+
+    @property
+    def processes(self) -> Sequence[Process]:
+        return (self.plane, *self.controllers)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator["World"]:
+        """All processes, until the block is left."""
+        async with asyncio.TaskGroup() as self._tasks:
+            self.start(self.kv.run(), "kv")
+            if self.live is not None:
+                self.start(self.live.run(), "CML")
+            for process in self.processes:
+                self.start(process.live(), process.name)
+            try:
+                yield self
+            finally:
+                self._over.set()
+                for process in self.processes:
+                    process.is_alive = False
+                for task in asyncio.all_tasks() - {asyncio.current_task()}:
+                    task.cancel()
+
+    def start(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Something of the outside that goes on by itself, as long as the world does."""
+        assert self._tasks is not None
+        self._tasks.create_task(work, name=name)
+
+    # Calls.
+
+    async def call(
+        self,
+        process: Process,
+        site: str,
+        subject: str,
+        effect: Callable[[], Awaitable[T]],
+        *,
+        mutates: bool,
+        error: Callable[[str], Exception],
+        refusal: Callable[[str], Exception] | None = None,
+        stale_depth: int = 0,
+    ) -> T:
+        """The only way out of a process. `error` is what no answer looks like, `refusal` a clear no.
+
+        A read may be answered with one of its last `stale_depth` answers.
+        """
+        process.check_alive()
+        call, act = self._begin(process, site, subject, mutates=mutates, may_be_stale=stale_depth > 0)
+        there, back = self._latencies(call)
+        await self._travel(process, there)
+        if self._cuts and self.is_cut(process, site.partition(".")[0]):
+            await self._no_answer(error, "the link is down")
+        match act:
+            case Act.CRASH_BEFORE:
+                process.crash()
+                raise ProcessCrashed(process.name)
+            case Act.ERROR:
+                raise (refusal or error)("injected")
+            case Act.HANG:
+                await self._no_answer(error, "no answer")
+            case Act.LATE:
+                self._land_later(process, call, effect)
+                await self._no_answer(error, "no answer")
+            case Act.STALE:
+                answers = self._answers[site, subject]
+                draw = chance(self.faults.seed, "stale", call.role, site, call.nth)
+                stale: T = answers[int(draw * len(answers))]
+                self._show(process, call, stale)
+                return stale
+        answer = await self._perform(process, call, effect)
+        if stale_depth:
+            self._answers.setdefault((site, subject), deque(maxlen=stale_depth)).append(answer)
+        match act:
+            case Act.CRASH_AFTER:
+                process.crash()
+                raise ProcessCrashed(process.name)
+            case Act.LOST:
+                await self._no_answer(error, "the reply was lost")
+            case Act.FREEZE:
+                process.freeze(self.knobs.lease_ttl * 1.5)
+        await self._travel(process, back)
+        self._show(process, call, answer)
+        return answer
+
+    async def _travel(self, process: Process, seconds: float) -> None:
+        """The message is under way; a process that is frozen meanwhile goes on when it wakes up."""
+        if seconds:
+            await self.clock.sleep(seconds)
+        if process.frozen_until:
+            await process.awake()
+        process.check_alive()
+
+    def _begin(
+        self, process: Process, site: str, subject: str, *, mutates: bool, may_be_stale: bool
+    ) -> tuple[Call, Act | None]:
+        role = process.role
+        key = (role, site)
+        self._calls += 1
+        self.sites[key] = nth = self.sites[key] + 1
+        possible = self.acts.get(key)
+        if possible is None:
+            possible = acts_at(role, mutates=mutates, may_be_stale=may_be_stale)
+            self.acts[key] = possible
+        state = self._state_of(subject) if subject else "-"
+        act = None
+        if not self._is_healed:
+            point = (role, site, state)
+            self.points.setdefault(point, nth)
+            if (site, subject) in self._answers:
+                self.stale_points.setdefault(point, nth)
+            elif may_be_stale:
+                possible = possible[:-1]
+            if role == self._first_crashed and len(self.recovery) < RECOVERY_POINTS:
+                self.recovery.setdefault(point, nth)
+            act = self.faults.choose(role, site, nth, possible)
+            if act is not None:
+                self.injected.add((point, act))
+                if act in CRASHES and self._first_crashed is None:
+                    self._first_crashed = role
+        at = self.clock.monotonic()
+        fault = act.value if act else ""
+        call = Call(self._calls, at, process.name, role, site, nth, subject, state, mutates, fault)
+        self.recent.append(call)
+        self._digest.update(f"{at} {process.name} {site} {subject} {state} {fault}\n".encode())
+        self._check(self.on_call, process, call)
+        return call, act
+
+    def _latencies(self, call: Call) -> tuple[float, float]:
+        """How long a call takes there and back; no time at all, on either way, is as likely as any."""
+        draw = chance(self.faults.seed, "latency", call.role, call.site, call.nth)
+        seconds = draw * self.knobs.latency_seconds
+        match int(draw * 1_000) % 4:
+            case 0:
+                return 0.0, 0.0
+            case 1:
+                return seconds, 0.0
+            case 2:
+                return 0.0, seconds
+            case _:
+                return seconds / 2, seconds / 2
+
+    async def _no_answer(self, error: Callable[[str], Exception], reason: str) -> None:
+        await self.clock.sleep(self.knobs.no_answer_seconds)
+        raise error(reason)
+
+    async def _perform(self, process: Process, call: Call, effect: Callable[[], Awaitable[T]]) -> T:
+        answer = await effect()
+        if call.mutates:
+            self.mutations += not call.site.endswith(LOOKS) and call.site != TOLD_ALL_THE_TIME
+            self._check(self.on_effect, process, call)
+        return answer
+
+    def _land_later(self, process: Process, call: Call, effect: Callable[[], Awaitable[Any]]) -> None:
+        """The request is on its way and arrives when its sender has given up.
+
+        Together with the time that a new machine stays invisible this is less than five minutes: what takes
+        longer than that to show cannot be told from what is not there.
+        """
+        latest = 295.0 - self.knobs.visibility_seconds
+
+        async def land() -> None:
+            draw = chance(self.faults.seed, "late", call.role, call.site, call.nth)
+            await self.clock.sleep(5.0 + (latest - 5.0) * draw)
+            try:
+                await self._perform(process, call, effect)
+            except Exception:
+                return  # refused on arrival; nobody is there to hear it
+
+        self.start(land(), f"late {call.site}")
+
+    def _show(self, process: Process, call: Call, answer: Any) -> None:
+        for watch in self.on_answer:
+            watch(process, call, answer)
+
+    def _check(self, watches: Iterable[Watch], process: Process, call: Call) -> None:
+        try:
+            for watch in watches:
+                watch(process, call)
+        except Violation as violation:
+            self.fail(violation)
+
+    def _state_of(self, subject: str) -> str:
+        """Status and wish of the worker that a call is about; only the disk knows."""
+        worker_id = subject.partition(" ")[0]
+        machine = self.cloud.machines.get(InstanceId(worker_id))
+        if machine is not None:
+            worker_id = machine.spec.tags.get(WORKER_ID_TAG, "")
+        worker = self.disk.peek(worker_id)
+        if worker is None and machine is not None:
+            worker = self.disk.owner_of(machine.id)
+        return f"{worker.status.value}>{worker.desired_status.value}" if worker else "-"
+
+    # What the outside does.
+
+    def fail(self, violation: Violation) -> None:
+        """The first violation counts; it ends the run."""
+        if self.violation is None:
+            self.violation = violation
+            self._over.set()
+
+    def answered(self, answer: Answer) -> None:
+        """The control plane has answered a request."""
+        for watch in self.on_http_answer:
+            try:
+                watch(answer)
+            except Violation as violation:
+                self.fail(violation)
+
+    def heal(self) -> None:
+        """No more faults from here on."""
+        self._is_healed = True
+        self.mend_links()
+        self.cloud.interfere = None
+        if self.live is not None:
+            self.live.heal()
+        self.cloud.unlisted.clear()
+        self.licensing.unreachable = None
+        self.licensing.forgets_to_tell = False
+        for process in self.processes:
+            process.thaw()
+            process.skew = timedelta()
+
+    def wipe_kv(self) -> None:
+        """The coordination store loses its data, as after a disaster; its watchers are cut off."""
+        self._wiped_at = self.clock.monotonic()
+        self.kv = self._new_kv()
+        self.start(self.kv.run(), "kv")
+        self._break_streams()
+
+    def cut_link(self, process: Process, port: str) -> None:
+        """From now on nothing this process sends through that port arrives."""
+        self._cuts.add((process.name, port))
+        self._break_streams()
+
+    def mend_links(self) -> None:
+        self._cuts.clear()
+
+    def is_cut(self, process: Process, port: str) -> bool:
+        return (process.name, port) in self._cuts
+
+    @asynccontextmanager
+    async def open_stream(self) -> AsyncIterator[None]:
+        """Wait on a stream; a TimeoutError says that it is time to see whether it is still whole."""
+        async with timeout(None) as stream:
+            self._streams[stream] = None
+            try:
+                yield
+            finally:
+                del self._streams[stream]
+
+    def _break_streams(self) -> None:
+        for stream in self._streams:
+            stream.reschedule(self.clock.monotonic() + STREAM_NOTICE_SECONDS)
+
+    def _new_kv(self) -> WatchedKv:
+        return WatchedKv(self.clock, self.ids, history_limit=self.knobs.kv_history)
+
+    @property
+    def was_wiped_recently(self) -> bool:
+        """A leader of the store before the wipe may not have noticed yet."""
+        return self.clock.monotonic() - self._wiped_at < self.knobs.lease_ttl
+
+    @property
+    def trace_hash(self) -> str:
+        return self._digest.hexdigest()[:16]
+
+    @property
+    def is_over(self) -> bool:
+        return self._over.is_set()
+
+    async def over_within(self, seconds: float) -> None:
+        """Return after that long, or as soon as the run is over."""
+        try:
+            async with timeout(seconds):
+                await self._over.wait()
+        except TimeoutError:
+            return
+
+    def leaders(self) -> Sequence[ControllerProcess]:
+        """Processes that believe they lead and are inside their deadline."""
+        return [process for process in self.controllers if process.is_leading]
