@@ -55,7 +55,7 @@ from lcm.worker_controller.cml_sessions import CmlSessions
 from lcm.worker_controller.monitoring.config import MonitoringConfig
 from lcm.worker_controller.monitoring.registry import CmlWebSocketMonitorRegistry
 from lcm.worker_controller.monitoring.reporter import LiveReporter
-from lcm.worker_controller.ports import CmlServer, MonitorTarget, ToldActivity
+from lcm.worker_controller.ports import CmlServer, MonitorTarget, ReportedActivity
 from report import percentile, report
 from support.processes import running_simulator
 
@@ -164,7 +164,7 @@ async def control_workers() -> None:
                     MonitorTarget(
                         CmlServer(worker_id_of(number), None, worker.private_ip, None, login=None),
                         "2.9.1",
-                        ToldActivity(clock.now()),
+                        ReportedActivity(clock.now()),
                     )
                 )
             while not all(monitor.is_connected for monitor in registry.monitors):

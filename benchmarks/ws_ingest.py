@@ -55,7 +55,7 @@ from lcm.worker_controller.cml_sessions import CmlSessions
 from lcm.worker_controller.monitoring.config import MonitoringConfig
 from lcm.worker_controller.monitoring.registry import CmlWebSocketMonitorRegistry
 from lcm.worker_controller.monitoring.reporter import LiveReporter
-from lcm.worker_controller.ports import CmlServer, MonitorTarget, ToldActivity
+from lcm.worker_controller.ports import CmlServer, MonitorTarget, ReportedActivity
 from report import report
 
 HOST = "127.0.0.1"
@@ -317,7 +317,7 @@ async def connect_ours(port: int, connections: int, context: ssl.SSLContext) -> 
     await asyncio.sleep(0)
     for number in range(connections):
         worker_id = WorkerId(f"w-{number}")
-        told = ToldActivity(clock.now())
+        told = ReportedActivity(clock.now())
         registry.ensure_monitoring(MonitorTarget(CmlServer(worker_id, None, HOST, None, None), "2.9.1", told))
     while not all(monitor.is_connected for monitor in registry.monitors):
         await asyncio.sleep(0.05)

@@ -9,13 +9,13 @@ from lcm.core.clock import SystemClock
 from lcm.core.ids import RandomIds
 from lcm.domain.errors import (
     ImageNotFound,
+    LaunchLapsed,
     LaunchRefused,
-    LaunchVoid,
     RegionNotConfigured,
     TokenMismatch,
     WrongInstanceState,
 )
-from lcm.domain.launch import InstanceId, LaunchSpec, MachineImage, WorkerId
+from lcm.domain.launch import Ami, InstanceId, LaunchSpec, WorkerId
 from lcm.domain.template import RegionConfig
 from lcm.domain.worker import Instance
 from lcm.worker_controller.adapters.ec2 import Ec2Provider, Ec2Settings
@@ -134,7 +134,7 @@ async def test_a_token_whose_instance_is_gone_is_void(cloud: Cloud) -> None:
     token = f"void-{spec.tags['worker_id']}"
     instance = await cloud.provider.launch_instance(spec, token)
     await cloud.provider.terminate_instance(spec.region, instance.id)
-    with pytest.raises(LaunchVoid):
+    with pytest.raises(LaunchLapsed):
         await cloud.provider.launch_instance(spec, token)
 
 
@@ -263,7 +263,7 @@ async def test_a_launch_with_an_image_that_does_not_exist_is_refused(simulator: 
         spec = await Cloud(provider, region).spec(ids.new_id())
         broken = LaunchSpec(
             region=spec.region,
-            image=MachineImage(id="ami-00000000", name="gone"),
+            image=Ami(id="ami-00000000", name="gone"),
             instance_type=spec.instance_type,
             security_group_ids=spec.security_group_ids,
             subnet_id=spec.subnet_id,

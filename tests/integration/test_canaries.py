@@ -175,7 +175,7 @@ async def test_no_secret_shows_in_answers_logs_events_metrics_or_the_database(tm
     assert MASK not in log, "something tried to log a secret"
 
 
-NEVER_END = ("/api/events/stream", "/api/internal/peers/news")
+NEVER_END = ("/api/events/stream", "/api/internal/peers/feed")
 
 
 async def test_no_secret_shows_on_any_route_in_any_key_or_in_what_is_kept(
@@ -208,7 +208,7 @@ async def test_no_secret_shows_on_any_route_in_any_key_or_in_what_is_kept(
 
         async def follow() -> None:
             headers = {"X-API-Key": secrets["controller"], "X-LCM-Service": "control-plane"}
-            async with admin.session.get("/api/internal/peers/news", headers=headers) as response:
+            async with admin.session.get("/api/internal/peers/feed", headers=headers) as response:
                 async for chunk in response.content.iter_any():
                     canaries.collect("news", chunk)
 

@@ -168,11 +168,11 @@ async def test_e7_a_machine_that_does_not_get_on_raises_an_alarm_in_time_and_not
     await fleet.ask(worker, action)
     await fleet.until(worker, status, PATIENCE_SECONDS)
     await scene.pass_minutes(quiet_minutes)
-    assert not fleet.leader.tally.stuck
+    assert not fleet.leader.stats.stuck
     await scene.pass_minutes(alarm_minutes - quiet_minutes)
 
     async def is_told() -> bool:
-        return fleet.leader.tally.stuck == {worker.id}
+        return fleet.leader.stats.stuck == {worker.id}
 
     await eventually(is_told)
     stuck = await fleet.get(worker)

@@ -31,7 +31,7 @@ ENDLESS = 1_000_000
 
 
 @dataclass
-class Ledger:
+class ActivityLog:
     """What was acknowledged, by writer."""
 
     created: list[str] = field(default_factory=list)
@@ -48,7 +48,7 @@ class Ledger:
 class Writers:
     """Write without a pause, and note what is acknowledged right when the answer comes."""
 
-    def __init__(self, http: aiohttp.ClientSession, ledger: Ledger, life: int, worker_id: str) -> None:
+    def __init__(self, http: aiohttp.ClientSession, ledger: ActivityLog, life: int, worker_id: str) -> None:
         self._http = http
         self._ledger = ledger
         self._life = life
@@ -120,7 +120,7 @@ async def everything(http: aiohttp.ClientSession, path: str) -> list[Any]:
         after = f"&after={page['next']}"
 
 
-async def check(http: aiohttp.ClientSession, ledger: Ledger) -> None:
+async def check(http: aiohttp.ClientSession, ledger: ActivityLog) -> None:
     """Everything that was acknowledged is there; a write that was on its way may be there, too."""
     workers = {worker["name"]: worker for worker in await everything(http, "/api/workers")}
     assert set(ledger.created) <= workers.keys()
@@ -150,7 +150,7 @@ def start(starter: Forkery, data_dir: Path) -> Any:
 async def test_no_acknowledged_write_is_lost_however_often_the_control_plane_is_killed(
     tmp_path: Path,
 ) -> None:
-    chance, ledger, clock = random.Random(SEED), Ledger(), SystemClock()
+    chance, ledger, clock = random.Random(SEED), ActivityLog(), SystemClock()
     worker_id = ""
     with forkery() as starter:
         for life in range(LIVES + 1):

@@ -62,7 +62,7 @@ publisher.is_behind = False
 app = build_app(
     Services(
         plane,
-        EventHub(clock, ids, plane.roster),
+        EventHub(clock, ids, plane.worker_cache),
         Identity(AccessKeys("viewer-key", "operator-key", "admin-key", "controller-key"), store, clock),
     ),
     Telemetry(),
@@ -70,7 +70,7 @@ app = build_app(
     Buckets(clock, per_second=1e6, burst=1_000_000),
 )
 schema = schemathesis.openapi.from_asgi("/api/openapi.json", app, headers=HEADERS).exclude(
-    path=["/api/events/stream", "/api/internal/peers/news"]  # they never end
+    path=["/api/events/stream", "/api/internal/peers/feed"]  # they never end
 )
 
 

@@ -29,7 +29,7 @@ from lcm.worker_controller.cml_sessions import CmlSessions
 from lcm.worker_controller.monitoring.config import MonitoringConfig
 from lcm.worker_controller.monitoring.service import assemble_monitoring, register_monitoring_metrics
 from lcm.worker_controller.ports import MonitorTarget
-from support.live import ToldControlPlane, Watching, a_target
+from support.live import CollectingControlPlane, Watching, a_target
 from support.memory_live import MemoryMetrics
 from support.patience import PATIENCE_SECONDS
 from support.processes import RunningSimulator, running_simulator
@@ -174,7 +174,7 @@ class Operator:
 async def watched(cml: Cml, **config: Any) -> AsyncIterator[Operator]:
     """Connected, and delivering."""
     clock = SystemClock()
-    plane, health, telemetry = ToldControlPlane(clock), Health(clock), Telemetry()
+    plane, health, telemetry = CollectingControlPlane(clock), Health(clock), Telemetry()
     with capture_logs() as log:
         async with CmlConnections(cml.port, timeout_seconds=1.0) as transport, asyncio.TaskGroup() as tasks:
             monitoring = assemble_monitoring(

@@ -22,7 +22,7 @@ from lcm.core.results import ReconciliationResult, Success
 from lcm.core.telemetry import Telemetry
 from lcm.core.timeouts import timeout
 from lcm.core.watch import WatchConfig, WatchTriggeredHostedService
-from lcm.domain.launch import InstanceId, LaunchSpec, MachineImage, WorkerId
+from lcm.domain.launch import Ami, InstanceId, LaunchSpec, WorkerId
 from lcm.domain.worker import Instance, Worker, new_worker
 from support.virtual_time import VirtualClock
 
@@ -285,10 +285,10 @@ class Watcher(InOffice, WatchTriggeredHostedService[Thing]):
         )
         self.world = world
         self.office = Office(world.clock)
-        self.deaf_to: set[str] = set()
+        self.disconnected_peers: set[str] = set()
 
     def wakes(self, change: Change) -> bool:
-        return change.key.rsplit("/", 1)[-1] not in self.deaf_to
+        return change.key.rsplit("/", 1)[-1] not in self.disconnected_peers
 
 
 # The coordination store, and links to it that fail.
@@ -412,9 +412,7 @@ class Link(Kv):
 # A worker and what belongs to it.
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
-IMAGE = MachineImage(
-    id="ami-1", name="CML-2.9", description="CML 2.9.1", creation_date="2026-02-01T00:00:00Z"
-)
+IMAGE = Ami(id="ami-1", name="CML-2.9", description="CML 2.9.1", creation_date="2026-02-01T00:00:00Z")
 SPEC = LaunchSpec(
     region="eu-west-1",
     image=IMAGE,

@@ -16,8 +16,8 @@ from lcm.control_plane.commands.create_worker import create_worker
 from lcm.control_plane.commands.detect_idle import detect_idle
 from lcm.control_plane.commands.drain_worker import scale_down_worker
 from lcm.control_plane.commands.import_workers import import_workers
+from lcm.control_plane.commands.launch_intent import record_launch_intent, withdraw_launch_intent
 from lcm.control_plane.commands.license_worker import license_token, report_license
-from lcm.control_plane.commands.promise_launch import forget_launch, promise_launch
 from lcm.control_plane.commands.report_details import report_cml, report_instance
 from lcm.control_plane.commands.report_status import report_status
 from lcm.control_plane.commands.request_action import request_action
@@ -48,8 +48,8 @@ from lcm.rest.schemas import (
     IdleCheck,
     IdleCheckRequest,
     InstanceReport,
-    LaunchPlan,
-    LaunchVoided,
+    LaunchIntentRecorded,
+    LaunchIntentWithdrawn,
     LeadershipClaim,
     LicenseReport,
     StatusReport,
@@ -138,18 +138,18 @@ class DirectControlPlane:
         self.after("update_status")
         return reported
 
-    async def promise_launch(self, worker: Worker, spec: LaunchSpec) -> Worker:
+    async def record_launch_intent(self, worker: Worker, spec: LaunchSpec) -> Worker:
         self._answer()
-        plan = LaunchPlan(spec=spec, expected_version=worker.version)
-        self.before("promise_launch")
-        promised = await promise_launch(self._plane, worker.id, plan, fence=self._fence())
-        self.after("promise_launch")
+        plan = LaunchIntentRecorded(spec=spec, expected_version=worker.version)
+        self.before("record_launch_intent")
+        promised = await record_launch_intent(self._plane, worker.id, plan, fence=self._fence())
+        self.after("record_launch_intent")
         return promised
 
-    async def void_launch(self, worker: Worker, reason: str, *, refused: bool = False) -> Worker:
+    async def withdraw_launch_intent(self, worker: Worker, reason: str, *, refused: bool = False) -> Worker:
         self._answer()
-        voided = LaunchVoided(reason=reason, expected_version=worker.version, refused=refused)
-        return await forget_launch(self._plane, worker.id, voided, fence=self._fence())
+        voided = LaunchIntentWithdrawn(reason=reason, expected_version=worker.version, refused=refused)
+        return await withdraw_launch_intent(self._plane, worker.id, voided, fence=self._fence())
 
     async def report_instance(self, worker: Worker, instance: Instance) -> Worker:
         self._answer()

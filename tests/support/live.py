@@ -22,7 +22,7 @@ from lcm.worker_controller.monitoring.config import MonitoringConfig
 from lcm.worker_controller.monitoring.monitor import CmlWebSocketMonitor
 from lcm.worker_controller.monitoring.registry import CmlWebSocketMonitorRegistry
 from lcm.worker_controller.monitoring.reporter import LiveReporter
-from lcm.worker_controller.ports import CmlServer, MonitorTarget, ToldActivity, WebSockets
+from lcm.worker_controller.ports import CmlServer, MonitorTarget, ReportedActivity, WebSockets
 from support.core import a_worker
 from support.memory_live import MemoryLiveServer, MemoryLiveServers
 from support.virtual_time import BEGINNING
@@ -31,7 +31,7 @@ W1 = WorkerId("w-1")
 
 
 @dataclass
-class ToldControlPlane:
+class CollectingControlPlane:
     """Counts an activity event once, however often it is told, as the real one does."""
 
     clock: Clock
@@ -119,7 +119,7 @@ class ToldControlPlane:
 
 
 def a_target(
-    cml_version: str | None = "2.9.1+build.7", told: ToldActivity | None = None, **server: object
+    cml_version: str | None = "2.9.1+build.7", told: ReportedActivity | None = None, **server: object
 ) -> MonitorTarget:
     values: dict[str, object] = {
         "worker_id": W1,
@@ -131,7 +131,7 @@ def a_target(
     return MonitorTarget(
         CmlServer(**{**values, **server}),  # type: ignore[arg-type]
         cml_version,
-        told or ToldActivity(BEGINNING),
+        told or ReportedActivity(BEGINNING),
     )
 
 
@@ -140,7 +140,7 @@ class Watching:
     """Monitors under test."""
 
     clock: Clock
-    plane: ToldControlPlane
+    plane: CollectingControlPlane
     registry: CmlWebSocketMonitorRegistry
     health: Health
 
@@ -177,7 +177,7 @@ async def watching(
 ) -> AsyncIterator[Watching]:
     """A registry that runs while the block does."""
     config = config or MonitoringConfig()
-    plane, health = ToldControlPlane(clock), Health(clock)
+    plane, health = CollectingControlPlane(clock), Health(clock)
     reporter = LiveReporter(plane, config, clock, health)
     registry = CmlWebSocketMonitorRegistry(
         websockets,

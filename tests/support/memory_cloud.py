@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from lcm.core.clock import Clock
-from lcm.domain.errors import ImageNotFound, LaunchVoid, TokenMismatch, Unreachable, WrongInstanceState
+from lcm.domain.errors import ImageNotFound, LaunchLapsed, TokenMismatch, Unreachable, WrongInstanceState
 from lcm.domain.launch import (
     DISCOVERY_TAG,
     WORKER_ID_TAG,
+    Ami,
     InstanceId,
     LaunchSpec,
-    MachineImage,
     WorkerId,
     newest_image,
 )
@@ -88,9 +88,9 @@ class MemoryCloud:
     interfere: Interference | None = None
     unlisted: set[InstanceId] = field(default_factory=set)
     """Left out of lists, as if a page were missing; shown to whoever asks for them by name."""
-    images: tuple[MachineImage, ...] = (
-        MachineImage(id="ami-1", name="CML-2.8.1-20250310", creation_date="2025-03-10T00:00:00.000Z"),
-        MachineImage(id="ami-2", name="CML-2.9.1-20260415", creation_date="2026-04-15T00:00:00.000Z"),
+    images: tuple[Ami, ...] = (
+        Ami(id="ami-1", name="CML-2.8.1-20250310", creation_date="2025-03-10T00:00:00.000Z"),
+        Ami(id="ami-2", name="CML-2.9.1-20260415", creation_date="2026-04-15T00:00:00.000Z"),
     )
     _launches: int = 0
     _public_ips: int = 0
@@ -148,7 +148,7 @@ class MemoryCloud:
             self._existing(instance_id).tags.pop(key, None)
         await self._called("after", "untag_instance", instance_id)
 
-    async def resolve_ami(self, region: str, name_pattern: str) -> MachineImage:
+    async def resolve_ami(self, region: str, name_pattern: str) -> Ami:
         await self._called("before", "resolve_ami", name_pattern)
         prefix = name_pattern.rstrip("*")
         matching = [image for image in self.images if image.name.startswith(prefix)]
@@ -156,7 +156,7 @@ class MemoryCloud:
             raise ImageNotFound(f"no image named {name_pattern!r} in {region}")
         return newest_image(matching)
 
-    async def list_images(self, region: str, image_ids: Sequence[str]) -> Sequence[MachineImage]:
+    async def list_images(self, region: str, image_ids: Sequence[str]) -> Sequence[Ami]:
         await self._called("before", "list_images", " ".join(image_ids))
         return [image for image in self.images if image.id in image_ids]
 
@@ -223,7 +223,7 @@ class MemoryCloud:
         if machine.spec != spec:
             raise TokenMismatch("IdempotentParameterMismatch: the token was used with other parameters")
         if machine.is_gone:
-            raise LaunchVoid(f"IdempotentInstanceTerminated: {machine.id} is {machine.state}")
+            raise LaunchLapsed(f"IdempotentInstanceTerminated: {machine.id} is {machine.state}")
         return machine
 
     def _new_machine(self, spec: LaunchSpec, token: str) -> Machine:

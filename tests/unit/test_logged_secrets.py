@@ -32,7 +32,7 @@ from lcm.worker_controller.cml_sessions import CmlSessions
 from lcm.worker_controller.running.license import LicenseKeeper
 from support.core import a_worker
 from support.issuer import Issuer
-from support.live import W1, ToldControlPlane, a_target
+from support.live import W1, CollectingControlPlane, a_target
 from support.logged import Log, real_logging
 from support.memory_licensing import MemoryLicensing
 from support.memory_live import MemoryLiveServer, MemoryLiveServers
@@ -61,7 +61,9 @@ def vault_box() -> SecretBox:
 def test_what_no_process_knows_as_a_secret_is_written(log: Log, secret: str) -> None:
     """So that a masked line says something. (Other tests of the same process have protected other words.)"""
     assert "plain" in log.shows(secret)
-    assert log.lines_with(secret).count(secret) == 6, "in words, two fields, two tracebacks and a library's words"
+    assert log.lines_with(secret).count(secret) == 6, (
+        "in words, two fields, two tracebacks and a library's words"
+    )
 
 
 # The control plane.
@@ -119,7 +121,7 @@ def test_a_bearer_token_of_the_identity_provider_is_masked_in_every_process(log:
 
 async def test_a_workers_own_cml_password_is_masked(log: Log, secret: str) -> None:
     clock = VirtualClock()
-    cml, plane = MemoryLiveServer(clock), ToldControlPlane(clock)
+    cml, plane = MemoryLiveServer(clock), CollectingControlPlane(clock)
     cml.password = secret
     plane.logins[W1] = CmlCredentials(username="admin", password=secret, secret_ref="ref-1")
     sessions = CmlSessions(MemoryLiveServers({"10.0.0.1": cml}), Credentials("admin", "fleet"), plane, clock)

@@ -11,11 +11,11 @@ from lcm.control_plane.records.epochs import Epochs
 from lcm.control_plane.records.idle_checks import IdleChecks
 from lcm.control_plane.records.labs import Labs
 from lcm.control_plane.records.metrics_cache import LiveTable
-from lcm.control_plane.records.reservations import Turns
+from lcm.control_plane.records.reservations import Reservations
 from lcm.control_plane.records.templates import Templates
-from lcm.control_plane.records.worker_cache import Roster
+from lcm.control_plane.records.worker_cache import WorkerCache
 from lcm.control_plane.records.workers import Workers
-from lcm.control_plane.replication.feed import LabChanged, NewsFeed
+from lcm.control_plane.replication.feed import Feed, LabChanged
 from lcm.control_plane.store.port import Store
 from lcm.core.clock import Clock
 from lcm.core.ids import Ids
@@ -44,7 +44,7 @@ class ControlPlane:
     workers: Workers
     templates: Templates
     labs: Labs
-    roster: Roster
+    worker_cache: WorkerCache
     live: LiveTable
     epochs: Epochs
     clock: Clock
@@ -55,9 +55,9 @@ class ControlPlane:
     audit: AuditLog
     idle_checks: IdleChecks
     policies: Policies
-    news: NewsFeed
+    news: Feed
     """What happens here, for other control planes."""
-    turns: Turns
+    turns: Reservations
 
     @classmethod
     def over(
@@ -73,16 +73,16 @@ class ControlPlane:
     ) -> Self:
         """Everything that is kept in, or follows from, one store."""
         workers = Workers(store)
-        roster = Roster(workers.list_all)
-        workers.subscribe(roster.on_worker_commit)
-        workers.subscribe_to_purges(roster.on_purge)
-        live = LiveTable(roster)
+        worker_cache = WorkerCache(workers.list_all)
+        workers.subscribe(worker_cache.on_worker_commit)
+        workers.subscribe_to_purges(worker_cache.on_purge)
+        live = LiveTable(worker_cache)
         plane = cls(
             store=store,
             workers=workers,
             templates=Templates(store),
             labs=Labs(store, workers),
-            roster=roster,
+            worker_cache=worker_cache,
             live=live,
             epochs=Epochs(store),
             clock=clock,
@@ -90,11 +90,11 @@ class ControlPlane:
             regions=regions,
             default_region=default_region,
             vault=vault,
-            idle_checks=IdleChecks(roster),
+            idle_checks=IdleChecks(worker_cache),
             audit=AuditLog(store, clock, ids),
             policies=policies or Policies(),
-            news=NewsFeed(ids, live.newest),
-            turns=Turns(store, clock),
+            news=Feed(ids, live.newest),
+            turns=Reservations(store, clock),
         )
         plane._tell_others()
         return plane

@@ -25,8 +25,8 @@ from lcm.control_plane.commands.auto_license import AutoLicense
 from lcm.control_plane.context import ControlPlane, Policies
 from lcm.control_plane.records.commit_log import log_commit
 from lcm.control_plane.records.templates import Templates
-from lcm.control_plane.replication.feed_client import OpenFeed, PeerFollower
-from lcm.control_plane.replication.kv_watch import PeerWatch
+from lcm.control_plane.replication.feed_client import FeedClient, OpenFeed
+from lcm.control_plane.replication.kv_watch import KvWatch
 from lcm.control_plane.replication.publisher import Publisher
 from lcm.control_plane.settings import DEFAULT_REQUESTS_PER_SECOND, ControlPlaneSettings
 from lcm.control_plane.store.port import Store
@@ -58,8 +58,8 @@ class ControlPlaneParts:
     app: FastAPI
     plane: ControlPlane
     publisher: Publisher
-    peers: PeerWatch
-    followers: tuple[PeerFollower, ...]
+    peers: KvWatch
+    followers: tuple[FeedClient, ...]
     hub: EventHub
     templates: Templates
     telemetry: Telemetry
@@ -120,7 +120,7 @@ def assemble(
     hub = EventHub(
         clock,
         ids,
-        plane.roster,
+        plane.worker_cache,
         newest_samples=plane.live.newest,
         heartbeat_seconds=limits.heartbeat_seconds,
         buffer_size=limits.event_buffer,
@@ -141,13 +141,13 @@ def assemble(
         key_prefix=key_prefix,
         sweep_seconds=limits.publish_sweep_seconds,
     )
-    followers = tuple(PeerFollower(url, open_feed, plane, hub, clock) for url in others if open_feed)
-    peers = PeerWatch(
+    followers = tuple(FeedClient(url, open_feed, plane, hub, clock) for url in others if open_feed)
+    peers = KvWatch(
         plane.workers,
         kv,
         clock=clock,
-        is_known=plane.roster.knows,
-        known_ids=plane.roster.ids,
+        is_known=plane.worker_cache.knows,
+        known_ids=plane.worker_cache.ids,
         on_found=hub.on_worker_found,
         on_gone=hub.on_worker_gone,
         key_prefix=key_prefix,

@@ -19,7 +19,7 @@ _TRACEPARENT: Final = re.compile(
 )
 
 
-class Doing:
+class TraceContext:
     """One piece of work: a reconcile, a request."""
 
     __slots__ = ("_ids", "_span_id", "_trace_id", "fields")
@@ -43,15 +43,15 @@ class Doing:
             self._span_id = self._ids.new_id().replace("-", "")[:16]
         return f"00-{self.trace_id}-{self._span_id}-00"
 
-    def part(self, fields: Mapping[str, Any]) -> "Doing":
+    def part(self, fields: Mapping[str, Any]) -> "TraceContext":
         """Work inside this work, in a trace of its own."""
-        return Doing(self._ids, {**self.fields, **fields})
+        return TraceContext(self._ids, {**self.fields, **fields})
 
 
-_doing: ContextVar[Doing | None] = ContextVar("doing", default=None)
+_doing: ContextVar[TraceContext | None] = ContextVar("doing", default=None)
 
 
-def current() -> Doing | None:
+def current() -> TraceContext | None:
     return _doing.get()
 
 
@@ -61,7 +61,7 @@ def begin(ids: Ids, fields: Mapping[str, Any]) -> None:
     What is known of the work around it stays known.
     """
     around = _doing.get()
-    _doing.set(Doing(ids, {**around.fields, **fields} if around is not None else fields))
+    _doing.set(TraceContext(ids, {**around.fields, **fields} if around is not None else fields))
 
 
 def begin_part(**fields: Any) -> None:
@@ -72,7 +72,7 @@ def begin_part(**fields: Any) -> None:
 
 
 @contextmanager
-def doing(work: Doing) -> Iterator[Doing]:
+def doing(work: TraceContext) -> Iterator[TraceContext]:
     """This is what is done inside the block."""
     token = _doing.set(work)
     try:
@@ -82,7 +82,7 @@ def doing(work: Doing) -> Iterator[Doing]:
 
 
 @contextmanager
-def part_of_it(**fields: Any) -> Iterator[None]:
+def span(**fields: Any) -> Iterator[None]:
     """Inside the block, a part of what is done now, in a trace of its own; nothing if nothing is done."""
     around = _doing.get()
     if around is None:

@@ -20,7 +20,7 @@ from lcm.domain.launch import (
     MANAGED_BY,
     MANAGED_BY_TAG,
     WORKER_ID_TAG,
-    MachineImage,
+    Ami,
     WorkerId,
 )
 from lcm.domain.lifecycle import DesiredStatus, status_of_ec2_state
@@ -49,7 +49,7 @@ class FoundInstance(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """A machine that may become a worker, with what could be learnt about it."""
 
     instance: Instance
-    image: MachineImage | None = None
+    image: Ami | None = None
     cml_version: str | None = None
     cml_ready: bool = False
     cml_certificate_sha256: str | None = None
@@ -95,7 +95,7 @@ def parse_tag_filter(text: str) -> dict[str, str]:
     return tags
 
 
-def is_named_like(image: MachineImage | None, pattern: str) -> bool:
+def is_named_like(image: Ami | None, pattern: str) -> bool:
     """Whether an image's name matches; an image nobody can look at matches only the empty pattern."""
     if not pattern:
         return True

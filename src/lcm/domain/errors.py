@@ -15,7 +15,7 @@
     │   ├── LaunchRefused         EC2 refuses these launch parameters; nothing was launched
     │   ├── TokenMismatch         the launch token was used with other parameters
     │   └── CertificateChanged    a worker shows another certificate than the one pinned
-    ├── LaunchVoid                the instance of a launch token is gone for good: a new generation is due
+    ├── LaunchLapsed                the instance of a launch token is gone for good: a new generation is due
     └── RequestError              the caller asked for something that cannot be done
         ├── NotFound
         ├── Conflict              the record changed since it was read
@@ -97,7 +97,7 @@ class CertificateChanged(PermanentError):
     """A worker presents a certificate other than the pinned one."""
 
 
-class LaunchVoid(LcmError):
+class LaunchLapsed(LcmError):
     """The launch token belongs to an instance that no longer exists."""
 
 

@@ -28,7 +28,7 @@ MAX_UNATTENDED_LAUNCHES = 3
 """Launch generations without a person asking: a broken image must not burn money all night."""
 
 
-class MachineImage(msgspec.Struct, frozen=True, kw_only=True):
+class Ami(msgspec.Struct, frozen=True, kw_only=True):
     """An AMI, as EC2 describes it."""
 
     id: str
@@ -37,7 +37,7 @@ class MachineImage(msgspec.Struct, frozen=True, kw_only=True):
     creation_date: str = ""
 
 
-def newest_image(images: Sequence[MachineImage]) -> MachineImage:
+def newest_image(images: Sequence[Ami]) -> Ami:
     """The one created last; of two created at once the one with the higher id, so that all agree."""
     return max(images, key=lambda image: (image.creation_date, image.id))
 
@@ -46,7 +46,7 @@ class LaunchSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Every parameter of one RunInstances call."""
 
     region: str
-    image: MachineImage
+    image: Ami
     instance_type: str
     security_group_ids: tuple[str, ...]
     subnet_id: str
@@ -122,7 +122,7 @@ def launch_spec(
     *,
     region: RegionConfig,
     template: WorkerTemplate,
-    image: MachineImage,
+    image: Ami,
     tags: dict[str, str],
     subnet_id: str | None = None,
 ) -> LaunchSpec:

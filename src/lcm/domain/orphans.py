@@ -116,7 +116,7 @@ def may_have_lost_instance(worker: Worker) -> bool:
 
 
 @dataclass
-class Sightings:
+class AbsenceTracker:
     """Since when each orphan was one, in complete lists one after the other."""
 
     _first: dict[InstanceId, tuple[OrphanKind, float]] = field(default_factory=dict)

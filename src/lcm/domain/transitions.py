@@ -142,8 +142,8 @@ def mark_paused(worker: Worker, why: PauseReason, *, by: str, now: datetime) -> 
     )
 
 
-def plan_launch(worker: Worker, spec: LaunchSpec, *, now: datetime) -> Worker:
-    """Promise a launch in writing, under a new generation and token."""
+def with_launch_intent(worker: Worker, spec: LaunchSpec, *, now: datetime) -> Worker:
+    """The worker with the intent to launch it, under a new generation and client token."""
     if worker.status is not PENDING:
         raise IllegalTransition(worker.status, "a new launch", allowed_targets(worker.status))
     if worker.imported:
@@ -151,7 +151,7 @@ def plan_launch(worker: Worker, spec: LaunchSpec, *, now: datetime) -> Worker:
     if worker.has_unresolved_launch:
         raise Conflict("an earlier launch of this worker is unresolved; repeat that one")
     if worker.ec2_instance_id is not None:
-        raise Conflict(f"instance {worker.ec2_instance_id} is not proven gone; void its launch first")
+        raise Conflict(f"instance {worker.ec2_instance_id} is not proven gone; withdraw its intent first")
     if worker.unattended_launches >= MAX_UNATTENDED_LAUNCHES:
         raise Conflict(
             f"{worker.unattended_launches} launches without a person asking; retry to launch again"
@@ -175,10 +175,10 @@ def plan_launch(worker: Worker, spec: LaunchSpec, *, now: datetime) -> Worker:
     )
 
 
-def void_launch(worker: Worker, *, reason: str, now: datetime, refused: bool = False) -> Worker:
-    """Forget a launch whose instance is proven gone, so that a new generation may follow.
+def without_launch_intent(worker: Worker, *, reason: str, now: datetime, refused: bool = False) -> Worker:
+    """The worker without an intent whose instance is proven gone, so that a new generation may follow.
 
-    One that EC2 `refused` made no machine, so it does not count as one that did not last.
+    A launch that EC2 `refused` created no instance, so it does not count as an unattended launch.
     """
     launches = worker.unattended_launches - 1 if refused and worker.launch else worker.unattended_launches
     return replace(

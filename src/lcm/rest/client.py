@@ -30,8 +30,8 @@ from lcm.rest.schemas import (
     IdleCheck,
     IdleCheckRequest,
     InstanceReport,
-    LaunchPlan,
-    LaunchVoided,
+    LaunchIntentRecorded,
+    LaunchIntentWithdrawn,
     LeadershipClaim,
     LeadershipGrant,
     LicenseReport,
@@ -151,14 +151,14 @@ class ControlPlaneClient:
             ),
         )
 
-    async def promise_launch(self, worker: Worker, spec: LaunchSpec) -> Worker:
+    async def record_launch_intent(self, worker: Worker, spec: LaunchSpec) -> Worker:
         return await self._report(
-            worker.id, "launch-plan", LaunchPlan(spec=spec, expected_version=worker.version)
+            worker.id, "launch-intent", LaunchIntentRecorded(spec=spec, expected_version=worker.version)
         )
 
-    async def void_launch(self, worker: Worker, reason: str, *, refused: bool = False) -> Worker:
-        voided = LaunchVoided(reason=reason, expected_version=worker.version, refused=refused)
-        return await self._report(worker.id, "launch-void", voided)
+    async def withdraw_launch_intent(self, worker: Worker, reason: str, *, refused: bool = False) -> Worker:
+        withdrawal = LaunchIntentWithdrawn(reason=reason, expected_version=worker.version, refused=refused)
+        return await self._report(worker.id, "launch-intent/withdraw", withdrawal)
 
     async def report_instance(self, worker: Worker, instance: Instance) -> Worker:
         return await self._report(

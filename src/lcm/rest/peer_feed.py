@@ -7,7 +7,7 @@ import aiohttp
 from lcm.domain.errors import Unreachable
 from lcm.rest.schemas import API_KEY_HEADER
 
-PATH = "/api/internal/peers/news"
+PATH = "/api/internal/peers/feed"
 CONNECT_SECONDS = 5.0
 MAX_LINE_BYTES = 4 * 1024 * 1024
 

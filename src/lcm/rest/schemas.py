@@ -249,14 +249,14 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """The instance this worker is, if that is news."""
 
 
-class LaunchPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class LaunchIntentRecorded(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Promise this launch before it is asked of EC2."""
 
     spec: LaunchSpec
     expected_version: int
 
 
-class LaunchVoided(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class LaunchIntentWithdrawn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The promised instance is gone for good, or was `refused` and never existed."""
 
     reason: str

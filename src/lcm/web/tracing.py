@@ -7,7 +7,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from lcm.core.ids import Ids
-from lcm.core.tracing import TRACEPARENT_HEADER, Doing, doing, trace_id_of
+from lcm.core.tracing import TRACEPARENT_HEADER, TraceContext, doing, trace_id_of
 from lcm.rest.schemas import EPOCH_HEADER, SERVICE_HEADER
 
 _WORKER_PATH: Final = re.compile(r"/api/(?:internal/)?workers/([0-9a-f-]{36})(?:/|$)")
@@ -37,5 +37,5 @@ class Traced:
             fields["caller"] = service
         if _EPOCH.fullmatch(epoch := headers.get(EPOCH_HEADER, "")):
             fields["epoch"] = int(epoch)
-        with doing(Doing(self._ids, fields, trace_id_of(headers.get(TRACEPARENT_HEADER)))):
+        with doing(TraceContext(self._ids, fields, trace_id_of(headers.get(TRACEPARENT_HEADER)))):
             await self._app(scope, receive, send)

@@ -29,7 +29,7 @@ class Launch:
 
 
 @dataclass(frozen=True)
-class VoidLaunch:
+class WithdrawLaunchIntent:
     """The promised instance is gone for good: forget the promise, so that a new one can be made."""
 
     reason: str
@@ -64,7 +64,7 @@ class FreeLicense:
 
 
 @dataclass(frozen=True)
-class Tend:
+class Maintain:
     """All is as wanted: look after the running worker."""
 
     instance: Instance
@@ -89,12 +89,12 @@ class Nothing:
 Decision = (
     Move
     | Launch
-    | VoidLaunch
+    | WithdrawLaunchIntent
     | StartInstance
     | StopInstance
     | TerminateInstance
     | FreeLicense
-    | Tend
+    | Maintain
     | Wait
     | Nothing
 )

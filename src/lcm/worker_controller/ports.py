@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Final, NamedTuple, Protocol
 
 from lcm.domain.discovery import DiscoverySettings, FoundInstance
-from lcm.domain.launch import InstanceId, LaunchSpec, MachineImage, WorkerId
+from lcm.domain.launch import Ami, InstanceId, LaunchSpec, WorkerId
 from lcm.domain.license import LicenseOperation
 from lcm.domain.lifecycle import WorkerStatus
 from lcm.domain.scaling import AuditEvent
@@ -54,9 +54,11 @@ class ControlPlane(Protocol):
         instance: Instance | None = None,
     ) -> Worker: ...
 
-    async def promise_launch(self, worker: Worker, spec: LaunchSpec) -> Worker: ...
+    async def record_launch_intent(self, worker: Worker, spec: LaunchSpec) -> Worker: ...
 
-    async def void_launch(self, worker: Worker, reason: str, *, refused: bool = False) -> Worker: ...
+    async def withdraw_launch_intent(
+        self, worker: Worker, reason: str, *, refused: bool = False
+    ) -> Worker: ...
 
     async def report_instance(self, worker: Worker, instance: Instance) -> Worker: ...
 
@@ -134,7 +136,7 @@ class CloudProvider(Protocol):
     async def launch_instance(self, spec: LaunchSpec, client_token: str) -> Instance:
         """Start one instance. The same token again gives the same instance, never a second.
 
-        Raises LaunchVoid if the token's instance is gone for good, LaunchRefused if nothing was
+        Raises LaunchLapsed if the token's instance is gone for good, LaunchRefused if nothing was
         launched and nothing will be, TokenMismatch if the token was used with other parameters.
         """
         ...
@@ -159,11 +161,11 @@ class CloudProvider(Protocol):
         """Take these tags off it. Taking off what is not there succeeds."""
         ...
 
-    async def resolve_ami(self, region: str, name_pattern: str) -> MachineImage:
+    async def resolve_ami(self, region: str, name_pattern: str) -> Ami:
         """The newest image of that name. Raises ImageNotFound."""
         ...
 
-    async def list_images(self, region: str, image_ids: Sequence[str]) -> Sequence[MachineImage]:
+    async def list_images(self, region: str, image_ids: Sequence[str]) -> Sequence[Ami]:
         """Those of the images that still exist and may be looked at."""
         ...
 
@@ -277,7 +279,7 @@ MAX_MESSAGE_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True)
-class ToldActivity:
+class ReportedActivity:
     """Signs of people that the record holds: these, and whatever there was before."""
 
     since: datetime
@@ -290,7 +292,7 @@ class MonitorTarget:
 
     server: CmlServer
     cml_version: str | None
-    told: ToldActivity = field(compare=False)
+    reported: ReportedActivity = field(compare=False)
     """Where an account of this worker begins, if there is none yet."""
 
     @property

@@ -56,15 +56,15 @@ from lcm.worker_controller.decisions import (
     Decision,
     FreeLicense,
     Launch,
+    Maintain,
     Move,
     Nothing,
     Situation,
     StartInstance,
     StopInstance,
-    Tend,
     TerminateInstance,
-    VoidLaunch,
     Wait,
+    WithdrawLaunchIntent,
 )
 from lcm.worker_controller.instances.launcher import Launcher
 from lcm.worker_controller.instances.observer import InstanceObserver
@@ -72,11 +72,11 @@ from lcm.worker_controller.ports import CloudProvider, CmlLicensing, CmlSystem, 
 from lcm.worker_controller.running.idle import IdleKeeper
 from lcm.worker_controller.running.license import LicenseKeeper
 from lcm.worker_controller.running.monitoring import server_of
-from lcm.worker_controller.running.pipeline import Tender
+from lcm.worker_controller.running.pipeline import RunningPipeline
 from lcm.worker_controller.running.scale_down import ScaleDown
 from lcm.worker_controller.running.tags import Tagger
 from lcm.worker_controller.settings import WorkerControllerSettings
-from lcm.worker_controller.stats import Tally
+from lcm.worker_controller.stats import Stats
 from lcm.worker_controller.steps import (
     draining,
     failed,
@@ -178,8 +178,8 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
         self._launcher = self._new_launcher()
         self._cml = cml
         self.discovery = self._new_discovery()
-        self.tally = Tally(telemetry)
-        self.counts = self.tally.counts
+        self.stats = Stats(telemetry)
+        self.counts = self.stats.counts
         use_private_ip = settings.use_private_ip_for_monitoring
         self._license_keeper = LicenseKeeper(
             control_plane,
@@ -195,16 +195,16 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
             else None
         )
         self._scale_down = ScaleDown(
-            control_plane, settings.scale_down, clock, lambda: self.tally.running_workers, self.counts
+            control_plane, settings.scale_down, clock, lambda: self.stats.running_workers, self.counts
         )
-        self._tender = Tender(
+        self._tender = RunningPipeline(
             control_plane,
             cml,
             clock,
             use_private_ip=use_private_ip,
             wait_seconds=settings.wait_seconds,
             metrics_interval_seconds=settings.metrics_poll_interval,
-            count_drift=self.tally.on_drift,
+            count_drift=self.stats.on_drift,
             monitors=monitors,
             licenses=self._license_keeper,
             idle=idle_keeper,
@@ -238,7 +238,7 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
         self.observer.close_eyes()
         self.observer = InstanceObserver(self._cloud, self.clock, self.health)
         self.discovery = self._new_discovery()
-        self.tally.forget_all()
+        self.stats.forget_all()
 
     async def _supervised(self, work: Callable[[], Awaitable[None]], name: str) -> None:
         await supervise(work, name=name, clock=self.clock, fatal=self.fatal)
@@ -285,7 +285,7 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
         for worker_id in sorted(in_sight_again):
             # The failures of a time without sight say nothing about the time after it.
             self.trigger(worker_id)
-        self.tally.on_new_list(workers)
+        self.stats.on_new_list(workers)
         self._scale_down.on_new_list(workers)
         return workers
 
@@ -326,11 +326,11 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
         if self._monitors is not None:
             self._monitors.forget(worker_id)
         self._tender.forget(worker_id)
-        self.tally.forget(worker_id)
+        self.stats.forget(worker_id)
 
     def on_reconciled(self, resource_id: str, seconds: float) -> None:
         if resource_id in self.states:  # not forgotten meanwhile, as a terminated worker is
-            self.tally.on_look(resource_id, seconds)
+            self.stats.on_look(resource_id, seconds)
 
     # One pass over one worker.
 
@@ -386,10 +386,10 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
             case Launch():
                 launched = await self._launcher.launch(worker)
                 self.observer.look_again(worker.id)
-                self.tally.on_arrival(worker, launched)
+                self.stats.on_arrival(worker, launched)
                 return launched
-            case VoidLaunch(reason):
-                return await self._control_plane.void_launch(worker, reason)
+            case WithdrawLaunchIntent(reason):
+                return await self._control_plane.withdraw_launch_intent(worker, reason)
             case StartInstance(instance_id):
                 self.check_leadership()
                 await self._cloud.start_instance(worker.aws_region, instance_id)
@@ -404,8 +404,8 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
                 return self._look_soon(worker, "EC2 was asked to terminate it")
             case FreeLicense(is_late):
                 return await self._free_license(worker, is_late)
-            case Tend(instance):
-                self.tally.drifting.discard(worker.id)
+            case Maintain(instance):
+                self.stats.drifting.discard(worker.id)
                 outcome = await self._tender.tend(worker, instance)
                 # Last, so that tags which may not be set keep nothing else from being done.
                 if await self._tagger.put_right(worker, instance):
@@ -416,19 +416,19 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
                 await self._watch_for_stuck(worker, reason, is_alarm)
                 return self._look_soon(worker, reason)
             case Nothing():
-                self.tally.drifting.discard(worker.id)
+                self.stats.drifting.discard(worker.id)
                 return Success()
             case _:
                 assert_never(decision)
 
     async def _move(self, worker: Worker, move: Move) -> Worker:
-        self.tally.stuck.discard(worker.id)
+        self.stats.stuck.discard(worker.id)
         moved = await self._control_plane.update_status(
             worker, move.to, move.reason, observed=move.observed, instance=move.instance
         )
         if move.drift is not None:
-            self.tally.on_drift(worker, move.drift)
-        self.tally.on_arrival(worker, moved)
+            self.stats.on_drift(worker, move.drift)
+        self.stats.on_arrival(worker, moved)
         self._watch_no_more_if_down(moved)
         log.info(
             "moved",
@@ -448,9 +448,9 @@ class WorkerReconciler(WatchTriggeredHostedService[Worker]):
     async def _watch_for_stuck(self, worker: Worker, reason: str, is_alarm: bool) -> None:
         """A machine that does not get on is shown to people; nothing is forced."""
         if not is_alarm:
-            self.tally.stuck.discard(worker.id)
+            self.stats.stuck.discard(worker.id)
             return
-        self.tally.stuck.add(worker.id)
+        self.stats.stuck.add(worker.id)
         if worker.status_reason != reason:
             log.warning("stuck", worker_id=worker.id, status=str(worker.status), reason=reason)
             await self._explain(worker, reason)

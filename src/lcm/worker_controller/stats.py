@@ -34,7 +34,7 @@ _ARRIVALS: Final = {
 }
 
 
-class Tally:
+class Stats:
     """Kept by the reconciler as things happen."""
 
     def __init__(self, telemetry: Telemetry) -> None:

@@ -11,7 +11,7 @@ from lcm.core.reconciliation import ReconciliationHostedService, ResourceState
 from lcm.core.results import ReconciliationResult, Requeue
 from lcm.domain.errors import LcmError
 from lcm.domain.license import License, LicenseOperation
-from lcm.domain.orphans import Budget, Orphan, OrphanKind, Sightings
+from lcm.domain.orphans import AbsenceTracker, Budget, Orphan, OrphanKind
 from lcm.domain.worker import Instance, Worker
 from lcm.worker_controller.decisions import Situation
 from lcm.worker_controller.ports import LicenseState
@@ -25,12 +25,12 @@ from simulation.scenarios.fleet import a_tended_fleet, licenses_come_and_go
 
 @planted_in(a_tended_fleet)
 def a_sweep_after_one_sighting() -> Iterator[None]:
-    yield from swapped(Sightings, "are_enough", lambda self, instance_id, now: True)
+    yield from swapped(AbsenceTracker, "are_enough", lambda self, instance_id, now: True)
 
 
 @planted_in(a_tended_fleet)
 def a_sweep_right_after_a_start() -> Iterator[None]:
-    with swapped_in(Sightings, "are_enough", lambda self, instance_id, now: True):
+    with swapped_in(AbsenceTracker, "are_enough", lambda self, instance_id, now: True):
         yield from swapped(sweeping, "reason_to_only_look", lambda **_: None)
 
 
@@ -43,7 +43,7 @@ def a_sweep_without_a_budget() -> Iterator[None]:
 def a_sweep_without_another_look() -> Iterator[None]:
     """Though the record may have come back since the machines were listed."""
 
-    async def terminate(self: Orphans, orphan: Orphan, sightings: Sightings) -> None:
+    async def terminate(self: Orphans, orphan: Orphan, sightings: AbsenceTracker) -> None:
         instance, now = orphan.instance, self.clock.monotonic()
         is_due = sightings.are_enough(instance.id, now) and self._budget.allows(self._fleet_size, now)
         if is_due and instance.region not in self.only_looking:

@@ -54,7 +54,7 @@ def launched_before_it_is_promised() -> Iterator[None]:
     async def promise(self: Launcher, worker: Worker) -> Worker:
         promised = await original(self, worker)
         assert promised.launch is not None
-        await self.control_plane.void_launch(promised, "forgotten")
+        await self.control_plane.withdraw_launch_intent(promised, "forgotten")
         return promised
 
     yield from swapped(Launcher, "_promise", promise)

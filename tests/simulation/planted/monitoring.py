@@ -14,7 +14,7 @@ from lcm.domain.telemetry import ActivityEvent
 from lcm.domain.worker import CmlLogin, Worker
 from lcm.rest.schemas import ActivityReport
 from lcm.worker_controller.cml_sessions import CmlSessions
-from lcm.worker_controller.monitoring.activity_log import Ledger
+from lcm.worker_controller.monitoring.activity_log import ActivityLog
 from lcm.worker_controller.monitoring.monitor import CmlWebSocketMonitor, _Link
 from lcm.worker_controller.monitoring.polling import RestFallback
 from lcm.worker_controller.monitoring.telemetry_log import TelemetryLog
@@ -45,14 +45,14 @@ def a_silent_connection_told_everything() -> Iterator[None]:
 
 @planted_in(a_live_fleet)
 def activity_is_forgotten_once_it_is_sent() -> Iterator[None]:
-    original = Ledger.unconfirmed_reports
+    original = ActivityLog.unconfirmed_reports
 
-    def reports(self: Ledger) -> Iterator[ActivityReport]:
+    def reports(self: ActivityLog) -> Iterator[ActivityReport]:
         told = list(original(self))
         self._unconfirmed = None
         return iter(told)
 
-    yield from swapped(Ledger, "unconfirmed_reports", reports)
+    yield from swapped(ActivityLog, "unconfirmed_reports", reports)
 
 
 @planted_in(a_live_fleet)

@@ -10,8 +10,8 @@ from lcm.domain.launch import (
     MANAGED_BY,
     MANAGED_BY_TAG,
     WORKER_ID_TAG,
+    Ami,
     LaunchSpec,
-    MachineImage,
     WorkerId,
     client_token,
 )
@@ -57,7 +57,7 @@ def leave_behind(story: Story, name: str, *, is_ours: bool = True) -> Machine:
 def _spec(tags: dict[str, str]) -> LaunchSpec:
     return LaunchSpec(
         region="us-east-1",
-        image=MachineImage(id="ami-2", name="CML-2.9.1-20260415"),
+        image=Ami(id="ami-2", name="CML-2.9.1-20260415"),
         instance_type="t3.small",
         security_group_ids=("sg-1",),
         subnet_id="subnet-1",

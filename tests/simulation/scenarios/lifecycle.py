@@ -5,7 +5,7 @@ from random import Random
 from typing import Any
 
 from lcm.domain.errors import CapacityShortage
-from lcm.domain.launch import LaunchSpec, MachineImage
+from lcm.domain.launch import Ami, LaunchSpec
 from lcm.domain.lifecycle import FAILED, PROVISIONING, RUNNING, STOPPED, TERMINATED
 from simulation.scenarios.base import random_story, scenario, under
 from simulation.story import Story
@@ -80,7 +80,7 @@ async def from_none_to_twenty_and_back(story: Story) -> None:
 async def a_foreign_instance_with_our_tags_is_left_alone(story: Story) -> None:
     spec = LaunchSpec(
         region="us-east-1",
-        image=MachineImage(id="ami-2", name="CML-2.9.1-20260415"),
+        image=Ami(id="ami-2", name="CML-2.9.1-20260415"),
         instance_type="t3.small",
         security_group_ids=("sg-1",),
         subnet_id="subnet-1",

@@ -14,7 +14,7 @@ from lcm.core.clock import Clock
 from lcm.core.kv.port import Change, Item, KvUnavailable, LeaseId, Listing
 from lcm.core.rate_limit import Rate, Saturated, TokenBucket
 from lcm.domain.errors import CapacityShortage, Throttled, Unreachable
-from lcm.domain.launch import InstanceId, LaunchSpec, MachineImage, WorkerId
+from lcm.domain.launch import Ami, InstanceId, LaunchSpec, WorkerId
 from lcm.domain.worker import Instance
 from lcm.worker_controller.ports import CmlServer, CmlSystemInformation, LicenseState
 from simulation.world.calls import Answer, Violation
@@ -250,7 +250,7 @@ class SimulatedCloud(SimulatedPort):
             lambda: self._world.cloud.describe_instances(region, instance_ids),
         )
 
-    async def list_images(self, region: str, image_ids: Sequence[str]) -> Sequence[MachineImage]:
+    async def list_images(self, region: str, image_ids: Sequence[str]) -> Sequence[Ami]:
         return await self._ask("list_images", "", lambda: self._world.cloud.list_images(region, image_ids))
 
     async def describe_instance(self, region: str, instance_id: InstanceId) -> Instance | None:
@@ -263,7 +263,7 @@ class SimulatedCloud(SimulatedPort):
             "find_instances", worker_id, lambda: self._world.cloud.find_instances(region, worker_id)
         )
 
-    async def resolve_ami(self, region: str, name_pattern: str) -> MachineImage:
+    async def resolve_ami(self, region: str, name_pattern: str) -> Ami:
         return await self._ask("resolve_ami", "", lambda: self._world.cloud.resolve_ami(region, name_pattern))
 
     async def launch_instance(self, spec: LaunchSpec, client_token: str) -> Instance:

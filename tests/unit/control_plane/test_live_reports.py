@@ -457,7 +457,7 @@ async def test_a_worker_that_just_ended_elsewhere_does_not_make_the_reports_abou
     await add(plane, "ada")
     await add(plane, "bob")
     fence = await lead(plane)
-    await plane.roster.load()
+    await plane.worker_cache.load()
     other = plane_over(store)
     ended = await other.workers.change("ada", lambda worker: replace(worker, status=TERMINATED))
     if is_purged:

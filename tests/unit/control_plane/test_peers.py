@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from lcm.control_plane.records.workers import Workers
-from lcm.control_plane.replication.kv_watch import PeerWatch
+from lcm.control_plane.replication.kv_watch import KvWatch
 from lcm.control_plane.replication.publisher import Publisher
 from lcm.control_plane.store.memory import MemoryStore
 from lcm.core.health import Health
@@ -31,7 +31,7 @@ class Plane:
         self.workers.subscribe(lambda _, after: self.tell(after))
         health = Health(clock)
         self.publisher = Publisher(store, self.workers, kv, clock=clock, health=health, on_found=self.tell)
-        self.peers = PeerWatch(self.workers, kv, clock=clock, on_found=self.tell)
+        self.peers = KvWatch(self.workers, kv, clock=clock, on_found=self.tell)
 
     def tell(self, worker: Worker) -> None:
         if worker.version > max((version for name, version in self.told if name == worker.id), default=0):

@@ -1,8 +1,8 @@
-"""The roster knows the newest version of every worker, in whatever order commits are confirmed."""
+"""The worker_cache knows the newest version of every worker, in whatever order commits are confirmed."""
 
 from msgspec.structs import replace
 
-from lcm.control_plane.records.worker_cache import Roster
+from lcm.control_plane.records.worker_cache import WorkerCache
 from lcm.domain.lifecycle import RUNNING, STOPPED, TERMINATED
 from lcm.domain.worker import Worker
 from support.core import a_worker
@@ -17,35 +17,35 @@ def version(number: int, **fields: object) -> Worker:
 
 
 def test_a_commit_that_is_confirmed_after_a_later_one_is_not_news() -> None:
-    roster, newer = Roster(no_workers), version(5, status=STOPPED)
-    roster.learn(newer)
-    roster.learn(version(4))
-    assert roster.knows(newer.id, 5)
-    assert not roster.is_live(newer.id)
+    worker_cache, newer = WorkerCache(no_workers), version(5, status=STOPPED)
+    worker_cache.learn(newer)
+    worker_cache.learn(version(4))
+    assert worker_cache.knows(newer.id, 5)
+    assert not worker_cache.is_live(newer.id)
 
 
 def test_a_commit_that_is_confirmed_after_the_workers_end_does_not_bring_it_back() -> None:
-    roster = Roster(no_workers)
-    roster.learn(version(4))
-    roster.learn(version(6, status=TERMINATED))
-    roster.learn(version(5))
-    assert len(roster) == 0
+    worker_cache = WorkerCache(no_workers)
+    worker_cache.learn(version(4))
+    worker_cache.learn(version(6, status=TERMINATED))
+    worker_cache.learn(version(5))
+    assert len(worker_cache) == 0
 
 
 async def test_records_that_were_read_before_a_worker_ended_do_not_bring_it_back() -> None:
     async def read_before() -> list[Worker]:
-        roster.learn(version(6, status=TERMINATED))
+        worker_cache.learn(version(6, status=TERMINATED))
         return [version(5)]
 
-    roster = Roster(read_before)
-    await roster.load()
-    assert len(roster) == 0
+    worker_cache = WorkerCache(read_before)
+    await worker_cache.load()
+    assert len(worker_cache) == 0
 
 
 def test_a_worker_of_the_same_id_after_a_purge_is_another_one() -> None:
-    roster = Roster(no_workers)
+    worker_cache = WorkerCache(no_workers)
     ended = version(6, status=TERMINATED)
-    roster.learn(ended)
-    roster.on_purge(ended)
-    roster.learn(version(1))
-    assert roster.is_live(ended.id)
+    worker_cache.learn(ended)
+    worker_cache.on_purge(ended)
+    worker_cache.learn(version(1))
+    assert worker_cache.is_live(ended.id)

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from lcm.control_plane.records.worker_cache import Roster
+from lcm.control_plane.records.worker_cache import WorkerCache
 from lcm.control_plane.streaming.encoding import KEEPALIVE, EventFilter
 from lcm.control_plane.streaming.hub import EventHub
 from lcm.control_plane.streaming.outbox import CHANNEL_BYTES
@@ -115,7 +115,11 @@ def hub(workers: list[Worker]) -> EventHub:
         return workers
 
     return EventHub(
-        VirtualClock(), RandomIds(Random(1)), Roster(snapshot), buffer_size=50, subscriber_bytes=16 * 1024
+        VirtualClock(),
+        RandomIds(Random(1)),
+        WorkerCache(snapshot),
+        buffer_size=50,
+        subscriber_bytes=16 * 1024,
     )
 
 
@@ -354,7 +358,9 @@ async def test_a_new_browser_is_shown_the_present_load(workers: list[Worker]) ->
         return workers
 
     samples = [a_sample("ada"), a_sample("bob")]
-    hub = EventHub(VirtualClock(), RandomIds(Random(1)), Roster(snapshot), newest_samples=lambda: samples)
+    hub = EventHub(
+        VirtualClock(), RandomIds(Random(1)), WorkerCache(snapshot), newest_samples=lambda: samples
+    )
     load = (await Stream(hub.stream(None)).take(4))[-1]
     assert (load["event"], load["data"]["count"]) == ("worker.metrics.updated.batch", 2)
     assert "id" not in load
@@ -441,7 +447,7 @@ async def test_a_connection_is_told_as_the_newest_commit_has_it_whichever_is_con
     ada, now = a_worker("ada"), datetime(2026, 1, 2, tzinfo=UTC)
     lost = replace(ada, version=ada.version + 1, ws_told_connected=False)
     back = replace(lost, version=ada.version + 2, ws_told_connected=True, ws_connected_at=now)
-    hub._roster.learn(back)
+    hub._worker_cache.learn(back)
     hub.on_worker_commit(lost, back)
     hub.on_worker_commit(ada, lost)
     events = [event["event"] for event in await stream.take(3)]
@@ -605,7 +611,7 @@ async def test_a_burst_larger_than_one_flush_reaches_a_quick_reader_whole(worker
     async def snapshot() -> Sequence[Worker]:
         return workers
 
-    hub = EventHub(VirtualClock(), RandomIds(Random(1)), Roster(snapshot))
+    hub = EventHub(VirtualClock(), RandomIds(Random(1)), WorkerCache(snapshot))
     stream = Stream(hub.stream(None))
     await stream.take(3)
     change(hub, times=500)
@@ -618,7 +624,7 @@ async def test_what_waits_for_the_next_flush_is_bounded(workers: list[Worker]) -
     async def snapshot() -> Sequence[Worker]:
         return workers
 
-    hub = EventHub(VirtualClock(), RandomIds(Random(1)), Roster(snapshot))
+    hub = EventHub(VirtualClock(), RandomIds(Random(1)), WorkerCache(snapshot))
     stream = Stream(hub.stream(None))
     await stream.take(3)
     [channel] = hub._channels.values()
@@ -683,7 +689,7 @@ async def test_whoever_has_to_start_afresh_is_told_nothing_older_than_the_snapsh
     async def snapshot() -> Sequence[Worker]:
         return workers
 
-    hub = EventHub(VirtualClock(), RandomIds(Random(1)), Roster(snapshot))  # nobody is too slow
+    hub = EventHub(VirtualClock(), RandomIds(Random(1)), WorkerCache(snapshot))  # nobody is too slow
     stream = await news_pending(hub)
     hub.start_afresh("another control plane was out of reach")
     await is_told_only_what_is_newer(hub, stream, "reset")
@@ -693,7 +699,7 @@ async def test_the_buffer_for_those_who_come_back_is_bounded_by_bytes(workers: l
     async def snapshot() -> Sequence[Worker]:
         return workers
 
-    hub = EventHub(VirtualClock(), RandomIds(Random(1)), Roster(snapshot), buffer_size=10**9)
+    hub = EventHub(VirtualClock(), RandomIds(Random(1)), WorkerCache(snapshot), buffer_size=10**9)
     for _ in range(10):
         hub.publish("lab.status.updated", {"worker_id": "ada", "title": "x" * 1_000_000})
     greeting = await Stream(hub.stream(None)).next()

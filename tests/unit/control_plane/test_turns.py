@@ -15,7 +15,7 @@ from lcm.control_plane.commands.claim_leadership import claim_leadership, fence_
 from lcm.control_plane.commands.detect_idle import detect_idle
 from lcm.control_plane.commands.scale_up import scale_up
 from lcm.control_plane.context import ControlPlane, Policies
-from lcm.control_plane.records.reservations import EXPIRES, Turns
+from lcm.control_plane.records.reservations import EXPIRES, Reservations
 from lcm.control_plane.store.memory import MemoryStore
 from lcm.control_plane.store.port import Document, Fence, StoreUnavailable
 from lcm.core.ids import RandomIds
@@ -155,7 +155,7 @@ async def test_a_change_that_was_made_is_not_refused_because_its_reservation_sta
         return None
 
     has_changed = False
-    async with Turns(FullStore(), VirtualClock()).reserve("pause", "ada", judge) as refusal:
+    async with Reservations(FullStore(), VirtualClock()).reserve("pause", "ada", judge) as refusal:
         has_changed = refusal is None
     assert has_changed
 
@@ -169,10 +169,10 @@ async def test_a_reservation_that_a_crash_left_behind_expires() -> None:
         seen.append(reserved)
         return None
 
-    crashed = Turns(store, clock).reserve("pause", "w-1", judge)
+    crashed = Reservations(store, clock).reserve("pause", "w-1", judge)
     await crashed.__aenter__()
     for wait in (0.0, EXPIRES.total_seconds()):
         await clock.sleep(wait)
-        async with Turns(store, clock).reserve("pause", "w-2", judge) as refusal:
+        async with Reservations(store, clock).reserve("pause", "w-2", judge) as refusal:
             assert refusal is None
     assert [list(reserved) for reserved in seen] == [[], ["w-1"], []]

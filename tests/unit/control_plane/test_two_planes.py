@@ -169,7 +169,7 @@ async def test_activity_reported_here_is_told_there_by_its_name_within_a_moment(
         await clock.sleep(A_MOMENT)
         [told] = both.stream.of("worker.activity.updated")
         assert told["last_activity_at"] == "2026-01-01T00:00:01Z"
-        known = both.there.plane.roster.get(ADA)
+        known = both.there.plane.worker_cache.get(ADA)
         assert known is not None
         assert known.version == (await both.here.plane.workers.get(ADA)).version
 
@@ -320,7 +320,7 @@ async def test_a_worker_that_was_purged_here_is_gone_there_although_its_end_was_
         both.is_cut = True
         await clock.sleep(20)
         await purge(both)
-        assert both.there.plane.roster.get(ADA) is None
+        assert both.there.plane.worker_cache.get(ADA) is None
         [told] = both.stream.of("worker.terminated")
         assert (told["worker_id"], told["worker"]["status"]) == (ADA, "terminated")
 
@@ -332,10 +332,10 @@ async def test_a_worker_that_was_purged_here_while_nothing_was_heard_is_gone_the
         await clock.sleep(20)
         await purge(both)
         await clock.sleep(20)
-        assert both.there.plane.roster.get(ADA) is not None
+        assert both.there.plane.worker_cache.get(ADA) is not None
         both.is_cut = False
         await clock.sleep(10)
-        assert both.there.plane.roster.get(ADA) is None
+        assert both.there.plane.worker_cache.get(ADA) is None
         assert [told["workers"] for told in both.stream.of("reset")][-1] == 0
 
 
@@ -347,7 +347,7 @@ async def test_a_worker_that_was_purged_here_while_nobody_watched_is_gone_there_
         await purge(both)
         both.there_link.mend()
         await clock.sleep(10)
-        assert both.there.plane.roster.get(ADA) is None
+        assert both.there.plane.worker_cache.get(ADA) is None
         assert len(both.stream.of("worker.terminated")) == 1
 
 
@@ -365,7 +365,7 @@ async def test_a_worker_that_is_made_again_under_the_id_of_a_purged_one_is_known
         )
         await both.here.plane.workers.add(again)
         await clock.sleep(A_MOMENT)
-        known = both.there.plane.roster.get(ADA)
+        known = both.there.plane.worker_cache.get(ADA)
         assert known is not None
         assert known.version == 1
 
@@ -374,7 +374,7 @@ async def test_a_purge_is_told_once_where_its_commits_are_heard() -> None:
     async with pair() as both:
         await purge(both)
         await clock.sleep(20)
-        assert both.there.plane.roster.get(ADA) is None
+        assert both.there.plane.worker_cache.get(ADA) is None
         assert len(both.stream.of("worker.terminated")) == 1
 
 
@@ -382,11 +382,11 @@ async def test_a_follower_that_does_not_read_is_bounded_and_told_that_it_lost_so
     plane: ControlPlane,
 ) -> None:
     lines = plane.news.stream()
-    assert isinstance(feed.read_news(await anext(lines)), feed.Hello)
+    assert isinstance(feed.read_message(await anext(lines)), feed.Hello)
     change = feed.TemplateChanged("updated", WorkerTemplate(**TEMPLATE))
     for _ in range(feed.FOLLOWER_BYTES // 100):
         plane.news.tell(change)
-    told = [feed.read_news(line) for line in (await anext(lines)).splitlines()]
+    told = [feed.read_message(line) for line in (await anext(lines)).splitlines()]
     assert isinstance(told[0], feed.Lost)
     await lines.aclose()
-    assert plane.news.follower_count == 0
+    assert plane.news.subscriber_count == 0

@@ -6,7 +6,7 @@ import pytest
 
 from lcm.core import tracing
 from lcm.core.ids import RandomIds
-from lcm.core.tracing import Doing, add_what_is_done, begin, doing, part_of_it, trace_id_of
+from lcm.core.tracing import TraceContext, add_what_is_done, begin, doing, span, trace_id_of
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 
@@ -28,13 +28,13 @@ def line(**said: object) -> dict[str, object]:
 
 
 async def test_a_line_says_what_is_done_and_in_which_trace() -> None:
-    with doing(Doing(CountedIds(), {"worker_id": "w", "epoch": 3}, TRACE)):
+    with doing(TraceContext(CountedIds(), {"worker_id": "w", "epoch": 3}, TRACE)):
         assert line() == {"event": "something", "worker_id": "w", "epoch": 3, "trace_id": TRACE}
     assert line() == {"event": "something"}
 
 
 async def test_what_a_line_says_itself_wins() -> None:
-    with doing(Doing(CountedIds(), {"worker_id": "w"}, TRACE)):
+    with doing(TraceContext(CountedIds(), {"worker_id": "w"}, TRACE)):
         assert line(worker_id="other")["worker_id"] == "other"
 
 
@@ -42,7 +42,7 @@ async def test_work_inside_work_keeps_what_is_known_and_has_a_trace_of_its_own()
     ids = CountedIds()
     begin(ids, {"epoch": 3})
     around = line()["trace_id"]
-    with part_of_it(worker_id="w"):
+    with span(worker_id="w"):
         inside = line()
     assert (inside["epoch"], inside["worker_id"]) == (3, "w")
     assert inside["trace_id"] != around

@@ -152,7 +152,7 @@ async def test_a_change_after_an_early_second_look_is_not_lost() -> None:
 
 async def test_changes_that_say_nothing_new_wake_nobody() -> None:
     async with watching("a") as scene:
-        scene.service.deaf_to = {"status"}
+        scene.service.disconnected_peers = {"status"}
         await scene.change(what="status")
         await clock.sleep(20)
         assert scene.world.runs == []

@@ -20,10 +20,10 @@ from lcm.domain.discovery import (
     worker_name,
 )
 from lcm.domain.errors import Conflict
-from lcm.domain.launch import InstanceId, MachineImage, WorkerId
+from lcm.domain.launch import Ami, InstanceId, WorkerId
 from lcm.domain.lifecycle import PENDING, RUNNING, STOPPED, TERMINATED, DesiredStatus, WorkerStatus
 from lcm.domain.template import WorkerTemplate
-from lcm.domain.transitions import plan_launch
+from lcm.domain.transitions import with_launch_intent
 from lcm.domain.worker import Instance, Worker
 from support.core import NOON, SPEC, a_worker, an_instance
 
@@ -117,7 +117,7 @@ class TestWhatIsImported:
         [("", True), ("CML-*", True), ("CML-2.?.1", True), ("cml-*", False), ("CML-[2]*", False)],
     )
     def test_an_image_name_is_matched_as_ec2_matches_it(self, pattern: str, fits: bool) -> None:
-        assert is_named_like(MachineImage(id="ami-1", name="CML-2.9.1"), pattern) is fits
+        assert is_named_like(Ami(id="ami-1", name="CML-2.9.1"), pattern) is fits
 
     def test_an_image_that_no_longer_exists_matches_no_name(self) -> None:
         assert is_named_like(None, "")
@@ -159,7 +159,7 @@ class TestTheRecord:
 
     def test_it_says_what_was_learnt_about_the_machine(self) -> None:
         worker = self.record(
-            image=MachineImage(id="ami-1", name="CML-2.9.1", description="d", creation_date="2026"),
+            image=Ami(id="ami-1", name="CML-2.9.1", description="d", creation_date="2026"),
             cml_version="2.9.1",
             cml_ready=True,
             cml_certificate_sha256="a" * 64,
@@ -176,7 +176,7 @@ class TestTheRecord:
     def test_it_can_never_be_launched(self) -> None:
         worker = replace(self.record(), status=PENDING, ec2_instance_id=None)
         with pytest.raises(Conflict, match="imported"):
-            plan_launch(worker, SPEC, now=NOON)
+            with_launch_intent(worker, SPEC, now=NOON)
 
 
 class TestNames:

@@ -16,10 +16,10 @@ from lcm.domain.lifecycle import (
     WorkerStatus,
 )
 from lcm.domain.orphans import (
+    AbsenceTracker,
     Budget,
     Orphan,
     OrphanKind,
-    Sightings,
     find_orphans,
     may_have_lost_instance,
     reason_to_only_look,
@@ -30,7 +30,7 @@ from support.core import NOON, SPEC, a_worker, an_instance
 TOKEN = client_token(WorkerId("w-1"), 1)
 
 
-def a_machine(token: str | None = TOKEN, **tags: str) -> Instance:
+def a_tagged_instance(token: str | None = TOKEN, **tags: str) -> Instance:
     ours = {"lcm:managed_by": "lablet-cloud-manager", "cml-environment": "production", "worker_id": "w-1"}
     return replace(
         an_instance(),
@@ -52,20 +52,20 @@ def launched(status: WorkerStatus = RUNNING, generations: int = 2) -> Worker:
 @pytest.mark.parametrize(
     ("instance", "workers", "kind"),
     [
-        (a_machine(), [promising()], OrphanKind.PROMISED),
-        (a_machine(), [launched()], OrphanKind.SUPERSEDED),
-        (a_machine(), [launched(TERMINATED)], OrphanKind.RECORD_TERMINATED),
-        (a_machine(), [], OrphanKind.NO_RECORD),
+        (a_tagged_instance(), [promising()], OrphanKind.PROMISED),
+        (a_tagged_instance(), [launched()], OrphanKind.SUPERSEDED),
+        (a_tagged_instance(), [launched(TERMINATED)], OrphanKind.RECORD_TERMINATED),
+        (a_tagged_instance(), [], OrphanKind.NO_RECORD),
         # E13: a tag that was copied to a machine that no launch of ours made.
-        (a_machine(token="somebody-elses"), [launched()], OrphanKind.CONFLICT),
-        (a_machine(token=None), [launched()], OrphanKind.CONFLICT),
-        (a_machine(token="somebody-elses"), [], OrphanKind.CONFLICT),
+        (a_tagged_instance(token="somebody-elses"), [launched()], OrphanKind.CONFLICT),
+        (a_tagged_instance(token=None), [launched()], OrphanKind.CONFLICT),
+        (a_tagged_instance(token="somebody-elses"), [], OrphanKind.CONFLICT),
         # A token of a launch that was never promised.
-        (a_machine(token=client_token(WorkerId("w-1"), 3)), [launched()], OrphanKind.CONFLICT),
+        (a_tagged_instance(token=client_token(WorkerId("w-1"), 3)), [launched()], OrphanKind.CONFLICT),
         # Another fleet's, and one that was imported once.
-        (a_machine(cml_environment="staging"), [], OrphanKind.CONFLICT),
+        (a_tagged_instance(cml_environment="staging"), [], OrphanKind.CONFLICT),
         (
-            a_machine(),
+            a_tagged_instance(),
             [replace(launched(TERMINATED), imported=True, ec2_instance_id=InstanceId("i-orphan"))],
             OrphanKind.CONFLICT,
         ),
@@ -82,11 +82,11 @@ def test_an_orphan_is_told_by_tag_record_and_token(
 @pytest.mark.parametrize(
     "instance",
     [
-        replace(a_machine(), id=InstanceId("i-mine")),
-        replace(a_machine(), state="terminated"),
-        replace(a_machine(), state="shutting-down"),
-        replace(a_machine(), tags={"worker_id": "w-1"}),
-        replace(a_machine(), tags={**a_machine().tags, "lcm:managed_by": "somebody else"}),
+        replace(a_tagged_instance(), id=InstanceId("i-mine")),
+        replace(a_tagged_instance(), state="terminated"),
+        replace(a_tagged_instance(), state="shutting-down"),
+        replace(a_tagged_instance(), tags={"worker_id": "w-1"}),
+        replace(a_tagged_instance(), tags={**a_tagged_instance().tags, "lcm:managed_by": "somebody else"}),
     ],
     ids=["owned", "terminated", "going", "not ours", "another manager's"],
 )
@@ -120,25 +120,25 @@ def test_a_record_without_an_instance_has_lost_none() -> None:
 
 
 def orphans(kind: OrphanKind = OrphanKind.NO_RECORD) -> dict[InstanceId, Orphan]:
-    return {InstanceId("i-orphan"): Orphan(a_machine(), kind, WorkerId("w-1"), "")}
+    return {InstanceId("i-orphan"): Orphan(a_tagged_instance(), kind, WorkerId("w-1"), "")}
 
 
 class TestSightings:
     def test_ten_minutes_between_two_complete_lists_are_enough(self) -> None:
-        seen = Sightings()
+        seen = AbsenceTracker()
         seen.note(orphans(), 0)
         assert not seen.are_enough(InstanceId("i-orphan"), 599)
         assert seen.are_enough(InstanceId("i-orphan"), 600)
 
     def test_one_list_without_it_starts_anew(self) -> None:
-        seen = Sightings()
+        seen = AbsenceTracker()
         seen.note(orphans(), 0)
         seen.note({}, 300)
         seen.note(orphans(), 600)
         assert not seen.are_enough(InstanceId("i-orphan"), 600)
 
     def test_another_reason_starts_anew(self) -> None:
-        seen = Sightings()
+        seen = AbsenceTracker()
         seen.note(orphans(OrphanKind.PROMISED), 0)
         seen.note(orphans(OrphanKind.SUPERSEDED), 600)
         assert not seen.are_enough(InstanceId("i-orphan"), 600)

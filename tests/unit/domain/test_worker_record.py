@@ -24,7 +24,7 @@ from lcm.domain.lifecycle import (
     WorkerStatus,
 )
 from lcm.domain.requests import retag
-from lcm.domain.transitions import attach_instance, move, void_launch
+from lcm.domain.transitions import attach_instance, move, without_launch_intent
 from lcm.domain.worker import HISTORY_LIMIT, HistoryEntry, Worker
 from support.core import IMAGE, NOON, SPEC, a_worker, an_instance
 
@@ -199,14 +199,14 @@ def test_a_new_address_replaces_the_old_one() -> None:
 
 
 def test_a_void_launch_is_forgotten_with_its_instance() -> None:
-    worker = void_launch(a_worker(**ALIVE), reason="it is gone", now=LATER)
+    worker = without_launch_intent(a_worker(**ALIVE), reason="it is gone", now=LATER)
     assert (worker.launch, worker.ec2_instance_id) == (None, None)
     assert worker.status_reason == "it is gone"
     assert not worker.may_have_instance
 
 
 def test_a_void_launch_leaves_no_address_behind() -> None:
-    worker = void_launch(a_worker(**ALIVE), reason="it is gone", now=LATER)
+    worker = without_launch_intent(a_worker(**ALIVE), reason="it is gone", now=LATER)
     assert (worker.public_ip, worker.private_ip) == (None, None)
     assert worker.cml_certificate_sha256 is None
 

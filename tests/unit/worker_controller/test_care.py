@@ -17,7 +17,7 @@ from lcm.domain.observation import Absent, Known, Unknown
 from lcm.domain.scaling import ScaleDownPolicy
 from lcm.domain.worker import Instance, PauseReason, Worker
 from lcm.rest.schemas import IdleCheck
-from lcm.worker_controller.decisions import Move, Situation, Tend, Wait
+from lcm.worker_controller.decisions import Maintain, Move, Situation, Wait
 from lcm.worker_controller.ports import CmlServer, CmlSystemInformation, LicenseState, MonitorTarget
 from lcm.worker_controller.running import (
     desired_state as wish,
@@ -34,7 +34,7 @@ from lcm.worker_controller.running import (
 )
 from lcm.worker_controller.running.idle import IdleKeeper, might_go
 from lcm.worker_controller.running.license import LicenseKeeper, Next, decide
-from lcm.worker_controller.running.pipeline import Tender
+from lcm.worker_controller.running.pipeline import RunningPipeline
 from lcm.worker_controller.running.scale_down import ScaleDown
 from lcm.worker_controller.steps import running
 from support.core import NOON, a_worker, an_instance
@@ -70,7 +70,7 @@ class World:
         plane: Any = self
         server_of = partial(watching.server_of, use_private_ip=False)
         licenses = LicenseKeeper(plane, plane, server_of, lambda: None, self.clock, counts)
-        self.tender = Tender(
+        self.tender = RunningPipeline(
             plane,
             plane,
             self.clock,
@@ -223,7 +223,7 @@ class TestWishBeforeDrift:
     def test_without_a_wish_drift_is_looked_for(self) -> None:
         assert wish.decide(a_running_worker()) is None
         worker, instance = a_running_worker(), an_instance()
-        assert drift.decide(worker, Known(instance, NOON)) == Tend(instance)
+        assert drift.decide(worker, Known(instance, NOON)) == Maintain(instance)
         assert drift.decide(worker, Unknown("throttled")) == Wait("throttled")
 
     def test_a_pause_says_that_nobody_uses_it(self) -> None:

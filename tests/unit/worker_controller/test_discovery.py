@@ -9,7 +9,7 @@ from lcm.control_plane.commands.import_workers import import_workers
 from lcm.control_plane.records import discovery_settings
 from lcm.domain.discovery import DiscoverySettings, FoundInstance
 from lcm.domain.errors import Fenced, Throttled, Unreachable
-from lcm.domain.launch import LaunchSpec, MachineImage
+from lcm.domain.launch import Ami, LaunchSpec
 from lcm.domain.lifecycle import FAILED, RUNNING, STOPPED, TERMINATED
 from lcm.domain.worker import Action, Instance, Worker
 from lcm.rest.fleet import BulkImport
@@ -21,13 +21,13 @@ from unit.worker_controller.test_ec2_faults import EUROPE
 CML = {"cml-managed": "true", "Name": "Old Lab"}
 
 
-async def a_machine(
+async def an_instance(
     fleet: Fleet, tags: Mapping[str, str] = CML, *, region: str = "us-east-1", image: str = "CML-2.9.1"
 ) -> Instance:
     """A machine that LCM did not launch."""
     spec = LaunchSpec(
         region=region,
-        image=MachineImage(id=f"ami-{image}", name=image),
+        image=Ami(id=f"ami-{image}", name=image),
         instance_type="m5zn.metal",
         security_group_ids=("sg-7",),
         subnet_id="subnet-7",
@@ -45,7 +45,7 @@ async def workers(fleet: Fleet) -> list[Worker]:
 
 async def test_a_machine_with_the_tag_becomes_a_worker_with_what_its_cml_says() -> None:
     fleet = Fleet()
-    machine = await a_machine(fleet)
+    machine = await an_instance(fleet)
     await fleet.clock.sleep(300)
     async with fleet.running():
         await fleet.clock.sleep(11)
@@ -63,7 +63,7 @@ async def test_a_cml_that_does_not_answer_does_not_block_the_import() -> None:
         raise Unreachable(f"CML at {host}: no answer")
 
     fleet.cml.get_system_information = silence  # type: ignore[method-assign,assignment]
-    await a_machine(fleet)
+    await an_instance(fleet)
     await fleet.clock.sleep(60)
     async with fleet.running():
         await fleet.clock.sleep(11)
@@ -74,7 +74,7 @@ async def test_a_cml_that_does_not_answer_does_not_block_the_import() -> None:
 async def test_a_machine_is_found_within_the_interval_and_imported_once() -> None:
     async with Fleet().running() as fleet:
         await fleet.clock.sleep(20)
-        await a_machine(fleet)
+        await an_instance(fleet)
         await fleet.clock.sleep(280)
         assert await workers(fleet) == []
         await fleet.clock.sleep(30)
@@ -94,7 +94,7 @@ async def test_workers_that_lcm_launches_are_never_imported() -> None:
 
 async def test_an_imported_worker_is_left_as_it_is() -> None:
     fleet = Fleet()
-    running, stopped = await a_machine(fleet), await a_machine(fleet)
+    running, stopped = await an_instance(fleet), await an_instance(fleet)
     await fleet.clock.sleep(60)
     fleet.cloud.stop(stopped.id)
     await fleet.clock.sleep(60)
@@ -108,7 +108,7 @@ async def test_an_imported_worker_is_left_as_it_is() -> None:
 
 async def test_people_can_stop_start_and_delete_an_imported_worker() -> None:
     fleet = Fleet()
-    await a_machine(fleet)
+    await an_instance(fleet)
     async with fleet.running():
         await fleet.clock.sleep(30)
         [worker] = await workers(fleet)
@@ -125,7 +125,7 @@ async def test_an_imported_worker_whose_machine_is_gone_is_terminated_and_never_
     status: str,
 ) -> None:
     fleet = Fleet()
-    machine = await a_machine(fleet)
+    machine = await an_instance(fleet)
     await fleet.clock.sleep(60)
     async with fleet.running():
         await fleet.clock.sleep(30)
@@ -145,7 +145,7 @@ async def test_an_imported_worker_whose_machine_is_gone_is_terminated_and_never_
 
 async def test_a_failed_imported_worker_that_is_retried_launches_nothing() -> None:
     fleet = Fleet()
-    machine = await a_machine(fleet)
+    machine = await an_instance(fleet)
     async with fleet.running():
         await fleet.clock.sleep(15)
         [worker] = await workers(fleet)
@@ -163,10 +163,10 @@ async def test_tag_and_image_must_both_match() -> None:
         worker_discovery_tag_filter="team=labs", worker_discovery_ami_filter="CML-2.9*"
     )
     fleet = Fleet(settings)
-    wanted = await a_machine(fleet, {"team": "labs"}, image="CML-2.9.1")
-    await a_machine(fleet, {"team": "labs"}, image="CML-2.8.0")
-    await a_machine(fleet, {"team": "other"}, image="CML-2.9.1")
-    await a_machine(fleet, CML, image="CML-2.9.1")
+    wanted = await an_instance(fleet, {"team": "labs"}, image="CML-2.9.1")
+    await an_instance(fleet, {"team": "labs"}, image="CML-2.8.0")
+    await an_instance(fleet, {"team": "other"}, image="CML-2.9.1")
+    await an_instance(fleet, CML, image="CML-2.9.1")
     async with fleet.running():
         await fleet.clock.sleep(60)
         assert [worker.ec2_instance_id for worker in await workers(fleet)] == [wanted.id]
@@ -175,7 +175,7 @@ async def test_tag_and_image_must_both_match() -> None:
 async def test_what_people_set_counts_after_at_most_five_minutes() -> None:
     async with Fleet(None, REGION, EUROPE).running() as fleet:
         await fleet.clock.sleep(20)
-        machine = await a_machine(fleet, {"team": "labs"}, region="eu-west-1")
+        machine = await an_instance(fleet, {"team": "labs"}, region="eu-west-1")
         wanted = DiscoverySettings(regions=("eu-west-1",), tag_filter={"team": "labs"})
         await discovery_settings.change(fleet.store, lambda _: wanted)
         await fleet.clock.sleep(300)
@@ -192,7 +192,7 @@ async def test_what_people_set_counts_after_at_most_five_minutes() -> None:
 )
 async def test_switched_off_nothing_is_imported(settings: WorkerControllerSettings) -> None:
     fleet = Fleet(settings)
-    await a_machine(fleet)
+    await an_instance(fleet)
     async with fleet.running():
         await fleet.clock.sleep(1_000)
         assert await workers(fleet) == []
@@ -200,7 +200,7 @@ async def test_switched_off_nothing_is_imported(settings: WorkerControllerSettin
 
 async def test_a_region_that_cannot_be_listed_is_told_and_tried_again() -> None:
     fleet = Fleet(WorkerControllerSettings(worker_discovery_regions="us-east-1, eu-west-1"), REGION, EUROPE)
-    await a_machine(fleet, region="eu-west-1")
+    await an_instance(fleet, region="eu-west-1")
     broken = True
 
     async def fail(moment: Moment, operation: str, subject: str) -> None:
@@ -208,7 +208,7 @@ async def test_a_region_that_cannot_be_listed_is_told_and_tried_again() -> None:
             raise Throttled("RequestLimitExceeded")
 
     fleet.cloud.interfere = fail
-    await a_machine(fleet)
+    await an_instance(fleet)
     async with fleet.running():
         await fleet.clock.sleep(60)
         assert [worker.aws_region for worker in await workers(fleet)] == ["eu-west-1"]
@@ -221,7 +221,7 @@ async def test_a_region_that_cannot_be_listed_is_told_and_tried_again() -> None:
 
 async def test_only_the_leader_looks() -> None:
     fleet = Fleet()
-    await a_machine(fleet)
+    await an_instance(fleet)
     async with fleet.running(controllers=3):
         await fleet.clock.sleep(1_000)
         assert len(await workers(fleet)) == 1
@@ -234,8 +234,8 @@ class TestH7TheSameInstanceTwice:
     async def test_the_second_import_is_a_conflict_of_that_instance_alone(self) -> None:
         async with Fleet().running() as fleet:
             port = fleet.ports[0]
-            found = FoundInstance(instance=await a_machine(fleet))
-            other = FoundInstance(instance=await a_machine(fleet))
+            found = FoundInstance(instance=await an_instance(fleet))
+            other = FoundInstance(instance=await an_instance(fleet))
             first = await port.bulk_import([found])
             second = await port.bulk_import([found, other])
             assert [item.status for item in first.items] == [201]
@@ -246,7 +246,7 @@ class TestH7TheSameInstanceTwice:
 
     async def test_of_two_imports_at_once_one_wins(self) -> None:
         async with Fleet().running() as fleet:
-            found = FoundInstance(instance=await a_machine(fleet))
+            found = FoundInstance(instance=await an_instance(fleet))
             async with asyncio.TaskGroup() as tasks:
                 asked = [tasks.create_task(fleet.ports[0].bulk_import([found])) for _ in range(5)]
             statuses = sorted(task.result().items[0].status for task in asked)
@@ -262,7 +262,7 @@ class TestH7TheSameInstanceTwice:
 
     async def test_an_old_leader_imports_nothing(self) -> None:
         async with Fleet().running() as fleet:
-            untagged = await a_machine(fleet, {"Name": "found-by-hand"})
+            untagged = await an_instance(fleet, {"Name": "found-by-hand"})
             bulk = BulkImport(instances=[FoundInstance(instance=untagged)])
             old = fleet.ports[0]._fence()
             fleet.leader.resign()

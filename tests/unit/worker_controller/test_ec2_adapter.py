@@ -7,7 +7,7 @@ import pytest
 
 from lcm.domain import errors
 from lcm.domain.errors import Unreachable
-from lcm.domain.launch import MachineImage, newest_image
+from lcm.domain.launch import Ami, newest_image
 from lcm.worker_controller.adapters.coalescing import Coalescer
 from lcm.worker_controller.adapters.ec2_errors import KINDS, LONGEST_MESSAGE, translate
 from support.virtual_time import VirtualClock
@@ -115,7 +115,7 @@ class TestErrors:
 
 
 def test_of_two_images_made_at_once_everybody_takes_the_same() -> None:
-    older = MachineImage(id="ami-9", name="CML-1", creation_date="2025")
-    one = MachineImage(id="ami-1", name="CML-3", creation_date="2026")
-    two = MachineImage(id="ami-2", name="CML-2", creation_date="2026")
+    older = Ami(id="ami-9", name="CML-1", creation_date="2025")
+    one = Ami(id="ami-1", name="CML-3", creation_date="2026")
+    two = Ami(id="ami-2", name="CML-2", creation_date="2026")
     assert newest_image([older, one, two]) == newest_image([two, one, older]) == two

@@ -92,7 +92,7 @@ class TestA1LaunchIsCut:
     """A1: the controller dies at a step of a launch; the next one resumes from the record."""
 
     @pytest.mark.parametrize("moment", ["before", "after"])
-    @pytest.mark.parametrize("call", ["promise_launch", "launch_instance", "update_status"])
+    @pytest.mark.parametrize("call", ["record_launch_intent", "launch_instance", "update_status"])
     async def test_a_launch_cut_at_any_call_ends_with_one_instance(self, call: str, moment: str) -> None:
         async with Fleet().running(controllers=2) as fleet:
             first = fleet.leader
@@ -236,7 +236,7 @@ class TestA6WriteReplyLost:
             lost: list[str] = []
 
             def lose(name: str) -> None:
-                if name == "promise_launch" and not lost:
+                if name == "record_launch_intent" and not lost:
                     lost.append(name)
                     raise Unreachable("control plane: reset")
 
@@ -524,10 +524,10 @@ class TestE7Stuck:
             worker = await fleet.until(await fleet.create("lab", template), RUNNING)
             await fleet.ask(worker, action)
             await fleet.clock.sleep(quiet_minutes * 60)
-            assert not fleet.leader.tally.stuck
+            assert not fleet.leader.stats.stuck
             await fleet.clock.sleep((alarm_minutes - quiet_minutes) * 60)
             stuck = await fleet.get(worker)
-            assert fleet.leader.tally.stuck == {worker.id}
+            assert fleet.leader.stats.stuck == {worker.id}
             assert stuck.status == status
             assert f"EC2 reports {state} for more than" in stuck.status_reason
             version, calls = stuck.version, len(fleet.effects())

@@ -24,7 +24,7 @@ from lcm.worker_controller.monitoring.service import LiveMonitoring, assemble_mo
 from lcm.worker_controller.running.idle import IdleKeeper
 from support.core import a_worker
 from support.fleet import DirectControlPlane, Fleet
-from support.live import W1, ToldControlPlane, a_target
+from support.live import W1, CollectingControlPlane, a_target
 from support.memory_live import MemoryLiveServer, MemoryLiveServers, MemoryMetrics
 from support.virtual_time import VirtualClock
 
@@ -63,7 +63,7 @@ class Scene:
     clock: VirtualClock
     cml: MemoryLiveServer
     servers: OddServers
-    logins: ToldControlPlane
+    logins: CollectingControlPlane
     monitoring: LiveMonitoring
     keeper: IdleKeeper
     fleet: Fleet
@@ -84,7 +84,7 @@ class Scene:
 async def unused_for_hours() -> AsyncIterator[Scene]:
     fleet, clock = Fleet(), VirtualClock()
     cml = MemoryLiveServer(clock)
-    servers, logins = OddServers(cml), ToldControlPlane(clock)
+    servers, logins = OddServers(cml), CollectingControlPlane(clock)
     monitoring = assemble_monitoring(
         MonitoringConfig(),
         control_plane=logins,

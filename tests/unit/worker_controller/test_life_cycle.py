@@ -340,7 +340,7 @@ async def test_a_worker_terminated_in_the_console_is_shown_as_terminated_and_not
         assert "shutting-down outside LCM" in [
             entry.reason for entry in (await fleet.get(worker)).state_history
         ]
-        assert not fleet.leader.tally.drifts
+        assert not fleet.leader.stats.drifts
 
 
 @pytest.mark.parametrize(("start_seconds", "shown_as"), [(120, STARTING), (0, RUNNING)])

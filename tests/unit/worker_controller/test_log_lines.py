@@ -17,7 +17,7 @@ from lcm.control_plane.store.memory import MemoryStore
 from lcm.core.ids import RandomIds
 from lcm.core.kv.memory import MemoryKv
 from lcm.core.telemetry import LogFormat, configure_logging
-from lcm.core.tracing import Doing, add_what_is_done, doing
+from lcm.core.tracing import TraceContext, add_what_is_done, doing
 from lcm.domain.errors import Conflict
 from lcm.domain.launch import WorkerId
 from lcm.domain.lifecycle import RUNNING, STARTING, STOPPED, TERMINATED
@@ -136,7 +136,7 @@ async def test_the_control_plane_goes_on_in_the_trace_of_the_controller(log: Log
     client = ControlPlaneClient(wire, "controller", "worker-controller", lambda: 1)
     await client.claim_leadership("etcd", 1, "one")
     log.lines()
-    with doing(Doing(RandomIds(random.Random(2)), {"worker_id": worker.id})) as work:
+    with doing(TraceContext(RandomIds(random.Random(2)), {"worker_id": worker.id})) as work:
         moved = await client.update_status(worker, worker.status, "looked at")
         assert moved.version == worker.version + 1
         with pytest.raises(Conflict):

@@ -10,7 +10,7 @@ from lcm.domain.lifecycle import DRAINING, WorkerStatus
 from lcm.domain.observed import note_activity
 from lcm.domain.telemetry import ActivityEvent
 from lcm.domain.worker import Action, Worker
-from lcm.worker_controller.ports import CmlServer, MonitorTarget, ToldActivity
+from lcm.worker_controller.ports import CmlServer, MonitorTarget, ReportedActivity
 from support.fleet import Fleet, MemoryMonitors
 
 RUNNING, STOPPED, TERMINATED = WorkerStatus.RUNNING, WorkerStatus.STOPPED, WorkerStatus.TERMINATED
@@ -46,8 +46,8 @@ async def test_a_running_worker_is_watched_once_its_cml_is_ready(
         worker = await fleet.get(worker)
         assert worker.cml_ready
         server = CmlServer(worker.id, worker.ec2_instance_id, str(worker.public_ip), "a" * 64, login=None)
-        assert target == MonitorTarget(server, "2.9.1+build.7", ToldActivity(worker.created_at))
-        assert target.told == ToldActivity(worker.created_at)
+        assert target == MonitorTarget(server, "2.9.1+build.7", ReportedActivity(worker.created_at))
+        assert target.reported == ReportedActivity(worker.created_at)
 
 
 async def test_every_cycle_asks_again_so_that_what_failed_is_tried(
@@ -130,7 +130,7 @@ async def test_a_new_leader_begins_where_the_record_ends(fleet: Fleet, monitors:
             while monitors.watched:
                 await fleet.clock.sleep(0.01)
         target = await until_watched(fleet, monitors)
-        assert target.told == ToldActivity(worker.created_at, (event,))
+        assert target.reported == ReportedActivity(worker.created_at, (event,))
 
 
 async def test_a_worker_that_leaves_running_is_watched_no_more(

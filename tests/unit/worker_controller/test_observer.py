@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from lcm.core.health import Health
 from lcm.domain.errors import CredentialsRefused, Throttled, TransientError, Unreachable
-from lcm.domain.launch import InstanceId, LaunchIntent, LaunchSpec, MachineImage, WorkerId
+from lcm.domain.launch import Ami, InstanceId, LaunchIntent, LaunchSpec, WorkerId
 from lcm.domain.lifecycle import RUNNING
 from lcm.domain.observation import Absent, Known, Unknown
 from lcm.domain.worker import Instance, Worker, new_worker
@@ -18,7 +18,7 @@ from support.virtual_time import VirtualClock
 
 SPEC = LaunchSpec(
     region="us-east-1",
-    image=MachineImage(id="ami-1", name="CML-1"),
+    image=Ami(id="ami-1", name="CML-1"),
     instance_type="t3.small",
     security_group_ids=("sg-1",),
     subnet_id="subnet-1",

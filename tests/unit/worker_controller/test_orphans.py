@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from lcm.domain.errors import CredentialsRefused, LcmError, Throttled, Unreachable
-from lcm.domain.launch import InstanceId, LaunchSpec, MachineImage, WorkerId, client_token
+from lcm.domain.launch import Ami, InstanceId, LaunchSpec, WorkerId, client_token
 from lcm.domain.lifecycle import FAILED, PENDING, PROVISIONING, RUNNING, STOPPED, TERMINATED
 from lcm.domain.orphans import OrphanKind
 from lcm.domain.worker import Action, Instance
@@ -35,7 +35,7 @@ async def leave_behind(
     }
     spec = LaunchSpec(
         region="us-east-1",
-        image=MachineImage(id="ami-2", name="CML-2.9.1-20260415"),
+        image=Ami(id="ami-2", name="CML-2.9.1-20260415"),
         instance_type="t3.small",
         security_group_ids=("sg-1",),
         subnet_id="subnet-1",

@@ -111,7 +111,7 @@ class Scene:
 
 async def test_nothing_is_launched_when_the_deadline_passes_after_the_launch_intent() -> None:
     async with Scene().running() as scene:
-        scene.stop_after("promise_launch")
+        scene.stop_after("record_launch_intent")
         worker = await scene.fleet.create()
         assert await scene.effects_of_the_old_lead() == []
         await scene.fleet.until(worker, RUNNING)

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from lcm.domain.launch import InstanceId, LaunchIntent, LaunchSpec, MachineImage, WorkerId
+from lcm.domain.launch import Ami, InstanceId, LaunchIntent, LaunchSpec, WorkerId
 from lcm.domain.lifecycle import (
     DRAINING,
     FAILED,
@@ -27,15 +27,15 @@ from lcm.domain.worker import Action, Instance, Worker, new_worker
 from lcm.worker_controller.decisions import (
     Decision,
     Launch,
+    Maintain,
     Move,
     Nothing,
     Situation,
     StartInstance,
     StopInstance,
-    Tend,
     TerminateInstance,
-    VoidLaunch,
     Wait,
+    WithdrawLaunchIntent,
 )
 from lcm.worker_controller.reconciler import STEPS
 
@@ -108,7 +108,7 @@ def moves_to(decision: Decision) -> WorkerStatus:
         (STARTING, WANT_STOPPED, shows("pending"), STOPPING),
         (STARTING, WANT_TERMINATED, shows("pending"), TERMINATING),
         # RUNNING: what people want first, then drift, then care.
-        (RUNNING, WANT_RUNNING, shows("running"), Tend),
+        (RUNNING, WANT_RUNNING, shows("running"), Maintain),
         (RUNNING, WANT_STOPPED, shows("running"), STOPPING),
         (RUNNING, WANT_STOPPED, NO_IDEA, STOPPING),
         (RUNNING, WANT_TERMINATED, shows("running"), TERMINATING),
@@ -196,7 +196,7 @@ class TestPending:
     def promised(self, desired: DesiredStatus = WANT_RUNNING) -> Worker:
         spec = LaunchSpec(
             region="us-east-1",
-            image=MachineImage(id="ami-1", name="CML-1"),
+            image=Ami(id="ami-1", name="CML-1"),
             instance_type="t3.small",
             security_group_ids=(),
             subnet_id="subnet-1",
@@ -218,8 +218,8 @@ class TestPending:
         assert moves_to(decide(a_worker(PENDING, WANT_RUNNING), shows("stopped"))) is PROVISIONING
 
     def test_a_dead_instance_voids_its_launch(self) -> None:
-        assert isinstance(decide(a_worker(PENDING, WANT_RUNNING), shows("terminated")), VoidLaunch)
-        assert isinstance(decide(a_worker(PENDING, WANT_RUNNING), GONE), VoidLaunch)
+        assert isinstance(decide(a_worker(PENDING, WANT_RUNNING), shows("terminated")), WithdrawLaunchIntent)
+        assert isinstance(decide(a_worker(PENDING, WANT_RUNNING), GONE), WithdrawLaunchIntent)
 
     def test_an_instance_that_cannot_be_looked_at_is_waited_for(self) -> None:
         assert isinstance(decide(a_worker(PENDING, WANT_RUNNING), NO_IDEA), Wait)
@@ -268,7 +268,7 @@ def test_a_restart_has_no_such_limit() -> None:
 def test_a_stop_cuts_a_drain_short_at_once_though_the_control_planes_clock_is_ahead(ahead: timedelta) -> None:
     running = replace(a_worker(RUNNING, WANT_RUNNING), sessions=("lablet-1",))
     drained = drain(running, deadline=NOW + timedelta(hours=4), by="ann", reason="drain", now=NOW)
-    assert isinstance(decide(drained, shows("running")), Tend)
+    assert isinstance(decide(drained, shows("running")), Maintain)
     stopped = request(drained, Action.STOP, by="bob", now=NOW + ahead)
     assert decide(stopped, shows("running")) == Move(STOPPING, "people want it stopped; sessions cut off: 1")
 

@@ -42,7 +42,7 @@ async def claim_leadership(control_plane: ControlPlane, claim: LeadershipClaim) 
                 return LeadershipGrant(epoch=version)
             raise Fenced("another instance won a later election; campaign again")
         claimed = Document(GUARD_KIND, claim.service, version + 1, msgspec.json.encode(_next(known, claim)))
-        control_plane.epochs.doubt(fence_for(claim.service, version))
+        control_plane.epochs.invalidate(fence_for(claim.service, version))
         try:
             await (control_plane.store.replace(claimed) if known else control_plane.store.insert(claimed))
         except VersionConflict:

@@ -79,8 +79,8 @@ async def has_fleet_token(control_plane: ControlPlane) -> bool:
 
 async def queue_due_licenses(control_plane: ControlPlane) -> int:
     """Wish a registration for every worker that lacks the license it should have; how many those were."""
-    await control_plane.roster.load()
-    due = [known.id for known in control_plane.roster if known.is_license_due]
+    await control_plane.worker_cache.load()
+    due = [known.id for known in control_plane.worker_cache if known.is_license_due]
     if not due or not await has_fleet_token(control_plane):
         return 0
     now = control_plane.clock.now()

@@ -30,7 +30,7 @@ from lcm.rest.schemas import ActivityReport, LiveReceipt, LiveReports, WebSocket
 async def report_live(control_plane: ControlPlane, reports: LiveReports, *, fence: Fence) -> LiveReceipt:
     """Take in what is about workers that run; the rest is dropped and counted."""
     await control_plane.epochs.require_newest(fence)
-    await control_plane.roster.load()
+    await control_plane.worker_cache.load()
     accepted = await _keep(control_plane, reports, fence)
     live, now = control_plane.live, control_plane.clock.now()
     taken = sum([live.take_sample(_by_now(sample, now)) for sample in reports.samples])
@@ -112,7 +112,7 @@ def _by_worker(reports: Iterable[ActivityReport]) -> list[list[ActivityReport]]:
 def _with_another_labs_count(control_plane: ControlPlane, samples: Iterable[Sample]) -> Iterable[Sample]:
     newest: dict[str, Sample] = {}
     for sample in samples:
-        known = control_plane.roster.get(sample.worker_id)
+        known = control_plane.worker_cache.get(sample.worker_id)
         if sample.labs_count is not None and known is not None and known.is_live:
             if sample.labs_count != known.labs_count:
                 newest[sample.worker_id] = sample
@@ -123,7 +123,7 @@ def _with_another_labs_count(control_plane: ControlPlane, samples: Iterable[Samp
 
 async def _keep_lab(control_plane: ControlPlane, changes: list[LabChange], fence: Fence) -> int:
     worker_id, lab_id = changes[0].worker_id, changes[0].lab_id
-    is_accepted = control_plane.roster.is_live(worker_id) and await control_plane.labs.change(
+    is_accepted = control_plane.worker_cache.is_live(worker_id) and await control_plane.labs.change(
         worker_id, lab_id, changes, fence=fence
     )
     accepted = len(changes) if is_accepted else 0
@@ -138,7 +138,7 @@ async def _of_unknown_labs(control_plane: ControlPlane, reports: LiveReports) ->
         stats
         for stats in unknown
         if (stats.worker_id, stats.lab_id) not in told_otherwise
-        and control_plane.roster.is_live(stats.worker_id)
+        and control_plane.worker_cache.is_live(stats.worker_id)
     ]
 
 
@@ -150,7 +150,7 @@ async def _meet_lab(control_plane: ControlPlane, stats: LabStats, fence: Fence) 
 async def _keep_activity(control_plane: ControlPlane, reports: list[ActivityReport], fence: Fence) -> int:
     """Signs of people count even if the worker is on its way down: they may come just in time."""
     worker_id = reports[0].worker_id
-    if control_plane.roster.get(worker_id) is None:
+    if control_plane.worker_cache.get(worker_id) is None:
         return control_plane.live.count("activity", accepted=0, of=len(reports))
     now = control_plane.clock.now()
 
@@ -171,7 +171,7 @@ async def _keep_activity(control_plane: ControlPlane, reports: list[ActivityRepo
         noted = cancel_pause(noted, by=BY, reason="used after the pause was decided", now=now)
         return replace(noted, target_pause_at=pause_due_at(noted, control_plane.policies.idle))
 
-    # One that is gone already, though the roster was not told yet, must not make all other reports fail.
+    # A worker that is gone but still in the cache must not make all other reports fail.
     accepted = 0
     with suppress(NotFound):
         worker = await control_plane.workers.change(worker_id, decide, fence=fence)

@@ -20,7 +20,7 @@ class Epochs:
         self._store = store
         self._newest: dict[tuple[str, str], int] = {}
         self._listeners: list[Callable[[Fence], None]] = []
-        self.deaf_to: set[str] = set()
+        self.disconnected_peers: set[str] = set()
         """Control planes that may have granted an epoch without our knowing."""
 
     def subscribe(self, listener: Callable[[Fence], None]) -> None:
@@ -36,16 +36,16 @@ class Epochs:
         if fence.version > self._newest.get((fence.kind, fence.id), 0):
             self._newest[fence.kind, fence.id] = fence.version
 
-    def doubt(self, fence: Fence) -> None:
+    def invalidate(self, fence: Fence) -> None:
         """The next epoch is being claimed, and its confirmation may get lost."""
         self._newest.pop((fence.kind, fence.id), None)
 
-    def doubt_all(self) -> None:
+    def invalidate_all(self) -> None:
         self._newest.clear()
 
     async def require_newest(self, fence: Fence) -> None:
         """Raises Fenced for any other epoch than the newest. Only a stranger costs a read."""
-        if not self.deaf_to and self._newest.get((fence.kind, fence.id)) == fence.version:
+        if not self.disconnected_peers and self._newest.get((fence.kind, fence.id)) == fence.version:
             return
         document = await self._store.get(fence.kind, fence.id)
         if document is None or document.version != fence.version:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from lcm.control_plane.records.worker_cache import Roster
+from lcm.control_plane.records.worker_cache import WorkerCache
 
 
 class CheckTimes(NamedTuple):
@@ -23,14 +23,14 @@ Listener = Callable[[str, CheckTimes, bool], None]
 class IdleChecks:
     """Of the workers that run."""
 
-    def __init__(self, roster: Roster) -> None:
-        self._roster = roster
+    def __init__(self, worker_cache: WorkerCache) -> None:
+        self._worker_cache = worker_cache
         self._began_at: datetime | None = None
         """When somebody first wanted to know about all of them: what was before is not known."""
         self._unconfirmed_since: dict[str, datetime] = {}
         self._times: dict[str, CheckTimes] = {}
         self._listeners: list[Listener] = []
-        roster.on_end(self._forget)
+        worker_cache.on_end(self._forget)
 
     def of(self, worker_id: str) -> CheckTimes | None:
         return self._times.get(worker_id)
@@ -64,7 +64,7 @@ class IdleChecks:
     def unasked_since(self, worker_id: str, now: datetime) -> datetime | None:
         """Since when nobody asked whether it is used; None if nobody has to."""
         began_at = self._began_at = self._began_at or now
-        known = self._roster.get(worker_id)
+        known = self._worker_cache.get(worker_id)
         if known is None or known.judged_since is None:
             return None
         times = self._times.get(worker_id)
@@ -72,7 +72,7 @@ class IdleChecks:
 
     def overdue(self, now: datetime, alarm_after: timedelta) -> int:
         """How many workers nobody asked about for so long."""
-        moments = [self.unasked_since(known.id, now) for known in self._roster]
+        moments = [self.unasked_since(known.id, now) for known in self._worker_cache]
         return sum(since is not None and now - since > alarm_after for since in moments)
 
     def unconfirmed(self, now: datetime, alarm_after: timedelta) -> int:

@@ -144,7 +144,7 @@ class Labs:
         """Another control plane removes the labs of this worker."""
         self._known.pop(worker_id, None)
 
-    def doubt(self) -> None:
+    def invalidate(self) -> None:
         """Others may have written unheard: read everything again before the next answer."""
         self._is_loaded = False
         self._doubts += 1

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from math import isnan, nan
 from typing import Final
 
-from lcm.control_plane.records.worker_cache import Roster
+from lcm.control_plane.records.worker_cache import WorkerCache
 from lcm.domain.telemetry import LabStats, Sample, SampleSource
 from lcm.rest.schemas import LoadPoint
 
@@ -69,16 +69,16 @@ def _packed(value: float | None) -> float:
 
 
 class LiveTable:
-    """What came in last from every running worker. Await `roster.load()` before asking anything."""
+    """What came in last from every running worker. Await `worker_cache.load()` before asking anything."""
 
-    def __init__(self, roster: Roster) -> None:
-        self._roster = roster
+    def __init__(self, worker_cache: WorkerCache) -> None:
+        self._worker_cache = worker_cache
         self._loads: dict[str, _Load] = {}
         self._on_sample: list[Callable[[Sample], None]] = []
         self._on_lab_stats: list[Callable[[LabStats], None]] = []
         self.reports: Counter[tuple[str, str]] = Counter()
         """How many of each kind were accepted and dropped."""
-        roster.on_end(self._forget)
+        worker_cache.on_end(self._forget)
 
     def subscribe(
         self, on_sample: Callable[[Sample], None], on_lab_stats: Callable[[LabStats], None]
@@ -91,7 +91,7 @@ class LiveTable:
 
     def take_sample(self, sample: Sample) -> bool:
         """False if the worker does not run; a sample that is not newer than the last changes nothing."""
-        if not self._roster.is_live(sample.worker_id):
+        if not self._worker_cache.is_live(sample.worker_id):
             return False
         load = self._loads.get(sample.worker_id)
         if load is None:
@@ -103,7 +103,7 @@ class LiveTable:
 
     def take_lab_stats(self, stats: LabStats) -> bool:
         """Only passed on: nobody asks for the load of a node later."""
-        if not self._roster.is_live(stats.worker_id):
+        if not self._worker_cache.is_live(stats.worker_id):
             return False
         for listener in self._on_lab_stats:
             listener(stats)

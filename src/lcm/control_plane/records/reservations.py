@@ -37,7 +37,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
 _decoder = msgspec.json.Decoder(Turn)
 
 
-class Turns:
+class Reservations:
     """One document per decision, by name."""
 
     def __init__(self, store: Store, clock: Clock) -> None:

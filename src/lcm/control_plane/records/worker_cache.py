@@ -41,7 +41,7 @@ class Known:
         """As people see it, encoded once for everybody."""
 
 
-class Roster:
+class WorkerCache:
     """All workers that are not terminated."""
 
     def __init__(self, read_all: Callable[[], Awaitable[Sequence[Worker]]]) -> None:

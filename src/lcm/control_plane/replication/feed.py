@@ -82,7 +82,7 @@ class IdleChecked(msgspec.Struct, frozen=True, tag="idle-check"):
     is_unconfirmed: bool = False
 
 
-News = (
+FeedMessage = (
     Hello
     | Beat
     | Lost
@@ -95,7 +95,7 @@ News = (
     | IdleChecked
 )
 
-read_news: Final = msgspec.json.Decoder(News).decode
+read_message: Final = msgspec.json.Decoder(FeedMessage).decode
 """One line of a feed; raises msgspec.MsgspecError if a newer version wrote it in words unknown here."""
 
 
@@ -129,7 +129,7 @@ class _Follower:
         return b"".join(taken)
 
 
-class NewsFeed:
+class Feed:
     """Costs nothing while nobody follows."""
 
     def __init__(self, ids: Ids, newest_samples: Callable[[], Iterable[Sample]] = lambda: ()) -> None:
@@ -148,17 +148,17 @@ class NewsFeed:
         return self._boot
 
     @property
-    def follower_count(self) -> int:
+    def subscriber_count(self) -> int:
         return len(self._followers)
 
-    def tell(self, news: News) -> None:
+    def tell(self, news: FeedMessage) -> None:
         if self._followers and not self._is_hushed:
             line = _line(news)
             for follower in self._followers:
                 follower.offer(line)
 
     @contextmanager
-    def hushed(self) -> Iterator[None]:
+    def suppress_echo(self) -> Iterator[None]:
         """While news of another plane is taken in: it tells the others itself."""
         self._is_hushed = True
         try:
@@ -215,5 +215,5 @@ class NewsFeed:
         self.tell(IdleChecked(worker_id, times.last, times.next, is_unconfirmed))
 
 
-def _line(news: News) -> bytes:
+def _line(news: FeedMessage) -> bytes:
     return msgspec.json.encode(news) + b"\n"

@@ -33,7 +33,7 @@ OpenFeed = Callable[[str], AsyncGenerator[bytes, None]]
 """The lines of the feed at an address, for ever. Raises Unreachable when it ends or cannot be had."""
 
 
-class PeerFollower(HostedService):
+class FeedClient(HostedService):
     """Keeps what this plane remembers equal to what another one was told."""
 
     def __init__(
@@ -46,7 +46,7 @@ class PeerFollower(HostedService):
         self._plane = plane
         self._hub = hub
         self._clock = clock
-        plane.epochs.deaf_to.add(address)
+        plane.epochs.disconnected_peers.add(address)
 
     async def run(self) -> None:
         problem = ""
@@ -59,12 +59,12 @@ class PeerFollower(HostedService):
                 problem = str(error)
             finally:
                 self.is_following = False
-                self._plane.epochs.deaf_to.add(self.address)
+                self._plane.epochs.disconnected_peers.add(self.address)
             await self._clock.sleep(RETRY_SECONDS)
 
     async def _follow(self) -> None:
         async with aclosing(self._open_feed(self.address)) as lines:
-            hello = feed.read_news(await _next(lines))
+            hello = feed.read_message(await _next(lines))
             if isinstance(hello, feed.Hello) and hello.boot == self._plane.news.boot:
                 await self._stand_aside()
             await self._look_at_everything()
@@ -75,14 +75,14 @@ class PeerFollower(HostedService):
 
     async def _stand_aside(self) -> None:
         """The address is our own: one list serves all planes."""
-        self._plane.epochs.deaf_to.discard(self.address)
+        self._plane.epochs.disconnected_peers.discard(self.address)
         self.is_following = True
         await asyncio.Event().wait()
 
     async def _look_at_everything(self) -> None:
         """What happened while nobody listened can be anything."""
         plane = self._plane
-        known = plane.roster.ids()
+        known = plane.worker_cache.ids()
         workers = await plane.workers.list_all()
         for worker in workers:
             self._hub.on_worker_found(worker)
@@ -91,24 +91,24 @@ class PeerFollower(HostedService):
                 await plane.workers.get(worker_id)
             except NotFound:
                 self._hub.on_worker_gone(worker_id)
-        plane.labs.doubt()
-        plane.epochs.doubt_all()
-        plane.epochs.deaf_to.discard(self.address)
+        plane.labs.invalidate()
+        plane.epochs.invalidate_all()
+        plane.epochs.disconnected_peers.discard(self.address)
         self._hub.start_afresh("another control plane was out of reach for a moment")
 
     async def _take(self, line: bytes) -> None:
         try:
-            told = feed.read_news(line)
+            told = feed.read_message(line)
         except msgspec.MsgspecError as error:
             log.warning("news of a control plane is not understood", peer=self.address, error=str(error))
             return
         if isinstance(told, feed.Lost):
             await self._look_at_everything()
             return
-        with self._plane.news.hushed():
+        with self._plane.news.suppress_echo():
             self._learn(told)
 
-    def _learn(self, told: feed.News) -> None:
+    def _learn(self, told: feed.FeedMessage) -> None:
         plane, hub = self._plane, self._hub
         match told:
             case feed.Committed(before, after):

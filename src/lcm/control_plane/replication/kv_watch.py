@@ -34,7 +34,7 @@ class Published(msgspec.Struct, frozen=True):
     version: int
 
 
-class PeerWatch(HostedService):
+class KvWatch(HostedService):
     """`on_found` hears of every record that changed and is not known, and decides whether it is news.
 
     `on_gone` hears of workers that are known here although their records were purged.

@@ -66,7 +66,7 @@ class Publisher(HostedService):
         workers.subscribe_to_purges(self._on_purge)
 
     def _on_commit(self, before: Worker | None, after: Worker) -> None:
-        """News that nobody acts on wake nobody, unless the commit before them was never heard of."""
+        """FeedMessage that nobody acts on wake nobody, unless the commit before them was never heard of."""
         is_next = before is not None and self._heard.get(after.id) == before.version
         if before is None or not is_next or not is_only_news(before, after):
             self._wakes.add(after.id)

@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from lcm.control_plane.records.worker_cache import Roster
+from lcm.control_plane.records.worker_cache import WorkerCache
 from lcm.control_plane.streaming.encoding import (
     EVERYTHING,
     KEEPALIVE,
@@ -72,7 +72,7 @@ class EventHub:
         self,
         clock: Clock,
         ids: Ids,
-        roster: Roster,
+        worker_cache: WorkerCache,
         *,
         newest_samples: Callable[[], Iterable[Sample]] = lambda: (),
         heartbeat_seconds: float = 30.0,
@@ -80,7 +80,7 @@ class EventHub:
         subscriber_bytes: int = SUBSCRIBER_BYTES,
     ) -> None:
         self._clock = clock
-        self._roster = roster
+        self._worker_cache = worker_cache
         self._newest_samples = newest_samples
         self._heartbeat_seconds = heartbeat_seconds
         self._subscriber_bytes = subscriber_bytes
@@ -115,37 +115,37 @@ class EventHub:
 
     def on_worker_commit(self, before: Worker | None, after: Worker) -> None:
         """Every committed change of a worker becomes the event that says best what happened."""
-        known = self._roster.get(after.id)
+        known = self._worker_cache.get(after.id)
         if known is None or known.version <= after.version:
             self._tell_connection(after, before.ws_told_connected if before else None)
         self._publish_worker(event_of(before, after), before, after)
 
     def on_worker_found(self, worker: Worker) -> None:
         """A record turned out newer than what was told: its commit was never confirmed to its writer."""
-        known = self._roster.get(worker.id)
+        known = self._worker_cache.get(worker.id)
         if known is None and worker.status is TERMINATED:
             return  # nobody was told that it lives
         if known is None or known.version < worker.version:
-            self._roster.learn(worker)
+            self._worker_cache.learn(worker)
             self._tell_connection(worker, worker.ws_told_connected)
             is_over = worker.status is TERMINATED
             self._publish_worker("worker.terminated" if is_over else "worker.status.updated", None, worker)
 
     def on_peer_commit(self, before: Worker | None, after: Worker) -> None:
         """Another control plane committed it; told unless a newer version was told before."""
-        known = self._roster.get(after.id)
+        known = self._worker_cache.get(after.id)
         if known is None and after.status is TERMINATED:
             return  # nobody was told that it lives
         if known is None or known.version < after.version:
-            self._roster.learn(after)
+            self._worker_cache.learn(after)
             self.on_worker_commit(before, after)
 
     def on_worker_gone(self, worker_id: str) -> None:
         """Its record was purged and its end never told here. Only what was terminated is ever purged."""
-        known = self._roster.get(worker_id)
+        known = self._worker_cache.get(worker_id)
         if known is None:
             return
-        self._roster.forget(worker_id)
+        self._worker_cache.forget(worker_id)
         self._told_connected.pop(worker_id, None)
         last = msgspec.json.decode(known.view, type=WorkerView)
         worker = replace(
@@ -204,7 +204,7 @@ class EventHub:
         self._gather(LAB_STATS, stats.worker_id, msgspec.json.encode(told))
 
     def _publish_worker(self, kind: str, before: Worker | None, after: Worker) -> None:
-        known = self._roster.get(after.id)
+        known = self._worker_cache.get(after.id)
         is_encoded = known is not None and known.version == after.version
         view = known.view if known and is_encoded else msgspec.json.encode(WorkerView.of(after))
         data: dict[str, Any] = {"worker_id": after.id, "worker": msgspec.Raw(view)}
@@ -333,7 +333,7 @@ class EventHub:
         while_signed_in: SignedIn = lambda _: nullcontext(),
     ) -> AsyncGenerator[bytes, None]:
         """Everything one browser gets, for as long as it stays and its credential is good."""
-        await self._roster.load()
+        await self._worker_cache.load()
         subscriber = Subscriber(self._subscriber_bytes)
         channel = self._join(wanted, subscriber)
         with while_signed_in(subscriber.send_away), self._leaving(channel, subscriber):
@@ -435,7 +435,7 @@ class EventHub:
         """
         head = f"id: {self._boot}-{self._count}\n"
         wants_workers = wanted.wants_type(SNAPSHOT)
-        workers = [known for known in self._roster if wants_workers and wanted.wants_worker(known.id)]
+        workers = [known for known in self._worker_cache if wants_workers and wanted.wants_worker(known.id)]
         yield head.encode() + encode(event_type, {**data, "workers": len(workers)})
         yield from in_pieces(
             f'{head}event: {SNAPSHOT}\ndata: {{"worker":'.encode() + known.view + b"}\n\n"

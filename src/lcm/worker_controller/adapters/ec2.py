@@ -32,9 +32,9 @@ from lcm.domain import errors
 from lcm.domain.launch import (
     DISCOVERY_TAG,
     WORKER_ID_TAG,
+    Ami,
     InstanceId,
     LaunchSpec,
-    MachineImage,
     WorkerId,
     newest_image,
 )
@@ -214,7 +214,7 @@ class Ec2Provider:
         async with self._permitted(region, "DeleteTags") as ec2:
             await ec2.delete_tags(Resources=[instance_id], Tags=[{"Key": key} for key in keys])
 
-    async def resolve_ami(self, region: str, name_pattern: str) -> MachineImage:
+    async def resolve_ami(self, region: str, name_pattern: str) -> Ami:
         async with self._permitted(region, "DescribeImages") as ec2:
             answer = await ec2.describe_images(
                 Owners=["self"], Filters=[{"Name": "name", "Values": [name_pattern]}]
@@ -225,8 +225,8 @@ class Ec2Provider:
             )
         return newest_image([_image(described) for described in answer["Images"]])
 
-    async def list_images(self, region: str, image_ids: Sequence[str]) -> Sequence[MachineImage]:
-        found: list[MachineImage] = []
+    async def list_images(self, region: str, image_ids: Sequence[str]) -> Sequence[Ami]:
+        found: list[Ami] = []
         for first in range(0, len(image_ids), FILTER_VALUES):
             # A filter, not ImageIds: one image that was deregistered would fail the whole call.
             wanted = {"Name": "image-id", "Values": list(image_ids[first : first + FILTER_VALUES])}
@@ -360,8 +360,8 @@ def _instance(described: Mapping[str, Any], region: str) -> Instance:
     )
 
 
-def _image(described: Mapping[str, Any]) -> MachineImage:
-    return MachineImage(
+def _image(described: Mapping[str, Any]) -> Ami:
+    return Ami(
         id=described["ImageId"],
         name=described.get("Name", ""),
         description=described.get("Description", ""),

@@ -68,7 +68,7 @@ _CODES: Final[Mapping[type[errors.LcmError], tuple[str, ...]]] = {
         "UnrecognizedClientException",
     ),
     errors.WrongInstanceState: ("IncorrectInstanceState", "IncorrectState"),
-    errors.LaunchVoid: ("IdempotentInstanceTerminated",),
+    errors.LaunchLapsed: ("IdempotentInstanceTerminated",),
     errors.TokenMismatch: ("IdempotentParameterMismatch",),
     errors.LaunchRefused: (
         "InvalidAMIID.Malformed",

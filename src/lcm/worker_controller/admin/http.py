@@ -82,8 +82,8 @@ class Operations:
             is_leader=reconciler.is_leader,
             instance_id=reconciler.election.instance_id,
             last_reconciliation=reconciler.last_reconciliation,
-            workers_managed=len(reconciler.tally.managed),
-            workers_with_drift=len(reconciler.tally.drifting),
+            workers_managed=len(reconciler.stats.managed),
+            workers_with_drift=len(reconciler.stats.drifting),
             epoch=reconciler.leadership.epoch if reconciler.leadership else None,
             watching=reconciler.is_watching,
             frozen=self.health.freeze_reasons,
@@ -115,14 +115,14 @@ class Operations:
 
     async def show_stats(self, _: Request) -> Response:
         view = StatsView(
-            **self.reconciler.tally.stats(),
+            **self.reconciler.stats.stats(),
             metrics_collected_count=self.metrics_collected(),
             scale_down_enabled=self.scale_down_enabled,
         )
         return _json(view)
 
     async def show_fleet(self, _: Request) -> Response:
-        managed = self.reconciler.tally.managed
+        managed = self.reconciler.stats.managed
         view = FleetView(
             is_leader=self.reconciler.is_leader,
             last_reconciliation=self.reconciler.last_reconciliation,
@@ -132,14 +132,14 @@ class Operations:
         return _json(view)
 
     def _worker(self, worker_id: WorkerId) -> FleetWorker:
-        tally, known = self.reconciler.tally, self.reconciler.states.get(worker_id)
+        stats, known = self.reconciler.stats, self.reconciler.states.get(worker_id)
         state = known or ResourceState(worker_id)
         return FleetWorker(
             worker_id=worker_id,
-            status=tally.managed[worker_id],
+            status=stats.managed[worker_id],
             ec2_state=self.reconciler.observer.last_seen.get(worker_id),
-            has_drift=worker_id in tally.drifting,
-            is_stuck=worker_id in tally.stuck,
+            has_drift=worker_id in stats.drifting,
+            is_stuck=worker_id in stats.stuck,
             reconcile_status=state.status if known else None,
             reason=state.reason,
             retry_count=state.retry_count,

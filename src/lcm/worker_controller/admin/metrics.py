@@ -11,18 +11,18 @@ from lcm.worker_controller.reconciler import WorkerReconciler
 
 def register_metrics(telemetry: Telemetry, reconciler: WorkerReconciler) -> None:
     """Call once for each process."""
-    tally = reconciler.tally
+    stats = reconciler.stats
     telemetry.counter(
         "worker_operations_total",
         "What was done to workers since this process started, by the names of /admin/stats.",
-        lambda: [(count, {"operation": name.removesuffix("_count")}) for name, count in tally.counts.items()],
+        lambda: [(count, {"operation": name.removesuffix("_count")}) for name, count in stats.counts.items()],
     )
     telemetry.counter(
         "worker_drift_detected_total",
         "Differences between a worker's record and EC2 that were found and repaired or reported.",
         lambda: [
             (count, {"worker_id": worker_id, "drift_type": drift})
-            for (worker_id, drift), count in tally.drifts.items()
+            for (worker_id, drift), count in stats.drifts.items()
         ],
     )
     telemetry.gauge(
@@ -36,7 +36,7 @@ def register_metrics(telemetry: Telemetry, reconciler: WorkerReconciler) -> None
     telemetry.gauge(
         "worker_stuck",
         "1 for a worker whose instance takes longer to get on than it ever should.",
-        lambda: [(1, {"worker_id": worker_id}) for worker_id in tally.stuck],
+        lambda: [(1, {"worker_id": worker_id}) for worker_id in stats.stuck],
     )
     telemetry.gauge(
         "worker_orphan_instances",

@@ -12,8 +12,8 @@ from typing import Final
 from lcm.core.clock import Clock
 from lcm.domain.errors import (
     CapacityShortage,
+    LaunchLapsed,
     LaunchRefused,
-    LaunchVoid,
     QuotaExceeded,
     RegionNotConfigured,
     TemplateMissing,
@@ -52,22 +52,22 @@ class Launcher:
             assert worker.launch is not None
             try:
                 return await self._ask(worker, worker.launch)
-            except LaunchVoid as gone:
-                return await self.control_plane.void_launch(worker, str(gone))
+            except LaunchLapsed as gone:
+                return await self.control_plane.withdraw_launch_intent(worker, str(gone))
             except LaunchRefused as refusal:
                 # Nothing was launched: a retry must be free to ask for something else.
                 if self._cannot_land(worker.launch):
-                    await self.control_plane.void_launch(worker, str(refusal), refused=True)
+                    await self.control_plane.withdraw_launch_intent(worker, str(refusal), refused=True)
                 raise
             except (CapacityShortage, QuotaExceeded) as shortage:
                 if not self._cannot_land(worker.launch):
                     raise
                 if worker.desired_status is DesiredStatus.STOPPED:
                     reason = "stopped before anything was launched"
-                    return await self.control_plane.void_launch(worker, reason, refused=True)
+                    return await self.control_plane.withdraw_launch_intent(worker, reason, refused=True)
                 if isinstance(shortage, QuotaExceeded) or not elsewhere:
                     raise
-                worker = await self.control_plane.void_launch(worker, str(shortage), refused=True)
+                worker = await self.control_plane.withdraw_launch_intent(worker, str(shortage), refused=True)
                 worker = await self._promise(worker, elsewhere.pop(0))
 
     async def _ask(self, worker: Worker, launch: LaunchIntent) -> Worker:
@@ -112,7 +112,7 @@ class Launcher:
             environment=self.environment,
         )
         spec = launch_spec(region=region, template=template, image=image, tags=tags, subnet_id=subnet_id)
-        promised = await self.control_plane.promise_launch(worker, spec)
+        promised = await self.control_plane.record_launch_intent(worker, spec)
         assert promised.launch is not None
         self._may_land_until[promised.launch.client_token] = self.clock.monotonic()
         return promised

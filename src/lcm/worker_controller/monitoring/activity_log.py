@@ -15,7 +15,7 @@ from lcm.domain.telemetry import ActivityEvent, SampleSource
 from lcm.rest.schemas import ActivityReport
 from lcm.worker_controller.monitoring.protocol import FrameCounts
 from lcm.worker_controller.monitoring.telemetry_log import LiveActivity, TelemetryLog
-from lcm.worker_controller.ports import ToldActivity
+from lcm.worker_controller.ports import ReportedActivity
 
 MAX_UNCONFIRMED: Final = 1_000
 MAX_RECENT: Final = 200
@@ -27,7 +27,7 @@ class _Numbered(NamedTuple):
     event: ActivityEvent
 
 
-class Ledger:
+class ActivityLog:
     """One worker's, from its first connection until the worker is gone or the lead is lost.
 
     Most workers are left alone most of the time, so what holds signs of people is made for the first one.
@@ -45,7 +45,7 @@ class Ledger:
         "worker_id",
     )
 
-    def __init__(self, worker_id: WorkerId, stream: str, told: ToldActivity) -> None:
+    def __init__(self, worker_id: WorkerId, stream: str, told: ReportedActivity) -> None:
         """`told` is what the record holds when the account begins."""
         self.worker_id = worker_id
         self.diary = TelemetryLog(told.since, told.events)

@@ -29,7 +29,7 @@ from lcm.domain.errors import CertificateChanged, CredentialsRefused, LcmError
 from lcm.domain.launch import WorkerId
 from lcm.domain.telemetry import ActivityEvent, LabChange, MonitorState, SampleSource
 from lcm.rest.schemas import ActivityReport, WebSocketReport
-from lcm.worker_controller.monitoring.activity_log import Ledger
+from lcm.worker_controller.monitoring.activity_log import ActivityLog
 from lcm.worker_controller.monitoring.config import MonitoringConfig
 from lcm.worker_controller.monitoring.handshake_limiter import ConnectGate
 from lcm.worker_controller.monitoring.protocol import LiveProtocol, SystemStats, activity_of
@@ -48,7 +48,7 @@ class LiveSink(Protocol):
 
     def add_change(self, change: LabChange) -> None: ...
 
-    def add_activity(self, ledger: Ledger) -> None: ...
+    def add_activity(self, ledger: ActivityLog) -> None: ...
 
     def set_status(self, worker_id: WorkerId, report: WebSocketReport) -> None: ...
 
@@ -149,7 +149,7 @@ class CmlWebSocketMonitor:
         session: CmlSession,
         websockets: WebSockets,
         gate: ConnectGate,
-        ledger: Ledger,
+        ledger: ActivityLog,
         sink: LiveSink,
         config: MonitoringConfig,
         clock: Clock,

@@ -11,7 +11,7 @@ from lcm.core.clock import Clock
 from lcm.domain.errors import LcmError, Unreachable
 from lcm.domain.launch import WorkerId
 from lcm.domain.telemetry import Sample, SampleSource
-from lcm.worker_controller.monitoring.activity_log import Ledger
+from lcm.worker_controller.monitoring.activity_log import ActivityLog
 from lcm.worker_controller.monitoring.config import MonitoringConfig
 from lcm.worker_controller.monitoring.protocol import read_system_stats
 from lcm.worker_controller.monitoring.telemetry_log import clock_skew
@@ -28,10 +28,10 @@ class RestFallback:
     def __init__(
         self,
         session: CmlSession,
-        ledger: Ledger,
+        ledger: ActivityLog,
         *,
         on_sample: Callable[[Sample], None],
-        on_activity: Callable[[Ledger], None],
+        on_activity: Callable[[ActivityLog], None],
         config: MonitoringConfig,
         clock: Clock,
     ) -> None:

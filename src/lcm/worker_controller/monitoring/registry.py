@@ -15,7 +15,7 @@ from lcm.core.ids import Ids
 from lcm.domain.launch import WorkerId
 from lcm.domain.telemetry import MonitorState
 from lcm.worker_controller.cml_sessions import CmlSessions
-from lcm.worker_controller.monitoring.activity_log import Ledger
+from lcm.worker_controller.monitoring.activity_log import ActivityLog
 from lcm.worker_controller.monitoring.config import MonitoringConfig
 from lcm.worker_controller.monitoring.handshake_limiter import ConnectGate
 from lcm.worker_controller.monitoring.monitor import CmlWebSocketMonitor, Hearing
@@ -78,7 +78,7 @@ class CmlWebSocketMonitorRegistry:
         self._health = health
         self._tasks: asyncio.TaskGroup | None = None
         self._watched: dict[WorkerId, _Watched] = {}
-        self.ledgers: dict[WorkerId, Ledger] = {}
+        self.ledgers: dict[WorkerId, ActivityLog] = {}
         self._begin()
 
     def _begin(self) -> None:
@@ -154,8 +154,8 @@ class CmlWebSocketMonitorRegistry:
     def _watch(self, target: MonitorTarget, tasks: asyncio.TaskGroup) -> None:
         ledger = self.ledgers.get(target.worker_id)
         if ledger is None:
-            ledger = self.ledgers[target.worker_id] = Ledger(
-                target.worker_id, self._ids.new_id(), target.told
+            ledger = self.ledgers[target.worker_id] = ActivityLog(
+                target.worker_id, self._ids.new_id(), target.reported
             )
         session = self._sessions.of(target.server)
         fallback = RestFallback(

@@ -18,12 +18,12 @@ from lcm.core.backoff import Backoff
 from lcm.core.clock import Clock
 from lcm.core.health import Health
 from lcm.core.timeouts import timeout
-from lcm.core.tracing import part_of_it
+from lcm.core.tracing import span
 from lcm.domain.errors import Fenced, LcmError, NotFound, TransientError
 from lcm.domain.launch import WorkerId
 from lcm.domain.telemetry import LabChange, LabStats, Sample, SampleSource
 from lcm.rest.schemas import ActivityReport, LiveReports, WebSocketReport
-from lcm.worker_controller.monitoring.activity_log import Ledger
+from lcm.worker_controller.monitoring.activity_log import ActivityLog
 from lcm.worker_controller.monitoring.config import MonitoringConfig
 from lcm.worker_controller.ports import LiveControlPlane
 
@@ -54,7 +54,7 @@ class _Batch:
     samples: list[Sample] = field(default_factory=list)
     lab_stats: dict[_Lab, bytes] = field(default_factory=dict)
     changes: list[LabChange] = field(default_factory=list)
-    activity: list[tuple[Ledger, ActivityReport]] = field(default_factory=list)
+    activity: list[tuple[ActivityLog, ActivityReport]] = field(default_factory=list)
     room: int = MAX_BATCH_BYTES
 
     def __bool__(self) -> bool:
@@ -91,7 +91,7 @@ class LiveReporter:
         self._samples: OrderedDict[tuple[WorkerId, SampleSource], Sample] = OrderedDict()
         self._lab_stats: OrderedDict[_Lab, bytes] = OrderedDict()
         self._changes: deque[LabChange] = deque(maxlen=MAX_CHANGES)
-        self._ledgers: dict[WorkerId, Ledger] = {}
+        self._ledgers: dict[WorkerId, ActivityLog] = {}
         self._statuses: dict[WorkerId, WebSocketReport] = {}
         self._urgent = asyncio.Event()
         self._status_news = asyncio.Event()
@@ -110,7 +110,7 @@ class LiveReporter:
         self._changes.append(change)
         self._urgent.set()
 
-    def add_activity(self, ledger: Ledger) -> None:
+    def add_activity(self, ledger: ActivityLog) -> None:
         self._ledgers[ledger.worker_id] = ledger
         self._urgent.set()
 
@@ -227,7 +227,7 @@ class LiveReporter:
         is_all_told = True
         for worker_id, report in list(self._statuses.items()):
             try:
-                with part_of_it(worker_id=worker_id):
+                with span(worker_id=worker_id):
                     await self._control_plane.report_ws_status(worker_id, report)
             except Fenced:
                 raise

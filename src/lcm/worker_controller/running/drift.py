@@ -4,14 +4,14 @@ from lcm.domain.launch import MAX_UNATTENDED_LAUNCHES
 from lcm.domain.lifecycle import FAILED, PENDING, STARTING, TERMINATED
 from lcm.domain.observation import Absent, Known, Observation, Unknown
 from lcm.domain.worker import Instance, Worker
-from lcm.worker_controller.decisions import Decision, Move, Tend, Wait, report_drift
+from lcm.worker_controller.decisions import Decision, Maintain, Move, Wait, report_drift
 
 
 def decide(worker: Worker, seen: Observation[Instance]) -> Decision:
-    """Tend the worker if its machine runs; otherwise say what became of it."""
+    """Maintain the worker if its machine runs; otherwise say what became of it."""
     match seen:
         case Known(instance) if instance.state == "running":
-            return Tend(instance)
+            return Maintain(instance)
         case Known(instance) if instance.state == "pending":
             return Move(STARTING, "restarted outside LCM", observed=True, drift="instance_pending")
         case Known(instance):

@@ -165,7 +165,7 @@ class LicenseKeeper:
         if refusal:
             return await self._fail(worker, DEREGISTER, refusal)
         self._asked[worker.id] = Asked(worker.license.changed_at, is_deregistered=True)
-        # At once, while the answer is known: a restart would have to doubt it.
+        # At once, while the answer is known: a restart would have to invalidate it.
         state = await self.cml.state(server)
         return await self._complete(worker, DEREGISTER, state.tier) if state.is_free else worker
 

@@ -1,7 +1,7 @@
 """Step 4: which server to watch."""
 
 from lcm.domain.worker import Worker
-from lcm.worker_controller.ports import CmlServer, MonitorTarget, ToldActivity
+from lcm.worker_controller.ports import CmlServer, MonitorTarget, ReportedActivity
 
 
 def target_of(worker: Worker, *, use_private_ip: bool) -> MonitorTarget | None:
@@ -12,7 +12,9 @@ def target_of(worker: Worker, *, use_private_ip: bool) -> MonitorTarget | None:
     return MonitorTarget(
         server=server,
         cml_version=worker.cml_version,
-        told=ToldActivity(worker.activity_listed_since or worker.created_at, worker.recent_activity_events),
+        reported=ReportedActivity(
+            worker.activity_listed_since or worker.created_at, worker.recent_activity_events
+        ),
     )
 
 

@@ -21,7 +21,7 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass
-class Tender:
+class RunningPipeline:
     """Looks after workers whose instance runs as wanted."""
 
     control_plane: ControlPlane

@@ -2,7 +2,7 @@
 
 from lcm.domain.lifecycle import RUNNING, STOPPING, TERMINATING, DesiredStatus
 from lcm.domain.observation import Known
-from lcm.worker_controller.decisions import Decision, Move, Situation, Tend, Wait, report_drift
+from lcm.worker_controller.decisions import Decision, Maintain, Move, Situation, Wait, report_drift
 
 
 def decide(situation: Situation) -> Decision:
@@ -19,4 +19,4 @@ def decide(situation: Situation) -> Decision:
         return Move(STOPPING, f"people want it stopped; sessions cut off: {len(worker.sessions)}")
     if worker.drain_deadline_at is None or situation.now >= worker.drain_deadline_at:
         return Move(STOPPING, f"drained for too long; sessions cut off: {len(worker.sessions)}")
-    return Tend(seen.value) if isinstance(seen, Known) else Wait("waiting for sessions to end")
+    return Maintain(seen.value) if isinstance(seen, Known) else Wait("waiting for sessions to end")

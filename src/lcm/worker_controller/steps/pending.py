@@ -3,7 +3,15 @@
 from lcm.domain.launch import MAX_UNATTENDED_LAUNCHES
 from lcm.domain.lifecycle import FAILED, PROVISIONING, TERMINATED, DesiredStatus
 from lcm.domain.observation import Absent, Known, Unknown
-from lcm.worker_controller.decisions import Decision, Launch, Move, Nothing, Situation, VoidLaunch, Wait
+from lcm.worker_controller.decisions import (
+    Decision,
+    Launch,
+    Move,
+    Nothing,
+    Situation,
+    Wait,
+    WithdrawLaunchIntent,
+)
 
 
 def decide(situation: Situation) -> Decision:
@@ -16,11 +24,11 @@ def decide(situation: Situation) -> Decision:
         case Known() | Absent() if worker.imported:
             return Move(TERMINATED, "it was imported and its instance is gone; LCM launches only its own")
         case Known(instance):
-            return VoidLaunch(
+            return WithdrawLaunchIntent(
                 f"instance {instance.id} is {instance.state}: {instance.state_reason or 'no reason'}"
             )
         case Absent(proof) if worker.may_have_instance and not worker.has_unresolved_launch:
-            return VoidLaunch(f"instance {worker.ec2_instance_id} is gone: {proof}")
+            return WithdrawLaunchIntent(f"instance {worker.ec2_instance_id} is gone: {proof}")
         case Absent() if wanted is DesiredStatus.TERMINATED:
             return Move(TERMINATED, "deleted before anything was launched")
         case Unknown(reason) if not worker.has_unresolved_launch or wanted is DesiredStatus.TERMINATED:

@@ -16,7 +16,7 @@ import structlog
 from lcm.core.clock import Clock
 from lcm.core.health import Health
 from lcm.core.timeouts import timeout
-from lcm.core.tracing import part_of_it
+from lcm.core.tracing import span
 from lcm.domain.discovery import (
     DiscoveryPlan,
     FoundInstance,
@@ -26,7 +26,7 @@ from lcm.domain.discovery import (
     reason_not_to_import,
 )
 from lcm.domain.errors import Fenced, LcmError
-from lcm.domain.launch import MachineImage
+from lcm.domain.launch import Ami
 from lcm.domain.template import RegionConfig
 from lcm.domain.worker import Instance
 from lcm.rest.fleet import IMPORT_BATCH
@@ -108,7 +108,7 @@ class Discovery:
         if not plan.enabled:
             return
         for region in plan.regions:
-            with part_of_it(region=region):
+            with span(region=region):
                 await self._look_at(region, plan)
         for region in self.regions:
             await self.orphans.look_at(region)
@@ -157,9 +157,7 @@ class Discovery:
         fitting = [i for i in new if is_named_like(images.get(i.image_id), plan.ami_filter)]
         return await self._ask_all(fitting, images)
 
-    async def _ask_all(
-        self, instances: Sequence[Instance], images: Mapping[str, MachineImage]
-    ) -> list[FoundInstance]:
+    async def _ask_all(self, instances: Sequence[Instance], images: Mapping[str, Ami]) -> list[FoundInstance]:
         slots = asyncio.Semaphore(QUESTIONS_AT_ONCE)
 
         async def ask(instance: Instance) -> FoundInstance:
@@ -170,7 +168,7 @@ class Discovery:
             asking = [tasks.create_task(ask(instance)) for instance in instances]
         return [task.result() for task in asking]
 
-    async def _ask_cml(self, instance: Instance, image: MachineImage | None) -> FoundInstance:
+    async def _ask_cml(self, instance: Instance, image: Ami | None) -> FoundInstance:
         """A CML that does not answer is imported all the same: it may be booting, or resting."""
         host = instance.private_ip if self.settings.use_private_ip_for_monitoring else instance.public_ip
         host = host or instance.private_ip

@@ -21,10 +21,10 @@ from lcm.domain.lifecycle import TERMINATED
 from lcm.domain.observation import Absent, Misses
 from lcm.domain.orphans import (
     DESTROYABLE,
+    AbsenceTracker,
     Budget,
     Orphan,
     OrphanKind,
-    Sightings,
     find_orphans,
     may_have_lost_instance,
     reason_to_only_look,
@@ -61,7 +61,7 @@ class Orphans:
     counts: Counter[str] = field(default_factory=Counter)
     _started_at: float = 0.0
     _fleet_size: int = 0
-    _sightings: dict[str, Sightings] = field(default_factory=dict)
+    _sightings: dict[str, AbsenceTracker] = field(default_factory=dict)
     _misses: dict[tuple[WorkerId, InstanceId], Misses] = field(default_factory=dict)
     _budget: Budget = field(default_factory=Budget)
     _refused_at: dict[InstanceId, float] = field(default_factory=dict)
@@ -149,7 +149,7 @@ class Orphans:
         self, region: str, listed: Sequence[Instance], workers: Sequence[Worker]
     ) -> None:
         orphans = find_orphans(listed, workers, self.environment)
-        sightings = self._sightings.setdefault(region, Sightings())
+        sightings = self._sightings.setdefault(region, AbsenceTracker())
         sightings.note(orphans, self.clock.monotonic())
         for instance_id, orphan in orphans.items():
             if instance_id not in self.found.get(region, {}):
@@ -171,7 +171,7 @@ class Orphans:
     def _last_refused(self, orphan: Orphan) -> float:
         return self._refused_at.get(orphan.instance.id, float("-inf"))
 
-    async def _terminate(self, orphan: Orphan, sightings: Sightings) -> None:
+    async def _terminate(self, orphan: Orphan, sightings: AbsenceTracker) -> None:
         instance, now = orphan.instance, self.clock.monotonic()
         if (
             instance.region in self.only_looking

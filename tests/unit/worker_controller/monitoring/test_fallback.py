@@ -10,7 +10,7 @@ import pytest
 from lcm.cml.connection import CmlAnswer
 from lcm.domain.telemetry import ActivityEvent, MonitorState, SampleSource
 from lcm.worker_controller.monitoring.telemetry_log import LiveActivity, TelemetryLog, clock_skew
-from lcm.worker_controller.ports import ToldActivity
+from lcm.worker_controller.ports import ReportedActivity
 from support.live import Watching, a_target, watching, watching_memory
 from support.memory_live import MemoryLiveServer, MemoryLiveServers
 from support.virtual_time import BEGINNING, VirtualClock
@@ -149,7 +149,7 @@ async def test_a_new_leader_finds_what_happened_while_nobody_led_and_nothing_els
     start_node(cml, clock)
     await clock.sleep(30)
     async with watching_memory({"10.0.0.1": cml}, clock) as (watching, _):
-        watching.registry.ensure_monitoring(a_target(told=ToldActivity(BEGINNING, told)))
+        watching.registry.ensure_monitoring(a_target(told=ReportedActivity(BEGINNING, told)))
         await watching.until_state(CONNECTED)
         await clock.sleep(10)
         assert sorted(watching.plane.categories) == ["queue_node", "start_node"]

@@ -14,7 +14,7 @@ from lcm.domain.worker import CmlHealth, CmlLicense
 from lcm.worker_controller.monitoring.metrics import MetricsLoop
 from lcm.worker_controller.ports import InstanceMetrics
 from support.core import a_worker
-from support.live import ToldControlPlane
+from support.live import CollectingControlPlane
 from support.memory_live import MemoryLiveServer, MemoryLiveServers, MemoryMetrics
 from support.virtual_time import VirtualClock
 
@@ -26,7 +26,7 @@ class Collected:
 
     def __init__(self) -> None:
         self.clock = VirtualClock()
-        self.plane = ToldControlPlane(self.clock)
+        self.plane = CollectingControlPlane(self.clock)
         self.plane.workers = [a_worker(status=RUNNING, cml_ready=True, ec2_instance_id=I1)]
         self.cloud = MemoryMetrics(["eu-west-1"])
         self.cloud.measured[I1] = InstanceMetrics(cpu_utilization=12.0, network_in_bytes=5.0)

@@ -21,24 +21,24 @@ from lcm.domain.telemetry import (
     SampleSource,
 )
 from lcm.rest.schemas import LiveReports, WebSocketReport
-from lcm.worker_controller.monitoring.activity_log import Ledger
+from lcm.worker_controller.monitoring.activity_log import ActivityLog
 from lcm.worker_controller.monitoring.config import MonitoringConfig
 from lcm.worker_controller.monitoring.reporter import MAX_CHANGES, LiveReporter
-from lcm.worker_controller.ports import ToldActivity
+from lcm.worker_controller.ports import ReportedActivity
 from support.core import first_error
-from support.live import ToldControlPlane
+from support.live import CollectingControlPlane
 from support.virtual_time import BEGINNING, VirtualClock
 
 W1 = WorkerId("w-1")
 
 
 @pytest.fixture
-def plane() -> ToldControlPlane:
-    return ToldControlPlane(VirtualClock())
+def plane() -> CollectingControlPlane:
+    return CollectingControlPlane(VirtualClock())
 
 
 @pytest.fixture
-async def reporter(plane: ToldControlPlane) -> AsyncIterator[LiveReporter]:
+async def reporter(plane: CollectingControlPlane) -> AsyncIterator[LiveReporter]:
     clock = VirtualClock()
     reporter = LiveReporter(plane, MonitoringConfig(), clock, Health(clock))
     async with asyncio.TaskGroup() as tasks:
@@ -68,14 +68,16 @@ def sample(percent: float, worker_id: str = "w-1") -> Sample:
     )
 
 
-async def test_a_change_leaves_at_once(reporter: LiveReporter, plane: ToldControlPlane) -> None:
+async def test_a_change_leaves_at_once(reporter: LiveReporter, plane: CollectingControlPlane) -> None:
     reporter.add_change(change())
     await VirtualClock().sleep(0)
     await VirtualClock().sleep(0.001)
     assert len(plane.requests) == 1
 
 
-async def test_changes_of_one_window_travel_together(reporter: LiveReporter, plane: ToldControlPlane) -> None:
+async def test_changes_of_one_window_travel_together(
+    reporter: LiveReporter, plane: CollectingControlPlane
+) -> None:
     for number in range(100):
         reporter.add_change(change(number))
         await VirtualClock().sleep(0.001)
@@ -85,7 +87,7 @@ async def test_changes_of_one_window_travel_together(reporter: LiveReporter, pla
 
 
 async def test_while_a_request_is_on_its_way_the_rest_is_collected(
-    reporter: LiveReporter, plane: ToldControlPlane
+    reporter: LiveReporter, plane: CollectingControlPlane
 ) -> None:
     plane.answer_seconds = 0.2
     for number in range(50):
@@ -97,7 +99,7 @@ async def test_while_a_request_is_on_its_way_the_rest_is_collected(
 
 
 async def test_load_rides_in_one_batch_a_second_and_the_newest_wins(
-    reporter: LiveReporter, plane: ToldControlPlane
+    reporter: LiveReporter, plane: CollectingControlPlane
 ) -> None:
     for percent in range(10):
         reporter.add_sample(sample(float(percent)))
@@ -108,7 +110,7 @@ async def test_load_rides_in_one_batch_a_second_and_the_newest_wins(
 
 
 async def test_a_change_does_not_wait_until_all_of_the_load_is_told(
-    reporter: LiveReporter, plane: ToldControlPlane
+    reporter: LiveReporter, plane: CollectingControlPlane
 ) -> None:
     plane.answer_seconds = 0.01
     for number in range(1_000):
@@ -123,7 +125,7 @@ async def test_a_change_does_not_wait_until_all_of_the_load_is_told(
 
 
 async def test_a_failed_report_keeps_the_newest_load_and_all_changes(
-    reporter: LiveReporter, plane: ToldControlPlane
+    reporter: LiveReporter, plane: CollectingControlPlane
 ) -> None:
     plane.is_reachable = False
     reporter.add_sample(sample(1.0))
@@ -138,7 +140,7 @@ async def test_a_failed_report_keeps_the_newest_load_and_all_changes(
 
 
 async def test_changes_are_bounded_and_the_oldest_give_way(
-    reporter: LiveReporter, plane: ToldControlPlane
+    reporter: LiveReporter, plane: CollectingControlPlane
 ) -> None:
     plane.is_reachable = False
     for number in range(MAX_CHANGES + 500):
@@ -152,7 +154,7 @@ async def test_changes_are_bounded_and_the_oldest_give_way(
 
 
 async def test_the_load_of_a_lab_arrives_as_it_was_also_if_it_must_be_told_twice(
-    reporter: LiveReporter, plane: ToldControlPlane
+    reporter: LiveReporter, plane: CollectingControlPlane
 ) -> None:
     stats = LabStats(
         worker_id=W1,
@@ -171,7 +173,7 @@ async def test_the_load_of_a_lab_arrives_as_it_was_also_if_it_must_be_told_twice
 
 
 async def test_a_request_never_grows_beyond_what_the_control_plane_takes(
-    reporter: LiveReporter, plane: ToldControlPlane
+    reporter: LiveReporter, plane: CollectingControlPlane
 ) -> None:
     nodes = {f"node-{n:032}": NodeStats(cpu_usage=1.0, ram_usage=2.0, disk_usage=3.0) for n in range(200)}
     for number in range(200):
@@ -184,10 +186,10 @@ async def test_a_request_never_grows_beyond_what_the_control_plane_takes(
 
 
 async def test_a_refused_report_is_dropped_but_activity_is_kept(
-    reporter: LiveReporter, plane: ToldControlPlane
+    reporter: LiveReporter, plane: CollectingControlPlane
 ) -> None:
     plane.error = RequestError("no")
-    ledger = Ledger(W1, "s", ToldActivity(BEGINNING))
+    ledger = ActivityLog(W1, "s", ReportedActivity(BEGINNING))
     ledger.add(ActivityEvent(category="start_lab", at=BEGINNING), SampleSource.WEBSOCKET)
     reporter.add_activity(ledger)
     reporter.add_change(change())
@@ -198,7 +200,7 @@ async def test_a_refused_report_is_dropped_but_activity_is_kept(
 
 
 async def test_the_newest_status_of_a_connection_is_told_until_confirmed(
-    reporter: LiveReporter, plane: ToldControlPlane
+    reporter: LiveReporter, plane: CollectingControlPlane
 ) -> None:
     plane.is_reachable = False
     for state in (MonitorState.CONNECTED, MonitorState.RECONNECTING, MonitorState.FAILED):
@@ -211,7 +213,7 @@ async def test_the_newest_status_of_a_connection_is_told_until_confirmed(
 
 async def test_a_newer_leader_ends_the_reporting() -> None:
     clock = VirtualClock()
-    plane = ToldControlPlane(clock, error=Fenced("a newer leader exists"))
+    plane = CollectingControlPlane(clock, error=Fenced("a newer leader exists"))
     reporter = LiveReporter(plane, MonitoringConfig(), clock, Health(clock))
 
     async def tell() -> None:
@@ -223,7 +225,7 @@ async def test_a_newer_leader_ends_the_reporting() -> None:
     assert isinstance(await first_error(tell()), Fenced)
 
 
-async def test_a_control_plane_that_never_answers_is_no_silent_loop(plane: ToldControlPlane) -> None:
+async def test_a_control_plane_that_never_answers_is_no_silent_loop(plane: CollectingControlPlane) -> None:
     clock = VirtualClock()
     health = Health(clock)
     plane.is_reachable = False

@@ -14,14 +14,14 @@ from lcm.worker_controller.monitoring.config import MonitoringConfig
 from lcm.worker_controller.monitoring.service import assemble_monitoring
 from lcm.worker_controller.ports import InstanceMetrics
 from support.core import a_worker
-from support.live import ToldControlPlane
+from support.live import CollectingControlPlane
 from support.memory_live import MemoryLiveServers, MemoryMetrics
 from support.virtual_time import VirtualClock
 
 
 async def test_while_monitoring_runs_every_minute_what_has_no_live_feed_is_told() -> None:
     clock = VirtualClock()
-    plane, cloud, servers = ToldControlPlane(clock), MemoryMetrics(["eu-west-1"]), MemoryLiveServers({})
+    plane, cloud, servers = CollectingControlPlane(clock), MemoryMetrics(["eu-west-1"]), MemoryLiveServers({})
     plane.workers = [a_worker(status=RUNNING, ec2_instance_id=InstanceId("i-1"))]
     cloud.measured[InstanceId("i-1")] = InstanceMetrics(cpu_utilization=12.0)
     monitoring = assemble_monitoring(

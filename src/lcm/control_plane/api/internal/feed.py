@@ -12,7 +12,7 @@ _FEED = documented(None, 200, "JSON lines, for ever: what is committed and repor
 _FEED["responses"][200]["content"] = {"application/jsonl": {"schema": {"type": "string"}}}
 
 
-@router.get("/news", summary="Follow this control plane", **_FEED)
+@router.get("/feed", summary="Follow this control plane", **_FEED)
 async def news(_: Controller, plane: Plane) -> Response:
     """A follower that does not read is told `lost` and has to look at everything again."""
     return StreamingResponse(

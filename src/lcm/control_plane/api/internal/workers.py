@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from lcm.control_plane.api.dependencies import Controller, LeaderFence, Plane, controller, services
 from lcm.control_plane.commands.claim_leadership import claim_leadership
-from lcm.control_plane.commands.promise_launch import forget_launch, promise_launch
+from lcm.control_plane.commands.launch_intent import record_launch_intent, withdraw_launch_intent
 from lcm.control_plane.commands.report_details import report_cml, report_instance
 from lcm.control_plane.commands.report_status import report_status
 from lcm.control_plane.commands.request_action import request_action
@@ -22,8 +22,8 @@ from lcm.domain.worker import Action, Worker
 from lcm.rest.schemas import (
     CmlReport,
     InstanceReport,
-    LaunchPlan,
-    LaunchVoided,
+    LaunchIntentRecorded,
+    LaunchIntentWithdrawn,
     LeadershipClaim,
     LeadershipGrant,
     StatusReport,
@@ -99,24 +99,34 @@ async def status(
     return answer(await report_status(plane, worker_id, report, by=service, fence=fence))
 
 
-@router.post("/workers/{worker_id}/launch-plan", summary="Promise a launch", **_WRITE, **reads(LaunchPlan))
-async def plan_launch(
+@router.post(
+    "/workers/{worker_id}/launch-intent",
+    summary="Record a launch intent",
+    **_WRITE,
+    **reads(LaunchIntentRecorded),
+)
+async def record_intent(
     worker_id: str,
     fence: LeaderFence,
-    plan: Annotated[LaunchPlan, Depends(body_of(LaunchPlan))],
+    intent: Annotated[LaunchIntentRecorded, Depends(body_of(LaunchIntentRecorded))],
     plane: Plane,
 ) -> Response:
-    return answer(await promise_launch(plane, worker_id, plan, fence=fence))
+    return answer(await record_launch_intent(plane, worker_id, intent, fence=fence))
 
 
-@router.post("/workers/{worker_id}/launch-void", summary="Void a launch", **_WRITE, **reads(LaunchVoided))
-async def void_launch(
+@router.post(
+    "/workers/{worker_id}/launch-intent/withdraw",
+    summary="Withdraw a launch intent",
+    **_WRITE,
+    **reads(LaunchIntentWithdrawn),
+)
+async def withdraw_intent(
     worker_id: str,
     fence: LeaderFence,
-    voided: Annotated[LaunchVoided, Depends(body_of(LaunchVoided))],
+    withdrawal: Annotated[LaunchIntentWithdrawn, Depends(body_of(LaunchIntentWithdrawn))],
     plane: Plane,
 ) -> Response:
-    return answer(await forget_launch(plane, worker_id, voided, fence=fence))
+    return answer(await withdraw_launch_intent(plane, worker_id, withdrawal, fence=fence))
 
 
 @router.post(

@@ -19,7 +19,7 @@ from lcm.domain.launch import (
 from lcm.domain.lifecycle import FAILED, PENDING, PROVISIONING, RUNNING, STARTING, WorkerStatus
 from lcm.domain.requests import request
 from lcm.domain.template import RegionConfig, WorkerTemplate
-from lcm.domain.transitions import attach_instance, move, plan_launch, void_launch
+from lcm.domain.transitions import attach_instance, move, with_launch_intent, without_launch_intent
 from lcm.domain.worker import Action, Worker
 from support.core import IMAGE, NOON, SPEC, a_worker, an_instance
 
@@ -44,7 +44,7 @@ REGION = RegionConfig(
 
 
 def planned(worker: Worker) -> Worker:
-    return plan_launch(worker, SPEC, now=LATER)
+    return with_launch_intent(worker, SPEC, now=LATER)
 
 
 def token_of(worker: Worker) -> str:
@@ -99,7 +99,7 @@ def test_no_two_generations_share_a_token(launches: list[tuple[str, int]]) -> No
 
 def test_the_next_generation_has_another_token() -> None:
     first = planned(a_worker())
-    second = planned(void_launch(first, reason="gone", now=LATER))
+    second = planned(without_launch_intent(first, reason="gone", now=LATER))
     assert second.launch_generation == 2
     assert token_of(second) != token_of(first)
 
@@ -147,8 +147,8 @@ def test_a_persons_request_allows_three_more_launches(actions: list[Action]) -> 
 
 def test_a_refused_launch_does_not_count_as_one_that_did_not_last() -> None:
     worker = planned(a_worker())
-    assert void_launch(worker, reason="gone", now=LATER).unattended_launches == 1
-    refused = void_launch(worker, reason="no capacity", now=LATER, refused=True)
+    assert without_launch_intent(worker, reason="gone", now=LATER).unattended_launches == 1
+    refused = without_launch_intent(worker, reason="no capacity", now=LATER, refused=True)
     assert refused.unattended_launches == 0
     assert planned(refused).launch_generation == 2
 

@@ -1,0 +1,37 @@
+"""The controller records the intent to launch before it calls RunInstances, or withdraws it."""
+
+from lcm.control_plane.commands.license_worker import change_that_may_lose_a_machine
+from lcm.control_plane.context import ControlPlane
+from lcm.control_plane.store.port import Fence
+from lcm.domain.transitions import with_launch_intent, without_launch_intent
+from lcm.domain.worker import Worker
+from lcm.rest.schemas import LaunchIntentRecorded, LaunchIntentWithdrawn
+
+
+async def record_launch_intent(
+    control_plane: ControlPlane, worker_id: str, intent: LaunchIntentRecorded, *, fence: Fence
+) -> Worker:
+    """Store generation, client token and parameters: from now on any leader can repeat the launch."""
+    now = control_plane.clock.now()
+    return await control_plane.workers.change(
+        worker_id,
+        lambda worker: with_launch_intent(worker, intent.spec, now=now),
+        expected_version=intent.expected_version,
+        fence=fence,
+    )
+
+
+async def withdraw_launch_intent(
+    control_plane: ControlPlane, worker_id: str, withdrawal: LaunchIntentWithdrawn, *, fence: Fence
+) -> Worker:
+    """Forget an intent whose instance is proven gone; a new generation may follow."""
+    now = control_plane.clock.now()
+    return await change_that_may_lose_a_machine(
+        control_plane,
+        worker_id,
+        lambda worker: without_launch_intent(
+            worker, reason=withdrawal.reason, now=now, refused=withdrawal.refused
+        ),
+        expected_version=withdrawal.expected_version,
+        fence=fence,
+    )
