@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Hashable, Sequence
 
 from lcm.core.clock import SystemClock
 from lcm.core.health import Health
-from lcm.core.reconciliation import ReconciliationConfig, ReconciliationHostedService
+from lcm.core.loop import ReconcileLoop, Reconciler, ReconciliationConfig
 from lcm.core.results import ReconciliationResult, Success
 from lcm.core.telemetry import Telemetry
 from report import percentile, report
@@ -23,17 +23,10 @@ SLOW_SECONDS = 2.0
 ROUNDS = 5
 
 
-class Machinery(ReconciliationHostedService[str]):
+class Resources(Reconciler[str]):
     """Resources are their own ids; some wait long, one notes when it runs."""
 
     def __init__(self, ids: Sequence[str], slow: frozenset[str] = frozenset()) -> None:
-        clock = SystemClock()
-        super().__init__(
-            ReconciliationConfig(initial_delay=3600.0),
-            clock=clock,
-            telemetry=Telemetry(),
-            health=Health(clock),
-        )
         self._ids = ids
         self._slow = slow
         self.done = 0
@@ -60,34 +53,41 @@ class Machinery(ReconciliationHostedService[str]):
         return Success()
 
 
+def loop_over(resources: Resources) -> ReconcileLoop[str]:
+    clock, config = SystemClock(), ReconciliationConfig(initial_delay=3600.0)
+    return ReconcileLoop(resources, config, clock=clock, telemetry=Telemetry(), health=Health(clock))
+
+
 async def settled_seconds() -> float:
-    """CPU seconds per resource of one sweep over settled resources: nothing asks for a look."""
-    machinery = Machinery([str(n) for n in range(RESOURCES)])
+    """CPU seconds per resource of one resync over settled resources: none needs a reconcile."""
+    resources = Resources([str(n) for n in range(RESOURCES)])
+    loop = loop_over(resources)
     async with asyncio.TaskGroup() as tasks:
-        running = tasks.create_task(machinery.run())
+        running = tasks.create_task(loop.run())
         await asyncio.sleep(0)
-        await machinery.sweep()
-        while machinery.done < RESOURCES:
+        await loop.resync()
+        while resources.done < RESOURCES:
             await asyncio.sleep(0)
         started = time.process_time()
-        await machinery.sweep()
+        await loop.resync()
         elapsed = time.process_time() - started
-        assert machinery.done == RESOURCES
+        assert resources.done == RESOURCES
         running.cancel()
     return elapsed / RESOURCES
 
 
 async def no_op_seconds() -> float:
-    """CPU seconds per resource of one sweep that looks at everything, settled or not, and finds nothing."""
-    machinery = Machinery([str(n) for n in range(RESOURCES)])
+    """CPU seconds per resource of one resync of everything, settled or not, that finds nothing to do."""
+    resources = Resources([str(n) for n in range(RESOURCES)])
+    loop = loop_over(resources)
     async with asyncio.TaskGroup() as tasks:
-        running = tasks.create_task(machinery.run())
+        running = tasks.create_task(loop.run())
         await asyncio.sleep(0)
-        for _ in range(2):  # the first sweep creates instruments and states
-            machinery.done = 0
+        for _ in range(2):  # the first resync creates instruments and states
+            resources.done = 0
             started = time.process_time()
-            await machinery.sweep(everything=True)
-            while machinery.done < RESOURCES:
+            await loop.resync(everything=True)
+            while resources.done < RESOURCES:
                 await asyncio.sleep(0)
             elapsed = time.process_time() - started
         running.cancel()
@@ -137,19 +137,20 @@ async def reference_seconds() -> float:
 async def hot_key_seconds() -> list[float]:
     """Time to start of a hot key while 50 of 1,000 resources hang for two seconds at a time."""
     ids = [str(n) for n in range(1_000)]
-    machinery = Machinery(ids, frozenset(random.Random(1).sample(ids, SLOW)))
+    resources = Resources(ids, frozenset(random.Random(1).sample(ids, SLOW)))
+    loop = loop_over(resources)
     waits: list[float] = []
     async with asyncio.TaskGroup() as tasks:
-        running = tasks.create_task(machinery.run())
+        running = tasks.create_task(loop.run())
         await asyncio.sleep(0)
         for _ in range(3):
-            await machinery.sweep(everything=True)
+            await loop.resync(everything=True)
             for _ in range(50):
                 await asyncio.sleep(0.03)
-                machinery.hot_ran.clear()
+                resources.hot_ran.clear()
                 asked = time.perf_counter()
-                machinery.trigger("hot")
-                await machinery.hot_ran.wait()
+                loop.trigger("hot")
+                await resources.hot_ran.wait()
                 waits.append(time.perf_counter() - asked)
         running.cancel()
     return waits

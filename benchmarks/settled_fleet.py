@@ -1,7 +1,7 @@
-"""What a cycle over a fleet costs in which nothing happens: reconciler and EC2 adapter, ports in memory.
+"""What a cycle over a fleet costs in which nothing happens: controller and EC2 adapter, ports in memory.
 
 Parsing EC2's XML is not part of it (a thread does that), nor is reading the records over HTTP. Reference: the
-same reconciler looking at every worker, as the sweep after an election does.
+same controller looking at every worker, as the sweep after an election does.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from lcm.core.clock import SystemClock
 from lcm.core.hosted_service import run_services
-from lcm.worker_controller.reconciler import WorkerReconciler
+from lcm.worker_controller.main import WorkerController
 from report import report
 from support.settled import SettledFleet
 
@@ -21,13 +21,13 @@ SIZES = (1_000, 10_000)
 ROUNDS = 7
 
 
-async def cpu_of_a_sweep(reconciler: WorkerReconciler, *, everything: bool) -> float:
+async def cpu_of_a_sweep(controller: WorkerController, *, everything: bool) -> float:
     """CPU seconds from the list to the last worker done; the cheapest of several."""
     best = float("inf")
     for _ in range(ROUNDS):
         began = time.process_time()
-        await reconciler.sweep(everything=everything)
-        while len(reconciler.queue) or reconciler.in_progress():
+        await controller.loop.resync(everything=everything)
+        while len(controller.loop.queue) or controller.loop.in_progress():
             await asyncio.sleep(0)
         best = min(best, time.process_time() - began)
     return best
@@ -46,19 +46,20 @@ async def cpu_of_the_lists(fleet: SettledFleet) -> float:
 
 async def measure_one(size: int) -> dict[str, float]:
     fleet = SettledFleet(size, SystemClock())
-    async with fleet.controller() as reconciler, asyncio.TaskGroup() as tasks:
-        running = tasks.create_task(run_services(reconciler))
-        while not reconciler.is_leader:
+    async with fleet.assembled() as controller, asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(run_services(controller.service))
+        while not controller.election.is_leader:
             await asyncio.sleep(0.01)
-        await reconciler.sweep(everything=True)
-        while len(reconciler.states) < size or len(reconciler.queue) or reconciler.in_progress():
+        await controller.loop.resync(everything=True)
+        loop = controller.loop
+        while len(loop.states) < size or len(loop.queue) or loop.in_progress():
             await asyncio.sleep(0.01)
-        await reconciler.sweep()
+        await controller.loop.resync()
         fleet.calls()
-        settled = await cpu_of_a_sweep(reconciler, everything=False)
+        settled = await cpu_of_a_sweep(controller, everything=False)
         calls = fleet.calls()
         lists = await cpu_of_the_lists(fleet)
-        looked_at = await cpu_of_a_sweep(reconciler, everything=True)
+        looked_at = await cpu_of_a_sweep(controller, everything=True)
         running.cancel()
     pages = calls.pop("DescribeInstances us-east-1")
     listed = calls.pop("list_resources")

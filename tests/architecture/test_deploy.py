@@ -23,7 +23,7 @@ from pydantic_settings import BaseSettings
 from lcm.cli.app import app
 from lcm.cli.settings import PROCESSES, WrongSettings, load
 from lcm.control_plane.api.app import openapi_document
-from lcm.worker_controller.admin.http import Operations
+from lcm.web.operations import ControllerOperations
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -76,9 +76,8 @@ def test_the_ports_that_deployments_name_are_the_defaults(process: str) -> None:
 def test_what_probes_and_prometheus_ask_for_is_answered() -> None:
     wanted = {"/health", "/ready", "/metrics"}
     nobody: Any = None
-    operations = Operations(nobody, nobody, nobody, "", metrics_collected=int, scale_down_enabled=False)
-    of_worker_controller = operations.app().routes
-    assert wanted <= {getattr(route, "path", "") for route in of_worker_controller}
+    of_controllers = ControllerOperations(nobody, nobody, nobody, "").app().routes
+    assert wanted <= {getattr(route, "path", "") for route in of_controllers}
     assert {"/health", "/ready"} <= openapi_document()["paths"].keys()
 
 

@@ -3,14 +3,25 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from lcm.worker_controller.admin.http import worker_operations
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs" / "how-to").glob("*.md"))
 OPENAPI = json.loads((ROOT / "docs" / "reference" / "openapi.json").read_text())
 CONFIGURATION = (ROOT / "docs" / "reference" / "configuration.md").read_text()
-CONTROLLER = (ROOT / "src" / "lcm" / "worker_controller" / "admin" / "http.py").read_text()
+NOT_RUN: Any = None
+CONTROLLER = {
+    getattr(route, "path", "")
+    for route in worker_operations(
+        NOT_RUN, NOT_RUN, NOT_RUN, NOT_RUN, "", metrics_collected=int, scale_down_enabled=False
+    )
+    .app()
+    .routes
+}
 
 
 def of_api(path: str) -> re.Pattern[str]:
@@ -25,7 +36,7 @@ def test_routes_in_how_to_pages_exist(page: Path) -> None:
     named = re.findall(r"/(?:api|admin)/[\w/{}$.-]*[\w}]", page.read_text())
     for path in named:
         if path.startswith("/admin/"):
-            assert f'"{path}"' in CONTROLLER, path
+            assert path in CONTROLLER, path
         elif not path.startswith("/api/v0") and path != "/api/openapi.json":  # those are CML's
             assert any(route.fullmatch(path) for route in ROUTES) or any(
                 known.startswith(path + "/") for known in OPENAPI["paths"]

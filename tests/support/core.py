@@ -11,17 +11,22 @@ from typing import Any, Final, NamedTuple, TypeVar
 import msgspec
 
 from lcm.core.clock import Clock
-from lcm.core.election import ElectionWin, LeaderElectedHostedService, LeaderElectionConfig
+from lcm.core.controller import (
+    LeaderElectedHostedService,
+    ReconciliationHostedService,
+    WatchTriggeredHostedService,
+)
+from lcm.core.election import Election, ElectionWin, LeaderElectionConfig, LeadershipLost
 from lcm.core.health import Health
 from lcm.core.hosted_service import HostedService
 from lcm.core.ids import RandomIds
+from lcm.core.key_watch import KeyWatch, WatchConfig
 from lcm.core.kv.memory import MemoryKv
 from lcm.core.kv.port import Change, Item, Kv, KvUnavailable, LeaseId, Listing
-from lcm.core.reconciliation import ReconciliationConfig, ReconciliationHostedService
+from lcm.core.loop import ReconcileLoop, Reconciler, ReconciliationConfig
 from lcm.core.results import ReconciliationResult, Success
 from lcm.core.telemetry import Telemetry
 from lcm.core.timeouts import timeout
-from lcm.core.watch import WatchConfig, WatchTriggeredHostedService
 from lcm.domain.launch import Ami, InstanceId, LaunchSpec, WorkerId
 from lcm.domain.worker import Instance, Worker, new_worker
 from support.virtual_time import VirtualClock
@@ -162,10 +167,11 @@ class World:
             self.busy.discard(thing.id)
 
 
-class OfWorld:
-    """The part of a reconciler that knows the world."""
+class WorldReconciler(Reconciler[Thing]):
+    """Reconciles the things of a world."""
 
-    world: World
+    def __init__(self, world: World) -> None:
+        self.world = world
 
     async def list_resources(self) -> Sequence[Thing]:
         return await self.world.list_things()
@@ -188,12 +194,21 @@ AT_ONCE = ReconciliationConfig(initial_delay=0.0)
 NEVER_POLLS = ReconciliationConfig(initial_delay=0.0, polling_enabled=False)
 
 
-class PollingReconciler(OfWorld, ReconciliationHostedService[Thing]):
+def loop_over(reconciler: WorldReconciler, config: ReconciliationConfig) -> ReconcileLoop[Thing]:
+    clock = reconciler.world.clock
+    return ReconcileLoop(reconciler, config, clock=clock, telemetry=Telemetry(), health=Health(clock))
+
+
+class Polling(ReconciliationHostedService[Thing]):
     """Polls a world."""
 
-    def __init__(self, world: World, config: ReconciliationConfig = AT_ONCE) -> None:
-        super().__init__(config, clock=world.clock, telemetry=Telemetry(), health=Health(world.clock))
-        self.world = world
+    def __init__(
+        self,
+        world: World,
+        config: ReconciliationConfig = AT_ONCE,
+        reconciler: type[WorldReconciler] = WorldReconciler,
+    ) -> None:
+        super().__init__("polling", loop_over(reconciler(world), config))
 
 
 @dataclass
@@ -218,23 +233,29 @@ class Office:
             self.holders.discard(instance_id)
             self.terms.append((instance_id, since, self.clock.monotonic()))
 
-    def claim(self, win: ElectionWin) -> int:
+    async def claim(self, win: ElectionWin) -> int:
         if self.epoch_errors:
             raise self.epoch_errors.pop(0)
         self.epochs.append(win)
         return len(self.epochs)
 
 
-class InOffice(OfWorld):
-    """The part of a leader that knows the office."""
+def election_for(name: str, loop: ReconcileLoop[Thing], kv: Kv | None) -> Election:
+    return Election(
+        LeaderElectionConfig(instance_id=name),
+        kv,
+        clock=loop.clock,
+        health=loop.health,
+        trace_ids=loop.telemetry.trace_ids,
+        fatal=loop.reconciler.fatal,
+    )
 
-    office: Office
 
-    async def claim_epoch(self, win: ElectionWin) -> int:
-        return self.office.claim(win)
+class LeadingReconciler(WorldReconciler):
+    fatal = (LeadershipLost,)
 
 
-class Candidate(InOffice, LeaderElectedHostedService[Thing]):
+class Candidate(LeaderElectedHostedService[Thing]):
     """Reconciles a world while it leads."""
 
     def __init__(
@@ -245,26 +266,19 @@ class Candidate(InOffice, LeaderElectedHostedService[Thing]):
         kv: Kv | None,
         config: ReconciliationConfig = AT_ONCE,
     ) -> None:
-        super().__init__(
-            config,
-            LeaderElectionConfig(instance_id=name),
-            kv,
-            clock=world.clock,
-            telemetry=Telemetry(),
-            health=Health(world.clock),
-        )
-        self.world = world
+        loop = loop_over(LeadingReconciler(world), config)
+        super().__init__(name, loop, election_for(name, loop, kv), office.claim)
         self.office = office
 
     async def lead(self) -> None:
-        async with self.office.held_by(self.election.instance_id):
+        async with self.office.held_by(self.election.config.instance_id):
             await super().lead()
 
 
 PREFIX = "/things/"
 
 
-class Watcher(InOffice, WatchTriggeredHostedService[Thing]):
+class Watcher(WatchTriggeredHostedService[Thing]):
     """Reconciles a thing when its key changes."""
 
     def __init__(
@@ -274,21 +288,19 @@ class Watcher(InOffice, WatchTriggeredHostedService[Thing]):
         config: ReconciliationConfig = NEVER_POLLS,
         watch: WatchConfig = WatchConfig(prefix=PREFIX),  # noqa: B008 (frozen)
     ) -> None:
-        super().__init__(
-            config,
-            LeaderElectionConfig(instance_id="watcher"),
-            watch,
-            kv,
-            clock=world.clock,
-            telemetry=Telemetry(),
-            health=Health(world.clock),
-        )
-        self.world = world
+        loop = loop_over(LeadingReconciler(world), config)
         self.office = Office(world.clock)
-        self.disconnected_peers: set[str] = set()
+        self.ignored: set[str] = set()
+        super().__init__(
+            "watcher",
+            loop,
+            election_for("watcher", loop, kv),
+            KeyWatch(watch, kv, clock=world.clock, wakes=self._wakes, fatal=loop.reconciler.fatal),
+            self.office.claim,
+        )
 
-    def wakes(self, change: Change) -> bool:
-        return change.key.rsplit("/", 1)[-1] not in self.disconnected_peers
+    def _wakes(self, change: Change) -> bool:
+        return change.key.rsplit("/", 1)[-1] not in self.ignored
 
 
 # The coordination store, and links to it that fail.

@@ -55,8 +55,8 @@ from lcm.rest.schemas import (
     StatusReport,
     TelemetryEvent,
 )
+from lcm.worker_controller.main import WorkerController, assemble_controller, election_of
 from lcm.worker_controller.ports import CloudProvider, CmlSystemInformation, MonitorTarget
-from lcm.worker_controller.reconciler import WorkerReconciler
 from lcm.worker_controller.settings import WorkerControllerSettings
 from support.core import Link
 from support.memory_cloud import MemoryCloud
@@ -317,7 +317,7 @@ class Fleet:
         )
         self.settings = settings or WorkerControllerSettings()
         self.ports: list[DirectControlPlane] = []
-        self.controllers: list[WorkerReconciler] = []
+        self.controllers: list[WorkerController] = []
         self.commits: list[Worker] = []
         self._followed: dict[str, int] = {}
         self._news = asyncio.Event()
@@ -332,26 +332,37 @@ class Fleet:
         for number in range(controllers):
             self.add_controller(f"controller-{number}")
         async with asyncio.TaskGroup() as tasks:
-            task = tasks.create_task(run_services(self.kv, self.publisher, *self.controllers))
-            while not any(controller.is_leader for controller in self.controllers):
+            task = tasks.create_task(
+                run_services(self.kv, self.publisher, *(one.service for one in self.controllers))
+            )
+            while not any(controller.election.is_leader for controller in self.controllers):
                 await self.clock.sleep(0.1)
             yield self
             task.cancel()
 
-    def add_controller(self, instance_id: str) -> WorkerReconciler:
+    def add_controller(self, instance_id: str) -> WorkerController:
         port = DirectControlPlane(self.plane)
-        controller = WorkerReconciler(
+        telemetry, health = Telemetry(), Health(self.clock)
+        election = election_of(
+            self.settings,
+            self.link,
+            clock=self.clock,
+            telemetry=telemetry,
+            health=health,
+            instance_id=instance_id,
+        )
+        controller = assemble_controller(
             self.settings,
             self.regions,
+            election,
             control_plane=port,
             cloud=self.provider or self.cloud,
             cml=self.cml,
             licensing=self.licensing,
             kv=self.link,
             clock=self.clock,
-            telemetry=Telemetry(),
-            health=Health(self.clock),
-            instance_id=instance_id,
+            telemetry=telemetry,
+            health=health,
             monitors=self.monitors,
         )
         self.ports.append(port)
@@ -363,8 +374,8 @@ class Fleet:
         await self.clock.sleep(10)
 
     @property
-    def leader(self) -> WorkerReconciler:
-        return next(controller for controller in self.controllers if controller.is_leader)
+    def leader(self) -> WorkerController:
+        return next(controller for controller in self.controllers if controller.election.is_leader)
 
     async def create(self, name: str = "lab", template: str = "metal", region: str | None = None) -> Worker:
         return await create_worker(

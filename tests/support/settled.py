@@ -21,7 +21,7 @@ from lcm.domain.template import RegionConfig
 from lcm.domain.worker import Worker, new_worker
 from lcm.rest.schemas import IdleCheck, IdleCheckRequest
 from lcm.worker_controller.adapters.ec2 import Ec2Provider, Ec2Settings
-from lcm.worker_controller.reconciler import WorkerReconciler
+from lcm.worker_controller.main import WorkerController, assemble_controller, election_of
 from lcm.worker_controller.settings import WorkerControllerSettings
 from support.fleet import MemoryMonitors
 from support.memory_licensing import MemoryLicensing
@@ -108,26 +108,29 @@ class SettledFleet:
         )
         self.ec2 = Ec2Provider(Ec2Settings(), self.regions, clock=clock, chance=random.Random(1))
         self.ec2._clients.update(self.pages)
-        self.reconciler: WorkerReconciler
 
     @asynccontextmanager
-    async def controller(self) -> AsyncIterator[WorkerReconciler]:
+    async def assembled(self) -> AsyncIterator[WorkerController]:
         """Put together, not running."""
-        self.reconciler = WorkerReconciler(
-            WorkerControllerSettings(worker_discovery_enabled=False, cleanup_enabled=False),
+        settings = WorkerControllerSettings(worker_discovery_enabled=False, cleanup_enabled=False)
+        telemetry, health = Telemetry(), Health(self.clock)
+        self.controller = assemble_controller(
+            settings,
             self.regions,
+            election_of(
+                settings, None, clock=self.clock, telemetry=telemetry, health=health, instance_id="one"
+            ),
             control_plane=self.records,
             cloud=self.ec2,
             cml=_NobodyAsks(),
             licensing=MemoryLicensing(),
             kv=None,
             clock=self.clock,
-            telemetry=Telemetry(),
-            health=Health(self.clock),
-            instance_id="one",
+            telemetry=telemetry,
+            health=health,
             monitors=MemoryMonitors(),
         )
-        yield self.reconciler
+        yield self.controller
 
     def calls(self) -> Counter[str]:
         """Of the control plane and of EC2, since somebody last asked."""

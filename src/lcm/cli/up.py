@@ -228,7 +228,7 @@ async def _wait_until_ready(
         while True:
             try:
                 async with session.get(f"{control_plane.url}/ready") as response:
-                    if response.status == 200 and controller.reconciler.is_leader:
+                    if response.status == 200 and controller.controller.election.is_leader:
                         return
             except aiohttp.ClientError:
                 pass

@@ -1,4 +1,4 @@
-"""One leader at a time: whoever holds the key in the coordination store, while its lease lives.
+"""Leader election: the leader is the instance whose lease holds the key in the coordination store.
 
 A lease is for liveness. Safety comes from two other things: the leader stops acting on its own
 monotonic deadline, before the lease can have expired, and every write it makes carries an epoch that
@@ -7,11 +7,9 @@ the control plane checks (docs/adr/0005).
 
 import asyncio
 import socket
-from abc import abstractmethod
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 import structlog
 
@@ -21,19 +19,21 @@ from lcm.core.health import Health
 from lcm.core.hosted_service import contains
 from lcm.core.ids import Ids
 from lcm.core.kv.port import ChangeKind, Kv, KvUnavailable, LeaseExpired, LeaseId
-from lcm.core.reconciliation import ReconciliationConfig, ReconciliationHostedService
-from lcm.core.telemetry import Telemetry
 from lcm.core.timeouts import timeout
 from lcm.core.tracing import begin
 
 log = structlog.get_logger(__name__)
 
-T = TypeVar("T")
-
 RETRY_SHARE = 0.2
 """After a renewal that failed, the part of the usual pause until the next one."""
 CLAIM_RETRY_SECONDS = 10.0
-"""However long the owner of epochs was away, it is asked this often, to lead soon after its return."""
+"""However long the control plane was away, an epoch is claimed this often, to lead soon after its return."""
+
+
+ClaimEpoch = Callable[["ElectionWin"], Awaitable[int]]
+"""Turns a won election into an epoch; raises a fatal error if a newer leader exists."""
+Lead = Callable[[], Awaitable[None]]
+"""What a leader does; cancelled when the lead is lost."""
 
 
 class LeadershipLost(Exception):
@@ -42,7 +42,7 @@ class LeadershipLost(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class LeaderElectionConfig:
-    """Who runs for which office, and how long silence is tolerated."""
+    """Which key is contested under which name, and how long silence is tolerated."""
 
     etcd_endpoints: tuple[str, ...] = ("localhost:2379",)
     election_key_prefix: str = "/elections"
@@ -51,8 +51,8 @@ class LeaderElectionConfig:
     instance_id: str
     service_name: str = "service"
     call_timeout_seconds: float = 2.0
-    sweep_delay: float = 2.0
-    """Seconds after election until everything is looked at once."""
+    resync_delay: float = 2.0
+    """Seconds after the election until everything is reconciled once."""
 
     @property
     def key(self) -> str:
@@ -69,12 +69,12 @@ class LeaderElectionConfig:
 
 
 def instance_name(configured: str, ids: Ids) -> str:
-    """What an instance calls itself in elections: as configured, or by `auto` a name that no other has."""
+    """The name of an instance in elections: as configured, or for `auto` a unique one."""
     return configured if configured != "auto" else f"{socket.gethostname()}-{ids.new_id()[:8]}"
 
 
 def timing_problems(lease_ttl: float, call_timeout_seconds: float) -> list[str]:
-    """Why these two do not go together, in words for whoever set them; empty if they do.
+    """Why these two do not go together, in words for an operator; empty if they do.
 
     A leader must survive one renewal that got lost, and a call it sends at the very end of its time must be
     over before the lease can be.
@@ -86,7 +86,7 @@ def timing_problems(lease_ttl: float, call_timeout_seconds: float) -> list[str]:
     problems = []
     if lost_renewal_ends >= config.act_for_seconds:
         problems.append(
-            f"one renewal that gets no answer costs {lost_renewal_ends:.3g} s, and a leader has to stop after"
+            f"one renewal without an answer costs {lost_renewal_ends:.3g} s, and a leader has to stop after"
             f" {config.act_for_seconds:.3g} s"
         )
     if call_timeout_seconds > margin:
@@ -127,111 +127,117 @@ class Leadership:
             raise LeadershipLost("the lease could not be renewed in time")
 
 
-class LeaderElectedHostedService(ReconciliationHostedService[T]):
-    """Reconciles only while it leads. Losing the lead stops everything it started, at once."""
-
-    fatal: tuple[type[Exception], ...] = (LeadershipLost,)
+class Election:
+    """Leads while it holds the lease. Losing the lead cancels everything that runs under it, at once."""
 
     def __init__(
         self,
-        config: ReconciliationConfig,
-        election: LeaderElectionConfig,
+        config: LeaderElectionConfig,
         kv: Kv | None,
         *,
         clock: Clock,
-        telemetry: Telemetry,
         health: Health,
+        trace_ids: Ids,
+        fatal: tuple[type[Exception], ...] = (),
     ) -> None:
-        super().__init__(config, clock=clock, telemetry=telemetry, health=health)
-        self.election = election
+        """Without a coordination store this instance leads alone. `fatal` errors end a leadership."""
+        self.config = config
         self.kv = kv
+        self.clock = clock
+        self.health = health
         self.leadership: Leadership | None = None
         self.leader_id: str | None = None
-        """Who leads, as far as was last seen in the coordination store; None if nobody does."""
+        """Who leads, as last read from the coordination store; None if no instance does."""
+        self._trace_ids = trace_ids
+        self._fatal: tuple[type[Exception], ...] = (LeadershipLost, *fatal)
         self._resign = asyncio.Event()
 
     @property
     def is_leader(self) -> bool:
         return self.leadership is not None
 
-    @abstractmethod
-    async def claim_epoch(self, win: ElectionWin) -> int:
-        """Turn a won election into an epoch; raise an error of `fatal` if a newer leader exists."""
+    @property
+    def epoch(self) -> int:
+        """The epoch that writes carry; 0, which every fence refuses, without a leadership."""
+        return self.leadership.epoch if self.leadership else 0
 
-    async def lead(self) -> None:
-        """What a leader does besides reconciling; cancelled when the lead is lost."""
-        await super().run()
+    def check(self) -> None:
+        """Call right before every effect on the outside, which cannot be fenced. Raises LeadershipLost."""
+        if self.leadership is None:
+            raise LeadershipLost("not leading")
+        self.leadership.check()
 
     def resign(self) -> None:
         """Step down after the current moment; another instance may take over at once."""
         self._resign.set()
 
-    async def run(self) -> None:
+    async def run(self, claim_epoch: ClaimEpoch, lead: Lead) -> None:
+        """Campaign and lead, again and again, until cancelled."""
         while True:
             try:
                 if self.kv is None:
-                    await self._lead_alone()
+                    await self._lead_alone(claim_epoch, lead)
                 else:
-                    await self._campaign_and_lead(self.kv)
+                    await self._campaign_and_lead(self.kv, claim_epoch, lead)
             except* (KvUnavailable, LeaseExpired, TimeoutError) as errors:
                 self.health.freeze("coordination store", str(_first(errors)) or "no answer")
-                log.warning("coordination store unreachable: nobody leads", error=repr(_first(errors)))
-            except* self.fatal as errors:
-                log.warning("no longer leading", reason=str(_first(errors)))
+                log.warning("coordination store unreachable: not leading", error=repr(_first(errors)))
+            except* self._fatal as errors:
+                log.warning("leadership lost", reason=str(_first(errors)))
             self._resign.clear()
-            await self.clock.sleep(min(1.0, self.election.retry_interval))
+            await self.clock.sleep(min(1.0, self.config.retry_interval))
 
-    async def _lead_alone(self) -> None:
+    async def _lead_alone(self, claim_epoch: ClaimEpoch, lead: Lead) -> None:
         """No coordination store is configured at all: a single instance leads at once."""
-        win = ElectionWin(f"alone-{self.election.instance_id}", 1, self.election.instance_id)
+        win = ElectionWin(f"alone-{self.config.instance_id}", 1, self.config.instance_id)
         leadership = Leadership(win, 0, float("inf"), self.clock.monotonic)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._wait_for_resignation(), name="resignation")
-            tasks.create_task(self._take_office(leadership), name="lead")
+            tasks.create_task(self._lead(leadership, claim_epoch, lead), name="lead")
 
-    async def _campaign_and_lead(self, kv: Kv) -> None:
+    async def _campaign_and_lead(self, kv: Kv, claim_epoch: ClaimEpoch, lead: Lead) -> None:
         async with self._won_election(kv) as (leadership, lease), asyncio.TaskGroup() as tasks:
             tasks.create_task(self._hold_lease(kv, lease, leadership), name="lease")
             tasks.create_task(self._wait_for_resignation(), name="resignation")
-            tasks.create_task(self._take_office(leadership), name="lead")
+            tasks.create_task(self._lead(leadership, claim_epoch, lead), name="lead")
 
     @asynccontextmanager
     async def _won_election(self, kv: Kv) -> AsyncIterator[tuple[Leadership, LeaseId]]:
-        """Wait until the key is ours; give it back on the way out, so that a standby need not wait."""
+        """Wait until the key is ours; revoke the lease on the way out, so that a standby need not wait."""
         while True:
             await self._wait_until_vacant(kv)
             asked_at = self.clock.monotonic()
-            async with timeout(self.election.call_timeout_seconds):
-                lease = await kv.grant_lease(self.election.lease_ttl)
+            async with timeout(self.config.call_timeout_seconds):
+                lease = await kv.grant_lease(self.config.lease_ttl)
             try:
-                async with timeout(self.election.call_timeout_seconds):
+                async with timeout(self.config.call_timeout_seconds):
                     cluster_id = await kv.cluster_id()
                     revision = await kv.put_if_absent(
-                        self.election.key, self.election.instance_id.encode(), lease
+                        self.config.key, self.config.instance_id.encode(), lease
                     )
                 if revision is not None:
                     self.health.thaw("coordination store")
-                    win = ElectionWin(cluster_id, revision, self.election.instance_id)
-                    deadline = asked_at + self.election.act_for_seconds
+                    win = ElectionWin(cluster_id, revision, self.config.instance_id)
+                    deadline = asked_at + self.config.act_for_seconds
                     yield Leadership(win, 0, deadline, self.clock.monotonic), lease
                     return
             finally:
-                await self._give_back(kv, lease)
+                await self._revoke(kv, lease)
 
     async def _wait_until_vacant(self, kv: Kv) -> None:
-        """A standby watches the key, and looks again every retry interval in case the watch is deaf."""
+        """Watch the key as a standby, and read it every retry interval in case the watch is silent."""
         while True:
-            async with timeout(self.election.call_timeout_seconds):
-                listing = await kv.list_prefix(self.election.key)
+            async with timeout(self.config.call_timeout_seconds):
+                listing = await kv.list_prefix(self.config.key)
             self.health.thaw("coordination store")
-            holders = [item.value for item in listing.items if item.key == self.election.key]
+            holders = [item.value for item in listing.items if item.key == self.config.key]
             self.leader_id = holders[0].decode(errors="replace") if holders else None
             if not holders:
                 return
             try:
                 async with (
-                    timeout(self.election.retry_interval),
-                    aclosing(kv.watch_prefix(self.election.key, listing.revision + 1)) as changes,
+                    timeout(self.config.retry_interval),
+                    aclosing(kv.watch_prefix(self.config.key, listing.revision + 1)) as changes,
                 ):
                     async for change in changes:
                         if change.kind is ChangeKind.DELETE:
@@ -239,83 +245,63 @@ class LeaderElectedHostedService(ReconciliationHostedService[T]):
             except TimeoutError:
                 continue
 
-    async def _give_back(self, kv: Kv, lease: LeaseId) -> None:
+    async def _revoke(self, kv: Kv, lease: LeaseId) -> None:
         try:
-            async with timeout(self.election.call_timeout_seconds):
+            async with timeout(self.config.call_timeout_seconds):
                 await kv.revoke_lease(lease)
         except (KvUnavailable, TimeoutError):
-            log.info("could not give the lease back; it will expire")
+            log.info("lease not revoked; it will expire")
 
     async def _hold_lease(self, kv: Kv, lease: LeaseId, leadership: Leadership) -> None:
-        """Renew until it fails for too long; then raise, which stops all the others."""
-        pause = self.election.renew_every_seconds
+        """Renew until it fails for too long; then raise, which ends the leadership."""
+        pause = self.config.renew_every_seconds
         while True:
             await self.clock.sleep(min(pause, leadership.deadline - self.clock.monotonic()))
             leadership.check()
             asked_at = self.clock.monotonic()
             try:
-                async with timeout(min(self.election.call_timeout_seconds, leadership.deadline - asked_at)):
+                async with timeout(min(self.config.call_timeout_seconds, leadership.deadline - asked_at)):
                     seconds_left = await kv.keep_alive(lease)
             except (KvUnavailable, TimeoutError) as error:
                 log.warning("lease not renewed", error=repr(error))
-                pause = self.election.renew_every_seconds * RETRY_SHARE
+                pause = self.config.renew_every_seconds * RETRY_SHARE
                 continue
             if seconds_left <= 0:
                 raise LeadershipLost("the lease is gone")
-            leadership.deadline = asked_at + self.election.act_for_seconds
-            pause = self.election.renew_every_seconds
+            leadership.deadline = asked_at + self.config.act_for_seconds
+            pause = self.config.renew_every_seconds
 
     async def _wait_for_resignation(self) -> None:
         await self._resign.wait()
         raise LeadershipLost("resigned")
 
-    async def _take_office(self, leadership: Leadership) -> None:
+    async def _lead(self, leadership: Leadership, claim_epoch: ClaimEpoch, lead: Lead) -> None:
         try:
-            leadership.epoch = await self._claim_epoch_patiently(leadership.win)
+            leadership.epoch = await self._claim_epoch_patiently(leadership.win, claim_epoch)
         finally:
             self.health.thaw("epoch")
         self.leadership = leadership
-        self.leader_id = self.election.instance_id
-        begin(self.telemetry.trace_ids, {"epoch": leadership.epoch})
-        log.info("leading", key=self.election.key)
+        self.leader_id = self.config.instance_id
+        begin(self._trace_ids, {"epoch": leadership.epoch})
+        log.info("leadership acquired", key=self.config.key)
         try:
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._first_sweep(), name="first-sweep")
-                tasks.create_task(self.lead(), name="loops")
+            await lead()
         finally:
             self.leadership = self.leader_id = None
 
-    async def _claim_epoch_patiently(self, win: ElectionWin) -> int:
-        """Without an epoch nothing can be written, so there is nothing else to do than to ask again."""
+    async def _claim_epoch_patiently(self, win: ElectionWin, claim_epoch: ClaimEpoch) -> int:
+        """Without an epoch nothing can be written, so the claim is repeated until it is granted."""
         backoff, attempt = Backoff(max_seconds=CLAIM_RETRY_SECONDS), 0
         while True:
             try:
-                epoch = await self.claim_epoch(win)
+                return await claim_epoch(win)
             except Exception as error:
-                if contains(error, self.fatal):
+                if contains(error, self._fatal):
                     raise
                 self.health.freeze("epoch", str(error) or type(error).__name__)
-                log.warning("cannot claim an epoch", error=str(error))
-                await self.clock.sleep(backoff.delay_seconds(attempt))
-                attempt += 1
-            else:
-                return epoch
-
-    async def _first_sweep(self) -> None:
-        """Look at everything once, settled or not: the world may have changed while nobody led."""
-        await self.clock.sleep(self.election.sweep_delay)
-        attempt = 0
-        while True:
-            try:
-                await self.sweep(everything=True)
-            except Exception as error:
-                if contains(error, self.fatal):
-                    raise
-                log.warning("first sweep failed", error=str(error))
-                await self.clock.sleep(self._backoff.delay_seconds(attempt))
-                attempt += 1
-            else:
-                return
+                log.warning("epoch not granted", error=str(error))
+            await self.clock.sleep(backoff.delay_seconds(attempt))
+            attempt += 1
 
 
 def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -6,20 +6,13 @@ from lcm.core.clock import Clock
 from lcm.core.ids import Ids
 from lcm.core.kv.port import Kv
 from lcm.lablet_controller.settings import LabletControllerSettings
-from lcm.web.controller_shell import ControllerShell, controller_shell
-from lcm.web.empty_controller import EmptyController
+from lcm.web.empty_controller import EmptyControllerProcess, empty_controller_process
 
-
-class LabletReconciler(EmptyController):
-    """Will run labs on workers."""
-
-    name = "lablet-controller"
-    metric_prefix = "lablet"
-    does = "nothing yet: labs are not imported, started or stopped on workers"
+DOES = "nothing yet: labs are not imported, started or stopped on workers"
 
 
 def lablet_controller_process(
     settings: LabletControllerSettings, kv: Kv | None, clock: Clock, ids: Ids
-) -> AbstractAsyncContextManager[ControllerShell]:
+) -> AbstractAsyncContextManager[EmptyControllerProcess]:
     """Everything put together; run the services to bring it to life."""
-    return controller_shell(LabletReconciler, settings, kv, clock, ids)
+    return empty_controller_process("lablet-controller", "lablet", DOES, settings, kv, clock, ids)

@@ -6,20 +6,13 @@ from lcm.core.clock import Clock
 from lcm.core.ids import Ids
 from lcm.core.kv.port import Kv
 from lcm.resource_scheduler.settings import ResourceSchedulerSettings
-from lcm.web.controller_shell import ControllerShell, controller_shell
-from lcm.web.empty_controller import EmptyController
+from lcm.web.empty_controller import EmptyControllerProcess, empty_controller_process
 
-
-class SchedulerHostedService(EmptyController):
-    """Will place lablet instances on workers and ask for more workers."""
-
-    name = "resource-scheduler"
-    metric_prefix = "resource"
-    does = "nothing yet: lablet instances are not placed and no worker is asked for"
+DOES = "nothing yet: lablet sessions are not placed and no worker is requested"
 
 
 def resource_scheduler_process(
     settings: ResourceSchedulerSettings, kv: Kv | None, clock: Clock, ids: Ids
-) -> AbstractAsyncContextManager[ControllerShell]:
+) -> AbstractAsyncContextManager[EmptyControllerProcess]:
     """Everything put together; run the services to bring it to life."""
-    return controller_shell(SchedulerHostedService, settings, kv, clock, ids)
+    return empty_controller_process("resource-scheduler", "resource", DOES, settings, kv, clock, ids)

@@ -1,58 +1,39 @@
 """A controller that has no work yet: it is elected, claims its epoch, answers, and says that it does nothing.
 
 The resource scheduler and the lablet controller are this until their work exists, so that a deployment can be
-laid out, secured and watched as it will be.
+laid out, secured and monitored as it will be.
 """
 
-from collections.abc import Sequence
-from importlib.metadata import version
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Never
 
-import msgspec
 import structlog
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
 
-from lcm.core.election import ElectionWin, LeaderElectedHostedService, LeadershipLost
+from lcm.core.clock import Clock
+from lcm.core.controller import LeaderElectedHostedService
+from lcm.core.election import Election, ElectionWin, LeaderElectionConfig, LeadershipLost, instance_name
+from lcm.core.health import Health
+from lcm.core.hosted_service import HostedService
+from lcm.core.ids import Ids
+from lcm.core.kv.port import Kv
+from lcm.core.loop import ReconcileLoop, Reconciler, ReconciliationConfig
 from lcm.core.results import ReconciliationResult
+from lcm.core.settings import ControllerSettings
+from lcm.core.telemetry import LoopLagMonitor, Telemetry
 from lcm.domain.errors import Fenced
-from lcm.rest.client import ControlPlaneClient, Transport
+from lcm.rest.client import ControlPlaneClient, HttpTransport
+from lcm.web.operations import ControllerOperations
+from lcm.web.server import HttpServer
 
 log = structlog.get_logger(__name__)
 
 
-class EmptyHealthView(msgspec.Struct, frozen=True, kw_only=True):
-    """`healthy` unless a loop is silent; a standby is healthy too."""
+class NothingToReconcile(Reconciler[Never]):
+    """Has no resources."""
 
-    status: str
-    does: str
-    is_leader: bool
-    instance_id: str
-    epoch: int | None
-    frozen: list[str]
-    silent_loops: list[str]
-    coordination: str
-
-
-class EmptyController(LeaderElectedHostedService[Never]):
-    """Leads and does nothing. A subclass says what it will do one day."""
-
-    does = "nothing yet"
-    metric_prefix = "reconciliation"
     fatal = (LeadershipLost, Fenced)
-
-    def connect(self, transport: Transport, api_key: str) -> None:
-        def epoch() -> int:
-            return self.leadership.epoch if self.leadership else 0
-
-        self._control_plane = ControlPlaneClient(transport, api_key, self.election.service_name, epoch)
-
-    async def claim_epoch(self, win: ElectionWin) -> int:
-        epoch = await self._control_plane.claim_leadership(win.cluster_id, win.revision, win.instance_id)
-        log.warning("leading, but there is nothing to do", service=self.election.service_name, does=self.does)
-        return epoch
 
     async def list_resources(self) -> Sequence[Never]:
         return ()
@@ -66,49 +47,64 @@ class EmptyController(LeaderElectedHostedService[Never]):
     def resource_id(self, resource: Never) -> str:
         raise NotImplementedError
 
-    def app(self) -> Starlette:
-        """Health, readiness, what it is, and metrics."""
-        return Starlette(
-            routes=[
-                Route("/health", self._show_health),
-                Route("/ready", self._show_ready),
-                Route("/info", self._show_info),
-                Route("/metrics", self._show_metrics),
-            ]
+
+@dataclass(frozen=True)
+class EmptyControllerProcess:
+    """What a caller needs to know of a controller that is about to run."""
+
+    services: tuple[HostedService, ...]
+    url: str
+    port: int
+    instance_id: str
+
+
+@asynccontextmanager
+async def empty_controller_process(
+    name: str,
+    metric_prefix: str,
+    does: str,
+    settings: ControllerSettings,
+    kv: Kv | None,
+    clock: Clock,
+    ids: Ids,
+) -> AsyncIterator[EmptyControllerProcess]:
+    """Open the connections and put everything together; run the services to bring it to life."""
+    telemetry, health = Telemetry(), Health(clock)
+    reconciler = NothingToReconcile()
+    election = Election(
+        LeaderElectionConfig(
+            election_key_prefix=settings.etcd_key_prefix,
+            lease_ttl=settings.leader_lease_ttl,
+            instance_id=instance_name(settings.instance_id, ids),
+            service_name=name,
+            call_timeout_seconds=settings.etcd_call_timeout_seconds,
+        ),
+        kv,
+        clock=clock,
+        health=health,
+        trace_ids=telemetry.trace_ids,
+        fatal=reconciler.fatal,
+    )
+    config = ReconciliationConfig(metric_prefix=metric_prefix)
+    loop = ReconcileLoop(reconciler, config, clock=clock, telemetry=telemetry, health=health)
+    api_key = settings.control_plane_api_key.get_secret_value()
+    async with HttpTransport(settings.control_plane_api_url) as transport:
+        control_plane = ControlPlaneClient(transport, api_key, service=name, epoch=lambda: election.epoch)
+
+        async def claim_epoch(win: ElectionWin) -> int:
+            epoch = await control_plane.claim_leadership(win.cluster_id, win.revision, win.instance_id)
+            log.warning("leadership without work", service=name, does=does)
+            return epoch
+
+        service = LeaderElectedHostedService(name, loop, election, claim_epoch)
+        facts = {"does": does}
+        operations = ControllerOperations(
+            service, health, telemetry, api_key, health_facts=lambda: facts, info_facts=lambda: facts
         )
-
-    async def _show_health(self, _: Request) -> Response:
-        silent = self.health.silent_loops
-        view = EmptyHealthView(
-            status="unhealthy" if silent else "healthy",
-            does=self.does,
-            is_leader=self.is_leader,
-            instance_id=self.election.instance_id,
-            epoch=self.leadership.epoch if self.leadership else None,
-            frozen=self.health.freeze_reasons,
-            silent_loops=silent,
-            coordination="elected" if self.kv is not None else "alone",
+        server = HttpServer(name, operations.app(), settings.host, settings.port)
+        yield EmptyControllerProcess(
+            services=(server, service, LoopLagMonitor(telemetry, clock)),
+            url=server.url,
+            port=server.port,
+            instance_id=election.config.instance_id,
         )
-        return _json(view, 503 if silent else 200)
-
-    async def _show_ready(self, _: Request) -> Response:
-        frozen = self.health.freeze_reasons
-        return _json({"ready": not frozen, "frozen": frozen}, 503 if frozen else 200)
-
-    async def _show_info(self, _: Request) -> Response:
-        return _json(
-            {
-                "service": self.election.service_name,
-                "does": self.does,
-                "version": version("lablet-cloud-manager"),
-                "instance_id": self.election.instance_id,
-                "election_key": self.election.key,
-            }
-        )
-
-    async def _show_metrics(self, _: Request) -> Response:
-        return Response(self.telemetry.render(), media_type=self.telemetry.content_type)
-
-
-def _json(body: object, status: int = 200) -> Response:
-    return Response(msgspec.json.encode(body), status, media_type="application/json")

@@ -8,16 +8,21 @@ import random
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 
 from lcm.cml.connection import CmlConnections, CmlTrust
 from lcm.core.clock import Clock
-from lcm.core.election import instance_name
+from lcm.core.controller import WatchTriggeredHostedService, Work
+from lcm.core.election import Election, ElectionWin, LeaderElectionConfig, instance_name
 from lcm.core.health import Health
-from lcm.core.hosted_service import HostedService
+from lcm.core.hosted_service import HostedService, supervise
 from lcm.core.ids import Ids, operating_system_chance
-from lcm.core.kv.port import Kv
+from lcm.core.key_watch import KeyWatch, WatchConfig
+from lcm.core.kv.port import Change, ChangeKind, Kv
+from lcm.core.loop import ReconcileLoop, ReconciliationConfig
 from lcm.core.telemetry import LoopLagMonitor, OtlpExport, Telemetry
 from lcm.domain.template import RegionConfig
+from lcm.domain.worker import Worker
 from lcm.rest.client import ControlPlaneClient, HttpTransport
 from lcm.web.server import HttpServer
 from lcm.web.tracing import Traced
@@ -26,17 +31,47 @@ from lcm.worker_controller.adapters.cml_licensing import CmlLicensingClient
 from lcm.worker_controller.adapters.cml_system import CmlSystemSpiClient
 from lcm.worker_controller.adapters.ec2 import Ec2Provider, Ec2Settings
 from lcm.worker_controller.adapters.picows_websocket import PicowsWebSockets
-from lcm.worker_controller.admin.http import Operations
+from lcm.worker_controller.admin.http import worker_operations
 from lcm.worker_controller.admin.metrics import register_metrics
 from lcm.worker_controller.cml_sessions import CmlSessions
+from lcm.worker_controller.instances.launcher import Launcher
+from lcm.worker_controller.instances.observer import InstanceObserver
 from lcm.worker_controller.monitoring.config import MonitoringConfig
 from lcm.worker_controller.monitoring.service import (
     LiveMonitoring,
     assemble_monitoring,
     register_monitoring_metrics,
 )
-from lcm.worker_controller.reconciler import WorkerReconciler
+from lcm.worker_controller.ports import CloudProvider, CmlLicensing, CmlSystem, ControlPlane, Monitors
+from lcm.worker_controller.reconciler import LeadershipScope, WorkerReconciler
+from lcm.worker_controller.running.idle import IdleKeeper
+from lcm.worker_controller.running.license import LicenseKeeper
+from lcm.worker_controller.running.monitoring import server_of
+from lcm.worker_controller.running.pipeline import RunningPipeline
+from lcm.worker_controller.running.scale_down import ScaleDown
+from lcm.worker_controller.running.tags import Tagger
 from lcm.worker_controller.settings import WorkerControllerSettings
+from lcm.worker_controller.stats import Stats
+from lcm.worker_controller.sweeps.discovery import Discovery
+from lcm.worker_controller.sweeps.orphans import Orphans
+from lcm.worker_controller.sweeps.retention import Retention
+
+
+@dataclass(frozen=True)
+class WorkerController:
+    """A worker controller put together: the service that runs it, and the parts that operators look into."""
+
+    service: WatchTriggeredHostedService[Worker]
+    reconciler: WorkerReconciler
+    stats: Stats
+
+    @property
+    def election(self) -> Election:
+        return self.service.election
+
+    @property
+    def loop(self) -> ReconcileLoop[Worker]:
+        return self.service.loop
 
 
 @dataclass(frozen=True)
@@ -46,7 +81,183 @@ class WorkerControllerProcess:
     services: tuple[HostedService, ...]
     url: str
     port: int
-    reconciler: WorkerReconciler
+    controller: WorkerController
+
+
+def election_of(
+    settings: WorkerControllerSettings,
+    kv: Kv | None,
+    *,
+    clock: Clock,
+    telemetry: Telemetry,
+    health: Health,
+    instance_id: str,
+) -> Election:
+    """Made first: every write carries its epoch, and every effect asks it for leave."""
+    config = LeaderElectionConfig(
+        election_key_prefix=settings.etcd_key_prefix,
+        lease_ttl=settings.leader_lease_ttl,
+        instance_id=instance_id,
+        service_name="worker-controller",
+        call_timeout_seconds=settings.etcd_call_timeout_seconds,
+    )
+    return Election(
+        config,
+        kv,
+        clock=clock,
+        health=health,
+        trace_ids=telemetry.trace_ids,
+        fatal=WorkerReconciler.fatal,
+    )
+
+
+def assemble_controller(
+    settings: WorkerControllerSettings,
+    regions: Mapping[str, RegionConfig],
+    election: Election,
+    *,
+    control_plane: ControlPlane,
+    cloud: CloudProvider,
+    cml: CmlSystem,
+    licensing: CmlLicensing,
+    kv: Kv | None,
+    clock: Clock,
+    telemetry: Telemetry,
+    health: Health,
+    monitors: Monitors | None = None,
+) -> WorkerController:
+    """Everything but the connections: the same parts on EC2 and CML, or in a simulation."""
+    stats = Stats(telemetry)
+    pipeline = _running_pipeline(settings, election, control_plane, cml, licensing, clock, stats, monitors)
+
+    def new_scope(reconciler: WorkerReconciler) -> LeadershipScope:
+        return LeadershipScope(
+            InstanceObserver(cloud, clock, health),
+            Launcher(control_plane, cloud, regions, settings.environment_tag, election.check, clock),
+            Discovery(settings, regions, control_plane, cloud, cml, clock, health, new_orphans(reconciler)),
+        )
+
+    def new_orphans(reconciler: WorkerReconciler) -> Orphans:
+        return Orphans(
+            control_plane,
+            cloud,
+            clock,
+            health,
+            environment=settings.environment_tag,
+            may_terminate=settings.orphan_termination_enabled,
+            check_leadership=election.check,
+            adopt=lambda worker_id: reconciler.loop.trigger(worker_id),
+            forget=lambda worker_id: reconciler.loop.forget(worker_id),
+        )
+
+    reconciler = WorkerReconciler(
+        control_plane,
+        cloud,
+        clock,
+        election.check,
+        new_scope,
+        pipeline,
+        pipeline.licenses,
+        Tagger(cloud, regions, settings.environment_tag, election.check),
+        stats,
+        wait_seconds=settings.wait_seconds,
+        provisioning_timeout=settings.provisioning_timeout,
+        monitors=monitors,
+    )
+    loop = ReconcileLoop(
+        reconciler,
+        ReconciliationConfig(
+            interval_seconds=settings.reconcile_interval,
+            polling_enabled=settings.reconcile_polling_enabled,
+            metric_prefix="worker",
+        ),
+        clock=clock,
+        telemetry=telemetry,
+        health=health,
+    )
+    watch = KeyWatch(
+        WatchConfig(
+            prefix=f"{settings.etcd_key_prefix}/workers/",
+            debounce_seconds=settings.watch_debounce_seconds,
+            call_timeout_seconds=settings.etcd_call_timeout_seconds,
+        ),
+        kv,
+        clock=clock,
+        wakes=needs_reconcile,
+        fatal=reconciler.fatal,
+    )
+
+    def supervised(work: Work, name: str) -> Work:
+        return partial(supervise, work, name=name, clock=clock, fatal=reconciler.fatal)
+
+    while_leading: dict[str, Work] = {}
+    if settings.is_discovery_enabled:
+        while_leading["discovery"] = supervised(lambda: reconciler.scope.discovery.run(), "discovery")
+    if settings.cleanup_enabled:
+        retention = Retention(settings, regions, control_plane, cloud, clock)
+        while_leading["retention"] = supervised(retention.run, "retention")
+    if monitors is not None:
+        while_leading["monitors"] = monitors.run
+
+    async def claim_epoch(win: ElectionWin) -> int:
+        return await control_plane.claim_leadership(win.cluster_id, win.revision, win.instance_id)
+
+    service = WatchTriggeredHostedService(
+        "worker-reconciler",
+        loop,
+        election,
+        watch,
+        claim_epoch,
+        while_leading=while_leading,
+        reset=reconciler.reset,
+    )
+    return WorkerController(service, reconciler, stats)
+
+
+def needs_reconcile(change: Change) -> bool:
+    """Only a request wakes the loop: status keys are the echo of the controller's own reports."""
+    return change.key.endswith(("/desired_state", "/license")) or change.kind is ChangeKind.DELETE
+
+
+def _running_pipeline(
+    settings: WorkerControllerSettings,
+    election: Election,
+    control_plane: ControlPlane,
+    cml: CmlSystem,
+    licensing: CmlLicensing,
+    clock: Clock,
+    stats: Stats,
+    monitors: Monitors | None,
+) -> RunningPipeline:
+    use_private_ip = settings.use_private_ip_for_monitoring
+    licenses = LicenseKeeper(
+        control_plane,
+        licensing,
+        lambda worker: server_of(worker, use_private_ip=use_private_ip),
+        election.check,
+        clock,
+        stats.counts,
+    )
+    idle = (
+        IdleKeeper(control_plane, monitors, settings.scale_down_enabled, clock, stats.counts)
+        if monitors is not None and settings.worker_activity_detection_enabled
+        else None
+    )
+    return RunningPipeline(
+        control_plane,
+        cml,
+        clock,
+        use_private_ip=use_private_ip,
+        wait_seconds=settings.wait_seconds,
+        metrics_interval_seconds=settings.metrics_poll_interval,
+        count_drift=stats.on_drift,
+        monitors=monitors,
+        licenses=licenses,
+        idle=idle,
+        scale_down=ScaleDown(
+            control_plane, settings.scale_down, clock, lambda: stats.running_workers, stats.counts
+        ),
+    )
 
 
 @asynccontextmanager
@@ -62,22 +273,25 @@ async def worker_controller_process(
     telemetry, health = Telemetry(ids), Health(clock)
     api_key = settings.control_plane_api_key.get_secret_value()
     ec2 = replace(ec2, account_id=settings.aws_account_id)
-
-    def epoch() -> int:
-        return reconciler.leadership.epoch if reconciler.leadership else 0
-
-    def check() -> None:
-        reconciler.check_leadership()
-
+    election = election_of(
+        settings,
+        kv,
+        clock=clock,
+        telemetry=telemetry,
+        health=health,
+        instance_id=instance_name(settings.worker_controller_instance_id, ids),
+    )
     async with (
         HttpTransport(settings.control_plane_api_url) as transport,
         Ec2Provider(
-            ec2, regions, clock=clock, chance=operating_system_chance(), before_effect=check
+            ec2, regions, clock=clock, chance=operating_system_chance(), before_effect=election.check
         ) as cloud,
         CloudWatchMetrics(ec2, regions, clock, operating_system_chance()) as cloud_metrics,
         CmlConnections(settings.cml_port, trust=settings.cml_worker_api_verify_ssl) as cml,
     ):
-        control_plane = ControlPlaneClient(transport, api_key, service="worker-controller", epoch=epoch)
+        control_plane = ControlPlaneClient(
+            transport, api_key, service="worker-controller", epoch=lambda: election.epoch
+        )
         sessions = CmlSessions(
             cml,
             settings.cml_credentials,
@@ -86,9 +300,10 @@ async def worker_controller_process(
             is_pinned=settings.cml_worker_api_verify_ssl is CmlTrust.PIN,
         )
         monitoring = _monitoring(settings, control_plane, cml, sessions, cloud_metrics, clock, ids, health)
-        reconciler = WorkerReconciler(
+        controller = assemble_controller(
             settings,
             regions,
+            election,
             control_plane=control_plane,
             cloud=cloud,
             cml=CmlSystemSpiClient(cml),
@@ -97,13 +312,13 @@ async def worker_controller_process(
             clock=clock,
             telemetry=telemetry,
             health=health,
-            instance_id=instance_name(settings.worker_controller_instance_id, ids),
             monitors=monitoring,
         )
-        register_metrics(telemetry, reconciler)
+        register_metrics(telemetry, controller.service, controller.reconciler)
         register_monitoring_metrics(telemetry, monitoring, clock)
-        operations = Operations(
-            reconciler,
+        operations = worker_operations(
+            controller.service,
+            controller.reconciler,
             health,
             telemetry,
             api_key,
@@ -116,13 +331,13 @@ async def worker_controller_process(
         yield WorkerControllerProcess(
             services=(
                 server,
-                reconciler,
+                controller.service,
                 LoopLagMonitor(telemetry, clock),
                 *_exporters(settings, telemetry, clock),
             ),
             url=server.url,
             port=server.port,
-            reconciler=reconciler,
+            controller=controller,
         )
 
 

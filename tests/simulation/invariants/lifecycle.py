@@ -191,8 +191,9 @@ class I17Bounded(Invariant):
     def at_rest(self) -> None:
         workers = len(self.world.disk.peek_all())
         for process in self.world.controllers:
-            if process.reconciler is not None:
-                self.require(len(process.reconciler.queue) <= workers, f"{process.name} has a long queue")
+            if process.controller is not None:
+                waiting = len(process.controller.loop.queue)
+                self.require(waiting <= workers, f"{process.name} has a long queue")
         tasks = len(asyncio.all_tasks())
         self.require(tasks <= 100, f"{tasks} tasks at rest")
 
@@ -242,7 +243,8 @@ class I21Alive(Invariant):
     def at_rest(self) -> None:
         leaders = self.world.leaders()
         self.require(len(leaders) == 1, f"{len(leaders)} leaders at rest")
-        reconciler = leaders[0].reconciler
-        assert reconciler is not None
-        self.require(not reconciler.health.silent_loops, f"silent: {reconciler.health.silent_loops}")
-        self.require(not reconciler.health.freeze_reasons, f"frozen: {reconciler.health.freeze_reasons}")
+        controller = leaders[0].controller
+        assert controller is not None
+        health = controller.loop.health
+        self.require(not health.silent_loops, f"silent: {health.silent_loops}")
+        self.require(not health.freeze_reasons, f"frozen: {health.freeze_reasons}")

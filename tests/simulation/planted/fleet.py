@@ -6,8 +6,8 @@ from typing import Any
 
 from lcm.control_plane.commands import license_worker
 from lcm.core.backoff import Backoff
+from lcm.core.loop import ReconcileLoop, ResourceState
 from lcm.core.rate_limit import TokenBucket
-from lcm.core.reconciliation import ReconciliationHostedService, ResourceState
 from lcm.core.results import ReconciliationResult, Requeue
 from lcm.domain.errors import LcmError
 from lcm.domain.license import License, LicenseOperation
@@ -116,10 +116,10 @@ def failures_are_repeated_every_second() -> Iterator[None]:
 
 @planted_in(a_tended_fleet)
 def a_wait_forgives_every_failure() -> Iterator[None]:
-    original = ReconciliationHostedService._apply
+    original = ReconcileLoop._apply
 
     def apply(
-        self: ReconciliationHostedService[Any],
+        self: ReconcileLoop[Any],
         state: ResourceState,
         result: ReconciliationResult,
         marker: Hashable | None,
@@ -128,7 +128,7 @@ def a_wait_forgives_every_failure() -> Iterator[None]:
         if isinstance(result, Requeue):
             state.retry_count = 0
 
-    yield from swapped(ReconciliationHostedService, "_apply", apply)
+    yield from swapped(ReconcileLoop, "_apply", apply)
 
 
 @planted_in(a_tended_fleet)

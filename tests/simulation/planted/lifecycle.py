@@ -15,11 +15,11 @@ from lcm.control_plane.store.memory import MemoryStore
 from lcm.control_plane.store.port import Document, Fence
 from lcm.control_plane.streaming.hub import EventHub
 from lcm.core import election
-from lcm.core.election import LeaderElectedHostedService, Leadership
+from lcm.core.election import Election, Leadership
 from lcm.core.ids import RandomIds
 from lcm.core.kv.memory import MemoryKv, _Lease
 from lcm.core.kv.port import LeaseId
-from lcm.core.reconciliation import ReconciliationHostedService
+from lcm.core.loop import ReconcileLoop
 from lcm.core.results import ReconciliationResult, Requeue
 from lcm.core.timeouts import timeout
 from lcm.core.work_queue import WorkQueue
@@ -111,7 +111,7 @@ def the_lease_is_not_watched() -> Iterator[None]:
         while True:
             await self.clock.sleep(60)
 
-    yield from swapped(LeaderElectedHostedService, "_hold_lease", hold)
+    yield from swapped(Election, "_hold_lease", hold)
 
 
 @planted
@@ -149,11 +149,11 @@ def running_is_believed_too_early() -> Iterator[None]:
 
 @planted
 def a_wait_is_a_busy_loop() -> Iterator[None]:
-    def look_soon(self: Any, worker: Worker, reason: str) -> ReconciliationResult:
-        self.observer.look_again(worker.id)
+    def requeue_soon(self: Any, worker: Worker, reason: str) -> ReconciliationResult:
+        self.scope.observer.look_again(worker.id)
         return Requeue(reason, after_seconds=0.001)
 
-    yield from swapped(controller.WorkerReconciler, "_look_soon", look_soon)
+    yield from swapped(controller.WorkerReconciler, "_requeue_soon", requeue_soon)
 
 
 @planted
@@ -191,15 +191,15 @@ def any_transition_is_allowed() -> Iterator[None]:
 
 
 @planted
-def nobody_looks_again() -> Iterator[None]:
-    async def sweep(self: Any, *, everything: bool = False) -> int:
+def nothing_is_resynced() -> Iterator[None]:
+    async def resync(self: Any, *, everything: bool = False) -> int:
         return 0
 
     async def behind(self: Publisher) -> None:
         self.is_behind = False
 
     with swapped_in(Publisher, "_publish_whatever_is_behind", behind):
-        yield from swapped(ReconciliationHostedService, "sweep", sweep)
+        yield from swapped(ReconcileLoop, "resync", resync)
 
 
 @planted
@@ -212,7 +212,7 @@ def effect_without_a_confirmed_record() -> Iterator[None]:
 
 @planted
 def the_deadline_is_not_checked_before_an_effect() -> Iterator[None]:
-    yield from swapped(controller.WorkerReconciler, "check_leadership", lambda self: None)
+    yield from swapped(Election, "check", lambda self: None)
 
 
 @planted

@@ -114,8 +114,8 @@ async def leader_changes_every_thirty_seconds(story: Story) -> None:
         for _ in range(3):
             await story.pause(30)
             for leader in story.world.leaders():
-                assert leader.reconciler is not None
-                leader.reconciler.resign()
+                assert leader.controller is not None
+                leader.controller.election.resign()
     for worker in workers:
         await story.until(worker, TERMINATED)
 

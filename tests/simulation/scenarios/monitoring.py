@@ -154,8 +154,8 @@ async def the_lead_changes_while_people_work(story: Story) -> None:
     """By a resignation, then by a crash; each time somebody works while nobody watches."""
     worker, _ = await a_watched_worker(story)
     for leader in story.world.leaders():
-        assert leader.reconciler is not None
-        leader.reconciler.resign()
+        assert leader.controller is not None
+        leader.controller.election.resign()
     await work(story, worker)
     await story.pause(60)
     await work(story, worker)
@@ -290,8 +290,8 @@ def meddle(story: Story, rng: Random) -> None:
             rng.choice(world.processes).skew = timedelta(seconds=rng.choice([-1.0, 1.0]))
         case 6:
             for leader in world.leaders():
-                assert leader.reconciler is not None
-                leader.reconciler.resign()
+                assert leader.controller is not None
+                leader.controller.election.resign()
         case 7:
             machines = [m for m in world.cloud.machines.values() if m.state == "running" and not m.next_state]
             if machines:

@@ -27,8 +27,8 @@ from lcm.core.timeouts import timeout
 from lcm.domain.idle import IdlePolicy
 from lcm.domain.template import RegionConfig
 from lcm.rest.client import ControlPlaneClient
+from lcm.worker_controller.main import WorkerController, assemble_controller, election_of
 from lcm.worker_controller.monitoring.service import LiveMonitoring
-from lcm.worker_controller.reconciler import WorkerReconciler
 from lcm.worker_controller.settings import WorkerControllerSettings
 from simulation.world import ports
 from simulation.world.calls import Role, Violation
@@ -201,11 +201,11 @@ class ControllerProcess(Process):
     """A worker controller, which competes with the others for the lead."""
 
     role = "controller"
-    reconciler: WorkerReconciler | None = None
+    controller: WorkerController | None = None
     monitoring: LiveMonitoring | None = None
 
     def forget(self) -> None:
-        self.reconciler = self.monitoring = None
+        self.controller = self.monitoring = None
 
     @property
     def instance_id(self) -> str:
@@ -214,65 +214,66 @@ class ControllerProcess(Process):
     @property
     def leadership_id(self) -> str:
         """Tells one time of leading from another."""
-        leadership = self.reconciler.leadership if self.reconciler is not None else None
+        leadership = self.controller.election.leadership if self.controller is not None else None
         return f"{self.instance_id}/{leadership.epoch if leadership else 0}"
 
     @property
     def holds_the_lease(self) -> bool:
         """Whether the coordination store says so, too."""
-        return self.reconciler is not None and (
-            self.world.kv.peek(self.reconciler.election.key) == self.instance_id
+        return self.controller is not None and (
+            self.world.kv.peek(self.controller.election.config.key) == self.instance_id
         )
 
     @property
     def is_leading(self) -> bool:
         """Whether it believes that it leads, and is inside its deadline."""
-        leadership = self.reconciler.leadership if self.reconciler is not None else None
+        leadership = self.controller.election.leadership if self.controller is not None else None
         return leadership is not None and self.world.clock.monotonic() < leadership.deadline
 
     def check_leadership(self) -> None:
         """Right before a change at EC2, after all waiting is over."""
-        if self.reconciler is not None:
-            self.reconciler.check_leadership()
+        if self.controller is not None:
+            self.controller.election.check()
 
     async def run(self) -> None:
         clock, knobs = ProcessClock(self), self.world.knobs
-
-        def epoch() -> int:
-            return reconciler.leadership.epoch if reconciler.leadership else 0
-
+        settings, kv = _settings_of(knobs), ports.SimulatedKv(self)
         health = Health(clock)
+        telemetry = Telemetry(RandomIds(Random(f"traces/{self.instance_id}")))
+        election = election_of(
+            settings, kv, clock=clock, telemetry=telemetry, health=health, instance_id=self.instance_id
+        )
+        election.config = replace(
+            election.config,
+            call_timeout_seconds=knobs.election_timeout_seconds,
+            retry_interval=knobs.election_retry_seconds,
+        )
         control_plane = ControlPlaneClient(
-            ports.SimulatedTransport(self), KEYS.controller, "worker-controller", epoch
+            ports.SimulatedTransport(self), KEYS.controller, "worker-controller", lambda: election.epoch
         )
         if knobs.monitoring:
             self.monitoring = simulated_monitoring(self, control_plane, clock, health)
-        self.reconciler = reconciler = WorkerReconciler(
-            _settings_of(knobs),
+        self.controller = controller = assemble_controller(
+            settings,
             {REGION.region: REGION},
+            election,
             control_plane=control_plane,
             cloud=ports.SimulatedCloud(self, clock),
             cml=ports.SimulatedCml(self),
             licensing=ports.SimulatedLicensing(self),
-            kv=ports.SimulatedKv(self),
+            kv=kv,
             clock=clock,
-            telemetry=Telemetry(RandomIds(Random(f"traces/{self.instance_id}"))),
+            telemetry=telemetry,
             health=health,
-            instance_id=self.instance_id,
             monitors=self.monitoring,
         )
-        reconciler.config = replace(
-            reconciler.config,
+        controller.loop.config = replace(
+            controller.loop.config,
             queue_capacity=knobs.queue_capacity,
             max_concurrent=knobs.max_concurrent,
             max_parked=knobs.max_parked,
         )
-        reconciler.election = replace(
-            reconciler.election,
-            call_timeout_seconds=knobs.election_timeout_seconds,
-            retry_interval=knobs.election_retry_seconds,
-        )
-        await reconciler.run()
+        await controller.service.run()
 
 
 @lru_cache(maxsize=8)

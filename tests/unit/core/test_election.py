@@ -15,7 +15,7 @@ from lcm.core.election import (
 )
 from lcm.core.ids import RandomIds
 from lcm.core.kv.memory import MemoryKv
-from lcm.core.reconciliation import ReconciliationConfig
+from lcm.core.loop import ReconciliationConfig
 from lcm.core.results import ReconciliationResult, Success
 from support.core import (
     AT_ONCE,
@@ -93,7 +93,7 @@ async def test_exactly_one_of_two_leads() -> None:
         await clock.sleep(600)
         assert len(cluster.office.holders) == 1  # the office itself refuses a second one
         assert await cluster.key_holder() == cluster.leader
-        assert sorted([cluster["ada"].is_leader, cluster["bob"].is_leader]) == [False, True]
+        assert sorted([cluster["ada"].election.is_leader, cluster["bob"].election.is_leader]) == [False, True]
     assert len(cluster.office.terms) == 1
 
 
@@ -116,10 +116,10 @@ async def test_without_a_store_a_single_instance_leads_at_once() -> None:
     alone = Candidate("ada", World(clock, "a"), office, kv=None)
     async with running(alone):
         await clock.sleep(0)
-        assert alone.is_leader
-        assert alone.leadership is not None
+        assert alone.election.is_leader
+        assert alone.election.leadership is not None
         await clock.sleep(10_000)
-        alone.leadership.check()
+        alone.election.leadership.check()
     assert office.terms == [("ada", 0.0, 10_000.0)]
     assert office.epochs == [ElectionWin("alone-ada", 1, "ada")]
 
@@ -132,8 +132,8 @@ async def test_a_win_proves_itself_with_cluster_revision_and_instance() -> None:
         assert item is not None
         win = ElectionWin(await cluster.kv.cluster_id(), item.create_revision, "ada")
         assert cluster.office.epochs == [win]
-        assert cluster["ada"].leadership is not None
-        assert cluster["ada"].leadership.epoch == 1
+        assert cluster["ada"].election.leadership is not None
+        assert cluster["ada"].election.leadership.epoch == 1
 
 
 async def test_each_win_has_a_higher_revision_than_the_last() -> None:
@@ -142,7 +142,7 @@ async def test_each_win_has_a_higher_revision_than_the_last() -> None:
         for _ in range(5):
             await clock.sleep(10)
             assert cluster.leader is not None
-            cluster[cluster.leader].resign()
+            cluster[cluster.leader].election.resign()
         await clock.sleep(10)
     revisions = [win.revision for win in cluster.office.epochs]
     assert len(revisions) == 6
@@ -172,10 +172,10 @@ async def test_a_leader_that_resigns_hands_over_at_once_and_stands_by() -> None:
         await clock.sleep(10)
         old, new = cluster.leader, cluster.standby
         assert old is not None
-        cluster[old].resign()
+        cluster[old].election.resign()
         await clock.sleep(1)
         assert cluster.leader == new
-        assert not cluster[old].is_leader
+        assert not cluster[old].election.is_leader
         await clock.sleep(100)
     assert cluster.office.terms == [(old, 0.0, 10.0), (new, 10.0, 111.0)]
 
@@ -184,7 +184,7 @@ async def test_a_leader_without_a_rival_leads_again_a_second_after_resigning() -
     cluster = Cluster("ada")
     async with running(cluster.kv, cluster["ada"]):
         await clock.sleep(10)
-        cluster["ada"].resign()
+        cluster["ada"].election.resign()
         await clock.sleep(5)
     assert cluster.office.terms == [("ada", 0.0, 10.0), ("ada", 11.0, 15.0)]
 
@@ -220,10 +220,10 @@ async def test_a_former_leader_that_stands_by_is_healthy() -> None:
         await clock.sleep(10)
         old = cluster.leader
         assert old is not None
-        cluster[old].resign()
+        cluster[old].election.resign()
         await clock.sleep(1_000)
-        assert not cluster[old].is_leader
-        assert cluster[old].health.silent_loops == []
+        assert not cluster[old].election.is_leader
+        assert cluster[old].loop.health.silent_loops == []
 
 
 # The leader's own deadline.
@@ -237,7 +237,7 @@ async def test_a_leader_stops_by_its_own_deadline_when_the_store_does_not_answer
     cluster.world.last_for(1_000)
     async with running(cluster.kv, cluster["ada"]):
         await clock.sleep(1)
-        leadership = cluster["ada"].leadership
+        leadership = cluster["ada"].election.leadership
         assert leadership is not None
         fault(cluster.links["ada"])
         await clock.sleep(9.49)
@@ -246,7 +246,7 @@ async def test_a_leader_stops_by_its_own_deadline_when_the_store_does_not_answer
         await clock.sleep(0.02)
         with pytest.raises(LeadershipLost):
             leadership.check()
-        assert not cluster["ada"].is_leader
+        assert not cluster["ada"].election.is_leader
         assert cluster.world.busy == set()
     assert cluster.office.terms == [("ada", 0.0, 10.5)]
 
@@ -265,8 +265,8 @@ async def test_the_deadline_counts_from_when_the_renewal_was_asked_for() -> None
     cluster.links["ada"].slow = {"keep_alive": 1.5}
     async with running(cluster.kv, cluster["ada"]):
         await clock.sleep(6.6)
-        assert cluster["ada"].leadership is not None
-        assert cluster["ada"].leadership.deadline == 5 + 10.5
+        assert cluster["ada"].election.leadership is not None
+        assert cluster["ada"].election.leadership.deadline == 5 + 10.5
         await clock.sleep(600)
     assert len(cluster.office.terms) == 1  # slow is not lost
 
@@ -276,8 +276,8 @@ async def test_the_first_deadline_counts_from_when_the_lease_was_asked_for() -> 
     cluster.links["ada"].slow = {"grant_lease": 1.5, "put_if_absent": 1.5}
     async with running(cluster.kv, cluster["ada"]):
         await clock.sleep(4)
-        assert cluster["ada"].leadership is not None
-        assert cluster["ada"].leadership.deadline == 10.5
+        assert cluster["ada"].election.leadership is not None
+        assert cluster["ada"].election.leadership.deadline == 10.5
 
 
 async def test_a_short_trouble_with_the_store_costs_nothing() -> None:
@@ -344,12 +344,12 @@ async def test_while_the_store_is_unreachable_nobody_leads_and_health_says_why(
         assert cluster.leader is None
         assert cluster.world.runs == []
         for name, link in cluster.links.items():
-            assert cluster[name].health.freeze_reasons == [shown]
+            assert cluster[name].loop.health.freeze_reasons == [shown]
             link.mend()
         await clock.sleep(RETRY)
         assert cluster.leader is not None
         for name in cluster.links:
-            assert cluster[name].health.freeze_reasons == []
+            assert cluster[name].loop.health.freeze_reasons == []
 
 
 async def test_a_leader_that_loses_the_store_shows_the_freeze() -> None:
@@ -358,7 +358,7 @@ async def test_a_leader_that_loses_the_store_shows_the_freeze() -> None:
         await clock.sleep(1)
         cluster.links["ada"].cut()
         await clock.sleep(20)
-        assert [r.split(":")[0] for r in cluster["ada"].health.freeze_reasons] == ["coordination store"]
+        assert [r.split(":")[0] for r in cluster["ada"].loop.health.freeze_reasons] == ["coordination store"]
 
 
 async def test_a_dead_store_is_not_asked_more_than_once_a_second() -> None:
@@ -412,13 +412,13 @@ async def test_a_failing_epoch_claim_is_repeated_while_the_lease_is_held() -> No
         holder = await cluster.key_holder()
         assert holder is not None
         assert cluster.leader is None
-        assert cluster[holder].health.freeze_reasons == ["epoch: control plane away"]
+        assert cluster[holder].loop.health.freeze_reasons == ["epoch: control plane away"]
         await clock.sleep(23)
         assert await cluster.key_holder() == holder
         assert cluster.world.runs == []
         await clock.sleep(2)
         assert cluster.leader == holder
-        assert cluster[holder].health.freeze_reasons == []
+        assert cluster[holder].loop.health.freeze_reasons == []
     assert cluster.office.terms == [(holder, 1 + 2 + 4 + 8 + 10, 26.0)]
 
 
@@ -429,10 +429,10 @@ async def test_a_candidate_that_lost_the_lease_before_its_epoch_misses_no_epoch(
         await clock.sleep(1)
         unlucky = await cluster.key_holder()
         assert unlucky is not None
-        cluster[unlucky].resign()
+        cluster[unlucky].election.resign()
         await clock.sleep(100)
         assert cluster.leader not in (None, unlucky)
-        assert cluster[unlucky].health.freeze_reasons == []
+        assert cluster[unlucky].loop.health.freeze_reasons == []
 
 
 async def test_an_epoch_refused_for_a_newer_leader_gives_the_office_back() -> None:
@@ -489,6 +489,6 @@ async def test_a_new_term_forgets_the_backoff_of_the_last() -> None:
     cluster.world.script(*[RuntimeError("a bug")] * 6)
     async with running(cluster.kv, cluster["ada"]):
         await clock.sleep(16)
-        cluster["ada"].resign()
+        cluster["ada"].election.resign()
         await clock.sleep(1.5)
     assert cluster.world.starts("a")[-1] == 17.0

@@ -103,7 +103,7 @@ class TestA1LaunchIsCut:
                 if name == call and not cut:
                     cut.append(name)
                     port.is_reachable = False
-                    first.resign()
+                    first.election.resign()
                     raise Unreachable("the process is gone")
 
             async def die_at_ec2(when: Moment, operation: str, subject: str) -> None:
@@ -139,9 +139,9 @@ class TestA2ActionIsCut:
             [machine] = fleet.cloud.live_machines(worker.id)
 
             async def die(when: Moment, operation: str, subject: str) -> None:
-                if (when, operation) == (moment, call) and first.is_leader:
+                if (when, operation) == (moment, call) and first.election.is_leader:
                     fleet.ports[fleet.controllers.index(first)].is_reachable = False
-                    first.resign()
+                    first.election.resign()
                     raise Unreachable("the process is gone")
 
             fleet.cloud.interfere = die
@@ -353,7 +353,7 @@ class TestE2Capacity:
             worker = await fleet.create()
             await fleet.clock.sleep(1)
             generation = (await fleet.get(worker)).launch_generation
-            fleet.leader.resign()
+            fleet.leader.election.resign()
             await fleet.clock.sleep(500)
             assert (await fleet.get(worker)).launch_generation == generation
             await fleet.clock.sleep(300)
@@ -405,7 +405,7 @@ class TestE4CredentialsLost:
             await fleet.until(first, STOPPING)
             denial = Disturbance("describe_instance", CredentialsRefused("ExpiredToken")).on(fleet)
             await fleet.clock.sleep(fleet.settings.wait_seconds + 0.1)
-            assert any("ExpiredToken" in reason for reason in fleet.leader.health.freeze_reasons)
+            assert any("ExpiredToken" in reason for reason in fleet.leader.loop.health.freeze_reasons)
             await fleet.ask(second, Action.STOP)
             await fleet.clock.sleep(0.1)
             assert fleet.effects() == ["launch_instance", "launch_instance", "stop_instance"]
@@ -422,7 +422,7 @@ class TestE4CredentialsLost:
             assert (await fleet.get(worker)).status is not STOPPED
             expired.is_on = False
             await fleet.until(worker, STOPPED, within_seconds=90)
-            assert fleet.leader.health.freeze_reasons == []
+            assert fleet.leader.loop.health.freeze_reasons == []
 
     async def test_hours_without_credentials_end_no_worker_and_launch_none(self) -> None:
         async with Fleet().running() as fleet:
@@ -748,7 +748,7 @@ class TestSeveralRegions:
             fleet.regions.pop("eu-west-1")
             worker = await fleet.until(await fleet.create("europe", region="eu-west-1"), FAILED)
             assert "configure it, then retry" in worker.status_reason
-            assert fleet.leader.states[worker.id].retry_count > 0  # RETRY, so a repaired file is noticed
+            assert fleet.leader.loop.states[worker.id].retry_count > 0  # RETRY, so a repaired file is noticed
             assert fleet.effects() == []
 
     async def test_a_worker_without_an_image_in_its_region_fails_and_says_what_to_do(self) -> None:

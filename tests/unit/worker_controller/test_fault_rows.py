@@ -52,7 +52,7 @@ class TestA7DeregistrationIsCut:
                 if moment == "after":
                     await deregister(server)
                 fleet.ports[fleet.controllers.index(fleet.leader)].is_reachable = False
-                fleet.leader.resign()
+                fleet.leader.election.resign()
                 raise Unreachable("the process is gone")
 
             fleet.licensing.deregister = die  # type: ignore[method-assign]
@@ -74,7 +74,7 @@ class TestA7DeregistrationIsCut:
             async def die(moment: Moment, operation: str, subject: str) -> None:
                 if (operation, moment) == ("terminate_instance", "before") and not deaths:
                     deaths.append(subject)
-                    fleet.leader.resign()
+                    fleet.leader.election.resign()
                     raise Unreachable("the process is gone")
 
             fleet.cloud.interfere = die
@@ -108,9 +108,9 @@ class TestA8RollingUpgrade:
         async with Fleet().running() as fleet, asyncio.TaskGroup() as tasks:
             old = fleet.leader
             new = fleet.add_controller("controller-of-the-next-version")
-            running = tasks.create_task(new.run())
-            old.resign()
-            while not new.is_leader:
+            running = tasks.create_task(new.service.run())
+            old.election.resign()
+            while not new.election.is_leader:
                 await fleet.clock.sleep(0.1)
             ended: list[float] = []
 
@@ -122,7 +122,7 @@ class TestA8RollingUpgrade:
 
             fleet.cloud.interfere = shut_down
             worker = await fleet.create()
-            while not (ended and old.is_leader):
+            while not (ended and old.election.is_leader):
                 await fleet.clock.sleep(0.1)
             assert fleet.clock.monotonic() - ended[0] <= 2.0
             await fleet.until(worker, RUNNING)
@@ -212,7 +212,7 @@ class TestB3StaleRecord:
                 return stale.pop() if stale else await fetch(worker_id)
 
             fleet.ports[0].fetch_single_resource = read  # type: ignore[method-assign]
-            fleet.leader.trigger(worker.id)
+            fleet.leader.loop.trigger(worker.id)
             await fleet.clock.sleep(300)
             assert stale == []
             assert fleet.effects() == ["launch_instance"]
@@ -279,7 +279,7 @@ class TestH4RestartAndIdleTime:
             worker = await fleet.running_worker()
             for _ in range(5):
                 await fleet.clock.sleep(600)
-                fleet.leader.resign()
+                fleet.leader.election.resign()
             assert (await fleet.get(worker)).status is RUNNING
             await fleet.until(worker, STOPPED, within_seconds=3_600)
 

@@ -15,9 +15,9 @@ from lcm.domain.errors import CapacityShortage, Unreachable
 from lcm.domain.lifecycle import FAILED, RUNNING, STOPPED, TERMINATED
 from lcm.domain.worker import Action
 from lcm.rest.schemas import PROBLEM_TYPE_PREFIX
-from lcm.worker_controller.admin.http import Operations
+from lcm.worker_controller.admin.http import worker_operations
 from lcm.worker_controller.admin.metrics import register_metrics
-from lcm.worker_controller.reconciler import WorkerReconciler
+from lcm.worker_controller.main import WorkerController
 from support.asgi import request
 from support.fleet import REGION, Fleet
 from support.memory_cloud import Interference, Moment
@@ -26,11 +26,12 @@ from unit.worker_controller.test_ec2_faults import EUROPE
 KEY = "the-controllers-key"
 
 
-def app_of(controller: WorkerReconciler, key: str = KEY) -> Starlette:
-    operations = Operations(
-        controller,
-        controller.health,
-        controller.telemetry,
+def app_of(controller: WorkerController, key: str = KEY) -> Starlette:
+    operations = worker_operations(
+        controller.service,
+        controller.reconciler,
+        controller.loop.health,
+        controller.loop.telemetry,
         key,
         metrics_collected=lambda: 7,
         scale_down_enabled=False,
@@ -39,16 +40,16 @@ def app_of(controller: WorkerReconciler, key: str = KEY) -> Starlette:
 
 
 async def ask(
-    controller: WorkerReconciler, path: str, method: str = "GET", key: str = KEY
+    controller: WorkerController, path: str, method: str = "GET", key: str = KEY
 ) -> tuple[int, Any]:
     status, body = await request(app_of(controller), method, path, {"X-API-Key": key}, None)
     return status, json.loads(body)
 
 
 @asynccontextmanager
-async def a_leader_and_a_standby() -> AsyncIterator[tuple[Fleet, WorkerReconciler, WorkerReconciler]]:
+async def a_leader_and_a_standby() -> AsyncIterator[tuple[Fleet, WorkerController, WorkerController]]:
     async with Fleet().running(controllers=2) as fleet:
-        [standby] = [controller for controller in fleet.controllers if not controller.is_leader]
+        [standby] = [controller for controller in fleet.controllers if not controller.election.is_leader]
         yield fleet, fleet.leader, standby
 
 
@@ -92,7 +93,7 @@ class TestWhoMay:
             for path in levers:
                 status, told = await ask(standby, path, "POST")
                 assert (status, told["type"].removeprefix(PROBLEM_TYPE_PREFIX)) == (409, "not-leader"), path
-                assert leader.election.instance_id in told["detail"]
+                assert leader.election.config.instance_id in told["detail"]
 
     async def test_a_standby_is_healthy_and_ready(self) -> None:
         async with a_leader_and_a_standby() as (_, _, standby):
@@ -151,9 +152,9 @@ class TestFleet:
         async with a_leader_and_a_standby() as (fleet, leader, standby):
             await fleet.running_worker()
             await fleet.clock.sleep(60)
-            leader.resign()
+            leader.election.resign()
             await fleet.clock.sleep(60)
-            assert standby.is_leader
+            assert standby.election.is_leader
             _, told = await ask(leader, "/admin/fleet")
             assert (told["is_leader"], told["workers"]) == (False, [])
             assert (await ask(leader, "/health"))[1]["workers_managed"] == 0
@@ -203,20 +204,20 @@ class TestLeadership:
         async with a_leader_and_a_standby() as (fleet, leader, standby):
             await fleet.clock.sleep(20)
             _, told = await ask(leader, "/admin/leader-status")
-            assert (told["is_leader"], told["leader_id"]) == (True, leader.election.instance_id)
+            assert (told["is_leader"], told["leader_id"]) == (True, leader.election.config.instance_id)
             assert (told["epoch"], told["coordination"], told["lease_ttl_seconds"]) == (1, "elected", 15)
             assert 0 < told["seconds_left"] <= 10.5
             assert told["revision"] >= 1
             _, told = await ask(standby, "/admin/leader-status")
-            assert (told["is_leader"], told["leader_id"]) == (False, leader.election.instance_id)
+            assert (told["is_leader"], told["leader_id"]) == (False, leader.election.config.instance_id)
             assert (told["epoch"], told["seconds_left"]) == (None, None)
 
     async def test_a_leader_that_resigns_hands_over_at_once(self) -> None:
         async with a_leader_and_a_standby() as (fleet, leader, standby):
             status, told = await ask(leader, "/admin/resign-leadership", "POST")
-            assert (status, told) == (202, {"resigned": leader.election.instance_id})
+            assert (status, told) == (202, {"resigned": leader.election.config.instance_id})
             await fleet.clock.sleep(0.5)
-            assert (leader.is_leader, standby.is_leader) == (False, True)
+            assert (leader.election.is_leader, standby.election.is_leader) == (False, True)
             await fleet.running_worker()  # and the new one works
 
     async def test_a_look_that_needs_an_absent_control_plane_says_to_try_later(self) -> None:
@@ -233,7 +234,7 @@ class TestReadiness:
             fleet.cloud.interfere = no_answer_from("us-east-1")
             await fleet.clock.sleep(60)
             assert (await ask(leader, "/ready"))[0] == 503
-            leader.resign()
+            leader.election.resign()
             await fleet.clock.sleep(60)
             assert (await ask(leader, "/ready")) == (200, {"ready": True, "frozen": []})
 
@@ -254,8 +255,8 @@ class TestReadiness:
 class TestMetrics:
     async def test_every_metric_of_the_reconciler_is_exported_and_ends_with_the_worker(self) -> None:
         async with Fleet().running() as fleet:
-            telemetry = fleet.leader.telemetry
-            register_metrics(telemetry, fleet.leader)
+            telemetry = fleet.leader.loop.telemetry
+            register_metrics(telemetry, fleet.leader.service, fleet.leader.reconciler)
             worker = await fleet.running_worker()
             fleet.cloud.stop(fleet.instance_id(worker))
             await fleet.until(worker, STOPPED)
@@ -282,7 +283,7 @@ class TestMetrics:
 
     async def test_a_worker_that_ends_while_the_fleet_is_listed_leaves_no_series_behind(self) -> None:
         async with Fleet().running() as fleet:
-            register_metrics(fleet.leader.telemetry, fleet.leader)
+            register_metrics(fleet.leader.loop.telemetry, fleet.leader.service, fleet.leader.reconciler)
             worker = await fleet.running_worker()
             await fleet.clock.sleep(60)
 
@@ -299,33 +300,33 @@ class TestMetrics:
             await fleet.until(worker, TERMINATED)
             is_over.set()
             await fleet.clock.sleep(120)
-            assert worker.id not in fleet.leader.telemetry.render().decode()
-            assert worker.id not in fleet.leader.states
+            assert worker.id not in fleet.leader.loop.telemetry.render().decode()
+            assert worker.id not in fleet.leader.loop.states
 
     async def test_a_worker_that_ended_long_ago_has_no_series_though_its_keys_are_written_again(self) -> None:
         async with Fleet().running() as fleet:
-            register_metrics(fleet.leader.telemetry, fleet.leader)
+            register_metrics(fleet.leader.loop.telemetry, fleet.leader.service, fleet.leader.reconciler)
             worker = await fleet.running_worker()
             await fleet.ask(worker, Action.DELETE)
             await fleet.until(worker, TERMINATED)
             await fleet.clock.sleep(60)
             await fleet.kv.put(f"/lcm/workers/{worker.id}/desired_state", b"{}")
             await fleet.clock.sleep(60)
-            assert worker.id not in fleet.leader.telemetry.render().decode()
-            assert worker.id not in fleet.leader.states
+            assert worker.id not in fleet.leader.loop.telemetry.render().decode()
+            assert worker.id not in fleet.leader.loop.states
 
     async def test_the_machinerys_metrics_are_created_on_first_use(self) -> None:
         fleet = Fleet()
         controller = fleet.add_controller("one")
-        assert "worker_reconcile_total" not in controller.telemetry.render().decode()
+        assert "worker_reconcile_total" not in controller.loop.telemetry.render().decode()
 
     async def test_a_standby_shows_no_worker(self) -> None:
         async with a_leader_and_a_standby() as (fleet, leader, _):
             worker = await fleet.running_worker()
-            register_metrics(leader.telemetry, leader)
-            leader.resign()
+            register_metrics(leader.loop.telemetry, leader.service, leader.reconciler)
+            leader.election.resign()
             await fleet.clock.sleep(30)
-            assert worker.id not in leader.telemetry.render().decode()
+            assert worker.id not in leader.loop.telemetry.render().decode()
 
 
 def test_durations_by_a_label_are_a_histogram_for_each_value() -> None:

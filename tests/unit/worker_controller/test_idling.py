@@ -49,7 +49,7 @@ async def test_an_unused_worker_is_paused_after_an_hour_and_not_before() -> None
         assert stopped.pause_reason == "idle_timeout"
         assert stopped.last_paused_at is not None
         assert timedelta(minutes=60) < stopped.last_paused_at - born < timedelta(minutes=68)
-        assert fleet.leader.counts["auto_pause_count"] == 1
+        assert fleet.leader.stats.counts["auto_pause_count"] == 1
 
 
 async def test_a_used_worker_is_never_paused() -> None:
@@ -152,7 +152,7 @@ async def test_three_idle_workers_and_a_minimum_of_two_lose_one() -> None:
         await fleet.clock.sleep(5 * HOUR)
         statuses = Counter([(await fleet.get(worker)).status for worker in workers])
         assert statuses == {RUNNING: 2, STOPPED: 1}
-        assert fleet.leader.counts["scale_down_drain_count"] == 1
+        assert fleet.leader.stats.counts["scale_down_drain_count"] == 1
         log = await audited(fleet)
         assert log["scale_down_initiated"] == 1
         assert log["skipped_min_workers"] >= 1
@@ -175,7 +175,7 @@ async def test_the_next_leader_waits_for_the_cooldown_too() -> None:
         workers = [await fleet.running_worker(name) for name in ("a", "b")]
         await fleet.clock.sleep(1.5 * HOUR)
         assert await running(fleet, workers) == 1
-        fleet.leader.resign()
+        fleet.leader.election.resign()
         await fleet.clock.sleep(HOUR)
         assert await running(fleet, workers) == 1
         await fleet.clock.sleep(HOUR)

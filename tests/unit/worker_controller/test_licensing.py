@@ -73,7 +73,7 @@ async def test_a_wished_license_is_registered_soon() -> None:
     async with Fleet().running() as fleet:
         worker = await licensed(fleet)
         assert (worker.license.tier, worker.license.pending_operation) == ("CML_Enterprise", None)
-        assert fleet.leader.counts["license_registered_count"] == 1
+        assert fleet.leader.stats.counts["license_registered_count"] == 1
         assert [call.split()[0] for call in fleet.licensing.calls] == ["register"]
 
 
@@ -275,7 +275,7 @@ async def test_a_new_leader_finishes_what_the_old_one_began() -> None:
         fleet.licensing.unreachable = Unreachable("no route")
         await request_license(fleet.plane, worker.id, TOKEN)
         await fleet.clock.sleep(5)
-        fleet.leader.resign()
+        fleet.leader.election.resign()
         fleet.licensing.unreachable = None
         await fleet.clock.sleep(120)
         license = (await fleet.get(worker)).license
@@ -394,7 +394,7 @@ async def test_a_new_leader_that_did_not_hear_the_answer_to_a_deregistration_owe
         await request_deregistration(fleet.plane, worker.id)
         while not fleet.licensing.calls[-1].startswith("deregister"):
             await fleet.clock.sleep(0.1)
-        fleet.leader.resign()
+        fleet.leader.election.resign()
         await fleet.clock.sleep(60)
         (debt,) = await list_debts(fleet.plane)
         assert (debt.worker_id, debt.reason) == (worker.id, ANSWER_LOST)
@@ -427,7 +427,7 @@ class LeadersAreCutOff(MemoryLicensing):
         leader = self._fleet.leader
         port = self._fleet.ports[self._fleet.controllers.index(leader)]
         port.is_reachable = False
-        leader.resign()
+        leader.election.resign()
         if sum(call.startswith("deregister") for call in self.calls) == 2:
             raise Unreachable("no answer")
         return answer

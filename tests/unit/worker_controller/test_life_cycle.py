@@ -54,7 +54,7 @@ async def test_a_worker_goes_through_its_whole_life() -> None:
             "start_instance",
             "terminate_instance",
         ]
-        counts = fleet.leader.counts
+        counts = fleet.leader.stats.counts
         assert (counts["provisioned_count"], counts["started_count"]) == (1, 2)
         assert (counts["stopped_count"], counts["terminated_count"]) == (1, 1)
 
@@ -138,8 +138,8 @@ async def test_watch_and_poll_on_the_same_pending_worker_launch_one_instance() -
     async with Fleet().running() as fleet:
         worker = await fleet.create()
         for _ in range(20):
-            fleet.leader.trigger(worker.id)
-            await fleet.leader.sweep(everything=True)
+            fleet.leader.loop.trigger(worker.id)
+            await fleet.leader.loop.resync(everything=True)
             await fleet.clock.sleep(0.01)
         await fleet.until(worker, RUNNING)
         assert fleet.effects() == ["launch_instance"]
@@ -283,7 +283,7 @@ async def test_where_ec2_cannot_be_read_nothing_is_launched() -> None:
         await fleet.clock.sleep(600)
         assert (await fleet.get(second)).status is PENDING
         assert fleet.effects() == ["launch_instance"]
-        assert any("UnauthorizedOperation" in reason for reason in fleet.leader.health.freeze_reasons)
+        assert any("UnauthorizedOperation" in reason for reason in fleet.leader.loop.health.freeze_reasons)
         denied = False
         await fleet.until(second, RUNNING, within_seconds=120)
 
@@ -322,7 +322,7 @@ async def test_a_worker_stopped_before_its_launch_rests_and_can_be_started_hours
         worker = await fleet.create()
         await fleet.ask(worker, Action.STOP)
         await fleet.clock.sleep(3_600)
-        fleet.leader.resign()  # the next one looks at everything once
+        fleet.leader.election.resign()  # the next one looks at everything once
         await fleet.clock.sleep(3_600)
         resting = await fleet.get(worker)
         assert (resting.status, resting.desired_status, fleet.effects()) == (PENDING, "stopped", [])
@@ -405,7 +405,7 @@ async def test_a_region_that_is_no_longer_configured_never_fails_a_running_worke
         fleet.cloud.interfere = not_configured
         await fleet.clock.sleep(3_600)
         assert (await fleet.get(worker)).status is RUNNING
-        assert any("EC2 us-east-1" in reason for reason in fleet.leader.health.freeze_reasons)
+        assert any("EC2 us-east-1" in reason for reason in fleet.leader.loop.health.freeze_reasons)
 
 
 async def test_a_worker_that_was_never_launched_is_deleted_though_its_region_is_out_of_sight() -> None:
@@ -440,10 +440,10 @@ async def test_a_standby_takes_over_and_finishes_a_launch_without_a_second_insta
         worker = await fleet.create()
         await fleet.until(worker, PROVISIONING)
         first = fleet.leader
-        first.resign()
+        first.election.resign()
         worker = await fleet.until(worker, RUNNING)
         assert len(fleet.cloud.machines) == 1
-        assert fleet.leader is not first or not first.is_leader
+        assert fleet.leader is not first or not first.election.is_leader
 
 
 async def test_while_the_control_plane_is_down_nothing_is_touched_and_later_all_is_done() -> None:
@@ -453,7 +453,7 @@ async def test_while_the_control_plane_is_down_nothing_is_touched_and_later_all_
         await fleet.ask(worker, Action.STOP)
         await fleet.clock.sleep(1_800)
         assert fleet.effects() == ["launch_instance"]
-        assert fleet.leader.health.freeze_reasons
+        assert fleet.leader.loop.health.freeze_reasons
         fleet.ports[0].is_reachable = True
         await fleet.until(worker, STOPPED, within_seconds=120)
 
@@ -470,8 +470,8 @@ async def test_while_the_coordination_store_is_gone_for_an_hour_nothing_is_touch
         await fleet.clock.sleep(3_600)
         assert fleet.effects() == ["launch_instance"]
         for controller in fleet.controllers:
-            assert not controller.is_leader
-            assert [reason.partition(":")[0] for reason in controller.health.freeze_reasons] == [
+            assert not controller.election.is_leader
+            assert [reason.partition(":")[0] for reason in controller.loop.health.freeze_reasons] == [
                 "coordination store"
             ]
         fleet.link.mend()

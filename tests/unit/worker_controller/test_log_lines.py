@@ -73,7 +73,7 @@ async def test_every_line_of_a_leader_names_its_epoch_and_a_trace(log: Log) -> N
     for line in lines:
         assert line["epoch"] == 1, line
         assert len(line["trace_id"]) == 32, line
-    about_it = [line for line in lines if line["event"] != "leading"]
+    about_it = [line for line in lines if line["event"] != "leadership acquired"]
     assert {line["worker_id"] for line in about_it} == {worker.id}
 
 
@@ -82,7 +82,7 @@ async def test_the_moves_of_one_pass_share_a_trace_and_another_pass_has_another(
         worker = await fleet.running_worker()
         await fleet.ask(worker, Action.STOP)
         await fleet.until(worker, STOPPED)
-    moves = [line for line in log.lines() if line["event"] == "moved"]
+    moves = [line for line in log.lines() if line["event"] == "worker status changed"]
     to = {line["status"]: line["trace_id"] for line in moves}
     assert to["starting"] == to["running"]  # one pass went through both
     assert len({to["starting"], to["stopping"], to["stopped"]}) == 3

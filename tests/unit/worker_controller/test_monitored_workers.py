@@ -125,7 +125,7 @@ async def test_a_new_leader_begins_where_the_record_ends(fleet: Fleet, monitors:
             return note_activity(record, [event], mark=None, now=fleet.clock.now(), keep=10)
 
         await fleet.plane.workers.change(worker.id, note)
-        fleet.leader.resign()
+        fleet.leader.election.resign()
         async with timeout(5):
             while monitors.watched:
                 await fleet.clock.sleep(0.01)
@@ -173,7 +173,7 @@ async def test_losing_the_lead_ends_all_watching(fleet: Fleet, monitors: MemoryM
     async with fleet.running():
         await fleet.running_worker()
         await until_watched(fleet, monitors)
-        fleet.leader.resign()
+        fleet.leader.election.resign()
         async with timeout(5):
             while monitors.watched:
                 await fleet.clock.sleep(0.01)

@@ -46,7 +46,7 @@ async def leave_behind(
 
 
 def kinds(fleet: Fleet) -> dict[InstanceId, OrphanKind]:
-    found = fleet.leader.discovery.orphans.found.get("us-east-1", {})
+    found = fleet.leader.reconciler.scope.discovery.orphans.found.get("us-east-1", {})
     return {instance_id: orphan.kind for instance_id, orphan in found.items()}
 
 
@@ -81,7 +81,7 @@ class TestRecordsWithoutMachines:
             ended = await fleet.until(worker, TERMINATED, within_seconds=1_500)
             assert fleet.clock.monotonic() - lost_at >= 5 * MINUTE
             assert ended.status_reason.startswith("orphan_detection: missing in 3 complete reads")
-            assert fleet.leader.discovery.orphans.counts["records_ended"] == 1
+            assert fleet.leader.reconciler.scope.discovery.orphans.counts["records_ended"] == 1
             assert terminations(fleet) == 0
 
     async def test_a_failed_worker_whose_machine_ec2_reports_terminated_is_ended(self) -> None:
@@ -118,7 +118,7 @@ class TestRecordsWithoutMachines:
             await fleet.until(worker, PROVISIONING)
             fleet.cloud.terminate(fleet.instance_id(worker), "Server.InternalError")
             await fleet.clock.sleep(1)  # its own next look is a second away
-            fleet.leader.discovery.look_now()
+            fleet.leader.reconciler.scope.discovery.look_now()
             worker = await fleet.until(worker, RUNNING)
             assert worker.launch_generation == 2
 
@@ -181,7 +181,7 @@ class TestMachinesWithoutRecords:
             while is_alive(fleet, orphan):
                 await fleet.clock.sleep(1)
             assert fleet.clock.monotonic() - born_at >= 10 * MINUTE
-            assert fleet.leader.discovery.orphans.counts["machines_terminated"] == 1
+            assert fleet.leader.reconciler.scope.discovery.orphans.counts["machines_terminated"] == 1
             await fleet.clock.sleep(10 * MINUTE)
             assert kinds(fleet) == {}
 
@@ -284,7 +284,8 @@ class TestH8NoAuthority:
             fleet.cloud.machines.clear()
             await fleet.clock.sleep(2 * 3_600)
             assert {(await fleet.get(worker)).status for worker in workers} == {STOPPED}
-            assert "lists no machine" in fleet.leader.discovery.orphans.only_looking["us-east-1"]
+            orphans = fleet.leader.reconciler.scope.discovery.orphans
+            assert "lists no machine" in orphans.only_looking["us-east-1"]
 
     async def test_within_ten_minutes_of_a_start_nothing_is_destroyed(self) -> None:
         fleet = Fleet(SWEEPING)
@@ -293,7 +294,7 @@ class TestH8NoAuthority:
             await fleet.running_worker()
             for _ in range(10):
                 await fleet.clock.sleep(9 * MINUTE)
-                fleet.leader.resign()
+                fleet.leader.election.resign()
                 await fleet.clock.sleep(30)
             assert is_alive(fleet, orphan)
             assert terminations(fleet) == 0
@@ -374,13 +375,13 @@ async def test_who_no_longer_leads_shows_no_orphans() -> None:
         await leave_behind(fleet)
         await fleet.clock.sleep(6 * MINUTE)
         leader = fleet.leader
-        register_metrics(leader.telemetry, leader)
-        assert "worker_orphan_instances{" in leader.telemetry.render().decode()
-        leader.resign()
+        register_metrics(leader.loop.telemetry, leader.service, leader.reconciler)
+        assert "worker_orphan_instances{" in leader.loop.telemetry.render().decode()
+        leader.election.resign()
         await fleet.clock.sleep(30)
-        assert not leader.is_leader
-        assert leader.discovery.orphans.found == {}
-        assert "worker_orphan_instances{" not in leader.telemetry.render().decode()
+        assert not leader.election.is_leader
+        assert leader.reconciler.scope.discovery.orphans.found == {}
+        assert "worker_orphan_instances{" not in leader.loop.telemetry.render().decode()
 
 
 async def test_a_machine_that_may_not_be_terminated_does_not_protect_the_others() -> None:
@@ -395,5 +396,5 @@ async def test_a_machine_that_may_not_be_terminated_does_not_protect_the_others(
         fleet.cloud.interfere = refuse
         await fleet.clock.sleep(60 * MINUTE)
         assert (is_alive(fleet, protected), is_alive(fleet, other)) == (True, False)
-        orphans = fleet.leader.discovery.orphans
+        orphans = fleet.leader.reconciler.scope.discovery.orphans
         assert (orphans.counts["machines_terminated"], orphans.only_looking) == (1, {})

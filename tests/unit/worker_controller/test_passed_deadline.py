@@ -89,7 +89,7 @@ class Scene:
         """Made after the stop, by who could not know yet that its time was over."""
         async with timeout(600):
             await self.stopped.wait()
-            while self.fleet.controllers[0].is_leader:
+            while self.fleet.controllers[0].election.is_leader:
                 await self.clock.sleep(0.01)
         return self.effects()[len(self.effects_before) :]
 

@@ -23,9 +23,9 @@ async def settled(
     """Everything was looked at once, and nothing is going on."""
     clock = VirtualClock()
     fleet = SettledFleet(size, clock, regions)
-    async with fleet.controller() as controller, running(controller):
+    async with fleet.assembled() as controller, running(controller.service):
         await clock.sleep(20)
-        assert controller.is_leader
+        assert controller.election.is_leader
         fleet.calls()
         yield fleet, clock
 
@@ -58,28 +58,28 @@ async def test_five_minutes_ask_once_for_each_worker_whether_it_is_used() -> Non
 
 async def test_a_worker_whose_machine_shows_something_new_is_looked_at_and_no_other() -> None:
     async with settled(1_000) as (fleet, clock):
-        looked_at = {name: state.looked_at for name, state in fleet.reconciler.states.items()}
+        looked_at = {name: state.started_at for name, state in fleet.controller.loop.states.items()}
         fleet.pages["us-east-1"].machines[7]["PrivateIpAddress"] = "10.9.9.9"
         await clock.sleep(CYCLE)
         seen = fleet.calls()
         assert seen["report_instance"] >= 1  # and refused by the fake, which is not the point
-        again = {n for n, state in fleet.reconciler.states.items() if state.looked_at > looked_at[n]}
+        again = {n for n, state in fleet.controller.loop.states.items() if state.started_at > looked_at[n]}
         assert again == {"us-east-1-7"}
 
 
 async def test_a_worker_whose_record_changed_is_looked_at_and_no_other() -> None:
     async with settled(1_000) as (fleet, clock):
-        looked_at = {name: state.looked_at for name, state in fleet.reconciler.states.items()}
+        looked_at = {name: state.started_at for name, state in fleet.controller.loop.states.items()}
         changed = WorkerId("us-east-1-7")
         fleet.records.workers[changed] = replace(fleet.records.workers[changed], version=2)
         await clock.sleep(CYCLE)
-        again = {n for n, state in fleet.reconciler.states.items() if state.looked_at > looked_at[n]}
+        again = {n for n, state in fleet.controller.loop.states.items() if state.started_at > looked_at[n]}
         assert again == {changed}
 
 
 async def test_a_worker_that_is_no_longer_watched_is_watched_again_in_the_next_cycle() -> None:
     async with settled(10) as (fleet, clock):
-        monitors = fleet.reconciler._monitors
+        monitors = fleet.controller.reconciler.monitors
         assert isinstance(monitors, MemoryMonitors)
         del monitors.watched[WorkerId("us-east-1-7")]
         await clock.sleep(CYCLE)

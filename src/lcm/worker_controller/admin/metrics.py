@@ -1,17 +1,21 @@
-"""What Prometheus sees of the worker controller, besides the machinery's and the monitors' own metrics.
+"""The worker controller's Prometheus metrics, besides those of the loop and of the monitors.
 
-Everything is read from where it is kept when somebody looks; a worker's series end with the worker.
+Everything is read where it is kept at the time of a scrape; a worker's series end with the worker.
 """
 
 from collections import Counter
 
+from lcm.core.controller import LeaderElectedHostedService
 from lcm.core.telemetry import Telemetry
+from lcm.domain.worker import Worker
 from lcm.worker_controller.reconciler import WorkerReconciler
 
 
-def register_metrics(telemetry: Telemetry, reconciler: WorkerReconciler) -> None:
+def register_metrics(
+    telemetry: Telemetry, service: LeaderElectedHostedService[Worker], reconciler: WorkerReconciler
+) -> None:
     """Call once for each process."""
-    stats = reconciler.stats
+    stats, election = reconciler.stats, service.election
     telemetry.counter(
         "worker_operations_total",
         "What was done to workers since this process started, by the names of /admin/stats.",
@@ -30,12 +34,12 @@ def register_metrics(telemetry: Telemetry, reconciler: WorkerReconciler) -> None
         "1 for the EC2 state a worker's instance was last seen in.",
         lambda: [
             (1, {"worker_id": worker_id, "state": state})
-            for worker_id, state in reconciler.observer.last_seen.items()
+            for worker_id, state in reconciler.scope.observer.last_seen.items()
         ],
     )
     telemetry.gauge(
         "worker_stuck",
-        "1 for a worker whose instance takes longer to get on than it ever should.",
+        "1 for a worker whose instance has made no progress for too long.",
         lambda: [(1, {"worker_id": worker_id}) for worker_id in stats.stuck],
     )
     telemetry.gauge(
@@ -43,23 +47,27 @@ def register_metrics(telemetry: Telemetry, reconciler: WorkerReconciler) -> None
         "Instances with our tags that no record owns, by the last complete list.",
         lambda: [
             (count, {"region": region, "kind": kind})
-            for region, found in reconciler.discovery.orphans.found.items()
+            for region, found in reconciler.scope.discovery.orphans.found.items()
             for kind, count in Counter(orphan.kind.value for orphan in found.values()).items()
         ],
     )
     telemetry.counter(
         "worker_orphans_total",
-        "Records ended and instances terminated because their other half was missing.",
-        lambda: [(count, {"what": what}) for what, count in reconciler.discovery.orphans.counts.items()],
+        "Records ended and instances terminated because their counterpart was missing.",
+        lambda: [
+            (count, {"what": what}) for what, count in reconciler.scope.discovery.orphans.counts.items()
+        ],
     )
     telemetry.counter(
         "worker_discovery_total",
-        "Looks for new instances (scans), those that failed, and instances imported, by region.",
+        "Scans for new instances, scans that failed, and instances imported, by region.",
         lambda: [
             (count, {"region": region, "what": what})
-            for (region, what), count in reconciler.discovery.counts.items()
+            for (region, what), count in reconciler.scope.discovery.counts.items()
         ],
     )
     telemetry.gauge(
-        "worker_controller_leader", "1 while this instance leads.", lambda: [(int(reconciler.is_leader), {})]
+        "worker_controller_leader",
+        "1 while this instance leads.",
+        lambda: [(int(election.is_leader), {})],
     )

@@ -1,30 +1,12 @@
-"""What the worker controller's HTTP answers with, as documents."""
+"""The worker controller's own answers under `/admin`."""
 
 from datetime import datetime
 
 import msgspec
 
 
-class HealthView(msgspec.Struct, frozen=True, kw_only=True):
-    """`healthy` unless a loop is silent; a standby is healthy too."""
-
-    status: str
-    is_leader: bool
-    instance_id: str
-    last_reconciliation: datetime | None
-    workers_managed: int
-    workers_with_drift: int
-    epoch: int | None
-    watching: bool
-    frozen: list[str]
-    """What is missing, so that nothing is started, stopped or terminated meanwhile."""
-    silent_loops: list[str]
-    coordination: str
-    """`elected`, or `alone` when no coordination store is configured."""
-
-
 class StatsView(msgspec.Struct, frozen=True, kw_only=True):
-    """How often each thing happened since this process started; each event counts once."""
+    """Counts since this process started; each event counts once."""
 
     provisioned_count: int
     started_count: int
@@ -42,12 +24,12 @@ class StatsView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FleetWorker(msgspec.Struct, frozen=True, kw_only=True):
-    """One worker as this controller sees it."""
+    """One worker as this controller observes it."""
 
     worker_id: str
     status: str
     ec2_state: str | None
-    """As last seen; None if its instance was not seen yet."""
+    """As last observed; None if its instance was not observed yet."""
     has_drift: bool
     is_stuck: bool
     reconcile_status: str | None
@@ -67,58 +49,8 @@ class FleetView(msgspec.Struct, frozen=True, kw_only=True):
     workers: list[FleetWorker]
 
 
-class ReconcileView(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker that is being worked on."""
-
-    worker_id: str
-    seconds: float
-    is_parked: bool
-    """It waits for others and has given its place away."""
-
-
-class RetryView(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker whose last pass failed."""
-
-    worker_id: str
-    retry_count: int
-    next_retry_at: datetime | None
-    reason: str
-
-
-class OperationsView(msgspec.Struct, frozen=True, kw_only=True):
-    """What goes on now, what waits, and what is tried again."""
-
-    in_progress: list[ReconcileView]
-    max_concurrent: int
-    waiting: int
-    """Workers that are due and wait for a place."""
-    scheduled: int
-    """Workers to be looked at again later."""
-    left_out: int
-    """Times that the queue was too full for a worker."""
-    retrying: list[RetryView]
-    frozen: list[str]
-
-
-class LeaderStatusView(msgspec.Struct, frozen=True, kw_only=True):
-    """Who leads, and by which right."""
-
-    is_leader: bool
-    instance_id: str
-    leader_id: str | None
-    """Who leads as far as this instance last saw; None if nobody does."""
-    election_key: str
-    coordination: str
-    lease_ttl_seconds: int
-    epoch: int | None
-    revision: int | None
-    """The election key's create-revision, with which the epoch was claimed."""
-    seconds_left: float | None
-    """How long it may act without another renewal; None on a standby, or where nobody can contest it."""
-
-
 class OrphanView(msgspec.Struct, frozen=True, kw_only=True):
-    """A machine with our tags that no record owns."""
+    """An instance with our tags that no record owns."""
 
     instance_id: str
     region: str
@@ -129,7 +61,7 @@ class OrphanView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OrphansView(msgspec.Struct, frozen=True, kw_only=True):
-    """Every orphan the last complete lists showed, and why nothing is done where nothing is done."""
+    """Every orphan of the last complete listings, and why nothing is done in a region."""
 
     orphans: list[OrphanView]
     only_looking: dict[str, str]

@@ -5,7 +5,7 @@ EC2 cannot say which machines live, nothing is purged this time.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import structlog
 
@@ -29,7 +29,6 @@ class Retention:
     control_plane: ControlPlane
     cloud: CloudProvider
     clock: Clock
-    purged: int = field(default=0)
 
     async def run(self) -> None:
         while True:
@@ -52,6 +51,5 @@ class Retention:
                 keep=[WorkerId(worker_id) for worker_id in sorted(alive)],
             )
         )
-        self.purged += len(result.worker_ids)
         if result.worker_ids:
             log.info("purged", records=len(result.worker_ids))

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import pytest
 
+from lcm.core.key_watch import WatchConfig
 from lcm.core.kv.memory import MemoryKv
-from lcm.core.reconciliation import ReconciliationConfig
+from lcm.core.loop import ReconciliationConfig
 from lcm.core.results import ReconciliationResult, Requeue, Retry, Success
-from lcm.core.watch import WatchConfig
 from support.core import (
     AT_ONCE,
     NEVER_POLLS,
@@ -115,11 +115,11 @@ async def test_a_change_during_a_run_causes_one_more_run() -> None:
 
 
 def operator_triggers(scene: Scene) -> None:
-    scene.service.trigger("a")
+    scene.service.loop.trigger("a")
 
 
 def requeued_soon(scene: Scene) -> None:
-    scene.service.queue.add_after("a", 0.0)
+    scene.service.loop.queue.add_after("a", 0.0)
 
 
 @pytest.mark.parametrize("take_the_place", [operator_triggers, requeued_soon])
@@ -152,7 +152,7 @@ async def test_a_change_after_an_early_second_look_is_not_lost() -> None:
 
 async def test_changes_that_say_nothing_new_wake_nobody() -> None:
     async with watching("a") as scene:
-        scene.service.disconnected_peers = {"status"}
+        scene.service.ignored = {"status"}
         await scene.change(what="status")
         await clock.sleep(20)
         assert scene.world.runs == []
@@ -182,7 +182,7 @@ async def test_changes_elsewhere_wake_nobody() -> None:
 )
 async def test_a_key_names_its_resource_right_after_the_prefix(key: str, resource_id: str | None) -> None:
     service = Watcher(World(clock), None)
-    assert service.parse_watch_key(key) == resource_id
+    assert service.watch.parse_watch_key(key) == resource_id
 
 
 async def test_a_deleted_resource_is_forgotten() -> None:
@@ -191,11 +191,11 @@ async def test_a_deleted_resource_is_forgotten() -> None:
         await scene.change("a")
         await scene.change("b")
         await clock.sleep(1)
-        assert set(scene.service.states) == {"a", "b"}
+        assert set(scene.service.loop.states) == {"a", "b"}
         del scene.world.things["a"]
         await scene.kv.delete(f"{PREFIX}a/desired_state")
         await clock.sleep(10)
-        assert set(scene.service.states) == {"b"}
+        assert set(scene.service.loop.states) == {"b"}
 
 
 async def test_a_deletion_forgives_the_failures_of_what_may_come_under_the_same_name() -> None:
@@ -203,10 +203,10 @@ async def test_a_deletion_forgives_the_failures_of_what_may_come_under_the_same_
         scene.world.always(Retry("broken"))
         await scene.change("a")
         await clock.sleep(20)
-        assert scene.service.states["a"].retry_count == 5
+        assert scene.service.loop.states["a"].retry_count == 5
         await scene.kv.delete(f"{PREFIX}a/desired_state")
         await clock.sleep(0.5)
-        assert scene.service.states["a"].retry_count == 1
+        assert scene.service.loop.states["a"].retry_count == 1
 
 
 async def test_a_resource_deleted_during_its_run_is_forgotten_afterwards() -> None:
@@ -222,7 +222,7 @@ async def test_a_resource_deleted_during_its_run_is_forgotten_afterwards() -> No
         del scene.world.things["a"]
         await scene.kv.delete(f"{PREFIX}a/desired_state")
         await clock.sleep(100)
-        assert scene.service.states == {}
+        assert scene.service.loop.states == {}
         assert scene.world.starts() == [10.0]
 
 
@@ -232,7 +232,7 @@ async def test_a_resource_deleted_during_its_run_is_forgotten_afterwards() -> No
 async def test_while_the_watch_holds_a_disabled_poll_stays_off() -> None:
     async with watching("a") as scene:
         await clock.sleep(300)
-        assert scene.service.is_watching
+        assert scene.service.watch.is_watching
         assert scene.world.lists == []
 
 
@@ -256,7 +256,7 @@ async def test_while_the_watch_is_lost_polling_is_forced_on() -> None:
     async with watching("a") as scene:
         scene.lose_watch("list_prefix")
         await clock.sleep(85)
-        assert not scene.service.is_watching
+        assert not scene.service.watch.is_watching
         assert scene.world.lists == [30.0, 60.0, 90.0]
 
 
@@ -295,7 +295,7 @@ async def test_after_a_new_watch_the_delays_start_over() -> None:
         await clock.sleep(20)
         scene.link.mend()
         await clock.sleep(100)
-        assert scene.service.is_watching
+        assert scene.service.watch.is_watching
         scene.lose_watch("list_prefix")
         await clock.sleep(5)
         assert scene.link.times_of("list_prefix", since=130) == [131, 133]
@@ -336,10 +336,10 @@ async def test_a_new_watch_goes_on_where_the_last_one_broke() -> None:
         del scene.world.things["b"]
         await scene.kv.delete(f"{PREFIX}b/desired_state")  # while nobody watches
         await clock.sleep(1)
-        assert "b" in scene.service.states
+        assert "b" in scene.service.loop.states
         scene.link.mend()
         await clock.sleep(10)
-        assert "b" not in scene.service.states
+        assert "b" not in scene.service.loop.states
 
 
 async def test_a_change_while_everything_is_looked_at_again_is_not_missed() -> None:
@@ -360,7 +360,7 @@ async def test_a_look_at_everything_that_fails_is_repeated() -> None:
         scene.world.list_error = None
         await clock.sleep(60)
         assert len(scene.world.starts("a")) == 1
-        assert scene.service.is_watching
+        assert scene.service.watch.is_watching
 
 
 async def test_changes_lost_to_compaction_are_found_by_a_list_and_a_new_watch() -> None:
@@ -413,15 +413,15 @@ async def test_a_lost_watch_does_not_cost_the_leadership() -> None:
     async with watching("a") as scene:
         scene.lose_watch("list_prefix")
         await clock.sleep(600)
-        assert scene.service.is_leader
+        assert scene.service.election.is_leader
         assert len(scene.service.office.epochs) == 1
 
 
 async def test_a_leader_that_resigns_stops_watching() -> None:
     async with watching("a") as scene:
-        scene.service.resign()
+        scene.service.election.resign()
         await clock.sleep(0.5)
-        assert not scene.service.is_watching
+        assert not scene.service.watch.is_watching
         await scene.change()
         await clock.sleep(0.4)
         assert scene.world.runs == []

@@ -1,14 +1,14 @@
 """The reconcile loop: many resources, a few at a time, each alone, failures with backoff.
 
-Keys come from a poll, from a watch (see `watch`) or from an operator; they all go through one work
-queue. There is no barrier between cycles. A reconcile that waits long gives its slot to another key
-(it stays excluded itself), so slow resources never delay the others.
+Keys come from a resync, from the key watch or from an operator; they all go through one work queue. There is
+no barrier between resyncs. A reconcile that waits long gives its slot to another key (its own key stays
+excluded), so slow resources never delay the others. What to do with a resource is the `Reconciler`'s part.
 """
 
 import asyncio
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -19,7 +19,7 @@ import structlog
 from lcm.core.backoff import Backoff
 from lcm.core.clock import Clock
 from lcm.core.health import Health
-from lcm.core.hosted_service import HostedService, contains, supervise
+from lcm.core.hosted_service import contains, supervise
 from lcm.core.results import ReconciliationResult, Requeue, Retry, Skip, Success
 from lcm.core.telemetry import Durations, Telemetry
 from lcm.core.tracing import begin
@@ -74,8 +74,8 @@ class ResourceState:
     reason: str = ""
     """Why it is not converged; empty once it is."""
     settled: Hashable | None = None
-    """What `settled_marker` said before the look that found the resource converged."""
-    looked_at: float = float("-inf")
+    """What `settled_marker` said before the reconcile that found the resource converged."""
+    started_at: float = float("-inf")
     """When the last reconcile began, on the monotonic clock."""
     ended_at: float = float("-inf")
     """When the last reconcile ended, on the monotonic clock."""
@@ -93,35 +93,17 @@ class Reconcile:
     """It waits for others and has given its place away."""
 
 
-class ReconciliationHostedService(HostedService, Generic[T]):
-    """Polls, queues, reconciles. A subclass says what a resource is and how to move it one step."""
+class Reconciler(ABC, Generic[T]):
+    """What the resources are, and how to move one of them a step. The loop decides when."""
 
     fatal: tuple[type[Exception], ...] = ()
-    """Errors that end the whole service instead of one reconcile."""
-    resource_label = "resource_id"
-    """What a resource's id is called in the log."""
+    """Errors that end the whole loop instead of one reconcile."""
     passing: tuple[type[Exception], ...] = ()
     """Errors that are expected to pass by themselves: retried without a stack trace in the log."""
-
-    def __init__(
-        self, config: ReconciliationConfig, *, clock: Clock, telemetry: Telemetry, health: Health
-    ) -> None:
-        self.config = config
-        self.clock = clock
-        self.telemetry = telemetry
-        self.health = health
-        self.states: dict[str, ResourceState] = {}
-        self.last_reconciliation: datetime | None = None
-        self.queue: WorkQueue[str] = WorkQueue(clock, config.queue_capacity)
-        self._backoff = Backoff(config.backoff_base, config.backoff_multiplier, config.max_backoff)
-        self._listed: dict[str, T] = {}
-        self._forgotten_at: dict[str, float] = {}
-        self._dropped_before = 0
-        self._working: dict[asyncio.Task[None], tuple[str, float]] = {}
-        self._parked: set[asyncio.Task[None]] = set()
-        self._all_slots_busy = asyncio.Event()
-        self._totals: Counter[type[ReconciliationResult]] = Counter()
-        self._duration: Durations | None = None
+    resource_label = "resource_id"
+    """What a resource's id is called in log lines and on admin pages."""
+    loop: "ReconcileLoop[T]"
+    """The loop that runs it, which sets this."""
 
     @abstractmethod
     async def list_resources(self) -> Sequence[T]:
@@ -139,19 +121,59 @@ class ReconciliationHostedService(HostedService, Generic[T]):
     def resource_id(self, resource: T) -> str: ...
 
     def settled_marker(self, resource: T) -> Hashable | None:
-        """All that a look depends on. If it is what it was before the last look, and that look found the
-        resource converged, a poll skips it; None never skips."""
+        """All that a reconcile depends on. If it equals the marker from before the last reconcile, and that
+        one found the resource converged, a resync skips it; None never skips."""
         return None
 
     def is_due(self, resource: T) -> bool:
-        """Whether time alone makes a settled resource worth a look."""
+        """Whether time alone makes a settled resource worth a reconcile."""
+        return False
+
+    def must_poll(self) -> bool:
+        """Whether resources have to be listed even if polling is off."""
         return False
 
     def on_reconciled(self, resource_id: str, seconds: float) -> None:
-        """Called after each look at a resource that exists."""
+        """Called after each reconcile of a resource that exists."""
 
-    async def run(self) -> None:
-        # Left over from an earlier run (an earlier leadership), when the world was another.
+    def on_forgotten(self, resource_id: str) -> None:
+        """Called when a resource is gone: drop what is remembered about it."""
+
+
+class ReconcileLoop(Generic[T]):
+    """Polls, queues, reconciles."""
+
+    def __init__(
+        self,
+        reconciler: Reconciler[T],
+        config: ReconciliationConfig,
+        *,
+        clock: Clock,
+        telemetry: Telemetry,
+        health: Health,
+    ) -> None:
+        self.reconciler = reconciler
+        reconciler.loop = self
+        self.config = config
+        self.clock = clock
+        self.telemetry = telemetry
+        self.health = health
+        self.states: dict[str, ResourceState] = {}
+        self.last_reconciliation: datetime | None = None
+        self.queue: WorkQueue[str] = WorkQueue(clock, config.queue_capacity)
+        self.backoff = Backoff(config.backoff_base, config.backoff_multiplier, config.max_backoff)
+        self._listed: dict[str, T] = {}
+        self._forgotten_at: dict[str, float] = {}
+        self._dropped_before = 0
+        self._working: dict[asyncio.Task[None], tuple[str, float]] = {}
+        self._parked: set[asyncio.Task[None]] = set()
+        self._all_slots_busy = asyncio.Event()
+        self._totals: Counter[type[ReconciliationResult]] = Counter()
+        self._duration: Durations | None = None
+
+    async def run(self, is_watched: Callable[[], bool] = lambda: True) -> None:
+        """Reconcile until cancelled. While changes are not watched, resources are polled in any case."""
+        # Left over from an earlier run (an earlier leadership), which saw another state.
         self.queue = WorkQueue(self.clock, self.config.queue_capacity)
         self.states.clear()
         self._listed.clear()
@@ -166,24 +188,29 @@ class ReconciliationHostedService(HostedService, Generic[T]):
                 for _ in range(self.config.max_concurrent):
                     self._add_slot(tasks)
                 tasks.create_task(
-                    supervise(self._poll_forever, name="poll", clock=self.clock, fatal=self.fatal),
+                    supervise(
+                        lambda: self._poll_forever(is_watched),
+                        name="poll",
+                        clock=self.clock,
+                        fatal=self.reconciler.fatal,
+                    ),
                     name="poll",
                 )
         finally:
             self.health.forget("poll")
             self.health.thaw("resource list")
 
-    async def sweep(self, *, everything: bool = False) -> int:
+    async def resync(self, *, everything: bool = False) -> int:
         """List and queue what may need work; `everything` includes settled and backed-off resources."""
         asked_at = self.clock.monotonic()
-        resources = await self.list_resources()
+        resources = await self.reconciler.list_resources()
         if self._left_some_out():
             # Always in the same order, a full queue would leave out the same ones for ever.
-            resources = sorted(resources, key=self._looked_at)
+            resources = sorted(resources, key=self._started_at)
         self._dropped_before = self.queue.dropped
         queued = 0
         for resource in resources:
-            resource_id = self.resource_id(resource)
+            resource_id = self.reconciler.resource_id(resource)
             state = self.states.get(resource_id)
             if state is None and self._forgotten_at.get(resource_id, float("-inf")) >= asked_at:
                 continue  # it is gone, and only this list does not know it yet
@@ -194,10 +221,10 @@ class ReconciliationHostedService(HostedService, Generic[T]):
                 if not everything:
                     continue
                 self.queue.add(resource_id)
-            if is_new and (state is None or (state.looked_at < asked_at and state.ended_at <= asked_at)):
+            if is_new and (state is None or (state.started_at < asked_at and state.ended_at <= asked_at)):
                 self._listed[resource_id] = resource
             else:
-                # Asked for or looked at since the list was asked for: this copy may be older.
+                # Queued or reconciled since the list was requested: this copy may be older.
                 self._listed.pop(resource_id, None)
             queued += 1
         self._forgotten_at = {key: at for key, at in self._forgotten_at.items() if at >= asked_at}
@@ -206,28 +233,37 @@ class ReconciliationHostedService(HostedService, Generic[T]):
     def _is_settled(self, state: ResourceState, resource: T) -> bool:
         return (
             state.settled is not None
-            and state.settled == self.settled_marker(resource)
-            and not self.is_due(resource)
+            and state.settled == self.reconciler.settled_marker(resource)
+            and not self.reconciler.is_due(resource)
         )
 
+    def _must_list(self) -> bool:
+        return self.reconciler.must_poll() or self._left_some_out()
+
     def _left_some_out(self) -> bool:
-        """Whether the queue was too full for somebody since the last sweep began."""
+        """Whether the queue was too full for a resource since the last resync began."""
         return self.queue.dropped > self._dropped_before
 
-    def _looked_at(self, resource: T) -> float:
-        state = self.states.get(self.resource_id(resource))
-        return state.looked_at if state else float("-inf")
+    def _started_at(self, resource: T) -> float:
+        state = self.states.get(self.reconciler.resource_id(resource))
+        return state.started_at if state else float("-inf")
 
     def trigger(self, resource_id: str) -> None:
         """Reconcile this one as soon as possible, whatever its backoff says."""
         self._listed.pop(resource_id, None)
         self.queue.add(resource_id)
 
+    def wake(self, resource_id: str, after_seconds: float) -> None:
+        """Reconcile this one after a delay: its record changed."""
+        self._listed.pop(resource_id, None)
+        self.queue.add_after(resource_id, after_seconds)
+
     def forget(self, resource_id: str) -> None:
         """Drop what is remembered about a resource that is gone."""
         self.states.pop(resource_id, None)
         self._listed.pop(resource_id, None)
         self._forgotten_at[resource_id] = self.clock.monotonic()
+        self.reconciler.on_forgotten(resource_id)
 
     def in_progress(self) -> list[Reconcile]:
         """What is being worked on now, the longest first."""
@@ -238,10 +274,7 @@ class ReconciliationHostedService(HostedService, Generic[T]):
         ]
         return sorted(going_on, key=lambda reconcile: -reconcile.seconds)
 
-    def is_polling(self) -> bool:
-        return self.config.polling_enabled
-
-    async def _poll_forever(self) -> None:
+    async def _poll_forever(self, is_watched: Callable[[], bool]) -> None:
         period = self.config.interval_seconds
         self.health.tick("poll", period + self.config.initial_delay)
         await self.clock.sleep(self.config.initial_delay)
@@ -249,18 +282,18 @@ class ReconciliationHostedService(HostedService, Generic[T]):
         while True:
             self.health.tick("poll", period)
             try:
-                if self.is_polling() or self._left_some_out():
+                if self.config.polling_enabled or not is_watched() or self._must_list():
                     # After a time without records everything is due, whatever the failures meanwhile say.
-                    await self.sweep(everything=failures > 0)
+                    await self.resync(everything=failures > 0)
                     self.last_reconciliation = self.clock.now()
                 self.health.thaw("resource list")
                 failures = 0
             except Exception as error:
-                if contains(error, self.fatal):
+                if contains(error, self.reconciler.fatal):
                     raise
                 self.health.freeze("resource list", str(error) or type(error).__name__)
                 log.warning("cannot list resources", error=str(error))
-                delay = min(self._backoff.delay_seconds(failures), period, LIST_RETRY_SECONDS)
+                delay = min(self.backoff.delay_seconds(failures), period, LIST_RETRY_SECONDS)
                 await self.clock.sleep(delay)
                 failures += 1
                 continue
@@ -298,10 +331,10 @@ class ReconciliationHostedService(HostedService, Generic[T]):
                 await self._all_slots_busy.wait()
             await self.queue.until_ready()
             if self.queue.ready_count and self._busy_slots() >= self.config.max_concurrent:
-                self._park_who_waits(tasks)
+                self._park_waiting(tasks)
             await self.clock.sleep(self.config.park_after_seconds)
 
-    def _park_who_waits(self, tasks: asyncio.TaskGroup) -> None:
+    def _park_waiting(self, tasks: asyncio.TaskGroup) -> None:
         patience_ends = self.clock.monotonic() - self.config.park_after_seconds
         for task, (_, since) in list(self._working.items()):
             if since <= patience_ends and task not in self._parked:
@@ -311,28 +344,30 @@ class ReconciliationHostedService(HostedService, Generic[T]):
                 self._add_slot(tasks)
 
     async def _reconcile_one(self, resource_id: str) -> None:
-        begin(self.telemetry.trace_ids, {self.resource_label: resource_id})
+        begin(self.telemetry.trace_ids, {self.reconciler.resource_label: resource_id})
         duration = self._duration or self._create_instruments()
         state = self.states.get(resource_id)
         if state is None:
             state = self.states[resource_id] = ResourceState(resource_id)
         state.status = ResourceStatus.IN_PROGRESS
-        started = state.looked_at = self.clock.monotonic()
+        started = state.started_at = self.clock.monotonic()
         marker = None
         try:
-            resource = self._listed.pop(resource_id, None) or await self.fetch_single_resource(resource_id)
+            resource = self._listed.pop(resource_id, None) or await self.reconciler.fetch_single_resource(
+                resource_id
+            )
             if resource is None:
                 self.forget(resource_id)
                 return
-            # Before the look, not after: what changes meanwhile is for the next one.
-            marker = self.settled_marker(resource)
-            result = await self.reconcile_resource(resource)
-        except self.fatal:
+            # Before the reconcile, not after: a change meanwhile is for the next one.
+            marker = self.reconciler.settled_marker(resource)
+            result = await self.reconciler.reconcile_resource(resource)
+        except self.reconciler.fatal:
             raise
-        except self.passing as error:
+        except self.reconciler.passing as error:
             result = Retry(str(error))
         except Exception as error:
-            if contains(error, self.fatal):
+            if contains(error, self.reconciler.fatal):
                 raise
             log.exception("reconcile failed")
             result = Retry(str(error) or type(error).__name__)
@@ -341,10 +376,11 @@ class ReconciliationHostedService(HostedService, Generic[T]):
         state.ended_at = self.clock.monotonic()
         seconds = state.ended_at - started
         duration.record(seconds)
-        self.on_reconciled(resource_id, seconds)
+        if resource_id in self.states:  # not forgotten meanwhile
+            self.reconciler.on_reconciled(resource_id, seconds)
 
     def _apply(self, state: ResourceState, result: ReconciliationResult, marker: Hashable | None) -> None:
-        """The one place where a result becomes the next time to look."""
+        """The one place where a result becomes the time of the next reconcile."""
         match result:
             case Success() | Skip():
                 state.status = ResourceStatus.SUCCESS
@@ -357,14 +393,14 @@ class ReconciliationHostedService(HostedService, Generic[T]):
                 state.status = ResourceStatus.PENDING
                 state.reason = reason
                 if self.clock.monotonic() - state.failed_at >= self.config.max_backoff:
-                    # Sooner, whoever is answered every second time would never ask less often.
+                    # Sooner, a resource that fails every second time would never back off.
                     state.retry_count = 0
                 state.next_retry_at = None
                 state.settled = None
                 if after is not None:
                     self.queue.add_after(state.resource_id, after)
             case Retry(reason, at_least):
-                delay = max(self._backoff.delay_seconds(state.retry_count), at_least)
+                delay = max(self.backoff.delay_seconds(state.retry_count), at_least)
                 state.status = ResourceStatus.FAILED
                 state.retry_count += 1
                 state.failed_at = self.clock.monotonic()

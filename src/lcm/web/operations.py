@@ -1,0 +1,256 @@
+"""The HTTP of a controller process: probes, metrics, and `/admin` for operators.
+
+Everything under `/admin/` needs the controllers' key; what only a leader can do answers 409 on a standby. A
+controller adds its own facts and routes to those that every controller has.
+"""
+
+import hmac
+import math
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from importlib.metadata import version
+from typing import Any
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from lcm.core.controller import LeaderElectedHostedService, WatchTriggeredHostedService
+from lcm.core.health import Health
+from lcm.core.loop import ResourceStatus
+from lcm.core.telemetry import Telemetry
+from lcm.domain.errors import TransientError
+from lcm.rest.schemas import API_KEY_HEADER
+from lcm.web.problems import problem, unexpected_problem
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+class LeaderStatusView(msgspec.Struct, frozen=True, kw_only=True):
+    """Which instance leads, and by which right."""
+
+    is_leader: bool
+    instance_id: str
+    leader_id: str | None
+    """The leader as this instance last read it; None if there is none."""
+    election_key: str
+    coordination: str
+    """`elected`, or `alone` when no coordination store is configured."""
+    lease_ttl_seconds: int
+    epoch: int | None
+    revision: int | None
+    """The election key's create-revision, with which the epoch was claimed."""
+    seconds_left: float | None
+    """How long it may act without another renewal; None on a standby, or where the lead is not contested."""
+
+
+class OperationsView(msgspec.Struct, frozen=True, kw_only=True):
+    """What is reconciled now, what waits, and what is retried."""
+
+    in_progress: list[dict[str, Any]]
+    max_concurrent: int
+    waiting: int
+    """Resources that are due and wait for a slot."""
+    scheduled: int
+    """Resources to be reconciled again later."""
+    left_out: int
+    """Times that the queue was too full for a resource."""
+    retrying: list[dict[str, Any]]
+    frozen: list[str]
+
+
+class HealthView(msgspec.Struct, frozen=True, kw_only=True):
+    """`healthy` unless a loop is silent; a standby is healthy too. A controller adds its own facts."""
+
+    status: str
+    is_leader: bool
+    instance_id: str
+    last_reconciliation: datetime | None
+    epoch: int | None
+    watching: bool
+    frozen: list[str]
+    """What is missing, so that nothing is started, stopped or terminated meanwhile."""
+    silent_loops: list[str]
+    coordination: str
+
+
+@dataclass(frozen=True)
+class ControllerOperations:
+    """What an operator can see of a controller and do to it."""
+
+    service: LeaderElectedHostedService[Any]
+    health: Health
+    telemetry: Telemetry
+    api_key: str
+    health_facts: Callable[[], Mapping[str, Any]] = dict
+    """Added to `/health`."""
+    info_facts: Callable[[], Mapping[str, Any]] = dict
+    """Added to `/info`."""
+    pages: Mapping[str, Handler] = field(default_factory=dict)
+    """More under `/admin/`, by name: read only."""
+    actions: Mapping[str, Handler] = field(default_factory=dict)
+    """More under `/admin/`, by name: POST, on the leader only."""
+
+    def app(self) -> Starlette:
+        pages = {
+            "operations": self.show_operations,
+            "leader-status": self.show_leader_status,
+            **self.pages,
+        }
+        actions = {
+            "trigger-reconcile": self.trigger_reconcile,
+            "resign-leadership": self.resign_leadership,
+            **self.actions,
+        }
+        return Starlette(
+            routes=[
+                Route("/health", self.show_health),
+                Route("/ready", self.show_ready),
+                Route("/info", self.show_info),
+                Route("/metrics", self.show_metrics),
+                *(Route(f"/admin/{name}", self._with_key(page)) for name, page in pages.items()),
+                *(
+                    Route(f"/admin/{name}", self._with_key(self._on_leader(action)), methods=["POST"])
+                    for name, action in actions.items()
+                ),
+            ],
+            exception_handlers={TransientError: _unavailable, Exception: _unexpected},
+        )
+
+    # Probes.
+
+    async def show_health(self, _: Request) -> Response:
+        election, silent = self.service.election, self.health.silent_loops
+        view = HealthView(
+            status="unhealthy" if silent else "healthy",
+            is_leader=election.is_leader,
+            instance_id=election.config.instance_id,
+            last_reconciliation=self.service.loop.last_reconciliation,
+            epoch=election.leadership.epoch if election.leadership else None,
+            watching=isinstance(self.service, WatchTriggeredHostedService) and self.service.watch.is_watching,
+            frozen=self.health.freeze_reasons,
+            silent_loops=silent,
+            coordination=self._coordination,
+        )
+        return json_answer({**msgspec.structs.asdict(view), **self.health_facts()}, 503 if silent else 200)
+
+    async def show_ready(self, _: Request) -> Response:
+        """A standby is ready; only a controller that cannot reach what it needs is not."""
+        frozen = self.health.freeze_reasons
+        return json_answer({"ready": not frozen, "frozen": frozen}, 503 if frozen else 200)
+
+    async def show_info(self, _: Request) -> Response:
+        election = self.service.election.config
+        return json_answer(
+            {
+                "service": election.service_name,
+                "version": version("lablet-cloud-manager"),
+                "instance_id": election.instance_id,
+                "election_key": election.key,
+                **self.info_facts(),
+            }
+        )
+
+    async def show_metrics(self, _: Request) -> Response:
+        return Response(self.telemetry.render(), media_type=self.telemetry.content_type)
+
+    # Pages.
+
+    async def show_operations(self, _: Request) -> Response:
+        loop, label = self.service.loop, self.service.loop.reconciler.resource_label
+        view = OperationsView(
+            in_progress=[
+                {label: one.resource_id, "seconds": one.seconds, "is_parked": one.is_parked}
+                for one in loop.in_progress()
+            ],
+            max_concurrent=loop.config.max_concurrent,
+            waiting=loop.queue.ready_count,
+            scheduled=len(loop.queue) - loop.queue.ready_count,
+            left_out=loop.queue.dropped,
+            retrying=[
+                {
+                    label: state.resource_id,
+                    "retry_count": state.retry_count,
+                    "next_retry_at": state.next_retry_at,
+                    "reason": state.reason,
+                }
+                for state in loop.states.values()
+                if state.status is ResourceStatus.FAILED
+            ],
+            frozen=self.health.freeze_reasons,
+        )
+        return json_answer(view)
+
+    async def show_leader_status(self, _: Request) -> Response:
+        election = self.service.election
+        leadership = election.leadership
+        is_contested = leadership is not None and math.isfinite(leadership.deadline)
+        view = LeaderStatusView(
+            is_leader=election.is_leader,
+            instance_id=election.config.instance_id,
+            leader_id=election.leader_id,
+            election_key=election.config.key,
+            coordination=self._coordination,
+            lease_ttl_seconds=election.config.lease_ttl,
+            epoch=leadership.epoch if leadership else None,
+            revision=leadership.win.revision if leadership else None,
+            seconds_left=leadership.seconds_left if leadership and is_contested else None,
+        )
+        return json_answer(view)
+
+    # Actions.
+
+    async def trigger_reconcile(self, request: Request) -> Response:
+        """Reconcile one resource (`?worker_id=`, by the name its ids have here) or all of them, now."""
+        loop = self.service.loop
+        resource_id = request.query_params.get(loop.reconciler.resource_label)
+        if resource_id:
+            loop.trigger(resource_id)
+            return json_answer({"queued": 1}, 202)
+        return json_answer({"queued": await loop.resync(everything=True)}, 202)
+
+    async def resign_leadership(self, _: Request) -> Response:
+        """Let another instance lead; it takes over at once. Without another one this one leads again."""
+        self.service.election.resign()
+        return json_answer({"resigned": self.service.election.config.instance_id}, 202)
+
+    # Access.
+
+    @property
+    def _coordination(self) -> str:
+        return "elected" if self.service.election.kv is not None else "alone"
+
+    def _with_key(self, handler: Handler) -> Handler:
+        async def guarded(request: Request) -> Response:
+            given = request.headers.get(API_KEY_HEADER, "")
+            if self.api_key and hmac.compare_digest(given.encode(), self.api_key.encode()):
+                return await handler(request)
+            detail = f"send the controllers' key in {API_KEY_HEADER}; it is missing or wrong"
+            return problem(401, "unauthorized", "Not allowed", detail)
+
+        return guarded
+
+    def _on_leader(self, handler: Handler) -> Handler:
+        async def guarded(request: Request) -> Response:
+            if self.service.election.is_leader:
+                return await handler(request)
+            leader = self.service.election.leader_id or "there is none now"
+            return problem(409, "not-leader", "Not the leader", f"send it to the leader: {leader}")
+
+        return guarded
+
+
+async def _unavailable(_: Request, error: Exception) -> Response:
+    return problem(503, "unavailable", "Try again later", str(error))
+
+
+async def _unexpected(_: Request, __: Exception) -> Response:
+    """The server logs it; the caller gets a problem like any other."""
+    return unexpected_problem()
+
+
+def json_answer(body: object, status: int = 200) -> Response:
+    return Response(msgspec.json.encode(body), status, media_type="application/json")
