@@ -1,0 +1,173 @@
+"""One word for one concept: the synonyms that docs/reference/glossary.md replaces are banned.
+
+Documents must have none. In code the number for each file is recorded in `remaining_words.json` and only goes
+down. After a clean-up run
+
+    .venv/bin/python tests/architecture/test_words.py
+
+which records the present numbers. It refuses if there are more in all than before.
+"""
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+RECORDED = Path(__file__).with_name("remaining_words.json")
+COMMAND = ".venv/bin/python tests/architecture/test_words.py"
+
+# Synonyms, whole words in any case, and what to write instead. Some synonyms are also ordinary English (look,
+# see, say, keep, once, turn, plan, round, rest) or terms of other systems (audience of OpenID Connect, void
+# of TypeScript). Only a reviewer can distinguish those.
+BANNED = {
+    "tell tells told telling": "publish (to processes), notify (people), report (to the control plane)",
+    "wish wishes wished": "desired status, request",
+    "truth": "status, observed",
+    "machine machines": "instance, worker, host",
+    "licence licences licenced": "license",
+    "diary diaries": "CML telemetry, timeline",
+    "ledger ledgers": "activity log, audit log",
+    "tally tallies tallied": "stats",
+    "roster rosters": "cache",
+    "news gossip": "observation, event, replication feed",
+    "hush hushed hushes deaf blind eyes": "name the state of the connection or observation",
+    "tend tends tended tending tender care cares": "maintenance of a running worker",
+    "somebody nobody everybody anybody whoever": "name the subject: an operator, the controller, a client",
+    "complaint complaints": "error, problem, reason",
+    "promise promises promised": "launch intent, guarantee",
+    "owe owes owed owing": "license debt",
+    "office offices": "leader, lease",
+}
+PHRASES = {
+    "later fields": "forward compatibility",
+    "signs of people": "activity",
+    "sign of people": "activity event",
+    "give back": "deregister, release",
+    "gives back": "deregisters, releases",
+    "given back": "deregistered, released",
+    "gave back": "deregistered, released",
+}
+# These words before a banned one make a term of its own.
+TERMS = {("state", "machine"), ("state", "machines"), ("virtual", "machine"), ("virtual", "machines")}
+# Names that cannot change, or not here.
+ALLOWED_NAMES = (
+    "Promise",  # TypeScript's
+    "ws_told_connected",  # a stored field of workers
+    "license_given_back",  # an event of the audit log, stored and public
+    "license_owed",  # the same
+)
+SUBSTITUTES = {word: instead for words, instead in BANNED.items() for word in words.split()} | PHRASES
+
+WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+NAMES = re.compile(r"\b(?:" + "|".join(ALLOWED_NAMES) + r")\b")
+# Code in a document names what is defined elsewhere: settings, tests, modules. It is counted there.
+INLINE_CODE = re.compile(r"`[^`\n]*`")
+
+GENERATED = {"configuration.md", "openapi.json", "worker-states.md"}  # their texts come from src
+SUFFIXES = {".py", ".ts", ".tsx", ".css", ".html"}
+
+
+class Found(NamedTuple):
+    line: int
+    synonym: str
+
+    def __str__(self) -> str:
+        return f"line {self.line}: '{self.synonym}': write {SUBSTITUTES[self.synonym]}"
+
+
+def documents() -> list[Path]:
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    return sorted(page for page in pages if page.name not in GENERATED)
+
+
+def code() -> list[Path]:
+    sources = [path for folder in ("src", "ui/src") for path in (ROOT / folder).rglob("*")]
+    built = ROOT / "src" / "lcm" / "control_plane" / "static"
+    texts = [path for path in sources if path.suffix in SUFFIXES and built not in path.parents]
+    return sorted(texts + [ROOT / "docs" / "reference" / name for name in GENERATED])
+
+
+def synonyms(text: str, suffix: str) -> Iterator[Found]:
+    """Yield banned synonyms; identifiers count word by word, phrases may run over the end of a line."""
+    words: list[tuple[str, int]] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        plain = NAMES.sub(" ", INLINE_CODE.sub(" ", line) if suffix == ".md" else line)
+        words += [(word.lower(), number) for word in WORD.findall(plain)]
+    for at, (word, number) in enumerate(words):
+        before = words[at - 1][0] if at else ""
+        if word in SUBSTITUTES and (before, word) not in TERMS:
+            yield Found(number, word)
+        following = " ".join(each for each, _ in words[at : at + 3]) + " "
+        yield from (Found(number, phrase) for phrase in PHRASES if following.startswith(phrase + " "))
+
+
+def found_in(path: Path) -> list[Found]:
+    return list(synonyms(path.read_text(), path.suffix))
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def recorded() -> dict[str, int]:
+    numbers: dict[str, int] = json.loads(RECORDED.read_text())
+    return numbers
+
+
+@pytest.mark.parametrize("path", documents(), ids=name_of)
+def test_documents_use_the_words_of_the_glossary(path: Path) -> None:
+    assert [str(each) for each in found_in(path)] == []
+
+
+def test_no_file_of_code_gets_more_banned_words() -> None:
+    limits = recorded()
+    grown = {
+        name_of(path): [str(each) for each in found]
+        for path in code()
+        if len(found := found_in(path)) > limits.get(name_of(path), 0)
+    }
+    assert grown == {}, f"use the words of docs/reference/glossary.md; after moving a file run '{COMMAND}'"
+
+
+def test_the_recorded_numbers_of_banned_words_are_exact() -> None:
+    present = {name_of(path): len(found_in(path)) for path in code()}
+    fewer = {name: limit for name, limit in recorded().items() if present.get(name, 0) < limit}
+    assert fewer == {}, f"fewer than recorded, lower the numbers: run '{COMMAND}'"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("def tellOthers(self): ...", ["tell"]),
+        ("LAST_WISH_AT = is_machine_gone", ["wish", "machine"]),
+        ("a state machine on a virtual machine", []),
+        ("Promise<void> and ws_told_connected", []),
+        ("the licence is given\nback", ["licence", "given back"]),
+        ("stellar newsletters extend allowances", []),
+    ],
+)
+def test_synonyms_are_recognised_in_texts_and_identifiers(text: str, expected: list[str]) -> None:
+    assert [each.synonym for each in synonyms(text, ".py")] == expected
+
+
+def test_inline_code_of_documents_is_not_counted() -> None:
+    assert list(synonyms("the test `test_a_machine_stops`", ".md")) == []
+
+
+def record() -> str:
+    """Record the present numbers, unless there are more in all, and return what was done."""
+    present = {name_of(path): number for path in code() if (number := len(found_in(path)))}
+    before, after = sum(recorded().values()) if RECORDED.exists() else sys.maxsize, sum(present.values())
+    if after > before:
+        return f"not recorded: {after} banned words, {before} before"
+    RECORDED.write_text(json.dumps(present, indent=2, sort_keys=True) + "\n")
+    return f"recorded: {after} banned words in {len(present)} files"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(record() + "\n")
