@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import structlog
 import uvloop
+from hypothesis import HealthCheck, settings
 
 from support.canaries import suite_canaries
 from support.virtual_time import VirtualTimeLoop
@@ -26,6 +27,11 @@ structlog.configure(
         structlog.dev.ConsoleRenderer(colors=False),
     ]
 )
+
+
+# A busy machine is no fault of an example: nothing here is judged by the time it took.
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
 
 
 def pytest_asyncio_loop_factories(

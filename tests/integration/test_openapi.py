@@ -75,7 +75,7 @@ schema = schemathesis.openapi.from_asgi("/api/openapi.json", app, headers=HEADER
 
 
 @schema.parametrize()
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
 @pytest.mark.filterwarnings("ignore")
 def test_an_operation_answers_as_documented_whatever_it_is_sent(case: schemathesis.Case[Any]) -> None:
     case.call_and_validate(headers=HEADERS, excluded_checks=EXCLUDED)

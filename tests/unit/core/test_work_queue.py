@@ -327,7 +327,7 @@ async def ask(queue: WorkQueue[str], diary: Diary, steps: list[tuple[str, str, f
 
 
 @pytest.mark.no_cover  # many times what is measured elsewhere
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     steps=STEPS,
     consumers=st.integers(1, 3),

@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lcm.domain.observation import ABSENCE_READS, ABSENCE_SPAN, Absent, Misses, Unknown
@@ -54,7 +54,6 @@ def test_a_doubt_says_how_often_and_how_long() -> None:
     assert "2 reads over 0:03:00" in verdict.reason
 
 
-@settings(deadline=None)
 @given(st.lists(st.floats(0, 20), min_size=1, max_size=12))
 def test_no_order_of_reads_proves_absence_too_early(minutes: list[float]) -> None:
     if isinstance(missed_at(*minutes).verdict(), Absent):

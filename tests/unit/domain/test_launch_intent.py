@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lcm.domain.errors import Conflict, IllegalTransition
@@ -81,7 +81,6 @@ def test_a_promise_names_generation_token_parameters_and_time() -> None:
     assert worker.has_unresolved_launch
 
 
-@settings(deadline=None)
 @given(st.text(max_size=300), st.integers(1, 10**9))
 def test_a_token_depends_on_worker_and_generation_alone_and_fits_ec2(worker_id: str, number: int) -> None:
     token = client_token(WorkerId(worker_id), number)
@@ -91,7 +90,6 @@ def test_a_token_depends_on_worker_and_generation_alone_and_fits_ec2(worker_id: 
     assert token.isprintable()
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.uuids().map(str), st.integers(1, 1_000)), unique=True, max_size=50))
 def test_no_two_generations_share_a_token(launches: list[tuple[str, int]]) -> None:
     assert len({client_token(WorkerId(w), n) for w, n in launches}) == len(launches)

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lcm.simulator.cml.accounts import ADMIN_ID
@@ -183,7 +183,6 @@ def test_a_body_that_fits_no_schema_leaves_nothing_behind(client: Client) -> Non
     assert client.get("labs") == []
 
 
-@settings(deadline=None)
 @given(
     body=st.recursive(
         st.none() | st.booleans() | st.integers() | st.text(max_size=5),

@@ -4,7 +4,7 @@ import struct
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lcm.simulator.cml.ui import token_in
@@ -33,7 +33,6 @@ def masked(opcode: int, payload: bytes, *, is_last: bool = True, mask: bytes = b
     return bytes((0x80 * is_last | opcode,)) + length + mask + body
 
 
-@settings(deadline=None)
 @given(payload=st.binary(max_size=300), cuts=st.lists(st.integers(0, 320), max_size=5))
 def test_a_message_is_read_the_same_however_its_bytes_arrive(payload: bytes, cuts: list[int]) -> None:
     data = masked(Opcode.TEXT, payload)

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lcm.domain.launch import WorkerId
@@ -355,7 +355,7 @@ def test_statistics_that_turn_out_to_be_garbage_are_dropped_when_read(
     assert listening.protocol.take_sample(10.0) is not None
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.binary(max_size=300))
 def test_no_bytes_whatsoever_raise(payload: bytes) -> None:
     listening = Listening()
@@ -373,7 +373,7 @@ KEYS = ("lab_id", "element_type", "element_id", "event", "data")
 
 
 @pytest.mark.no_cover  # many times what is measured elsewhere
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=300)
 @given(st.sampled_from([*EVENT_TYPES, "x"]), st.dictionaries(st.sampled_from(KEYS), JSON))
 def test_no_event_of_any_shape_raises(event_type: str, fields: dict[str, Any]) -> None:
     listening = Listening()
