@@ -19,8 +19,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from lcm.control_plane.access.roles import AccessKeys
 from lcm.control_plane.access.sealing import SecretBox
-from lcm.control_plane.access.secrets import Vault
+from lcm.control_plane.access.secrets import SecretStore
 from lcm.control_plane.main import assemble
+from lcm.control_plane.policies import Policies
 from lcm.control_plane.records.workers import KIND, Workers
 from lcm.control_plane.store.sqlite import SqliteStore
 from lcm.core.clock import SystemClock
@@ -72,9 +73,8 @@ async def ours(store: SqliteStore) -> list[float]:
         AccessKeys("v", "o", "a", "c"),
         clock=clock,
         ids=ids,
-        regions=(),
-        default_region="",
-        vault=Vault(store, SecretBox.of(bytes(32))),
+        policies=Policies(regions=(), default_region=""),
+        secrets=SecretStore(store, SecretBox.of(bytes(32))),
         requests_per_second=1e6,
     )
     costs = []

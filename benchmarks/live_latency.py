@@ -34,8 +34,9 @@ from lcm.cml.connection import CmlConnections
 from lcm.cml.session import Credentials
 from lcm.control_plane.access.roles import AccessKeys
 from lcm.control_plane.access.sealing import SecretBox
-from lcm.control_plane.access.secrets import Vault
+from lcm.control_plane.access.secrets import SecretStore
 from lcm.control_plane.main import assemble
+from lcm.control_plane.policies import Policies
 from lcm.control_plane.records.workers import Workers
 from lcm.control_plane.store.sqlite import SqliteStore
 from lcm.control_plane.streaming.outbox import SEND_BUFFER_BYTES
@@ -117,9 +118,8 @@ async def serve_control_plane(directory: Path, workers: int) -> None:
             AccessKeys(TOKEN, "o", "a", KEY),
             clock=clock,
             ids=ids,
-            regions=(),
-            default_region="",
-            vault=Vault(store, SecretBox.of(bytes(32))),
+            policies=Policies(regions=(), default_region=""),
+            secrets=SecretStore(store, SecretBox.of(bytes(32))),
         )
         server = HttpServer("control-plane", parts.app, "127.0.0.1", 0, send_buffer_bytes=SEND_BUFFER_BYTES)
         lines = await lines_of_stdin()

@@ -19,8 +19,9 @@ from msgspec.structs import replace
 
 from lcm.control_plane.access.roles import AccessKeys
 from lcm.control_plane.access.sealing import SecretBox
-from lcm.control_plane.access.secrets import Vault
+from lcm.control_plane.access.secrets import SecretStore
 from lcm.control_plane.main import assemble
+from lcm.control_plane.policies import Policies
 from lcm.control_plane.records.workers import Workers
 from lcm.control_plane.store.sqlite import SqliteStore
 from lcm.core.clock import SystemClock
@@ -69,9 +70,8 @@ async def serve(directory: Path) -> None:
             AccessKeys("v", "o", "a", KEY),
             clock=clock,
             ids=ids,
-            regions=(),
-            default_region="",
-            vault=Vault(store, SecretBox.of(bytes(32))),
+            policies=Policies(regions=(), default_region=""),
+            secrets=SecretStore(store, SecretBox.of(bytes(32))),
         )
         server = HttpServer("benchmark", parts.app, "127.0.0.1", 0)
         lines = asyncio.StreamReader()

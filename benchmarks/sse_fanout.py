@@ -28,8 +28,9 @@ from starlette.routing import Route
 
 from lcm.control_plane.access.roles import AccessKeys
 from lcm.control_plane.access.sealing import SecretBox
-from lcm.control_plane.access.secrets import Vault
+from lcm.control_plane.access.secrets import SecretStore
 from lcm.control_plane.main import assemble
+from lcm.control_plane.policies import Policies
 from lcm.control_plane.store.memory import MemoryStore
 from lcm.control_plane.streaming.outbox import SEND_BUFFER_BYTES
 from lcm.core.clock import SystemClock
@@ -79,9 +80,8 @@ def ours() -> tuple[HttpServer, Publish, Publish]:
         AccessKeys(TOKEN, "o", "a", "c"),
         clock=clock,
         ids=ids,
-        regions=(),
-        default_region="",
-        vault=Vault(store, SecretBox.of(bytes(32))),
+        policies=Policies(regions=(), default_region=""),
+        secrets=SecretStore(store, SecretBox.of(bytes(32))),
     )
 
     def publish_change() -> None:

@@ -13,9 +13,10 @@ from fastapi import APIRouter, FastAPI
 
 from lcm.control_plane.access.roles import AccessKeys
 from lcm.control_plane.access.sealing import SecretBox
-from lcm.control_plane.access.secrets import Vault
+from lcm.control_plane.access.secrets import SecretStore
 from lcm.control_plane.api.app import openapi_document
 from lcm.control_plane.main import assemble
+from lcm.control_plane.policies import Policies
 from lcm.control_plane.store.memory import MemoryStore
 from lcm.core.clock import SystemClock
 from lcm.core.ids import RandomIds
@@ -179,9 +180,8 @@ async def test_every_route_says_who_may_use_it() -> None:
         AccessKeys("v", "o", "a", "c"),
         clock=clock,
         ids=ids,
-        regions=(),
-        default_region="",
-        vault=Vault(store, SecretBox.of(bytes(32))),
+        policies=Policies(regions=(), default_region=""),
+        secrets=SecretStore(store, SecretBox.of(bytes(32))),
     )
     assert routes_of(parts.app) == set(ROUTES)
     documented = {

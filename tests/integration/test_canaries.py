@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 
 from lcm.control_plane.access.sealing import KeyFile
-from lcm.control_plane.access.secrets import Vault
+from lcm.control_plane.access.secrets import SecretStore
 from lcm.control_plane.api.app import openapi_document
 from lcm.control_plane.store.sqlite import SqliteStore
 from lcm.core.redaction import MASK
@@ -258,14 +258,14 @@ async def test_stored_secrets_are_not_readable_in_the_databases_bytes(tmp_path: 
     canaries = Canaries({"password": "cml password canary", "licence": 'licence~"canary\\token/+'})
     key_file = KeyFile(tmp_path / "secret-keys.json")
     async with SqliteStore(tmp_path / "lcm.db") as store:
-        vault = Vault(store, key_file.load_or_create(), key_file)
+        secrets = SecretStore(store, key_file.load_or_create(), key_file)
         for number in range(20):
             for purpose, secret in canaries.secrets.items():
-                await vault.put(purpose, f"w{number}", secret)
+                await secrets.put(purpose, f"w{number}", secret)
         canaries.secrets["key before"] = json.loads((tmp_path / "secret-keys.json").read_text())["keys"][0]
-        assert await vault.rotate() == 40
+        assert await secrets.rotate() == 40
         canaries.secrets["key after"] = json.loads((tmp_path / "secret-keys.json").read_text())["keys"][0]
-        assert await vault.get("password", "w7") == canaries.secrets["password"]
+        assert await secrets.get("password", "w7") == canaries.secrets["password"]
         for path in tmp_path.glob("lcm.db*"):
             canaries.collect(path.name, path.read_bytes())
     canaries.collect("afterwards", (tmp_path / "lcm.db").read_bytes())

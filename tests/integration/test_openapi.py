@@ -13,13 +13,10 @@ from schemathesis.specs.openapi.checks import ignored_auth, positive_data_accept
 from lcm.control_plane.access.identity import Identity
 from lcm.control_plane.access.rate_limit import Buckets
 from lcm.control_plane.access.roles import AccessKeys
-from lcm.control_plane.access.sealing import SecretBox
-from lcm.control_plane.access.secrets import Vault
 from lcm.control_plane.api.app import build_app
-from lcm.control_plane.api.dependencies import Services
 from lcm.control_plane.api.operations import Operations
+from lcm.control_plane.api.services import Services
 from lcm.control_plane.commands.claim_leadership import claim_leadership
-from lcm.control_plane.context import ControlPlane
 from lcm.control_plane.replication.publisher import Publisher
 from lcm.control_plane.store.memory import MemoryStore
 from lcm.control_plane.streaming.hub import EventHub
@@ -29,6 +26,7 @@ from lcm.core.ids import RandomIds
 from lcm.core.kv.memory import MemoryKv
 from lcm.core.telemetry import Telemetry
 from lcm.rest.schemas import LeadershipClaim
+from support.control_plane import control_plane_over
 from support.fleet import TEMPLATES
 
 HEADERS = {
@@ -45,24 +43,17 @@ EXCLUDED = [
 ]
 
 clock, ids, store = SystemClock(), RandomIds(Random(1)), MemoryStore()
-plane = ControlPlane.over(
-    store,
-    clock=clock,
-    ids=ids,
-    regions=("us-east-1",),
-    default_region="us-east-1",
-    vault=Vault(store, SecretBox.of(bytes(32))),
-)
 health = Health(clock)
-asyncio.run(plane.templates.seed(yaml.safe_load(TEMPLATES.read_text())))
-leader = LeadershipClaim(service="worker-controller", cluster_id="etcd", revision=1, instance_id="a")
-asyncio.run(claim_leadership(plane, leader))
-publisher = Publisher(store, plane.workers, MemoryKv(clock, ids), clock=clock, health=health)
+publisher = Publisher(store, MemoryKv(clock, ids), clock=clock, health=health)
 publisher.is_behind = False
+plane = control_plane_over(store, clock=clock, ids=ids, publisher=publisher)
+asyncio.run(plane.records.templates.seed(yaml.safe_load(TEMPLATES.read_text())))
+leader = LeadershipClaim(service="worker-controller", cluster_id="etcd", revision=1, instance_id="a")
+asyncio.run(claim_leadership(plane.records, leader))
 app = build_app(
     Services(
         plane,
-        EventHub(clock, ids, plane.worker_cache),
+        EventHub(clock, ids, plane.caches.worker_cache),
         Identity(AccessKeys("viewer-key", "operator-key", "admin-key", "controller-key"), store, clock),
     ),
     Telemetry(),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lcm.control_plane.access.sealing import SecretBox
-from lcm.control_plane.access.secrets import Vault
+from lcm.control_plane.access.secrets import SecretStore
 from lcm.control_plane.store.sqlite import SqliteStore
 from support.api import person
 from support.processes import RunningLcm, lcm_to_its_end, running_lcm
@@ -92,7 +92,7 @@ def test_a_missing_templates_file_is_said_in_one_sentence() -> None:
 
 async def test_another_secret_key_than_the_one_that_sealed_is_noticed_at_start(tmp_path: Path) -> None:
     async with SqliteStore(tmp_path / "lcm.db") as store:
-        await Vault(store, SecretBox.of(bytes(32))).put("cml-password", "w1", "some password")
+        await SecretStore(store, SecretBox.of(bytes(32))).put("cml-password", "w1", "some password")
     complaint = refused("up", "--port", "0", "--workers", "0", "--data-dir", str(tmp_path))
     assert "does not fit the stored secrets" in complaint.replace("\n", " ")
 

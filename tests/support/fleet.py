@@ -8,8 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from lcm.control_plane.access.sealing import SecretBox
-from lcm.control_plane.access.secrets import Vault
+from lcm.control_plane.api.services import ControlPlane
 from lcm.control_plane.commands.claim_leadership import claim_leadership, fence_for
 from lcm.control_plane.commands.clean_up import clean_up
 from lcm.control_plane.commands.create_worker import create_worker
@@ -21,7 +20,7 @@ from lcm.control_plane.commands.license_worker import license_token, report_lice
 from lcm.control_plane.commands.report_details import report_cml, report_instance
 from lcm.control_plane.commands.report_status import report_status
 from lcm.control_plane.commands.request_action import request_action
-from lcm.control_plane.context import ControlPlane
+from lcm.control_plane.policies import Policies
 from lcm.control_plane.queries.workers import list_workers
 from lcm.control_plane.records import discovery_settings
 from lcm.control_plane.replication.publisher import Publisher
@@ -58,6 +57,7 @@ from lcm.rest.schemas import (
 from lcm.worker_controller.main import WorkerController, assemble_controller, election_of
 from lcm.worker_controller.ports import CloudProvider, CmlSystemInformation, MonitorTarget
 from lcm.worker_controller.settings import WorkerControllerSettings
+from support.control_plane import control_plane_over
 from support.core import Link
 from support.memory_cloud import MemoryCloud
 from support.memory_licensing import MemoryLicensing
@@ -82,38 +82,38 @@ class DirectControlPlane:
 
     async def list_resources(self, *, include_terminated: bool = False) -> Sequence[Worker]:
         self._answer()
-        return await list_workers(self._plane, include_terminated=include_terminated)
+        return await list_workers(self._plane.records, include_terminated=include_terminated)
 
     async def get_discovery_settings(self) -> DiscoverySettings:
         self._answer()
-        return (await discovery_settings.read(self._plane.store)).settings()
+        return (await discovery_settings.read(self._plane.records.store)).settings()
 
     async def bulk_import(self, found: Sequence[FoundInstance]) -> BulkImportResult:
         self._answer()
         bulk = BulkImport(instances=list(found))
-        return await import_workers(self._plane, bulk, by=SERVICE, fence=self._fence())
+        return await import_workers(self._plane.records, bulk, by=SERVICE, fence=self._fence())
 
     async def clean_up(self, cleanup: Cleanup) -> CleanupResult:
         self._answer()
-        return await clean_up(self._plane, cleanup)
+        return await clean_up(self._plane.records, cleanup)
 
     async def fetch_single_resource(self, worker_id: str) -> Worker | None:
         self._answer()
         try:
-            return await self._plane.workers.get(worker_id)
+            return await self._plane.records.workers.get(worker_id)
         except NotFound:
             return None
 
     async def get_worker_template(self, name: str) -> WorkerTemplate | None:
         self._answer()
-        return await self._plane.templates.find(name)
+        return await self._plane.records.templates.find(name)
 
     async def claim_leadership(self, cluster_id: str, revision: int, instance_id: str) -> int:
         self._answer()
         claim = LeadershipClaim(
             service=SERVICE, cluster_id=cluster_id, revision=revision, instance_id=instance_id
         )
-        self.epoch = (await claim_leadership(self._plane, claim)).epoch
+        self.epoch = (await claim_leadership(self._plane.records, claim)).epoch
         return self.epoch
 
     async def update_status(
@@ -134,7 +134,9 @@ class DirectControlPlane:
             instance=instance,
         )
         self.before("update_status")
-        reported = await report_status(self._plane, worker.id, report, by=SERVICE, fence=self._fence())
+        reported = await report_status(
+            self._plane.records, self._plane.policies, worker.id, report, by=SERVICE, fence=self._fence()
+        )
         self.after("update_status")
         return reported
 
@@ -142,19 +144,19 @@ class DirectControlPlane:
         self._answer()
         plan = LaunchIntentRecorded(spec=spec, expected_version=worker.version)
         self.before("record_launch_intent")
-        promised = await record_launch_intent(self._plane, worker.id, plan, fence=self._fence())
+        promised = await record_launch_intent(self._plane.records, worker.id, plan, fence=self._fence())
         self.after("record_launch_intent")
         return promised
 
     async def withdraw_launch_intent(self, worker: Worker, reason: str, *, refused: bool = False) -> Worker:
         self._answer()
         voided = LaunchIntentWithdrawn(reason=reason, expected_version=worker.version, refused=refused)
-        return await withdraw_launch_intent(self._plane, worker.id, voided, fence=self._fence())
+        return await withdraw_launch_intent(self._plane.records, worker.id, voided, fence=self._fence())
 
     async def report_instance(self, worker: Worker, instance: Instance) -> Worker:
         self._answer()
         report = InstanceReport(instance=instance, expected_version=worker.version)
-        return await report_instance(self._plane, worker.id, report, fence=self._fence())
+        return await report_instance(self._plane.records, worker.id, report, fence=self._fence())
 
     async def report_cml(
         self,
@@ -169,34 +171,50 @@ class DirectControlPlane:
         report = CmlReport(
             ready=ready, version=version, certificate_sha256=certificate_sha256, system_info=system_info
         )
-        return await report_cml(self._plane, worker.id, report, fence=self._fence())
+        return await report_cml(self._plane.records, worker.id, report, fence=self._fence())
 
     async def detect_worker_idle(self, worker: Worker, request: IdleCheckRequest) -> IdleCheck:
         self._answer()
-        return await detect_idle(self._plane, worker.id, request, fence=self._fence())
+        return await detect_idle(
+            self._plane.records,
+            self._plane.caches,
+            self._plane.policies,
+            worker.id,
+            request,
+            fence=self._fence(),
+        )
 
     async def report_license(
         self, worker: Worker, step: str, operation: LicenseOperation, report: LicenseReport
     ) -> Worker:
         self._answer()
-        reported = await report_license(self._plane, worker.id, step, operation, report, fence=self._fence())
+        reported = await report_license(
+            self._plane.records, worker.id, step, operation, report, fence=self._fence()
+        )
         self.after("report_license")
         return reported
 
     async def get_license_token(self, worker: Worker) -> str:
         self._answer()
-        token = await license_token(self._plane, worker.id)
+        token = await license_token(self._plane.records, worker.id)
         self.after("get_license_token")
         return token
 
     async def drain_worker(self, worker: Worker) -> Worker:
         self._answer()
-        await self._plane.clock.sleep(0.01)  # meanwhile others are judged
-        return await scale_down_worker(self._plane, worker.id, by=SERVICE, fence=self._fence())
+        await self._plane.records.clock.sleep(0.01)  # meanwhile others are judged
+        return await scale_down_worker(
+            self._plane.records,
+            self._plane.caches,
+            self._plane.policies,
+            worker.id,
+            by=SERVICE,
+            fence=self._fence(),
+        )
 
     async def record_scaling_audit(self, event: AuditEvent, reason: str, worker_id: WorkerId) -> None:
         self._answer()
-        await self._plane.audit.record(event, by=SERVICE, reason=reason, worker_id=worker_id)
+        await self._plane.records.audit.record(event, by=SERVICE, reason=reason, worker_id=worker_id)
 
     def _fence(self) -> Any:
         return fence_for(SERVICE, self.epoch)
@@ -303,18 +321,15 @@ class Fleet:
         self.link = Link(self.kv, self.clock)
         """The controllers' way to the coordination store."""
         self.store = store or MemoryStore()
-        self.plane = ControlPlane.over(
+        self.publisher = Publisher(self.store, self.kv, clock=self.clock, health=Health(self.clock))
+        self.plane = control_plane_over(
             self.store,
             clock=self.clock,
             ids=self.ids,
-            regions=tuple(self.regions),
-            default_region=next(iter(self.regions)),
-            vault=Vault(self.store, SecretBox.of(bytes(32))),
+            policies=Policies(regions=tuple(self.regions), default_region=next(iter(self.regions))),
+            publisher=self.publisher,
         )
-        self.workers, self.templates = self.plane.workers, self.plane.templates
-        self.publisher = Publisher(
-            self.store, self.workers, self.kv, clock=self.clock, health=Health(self.clock)
-        )
+        self.workers, self.templates = self.plane.records.workers, self.plane.records.templates
         self.settings = settings or WorkerControllerSettings()
         self.ports: list[DirectControlPlane] = []
         self.controllers: list[WorkerController] = []
@@ -379,7 +394,13 @@ class Fleet:
 
     async def create(self, name: str = "lab", template: str = "metal", region: str | None = None) -> Worker:
         return await create_worker(
-            self.plane, name=name, template_name=template, aws_region=region, tags={}, by="ann"
+            self.plane.records,
+            self.plane.policies,
+            name=name,
+            template_name=template,
+            aws_region=region,
+            tags={},
+            by="ann",
         )
 
     async def running_worker(self, name: str = "lab") -> Worker:
@@ -387,7 +408,7 @@ class Fleet:
         return await self.until(worker, WorkerStatus.RUNNING)
 
     async def ask(self, worker: Worker, action: Action) -> Worker:
-        return await request_action(self.plane, worker.id, action, by="ann")
+        return await request_action(self.plane.records, worker.id, action, by="ann")
 
     async def get(self, worker: Worker) -> Worker:
         return await self.workers.get(worker.id)

@@ -18,7 +18,7 @@ from lcm.control_plane.access.credentials import TOKEN
 from lcm.control_plane.access.credentials import Credentials as IssuedCredentials
 from lcm.control_plane.access.roles import TOKEN_PREFIX, Role
 from lcm.control_plane.access.sealing import KeyFile, SecretBox
-from lcm.control_plane.access.secrets import KIND, SealedSecret, Vault
+from lcm.control_plane.access.secrets import KIND, SealedSecret, SecretStore
 from lcm.control_plane.settings import ControlPlaneSettings
 from lcm.control_plane.store.memory import MemoryStore
 from lcm.control_plane.store.port import Document
@@ -54,7 +54,7 @@ def secret() -> str:
 
 
 @pytest.fixture
-def vault_box() -> SecretBox:
+def secret_box() -> SecretBox:
     return SecretBox.of(bytes(32))
 
 
@@ -69,18 +69,18 @@ def test_what_no_process_knows_as_a_secret_is_written(log: Log, secret: str) -> 
 # The control plane.
 
 
-async def test_a_secret_put_into_the_vault_is_masked(log: Log, secret: str, vault_box: SecretBox) -> None:
-    await Vault(MemoryStore(), vault_box).put("license-token", "w-1", secret)
+async def test_a_secret_put_into_the_vault_is_masked(log: Log, secret: str, secret_box: SecretBox) -> None:
+    await SecretStore(MemoryStore(), secret_box).put("license-token", "w-1", secret)
     assert log.shows(secret) == []
     assert MASK in log.lines_with(secret)
 
 
-async def test_a_secret_read_from_the_vault_is_masked(log: Log, secret: str, vault_box: SecretBox) -> None:
+async def test_a_secret_read_from_the_vault_is_masked(log: Log, secret: str, secret_box: SecretBox) -> None:
     """An earlier process has put it there."""
     store, place = MemoryStore(), "license-token/w-1"
-    sealed = SealedSecret(sealed=vault_box.seal(secret, belongs_to=place))
+    sealed = SealedSecret(sealed=secret_box.seal(secret, belongs_to=place))
     await store.insert(Document(KIND, place, 1, msgspec.json.encode(sealed)))
-    assert await Vault(store, vault_box).get("license-token", "w-1") == secret
+    assert await SecretStore(store, secret_box).get("license-token", "w-1") == secret
     assert log.shows(secret) == []
 
 

@@ -17,14 +17,15 @@ from lcm.control_plane.access.oidc import FetchDocument, OidcVerifier
 from lcm.control_plane.access.rate_limit import Buckets
 from lcm.control_plane.access.roles import AccessKeys
 from lcm.control_plane.access.sealing import CannotOpen, KeyFile, SecretBox
-from lcm.control_plane.access.secrets import Vault
+from lcm.control_plane.access.secrets import SecretStore
 from lcm.control_plane.api.app import build_app
-from lcm.control_plane.api.dependencies import Services
 from lcm.control_plane.api.operations import Operations
+from lcm.control_plane.api.services import ControlPlane, Services
 from lcm.control_plane.commands.auto_license import AutoLicense
-from lcm.control_plane.context import ControlPlane, Policies
+from lcm.control_plane.policies import Policies
 from lcm.control_plane.records.commit_log import log_commit
-from lcm.control_plane.records.templates import Templates
+from lcm.control_plane.records.groups import Caches, Records
+from lcm.control_plane.replication.feed import Feed
 from lcm.control_plane.replication.feed_client import FeedClient, OpenFeed
 from lcm.control_plane.replication.kv_watch import KvWatch
 from lcm.control_plane.replication.publisher import Publisher
@@ -45,23 +46,22 @@ from lcm.web.server import HttpServer
 
 log = structlog.get_logger(__name__)
 
-FOLLOWERS_FIRST_SECONDS = 0.5
-"""Where planes follow each other, a changed key is only looked at if its news has not come by then."""
+FEED_FIRST_SECONDS = 0.5
+"""With peers configured, a changed key is read only if the replication feed has not reported it by then."""
 BURST_SECONDS = 5.0
-"""So much of a principal's rate may be used at once."""
+"""A principal may use the rate of this many seconds at once."""
 
 
 @dataclass(frozen=True)
 class ControlPlaneParts:
-    """A control plane put together: the application that answers, the loop that publishes, the stream."""
+    """An assembled control plane: the application, the groups behind it and the services that run."""
 
     app: FastAPI
     plane: ControlPlane
     publisher: Publisher
-    peers: KvWatch
-    followers: tuple[FeedClient, ...]
+    kv_watch: KvWatch
+    feed_clients: tuple[FeedClient, ...]
     hub: EventHub
-    templates: Templates
     telemetry: Telemetry
     identity_keeper: IdentityKeeper
     auto_license: AutoLicense
@@ -69,8 +69,7 @@ class ControlPlaneParts:
 
 @dataclass(frozen=True)
 class Limits:
-    """How much is kept for the stream's readers, how often they hear that nothing happened, and how often
-    the coordination store is looked at."""
+    """Bounds of the event stream, and the intervals of its heartbeat and of the publisher's sweep."""
 
     event_buffer: int = 1_000
     event_backlog_bytes: int = SUBSCRIBER_BYTES
@@ -88,52 +87,75 @@ class ControlPlaneProcess:
     keys: AccessKeys
 
 
+def build_control_plane(
+    store: Store, *, secrets: SecretStore, policies: Policies, clock: Clock, ids: Ids
+) -> ControlPlane:
+    """Return the groups over one store; `subscribe` connects them."""
+    records = Records.over(store, secrets, clock, ids)
+    caches = Caches.over(records.workers)
+    return ControlPlane(records, caches, policies, Feed(ids, caches.metrics.newest))
+
+
+def subscribe(plane: ControlPlane, hub: EventHub | None = None, publisher: Publisher | None = None) -> None:
+    """Make every subscription of the process, in the order in which subscribers are called.
+
+    The worker cache comes before the hub, which reads it. The feed repeats to other control planes what this
+    one keeps in memory.
+    """
+    records, caches, feed = plane.records, plane.caches, plane.feed
+    cache = caches.worker_cache
+    cache.subscribe_to_ends(caches.metrics.on_worker_end)
+    cache.subscribe_to_ends(caches.idle_checks.on_worker_end)
+    records.workers.subscribe(cache.on_worker_commit)
+    records.workers.subscribe_to_purges(cache.on_worker_purge)
+    records.workers.subscribe(log_commit)
+    records.workers.subscribe(feed.on_worker_commit)
+    records.labs.subscribe(partial(feed.on_lab_change, version_of=records.labs.version_of))
+    records.templates.subscribe(feed.on_template)
+    records.epochs.subscribe(feed.on_epoch)
+    caches.metrics.subscribe(feed.on_sample, feed.on_lab_stats)
+    caches.idle_checks.subscribe(feed.on_idle_check)
+    if hub is not None:
+        records.workers.subscribe(hub.on_worker_commit)
+        records.labs.subscribe(hub.on_lab_change)
+        records.templates.subscribe(hub.on_template)
+        caches.metrics.subscribe(hub.on_sample, hub.on_lab_stats)
+    if publisher is not None:
+        records.workers.subscribe(publisher.on_worker_commit)
+        records.workers.subscribe_to_purges(publisher.on_worker_purge)
+
+
 def assemble(
     store: Store,
     kv: Kv,
     keys: AccessKeys,
     *,
+    secrets: SecretStore,
+    policies: Policies,
     clock: Clock,
     ids: Ids,
-    regions: tuple[str, ...],
-    default_region: str,
-    vault: Vault,
-    policies: Policies | None = None,
     key_prefix: str = "/lcm",
     issuer: BearerVerifier | None = None,
     requests_per_second: float = DEFAULT_REQUESTS_PER_SECOND,
     limits: Limits | None = None,
-    others: Sequence[str] = (),
+    peers: Sequence[str] = (),
     open_feed: OpenFeed | None = None,
 ) -> ControlPlaneParts:
-    """Everything but the engines: the same parts on SQLite and HTTP, or in a simulation."""
+    """Put everything together but the engines: the same parts on SQLite and HTTP, or in a simulation."""
     telemetry, health, limits = Telemetry(), Health(clock), limits or Limits()
-    plane = ControlPlane.over(
-        store,
-        clock=clock,
-        ids=ids,
-        regions=regions,
-        default_region=default_region,
-        vault=vault,
-        policies=policies,
-    )
+    plane = build_control_plane(store, secrets=secrets, policies=policies, clock=clock, ids=ids)
+    records, caches = plane.records, plane.caches
     hub = EventHub(
         clock,
         ids,
-        plane.worker_cache,
-        newest_samples=plane.live.newest,
+        caches.worker_cache,
+        newest_samples=caches.metrics.newest,
         heartbeat_seconds=limits.heartbeat_seconds,
         buffer_size=limits.event_buffer,
         subscriber_bytes=limits.event_backlog_bytes,
     )
-    plane.workers.subscribe(log_commit)
-    plane.workers.subscribe(hub.on_worker_commit)
-    plane.labs.subscribe(hub.on_lab_change)
-    plane.templates.subscribe(hub.on_template)
-    plane.live.subscribe(hub.on_sample, hub.on_lab_stats)
     publisher = Publisher(
         store,
-        plane.workers,
         kv,
         clock=clock,
         health=health,
@@ -141,65 +163,92 @@ def assemble(
         key_prefix=key_prefix,
         sweep_seconds=limits.publish_sweep_seconds,
     )
-    followers = tuple(FeedClient(url, open_feed, plane, hub, clock) for url in others if open_feed)
-    peers = KvWatch(
-        plane.workers,
+    subscribe(plane, hub, publisher)
+    feed_clients = tuple(
+        FeedClient(address, open_feed, own_feed=plane.feed, records=records, caches=caches, events=hub)
+        for address in peers
+        if open_feed
+    )
+    kv_watch = KvWatch(
+        records.workers,
         kv,
         clock=clock,
-        is_known=plane.worker_cache.knows,
-        known_ids=plane.worker_cache.ids,
+        is_known=caches.worker_cache.knows,
+        known_ids=caches.worker_cache.ids,
         on_found=hub.on_worker_found,
         on_gone=hub.on_worker_gone,
         key_prefix=key_prefix,
-        patience_seconds=FOLLOWERS_FIRST_SECONDS if followers else 0.0,
+        patience_seconds=FEED_FIRST_SECONDS if feed_clients else 0.0,
     )
+    identity = Identity(keys, store, clock, issuer)
+    _register_metrics(telemetry, plane, hub, identity, feed_clients)
+    rate = Buckets(clock, per_second=requests_per_second, burst=int(requests_per_second * BURST_SECONDS))
+    return ControlPlaneParts(
+        app=build_app(Services(plane, hub, identity), telemetry, Operations(health, publisher), rate),
+        plane=plane,
+        publisher=publisher,
+        kv_watch=kv_watch,
+        feed_clients=feed_clients,
+        hub=hub,
+        telemetry=telemetry,
+        identity_keeper=IdentityKeeper(identity, clock, health),
+        auto_license=AutoLicense(records, caches, health),
+    )
+
+
+def _register_metrics(
+    telemetry: Telemetry,
+    plane: ControlPlane,
+    hub: EventHub,
+    identity: Identity,
+    feed_clients: Sequence[FeedClient],
+) -> None:
+    """Register the metrics of the control plane; each is computed when /metrics is read."""
     telemetry.gauge(
         "lcm_control_plane_peer_followed",
-        "1 while what happens at another control plane is heard of here.",
-        lambda: [(int(follower.is_following), {"peer": follower.address}) for follower in followers],
+        "1 while the replication feed of another control plane is connected.",
+        lambda: [(int(client.is_following), {"peer": client.address}) for client in feed_clients],
     )
-    _register_metrics(telemetry, plane, hub)
-    identity = Identity(keys, store, clock, issuer)
     telemetry.counter(
         "lcm_access_refused_total",
-        "Requests without a valid token (401), the role (403), or within the rate (429).",
+        "Requests refused: no valid token (401), role too low (403), rate exceeded (429).",
         lambda: [(count, {"status": str(status)}) for status, count in identity.refusals.items()],
     )
-    rate = Buckets(clock, per_second=requests_per_second, burst=int(requests_per_second * BURST_SECONDS))
-    app = build_app(Services(plane, hub, identity), telemetry, Operations(health, publisher), rate)
-    keeper = IdentityKeeper(identity, clock, health)
-    return ControlPlaneParts(
-        app,
-        plane,
-        publisher,
-        peers,
-        followers,
-        hub,
-        plane.templates,
-        telemetry,
-        keeper,
-        AutoLicense(plane, health),
+    _register_idle_metrics(telemetry, plane)
+    _register_stream_metrics(telemetry, hub)
+    metrics = plane.caches.metrics
+    telemetry.gauge("lcm_live_workers", "Workers whose load is known.", lambda: [(metrics.worker_count, {})])
+    telemetry.gauge("lcm_live_points", "Load points kept for charts.", lambda: [(metrics.point_count, {})])
+    telemetry.gauge("lcm_lab_records", "Labs known on all workers.", lambda: [(plane.records.labs.count, {})])
+    telemetry.counter(
+        "lcm_live_reports_total",
+        "Live reports of controllers, by kind; dropped if their worker does not run.",
+        lambda: [
+            (count, {"kind": kind, "outcome": outcome}) for (kind, outcome), count in metrics.reports.items()
+        ],
     )
 
 
-def _register_metrics(telemetry: Telemetry, plane: ControlPlane, hub: EventHub) -> None:
-    """What /metrics shows of the stream and of what is live; read when somebody looks."""
-    checks, policy = plane.idle_checks, plane.policies.idle
+def _register_idle_metrics(telemetry: Telemetry, plane: ControlPlane) -> None:
+    checks, policy, clock = plane.caches.idle_checks, plane.policies.idle, plane.records.clock
     alarm_after = policy.alarm_after
     if alarm_after is not None:
         telemetry.gauge(
             "lcm_idle_checks_overdue_workers",
-            "Running workers that nobody asked about for too long.",
-            lambda: [(checks.overdue(plane.clock.now(), alarm_after), {})],
+            "Running workers whose idle check is overdue.",
+            lambda: [(checks.overdue(clock.now(), alarm_after), {})],
         )
     telemetry.gauge(
         "lcm_idle_unconfirmed_workers",
-        "Workers that are kept for longer than the idle timeout only because their CML cannot be asked.",
-        lambda: [(checks.unconfirmed(plane.clock.now(), policy.timeout), {})],
+        "Workers that run past the idle timeout only because their CML cannot be read.",
+        lambda: [(checks.unconfirmed(clock.now(), policy.timeout), {})],
     )
+
+
+def _register_stream_metrics(telemetry: Telemetry, hub: EventHub) -> None:
     telemetry.gauge("lcm_sse_subscribers", "Open event streams.", lambda: [(hub.subscriber_count, {})])
     telemetry.gauge("lcm_sse_channels", "Different filters in use.", lambda: [(hub.channel_count, {})])
-    telemetry.counter("lcm_sse_resets_total", "Streams that had to start afresh.", lambda: [(hub.resets, {})])
+    telemetry.counter("lcm_sse_resets_total", "Event streams that were reset.", lambda: [(hub.resets, {})])
     telemetry.counter("lcm_sse_flushes_total", "Writes to all streams.", lambda: [(hub.flushes, {})])
     telemetry.counter(
         "lcm_sse_events_total",
@@ -210,19 +259,6 @@ def _register_metrics(telemetry: Telemetry, plane: ControlPlane, hub: EventHub) 
         "lcm_sse_batches_total",
         "Batches published, by the type of their events.",
         lambda: [(count, {"event_type": kind}) for kind, count in hub.batches.items()],
-    )
-    telemetry.gauge(
-        "lcm_live_workers", "Workers whose load is known.", lambda: [(plane.live.worker_count, {})]
-    )
-    telemetry.gauge("lcm_live_points", "Points kept for charts.", lambda: [(plane.live.point_count, {})])
-    telemetry.gauge("lcm_lab_records", "Labs known on all workers.", lambda: [(plane.labs.count, {})])
-    telemetry.counter(
-        "lcm_live_reports_total",
-        "Live reports of controllers, by kind; dropped if their worker does not run.",
-        lambda: [
-            (count, {"kind": kind, "outcome": outcome})
-            for (kind, outcome), count in plane.live.reports.items()
-        ],
     )
 
 
@@ -250,26 +286,24 @@ async def control_plane_process(
     for key in (keys.viewer, keys.operator, keys.admin, keys.controller):
         redactor.protect(key)
     async with _store(settings, clock, ids) as store:
-        vault = await _open_vault(settings, store)
+        secrets = await _open_secrets(settings, store)
         parts = assemble(
             store,
             kv,
             keys,
             clock=clock,
             ids=ids,
-            regions=regions,
-            default_region=settings.aws_region,
-            vault=vault,
-            policies=settings.policies(),
+            secrets=secrets,
+            policies=settings.policies(regions),
             key_prefix=settings.etcd_key_prefix,
             issuer=OidcVerifier(oidc, fetch_document, clock) if oidc else None,
             requests_per_second=settings.api_requests_per_second,
-            others=settings.control_plane_peers,
+            peers=settings.control_plane_peers,
             open_feed=(lambda address: peer_feed(address, keys.controller)) if peer_feed else None,
         )
         if settings.worker_templates_auto_seed:
             config = read_yaml(settings.worker_templates_config_path)
-            log.info("templates seeded", count=await parts.templates.seed(config))
+            log.info("templates seeded", count=await parts.plane.records.templates.seed(config))
         server = HttpServer(
             "control-plane",
             parts.app,
@@ -278,14 +312,14 @@ async def control_plane_process(
             before_stop=partial(_end_streams, parts),
             send_buffer_bytes=SEND_BUFFER_BYTES,
         )
-        peers = (parts.peers,) if settings.uses_etcd else ()
+        watches = (parts.kv_watch,) if settings.uses_etcd else ()
         with _announced(settings.data_dir / "control-plane.url", server.url):
             yield ControlPlaneProcess(
                 services=(
                     server,
                     parts.publisher,
-                    *peers,
-                    *parts.followers,
+                    *watches,
+                    *parts.feed_clients,
                     parts.identity_keeper,
                     parts.auto_license,
                     LoopLagMonitor(parts.telemetry, clock),
@@ -298,7 +332,7 @@ async def control_plane_process(
 
 def _end_streams(parts: ControlPlaneParts) -> None:
     parts.hub.close()
-    parts.plane.news.close()
+    parts.plane.feed.close()
 
 
 @contextmanager
@@ -311,21 +345,21 @@ def _announced(path: Path, url: str) -> Iterator[None]:
         path.unlink(missing_ok=True)
 
 
-async def _open_vault(settings: ControlPlaneSettings, store: Store) -> Vault:
+async def _open_secrets(settings: ControlPlaneSettings, store: Store) -> SecretStore:
     """With its keys; finishes a rotation that was cut off, and refuses keys that do not fit."""
     if settings.lcm_secret_key is not None:
-        vault = Vault(store, SecretBox.parse(settings.lcm_secret_key.get_secret_value()))
+        secrets = SecretStore(store, SecretBox.parse(settings.lcm_secret_key.get_secret_value()))
     else:
         key_file = KeyFile(settings.data_dir / "secret-keys.json")
-        vault = Vault(store, key_file.load_or_create(), key_file)
+        secrets = SecretStore(store, key_file.load_or_create(), key_file)
     try:
-        await vault.finish_rotation()
+        await secrets.finish_rotation()
     except CannotOpen as error:
         raise ConfigurationError(
             f"the secret key does not fit the stored secrets: {error}; restore LCM_SECRET_KEY or"
             " secret-keys.json as they were"
         ) from None
-    return vault
+    return secrets
 
 
 def _store(settings: ControlPlaneSettings, clock: Clock, ids: Ids) -> AbstractAsyncContextManager[Store]:

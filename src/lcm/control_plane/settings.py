@@ -11,7 +11,7 @@ from pydantic_settings import NoDecode
 
 from lcm.control_plane.access.oidc import OidcConfig
 from lcm.control_plane.access.roles import Role
-from lcm.control_plane.context import Policies
+from lcm.control_plane.policies import Policies
 from lcm.core.settings import CoordinationSettings, split_list
 from lcm.domain.idle import IdlePolicy
 from lcm.domain.scaling import ScalingPolicy
@@ -106,9 +106,11 @@ class ControlPlaneSettings(CoordinationSettings):
         description="What each name in that claim makes of somebody, as a JSON object.",
     )
 
-    def policies(self) -> Policies:
-        """The same in the words of the domain."""
+    def policies(self, regions: tuple[str, ...]) -> Policies:
+        """Return the rules for commands and queries."""
         return Policies(
+            regions=regions,
+            default_region=self.aws_region,
             idle=IdlePolicy(
                 timeout=timedelta(minutes=self.worker_idle_timeout_minutes),
                 snooze=timedelta(minutes=self.worker_auto_pause_snooze_minutes),

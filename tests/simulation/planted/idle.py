@@ -71,7 +71,7 @@ def one_look_is_enough() -> Iterator[None]:
 
 @planted
 def a_machine_at_work_is_unused() -> Iterator[None]:
-    yield from swapped(detect_idle, "recent_load", lambda control_plane, worker_id, now: None)
+    yield from swapped(detect_idle, "recent_load", lambda caches, policies, worker_id, now: None)
 
 
 @planted_in(a_machine_at_work_is_left_alone)
@@ -113,7 +113,7 @@ def a_hold_comes_too_late() -> Iterator[None]:
 
 @planted
 def the_minimum_is_not_counted() -> Iterator[None]:
-    async def plenty(control_plane: Any) -> set[str]:
+    async def plenty(records: Any) -> set[str]:
         return {f"another-{number}" for number in range(99)}
 
     yield from swapped(detect_idle, "_running_workers", plenty)

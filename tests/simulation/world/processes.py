@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from lcm.control_plane.access.roles import AccessKeys
 from lcm.control_plane.access.sealing import SecretBox
-from lcm.control_plane.access.secrets import Vault
-from lcm.control_plane.context import Policies
+from lcm.control_plane.access.secrets import SecretStore
 from lcm.control_plane.main import ControlPlaneParts, Limits, assemble
+from lcm.control_plane.policies import Policies
 from lcm.control_plane.records.templates import Templates
 from lcm.control_plane.store.port import StoreUnavailable
 from lcm.core.health import Health
@@ -175,10 +175,10 @@ class PlaneProcess(Process):
                 KEYS,
                 clock=ProcessClock(self),
                 ids=self.world.ids,
-                regions=(REGION.region,),
-                default_region=REGION.region,
-                vault=Vault(store, SecretBox.of(bytes(32))),
+                secrets=SecretStore(store, SecretBox.of(bytes(32))),
                 policies=Policies(
+                    regions=(REGION.region,),
+                    default_region=REGION.region,
                     idle=IdlePolicy(
                         timeout=timedelta(seconds=knobs.idle_timeout_seconds),
                         snooze=timedelta(seconds=knobs.idle_timeout_seconds),

@@ -9,13 +9,14 @@ import pytest
 
 from lcm.control_plane.access.roles import AccessKeys
 from lcm.control_plane.access.sealing import SecretBox
-from lcm.control_plane.access.secrets import Vault
+from lcm.control_plane.access.secrets import SecretStore
 from lcm.control_plane.main import assemble
 from lcm.control_plane.store.memory import MemoryStore
 from lcm.control_plane.store.port import Document, StoreUnavailable, WriteUnconfirmed
 from lcm.core.ids import RandomIds
 from lcm.core.kv.memory import MemoryKv
 from support.asgi import request
+from support.control_plane import ONE_REGION
 from support.virtual_time import VirtualClock
 
 KEYS = AccessKeys("viewer-key", "operator-key", "admin-key", "controller-key")
@@ -41,9 +42,8 @@ async def answer_with(error: Exception) -> tuple[int, dict[str, Any]]:
         KEYS,
         clock=clock,
         ids=ids,
-        regions=("us-east-1",),
-        default_region="us-east-1",
-        vault=Vault(store, SecretBox.of(bytes(32))),
+        policies=ONE_REGION,
+        secrets=SecretStore(store, SecretBox.of(bytes(32))),
     )
     headers = {"Authorization": f"Bearer {KEYS.admin}"}
     status, body = await request(parts.app, "GET", "/api/workers", headers, None)

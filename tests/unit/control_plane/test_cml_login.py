@@ -1,12 +1,12 @@
-"""A worker's own CML login: its password is in the vault, nowhere else, and no longer than it is needed."""
+"""A worker's own CML login: its password is kept as a secret, nowhere else, and only as long as needed."""
 
 import msgspec
 import pytest
 
 from lcm.control_plane.access.secrets import KIND
+from lcm.control_plane.api.services import ControlPlane
 from lcm.control_plane.commands.change_login import PURPOSE, login_of, remove_login, set_login
 from lcm.control_plane.commands.clean_up import forget_worker
-from lcm.control_plane.context import ControlPlane
 from lcm.control_plane.records.preconditions import Conditions, keyed_request
 from lcm.domain.errors import ActionRefused, NotFound
 from lcm.domain.lifecycle import RUNNING, TERMINATED
@@ -19,18 +19,18 @@ SECRET = "canary-password-of-one-worker"
 
 @pytest.fixture
 async def worker(plane: ControlPlane) -> Worker:
-    return await plane.workers.add(a_worker(status=RUNNING))
+    return await plane.records.workers.add(a_worker(status=RUNNING))
 
 
 async def secrets(plane: ControlPlane) -> int:
-    return len([kept for kept in await plane.store.list_all(KIND) if kept.id.startswith(PURPOSE)])
+    return len([kept for kept in await plane.records.store.list_all(KIND) if kept.id.startswith(PURPOSE)])
 
 
 async def test_the_controller_reads_the_login_and_nobody_else_does(
     plane: ControlPlane, worker: Worker
 ) -> None:
-    changed = await set_login(plane, worker.id, "lcm", SECRET, by="ada")
-    told = await login_of(plane, worker.id)
+    changed = await set_login(plane.records, worker.id, "lcm", SECRET, by="ada")
+    told = await login_of(plane.records, worker.id)
     assert (told.username, told.password) == ("lcm", SECRET)
     assert SECRET not in f"{told!r} {changed!r}"
     assert WorkerView.of(changed).cml_username == "lcm"
@@ -40,7 +40,7 @@ async def test_the_controller_reads_the_login_and_nobody_else_does(
 async def test_another_login_wakes_the_controller_and_is_a_line_of_the_timeline(
     plane: ControlPlane, worker: Worker
 ) -> None:
-    changed = await set_login(plane, worker.id, "lcm", SECRET, by="ada")
+    changed = await set_login(plane.records, worker.id, "lcm", SECRET, by="ada")
     assert changed.generation == worker.generation + 1
     assert (changed.state_history[-1].by, changed.state_history[-1].reason) == (
         "ada",
@@ -49,45 +49,45 @@ async def test_another_login_wakes_the_controller_and_is_a_line_of_the_timeline(
 
 
 async def test_a_new_password_throws_the_old_one_away(plane: ControlPlane, worker: Worker) -> None:
-    first = await set_login(plane, worker.id, "lcm", "old", by="ada")
-    second = await set_login(plane, worker.id, "lcm", SECRET, by="ada")
+    first = await set_login(plane.records, worker.id, "lcm", "old", by="ada")
+    second = await set_login(plane.records, worker.id, "lcm", SECRET, by="ada")
     assert first.cml_login != second.cml_login
-    assert (await login_of(plane, worker.id)).password == SECRET
+    assert (await login_of(plane.records, worker.id)).password == SECRET
     assert await secrets(plane) == 1
 
 
 async def test_without_a_login_of_its_own_the_fleets_is_used(plane: ControlPlane, worker: Worker) -> None:
-    await set_login(plane, worker.id, "lcm", SECRET, by="ada")
-    changed = await remove_login(plane, worker.id, by="ada")
+    await set_login(plane.records, worker.id, "lcm", SECRET, by="ada")
+    changed = await remove_login(plane.records, worker.id, by="ada")
     assert changed.cml_login is None
     assert await secrets(plane) == 0
     with pytest.raises(NotFound, match="no CML login of its own"):
-        await login_of(plane, worker.id)
-    assert await remove_login(plane, worker.id, by="ada") == changed
+        await login_of(plane.records, worker.id)
+    assert await remove_login(plane.records, worker.id, by="ada") == changed
 
 
 async def test_a_request_that_is_sent_again_leaves_one_password(plane: ControlPlane, worker: Worker) -> None:
     again = Conditions(keyed_request("ada", "key", b"PUT"))
-    first = await set_login(plane, worker.id, "lcm", SECRET, by="ada", conditions=again)
-    second = await set_login(plane, worker.id, "lcm", SECRET, by="ada", conditions=again)
+    first = await set_login(plane.records, worker.id, "lcm", SECRET, by="ada", conditions=again)
+    second = await set_login(plane.records, worker.id, "lcm", SECRET, by="ada", conditions=again)
     assert second == first
-    assert (await login_of(plane, worker.id)).password == SECRET
+    assert (await login_of(plane.records, worker.id)).password == SECRET
     assert await secrets(plane) == 1
 
 
 async def test_a_worker_that_is_gone_takes_no_login_and_keeps_no_password(
     plane: ControlPlane,
 ) -> None:
-    gone = await plane.workers.add(a_worker(status=TERMINATED))
+    gone = await plane.records.workers.add(a_worker(status=TERMINATED))
     with pytest.raises(ActionRefused):
-        await set_login(plane, gone.id, "lcm", SECRET, by="ada")
+        await set_login(plane.records, gone.id, "lcm", SECRET, by="ada")
     with pytest.raises(NotFound):
-        await set_login(plane, "nobody", "lcm", SECRET, by="ada")
+        await set_login(plane.records, "nobody", "lcm", SECRET, by="ada")
     assert await secrets(plane) == 0
 
 
 async def test_the_password_goes_with_the_record(plane: ControlPlane, worker: Worker) -> None:
-    await forget_worker(plane, await set_login(plane, worker.id, "lcm", SECRET, by="ada"))
+    await forget_worker(plane.records, await set_login(plane.records, worker.id, "lcm", SECRET, by="ada"))
     assert await secrets(plane) == 0
 
 

@@ -49,7 +49,8 @@ def keyed(key: str, content: str = "start") -> KeyedRequest:
 
 async def create(fleet: Fleet, key: str, content: str = "create") -> Worker:
     return await create_worker(
-        fleet.plane,
+        fleet.plane.records,
+        fleet.plane.policies,
         name="one",
         template_name="small",
         aws_region=None,
@@ -60,7 +61,7 @@ async def create(fleet: Fleet, key: str, content: str = "create") -> Worker:
 
 
 async def act(fleet: Fleet, worker: Worker, action: Action, conditions: Conditions) -> Worker:
-    return await request_action(fleet.plane, worker.id, action, by="somebody", conditions=conditions)
+    return await request_action(fleet.plane.records, worker.id, action, by="somebody", conditions=conditions)
 
 
 async def test_a_request_sent_again_has_one_effect_even_when_others_acted_in_between(fleet: Fleet) -> None:

@@ -2,9 +2,9 @@
 
 import pytest
 
+from lcm.control_plane.api.services import ControlPlane
 from lcm.control_plane.commands.claim_leadership import claim_leadership, fence_for
 from lcm.control_plane.commands.detect_idle import detect_idle
-from lcm.control_plane.context import ControlPlane
 from lcm.control_plane.queries.explain import explain_worker
 from lcm.control_plane.settings import ControlPlaneSettings
 from lcm.control_plane.store.port import Fence
@@ -21,41 +21,45 @@ POLICY = IdlePolicy()
 @pytest.fixture
 async def fence(plane: ControlPlane) -> Fence:
     claim = LeadershipClaim(service="worker-controller", cluster_id="c", revision=1, instance_id="a")
-    return fence_for("worker-controller", (await claim_leadership(plane, claim)).epoch)
+    return fence_for("worker-controller", (await claim_leadership(plane.records, claim)).epoch)
 
 
 @pytest.fixture
 async def worker(plane: ControlPlane) -> Worker:
-    now = plane.clock.now()
-    return await plane.workers.add(a_worker(status=RUNNING, cml_ready=True, created_at=now, state_history=()))
+    now = plane.records.clock.now()
+    return await plane.records.workers.add(
+        a_worker(status=RUNNING, cml_ready=True, created_at=now, state_history=())
+    )
 
 
 async def look(plane: ControlPlane, worker: Worker, fence: Fence, *, answered: bool) -> None:
     request = IdleCheckRequest(raw_telemetry_events=[] if answered else None)
-    await detect_idle(plane, worker.id, request, fence=fence)
+    await detect_idle(plane.records, plane.caches, plane.policies, worker.id, request, fence=fence)
 
 
 async def holding(plane: ControlPlane, worker: Worker) -> set[str]:
-    explanation = explain_worker(plane, await plane.workers.get(worker.id))
+    explanation = explain_worker(
+        plane.records, plane.caches, plane.policies, await plane.records.workers.get(worker.id)
+    )
     return {reason.code for reason in explanation.holding}
 
 
 def overdue(plane: ControlPlane) -> int:
     assert POLICY.alarm_after is not None
-    return plane.idle_checks.overdue(plane.clock.now(), POLICY.alarm_after)
+    return plane.caches.idle_checks.overdue(plane.records.clock.now(), POLICY.alarm_after)
 
 
 def unconfirmed(plane: ControlPlane) -> int:
-    return plane.idle_checks.unconfirmed(plane.clock.now(), POLICY.timeout)
+    return plane.caches.idle_checks.unconfirmed(plane.records.clock.now(), POLICY.timeout)
 
 
 async def test_a_worker_that_nobody_asks_about_raises_an_alarm(
     plane: ControlPlane, worker: Worker, fence: Fence
 ) -> None:
     assert overdue(plane) == 0
-    await plane.clock.sleep(30 * MINUTE)
+    await plane.records.clock.sleep(30 * MINUTE)
     assert overdue(plane) == 0
-    await plane.clock.sleep(1)
+    await plane.records.clock.sleep(1)
     assert overdue(plane) == 1
     assert "not_checked" in await holding(plane, worker)
     await look(plane, worker, fence, answered=True)
@@ -67,10 +71,10 @@ async def test_a_worker_that_nobody_asks_about_raises_an_alarm(
 async def test_nobody_has_to_ask_about_a_worker_that_is_not_to_be_paused(
     plane: ControlPlane, fields: dict[str, bool]
 ) -> None:
-    running = {"status": RUNNING, "cml_ready": True, "created_at": plane.clock.now()}
-    await plane.workers.add(a_worker(**{**running, **fields}))
+    running = {"status": RUNNING, "cml_ready": True, "created_at": plane.records.clock.now()}
+    await plane.records.workers.add(a_worker(**{**running, **fields}))
     assert overdue(plane) == 0
-    await plane.clock.sleep(120 * MINUTE)
+    await plane.records.clock.sleep(120 * MINUTE)
     assert overdue(plane) == 0
 
 
@@ -78,11 +82,11 @@ async def test_a_worker_kept_only_because_its_cml_is_silent_raises_an_alarm(
     plane: ControlPlane, worker: Worker, fence: Fence
 ) -> None:
     for _ in range(30):
-        await plane.clock.sleep(5 * MINUTE)
+        await plane.records.clock.sleep(5 * MINUTE)
         await look(plane, worker, fence, answered=False)
     assert unconfirmed(plane) == 1
     assert "unconfirmed" in await holding(plane, worker)
-    await plane.clock.sleep(5 * MINUTE)
+    await plane.records.clock.sleep(5 * MINUTE)
     await look(plane, worker, fence, answered=True)
     assert unconfirmed(plane) == 0
     assert "unconfirmed" not in await holding(plane, worker)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from lcm.control_plane.api.services import ControlPlane
 from lcm.control_plane.commands.claim_leadership import claim_leadership, fence_for
 from lcm.control_plane.commands.detect_idle import detect_idle
 from lcm.control_plane.commands.drain_worker import drain_worker, scale_down_worker
@@ -14,7 +15,6 @@ from lcm.control_plane.commands.keep_running import hold_worker, release_hold, t
 from lcm.control_plane.commands.place_session import place_session, remove_session
 from lcm.control_plane.commands.report_status import report_status
 from lcm.control_plane.commands.request_action import request_action
-from lcm.control_plane.context import ControlPlane, Policies
 from lcm.control_plane.queries.idle import idle_status
 from lcm.control_plane.records.preconditions import Conditions
 from lcm.control_plane.store.port import Fence
@@ -40,6 +40,7 @@ from lcm.domain.telemetry import Sample, SampleSource
 from lcm.domain.transitions import move
 from lcm.domain.worker import Action, Worker
 from lcm.rest.schemas import IdleCheck, IdleCheckRequest, LeadershipClaim, StatusReport, TelemetryEvent
+from support.control_plane import ONE_REGION
 from support.core import a_worker
 
 MINUTE = 60.0
@@ -54,45 +55,49 @@ class Desk:
         self.fence = fence
 
     async def add(self, name: str = "lab") -> Worker:
-        now = self.plane.clock.now()
+        now = self.plane.records.clock.now()
         worker = a_worker(id=WorkerId(f"id-{name}"), name=name, status=RUNNING, created_at=now)
-        return await self.plane.workers.add(worker)
+        return await self.plane.records.workers.add(worker)
 
     async def check(
         self, worker: Worker, telemetry: list[TelemetryEvent] | None = NO_NEWS, **options: Any
     ) -> IdleCheck:
         request = IdleCheckRequest(raw_telemetry_events=telemetry, **options)
-        return await detect_idle(self.plane, worker.id, request, fence=self.fence)
+        return await detect_idle(
+            self.plane.records, self.plane.caches, self.plane.policies, worker.id, request, fence=self.fence
+        )
 
     async def look_twice(
         self, worker: Worker, telemetry: list[TelemetryEvent] | None = NO_NEWS, **options: Any
     ) -> IdleCheck:
         """Decide, and confirm a moment later."""
         await self.check(worker, telemetry, **options)
-        await self.plane.clock.sleep(15)
+        await self.plane.records.clock.sleep(15)
         return await self.check(worker, telemetry, force_check=True, **options)
 
     def event(self, category: str, minutes_ago: float = 0) -> TelemetryEvent:
-        at = self.plane.clock.now() - timedelta(minutes=minutes_ago)
+        at = self.plane.records.clock.now() - timedelta(minutes=minutes_ago)
         return TelemetryEvent(category=category, timestamp=at.replace(tzinfo=None))
 
     async def passes(self, minutes: float) -> None:
-        await self.plane.clock.sleep(minutes * MINUTE)
+        await self.plane.records.clock.sleep(minutes * MINUTE)
 
 
 async def reported(desk: Desk, worker: Worker, *statuses: WorkerStatus) -> Worker:
     """EC2 is seen to bring the worker there, one after the other."""
     for status in statuses:
-        version = (await desk.plane.workers.get(worker.id)).version
+        version = (await desk.plane.records.workers.get(worker.id)).version
         report = StatusReport(status=status, reason="EC2 says so", expected_version=version)
-        worker = await report_status(desk.plane, worker.id, report, by="controller", fence=desk.fence)
+        worker = await report_status(
+            desk.plane.records, desk.plane.policies, worker.id, report, by="controller", fence=desk.fence
+        )
     return worker
 
 
 @pytest.fixture
 async def desk(plane: ControlPlane) -> Desk:
     claim = LeadershipClaim(service="worker-controller", cluster_id="c", revision=1, instance_id="a")
-    grant = await claim_leadership(plane, claim)
+    grant = await claim_leadership(plane.records, claim)
     return Desk(plane, fence_for("worker-controller", grant.epoch))
 
 
@@ -102,10 +107,10 @@ async def test_sixty_one_idle_minutes_pause_a_worker_at_the_second_look(desk: De
     first = await desk.check(worker)
     assert (first.is_idle, first.eligible_for_pause, first.auto_pause_triggered) == (True, True, False)
     assert first.guard == "second_look"
-    await desk.plane.clock.sleep(15)
+    await desk.plane.records.clock.sleep(15)
     second = await desk.check(worker)
     assert second.auto_pause_triggered
-    paused = await desk.plane.workers.get(worker.id)
+    paused = await desk.plane.records.workers.get(worker.id)
     assert paused.desired_status is DesiredStatus.STOPPED
     assert (paused.pause_reason, paused.auto_pause_count) == ("idle_timeout", 1)
     assert paused.last_paused_by == "idle detection"
@@ -115,7 +120,7 @@ async def test_a_second_look_that_comes_too_soon_pauses_nothing(desk: Desk) -> N
     worker = await desk.add()
     await desk.passes(61)
     await desk.check(worker)
-    await desk.plane.clock.sleep(14)
+    await desk.plane.records.clock.sleep(14)
     assert not (await desk.check(worker, force_check=True)).auto_pause_triggered
 
 
@@ -125,18 +130,18 @@ async def test_a_decision_that_nobody_confirmed_for_long_is_made_anew(desk: Desk
     await desk.check(worker)
     await desk.passes(16)
     assert not (await desk.check(worker)).auto_pause_triggered
-    await desk.plane.clock.sleep(15)
+    await desk.plane.records.clock.sleep(15)
     assert (await desk.check(worker)).auto_pause_triggered
 
 
 async def test_empty_answers_for_an_hour_do_not_move_the_last_activity(desk: Desk) -> None:
     worker = await desk.add()
     await desk.check(worker, [desk.event("start_lab")])
-    used_at = (await desk.plane.workers.get(worker.id)).last_activity_at
+    used_at = (await desk.plane.records.workers.get(worker.id)).last_activity_at
     for _ in range(12):
         await desk.passes(5)
         await desk.check(worker)
-    assert (await desk.plane.workers.get(worker.id)).last_activity_at == used_at
+    assert (await desk.plane.records.workers.get(worker.id)).last_activity_at == used_at
 
 
 @pytest.mark.parametrize("category", ["start_lab", "queue_node", "user_activity", "import_lab"])
@@ -165,8 +170,8 @@ async def test_old_events_of_the_full_list_change_nothing(desk: Desk) -> None:
 async def test_a_server_whose_clock_is_ahead_does_not_stay_in_use_for_ever(desk: Desk) -> None:
     worker = await desk.add()
     await desk.check(worker, [desk.event("start_lab", minutes_ago=-600)])
-    seen = await desk.plane.workers.get(worker.id)
-    assert seen.last_activity_at == desk.plane.clock.now()
+    seen = await desk.plane.records.workers.get(worker.id)
+    assert seen.last_activity_at == desk.plane.records.clock.now()
 
 
 async def test_use_between_the_two_looks_takes_the_decision_back(desk: Desk) -> None:
@@ -174,10 +179,10 @@ async def test_use_between_the_two_looks_takes_the_decision_back(desk: Desk) -> 
     worker = await desk.add()
     await desk.passes(61)
     await desk.check(worker)
-    await desk.plane.clock.sleep(15)
+    await desk.plane.records.clock.sleep(15)
     result = await desk.check(worker, [desk.event("start_node")])
     assert (result.auto_pause_triggered, result.guard) == (False, "active")
-    assert (await desk.plane.workers.get(worker.id)).pause_decided_at is None
+    assert (await desk.plane.records.workers.get(worker.id)).pause_decided_at is None
 
 
 async def test_use_after_the_pause_and_before_the_stop_cancels_it(desk: Desk) -> None:
@@ -185,7 +190,7 @@ async def test_use_after_the_pause_and_before_the_stop_cancels_it(desk: Desk) ->
     await desk.passes(61)
     assert (await desk.look_twice(worker)).auto_pause_triggered
     await desk.check(worker, [desk.event("start_lab")], force_check=True)
-    seen = await desk.plane.workers.get(worker.id)
+    seen = await desk.plane.records.workers.get(worker.id)
     assert (seen.desired_status, seen.pause_reason) == (DesiredStatus.RUNNING, None)
 
 
@@ -193,7 +198,7 @@ async def test_a_person_who_stops_a_worker_that_is_being_paused_has_the_last_wor
     worker = await desk.add()
     await desk.passes(61)
     assert (await desk.look_twice(worker)).auto_pause_triggered
-    await request_action(desk.plane, worker.id, Action.STOP, by="ada")
+    await request_action(desk.plane.records, worker.id, Action.STOP, by="ada")
     await desk.check(worker, [desk.event("start_lab")], force_check=True)
     await desk.passes(2)
     stopping = await reported(desk, worker, STOPPING)
@@ -207,12 +212,14 @@ async def test_a_person_who_drains_a_worker_that_is_being_scaled_down_has_the_la
     await desk.passes(61)
     await desk.look_twice(worker, suppress_auto_pause=True)
     await scaled_down(desk, worker)
-    await drain_worker(desk.plane, worker.id, by="ada", reason="drain requested")
+    await drain_worker(desk.plane.records, desk.plane.policies, worker.id, by="ada", reason="drain requested")
     await desk.check(worker, [desk.event("start_lab")], force_check=True)
-    drained = await desk.plane.workers.get(worker.id)
+    drained = await desk.plane.records.workers.get(worker.id)
     assert (drained.status, drained.desired_status) == (DRAINING, DesiredStatus.STOPPED)
     assert (drained.pause_reason, drained.last_paused_by) == ("manual", "ada")
-    again = await drain_worker(desk.plane, worker.id, by="bob", reason="drain requested")
+    again = await drain_worker(
+        desk.plane.records, desk.plane.policies, worker.id, by="bob", reason="drain requested"
+    )
     assert again == drained
 
 
@@ -250,9 +257,9 @@ async def test_scale_down_owns_the_stop_if_it_says_so(desk: Desk) -> None:
 async def test_a_worker_with_a_session_is_not_paused(desk: Desk) -> None:
     worker = await desk.add()
     await desk.passes(61)
-    await place_session(desk.plane, worker.id, "lablet-1")
+    await place_session(desk.plane.records, worker.id, "lablet-1")
     assert (await desk.look_twice(worker)).guard == "active_sessions"
-    await remove_session(desk.plane, worker.id, "lablet-1")
+    await remove_session(desk.plane.records, worker.id, "lablet-1")
     await desk.passes(5)
     assert (await desk.look_twice(worker)).auto_pause_triggered
 
@@ -263,8 +270,8 @@ async def test_h3_a_machine_that_works_hard_is_not_paused_though_nobody_clicks(
 ) -> None:
     worker = await desk.add()
     await desk.passes(61)
-    now = desk.plane.clock.now()
-    desk.plane.live.take_sample(
+    now = desk.plane.records.clock.now()
+    desk.plane.caches.metrics.take_sample(
         Sample(worker_id=worker.id, collected_at=now, source=SampleSource.REST, cpu_utilization=load)
     )
     assert (await desk.look_twice(worker)).guard == guard
@@ -272,8 +279,8 @@ async def test_h3_a_machine_that_works_hard_is_not_paused_though_nobody_clicks(
 
 async def test_h3_load_measured_long_ago_keeps_nobody_running(desk: Desk) -> None:
     worker = await desk.add()
-    now = desk.plane.clock.now()
-    desk.plane.live.take_sample(
+    now = desk.plane.records.clock.now()
+    desk.plane.caches.metrics.take_sample(
         Sample(worker_id=worker.id, collected_at=now, source=SampleSource.REST, cpu_utilization=99.0)
     )
     await desk.passes(61)
@@ -282,7 +289,7 @@ async def test_h3_load_measured_long_ago_keeps_nobody_running(desk: Desk) -> Non
 
 async def test_h3_a_license_that_is_being_registered_is_not_cut_off(desk: Desk) -> None:
     worker = await desk.add()
-    await desk.plane.workers.change(
+    await desk.plane.records.workers.change(
         worker.id, lambda w: replace(w, license=License(operation_in_progress=True))
     )
     await desk.passes(61)
@@ -293,8 +300,8 @@ async def test_a_session_placed_between_the_looks_takes_the_decision_back(desk: 
     worker = await desk.add()
     await desk.passes(61)
     await desk.check(worker)
-    await place_session(desk.plane, worker.id, "lablet-1")
-    await desk.plane.clock.sleep(15)
+    await place_session(desk.plane.records, worker.id, "lablet-1")
+    await desk.plane.records.clock.sleep(15)
     assert not (await desk.check(worker)).auto_pause_triggered
 
 
@@ -303,16 +310,16 @@ async def test_nobody_is_placed_on_a_worker_that_is_being_paused(desk: Desk) -> 
     await desk.passes(61)
     await desk.look_twice(worker)
     with pytest.raises(Conflict, match="place it elsewhere"):
-        await place_session(desk.plane, worker.id, "lablet-1")
+        await place_session(desk.plane.records, worker.id, "lablet-1")
 
 
 async def test_the_fleet_is_not_paused_below_its_minimum(plane: ControlPlane, desk: Desk) -> None:
-    desk.plane = with_fields(plane, policies=Policies(idle=IdlePolicy(min_workers=2)))
+    desk.plane = with_fields(plane, policies=with_fields(ONE_REGION, idle=IdlePolicy(min_workers=2)))
     workers = [await desk.add(name) for name in ("a", "b", "c")]
     await desk.passes(61)
     for worker in workers:
         await desk.check(worker)
-    await desk.plane.clock.sleep(15)
+    await desk.plane.records.clock.sleep(15)
     results = [await desk.check(worker) for worker in workers]
     assert [result.auto_pause_triggered for result in results] == [True, False, False]
     assert [result.guard for result in results[1:]] == ["min_workers", "min_workers"]
@@ -322,9 +329,9 @@ async def test_a_resumed_worker_is_not_paused_for_an_hour(desk: Desk) -> None:
     worker = await desk.add()
     await desk.passes(61)
     await desk.look_twice(worker)
-    await request_action(desk.plane, worker.id, Action.START, by="ada")
-    now = desk.plane.clock.now()
-    await desk.plane.workers.change(
+    await request_action(desk.plane.records, worker.id, Action.START, by="ada")
+    now = desk.plane.records.clock.now()
+    await desk.plane.records.workers.change(
         worker.id, lambda w: replace(w, last_resumed_at=now, last_activity_at=None)
     )
     await desk.passes(59)
@@ -334,16 +341,20 @@ async def test_a_resumed_worker_is_not_paused_for_an_hour(desk: Desk) -> None:
 
 
 async def test_a_worker_that_is_retried_is_not_paused_for_an_hour(desk: Desk) -> None:
-    worker = await desk.plane.workers.add(a_worker(status=FAILED, created_at=desk.plane.clock.now()))
+    worker = await desk.plane.records.workers.add(
+        a_worker(status=FAILED, created_at=desk.plane.records.clock.now())
+    )
     await desk.passes(90)
-    await request_action(desk.plane, worker.id, Action.RETRY, by="ada")
+    await request_action(desk.plane.records, worker.id, Action.RETRY, by="ada")
     await reported(desk, worker, PROVISIONING, STARTING, RUNNING)
     await is_left_alone_for_an_hour(desk, worker)
 
 
 async def test_a_worker_whose_launch_was_waited_for_is_not_paused_for_an_hour(desk: Desk) -> None:
     """There was no capacity: whoever wanted it then wants it now."""
-    worker = await desk.plane.workers.add(a_worker(status=PENDING, created_at=desk.plane.clock.now()))
+    worker = await desk.plane.records.workers.add(
+        a_worker(status=PENDING, created_at=desk.plane.records.clock.now())
+    )
     await desk.passes(180)
     await reported(desk, worker, PROVISIONING, STARTING, RUNNING)
     await is_left_alone_for_an_hour(desk, worker)
@@ -356,11 +367,11 @@ async def test_a_worker_that_was_imported_at_rest_is_not_paused_for_an_hour_afte
         status=STOPPED,
         desired_status=DesiredStatus.STOPPED,
         imported=True,
-        created_at=desk.plane.clock.now(),
+        created_at=desk.plane.records.clock.now(),
     )
-    worker = await desk.plane.workers.add(found)
+    worker = await desk.plane.records.workers.add(found)
     await desk.passes(90)
-    await request_action(desk.plane, worker.id, Action.START, by="ada")
+    await request_action(desk.plane.records, worker.id, Action.START, by="ada")
     await reported(desk, worker, STARTING, RUNNING)
     await is_left_alone_for_an_hour(desk, worker)
 
@@ -375,8 +386,10 @@ async def is_left_alone_for_an_hour(desk: Desk, worker: Worker) -> None:
 async def test_a_hold_keeps_an_idle_worker_until_it_ends(desk: Desk) -> None:
     worker = await desk.add()
     await desk.passes(61)
-    until = desk.plane.clock.now() + timedelta(hours=2)
-    await hold_worker(desk.plane, worker.id, until=until, reason="exam", by="ada")
+    until = desk.plane.records.clock.now() + timedelta(hours=2)
+    await hold_worker(
+        desk.plane.records, desk.plane.policies, worker.id, until=until, reason="exam", by="ada"
+    )
     assert (await desk.look_twice(worker)).guard == "held"
     await desk.passes(121)
     assert (await desk.look_twice(worker)).auto_pause_triggered
@@ -384,19 +397,37 @@ async def test_a_hold_keeps_an_idle_worker_until_it_ends(desk: Desk) -> None:
 
 async def test_a_hold_that_is_over_already_is_refused_and_changes_nothing(desk: Desk) -> None:
     worker = await desk.add()
-    for until in (desk.plane.clock.now(), desk.plane.clock.now() - timedelta(hours=1)):
+    for until in (desk.plane.records.clock.now(), desk.plane.records.clock.now() - timedelta(hours=1)):
         with pytest.raises(MomentPassed, match="send a later moment, or DELETE the hold"):
-            await hold_worker(desk.plane, worker.id, until=until, reason="", by="ada")
-    assert (await desk.plane.workers.get(worker.id)).hold is None
+            await hold_worker(
+                desk.plane.records, desk.plane.policies, worker.id, until=until, reason="", by="ada"
+            )
+    assert (await desk.plane.records.workers.get(worker.id)).hold is None
 
 
 async def test_a_hold_that_was_in_time_is_acknowledged_again_when_it_is_over(desk: Desk) -> None:
     worker = await desk.add()
     request = Conditions(request=KeyedRequest(key="k", content="f"))
-    until = desk.plane.clock.now() + timedelta(minutes=1)
-    await hold_worker(desk.plane, worker.id, until=until, reason="", by="ada", conditions=request)
+    until = desk.plane.records.clock.now() + timedelta(minutes=1)
+    await hold_worker(
+        desk.plane.records,
+        desk.plane.policies,
+        worker.id,
+        until=until,
+        reason="",
+        by="ada",
+        conditions=request,
+    )
     await desk.passes(2)
-    again = await hold_worker(desk.plane, worker.id, until=until, reason="", by="ada", conditions=request)
+    again = await hold_worker(
+        desk.plane.records,
+        desk.plane.policies,
+        worker.id,
+        until=until,
+        reason="",
+        by="ada",
+        conditions=request,
+    )
     assert again.hold is not None
     assert again.hold.until == until
 
@@ -405,34 +436,44 @@ async def test_a_hold_cancels_a_pause_that_is_not_carried_out_yet(desk: Desk) ->
     worker = await desk.add()
     await desk.passes(61)
     await desk.look_twice(worker)
-    until = desk.plane.clock.now() + timedelta(hours=2)
-    held = await hold_worker(desk.plane, worker.id, until=until, reason="", by="ada")
+    until = desk.plane.records.clock.now() + timedelta(hours=2)
+    held = await hold_worker(
+        desk.plane.records, desk.plane.policies, worker.id, until=until, reason="", by="ada"
+    )
     assert held.desired_status is DesiredStatus.RUNNING
     assert held.target_pause_at == until
 
 
 async def test_a_released_hold_brings_the_countdown_back(desk: Desk) -> None:
     worker = await desk.add()
-    until = desk.plane.clock.now() + timedelta(hours=9)
-    await hold_worker(desk.plane, worker.id, until=until, reason="", by="ada")
-    released = await release_hold(desk.plane, worker.id)
+    until = desk.plane.records.clock.now() + timedelta(hours=9)
+    await hold_worker(desk.plane.records, desk.plane.policies, worker.id, until=until, reason="", by="ada")
+    released = await release_hold(desk.plane.records, desk.plane.policies, worker.id)
     assert released.target_pause_at == worker.created_at + timedelta(hours=1)
 
 
 async def test_the_next_check_is_told_with_the_last(desk: Desk) -> None:
     worker = await desk.add()
-    assert idle_status(desk.plane, worker).next_idle_check_at is None
+    assert (
+        idle_status(desk.plane.records, desk.plane.caches, desk.plane.policies, worker).next_idle_check_at
+        is None
+    )
     await desk.passes(10)
     await desk.check(worker)
-    checked_at = desk.plane.clock.now()
-    status = idle_status(desk.plane, await desk.plane.workers.get(worker.id))
+    checked_at = desk.plane.records.clock.now()
+    status = idle_status(
+        desk.plane.records,
+        desk.plane.caches,
+        desk.plane.policies,
+        await desk.plane.records.workers.get(worker.id),
+    )
     assert status.last_activity_check_at == checked_at
     assert status.next_idle_check_at == checked_at + timedelta(minutes=5)
 
 
 async def test_a_worker_without_idle_detection_runs_until_somebody_stops_it(desk: Desk) -> None:
     worker = await desk.add()
-    await toggle_idle_detection(desk.plane, worker.id, enabled=False, by="ada")
+    await toggle_idle_detection(desk.plane.records, desk.plane.policies, worker.id, enabled=False, by="ada")
     await desk.passes(6_000)
     assert (await desk.look_twice(worker)).guard == "detection_disabled"
 
@@ -440,9 +481,9 @@ async def test_a_worker_without_idle_detection_runs_until_somebody_stops_it(desk
 async def test_a_look_that_arrives_late_pauses_nobody(desk: Desk) -> None:
     worker = await desk.add()
     await desk.passes(61)
-    asked_at = desk.plane.clock.now()
+    asked_at = desk.plane.records.clock.now()
     await desk.check(worker, asked_at=asked_at)
-    await desk.plane.clock.sleep(31)
+    await desk.plane.records.clock.sleep(31)
     result = await desk.check(worker, asked_at=asked_at)
     assert (result.auto_pause_triggered, result.guard) == (False, "unconfirmed")
     assert result.error is not None
@@ -453,17 +494,19 @@ async def test_nobody_is_paused_while_the_clocks_differ(desk: Desk, minutes: flo
     worker = await desk.add()
     await desk.passes(61)
     for _ in range(3):
-        asked_at = desk.plane.clock.now() + timedelta(minutes=minutes)
+        asked_at = desk.plane.records.clock.now() + timedelta(minutes=minutes)
         result = await desk.check(worker, asked_at=asked_at, force_check=True)
-        await desk.plane.clock.sleep(15)
+        await desk.plane.records.clock.sleep(15)
         assert (result.auto_pause_triggered, result.guard) == (False, "unconfirmed")
 
 
 async def stopping(desk: Desk, worker: Worker) -> Worker:
     """The controller begins to carry out a stop."""
-    current = await desk.plane.workers.get(worker.id)
+    current = await desk.plane.records.workers.get(worker.id)
     report = StatusReport(status=STOPPING, reason="nobody uses it", expected_version=current.version)
-    return await report_status(desk.plane, worker.id, report, by="worker-controller", fence=desk.fence)
+    return await report_status(
+        desk.plane.records, desk.plane.policies, worker.id, report, by="worker-controller", fence=desk.fence
+    )
 
 
 async def test_a_pause_is_carried_out_within_a_minute_or_taken_back(desk: Desk) -> None:
@@ -471,7 +514,7 @@ async def test_a_pause_is_carried_out_within_a_minute_or_taken_back(desk: Desk) 
     worker = await desk.add()
     await desk.passes(61)
     assert (await desk.look_twice(worker)).auto_pause_triggered
-    await desk.plane.clock.sleep(61)
+    await desk.plane.records.clock.sleep(61)
     kept = await stopping(desk, worker)
     assert (kept.status, kept.desired_status) == (RUNNING, DesiredStatus.RUNNING)
     assert kept.target_pause_at is not None
@@ -481,14 +524,25 @@ async def test_a_pause_is_carried_out_within_a_minute_or_taken_back(desk: Desk) 
 
 
 async def test_the_countdown_begins_when_the_worker_runs(desk: Desk) -> None:
-    worker = await desk.plane.workers.add(a_worker(status=STARTING, created_at=desk.plane.clock.now()))
+    worker = await desk.plane.records.workers.add(
+        a_worker(status=STARTING, created_at=desk.plane.records.clock.now())
+    )
     report = StatusReport(status=RUNNING, reason="runs", expected_version=worker.version)
-    running = await report_status(desk.plane, worker.id, report, by="c", fence=desk.fence)
+    running = await report_status(
+        desk.plane.records, desk.plane.policies, worker.id, report, by="c", fence=desk.fence
+    )
     assert running.target_pause_at == worker.created_at + timedelta(hours=1)
 
 
 async def scaled_down(desk: Desk, worker: Worker) -> Worker:
-    return await scale_down_worker(desk.plane, worker.id, by="worker-controller", fence=desk.fence)
+    return await scale_down_worker(
+        desk.plane.records,
+        desk.plane.caches,
+        desk.plane.policies,
+        worker.id,
+        by="worker-controller",
+        fence=desk.fence,
+    )
 
 
 async def test_scale_down_takes_a_worker_that_two_looks_found_unused(desk: Desk) -> None:
@@ -497,7 +551,7 @@ async def test_scale_down_takes_a_worker_that_two_looks_found_unused(desk: Desk)
     await desk.check(worker, suppress_auto_pause=True)
     with pytest.raises(Conflict, match="second_look"):
         await scaled_down(desk, worker)
-    await desk.plane.clock.sleep(15)
+    await desk.plane.records.clock.sleep(15)
     await desk.check(worker, suppress_auto_pause=True)
     assert (await scaled_down(desk, worker)).status is DRAINING
     assert (await scaled_down(desk, worker)).status is DRAINING
@@ -507,7 +561,7 @@ async def test_scale_down_takes_nobody_on_an_old_look(desk: Desk) -> None:
     worker = await desk.add()
     await desk.passes(61)
     await desk.look_twice(worker, suppress_auto_pause=True)
-    await desk.plane.clock.sleep(31)
+    await desk.plane.records.clock.sleep(31)
     with pytest.raises(Conflict, match="unconfirmed"):
         await scaled_down(desk, worker)
 
@@ -516,8 +570,8 @@ async def test_whoever_comes_before_the_drain_keeps_the_worker(desk: Desk) -> No
     worker = await desk.add()
     await desk.passes(61)
     await desk.look_twice(worker, suppress_auto_pause=True)
-    until = desk.plane.clock.now() + timedelta(hours=2)
-    await hold_worker(desk.plane, worker.id, until=until, reason="", by="ada")
+    until = desk.plane.records.clock.now() + timedelta(hours=2)
+    await hold_worker(desk.plane.records, desk.plane.policies, worker.id, until=until, reason="", by="ada")
     with pytest.raises(Conflict, match="held"):
         await scaled_down(desk, worker)
 
@@ -527,18 +581,20 @@ async def test_whoever_comes_before_the_drained_worker_stops_keeps_it(desk: Desk
     await desk.passes(61)
     await desk.look_twice(worker, suppress_auto_pause=True)
     await scaled_down(desk, worker)
-    until = desk.plane.clock.now() + timedelta(hours=2)
-    held = await hold_worker(desk.plane, worker.id, until=until, reason="", by="ada")
+    until = desk.plane.records.clock.now() + timedelta(hours=2)
+    held = await hold_worker(
+        desk.plane.records, desk.plane.policies, worker.id, until=until, reason="", by="ada"
+    )
     assert held.desired_status is DesiredStatus.RUNNING
 
 
 async def test_scale_down_leaves_the_minimum(plane: ControlPlane, desk: Desk) -> None:
-    desk.plane = with_fields(plane, policies=Policies(idle=IdlePolicy(min_workers=1)))
+    desk.plane = with_fields(plane, policies=with_fields(ONE_REGION, idle=IdlePolicy(min_workers=1)))
     workers = [await desk.add(name) for name in ("a", "b")]
     await desk.passes(61)
     for worker in workers:
         await desk.check(worker, suppress_auto_pause=True)
-    await desk.plane.clock.sleep(15)
+    await desk.plane.records.clock.sleep(15)
     for worker in workers:
         await desk.check(worker, suppress_auto_pause=True)
     await scaled_down(desk, workers[0])
@@ -547,13 +603,17 @@ async def test_scale_down_leaves_the_minimum(plane: ControlPlane, desk: Desk) ->
 
 
 async def test_nothing_is_changed_about_a_terminated_worker(desk: Desk) -> None:
-    worker = await desk.plane.workers.add(a_worker(status=TERMINATED))
-    until = desk.plane.clock.now() + timedelta(hours=2)
+    worker = await desk.plane.records.workers.add(a_worker(status=TERMINATED))
+    until = desk.plane.records.clock.now() + timedelta(hours=2)
     with pytest.raises(Conflict, match="is terminated"):
-        await hold_worker(desk.plane, worker.id, until=until, reason="", by="ada")
+        await hold_worker(
+            desk.plane.records, desk.plane.policies, worker.id, until=until, reason="", by="ada"
+        )
     with pytest.raises(Conflict, match="is terminated"):
-        await toggle_idle_detection(desk.plane, worker.id, enabled=False, by="ada")
-    assert await desk.plane.workers.get(worker.id) == worker
+        await toggle_idle_detection(
+            desk.plane.records, desk.plane.policies, worker.id, enabled=False, by="ada"
+        )
+    assert await desk.plane.records.workers.get(worker.id) == worker
 
 
 async def test_a_leader_of_the_past_pauses_nobody(desk: Desk) -> None:
@@ -561,22 +621,22 @@ async def test_a_leader_of_the_past_pauses_nobody(desk: Desk) -> None:
     await desk.passes(61)
     await desk.check(worker)
     claim = LeadershipClaim(service="worker-controller", cluster_id="c", revision=2, instance_id="b")
-    await claim_leadership(desk.plane, claim)
-    await desk.plane.clock.sleep(15)
+    await claim_leadership(desk.plane.records, claim)
+    await desk.plane.records.clock.sleep(15)
     with pytest.raises(Fenced):
         await desk.check(worker)
-    assert (await desk.plane.workers.get(worker.id)).desired_status is DesiredStatus.RUNNING
+    assert (await desk.plane.records.workers.get(worker.id)).desired_status is DesiredStatus.RUNNING
 
 
 async def test_a_worker_that_moved_on_is_not_paused(desk: Desk) -> None:
     worker = await desk.add()
     await desk.passes(61)
     await desk.check(worker)
-    await request_action(desk.plane, worker.id, Action.STOP, by="ada")
-    await desk.plane.clock.sleep(15)
+    await request_action(desk.plane.records, worker.id, Action.STOP, by="ada")
+    await desk.plane.records.clock.sleep(15)
     result = await desk.check(worker)
     assert result.guard == "stop_requested"
-    assert (await desk.plane.workers.get(worker.id)).pause_reason == "manual"
+    assert (await desk.plane.records.workers.get(worker.id)).pause_reason == "manual"
 
 
 def test_what_is_decided_ends_when_the_worker_leaves_running() -> None:
@@ -590,8 +650,8 @@ def test_what_is_decided_ends_when_the_worker_leaves_running() -> None:
 async def test_a_look_that_changes_nothing_writes_nothing(desk: Desk) -> None:
     worker = await desk.add()
     await desk.check(worker)
-    version = (await desk.plane.workers.get(worker.id)).version
+    version = (await desk.plane.records.workers.get(worker.id)).version
     for _ in range(5):
         await desk.passes(5)
         await desk.check(worker)
-    assert (await desk.plane.workers.get(worker.id)).version == version
+    assert (await desk.plane.records.workers.get(worker.id)).version == version

@@ -8,7 +8,7 @@ import pytest
 
 from lcm.control_plane.access.roles import AccessKeys
 from lcm.control_plane.access.sealing import SecretBox
-from lcm.control_plane.access.secrets import Vault
+from lcm.control_plane.access.secrets import SecretStore
 from lcm.control_plane.main import assemble
 from lcm.control_plane.records.workers import Workers
 from lcm.control_plane.store.memory import MemoryStore
@@ -17,6 +17,7 @@ from lcm.core.kv.memory import MemoryKv
 from lcm.domain.lifecycle import RUNNING, DesiredStatus
 from lcm.domain.worker import Worker
 from support.asgi import request
+from support.control_plane import ONE_REGION
 from support.core import a_worker
 from support.virtual_time import VirtualClock
 
@@ -45,9 +46,8 @@ class Api:
             KEYS,
             clock=clock,
             ids=ids,
-            regions=("us-east-1",),
-            default_region="us-east-1",
-            vault=Vault(store, SecretBox.of(bytes(32))),
+            policies=ONE_REGION,
+            secrets=SecretStore(store, SecretBox.of(bytes(32))),
         )
         self._app = parts.app
         self.workers = Workers(store)

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from lcm.control_plane.access.credentials import TOKEN, Credentials
 from lcm.control_plane.access.roles import Role
+from lcm.control_plane.api.services import ControlPlane
 from lcm.control_plane.commands.license_worker import DEBT, settle_debt
-from lcm.control_plane.context import ControlPlane
 from lcm.control_plane.records.templates import KIND as TEMPLATE
 from lcm.control_plane.records.templates import Templates
 from lcm.control_plane.records.workers import KIND, Workers
@@ -117,9 +117,9 @@ async def test_a_record_of_this_version_is_written_as_ever(shared: Shared) -> No
 
 async def test_a_debt_keeps_its_later_fields(plane: ControlPlane) -> None:
     debt = {"worker_id": "w", "worker_name": "lab", "reason": "gone", "since": NOW, "invented_later": 1}
-    await plane.store.insert(Document(DEBT, "w", 1, msgspec.json.encode(debt)))
-    await settle_debt(plane, "w", by="ann")
-    assert await later_field_of(plane.store, DEBT, "w") == 1
+    await plane.records.store.insert(Document(DEBT, "w", 1, msgspec.json.encode(debt)))
+    await settle_debt(plane.records, "w", by="ann")
+    assert await later_field_of(plane.records.store, DEBT, "w") == 1
 
 
 async def test_a_token_keeps_its_later_fields_when_it_is_used() -> None:

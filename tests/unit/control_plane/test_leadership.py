@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 import pytest
 from msgspec.structs import replace
 
+from lcm.control_plane.api.services import ControlPlane
 from lcm.control_plane.commands.claim_leadership import claim_leadership, fence_for
-from lcm.control_plane.context import ControlPlane
 from lcm.domain.errors import Fenced
 from lcm.domain.launch import WorkerId
 from lcm.domain.lifecycle import RUNNING
@@ -18,7 +18,7 @@ async def claim(plane: ControlPlane, cluster: str, revision: int, instance: str 
     request = LeadershipClaim(
         service="worker-controller", cluster_id=cluster, revision=revision, instance_id=instance
     )
-    return (await claim_leadership(plane, request)).epoch
+    return (await claim_leadership(plane.records, request)).epoch
 
 
 async def test_every_later_election_gets_a_higher_epoch(plane: ControlPlane) -> None:
@@ -58,7 +58,7 @@ async def test_a_late_claim_of_a_lost_store_does_not_lock_out_the_living_one(pla
 
 
 async def test_a_write_under_an_older_epoch_is_refused_and_changes_nothing(plane: ControlPlane) -> None:
-    worker = await plane.workers.add(
+    worker = await plane.records.workers.add(
         new_worker(
             worker_id=WorkerId("ada"),
             name="ada",
@@ -72,6 +72,6 @@ async def test_a_write_under_an_older_epoch_is_refused_and_changes_nothing(plane
     old = fence_for("worker-controller", await claim(plane, "etcd", 5))
     new = fence_for("worker-controller", await claim(plane, "etcd", 6))
     with pytest.raises(Fenced):
-        await plane.workers.change("ada", lambda w: replace(w, status=RUNNING), fence=old)
-    assert await plane.workers.get("ada") == worker
-    await plane.workers.change("ada", lambda w: replace(w, status=RUNNING), fence=new)
+        await plane.records.workers.change("ada", lambda w: replace(w, status=RUNNING), fence=old)
+    assert await plane.records.workers.get("ada") == worker
+    await plane.records.workers.change("ada", lambda w: replace(w, status=RUNNING), fence=new)

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from lcm.control_plane.api.services import ControlPlane
 from lcm.control_plane.commands.claim_leadership import claim_leadership, fence_for
 from lcm.control_plane.commands.license_worker import (
     has_fleet_token,
@@ -23,7 +24,6 @@ from lcm.control_plane.commands.license_worker import (
 )
 from lcm.control_plane.commands.report_status import report_status
 from lcm.control_plane.commands.request_action import request_action
-from lcm.control_plane.context import ControlPlane
 from lcm.control_plane.records.preconditions import Conditions
 from lcm.control_plane.store.memory import MemoryStore
 from lcm.control_plane.store.port import Document, Fence, StoreUnavailable
@@ -43,12 +43,12 @@ SECRET = "canary-token-of-a-smart-account"
 @pytest.fixture
 async def fence(plane: ControlPlane) -> Fence:
     claim = LeadershipClaim(service="worker-controller", cluster_id="c", revision=1, instance_id="a")
-    return fence_for("worker-controller", (await claim_leadership(plane, claim)).epoch)
+    return fence_for("worker-controller", (await claim_leadership(plane.records, claim)).epoch)
 
 
 @pytest.fixture
 async def worker(plane: ControlPlane) -> Worker:
-    return await plane.workers.add(a_worker(status=RUNNING))
+    return await plane.records.workers.add(a_worker(status=RUNNING))
 
 
 async def reported(
@@ -60,18 +60,18 @@ async def reported(
     **report: object,
 ) -> Worker:
     return await report_license(
-        plane, worker.id, step, operation, msgspec.convert(report, LicenseReport), fence=fence
+        plane.records, worker.id, step, operation, msgspec.convert(report, LicenseReport), fence=fence
     )
 
 
 async def kept_secrets(plane: ControlPlane) -> int:
-    return len(await plane.store.list_all("secret"))
+    return len(await plane.records.store.list_all("secret"))
 
 
 async def test_a_wish_waits_with_its_token_for_the_controller(plane: ControlPlane, worker: Worker) -> None:
-    wished = await request_license(plane, worker.id, SECRET)
+    wished = await request_license(plane.records, worker.id, SECRET)
     assert wished.license.pending_operation is REGISTER
-    assert await license_token(plane, worker.id) == SECRET
+    assert await license_token(plane.records, worker.id) == SECRET
     assert SECRET not in repr(wished)
     assert SECRET.encode() not in msgspec.json.encode(wished)
 
@@ -79,27 +79,27 @@ async def test_a_wish_waits_with_its_token_for_the_controller(plane: ControlPlan
 async def test_a_completed_registration_throws_the_token_away(
     plane: ControlPlane, worker: Worker, fence: Fence
 ) -> None:
-    await request_license(plane, worker.id, SECRET)
+    await request_license(plane.records, worker.id, SECRET)
     await reported(plane, worker, "start", REGISTER, fence)
     done = await reported(plane, worker, "complete", REGISTER, fence, tier="CML_Enterprise")
     assert (done.license.status, done.license.tier) == (LicenseStatus.REGISTERED, "CML_Enterprise")
     assert await kept_secrets(plane) == 0
     with pytest.raises(NotFound, match="ask for a license again"):
-        await license_token(plane, worker.id)
+        await license_token(plane.records, worker.id)
 
 
 async def test_a_failed_attempt_keeps_the_token_for_the_next(
     plane: ControlPlane, worker: Worker, fence: Fence
 ) -> None:
-    await request_license(plane, worker.id, SECRET)
+    await request_license(plane.records, worker.id, SECRET)
     await reported(plane, worker, "start", REGISTER, fence)
     failed = await reported(plane, worker, "fail", REGISTER, fence, reason="the pool is empty")
     assert failed.license.last_error == "the pool is empty"
-    assert await license_token(plane, worker.id) == SECRET
+    assert await license_token(plane.records, worker.id) == SECRET
 
 
 async def test_five_failures_give_the_wish_up(plane: ControlPlane, worker: Worker, fence: Fence) -> None:
-    await request_license(plane, worker.id, SECRET)
+    await request_license(plane.records, worker.id, SECRET)
     for _ in range(5):
         await reported(plane, worker, "start", REGISTER, fence)
         given_up = await reported(plane, worker, "fail", REGISTER, fence, reason="no")
@@ -108,14 +108,14 @@ async def test_five_failures_give_the_wish_up(plane: ControlPlane, worker: Worke
 
 
 async def test_a_new_token_replaces_the_one_that_waits(plane: ControlPlane, worker: Worker) -> None:
-    await request_license(plane, worker.id, "an-older-token")
-    await request_license(plane, worker.id, SECRET)
-    assert await license_token(plane, worker.id) == SECRET
+    await request_license(plane.records, worker.id, "an-older-token")
+    await request_license(plane.records, worker.id, SECRET)
+    assert await license_token(plane.records, worker.id) == SECRET
     assert await kept_secrets(plane) == 1
 
 
 async def test_a_report_sent_twice_counts_once(plane: ControlPlane, worker: Worker, fence: Fence) -> None:
-    await request_license(plane, worker.id, SECRET)
+    await request_license(plane.records, worker.id, SECRET)
     await reported(plane, worker, "start", REGISTER, fence)
     once = await reported(plane, worker, "complete", REGISTER, fence)
     assert await reported(plane, worker, "complete", REGISTER, fence) == once
@@ -131,22 +131,22 @@ async def test_a_report_nobody_wished_for_is_refused(
 async def test_a_license_that_could_not_be_given_back_is_a_debt_until_somebody_settles_it(
     plane: ControlPlane, worker: Worker, fence: Fence
 ) -> None:
-    await request_license(plane, worker.id, SECRET)
+    await request_license(plane.records, worker.id, SECRET)
     await reported(plane, worker, "start", REGISTER, fence)
     await reported(plane, worker, "complete", REGISTER, fence)
-    await request_deregistration(plane, worker.id)
+    await request_deregistration(plane.records, worker.id)
     await reported(plane, worker, "start", DEREGISTER, fence)
     for _ in range(2):
         await reported(plane, worker, "fail", DEREGISTER, fence, reason="unreachable", is_debt=True)
-    (debt,) = await list_debts(plane)
+    (debt,) = await list_debts(plane.records)
     assert (debt.worker_id, debt.reason, debt.settled_by) == (worker.id, "unreachable", None)
-    await settle_debt(plane, worker.id, by="ada")
-    (debt,) = await list_debts(plane)
+    await settle_debt(plane.records, worker.id, by="ada")
+    (debt,) = await list_debts(plane.records)
     assert debt.settled_by == "ada"
 
 
 async def test_there_is_nothing_to_give_back_without_a_license(plane: ControlPlane, worker: Worker) -> None:
-    assert (await request_deregistration(plane, worker.id)).license.pending_operation is None
+    assert (await request_deregistration(plane.records, worker.id)).license.pending_operation is None
 
 
 class TestDeclaredLicenses:
@@ -155,28 +155,28 @@ class TestDeclaredLicenses:
     @pytest.fixture
     async def declared(self, plane: ControlPlane) -> Worker:
         license = License(declared=True)
-        return await plane.workers.add(a_worker(status=RUNNING, cml_ready=True, license=license))
+        return await plane.records.workers.add(a_worker(status=RUNNING, cml_ready=True, license=license))
 
     async def test_a_declared_license_is_queued_once_a_token_is_known(
         self, plane: ControlPlane, declared: Worker
     ) -> None:
-        assert await queue_due_licenses(plane) == 0
-        await set_fleet_token(plane, SECRET)
-        assert await queue_due_licenses(plane) == 1
-        worker = await plane.workers.get(declared.id)
+        assert await queue_due_licenses(plane.records, plane.caches) == 0
+        await set_fleet_token(plane.records, SECRET)
+        assert await queue_due_licenses(plane.records, plane.caches) == 1
+        worker = await plane.records.workers.get(declared.id)
         assert worker.license.pending_operation is REGISTER
-        assert await license_token(plane, worker.id) == SECRET
-        assert await queue_due_licenses(plane) == 0
+        assert await license_token(plane.records, worker.id) == SECRET
+        assert await queue_due_licenses(plane.records, plane.caches) == 0
 
     async def test_the_fleets_token_outlives_the_registration(
         self, plane: ControlPlane, declared: Worker, fence: Fence
     ) -> None:
-        await set_fleet_token(plane, SECRET)
-        await queue_due_licenses(plane)
+        await set_fleet_token(plane.records, SECRET)
+        await queue_due_licenses(plane.records, plane.caches)
         await reported(plane, declared, "start", REGISTER, fence)
         await reported(plane, declared, "complete", REGISTER, fence)
-        assert await has_fleet_token(plane)
-        await remove_fleet_token(plane)
+        assert await has_fleet_token(plane.records)
+        await remove_fleet_token(plane.records)
         assert await kept_secrets(plane) == 0
 
     @pytest.mark.parametrize(
@@ -195,79 +195,83 @@ class TestDeclaredLicenses:
         self, plane: ControlPlane, fields: dict[str, Any]
     ) -> None:
         declared = {"status": RUNNING, "cml_ready": True, "license": License(declared=True)}
-        await plane.workers.add(a_worker(**{**declared, **fields}))
-        await set_fleet_token(plane, SECRET)
-        assert await queue_due_licenses(plane) == 0
+        await plane.records.workers.add(a_worker(**{**declared, **fields}))
+        await set_fleet_token(plane.records, SECRET)
+        assert await queue_due_licenses(plane.records, plane.caches) == 0
 
     async def test_who_asks_for_a_license_declares_it_and_who_gives_it_back_takes_that_back(
         self, plane: ControlPlane, worker: Worker
     ) -> None:
         with pytest.raises(UnknownReference, match="send one"):
-            await request_license(plane, worker.id)
-        await set_fleet_token(plane, SECRET)
-        assert (await request_license(plane, worker.id)).license.declared
-        assert not (await request_deregistration(plane, worker.id)).license.declared
-        assert await has_fleet_token(plane)
+            await request_license(plane.records, worker.id)
+        await set_fleet_token(plane.records, SECRET)
+        assert (await request_license(plane.records, worker.id)).license.declared
+        assert not (await request_deregistration(plane.records, worker.id)).license.declared
+        assert await has_fleet_token(plane.records)
 
     async def test_a_machine_that_went_by_itself_leaves_a_debt_and_its_successor_is_licensed(
         self, plane: ControlPlane, fence: Fence
     ) -> None:
         license = License(declared=True, status=LicenseStatus.REGISTERED)
-        worker = await plane.workers.add(
+        worker = await plane.records.workers.add(
             a_worker(status=RUNNING, license=license, ec2_instance_id=InstanceId("i-1"))
         )
         gone = StatusReport(status=PENDING, reason="the instance is gone", expected_version=worker.version)
-        worker = await report_status(plane, worker.id, gone, by="worker-controller", fence=fence)
+        worker = await report_status(
+            plane.records, plane.policies, worker.id, gone, by="worker-controller", fence=fence
+        )
         assert (worker.license.declared, worker.license.status) == (True, LicenseStatus.UNLICENSED)
-        [debt] = await list_debts(plane)
+        [debt] = await list_debts(plane.records)
         assert debt.worker_id == worker.id
-        await settle_debt(plane, worker.id, by="ada")
-        await plane.workers.change(
+        await settle_debt(plane.records, worker.id, by="ada")
+        await plane.records.workers.change(
             worker.id,
             lambda w: replace(w, status=RUNNING, license=license, ec2_instance_id=InstanceId("i-2")),
         )
         again = msgspec.structs.replace(gone, expected_version=worker.version + 1)
-        await report_status(plane, worker.id, again, by="worker-controller", fence=fence)
-        [debt] = await list_debts(plane)
+        await report_status(
+            plane.records, plane.policies, worker.id, again, by="worker-controller", fence=fence
+        )
+        [debt] = await list_debts(plane.records)
         assert debt.settled_by is None
 
 
 async def test_a_worker_on_its_way_out_takes_no_license(plane: ControlPlane, worker: Worker) -> None:
-    await request_action(plane, worker.id, Action.DELETE, by="ann")
+    await request_action(plane.records, worker.id, Action.DELETE, by="ann")
     with pytest.raises(Conflict, match="on its way out"):
-        await request_license(plane, worker.id, SECRET)
+        await request_license(plane.records, worker.id, SECRET)
 
 
 async def test_a_refused_request_leaves_no_token(plane: ControlPlane, worker: Worker) -> None:
-    await request_action(plane, worker.id, Action.DELETE, by="ada")
+    await request_action(plane.records, worker.id, Action.DELETE, by="ada")
     with pytest.raises(Conflict, match="on its way out"):
-        await request_license(plane, worker.id, SECRET)
+        await request_license(plane.records, worker.id, SECRET)
     assert await kept_secrets(plane) == 0
 
 
 async def test_a_request_that_is_sent_again_leaves_one_token(plane: ControlPlane, worker: Worker) -> None:
     given = Conditions(KeyedRequest(key="k", content="c"))
     for _ in range(2):
-        await request_license(plane, worker.id, SECRET, conditions=given)
+        await request_license(plane.records, worker.id, SECRET, conditions=given)
     assert await kept_secrets(plane) == 1
-    assert await license_token(plane, worker.id) == SECRET
+    assert await license_token(plane.records, worker.id) == SECRET
 
 
 async def test_a_token_that_was_never_used_goes_with_its_worker(
     plane: ControlPlane, worker: Worker, fence: Fence
 ) -> None:
-    await request_license(plane, worker.id, SECRET)
-    gone = await plane.workers.get(worker.id)
+    await request_license(plane.records, worker.id, SECRET)
+    gone = await plane.records.workers.get(worker.id)
     report = StatusReport(status=TERMINATED, reason="gone", expected_version=gone.version, observed=True)
-    await report_status(plane, worker.id, report, by="c", fence=fence)
+    await report_status(plane.records, plane.policies, worker.id, report, by="c", fence=fence)
     assert await kept_secrets(plane) == 0
-    assert await list_debts(plane) == []
+    assert await list_debts(plane.records) == []
 
 
 async def test_a_debt_that_two_settle_at_once_is_settled_by_the_first(
     plane: ControlPlane, worker: Worker, fence: Fence
 ) -> None:
-    await request_license(plane, worker.id, SECRET)
+    await request_license(plane.records, worker.id, SECRET)
     await reported(plane, worker, "start", REGISTER, fence)
     await reported(plane, worker, "fail", REGISTER, fence, reason="gone", is_debt=True)
 
@@ -275,14 +279,14 @@ async def test_a_debt_that_two_settle_at_once_is_settled_by_the_first(
         """Others get between a read and what follows from it."""
 
         async def get(self, kind: str, document_id: str) -> Document | None:
-            document = await plane.store.get(kind, document_id)
-            await plane.clock.sleep(0.1)
+            document = await plane.records.store.get(kind, document_id)
+            await plane.records.clock.sleep(0.1)
             return document
 
         async def replace(self, document: Document, fence: Fence | None = None) -> None:
-            await plane.store.replace(document, fence)
+            await plane.records.store.replace(document, fence)
 
-    slow = dataclasses.replace(plane, store=SlowStore())
+    slow = dataclasses.replace(plane.records, store=SlowStore())
     async with asyncio.TaskGroup() as tasks:
         first = tasks.create_task(settle_debt(slow, worker.id, by="ada"))
         second = tasks.create_task(settle_debt(slow, worker.id, by="bob"))
@@ -293,21 +297,21 @@ async def test_a_license_is_owed_once_more_after_a_settled_debt(
     plane: ControlPlane, worker: Worker, fence: Fence
 ) -> None:
     for _ in range(2):
-        await request_license(plane, worker.id, SECRET)
+        await request_license(plane.records, worker.id, SECRET)
         await reported(plane, worker, "start", REGISTER, fence)
         await reported(plane, worker, "fail", DEREGISTER, fence, reason="no route", is_debt=True)
-        (debt,) = await list_debts(plane)
+        (debt,) = await list_debts(plane.records)
         assert debt.settled_by is None
-        await settle_debt(plane, worker.id, by="ann")
+        await settle_debt(plane.records, worker.id, by="ann")
 
 
 async def test_a_late_report_changes_no_record_that_is_closed_and_makes_no_debt(
     plane: ControlPlane, worker: Worker, fence: Fence
 ) -> None:
     report = StatusReport(status=TERMINATED, reason="gone", expected_version=worker.version, observed=True)
-    closed = await report_status(plane, worker.id, report, by="c", fence=fence)
+    closed = await report_status(plane.records, plane.policies, worker.id, report, by="c", fence=fence)
     assert await reported(plane, worker, "fail", DEREGISTER, fence, reason="late", is_debt=True) == closed
-    assert await list_debts(plane) == []
+    assert await list_debts(plane.records) == []
 
 
 class StoreWithoutRoomForDebts(MemoryStore):
@@ -319,19 +323,23 @@ class StoreWithoutRoomForDebts(MemoryStore):
 
 async def registered(plane: ControlPlane) -> Worker:
     license = License(status=LicenseStatus.REGISTERED)
-    return await plane.workers.add(
+    return await plane.records.workers.add(
         a_worker(status=RUNNING, license=license, ec2_instance_id=InstanceId("i-1"))
     )
+
+
+def with_store(plane: ControlPlane, store: MemoryStore) -> ControlPlane:
+    return dataclasses.replace(plane, records=dataclasses.replace(plane.records, store=store))
 
 
 async def test_a_license_is_not_given_up_before_its_debt_is_recorded(
     plane: ControlPlane, fence: Fence
 ) -> None:
     worker = await registered(plane)
-    dying = dataclasses.replace(plane, store=StoreWithoutRoomForDebts())
+    dying = with_store(plane, StoreWithoutRoomForDebts())
     with pytest.raises(StoreUnavailable):
         await reported(dying, worker, "fail", DEREGISTER, fence, reason="no route", is_debt=True)
-    assert await plane.workers.get(worker.id) == worker
+    assert await plane.records.workers.get(worker.id) == worker
 
 
 @pytest.mark.parametrize("status", [PENDING, TERMINATED])
@@ -339,8 +347,10 @@ async def test_a_worker_is_not_without_its_instance_before_the_debt_of_its_licen
     plane: ControlPlane, fence: Fence, status: WorkerStatus
 ) -> None:
     worker = await registered(plane)
-    dying = dataclasses.replace(plane, store=StoreWithoutRoomForDebts())
+    dying = with_store(plane, StoreWithoutRoomForDebts())
     gone = StatusReport(status=status, reason="gone", expected_version=worker.version, observed=True)
     with pytest.raises(StoreUnavailable):
-        await report_status(dying, worker.id, gone, by="worker-controller", fence=fence)
-    assert await plane.workers.get(worker.id) == worker
+        await report_status(
+            dying.records, dying.policies, worker.id, gone, by="worker-controller", fence=fence
+        )
+    assert await plane.records.workers.get(worker.id) == worker

@@ -9,12 +9,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from lcm.control_plane.access.sealing import SecretBox
-from lcm.control_plane.access.secrets import Vault
+from lcm.control_plane.api.services import ControlPlane
 from lcm.control_plane.commands.claim_leadership import claim_leadership, fence_for
 from lcm.control_plane.commands.report_live import report_connection, report_live, request_lab_discovery
 from lcm.control_plane.commands.report_status import report_status
-from lcm.control_plane.context import ControlPlane
 from lcm.control_plane.records.labs import MAX_LABS_PER_WORKER
 from lcm.control_plane.records.metrics_cache import POINTS
 from lcm.control_plane.store.memory import MemoryStore
@@ -33,6 +31,7 @@ from lcm.rest.schemas import (
     StatusReport,
     WebSocketReport,
 )
+from support.control_plane import control_plane_over
 from support.virtual_time import VirtualClock
 
 SERVICE = "worker-controller"
@@ -72,13 +71,10 @@ class CountingStore(MemoryStore):
 
 
 def plane_over(store: MemoryStore) -> ControlPlane:
-    return ControlPlane.over(
+    return control_plane_over(
         store,
         clock=VirtualClock(),
         ids=RandomIds(Random(1)),
-        regions=("us-east-1",),
-        default_region="us-east-1",
-        vault=Vault(store, SecretBox.of(bytes(32))),
     )
 
 
@@ -94,7 +90,7 @@ def plane(store: CountingStore) -> ControlPlane:
 
 async def lead(plane: ControlPlane, revision: int = 1) -> Fence:
     claim = LeadershipClaim(service=SERVICE, cluster_id="etcd", revision=revision, instance_id="a")
-    return fence_for(SERVICE, (await claim_leadership(plane, claim)).epoch)
+    return fence_for(SERVICE, (await claim_leadership(plane.records, claim)).epoch)
 
 
 async def add(plane: ControlPlane, name: str, status: WorkerStatus = RUNNING) -> Worker:
@@ -107,7 +103,9 @@ async def add(plane: ControlPlane, name: str, status: WorkerStatus = RUNNING) ->
         by="ann",
         now=T0,
     )
-    return await plane.workers.add(replace(worker, status=status, ec2_instance_id=InstanceId(f"i-{name}")))
+    return await plane.records.workers.add(
+        replace(worker, status=status, ec2_instance_id=InstanceId(f"i-{name}"))
+    )
 
 
 def sample(worker_id: str, seconds: float = 0, cpu: float = 50.0, **fields: object) -> Sample:
@@ -149,10 +147,12 @@ async def test_all_reports_about_a_worker_are_one_commit_in_the_order_they_were_
     fence = await lead(plane)
     store.calls.clear()
     told = [activity("ada", seconds, last_sequence=seconds) for seconds in range(1, 9)]
-    receipt = await report_live(plane, LiveReports(activity=told), fence=fence)
+    receipt = await report_live(
+        plane.records, plane.caches, plane.policies, LiveReports(activity=told), fence=fence
+    )
     assert receipt == LiveReceipt(accepted=8, dropped=0)
     assert store.calls["write worker"] == 1
-    assert len((await plane.workers.get("ada")).recent_activity_events) == 8
+    assert len((await plane.records.workers.get("ada")).recent_activity_events) == 8
 
 
 # Samples.
@@ -163,10 +163,18 @@ async def test_a_batch_of_samples_costs_no_store_call_at_all(
 ) -> None:
     await add(plane, "ada")
     fence = await lead(plane)
-    await report_live(plane, LiveReports(samples=[sample("ada")]), fence=fence)
+    await report_live(
+        plane.records, plane.caches, plane.policies, LiveReports(samples=[sample("ada")]), fence=fence
+    )
     store.calls.clear()
     for second in range(1, 100):
-        await report_live(plane, LiveReports(samples=[sample("ada", second)]), fence=fence)
+        await report_live(
+            plane.records,
+            plane.caches,
+            plane.policies,
+            LiveReports(samples=[sample("ada", second)]),
+            fence=fence,
+        )
     assert store.calls == Counter()
 
 
@@ -178,10 +186,16 @@ async def test_reports_about_workers_that_are_unknown_or_rest_are_dropped_and_co
     await add(plane, "gone", TERMINATED)
     fence = await lead(plane)
     everybody = ("ada", "resting", "gone", "never there")
-    receipt = await report_live(plane, LiveReports(samples=[sample(name) for name in everybody]), fence=fence)
+    receipt = await report_live(
+        plane.records,
+        plane.caches,
+        plane.policies,
+        LiveReports(samples=[sample(name) for name in everybody]),
+        fence=fence,
+    )
     assert receipt == LiveReceipt(accepted=1, dropped=3)
-    assert plane.live.reports == {("sample", "accepted"): 1, ("sample", "dropped"): 3}
-    assert plane.live.worker_count == 1
+    assert plane.caches.metrics.reports == {("sample", "accepted"): 1, ("sample", "dropped"): 3}
+    assert plane.caches.metrics.worker_count == 1
 
 
 async def test_the_newest_sample_of_each_source_and_the_last_sixty_points_are_kept(
@@ -190,11 +204,13 @@ async def test_the_newest_sample_of_each_source_and_the_last_sixty_points_are_ke
     await add(plane, "ada")
     fence = await lead(plane)
     samples = [sample("ada", 10 * n, cpu=float(n)) for n in range(POINTS + 40)]
-    await report_live(plane, LiveReports(samples=samples), fence=fence)
+    await report_live(plane.records, plane.caches, plane.policies, LiveReports(samples=samples), fence=fence)
     rest = sample("ada", 10_000, cpu=7.0, source=SampleSource.REST, memory_utilization=3.0)
-    await report_live(plane, LiveReports(samples=[rest, samples[5]]), fence=fence)
-    assert plane.live.samples_of("ada") == [samples[-1], rest]
-    points = plane.live.points_of("ada")
+    await report_live(
+        plane.records, plane.caches, plane.policies, LiveReports(samples=[rest, samples[5]]), fence=fence
+    )
+    assert plane.caches.metrics.samples_of("ada") == [samples[-1], rest]
+    points = plane.caches.metrics.points_of("ada")
     assert len(points) == POINTS
     assert [point.cpu_utilization for point in points] == [*(float(n) for n in range(41, 100)), 7.0]
     assert (points[-1].memory_utilization, points[-1].disk_utilization) == (3.0, None)
@@ -205,11 +221,13 @@ async def test_samples_of_a_clock_that_was_ahead_do_not_hide_later_ones(plane: C
     await add(plane, "ada")
     fence = await lead(plane)
     ahead = sample("ada", cpu=5.0, collected_at=T0 + timedelta(hours=1))
-    await report_live(plane, LiveReports(samples=[ahead]), fence=fence)
-    await plane.clock.sleep(60)
+    await report_live(plane.records, plane.caches, plane.policies, LiveReports(samples=[ahead]), fence=fence)
+    await plane.records.clock.sleep(60)
     corrected = sample("ada", cpu=97.0, collected_at=T0 + timedelta(seconds=60))
-    await report_live(plane, LiveReports(samples=[corrected]), fence=fence)
-    assert plane.live.samples_of("ada") == [corrected]
+    await report_live(
+        plane.records, plane.caches, plane.policies, LiveReports(samples=[corrected]), fence=fence
+    )
+    assert plane.caches.metrics.samples_of("ada") == [corrected]
 
 
 async def test_cloudwatch_fills_the_chart_only_where_cml_is_silent(plane: ControlPlane) -> None:
@@ -217,18 +235,24 @@ async def test_cloudwatch_fills_the_chart_only_where_cml_is_silent(plane: Contro
     fence = await lead(plane)
     averages = [sample("ada", n, cpu=1.0, source=SampleSource.CLOUDWATCH) for n in (0, 30, 400)]
     await report_live(
-        plane, LiveReports(samples=[averages[0], sample("ada", 10), *averages[1:]]), fence=fence
+        plane.records,
+        plane.caches,
+        plane.policies,
+        LiveReports(samples=[averages[0], sample("ada", 10), *averages[1:]]),
+        fence=fence,
     )
-    assert [point.cpu_utilization for point in plane.live.points_of("ada")] == [1.0, 50.0, 1.0]
+    assert [point.cpu_utilization for point in plane.caches.metrics.points_of("ada")] == [1.0, 50.0, 1.0]
 
 
 async def test_what_is_live_ends_when_the_worker_stops_running(plane: ControlPlane) -> None:
     await add(plane, "ada")
     fence = await lead(plane)
-    await report_live(plane, LiveReports(samples=[sample("ada")]), fence=fence)
-    await plane.workers.change("ada", lambda worker: replace(worker, status=STOPPED))
-    assert plane.live.worker_count == 0
-    assert plane.live.points_of("ada") == []
+    await report_live(
+        plane.records, plane.caches, plane.policies, LiveReports(samples=[sample("ada")]), fence=fence
+    )
+    await plane.records.workers.change("ada", lambda worker: replace(worker, status=STOPPED))
+    assert plane.caches.metrics.worker_count == 0
+    assert plane.caches.metrics.points_of("ada") == []
 
 
 async def test_another_number_of_labs_is_written_once(plane: ControlPlane, store: CountingStore) -> None:
@@ -236,8 +260,14 @@ async def test_another_number_of_labs_is_written_once(plane: ControlPlane, store
     fence = await lead(plane)
     store.calls.clear()
     for second in range(5):
-        await report_live(plane, LiveReports(samples=[sample("ada", second, labs_count=3)]), fence=fence)
-    assert (await plane.workers.get("ada")).labs_count == 3
+        await report_live(
+            plane.records,
+            plane.caches,
+            plane.policies,
+            LiveReports(samples=[sample("ada", second, labs_count=3)]),
+            fence=fence,
+        )
+    assert (await plane.records.workers.get("ada")).labs_count == 3
     assert store.calls["write worker"] == 1
 
 
@@ -253,12 +283,18 @@ async def test_an_older_leaders_reports_are_refused_and_change_nothing(plane: Co
         activity=[activity("ada", 1, 1)],
     )
     with pytest.raises(Fenced):
-        await report_live(plane, everything, fence=old)
+        await report_live(plane.records, plane.caches, plane.policies, everything, fence=old)
     with pytest.raises(Fenced):
-        await report_live(plane, LiveReports(samples=[sample("ada")]), fence=fence_for("stranger", 1))
-    assert plane.live.worker_count == 0
-    assert await plane.labs.of("ada") == []
-    await report_live(plane, everything, fence=new)
+        await report_live(
+            plane.records,
+            plane.caches,
+            plane.policies,
+            LiveReports(samples=[sample("ada")]),
+            fence=fence_for("stranger", 1),
+        )
+    assert plane.caches.metrics.worker_count == 0
+    assert await plane.records.labs.of("ada") == []
+    await report_live(plane.records, plane.caches, plane.policies, everything, fence=new)
 
 
 async def test_a_control_plane_that_was_restarted_knows_the_leader_from_its_store(
@@ -267,7 +303,13 @@ async def test_a_control_plane_that_was_restarted_knows_the_leader_from_its_stor
     await add(plane, "ada")
     fence = await lead(plane)
     restarted = plane_over(store)
-    receipt = await report_live(restarted, LiveReports(samples=[sample("ada")]), fence=fence)
+    receipt = await report_live(
+        restarted.records,
+        restarted.caches,
+        restarted.policies,
+        LiveReports(samples=[sample("ada")]),
+        fence=fence,
+    )
     assert receipt.accepted == 1
 
 
@@ -280,7 +322,9 @@ async def test_an_epoch_whose_grant_was_not_confirmed_still_shuts_out_the_last(
     with pytest.raises(StoreUnavailable):
         await lead(plane, 2)
     with pytest.raises(Fenced):
-        await report_live(plane, LiveReports(samples=[sample("ada")]), fence=old)
+        await report_live(
+            plane.records, plane.caches, plane.policies, LiveReports(samples=[sample("ada")]), fence=old
+        )
 
 
 # Labs.
@@ -294,10 +338,12 @@ async def test_the_changes_of_one_lab_in_one_batch_are_one_write(
     changes = [change("ada", "lab-1", "STARTED")]
     changes += [change("ada", "lab-1", "BOOTED", f"n{n}") for n in range(20)]
     changes += [change("ada", "lab-2", "STARTED")]
-    receipt = await report_live(plane, LiveReports(lab_changes=changes), fence=fence)
+    receipt = await report_live(
+        plane.records, plane.caches, plane.policies, LiveReports(lab_changes=changes), fence=fence
+    )
     assert receipt == LiveReceipt(accepted=22, dropped=0)
     assert store.calls["write lab"] == 2
-    first, second = await plane.labs.of("ada")
+    first, second = await plane.records.labs.of("ada")
     assert (first.state, len(first.nodes), second.lab_id) == ("STARTED", 20, "lab-2")
     assert first.discovery_wanted
 
@@ -308,29 +354,37 @@ async def test_the_load_of_an_unknown_lab_asks_for_a_look_at_that_lab_and_no_oth
     before = await add(plane, "ada")
     fence = await lead(plane)
     created = change("ada", "known", "created")
-    await report_live(plane, LiveReports(lab_changes=[created]), fence=fence)
+    await report_live(
+        plane.records, plane.caches, plane.policies, LiveReports(lab_changes=[created]), fence=fence
+    )
     heard: list[tuple[Any, ...]] = []
-    plane.labs.subscribe(lambda *told: heard.append(told))
+    plane.records.labs.subscribe(lambda *told: heard.append(told))
     stats = [
         LabStats(worker_id=before.id, lab_id=lab, nodes={}, links={}, collected_at=T0)
         for lab in ("known", "unknown")
     ]
     for _ in range(3):
-        receipt = await report_live(plane, LiveReports(lab_stats=stats), fence=fence)
+        receipt = await report_live(
+            plane.records, plane.caches, plane.policies, LiveReports(lab_stats=stats), fence=fence
+        )
         assert receipt == LiveReceipt(accepted=2, dropped=0)
-    wanted = {lab.lab_id: lab.discovery_wanted for lab in await plane.labs.of("ada")}
+    wanted = {lab.lab_id: lab.discovery_wanted for lab in await plane.records.labs.of("ada")}
     assert wanted == {"known": False, "unknown": True}
     assert store.calls["write lab"] == 2  # one each, however often it is heard of
     [(changes, known, met)] = heard
     assert (changes, known, met.lab_id) == ((), None, "unknown")
-    assert (await plane.workers.get("ada")).lab_discovery_requested_at is None  # no sweep over all labs
+    assert (
+        await plane.records.workers.get("ada")
+    ).lab_discovery_requested_at is None  # no sweep over all labs
 
 
 async def test_the_load_of_a_lab_on_a_worker_that_rests_is_no_sign_of_it(plane: ControlPlane) -> None:
     await add(plane, "ada", STOPPED)
     stats = LabStats(worker_id=WorkerId("ada"), lab_id="l", nodes={}, links={}, collected_at=T0)
-    await report_live(plane, LiveReports(lab_stats=[stats]), fence=await lead(plane))
-    assert await plane.labs.of("ada") == []
+    await report_live(
+        plane.records, plane.caches, plane.policies, LiveReports(lab_stats=[stats]), fence=await lead(plane)
+    )
+    assert await plane.records.labs.of("ada") == []
 
 
 async def test_what_is_heard_late_of_a_deleted_lab_does_not_bring_it_back(plane: ControlPlane) -> None:
@@ -338,17 +392,19 @@ async def test_what_is_heard_late_of_a_deleted_lab_does_not_bring_it_back(plane:
     fence = await lead(plane)
     for event, second in (("created", 1), ("deleted", 20)):
         changes = [change("ada", "lab-1", event, seconds=second)]
-        await report_live(plane, LiveReports(lab_changes=changes), fence=fence)
+        await report_live(
+            plane.records, plane.caches, plane.policies, LiveReports(lab_changes=changes), fence=fence
+        )
 
     def load_at(second: float) -> LiveReports:
         at = T0 + timedelta(seconds=second)
         stats = LabStats(worker_id=WorkerId("ada"), lab_id="lab-1", nodes={}, links={}, collected_at=at)
         return LiveReports(lab_stats=[stats])
 
-    await report_live(plane, load_at(15), fence=fence)
-    assert await plane.labs.of("ada") == []
-    await report_live(plane, load_at(25), fence=fence)
-    assert [lab.discovery_wanted for lab in await plane.labs.of("ada")] == [True]
+    await report_live(plane.records, plane.caches, plane.policies, load_at(15), fence=fence)
+    assert await plane.records.labs.of("ada") == []
+    await report_live(plane.records, plane.caches, plane.policies, load_at(25), fence=fence)
+    assert [lab.discovery_wanted for lab in await plane.records.labs.of("ada")] == [True]
 
 
 async def test_a_deleted_labs_record_is_gone(plane: ControlPlane, store: CountingStore) -> None:
@@ -356,8 +412,10 @@ async def test_a_deleted_labs_record_is_gone(plane: ControlPlane, store: Countin
     fence = await lead(plane)
     for event, second in (("created", 1), ("deleted", 2)):
         changes = [change("ada", "lab-1", event, seconds=second)]
-        await report_live(plane, LiveReports(lab_changes=changes), fence=fence)
-    assert await plane.labs.of("ada") == []
+        await report_live(
+            plane.records, plane.caches, plane.policies, LiveReports(lab_changes=changes), fence=fence
+        )
+    assert await plane.records.labs.of("ada") == []
     assert await store.list_all("lab") == []
 
 
@@ -365,11 +423,13 @@ async def test_labs_go_with_their_worker(plane: ControlPlane, store: CountingSto
     await add(plane, "ada")
     fence = await lead(plane)
     changes = [change("ada", f"lab-{n}", "STARTED") for n in range(3)]
-    await report_live(plane, LiveReports(lab_changes=changes), fence=fence)
+    await report_live(
+        plane.records, plane.caches, plane.policies, LiveReports(lab_changes=changes), fence=fence
+    )
     for status in (TERMINATING, TERMINATED):
-        worker = await plane.workers.get("ada")
+        worker = await plane.records.workers.get("ada")
         report = StatusReport(status=status, reason="over", expected_version=worker.version)
-        await report_status(plane, "ada", report, by=SERVICE, fence=fence)
+        await report_status(plane.records, plane.policies, "ada", report, by=SERVICE, fence=fence)
     assert await store.list_all("lab") == []
 
 
@@ -380,10 +440,12 @@ async def test_labs_left_behind_by_a_crash_are_removed_when_records_are_read_aga
     await add(plane, "bob")
     fence = await lead(plane)
     changes = [change("ada", "lab-1", "STARTED"), change("bob", "lab-2", "STARTED")]
-    await report_live(plane, LiveReports(lab_changes=changes), fence=fence)
-    await plane.workers.change("ada", lambda worker: replace(worker, status=TERMINATED))
+    await report_live(
+        plane.records, plane.caches, plane.policies, LiveReports(lab_changes=changes), fence=fence
+    )
+    await plane.records.workers.change("ada", lambda worker: replace(worker, status=TERMINATED))
     restarted = plane_over(store)
-    assert [lab.lab_id for lab in await restarted.labs.of("bob")] == ["lab-2"]
+    assert [lab.lab_id for lab in await restarted.records.labs.of("bob")] == ["lab-2"]
     assert [document.id for document in await store.list_all("lab")] == ["bob/lab-2"]
 
 
@@ -393,11 +455,13 @@ async def test_labs_of_a_machine_that_is_replaced_go_also_if_nobody_asked_for_la
     await add(plane, "ada")
     fence = await lead(plane)
     changes = [change("ada", "lab-1", "STARTED")]
-    await report_live(plane, LiveReports(lab_changes=changes), fence=fence)
+    await report_live(
+        plane.records, plane.caches, plane.policies, LiveReports(lab_changes=changes), fence=fence
+    )
     restarted = plane_over(store)
-    worker = await restarted.workers.get("ada")
+    worker = await restarted.records.workers.get("ada")
     gone = StatusReport(status=PENDING, reason="gone", expected_version=worker.version)
-    await report_status(restarted, "ada", gone, by=SERVICE, fence=fence)
+    await report_status(restarted.records, restarted.policies, "ada", gone, by=SERVICE, fence=fence)
     assert await store.list_all("lab") == []
 
 
@@ -405,11 +469,15 @@ async def test_a_worker_has_a_bounded_number_of_labs(plane: ControlPlane) -> Non
     await add(plane, "ada")
     fence = await lead(plane)
     changes = [change("ada", f"lab-{n}", "STARTED") for n in range(MAX_LABS_PER_WORKER)]
-    await report_live(plane, LiveReports(lab_changes=changes), fence=fence)
+    await report_live(
+        plane.records, plane.caches, plane.policies, LiveReports(lab_changes=changes), fence=fence
+    )
     one_more = [change("ada", "one too many", "STARTED"), change("ada", "x" * 101, "STARTED")]
-    receipt = await report_live(plane, LiveReports(lab_changes=one_more), fence=fence)
+    receipt = await report_live(
+        plane.records, plane.caches, plane.policies, LiveReports(lab_changes=one_more), fence=fence
+    )
     assert receipt == LiveReceipt(accepted=0, dropped=2)
-    assert plane.labs.count == MAX_LABS_PER_WORKER
+    assert plane.records.labs.count == MAX_LABS_PER_WORKER
 
 
 async def test_a_lab_write_without_a_confirmation_is_made_good_by_the_next(
@@ -420,12 +488,14 @@ async def test_a_lab_write_without_a_confirmation_is_made_good_by_the_next(
     reports = LiveReports(lab_changes=[change("ada", "lab-1", "STARTED")])
     store.loses_confirmations = True
     with pytest.raises(StoreUnavailable):
-        await report_live(plane, reports, fence=fence)
+        await report_live(plane.records, plane.caches, plane.policies, reports, fence=fence)
     store.loses_confirmations = False
-    assert (await report_live(plane, reports, fence=fence)).accepted == 1
+    assert (
+        await report_live(plane.records, plane.caches, plane.policies, reports, fence=fence)
+    ).accepted == 1
     more = LiveReports(lab_changes=[change("ada", "lab-1", "BOOTED", "n1", 2)])
-    assert (await report_live(plane, more, fence=fence)).accepted == 1
-    (lab,) = await plane.labs.of("ada")
+    assert (await report_live(plane.records, plane.caches, plane.policies, more, fence=fence)).accepted == 1
+    (lab,) = await plane.records.labs.of("ada")
     assert (lab.state, lab.nodes["n1"].state) == ("STARTED", "BOOTED")
 
 
@@ -437,8 +507,10 @@ async def test_activity_that_is_reported_again_counts_once(plane: ControlPlane) 
     fence = await lead(plane)
     for _ in range(2):
         reports = LiveReports(activity=[activity("ada", -5, 1), activity("never there", -5, 1)])
-        assert await report_live(plane, reports, fence=fence) == LiveReceipt(accepted=1, dropped=1)
-    worker = await plane.workers.get("ada")
+        assert await report_live(
+            plane.records, plane.caches, plane.policies, reports, fence=fence
+        ) == LiveReceipt(accepted=1, dropped=1)
+    worker = await plane.records.workers.get("ada")
     assert worker.last_activity_at == T0 - timedelta(seconds=5)
     assert len(worker.recent_activity_events) == 1
 
@@ -446,8 +518,14 @@ async def test_activity_that_is_reported_again_counts_once(plane: ControlPlane) 
 async def test_activity_counts_while_the_worker_stops(plane: ControlPlane) -> None:
     await add(plane, "ada", WorkerStatus.STOPPING)
     fence = await lead(plane)
-    await report_live(plane, LiveReports(activity=[activity("ada", -5, 1)]), fence=fence)
-    assert (await plane.workers.get("ada")).last_activity_at is not None
+    await report_live(
+        plane.records,
+        plane.caches,
+        plane.policies,
+        LiveReports(activity=[activity("ada", -5, 1)]),
+        fence=fence,
+    )
+    assert (await plane.records.workers.get("ada")).last_activity_at is not None
 
 
 @pytest.mark.parametrize("is_purged", [False, True])
@@ -457,18 +535,18 @@ async def test_a_worker_that_just_ended_elsewhere_does_not_make_the_reports_abou
     await add(plane, "ada")
     await add(plane, "bob")
     fence = await lead(plane)
-    await plane.worker_cache.load()
+    await plane.caches.worker_cache.load()
     other = plane_over(store)
-    ended = await other.workers.change("ada", lambda worker: replace(worker, status=TERMINATED))
+    ended = await other.records.workers.change("ada", lambda worker: replace(worker, status=TERMINATED))
     if is_purged:
-        await other.workers.purge(ended)
+        await other.records.workers.purge(ended)
     reports = LiveReports(
         samples=[sample("ada", labs_count=2)],
         lab_changes=[change("bob", "lab-1", "STARTED")],
         activity=[activity("ada", -5, 1)],
     )
-    assert (await report_live(plane, reports, fence=fence)).dropped == 1
-    assert [lab.state for lab in await plane.labs.of("bob")] == ["STARTED"]
+    assert (await report_live(plane.records, plane.caches, plane.policies, reports, fence=fence)).dropped == 1
+    assert [lab.state for lab in await plane.records.labs.of("bob")] == ["STARTED"]
 
 
 async def test_the_connection_is_written_down(plane: ControlPlane) -> None:
@@ -476,19 +554,19 @@ async def test_the_connection_is_written_down(plane: ControlPlane) -> None:
     fence = await lead(plane)
     since = T0 + timedelta(seconds=3)
     report = WebSocketReport(connected=True, status=MonitorState.CONNECTED, connected_at=since)
-    worker = await report_connection(plane, "ada", report, fence=fence)
+    worker = await report_connection(plane.records, "ada", report, fence=fence)
     assert (worker.ws_connected, worker.ws_status, worker.ws_connected_at) == (
         True,
         MonitorState.CONNECTED,
         since,
     )
-    assert (await report_connection(plane, "ada", report, fence=fence)).version == worker.version
+    assert (await report_connection(plane.records, "ada", report, fence=fence)).version == worker.version
 
 
 async def test_a_report_that_contradicts_itself_is_no_connection(plane: ControlPlane) -> None:
     await add(plane, "ada")
     report = WebSocketReport(connected=False, status=MonitorState.CONNECTED)
-    worker = await report_connection(plane, "ada", report, fence=await lead(plane))
+    worker = await report_connection(plane.records, "ada", report, fence=await lead(plane))
     assert (worker.ws_connected, worker.ws_status) == (False, MonitorState.DISCONNECTED)
 
 
@@ -498,10 +576,10 @@ async def test_the_end_of_a_connection_to_a_terminated_worker_is_no_news_and_no_
     """A refusal would be told again for ever, and every other worker's connection later for it."""
     worker = await add(plane, "ada", TERMINATED)
     goodbye = WebSocketReport(connected=False, status=MonitorState.DISCONNECTED, stream="s", sequence=2)
-    assert await report_connection(plane, "ada", goodbye, fence=await lead(plane)) == worker
+    assert await report_connection(plane.records, "ada", goodbye, fence=await lead(plane)) == worker
 
 
 async def test_a_look_at_all_labs_can_be_asked_for(plane: ControlPlane) -> None:
     await add(plane, "ada")
-    worker = await request_lab_discovery(plane, "ada", fence=await lead(plane))
+    worker = await request_lab_discovery(plane.records, "ada", fence=await lead(plane))
     assert worker.lab_discovery_requested_at is not None

@@ -30,7 +30,9 @@ class Plane:
         self.workers = Workers(store)
         self.workers.subscribe(lambda _, after: self.tell(after))
         health = Health(clock)
-        self.publisher = Publisher(store, self.workers, kv, clock=clock, health=health, on_found=self.tell)
+        self.publisher = Publisher(store, kv, clock=clock, health=health, on_found=self.tell)
+        self.workers.subscribe(self.publisher.on_worker_commit)
+        self.workers.subscribe_to_purges(self.publisher.on_worker_purge)
         self.peers = KvWatch(self.workers, kv, clock=clock, on_found=self.tell)
 
     def tell(self, worker: Worker) -> None:

@@ -80,7 +80,9 @@ class Plane:
         """As after a restart: memory is lost, the store is not."""
         self.kv.writes_left = None
         self.workers = Workers(self.store)
-        self.publisher = Publisher(self.store, self.workers, self.kv, clock=self.clock, health=self.health)
+        self.publisher = Publisher(self.store, self.kv, clock=self.clock, health=self.health)
+        self.workers.subscribe(self.publisher.on_worker_commit)
+        self.workers.subscribe_to_purges(self.publisher.on_worker_purge)
 
     @asynccontextmanager
     async def publishing(self) -> AsyncIterator[None]:

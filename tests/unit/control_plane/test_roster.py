@@ -46,6 +46,6 @@ def test_a_worker_of_the_same_id_after_a_purge_is_another_one() -> None:
     worker_cache = WorkerCache(no_workers)
     ended = version(6, status=TERMINATED)
     worker_cache.learn(ended)
-    worker_cache.on_purge(ended)
+    worker_cache.on_worker_purge(ended)
     worker_cache.learn(version(1))
     assert worker_cache.is_live(ended.id)

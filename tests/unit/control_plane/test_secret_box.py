@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lcm.control_plane.access.sealing import CannotOpen, KeyFile, SecretBox
-from lcm.control_plane.access.secrets import KIND, Vault
+from lcm.control_plane.access.secrets import KIND, SecretStore
 from lcm.control_plane.store.memory import MemoryStore
 from lcm.control_plane.store.port import Document, Fence, StoreUnavailable
 from lcm.core.configuration import ConfigurationError
@@ -77,20 +77,20 @@ def test_a_key_that_is_not_32_bytes_is_refused_without_repeating_it(text: str) -
 
 
 async def test_secrets_are_kept_replaced_and_removed() -> None:
-    vault = Vault(MemoryStore(), SecretBox.of(KEY))
-    await vault.put("cml-password", "w1", "first")
-    await vault.put("cml-password", "w1", "second")
-    await vault.put("licence-token", "w1", "third")
-    assert await vault.get("cml-password", "w1") == "second"
-    await vault.remove("cml-password", "w1")
-    await vault.remove("cml-password", "w1")
-    assert await vault.get("cml-password", "w1") is None
-    assert await vault.get("licence-token", "w1") == "third"
+    secrets = SecretStore(MemoryStore(), SecretBox.of(KEY))
+    await secrets.put("cml-password", "w1", "first")
+    await secrets.put("cml-password", "w1", "second")
+    await secrets.put("licence-token", "w1", "third")
+    assert await secrets.get("cml-password", "w1") == "second"
+    await secrets.remove("cml-password", "w1")
+    await secrets.remove("cml-password", "w1")
+    assert await secrets.get("cml-password", "w1") is None
+    assert await secrets.get("licence-token", "w1") == "third"
 
 
 async def test_the_store_never_sees_a_secret() -> None:
     store = MemoryStore()
-    await Vault(store, SecretBox.of(KEY)).put("cml-password", "w1", "canary-password")
+    await SecretStore(store, SecretBox.of(KEY)).put("cml-password", "w1", "canary-password")
     (document,) = await store.list_all(KIND)
     for form in (b"canary-password", base64.b64encode(b"canary-password"), b"canary-p"):
         assert form not in document.body
@@ -99,15 +99,15 @@ async def test_the_store_never_sees_a_secret() -> None:
 async def test_a_rotation_loses_nothing_and_the_old_key_opens_nothing(tmp_path: Path) -> None:
     store, key_file = MemoryStore(), KeyFile(tmp_path / "keys.json")
     old_box = key_file.load_or_create()
-    vault = Vault(store, old_box, key_file)
+    secrets = SecretStore(store, old_box, key_file)
     for number in range(5):
-        await vault.put("cml-password", f"w{number}", f"secret {number}")
-    assert await vault.rotate() == 5
-    assert [await vault.get("cml-password", f"w{n}") for n in range(5)] == [f"secret {n}" for n in range(5)]
+        await secrets.put("cml-password", f"w{number}", f"secret {number}")
+    assert await secrets.rotate() == 5
+    assert [await secrets.get("cml-password", f"w{n}") for n in range(5)] == [f"secret {n}" for n in range(5)]
     with pytest.raises(CannotOpen):
-        await Vault(store, old_box).get("cml-password", "w0")
+        await SecretStore(store, old_box).get("cml-password", "w0")
     assert len(json.loads((tmp_path / "keys.json").read_text())["keys"]) == 1
-    again = Vault(store, key_file.load_or_create(), key_file)
+    again = SecretStore(store, key_file.load_or_create(), key_file)
     assert await again.get("cml-password", "w3") == "secret 3"
 
 
@@ -128,15 +128,15 @@ class FailingStore(MemoryStore):
 @pytest.mark.parametrize("replaced", range(4))
 async def test_a_rotation_that_is_cut_off_goes_on_at_the_next_start(replaced: int, tmp_path: Path) -> None:
     store, key_file = FailingStore(), KeyFile(tmp_path / "keys.json")
-    vault = Vault(store, key_file.load_or_create(), key_file)
+    secrets = SecretStore(store, key_file.load_or_create(), key_file)
     for number in range(4):
-        await vault.put("cml-password", f"w{number}", f"secret {number}")
+        await secrets.put("cml-password", f"w{number}", f"secret {number}")
     store.replacements_left = replaced
     with pytest.raises(StoreUnavailable):
-        await vault.rotate()
-    assert await vault.get("cml-password", "w3") == "secret 3"
+        await secrets.rotate()
+    assert await secrets.get("cml-password", "w3") == "secret 3"
     store.replacements_left = 10**6
-    restarted = Vault(store, key_file.load_or_create(), key_file)
+    restarted = SecretStore(store, key_file.load_or_create(), key_file)
     await restarted.finish_rotation()
     for number in range(4):
         assert await restarted.get("cml-password", f"w{number}") == f"secret {number}"
@@ -146,10 +146,10 @@ async def test_a_rotation_that_is_cut_off_goes_on_at_the_next_start(replaced: in
 async def test_a_key_from_the_environment_is_rotated_by_putting_a_new_one_before_it() -> None:
     store = MemoryStore()
     old, new = base64.b64encode(KEY).decode(), base64.b64encode(OTHER).decode()
-    vault = Vault(store, SecretBox.parse(old))
-    await vault.put("cml-password", "w1", "secret")
+    secrets = SecretStore(store, SecretBox.parse(old))
+    await secrets.put("cml-password", "w1", "secret")
     with pytest.raises(Conflict, match="LCM_SECRET_KEY"):
-        await vault.rotate()
-    restarted = Vault(store, SecretBox.parse(f"{new}, {old}"))
+        await secrets.rotate()
+    restarted = SecretStore(store, SecretBox.parse(f"{new}, {old}"))
     await restarted.finish_rotation()
-    assert await Vault(store, SecretBox.parse(new)).get("cml-password", "w1") == "secret"
+    assert await SecretStore(store, SecretBox.parse(new)).get("cml-password", "w1") == "secret"

@@ -331,12 +331,12 @@ async def test_a_batch_of_large_reports_is_cut_by_its_bytes(hub: EventHub) -> No
     assert set(batch["data"]["events"][0]) == {"worker_id", "lab_id", "nodes", "links"}
 
 
-async def test_who_was_away_when_everybody_had_to_start_afresh_has_to_as_well(hub: EventHub) -> None:
+async def test_who_was_away_when_everybody_had_to_reset_all_has_to_as_well(hub: EventHub) -> None:
     stream = Stream(hub.stream(None))
     await stream.take(3)
     change(hub, "ada")
     last_seen = (await stream.next())["id"]
-    hub.start_afresh("another control plane was out of reach")
+    hub.reset_all("another control plane was out of reach")
     for _ in range(2):  # also when something has happened since
         first, *snapshots = await Stream(hub.stream(last_seen)).take(3)
         assert first["event"] == "reset"
@@ -683,7 +683,7 @@ async def test_a_browser_that_joins_others_is_told_nothing_older_than_its_snapsh
     await is_told_only_what_is_newer(hub, Stream(hub.stream(None)), "connected")
 
 
-async def test_whoever_has_to_start_afresh_is_told_nothing_older_than_the_snapshots(
+async def test_whoever_has_to_reset_all_is_told_nothing_older_than_the_snapshots(
     workers: list[Worker],
 ) -> None:
     async def snapshot() -> Sequence[Worker]:
@@ -691,7 +691,7 @@ async def test_whoever_has_to_start_afresh_is_told_nothing_older_than_the_snapsh
 
     hub = EventHub(VirtualClock(), RandomIds(Random(1)), WorkerCache(snapshot))  # nobody is too slow
     stream = await news_pending(hub)
-    hub.start_afresh("another control plane was out of reach")
+    hub.reset_all("another control plane was out of reach")
     await is_told_only_what_is_newer(hub, stream, "reset")
 
 

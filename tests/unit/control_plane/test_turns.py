@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from random import Random
@@ -9,12 +10,11 @@ from random import Random
 import pytest
 import yaml
 
-from lcm.control_plane.access.sealing import SecretBox
-from lcm.control_plane.access.secrets import Vault
+from lcm.control_plane.api.services import ControlPlane
 from lcm.control_plane.commands.claim_leadership import claim_leadership, fence_for
 from lcm.control_plane.commands.detect_idle import detect_idle
 from lcm.control_plane.commands.scale_up import scale_up
-from lcm.control_plane.context import ControlPlane, Policies
+from lcm.control_plane.policies import Policies
 from lcm.control_plane.records.reservations import EXPIRES, Reservations
 from lcm.control_plane.store.memory import MemoryStore
 from lcm.control_plane.store.port import Document, Fence, StoreUnavailable
@@ -25,6 +25,7 @@ from lcm.domain.launch import WorkerId
 from lcm.domain.lifecycle import RUNNING, DesiredStatus
 from lcm.domain.scaling import ScalingPolicy
 from lcm.rest.schemas import IdleCheckRequest, LeadershipClaim, ScaleUpRequest
+from support.control_plane import ONE_REGION, control_plane_over
 from support.core import a_worker
 from support.virtual_time import VirtualClock
 
@@ -70,13 +71,10 @@ class DistantStore(MemoryStore):
 
 
 def plane_over(store: DistantStore, clock: VirtualClock, number: int, policies: Policies) -> ControlPlane:
-    return ControlPlane.over(
+    return control_plane_over(
         store,
         clock=clock,
         ids=RandomIds(Random(number)),
-        regions=("us-east-1",),
-        default_region="us-east-1",
-        vault=Vault(store, SecretBox.of(bytes(32))),
         policies=policies,
     )
 
@@ -85,12 +83,12 @@ def plane_over(store: DistantStore, clock: VirtualClock, number: int, policies: 
 async def test_two_planes_do_not_pause_below_the_minimum(seed: int) -> None:
     clock = VirtualClock()
     store = DistantStore(clock, seed)
-    policies = Policies(idle=IdlePolicy(min_workers=2))
+    policies = replace(ONE_REGION, idle=IdlePolicy(min_workers=2))
     planes = [plane_over(store, clock, number, policies) for number in (1, 2)]
     claim = LeadershipClaim(service="worker-controller", cluster_id="c", revision=1, instance_id="a")
-    fence = fence_for("worker-controller", (await claim_leadership(planes[0], claim)).epoch)
+    fence = fence_for("worker-controller", (await claim_leadership(planes[0].records, claim)).epoch)
     workers = [
-        await planes[0].workers.add(
+        await planes[0].records.workers.add(
             a_worker(id=WorkerId(f"w{n}"), name=f"w{n}", status=RUNNING, created_at=clock.now())
         )
         for n in range(3)
@@ -101,9 +99,11 @@ async def test_two_planes_do_not_pause_below_the_minimum(seed: int) -> None:
         async with asyncio.TaskGroup() as tasks:
             for number, worker in enumerate(workers):
                 plane = planes[number % 2]
-                tasks.create_task(detect_idle(plane, worker.id, request, fence=fence))
+                tasks.create_task(
+                    detect_idle(plane.records, plane.caches, plane.policies, worker.id, request, fence=fence)
+                )
         await clock.sleep(15)
-    left = await planes[1].workers.list_all()
+    left = await planes[1].records.workers.list_all()
     assert sum(worker.desired_status is DesiredStatus.RUNNING for worker in left) == 2
 
 
@@ -116,12 +116,12 @@ async def test_two_planes_do_not_pause_below_the_minimum(seed: int) -> None:
 async def test_two_planes_do_not_both_add_a_worker(policy: ScalingPolicy, seed: int) -> None:
     clock = VirtualClock()
     store = DistantStore(clock, seed)
-    planes = [plane_over(store, clock, number, Policies(scaling=policy)) for number in (1, 2)]
-    await planes[0].templates.seed(yaml.safe_load(TEMPLATES.read_text()))
+    planes = [plane_over(store, clock, number, replace(ONE_REGION, scaling=policy)) for number in (1, 2)]
+    await planes[0].records.templates.seed(yaml.safe_load(TEMPLATES.read_text()))
 
     async def ask(plane: ControlPlane) -> bool:
         try:
-            await scale_up(plane, MORE, by="resource-scheduler")
+            await scale_up(plane.records, plane.policies, MORE, by="resource-scheduler")
         except Conflict:
             return False
         return True
@@ -129,19 +129,19 @@ async def test_two_planes_do_not_both_add_a_worker(policy: ScalingPolicy, seed: 
     async with asyncio.TaskGroup() as tasks:
         asked = [tasks.create_task(ask(plane)) for plane in planes]
     assert sorted(task.result() for task in asked) == [False, True]
-    assert len(await planes[0].workers.list_all()) == 1
+    assert len(await planes[0].records.workers.list_all()) == 1
 
 
 async def test_a_scale_up_that_cannot_be_checked_is_allowed() -> None:
     clock = VirtualClock()
     store = DistantStore(clock, 1)
-    plane = plane_over(store, clock, 1, Policies())
-    await plane.templates.seed(yaml.safe_load(TEMPLATES.read_text()))
-    await scale_up(plane, MORE, by="resource-scheduler")
+    plane = plane_over(store, clock, 1, ONE_REGION)
+    await plane.records.templates.seed(yaml.safe_load(TEMPLATES.read_text()))
+    await scale_up(plane.records, plane.policies, MORE, by="resource-scheduler")
     store.unreadable = "worker"
-    await scale_up(plane, MORE, by="resource-scheduler")
+    await scale_up(plane.records, plane.policies, MORE, by="resource-scheduler")
     store.unreadable = None
-    assert len(await plane.workers.list_all()) == 2
+    assert len(await plane.records.workers.list_all()) == 2
 
 
 async def test_a_change_that_was_made_is_not_refused_because_its_reservation_stays() -> None:

@@ -13,12 +13,12 @@ from msgspec.structs import replace
 
 from lcm.control_plane.access.roles import AccessKeys
 from lcm.control_plane.access.sealing import SecretBox
-from lcm.control_plane.access.secrets import Vault
+from lcm.control_plane.access.secrets import SecretStore
+from lcm.control_plane.api.services import ControlPlane
 from lcm.control_plane.commands.claim_leadership import claim_leadership, fence_for
 from lcm.control_plane.commands.delete_worker import delete_worker
 from lcm.control_plane.commands.report_live import report_connection, report_live
 from lcm.control_plane.commands.report_status import report_status
-from lcm.control_plane.context import ControlPlane
 from lcm.control_plane.main import ControlPlaneParts, assemble
 from lcm.control_plane.records.idle_checks import CheckTimes
 from lcm.control_plane.replication import feed
@@ -33,6 +33,7 @@ from lcm.domain.telemetry import ActivityEvent, LabChange, LabStats, MonitorStat
 from lcm.domain.template import WorkerTemplate
 from lcm.domain.worker import new_worker
 from lcm.rest.schemas import ActivityReport, LeadershipClaim, LiveReports, StatusReport, WebSocketReport
+from support.control_plane import ONE_REGION
 from support.core import Link, memory_kv, running
 from support.virtual_time import VirtualClock
 
@@ -92,16 +93,15 @@ class Pair:
             AccessKeys("viewer", "operator", "admin", "controller"),
             clock=clock,
             ids=RandomIds(Random(seed)),
-            regions=("us-east-1",),
-            default_region="us-east-1",
-            vault=Vault(self.store, SecretBox.of(bytes(32))),
-            others=others,
+            policies=ONE_REGION,
+            secrets=SecretStore(self.store, SecretBox.of(bytes(32))),
+            peers=others,
             open_feed=self.open_feed,
         )
 
     async def open_feed(self, address: str) -> AsyncGenerator[bytes, None]:
         plane = self.here if address == "here" else self.there
-        async for chunk in plane.plane.news.stream():
+        async for chunk in plane.plane.feed.stream():
             for line in chunk.splitlines():
                 if self.is_cut:
                     raise Unreachable("cut")
@@ -109,10 +109,16 @@ class Pair:
 
     async def lead(self, at: ControlPlaneParts, revision: int = 1) -> Fence:
         claim = LeadershipClaim(service=SERVICE, cluster_id="etcd", revision=revision, instance_id="a")
-        return fence_for(SERVICE, (await claim_leadership(at.plane, claim)).epoch)
+        return fence_for(SERVICE, (await claim_leadership(at.plane.records, claim)).epoch)
 
     async def report(self, fence: Fence, **reports: Any) -> None:
-        await report_live(self.here.plane, LiveReports(**reports), fence=fence)
+        await report_live(
+            self.here.plane.records,
+            self.here.plane.caches,
+            self.here.plane.policies,
+            LiveReports(**reports),
+            fence=fence,
+        )
 
 
 @asynccontextmanager
@@ -122,12 +128,12 @@ async def pair() -> AsyncIterator[Pair]:
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(running(both.kv))
         for parts in (both.here, both.there):
-            services = (parts.publisher, parts.peers, *parts.followers)
+            services = (parts.publisher, parts.kv_watch, *parts.feed_clients)
             await stack.enter_async_context(running(*services))
         worker = new_worker(
             worker_id=ADA, name=ADA, template_name="small", aws_region="us-east-1", tags={}, by="ann", now=T0
         )
-        await both.here.plane.workers.add(
+        await both.here.plane.records.workers.add(
             replace(worker, status=RUNNING, ec2_instance_id=InstanceId("i-ada"))
         )
         await clock.sleep(2)
@@ -169,9 +175,9 @@ async def test_activity_reported_here_is_told_there_by_its_name_within_a_moment(
         await clock.sleep(A_MOMENT)
         [told] = both.stream.of("worker.activity.updated")
         assert told["last_activity_at"] == "2026-01-01T00:00:01Z"
-        known = both.there.plane.worker_cache.get(ADA)
+        known = both.there.plane.caches.worker_cache.get(ADA)
         assert known is not None
-        assert known.version == (await both.here.plane.workers.get(ADA)).version
+        assert known.version == (await both.here.plane.records.workers.get(ADA)).version
 
 
 async def test_a_connection_reported_here_is_told_there_once() -> None:
@@ -179,7 +185,7 @@ async def test_a_connection_reported_here_is_told_there_once() -> None:
         fence = await both.lead(both.here)
         report = WebSocketReport(connected=True, status=MonitorState.CONNECTED, connected_at=T0)
         for _ in range(2):
-            await report_connection(both.here.plane, ADA, report, fence=fence)
+            await report_connection(both.here.plane.records, ADA, report, fence=fence)
         await clock.sleep(10)
         assert len(both.stream.of("worker.ws.connected")) == 1
 
@@ -189,7 +195,10 @@ async def test_load_reported_here_is_in_the_charts_and_on_the_streams_there() ->
         fence = await both.lead(both.here)
         await both.report(fence, samples=[sample(1, 10.0), sample(2, 20.0)])
         await clock.sleep(A_MOMENT)
-        assert [point.cpu_utilization for point in both.there.plane.live.points_of(ADA)] == [10.0, 20.0]
+        assert [point.cpu_utilization for point in both.there.plane.caches.metrics.points_of(ADA)] == [
+            10.0,
+            20.0,
+        ]
         await clock.sleep(1)
         [batch] = both.stream.of("worker.metrics.updated.batch")
         assert [event["cpu_utilization"] for event in batch["events"]] == [10.0, 20.0]
@@ -209,17 +218,23 @@ async def test_load_is_told_once_at_each_and_does_not_echo() -> None:
 async def test_a_lab_that_changes_here_has_changed_there() -> None:
     async with pair() as both:
         fence = await both.lead(both.here)
-        assert await both.there.plane.labs.of(ADA) == []
+        assert await both.there.plane.records.labs.of(ADA) == []
         for event in ("created", "STARTED"):
             await both.report(fence, lab_changes=[lab_change(event)])
         await clock.sleep(A_MOMENT)
-        [lab] = await both.there.plane.labs.of(ADA)
-        assert lab == (await both.here.plane.labs.of(ADA))[0]
+        [lab] = await both.there.plane.records.labs.of(ADA)
+        assert lab == (await both.here.plane.records.labs.of(ADA))[0]
         assert [told["event"] for told in both.stream.of("worker.lab.state_change")] == ["created", "STARTED"]
         # Its next change may come to the other one, and is one compare-and-set.
-        await report_live(both.there.plane, LiveReports(lab_changes=[lab_change("STOPPED")]), fence=fence)
+        await report_live(
+            both.there.plane.records,
+            both.there.plane.caches,
+            both.there.plane.policies,
+            LiveReports(lab_changes=[lab_change("STOPPED")]),
+            fence=fence,
+        )
         await clock.sleep(A_MOMENT)
-        assert await both.here.plane.labs.of(ADA) == await both.there.plane.labs.of(ADA)
+        assert await both.here.plane.records.labs.of(ADA) == await both.there.plane.records.labs.of(ADA)
 
 
 async def test_what_is_heard_late_there_of_a_lab_deleted_here_does_not_bring_it_back() -> None:
@@ -231,31 +246,51 @@ async def test_what_is_heard_late_there_of_a_lab_deleted_here_does_not_bring_it_
         await clock.sleep(A_MOMENT)
         heard_at = T0 + timedelta(seconds=15)
         stats = LabStats(worker_id=ADA, lab_id="l1", nodes={}, links={}, collected_at=heard_at)
-        await report_live(both.there.plane, LiveReports(lab_stats=[stats]), fence=fence)
-        assert await both.there.plane.labs.of(ADA) == []
+        await report_live(
+            both.there.plane.records,
+            both.there.plane.caches,
+            both.there.plane.policies,
+            LiveReports(lab_stats=[stats]),
+            fence=fence,
+        )
+        assert await both.there.plane.records.labs.of(ADA) == []
 
 
 async def test_labs_whose_machine_is_gone_are_gone_at_both_and_on_the_streams() -> None:
     async with pair() as both:
         fence = await both.lead(both.here)
-        assert await both.there.plane.labs.of(ADA) == []
+        assert await both.there.plane.records.labs.of(ADA) == []
         await both.report(fence, lab_changes=[lab_change("STARTED")])
-        worker = await both.here.plane.workers.get(ADA)
+        worker = await both.here.plane.records.workers.get(ADA)
         gone = StatusReport(status=PENDING, reason="gone", expected_version=worker.version)
-        await report_status(both.here.plane, ADA, gone, by=SERVICE, fence=fence)
+        await report_status(
+            both.here.plane.records, both.here.plane.policies, ADA, gone, by=SERVICE, fence=fence
+        )
         await clock.sleep(A_MOMENT)
-        assert await both.there.plane.labs.of(ADA) == []
+        assert await both.there.plane.records.labs.of(ADA) == []
         assert [told["status"] for told in both.stream.of("lab.status.updated")] == ["STARTED", "DELETED"]
 
 
 async def test_an_epoch_claimed_here_fences_load_there_at_once() -> None:
     async with pair() as both:
         old = await both.lead(both.there)
-        await report_live(both.there.plane, LiveReports(samples=[sample(1, 10.0)]), fence=old)
+        await report_live(
+            both.there.plane.records,
+            both.there.plane.caches,
+            both.there.plane.policies,
+            LiveReports(samples=[sample(1, 10.0)]),
+            fence=old,
+        )
         await both.lead(both.here, revision=2)
         await clock.sleep(A_MOMENT)
         with pytest.raises(Fenced):
-            await report_live(both.there.plane, LiveReports(samples=[sample(2, 99.0)]), fence=old)
+            await report_live(
+                both.there.plane.records,
+                both.there.plane.caches,
+                both.there.plane.policies,
+                LiveReports(samples=[sample(2, 99.0)]),
+                fence=old,
+            )
 
 
 async def test_while_nothing_is_heard_of_the_other_an_epoch_is_asked_of_the_store() -> None:
@@ -265,42 +300,48 @@ async def test_while_nothing_is_heard_of_the_other_an_epoch_is_asked_of_the_stor
         await clock.sleep(10)
         await both.lead(both.here, revision=2)
         with pytest.raises(Fenced):
-            await report_live(both.there.plane, LiveReports(samples=[sample(2, 99.0)]), fence=old)
+            await report_live(
+                both.there.plane.records,
+                both.there.plane.caches,
+                both.there.plane.policies,
+                LiveReports(samples=[sample(2, 99.0)]),
+                fence=old,
+            )
 
 
 async def test_an_idle_check_made_here_is_not_made_again_there() -> None:
     async with pair() as both:
         times = CheckTimes(T0, T0 + timedelta(minutes=5))
-        both.here.plane.idle_checks.note(ADA, times, is_unconfirmed=True)
+        both.here.plane.caches.idle_checks.note(ADA, times, is_unconfirmed=True)
         await clock.sleep(A_MOMENT)
-        assert both.there.plane.idle_checks.of(ADA) == times
-        assert both.there.plane.idle_checks.unconfirmed_since(ADA) == T0
+        assert both.there.plane.caches.idle_checks.of(ADA) == times
+        assert both.there.plane.caches.idle_checks.unconfirmed_since(ADA) == T0
         later = CheckTimes(T0 + timedelta(minutes=5), T0 + timedelta(minutes=10))
-        both.there.plane.idle_checks.note(ADA, later)  # now its CML answers
+        both.there.plane.caches.idle_checks.note(ADA, later)  # now its CML answers
         await clock.sleep(A_MOMENT)
-        assert both.here.plane.idle_checks.unconfirmed_since(ADA) is None
+        assert both.here.plane.caches.idle_checks.unconfirmed_since(ADA) is None
 
 
 async def test_a_template_that_changes_here_is_told_there() -> None:
     async with pair() as both:
-        assert await both.here.plane.templates.seed({"worker_templates": [TEMPLATE]}) == 1
+        assert await both.here.plane.records.templates.seed({"worker_templates": [TEMPLATE]}) == 1
         await clock.sleep(A_MOMENT)
         assert [told["template"]["name"] for told in both.stream.of("worker.template.created")] == ["tiny"]
 
 
-async def test_after_a_gap_everything_is_looked_at_again_and_streams_start_afresh() -> None:
+async def test_after_a_gap_everything_is_read_again_and_streams_are_reset() -> None:
     async with pair() as both:
         fence = await both.lead(both.here)
-        await both.there.plane.labs.of(ADA)
+        await both.there.plane.records.labs.of(ADA)
         both.is_cut = True
         await clock.sleep(10)
         await both.report(fence, samples=[sample(1, 10.0)], lab_changes=[lab_change("created")])
         await clock.sleep(10)
-        assert both.there.plane.live.points_of(ADA) == []
+        assert both.there.plane.caches.metrics.points_of(ADA) == []
         both.is_cut = False
         await clock.sleep(10)
-        assert [point.cpu_utilization for point in both.there.plane.live.points_of(ADA)] == [10.0]
-        assert len(await both.there.plane.labs.of(ADA)) == 1
+        assert [point.cpu_utilization for point in both.there.plane.caches.metrics.points_of(ADA)] == [10.0]
+        assert len(await both.there.plane.records.labs.of(ADA)) == 1
         assert [told["workers"] for told in both.stream.of("reset")][-1] == 1
         assert both.stream.of("worker.snapshot")[-1]["worker"]["id"] == ADA
 
@@ -308,10 +349,10 @@ async def test_after_a_gap_everything_is_looked_at_again_and_streams_start_afres
 async def purge(both: Pair) -> None:
     """Ann has the worker deleted at the first plane, record and all."""
     fence, here = await both.lead(both.here), both.here.plane
-    worker = await delete_worker(here, ADA, force=True, by="ann")
+    worker = await delete_worker(here.records, ADA, force=True, by="ann")
     for status in (TERMINATING, TERMINATED):
         report = StatusReport(status=status, reason="EC2 says so", expected_version=worker.version)
-        worker = await report_status(here, ADA, report, by=SERVICE, fence=fence)
+        worker = await report_status(here.records, here.policies, ADA, report, by=SERVICE, fence=fence)
         await clock.sleep(1)
 
 
@@ -320,7 +361,7 @@ async def test_a_worker_that_was_purged_here_is_gone_there_although_its_end_was_
         both.is_cut = True
         await clock.sleep(20)
         await purge(both)
-        assert both.there.plane.worker_cache.get(ADA) is None
+        assert both.there.plane.caches.worker_cache.get(ADA) is None
         [told] = both.stream.of("worker.terminated")
         assert (told["worker_id"], told["worker"]["status"]) == (ADA, "terminated")
 
@@ -332,10 +373,10 @@ async def test_a_worker_that_was_purged_here_while_nothing_was_heard_is_gone_the
         await clock.sleep(20)
         await purge(both)
         await clock.sleep(20)
-        assert both.there.plane.worker_cache.get(ADA) is not None
+        assert both.there.plane.caches.worker_cache.get(ADA) is not None
         both.is_cut = False
         await clock.sleep(10)
-        assert both.there.plane.worker_cache.get(ADA) is None
+        assert both.there.plane.caches.worker_cache.get(ADA) is None
         assert [told["workers"] for told in both.stream.of("reset")][-1] == 0
 
 
@@ -347,7 +388,7 @@ async def test_a_worker_that_was_purged_here_while_nobody_watched_is_gone_there_
         await purge(both)
         both.there_link.mend()
         await clock.sleep(10)
-        assert both.there.plane.worker_cache.get(ADA) is None
+        assert both.there.plane.caches.worker_cache.get(ADA) is None
         assert len(both.stream.of("worker.terminated")) == 1
 
 
@@ -363,9 +404,9 @@ async def test_a_worker_that_is_made_again_under_the_id_of_a_purged_one_is_known
             by="ann",
             now=T0 + timedelta(minutes=1),
         )
-        await both.here.plane.workers.add(again)
+        await both.here.plane.records.workers.add(again)
         await clock.sleep(A_MOMENT)
-        known = both.there.plane.worker_cache.get(ADA)
+        known = both.there.plane.caches.worker_cache.get(ADA)
         assert known is not None
         assert known.version == 1
 
@@ -374,19 +415,19 @@ async def test_a_purge_is_told_once_where_its_commits_are_heard() -> None:
     async with pair() as both:
         await purge(both)
         await clock.sleep(20)
-        assert both.there.plane.worker_cache.get(ADA) is None
+        assert both.there.plane.caches.worker_cache.get(ADA) is None
         assert len(both.stream.of("worker.terminated")) == 1
 
 
 async def test_a_follower_that_does_not_read_is_bounded_and_told_that_it_lost_something(
     plane: ControlPlane,
 ) -> None:
-    lines = plane.news.stream()
+    lines = plane.feed.stream()
     assert isinstance(feed.read_message(await anext(lines)), feed.Hello)
     change = feed.TemplateChanged("updated", WorkerTemplate(**TEMPLATE))
     for _ in range(feed.FOLLOWER_BYTES // 100):
-        plane.news.tell(change)
+        plane.feed.publish(change)
     told = [feed.read_message(line) for line in (await anext(lines)).splitlines()]
     assert isinstance(told[0], feed.Lost)
     await lines.aclose()
-    assert plane.news.subscriber_count == 0
+    assert plane.feed.subscriber_count == 0

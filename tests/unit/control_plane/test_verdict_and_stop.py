@@ -6,15 +6,12 @@ from random import Random
 
 import pytest
 
-from lcm.control_plane.access.sealing import SecretBox
-from lcm.control_plane.access.secrets import Vault
 from lcm.control_plane.commands.claim_leadership import claim_leadership, fence_for
 from lcm.control_plane.commands.detect_idle import detect_idle
 from lcm.control_plane.commands.drain_worker import scale_down_worker
 from lcm.control_plane.commands.keep_running import hold_worker
 from lcm.control_plane.commands.place_session import place_session
 from lcm.control_plane.commands.report_live import report_live
-from lcm.control_plane.context import ControlPlane
 from lcm.control_plane.records.workers import KIND
 from lcm.control_plane.store.memory import MemoryStore
 from lcm.control_plane.store.port import Document, Fence
@@ -24,6 +21,7 @@ from lcm.domain.lifecycle import DRAINING, RUNNING, DesiredStatus
 from lcm.domain.telemetry import ActivityEvent, SampleSource
 from lcm.domain.worker import Worker
 from lcm.rest.schemas import ActivityReport, IdleCheck, IdleCheckRequest, LeadershipClaim, LiveReports
+from support.control_plane import control_plane_over
 from support.core import a_worker
 from support.virtual_time import VirtualClock
 
@@ -50,21 +48,18 @@ class Desk:
     def __init__(self) -> None:
         self.store = OvertakenStore()
         self.clock = VirtualClock()
-        self.plane = ControlPlane.over(
+        self.plane = control_plane_over(
             self.store,
             clock=self.clock,
             ids=RandomIds(Random(1)),
-            regions=("us-east-1",),
-            default_region="us-east-1",
-            vault=Vault(self.store, SecretBox.of(bytes(32))),
         )
         self.worker = a_worker(status=RUNNING, created_at=self.clock.now())
         self.fence = fence_for("worker-controller", 1)
 
     async def prepare(self) -> None:
         claim = LeadershipClaim(service="worker-controller", cluster_id="c", revision=1, instance_id="a")
-        assert (await claim_leadership(self.plane, claim)).epoch == 1
-        await self.plane.workers.add(self.worker)
+        assert (await claim_leadership(self.plane.records, claim)).epoch == 1
+        await self.plane.records.workers.add(self.worker)
         await self.clock.sleep(61 * 60)
         await self.check()
         await self.clock.sleep(15)
@@ -73,22 +68,38 @@ class Desk:
         request = IdleCheckRequest(
             raw_telemetry_events=[], force_check=True, suppress_auto_pause=suppress_auto_pause
         )
-        return await detect_idle(self.plane, self.worker.id, request, fence=self.fence)
+        return await detect_idle(
+            self.plane.records,
+            self.plane.caches,
+            self.plane.policies,
+            self.worker.id,
+            request,
+            fence=self.fence,
+        )
 
     async def scale_down(self) -> Worker:
-        return await scale_down_worker(self.plane, self.worker.id, by="worker-controller", fence=self.fence)
+        return await scale_down_worker(
+            self.plane.records,
+            self.plane.caches,
+            self.plane.policies,
+            self.worker.id,
+            by="worker-controller",
+            fence=self.fence,
+        )
 
     async def current(self) -> Worker:
-        return await self.plane.workers.get(self.worker.id)
+        return await self.plane.records.workers.get(self.worker.id)
 
     # What may come first.
 
     async def hold(self) -> None:
         until = self.clock.now() + timedelta(hours=2)
-        await hold_worker(self.plane, self.worker.id, until=until, reason="exam", by="ada")
+        await hold_worker(
+            self.plane.records, self.plane.policies, self.worker.id, until=until, reason="exam", by="ada"
+        )
 
     async def place(self) -> None:
-        await place_session(self.plane, self.worker.id, "lablet-1")
+        await place_session(self.plane.records, self.worker.id, "lablet-1")
 
     async def use(self) -> None:
         report = ActivityReport(
@@ -98,7 +109,13 @@ class Desk:
             stream="s",
             last_sequence=1,
         )
-        await report_live(self.plane, LiveReports(activity=[report]), fence=self.fence)
+        await report_live(
+            self.plane.records,
+            self.plane.caches,
+            self.plane.policies,
+            LiveReports(activity=[report]),
+            fence=self.fence,
+        )
 
 
 @pytest.fixture

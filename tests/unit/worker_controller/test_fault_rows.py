@@ -40,7 +40,7 @@ class TestA7DeregistrationIsCut:
         async with Fleet().running(controllers=2) as fleet:
             worker = await fleet.running_worker()
             await fleet.clock.sleep(60)
-            await request_license(fleet.plane, worker.id, TOKEN)
+            await request_license(fleet.plane.records, worker.id, TOKEN)
             await fleet.clock.sleep(30)
             deregister = fleet.licensing.deregister
             deaths: list[str] = []
@@ -60,14 +60,14 @@ class TestA7DeregistrationIsCut:
             await fleet.until(worker, TERMINATED)
             assert deaths
             assert [call.split()[0] for call in fleet.licensing.calls] == ["register", "deregister"]
-            assert [debt.reason for debt in await list_debts(fleet.plane)] == debts
+            assert [debt.reason for debt in await list_debts(fleet.plane.records)] == debts
             assert fleet.effects() == ["launch_instance", "terminate_instance"]
 
     async def test_after_a_confirmed_deregistration_only_the_termination_is_left(self) -> None:
         async with Fleet().running(controllers=2) as fleet:
             worker = await fleet.running_worker()
             await fleet.clock.sleep(60)
-            await request_license(fleet.plane, worker.id, TOKEN)
+            await request_license(fleet.plane.records, worker.id, TOKEN)
             await fleet.clock.sleep(30)
             deaths: list[str] = []
 
@@ -310,7 +310,7 @@ class TestH6ScaleDownChoosesWell:
             async def place_first(chosen: Worker) -> Worker:
                 nonlocal placed
                 placed += 1
-                await place_session(fleet.plane, chosen.id, "session-1")
+                await place_session(fleet.plane.records, chosen.id, "session-1")
                 return await drain(chosen)
 
             port.drain_worker = place_first  # type: ignore[method-assign, assignment]
@@ -325,4 +325,4 @@ class TestH6ScaleDownChoosesWell:
             worker = await fleet.running_worker()
             await fleet.until(worker, STOPPING, within_seconds=3 * 3_600)
             with pytest.raises(Conflict):
-                await place_session(fleet.plane, worker.id, "session-1")
+                await place_session(fleet.plane.records, worker.id, "session-1")

@@ -30,7 +30,13 @@ async def use(fleet: Fleet, worker: Worker) -> None:
         stream=str(fleet.clock.monotonic()),
         last_sequence=1,
     )
-    await report_live(fleet.plane, LiveReports(activity=[activity]), fence=fleet.ports[0]._fence())
+    await report_live(
+        fleet.plane.records,
+        fleet.plane.caches,
+        fleet.plane.policies,
+        LiveReports(activity=[activity]),
+        fence=fleet.ports[0]._fence(),
+    )
 
 
 async def running(fleet: Fleet, workers: list[Worker]) -> int:
@@ -38,7 +44,7 @@ async def running(fleet: Fleet, workers: list[Worker]) -> int:
 
 
 async def audited(fleet: Fleet) -> Counter[str]:
-    return Counter(str(entry.event) for entry in await fleet.plane.audit.newest())
+    return Counter(str(entry.event) for entry in await fleet.plane.records.audit.newest())
 
 
 async def test_an_unused_worker_is_paused_after_an_hour_and_not_before() -> None:
@@ -104,7 +110,9 @@ async def test_a_held_worker_runs_until_the_hold_ends() -> None:
     async with Fleet().running() as fleet:
         worker = await fleet.running_worker()
         until = fleet.clock.now() + timedelta(hours=5)
-        await hold_worker(fleet.plane, worker.id, until=until, reason="exam", by="ada")
+        await hold_worker(
+            fleet.plane.records, fleet.plane.policies, worker.id, until=until, reason="exam", by="ada"
+        )
         stopped = await fleet.until(worker, STOPPED, within_seconds=6 * HOUR)
         assert stopped.last_paused_at is not None
         assert stopped.last_paused_at >= until
@@ -212,7 +220,13 @@ async def test_a_machine_that_works_hard_is_no_failed_scale_down() -> None:
                 source=SampleSource.WEBSOCKET,
                 cpu_utilization=95.0,
             )
-            await report_live(fleet.plane, LiveReports(samples=[sample]), fence=fleet.ports[0]._fence())
+            await report_live(
+                fleet.plane.records,
+                fleet.plane.caches,
+                fleet.plane.policies,
+                LiveReports(samples=[sample]),
+                fence=fleet.ports[0]._fence(),
+            )
         assert (await fleet.get(worker)).status is RUNNING
         log = await audited(fleet)
         assert (log["scale_down_failed"], log["skipped_not_eligible"]) == (0, 1)
@@ -224,12 +238,14 @@ async def test_a_machine_that_works_hard_is_no_failed_scale_down() -> None:
 async def test_a_drain_waits_for_sessions_and_then_stops() -> None:
     async with Fleet().running() as fleet:
         worker = await fleet.running_worker()
-        await place_session(fleet.plane, worker.id, "lablet-1")
-        await drain_worker(fleet.plane, worker.id, by="ada", reason="maintenance")
+        await place_session(fleet.plane.records, worker.id, "lablet-1")
+        await drain_worker(
+            fleet.plane.records, fleet.plane.policies, worker.id, by="ada", reason="maintenance"
+        )
         await fleet.clock.sleep(HOUR)
         assert (await fleet.get(worker)).status is DRAINING
         assert worker.id in fleet.monitors.watched
-        await remove_session(fleet.plane, worker.id, "lablet-1")
+        await remove_session(fleet.plane.records, worker.id, "lablet-1")
         await fleet.until(worker, STOPPED)
 
 
@@ -237,18 +253,22 @@ async def test_a_drained_worker_is_stopped_as_soon_as_its_last_session_is_over()
     async with Fleet().running() as fleet:
         worker = await fleet.running_worker()
         await fleet.clock.sleep(120)
-        await place_session(fleet.plane, worker.id, "lablet-1")
-        await drain_worker(fleet.plane, worker.id, by="ada", reason="maintenance")
+        await place_session(fleet.plane.records, worker.id, "lablet-1")
+        await drain_worker(
+            fleet.plane.records, fleet.plane.policies, worker.id, by="ada", reason="maintenance"
+        )
         await fleet.clock.sleep(65)
-        await remove_session(fleet.plane, worker.id, "lablet-1")
+        await remove_session(fleet.plane.records, worker.id, "lablet-1")
         await fleet.until(worker, STOPPING, within_seconds=1)
 
 
 async def test_a_drain_that_takes_too_long_ends_with_a_stop_that_says_so() -> None:
     async with Fleet().running() as fleet:
         worker = await fleet.running_worker()
-        await place_session(fleet.plane, worker.id, "lablet-1")
-        drained = await drain_worker(fleet.plane, worker.id, by="ada", reason="maintenance")
+        await place_session(fleet.plane.records, worker.id, "lablet-1")
+        drained = await drain_worker(
+            fleet.plane.records, fleet.plane.policies, worker.id, by="ada", reason="maintenance"
+        )
         assert drained.drain_started_at is not None
         assert drained.drain_deadline_at == drained.drain_started_at + timedelta(hours=4)  # by its template
         await fleet.clock.sleep(4 * HOUR - 1)
@@ -261,8 +281,10 @@ async def test_a_drain_that_takes_too_long_ends_with_a_stop_that_says_so() -> No
 async def test_a_cancelled_drain_leaves_the_worker_running() -> None:
     async with Fleet().running() as fleet:
         worker = await fleet.running_worker()
-        await place_session(fleet.plane, worker.id, "lablet-1")
-        await drain_worker(fleet.plane, worker.id, by="ada", reason="maintenance")
+        await place_session(fleet.plane.records, worker.id, "lablet-1")
+        await drain_worker(
+            fleet.plane.records, fleet.plane.policies, worker.id, by="ada", reason="maintenance"
+        )
         await fleet.ask(worker, Action.CANCEL_DRAIN)
         await fleet.until(worker, RUNNING)
         assert fleet.effects() == ["launch_instance"]
@@ -272,8 +294,10 @@ async def test_a_cancelled_drain_leaves_the_worker_running() -> None:
 async def test_a_drain_can_be_cut_short(action: Action) -> None:
     async with Fleet().running() as fleet:
         worker = await fleet.running_worker()
-        await place_session(fleet.plane, worker.id, "lablet-1")
-        await drain_worker(fleet.plane, worker.id, by="ada", reason="maintenance")
+        await place_session(fleet.plane.records, worker.id, "lablet-1")
+        await drain_worker(
+            fleet.plane.records, fleet.plane.policies, worker.id, by="ada", reason="maintenance"
+        )
         asked = await fleet.ask(worker, action)
         await fleet.clock.sleep(120)
         assert (await fleet.get(worker)).status in (STOPPED, "terminated")
@@ -283,11 +307,13 @@ async def test_a_drain_can_be_cut_short(action: Action) -> None:
 async def test_a_launch_and_the_end_of_a_drain_are_lines_of_the_audit_log() -> None:
     async with Fleet().running() as fleet:
         worker = await fleet.running_worker()
-        await drain_worker(fleet.plane, worker.id, by="ada", reason="maintenance")
+        await drain_worker(
+            fleet.plane.records, fleet.plane.policies, worker.id, by="ada", reason="maintenance"
+        )
         await fleet.until(worker, STOPPED)
         await fleet.ask(worker, Action.START)
         await fleet.clock.sleep(HOUR)
-        logged = await fleet.plane.audit.newest(worker_id=worker.id)
+        logged = await fleet.plane.records.audit.newest(worker_id=worker.id)
         assert [(entry.event, entry.by) for entry in reversed(logged)] == [
             ("provisioned", "worker-controller"),
             ("drained", "worker-controller"),

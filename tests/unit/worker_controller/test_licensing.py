@@ -62,7 +62,7 @@ class LosesTheControlPlane(MemoryLicensing):
 async def licensed(fleet: Fleet) -> Worker:
     worker = await fleet.running_worker()
     await fleet.clock.sleep(60)
-    await request_license(fleet.plane, worker.id, TOKEN)
+    await request_license(fleet.plane.records, worker.id, TOKEN)
     await fleet.clock.sleep(30)
     worker = await fleet.get(worker)
     assert worker.license.status is LicenseStatus.REGISTERED
@@ -80,7 +80,7 @@ async def test_a_wished_license_is_registered_soon() -> None:
 async def test_a_license_wished_before_cml_is_ready_waits_for_it() -> None:
     async with Fleet().running() as fleet:
         worker = await fleet.create()
-        await request_license(fleet.plane, worker.id, TOKEN)
+        await request_license(fleet.plane.records, worker.id, TOKEN)
         await fleet.clock.sleep(300)
         assert (await fleet.get(worker)).license.status is LicenseStatus.REGISTERED
 
@@ -88,7 +88,7 @@ async def test_a_license_wished_before_cml_is_ready_waits_for_it() -> None:
 async def test_a_token_nobody_knows_fails_five_times_and_is_given_up() -> None:
     async with Fleet().running() as fleet:
         worker = await fleet.running_worker()
-        await request_license(fleet.plane, worker.id, "a-token-of-another-account")
+        await request_license(fleet.plane.records, worker.id, "a-token-of-another-account")
         await fleet.clock.sleep(600)
         license = (await fleet.get(worker)).license
         assert (license.status, license.pending_operation) == (LicenseStatus.FAILED, None)
@@ -103,13 +103,13 @@ async def test_a_corrected_token_is_asked_for_at_once_and_only_once(attempts: in
         worker = await fleet.running_worker()
         await fleet.clock.sleep(60)
         fleet.licensing.refusal = refusal
-        await request_license(fleet.plane, worker.id, "a-token-of-another-account")
+        await request_license(fleet.plane.records, worker.id, "a-token-of-another-account")
         while (
             len(fleet.licensing.calls) < attempts or (await fleet.get(worker)).license.operation_in_progress
         ):
             await fleet.clock.sleep(0.1)
         fleet.licensing.refusal = ""
-        await request_license(fleet.plane, worker.id, TOKEN)
+        await request_license(fleet.plane.records, worker.id, TOKEN)
         await fleet.clock.sleep(5)
         assert (await fleet.get(worker)).license.status is LicenseStatus.REGISTERED
         assert len(fleet.licensing.calls) == attempts + 1
@@ -120,8 +120,8 @@ async def test_a_corrected_fleet_token_is_tried_at_once_when_somebody_asks_again
         worker = await asked_with_a_wrong_fleet_token(fleet)
         while len(fleet.licensing.calls) < 4 or (await fleet.get(worker)).license.operation_in_progress:
             await fleet.clock.sleep(0.1)
-        await set_fleet_token(fleet.plane, TOKEN)
-        await request_license(fleet.plane, worker.id)
+        await set_fleet_token(fleet.plane.records, TOKEN)
+        await request_license(fleet.plane.records, worker.id)
         await fleet.clock.sleep(5)
         assert (await fleet.get(worker)).license.status is LicenseStatus.REGISTERED
 
@@ -129,8 +129,8 @@ async def test_a_corrected_fleet_token_is_tried_at_once_when_somebody_asks_again
 async def asked_with_a_wrong_fleet_token(fleet: Fleet) -> Worker:
     worker = await fleet.running_worker()
     await fleet.clock.sleep(60)
-    await set_fleet_token(fleet.plane, "a-token-of-another-account")
-    await request_license(fleet.plane, worker.id)
+    await set_fleet_token(fleet.plane.records, "a-token-of-another-account")
+    await request_license(fleet.plane.records, worker.id)
     while not fleet.licensing.calls:
         await fleet.clock.sleep(0.1)
     return worker
@@ -139,7 +139,7 @@ async def asked_with_a_wrong_fleet_token(fleet: Fleet) -> Worker:
 async def test_a_wrong_fleet_token_that_is_taken_back_while_cml_tries_it_ends_the_attempt() -> None:
     async with Fleet().running() as fleet:
         worker = await asked_with_a_wrong_fleet_token(fleet)
-        await remove_fleet_token(fleet.plane)
+        await remove_fleet_token(fleet.plane.records)
         await fleet.clock.sleep(10)
         license = (await fleet.get(worker)).license
         assert (license.operation_in_progress, license.attempts) != (True, 1)
@@ -149,7 +149,7 @@ async def test_a_wrong_fleet_token_that_is_taken_back_while_cml_tries_it_ends_th
 async def test_a_token_that_was_replaced_while_cml_tries_it_is_never_shown() -> None:
     async with Fleet().running() as fleet:
         await asked_with_a_wrong_fleet_token(fleet)
-        await set_fleet_token(fleet.plane, TOKEN)
+        await set_fleet_token(fleet.plane.records, TOKEN)
         await fleet.clock.sleep(10)
         told = {commit.license.last_error for commit in fleet.commits}
         assert told == {"", "'…' is not valid"}
@@ -158,9 +158,9 @@ async def test_a_token_that_was_replaced_while_cml_tries_it_is_never_shown() -> 
 async def test_a_registration_without_a_token_says_so_and_is_given_up_soon() -> None:
     async with Fleet().running() as fleet:
         worker = await fleet.create()
-        await set_fleet_token(fleet.plane, TOKEN)
-        await request_license(fleet.plane, worker.id)
-        await remove_fleet_token(fleet.plane)
+        await set_fleet_token(fleet.plane.records, TOKEN)
+        await request_license(fleet.plane.records, worker.id)
+        await remove_fleet_token(fleet.plane.records)
         await fleet.until(worker, RUNNING)
         await fleet.clock.sleep(120)
         license = (await fleet.get(worker)).license
@@ -180,7 +180,7 @@ async def test_a_token_that_cannot_be_had_for_a_moment_is_asked_for_again_soon()
             raise Unreachable("no answer")
 
         port.get_license_token = lose_the_answer  # type: ignore[method-assign]
-        await request_license(fleet.plane, worker.id, TOKEN)
+        await request_license(fleet.plane.records, worker.id, TOKEN)
         await fleet.clock.sleep(10)
         assert (await fleet.get(worker)).license.status is LicenseStatus.REGISTERED
 
@@ -204,7 +204,7 @@ async def test_a_registration_takes_its_time_though_the_controllers_clock_is_wro
     async with fleet.running():
         worker = await fleet.running_worker()
         await fleet.clock.sleep(60)
-        await request_license(fleet.plane, worker.id, TOKEN)
+        await request_license(fleet.plane.records, worker.id, TOKEN)
         await fleet.clock.sleep(90)
         (call,) = fleet.licensing.calls
         fleet.licensing.finish(call.removeprefix("register "))
@@ -217,7 +217,7 @@ async def test_an_exhausted_pool_is_tried_again_and_then_has_room() -> None:
         fleet.licensing.pool = 0
         worker = await fleet.running_worker()
         await fleet.clock.sleep(60)
-        await request_license(fleet.plane, worker.id, TOKEN)
+        await request_license(fleet.plane.records, worker.id, TOKEN)
         await fleet.clock.sleep(12)
         assert (await fleet.get(worker)).license.last_error == "no license is left"
         fleet.licensing.pool = 1
@@ -228,7 +228,7 @@ async def test_an_exhausted_pool_is_tried_again_and_then_has_room() -> None:
 async def test_a_license_is_given_back_on_request() -> None:
     async with Fleet().running() as fleet:
         worker = await licensed(fleet)
-        await request_deregistration(fleet.plane, worker.id)
+        await request_deregistration(fleet.plane.records, worker.id)
         await fleet.clock.sleep(30)
         assert (await fleet.get(worker)).license.status is LicenseStatus.DEREGISTERED
         assert fleet.licensing.registered == set()
@@ -240,9 +240,9 @@ async def test_a_deleted_worker_gives_its_license_back_before_it_is_terminated()
         await fleet.ask(worker, Action.DELETE)
         await fleet.until(worker, TERMINATED)
         assert fleet.licensing.registered == set()
-        assert await list_debts(fleet.plane) == []
+        assert await list_debts(fleet.plane.records) == []
         assert fleet.effects() == ["launch_instance", "terminate_instance"]
-        (entry,) = await fleet.plane.audit.newest(event=AuditEvent.LICENSE_GIVEN_BACK)
+        (entry,) = await fleet.plane.records.audit.newest(event=AuditEvent.LICENSE_GIVEN_BACK)
         assert (entry.worker_id, entry.by) == (worker.id, "worker-controller")
 
 
@@ -254,9 +254,9 @@ async def test_a_license_that_cannot_be_given_back_is_owed_and_the_machine_goes_
         await fleet.clock.sleep(100)
         assert fleet.effects() == ["launch_instance"]
         await fleet.until(worker, TERMINATED)
-        (debt,) = await list_debts(fleet.plane)
+        (debt,) = await list_debts(fleet.plane.records)
         assert debt.worker_id == worker.id
-        (entry,) = await fleet.plane.audit.newest(event=AuditEvent.LICENSE_OWED)
+        (entry,) = await fleet.plane.records.audit.newest(event=AuditEvent.LICENSE_OWED)
         assert (entry.worker_id, entry.reason) == (worker.id, debt.reason)
 
 
@@ -273,7 +273,7 @@ async def test_a_new_leader_finishes_what_the_old_one_began() -> None:
         worker = await fleet.running_worker()
         await fleet.clock.sleep(60)
         fleet.licensing.unreachable = Unreachable("no route")
-        await request_license(fleet.plane, worker.id, TOKEN)
+        await request_license(fleet.plane.records, worker.id, TOKEN)
         await fleet.clock.sleep(5)
         fleet.leader.election.resign()
         fleet.licensing.unreachable = None
@@ -301,7 +301,7 @@ async def test_a_wish_for_a_license_goes_through_backoff_once() -> None:
                 await fleet.clock.sleep(0.1)
         await fleet.clock.sleep(5)
         assert len(tries) == before, "it waits for its next try"
-        await request_license(fleet.plane, worker.id, TOKEN)
+        await request_license(fleet.plane.records, worker.id, TOKEN)
         await fleet.clock.sleep(5)
         assert len(tries) == before + 1
 
@@ -322,10 +322,19 @@ async def test_a_licensed_worker_that_runs_is_measured_and_nothing_else() -> Non
 
 async def test_an_unlicensed_worker_that_should_be_licensed_is_registered_by_itself() -> None:
     async with Fleet().running() as fleet, asyncio.TaskGroup() as tasks:
-        looking = tasks.create_task(AutoLicense(fleet.plane, Health(fleet.clock)).run())
-        await set_fleet_token(fleet.plane, TOKEN)
+        looking = tasks.create_task(
+            AutoLicense(fleet.plane.records, fleet.plane.caches, Health(fleet.clock)).run()
+        )
+        await set_fleet_token(fleet.plane.records, TOKEN)
         worker = await create_worker(
-            fleet.plane, name="a", template_name="small", aws_region=None, tags={}, licensed=True, by="ann"
+            fleet.plane.records,
+            fleet.plane.policies,
+            name="a",
+            template_name="small",
+            aws_region=None,
+            tags={},
+            licensed=True,
+            by="ann",
         )
         await fleet.clock.sleep(300)
         assert (await fleet.get(worker)).license.status is LicenseStatus.REGISTERED
@@ -339,7 +348,7 @@ async def test_a_worker_deleted_while_it_registers_gives_back_what_it_gets() -> 
         await fleet.clock.sleep(60)
         slow = fleet.licensing.finish
         fleet.licensing.finish = lambda host: None  # type: ignore[method-assign]
-        await request_license(fleet.plane, worker.id, TOKEN)
+        await request_license(fleet.plane.records, worker.id, TOKEN)
         await fleet.clock.sleep(5)
         (host,) = fleet.licensing.under_way
         await fleet.ask(worker, Action.DELETE)
@@ -348,7 +357,7 @@ async def test_a_worker_deleted_while_it_registers_gives_back_what_it_gets() -> 
         slow(host)
         await fleet.until(worker, TERMINATED, within_seconds=60)
         assert fleet.licensing.held == set()
-        assert await list_debts(fleet.plane) == []
+        assert await list_debts(fleet.plane.records) == []
 
 
 async def test_a_license_that_the_pool_was_not_told_of_is_owed_at_once() -> None:
@@ -357,7 +366,7 @@ async def test_a_license_that_the_pool_was_not_told_of_is_owed_at_once() -> None
         fleet.licensing.forgets_to_tell = True
         await fleet.ask(worker, Action.DELETE)
         await fleet.until(worker, TERMINATED, within_seconds=60)
-        (debt,) = await list_debts(fleet.plane)
+        (debt,) = await list_debts(fleet.plane.records)
         assert (debt.worker_id, debt.reason) == (worker.id, UNTOLD)
 
 
@@ -368,7 +377,7 @@ async def test_a_license_whose_deregistration_was_not_answered_is_owed() -> None
         worker = await licensed(fleet)
         await fleet.ask(worker, Action.DELETE)
         await fleet.until(worker, TERMINATED, within_seconds=60)
-        (debt,) = await list_debts(fleet.plane)
+        (debt,) = await list_debts(fleet.plane.records)
         assert (debt.worker_id, debt.reason) == (worker.id, ANSWER_LOST)
 
 
@@ -377,12 +386,12 @@ async def test_a_worker_deleted_after_an_unanswered_deregistration_owes_its_lice
     fleet.licensing = AnswersOfDeregistrationsGetLost()
     async with fleet.running():
         worker = await licensed(fleet)
-        await request_deregistration(fleet.plane, worker.id)
+        await request_deregistration(fleet.plane.records, worker.id)
         while not fleet.licensing.calls[-1].startswith("deregister"):
             await fleet.clock.sleep(0.1)
         await fleet.ask(worker, Action.DELETE)
         await fleet.until(worker, TERMINATED, within_seconds=60)
-        (debt,) = await list_debts(fleet.plane)
+        (debt,) = await list_debts(fleet.plane.records)
         assert (debt.worker_id, debt.reason) == (worker.id, ANSWER_LOST)
 
 
@@ -391,12 +400,12 @@ async def test_a_new_leader_that_did_not_hear_the_answer_to_a_deregistration_owe
     fleet.licensing = AnswersOfDeregistrationsGetLost()
     async with fleet.running(controllers=2):
         worker = await licensed(fleet)
-        await request_deregistration(fleet.plane, worker.id)
+        await request_deregistration(fleet.plane.records, worker.id)
         while not fleet.licensing.calls[-1].startswith("deregister"):
             await fleet.clock.sleep(0.1)
         fleet.leader.election.resign()
         await fleet.clock.sleep(60)
-        (debt,) = await list_debts(fleet.plane)
+        (debt,) = await list_debts(fleet.plane.records)
         assert (debt.worker_id, debt.reason) == (worker.id, ANSWER_LOST)
 
 
@@ -405,14 +414,14 @@ async def test_a_confirmed_deregistration_is_not_owed_though_its_report_was_lost
     fleet.licensing = LosesTheControlPlane(fleet)
     async with fleet.running():
         worker = await licensed(fleet)
-        await request_deregistration(fleet.plane, worker.id)
+        await request_deregistration(fleet.plane.records, worker.id)
         await fleet.clock.sleep(60)
         assert (await fleet.get(worker)).license.operation_in_progress
         (port,) = fleet.ports
         port.is_reachable = True
         await fleet.clock.sleep(120)
         assert (await fleet.get(worker)).license.status is LicenseStatus.DEREGISTERED
-        assert await list_debts(fleet.plane) == []
+        assert await list_debts(fleet.plane.records) == []
 
 
 class LeadersAreCutOff(MemoryLicensing):
@@ -439,14 +448,14 @@ async def test_what_a_leader_heard_once_says_nothing_of_a_later_deregistration()
     async with fleet.running(controllers=2):
         worker = await licensed(fleet)
         for count in (1, 2):
-            await request_deregistration(fleet.plane, worker.id)
+            await request_deregistration(fleet.plane.records, worker.id)
             await fleet.clock.sleep(120)
-            (debt,) = await list_debts(fleet.plane)
+            (debt,) = await list_debts(fleet.plane.records)
             assert (debt.reason, debt.settled_by) == (ANSWER_LOST, None), count
-            await settle_debt(fleet.plane, worker.id, by="ada")
+            await settle_debt(fleet.plane.records, worker.id, by="ada")
             for port in fleet.ports:
                 port.is_reachable = True
-            await request_license(fleet.plane, worker.id, TOKEN)
+            await request_license(fleet.plane.records, worker.id, TOKEN)
             await fleet.clock.sleep(60)
             assert (await fleet.get(worker)).license.status is LicenseStatus.REGISTERED
 
@@ -455,10 +464,10 @@ async def test_a_license_that_is_free_before_anybody_asked_is_not_owed() -> None
     async with Fleet().running() as fleet:
         worker = await licensed(fleet)
         fleet.licensing.registered.clear()
-        await request_deregistration(fleet.plane, worker.id)
+        await request_deregistration(fleet.plane.records, worker.id)
         await fleet.clock.sleep(60)
         assert (await fleet.get(worker)).license.status is LicenseStatus.DEREGISTERED
-        assert await list_debts(fleet.plane) == []
+        assert await list_debts(fleet.plane.records) == []
 
 
 async def test_a_license_that_five_attempts_did_not_free_is_owed() -> None:
@@ -471,7 +480,7 @@ async def test_a_license_that_five_attempts_did_not_free_is_owed() -> None:
         fleet.licensing.deregister = refuse  # type: ignore[method-assign]
         await fleet.ask(worker, Action.DELETE)
         await fleet.until(worker, TERMINATED, within_seconds=110)
-        (debt,) = await list_debts(fleet.plane)
+        (debt,) = await list_debts(fleet.plane.records)
         assert debt.reason == "another operation is under way"
 
 
@@ -481,7 +490,7 @@ async def test_a_license_that_went_with_its_machine_is_owed_and_the_next_machine
         fleet.cloud.forget(fleet.instance_id(worker))
         worker = await fleet.until(worker, PENDING)
         assert worker.license.status is LicenseStatus.UNLICENSED
-        (debt,) = await list_debts(fleet.plane)
+        (debt,) = await list_debts(fleet.plane.records)
         assert debt.worker_id == worker.id
 
 
@@ -490,10 +499,10 @@ async def test_a_worker_that_was_refused_a_license_holds_none_and_is_terminated_
         fleet.licensing.pool = 0
         worker = await fleet.running_worker()
         await fleet.clock.sleep(60)
-        await request_license(fleet.plane, worker.id, TOKEN)
+        await request_license(fleet.plane.records, worker.id, TOKEN)
         await fleet.clock.sleep(600)
         assert (await fleet.get(worker)).license.status is LicenseStatus.FAILED
         fleet.licensing.unreachable = Unreachable("no route")
         await fleet.ask(worker, Action.DELETE)
         await fleet.until(worker, TERMINATED, within_seconds=60)
-        assert await list_debts(fleet.plane) == []
+        assert await list_debts(fleet.plane.records) == []

@@ -500,8 +500,8 @@ def test_every_status_has_a_step() -> None:
 async def test_a_launch_and_a_drain_are_in_the_audit_log() -> None:
     async with Fleet().running() as fleet:
         worker = await fleet.running_worker()
-        await drain_worker(fleet.plane, worker.id, by="ann", reason="enough")
+        await drain_worker(fleet.plane.records, fleet.plane.policies, worker.id, by="ann", reason="enough")
         await fleet.until(worker, STOPPED)
-        entries = await fleet.plane.audit.newest(worker_id=worker.id)
+        entries = await fleet.plane.records.audit.newest(worker_id=worker.id)
         assert [entry.event.value for entry in entries] == ["drained", "provisioned"]
         assert "EC2 accepted the launch of i-" in entries[-1].reason

@@ -11,7 +11,7 @@ from structlog.typing import EventDict
 
 from lcm.control_plane.access.roles import AccessKeys
 from lcm.control_plane.access.sealing import SecretBox
-from lcm.control_plane.access.secrets import Vault
+from lcm.control_plane.access.secrets import SecretStore
 from lcm.control_plane.main import assemble
 from lcm.control_plane.store.memory import MemoryStore
 from lcm.core.ids import RandomIds
@@ -24,6 +24,7 @@ from lcm.domain.lifecycle import RUNNING, STARTING, STOPPED, TERMINATED
 from lcm.domain.worker import Action
 from lcm.rest.client import ControlPlaneClient
 from support.asgi import request
+from support.control_plane import ONE_REGION
 from support.core import a_worker
 from support.fleet import Fleet
 from support.memory_cloud import Moment
@@ -115,9 +116,8 @@ class InMemory:
             AccessKeys("viewer", "operator", "admin", "controller"),
             clock=clock,
             ids=ids,
-            regions=("us-east-1",),
-            default_region="us-east-1",
-            vault=Vault(store, SecretBox.of(bytes(32))),
+            policies=ONE_REGION,
+            secrets=SecretStore(store, SecretBox.of(bytes(32))),
         )
         self.store = store
         self.sent: list[Mapping[str, str]] = []
@@ -132,7 +132,7 @@ class InMemory:
 async def test_the_control_plane_goes_on_in_the_trace_of_the_controller(log: Log) -> None:
     wire = InMemory()
     worker = a_worker(id=WORKER)
-    await wire.parts.app.state.services.control_plane.workers.add(worker)
+    await wire.parts.app.state.services.control_plane.records.workers.add(worker)
     client = ControlPlaneClient(wire, "controller", "worker-controller", lambda: 1)
     await client.claim_leadership("etcd", 1, "one")
     log.lines()
@@ -151,7 +151,7 @@ async def test_the_control_plane_goes_on_in_the_trace_of_the_controller(log: Log
 async def test_a_commit_is_told_in_the_trace_of_whoever_asked_for_it(log: Log) -> None:
     wire = InMemory()
     worker = a_worker(id=WORKER)
-    await wire.parts.app.state.services.control_plane.workers.add(worker)
+    await wire.parts.app.state.services.control_plane.records.workers.add(worker)
     log.lines()
     trace = "4bf92f3577b34da6a3ce929d0e0e4736"
     headers = {"Authorization": "Bearer operator", "traceparent": f"00-{trace}-00f067aa0ba902b7-01"}
@@ -164,7 +164,7 @@ async def test_a_commit_is_told_in_the_trace_of_whoever_asked_for_it(log: Log) -
 async def test_a_caller_without_a_trace_gets_one(log: Log) -> None:
     wire = InMemory()
     worker = a_worker(id=WORKER)
-    await wire.parts.app.state.services.control_plane.workers.add(worker)
+    await wire.parts.app.state.services.control_plane.records.workers.add(worker)
     log.lines()
     for action in ("stop", "start"):
         await wire.send("POST", f"/api/workers/{worker.id}/{action}", {"Authorization": "Bearer admin"}, None)

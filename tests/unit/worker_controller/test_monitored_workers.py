@@ -91,7 +91,7 @@ async def test_a_refresh_asks_cml_and_measures_once(fleet: Fleet, monitors: Memo
         await fleet.clock.sleep(100)
         assert (await fleet.get(worker)).cml_version == "2.9.1+build.7"
         assert (await fleet.get(worker)).cml_system_info == {"oui": "52:54:00:00:00:00"}
-        await request_refresh(fleet.plane, worker.id)
+        await request_refresh(fleet.plane.records, worker.id)
         await fleet.clock.sleep(1)
         assert (await fleet.get(worker)).cml_version == "2.10.0"
         assert (await fleet.get(worker)).cml_system_info == {"allow_ssh_pubkey_auth": True}
@@ -105,8 +105,10 @@ async def test_a_draining_worker_is_watched_like_a_running_one(
     async with fleet.running():
         worker = await fleet.running_worker()
         await until_watched(fleet, monitors)
-        await place_session(fleet.plane, worker.id, "lablet-1")
-        await drain_worker(fleet.plane, worker.id, by="ada", reason="maintenance")
+        await place_session(fleet.plane.records, worker.id, "lablet-1")
+        await drain_worker(
+            fleet.plane.records, fleet.plane.policies, worker.id, by="ada", reason="maintenance"
+        )
         await fleet.until(worker, DRAINING)
         await fleet.clock.sleep(15)
         before = len(monitors.asked)
@@ -124,7 +126,7 @@ async def test_a_new_leader_begins_where_the_record_ends(fleet: Fleet, monitors:
         def note(record: Worker) -> Worker:
             return note_activity(record, [event], mark=None, now=fleet.clock.now(), keep=10)
 
-        await fleet.plane.workers.change(worker.id, note)
+        await fleet.plane.records.workers.change(worker.id, note)
         fleet.leader.election.resign()
         async with timeout(5):
             while monitors.watched:

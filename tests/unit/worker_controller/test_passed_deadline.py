@@ -172,10 +172,10 @@ async def test_no_tag_is_changed_when_the_deadline_passes_before_it(
 ) -> None:
     async with Scene().running() as scene:
         worker = await scene.ready_worker()
-        await request_tags(scene.fleet.plane, worker.id, before, by="ann")
+        await request_tags(scene.fleet.plane.records, worker.id, before, by="ann")
         await scene.clock.sleep(60)
         scene.stop_after("measured_seconds_ago")
-        await request_tags(scene.fleet.plane, worker.id, after, by="ann")
+        await request_tags(scene.fleet.plane.records, worker.id, after, by="ann")
         assert await scene.effects_of_the_old_lead() == []
         assert await scene.new_effects() == [effect]
 
@@ -184,7 +184,7 @@ async def test_no_license_is_registered_when_the_deadline_passes_after_its_token
     async with Scene().running() as scene:
         worker = await scene.ready_worker()
         scene.stop_after("get_license_token")
-        await request_license(scene.fleet.plane, worker.id, TOKEN)
+        await request_license(scene.fleet.plane.records, worker.id, TOKEN)
         assert await scene.effects_of_the_old_lead() == []
         assert await scene.new_effects(seconds=60) == ["register"]
 
@@ -192,9 +192,9 @@ async def test_no_license_is_registered_when_the_deadline_passes_after_its_token
 async def test_no_license_is_given_back_when_the_deadline_passes_after_the_decision() -> None:
     async with Scene().running() as scene:
         worker = await scene.ready_worker()
-        await request_license(scene.fleet.plane, worker.id, TOKEN)
+        await request_license(scene.fleet.plane.records, worker.id, TOKEN)
         await scene.clock.sleep(60)
         scene.stop_after("report_license")
-        await request_deregistration(scene.fleet.plane, worker.id)
+        await request_deregistration(scene.fleet.plane.records, worker.id)
         assert await scene.effects_of_the_old_lead() == []
         assert await scene.new_effects(seconds=60) == ["deregister"]

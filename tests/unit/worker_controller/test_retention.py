@@ -97,7 +97,7 @@ async def test_while_ec2_cannot_say_which_machines_live_nothing_is_purged() -> N
 async def test_a_dry_run_says_what_would_go_and_changes_nothing() -> None:
     fleet = Fleet(QUIET)
     old = await an_old_worker(fleet, days=8)
-    result = await clean_up(fleet.plane, Cleanup(retention_days=7, dry_run=True))
+    result = await clean_up(fleet.plane.records, Cleanup(retention_days=7, dry_run=True))
     assert (result.worker_ids, result.dry_run, result.retention_days) == ([old.id], True, 7)
     assert await names(fleet) == ["old"]
 
@@ -106,7 +106,7 @@ async def test_a_dry_run_says_what_would_go_and_changes_nothing() -> None:
 async def test_only_terminated_workers_are_ever_purged(status: WorkerStatus) -> None:
     fleet = Fleet(QUIET)
     await an_old_worker(fleet, status=status)
-    assert (await clean_up(fleet.plane, Cleanup(retention_days=1))).worker_ids == []
+    assert (await clean_up(fleet.plane.records, Cleanup(retention_days=1))).worker_ids == []
     assert await names(fleet) == ["old"]
 
 
@@ -114,7 +114,7 @@ async def test_a_record_that_a_living_worker_had_the_name_of_can_go() -> None:
     fleet = Fleet(QUIET)
     old = await an_old_worker(fleet)
     await fleet.workers.add(replace(old, id=WorkerId("w-new"), status=STOPPED))
-    assert (await clean_up(fleet.plane, Cleanup())).worker_ids == [old.id]
+    assert (await clean_up(fleet.plane.records, Cleanup())).worker_ids == [old.id]
     assert [worker.id for worker in await fleet.workers.list_all()] == ["w-new"]
 
 

@@ -10,7 +10,7 @@ from support.fleet import Fleet
 
 
 async def tagged(fleet: Fleet, worker: Worker, tags: Mapping[str, str]) -> None:
-    await request_tags(fleet.plane, worker.id, tags, by="ann")
+    await request_tags(fleet.plane.records, worker.id, tags, by="ann")
     await fleet.clock.sleep(5)
 
 

@@ -27,7 +27,7 @@ class SealedSecret(msgspec.Struct, frozen=True, kw_only=True):
 _decoder = msgspec.json.Decoder(SealedSecret)
 
 
-class Vault:
+class SecretStore:
     """Write-only for people: they can set and remove a secret, only LCM itself reads one.
 
     `key_file` is None where the keys come from the environment and only its owner can change them.

@@ -14,7 +14,6 @@ from starlette.routing import BaseRoute
 from lcm.control_plane.access.rate_limit import Buckets
 from lcm.control_plane.access.roles import AccessDenied, TooManyRequests
 from lcm.control_plane.api import dashboard, operations
-from lcm.control_plane.api.dependencies import Services
 from lcm.control_plane.api.internal import feed, fleet
 from lcm.control_plane.api.internal import telemetry as worker_telemetry
 from lcm.control_plane.api.internal import workers as internal_workers
@@ -33,6 +32,7 @@ from lcm.control_plane.api.public import (
     tokens,
     workers,
 )
+from lcm.control_plane.api.services import Services
 from lcm.control_plane.store.port import StoreUnavailable, WriteUnconfirmed
 from lcm.core.telemetry import Telemetry
 from lcm.domain import errors

@@ -4,31 +4,19 @@ All of them are coroutines: FastAPI would run plain functions in a thread.
 """
 
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import Depends, Header, Request
 
-from lcm.control_plane.access.identity import Identity
 from lcm.control_plane.access.roles import AccessDenied, Principal, Role, require
 from lcm.control_plane.api.middleware import principal_behind
+from lcm.control_plane.api.services import ControlPlane, Services
 from lcm.control_plane.commands.claim_leadership import fence_for
-from lcm.control_plane.context import ControlPlane
 from lcm.control_plane.records.preconditions import Conditions, keyed_request
 from lcm.control_plane.store.port import Fence
-from lcm.control_plane.streaming.hub import EventHub
 from lcm.domain.errors import PreconditionRequired
 from lcm.domain.idempotency import KeyedRequest
 from lcm.rest.schemas import EPOCH_HEADER, SERVICE_HEADER
-
-
-@dataclass(frozen=True)
-class Services:
-    """Everything the routes use; hung on the application by main.py."""
-
-    control_plane: ControlPlane
-    hub: EventHub
-    identity: Identity
 
 
 def services(request: Request) -> Services:

@@ -7,7 +7,7 @@ after it was set, must not leave a worker without.
 import structlog
 
 from lcm.control_plane.commands.license_worker import queue_due_licenses
-from lcm.control_plane.context import ControlPlane
+from lcm.control_plane.records.groups import Caches, Records
 from lcm.control_plane.store.port import StoreUnavailable
 from lcm.core.health import Health
 from lcm.core.hosted_service import HostedService
@@ -23,17 +23,18 @@ class AutoLicense(HostedService):
 
     name = "auto-license"
 
-    def __init__(self, control_plane: ControlPlane, health: Health) -> None:
-        self._control_plane = control_plane
+    def __init__(self, records: Records, caches: Caches, health: Health) -> None:
+        self._records = records
+        self._caches = caches
         self._health = health
 
     async def run(self) -> None:
         while True:
             self._health.tick(self.name, LOOK_SECONDS)
             try:
-                queued = await queue_due_licenses(self._control_plane)
+                queued = await queue_due_licenses(self._records, self._caches)
                 if queued:
                     log.info("registrations queued for workers that lack their license", count=queued)
             except (StoreUnavailable, RequestError) as error:
                 log.warning("could not look for missing licenses", error=str(error))
-            await self._control_plane.clock.sleep(LOOK_SECONDS)
+            await self._records.clock.sleep(LOOK_SECONDS)

@@ -1,12 +1,12 @@
-"""A worker's own CML login: set and removed by people, read by the worker controller.
+"""A worker's own CML login: operators set and remove it, the worker controller reads it.
 
-As with license tokens the password is in the vault, under a name of its own, before a record names it; it
-leaves the vault once no record names it any more.
+As with license tokens, the password is stored as a secret under a name of its own before a record names it,
+and removed once no record names it any more.
 """
 
 from typing import Final
 
-from lcm.control_plane.context import ControlPlane
+from lcm.control_plane.records.groups import Records
 from lcm.control_plane.records.preconditions import UNCONDITIONAL, Conditions
 from lcm.domain.errors import NotFound, RequestError
 from lcm.domain.requests import change_login
@@ -17,7 +17,7 @@ PURPOSE: Final = "cml-login"
 
 
 async def set_login(
-    control_plane: ControlPlane,
+    records: Records,
     worker_id: str,
     username: str,
     password: str,
@@ -26,40 +26,40 @@ async def set_login(
     conditions: Conditions = UNCONDITIONAL,
 ) -> Worker:
     """Have LCM ask the worker's CML with this login."""
-    await control_plane.workers.get(worker_id)
-    login = CmlLogin(username=username, secret_ref=f"{worker_id}-{control_plane.ids.new_id()[:8]}")
-    await control_plane.vault.put(PURPOSE, login.secret_ref, password)
+    await records.workers.get(worker_id)
+    login = CmlLogin(username=username, secret_ref=f"{worker_id}-{records.ids.new_id()[:8]}")
+    await records.secrets.put(PURPOSE, login.secret_ref, password)
     try:
-        worker = await _change(control_plane, worker_id, login, by, conditions)
+        worker = await _change(records, worker_id, login, by, conditions)
     except RequestError:  # nothing else proves that the record does not name it
-        await control_plane.vault.remove(PURPOSE, login.secret_ref)
+        await records.secrets.remove(PURPOSE, login.secret_ref)
         raise
     if worker.cml_login != login:  # the request was carried out before
-        await control_plane.vault.remove(PURPOSE, login.secret_ref)
+        await records.secrets.remove(PURPOSE, login.secret_ref)
     return worker
 
 
 async def remove_login(
-    control_plane: ControlPlane, worker_id: str, *, by: str, conditions: Conditions = UNCONDITIONAL
+    records: Records, worker_id: str, *, by: str, conditions: Conditions = UNCONDITIONAL
 ) -> Worker:
     """Have LCM ask the worker's CML with the fleet's login again."""
-    return await _change(control_plane, worker_id, None, by, conditions)
+    return await _change(records, worker_id, None, by, conditions)
 
 
-async def login_of(control_plane: ControlPlane, worker_id: str) -> CmlCredentials:
+async def login_of(records: Records, worker_id: str) -> CmlCredentials:
     """For the worker controller alone."""
-    login = (await control_plane.workers.get(worker_id)).cml_login
-    password = await control_plane.vault.get(PURPOSE, login.secret_ref) if login else None
+    login = (await records.workers.get(worker_id)).cml_login
+    password = await records.secrets.get(PURPOSE, login.secret_ref) if login else None
     if login is None or password is None:
         raise NotFound(f"worker {worker_id} has no CML login of its own")
     return CmlCredentials(username=login.username, password=password, secret_ref=login.secret_ref)
 
 
 async def _change(
-    control_plane: ControlPlane, worker_id: str, login: CmlLogin | None, by: str, conditions: Conditions
+    records: Records, worker_id: str, login: CmlLogin | None, by: str, conditions: Conditions
 ) -> Worker:
     """Change the record, then throw away the password it no longer names."""
-    now = control_plane.clock.now()
+    now = records.clock.now()
     before: CmlLogin | None = None
 
     def decide(worker: Worker) -> Worker:
@@ -67,7 +67,7 @@ async def _change(
         before = worker.cml_login
         return change_login(worker, login, by=by, now=now)
 
-    worker = await control_plane.workers.change(worker_id, conditions.guard(decide))
+    worker = await records.workers.change(worker_id, conditions.guard(decide))
     if before is not None and before != worker.cml_login:
-        await control_plane.vault.remove(PURPOSE, before.secret_ref)
+        await records.secrets.remove(PURPOSE, before.secret_ref)
     return worker

@@ -6,7 +6,7 @@ every write fenced by an older epoch is refused from then on.
 
 import msgspec
 
-from lcm.control_plane.context import ControlPlane
+from lcm.control_plane.records.groups import Records
 from lcm.control_plane.store.port import GUARD_KIND, Document, Fence, VersionConflict
 from lcm.domain.errors import Conflict, Fenced
 from lcm.rest.schemas import LeadershipClaim, LeadershipGrant
@@ -23,7 +23,7 @@ class Leadership(msgspec.Struct, frozen=True, kw_only=True):
     newest_elections: dict[str, int] = {}
 
 
-async def claim_leadership(control_plane: ControlPlane, claim: LeadershipClaim) -> LeadershipGrant:
+async def claim_leadership(records: Records, claim: LeadershipClaim) -> LeadershipGrant:
     """The same claim again gets the same epoch; an election that is not newer than the known is refused.
 
     Elections are compared within one coordination store only. Another store starts above the stored
@@ -31,23 +31,23 @@ async def claim_leadership(control_plane: ControlPlane, claim: LeadershipClaim) 
     a lost store that arrives late cannot either, because the next election of the living one is newer.
     """
     for _ in range(MAX_ATTEMPTS):
-        document = await control_plane.store.get(GUARD_KIND, claim.service)
+        document = await records.store.get(GUARD_KIND, claim.service)
         known = msgspec.json.decode(document.body, type=Leadership) if document else None
         version = document.version if document else 0
         newest = known.newest_elections.get(claim.cluster_id, 0) if known else 0
         if known is not None and claim.revision <= newest:
             is_holder = (known.cluster_id, known.instance_id) == (claim.cluster_id, claim.instance_id)
             if claim.revision == newest and is_holder:
-                control_plane.epochs.granted(fence_for(claim.service, version))
+                records.epochs.granted(fence_for(claim.service, version))
                 return LeadershipGrant(epoch=version)
             raise Fenced("another instance won a later election; campaign again")
         claimed = Document(GUARD_KIND, claim.service, version + 1, msgspec.json.encode(_next(known, claim)))
-        control_plane.epochs.invalidate(fence_for(claim.service, version))
+        records.epochs.invalidate(fence_for(claim.service, version))
         try:
-            await (control_plane.store.replace(claimed) if known else control_plane.store.insert(claimed))
+            await (records.store.replace(claimed) if known else records.store.insert(claimed))
         except VersionConflict:
             continue
-        control_plane.epochs.granted(fence_for(claim.service, version + 1))
+        records.epochs.granted(fence_for(claim.service, version + 1))
         return LeadershipGrant(epoch=version + 1)
     raise Conflict("several instances claim the lead at once; try again")
 

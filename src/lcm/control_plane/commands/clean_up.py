@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 
 from lcm.control_plane.commands import change_login, license_worker
-from lcm.control_plane.context import ControlPlane
+from lcm.control_plane.records.groups import Records
 from lcm.domain.errors import Conflict
 from lcm.domain.lifecycle import TERMINATED
 from lcm.domain.worker import Worker
@@ -13,34 +13,34 @@ MAX_PURGED = 1_000
 """In one call; the next one goes on."""
 
 
-async def clean_up(control_plane: ControlPlane, cleanup: Cleanup) -> CleanupResult:
+async def clean_up(records: Records, cleanup: Cleanup) -> CleanupResult:
     """Purge, or with `dry_run` only say what would be purged.
 
     Nothing leads out of TERMINATED, so it does not matter which leader asks; a record whose tag a living
     machine carries is kept, because it is what proves whose machine that is.
     """
-    before = control_plane.clock.now() - timedelta(days=cleanup.retention_days)
+    before = records.clock.now() - timedelta(days=cleanup.retention_days)
     kept = set(cleanup.keep)
-    due = [w for w in await control_plane.workers.list_all() if is_due(w, before) and w.id not in kept]
+    due = [w for w in await records.workers.list_all() if is_due(w, before) and w.id not in kept]
     purged = []
     for worker in due[:MAX_PURGED]:
         if not cleanup.dry_run:
             try:
-                await forget_worker(control_plane, worker)
+                await forget_worker(records, worker)
             except Conflict:
                 continue
         purged.append(worker.id)
     return CleanupResult(worker_ids=purged, dry_run=cleanup.dry_run, retention_days=cleanup.retention_days)
 
 
-async def forget_worker(control_plane: ControlPlane, worker: Worker) -> None:
+async def forget_worker(records: Records, worker: Worker) -> None:
     """Remove the secrets a terminated worker's record may name, then purge it: nothing else knows them."""
     token_ref = worker.license.token_ref
     if token_ref is not None and token_ref != license_worker.FLEET:
-        await control_plane.vault.remove(license_worker.PURPOSE, token_ref)
+        await records.secrets.remove(license_worker.PURPOSE, token_ref)
     if worker.cml_login is not None:
-        await control_plane.vault.remove(change_login.PURPOSE, worker.cml_login.secret_ref)
-    await control_plane.workers.purge(worker)
+        await records.secrets.remove(change_login.PURPOSE, worker.cml_login.secret_ref)
+    await records.workers.purge(worker)
 
 
 def is_due(worker: Worker, before: datetime) -> bool:

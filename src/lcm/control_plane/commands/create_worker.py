@@ -3,7 +3,8 @@
 import uuid
 from collections.abc import Mapping
 
-from lcm.control_plane.context import ControlPlane
+from lcm.control_plane.policies import Policies
+from lcm.control_plane.records.groups import Records
 from lcm.control_plane.store.port import Fence
 from lcm.domain.capacity import declared_by
 from lcm.domain.errors import Conflict, NotFound, UnknownReference
@@ -13,7 +14,8 @@ from lcm.domain.worker import Worker, new_worker
 
 
 async def create_worker(
-    control_plane: ControlPlane,
+    records: Records,
+    policies: Policies,
     *,
     name: str,
     template_name: str,
@@ -30,44 +32,44 @@ async def create_worker(
     however late, finds the worker it made the first time.
     """
     if request is not None:
-        made = await _made_before(control_plane, request)
+        made = await _made_before(records, request)
         if made is not None:
             return made
-    template = await control_plane.templates.find(template_name)
+    template = await records.templates.find(template_name)
     if template is None or not template.enabled:
-        known = ", ".join(t.name for t in await control_plane.templates.list_all() if t.enabled)
+        known = ", ".join(t.name for t in await records.templates.list_all() if t.enabled)
         raise UnknownReference(
             f"there is no template {template_name!r}; choose one of: {known or 'none is seeded'}"
         )
-    region = aws_region or control_plane.default_region
-    if region not in control_plane.regions:
-        known = ", ".join(control_plane.regions)
+    region = aws_region or policies.default_region
+    if region not in policies.regions:
+        known = ", ".join(policies.regions)
         raise UnknownReference(f"region {region!r} is not configured; choose one of: {known or 'none'}")
     worker = new_worker(
-        worker_id=_keyed_id(request) if request else WorkerId(control_plane.ids.new_id()),
+        worker_id=_keyed_id(request) if request else WorkerId(records.ids.new_id()),
         name=name,
         template_name=template_name,
         aws_region=region,
         tags=tags,
         by=by,
-        now=control_plane.clock.now(),
+        now=records.clock.now(),
         request_digest=request.content if request else None,
         declared_capacity=declared_by(template),
         licensed=licensed,
     )
     try:
-        return await control_plane.workers.add(worker, fence)
+        return await records.workers.add(worker, fence)
     except Conflict:
-        made = await _made_before(control_plane, request) if request else None
+        made = await _made_before(records, request) if request else None
         if made is None:
             raise
         return made
 
 
-async def _made_before(control_plane: ControlPlane, request: KeyedRequest) -> Worker | None:
+async def _made_before(records: Records, request: KeyedRequest) -> Worker | None:
     """The worker this request made when it was sent the first time."""
     try:
-        made = await control_plane.workers.get(_keyed_id(request))
+        made = await records.workers.get(_keyed_id(request))
     except NotFound:
         return None
     refuse_other_content(made.request_digest, request)

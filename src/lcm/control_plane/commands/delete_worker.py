@@ -2,7 +2,7 @@
 
 from lcm.control_plane.commands.clean_up import forget_worker
 from lcm.control_plane.commands.request_action import request_action
-from lcm.control_plane.context import ControlPlane
+from lcm.control_plane.records.groups import Records
 from lcm.control_plane.records.preconditions import UNCONDITIONAL, Conditions
 from lcm.domain.lifecycle import TERMINATED
 from lcm.domain.requests import delete_for_good
@@ -10,7 +10,7 @@ from lcm.domain.worker import Action, Worker
 
 
 async def delete_worker(
-    control_plane: ControlPlane,
+    records: Records,
     worker_id: str,
     *,
     force: bool,
@@ -19,11 +19,11 @@ async def delete_worker(
 ) -> Worker:
     """With `force` the record is purged as soon as nothing of the worker is left, which may be now."""
     if not force:
-        return await request_action(control_plane, worker_id, Action.DELETE, by=by, conditions=conditions)
-    now = control_plane.clock.now()
-    worker = await control_plane.workers.change(
+        return await request_action(records, worker_id, Action.DELETE, by=by, conditions=conditions)
+    now = records.clock.now()
+    worker = await records.workers.change(
         worker_id, conditions.guard(lambda current: delete_for_good(current, by=by, now=now))
     )
     if worker.status is TERMINATED:
-        await forget_worker(control_plane, worker)
+        await forget_worker(records, worker)
     return worker

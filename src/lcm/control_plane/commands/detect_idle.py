@@ -12,7 +12,8 @@ from datetime import UTC, datetime
 
 from msgspec.structs import replace
 
-from lcm.control_plane.context import ControlPlane
+from lcm.control_plane.policies import Policies
+from lcm.control_plane.records.groups import Caches, Records
 from lcm.control_plane.records.idle_checks import CheckTimes
 from lcm.control_plane.store.port import Fence
 from lcm.domain.idle import (
@@ -36,28 +37,32 @@ _NOT_CURRENT = "the look at CML is too old, or the clocks of controller and cont
 
 
 async def detect_idle(
-    control_plane: ControlPlane, worker_id: str, request: IdleCheckRequest, *, fence: Fence
+    records: Records,
+    caches: Caches,
+    policies: Policies,
+    worker_id: str,
+    request: IdleCheckRequest,
+    *,
+    fence: Fence,
 ) -> IdleCheck:
     """Judge one worker. At most one evaluation per check interval, unless forced."""
-    policy, now = control_plane.policies.idle, control_plane.clock.now()
-    worker = await control_plane.workers.get(worker_id)
+    policy, now = policies.idle, records.clock.now()
+    worker = await records.workers.get(worker_id)
     used_at = newest_use(request.raw_telemetry_events or (), now)
-    checked = control_plane.idle_checks.of(worker_id)
+    checked = caches.idle_checks.of(worker_id)
     if not request.force_check and checked is not None and now < checked.next:
         is_news = is_newer_use(worker, used_at)
-        worker = await control_plane.workers.change(
-            worker_id, lambda w: _with_use(w, used_at, now), fence=fence
-        )
-        return _result(control_plane, worker, request, now, performed=False, activity_updated=is_news)
+        worker = await records.workers.change(worker_id, lambda w: _with_use(w, used_at, now), fence=fence)
+        return _result(caches, policies, worker, request, now, performed=False, activity_updated=is_news)
 
     guard: PauseGuard | None = None
     is_news = False
     evidence = Evidence(
         telemetry_fetched=request.raw_telemetry_events is not None,
-        cpu_percent=recent_load(control_plane, worker_id, now),
+        cpu_percent=recent_load(caches, policies, worker_id, now),
         suppressed=request.suppress_auto_pause,
     )
-    async with reserved_if_possible(control_plane, _with_use(worker, used_at, now), evidence, now) as (
+    async with reserved_if_possible(records, policies, _with_use(worker, used_at, now), evidence, now) as (
         evidence,
         may_pause,
     ):
@@ -67,7 +72,7 @@ async def detect_idle(
             is_news = is_newer_use(current, used_at)
             current = _with_use(current, used_at, now)
             # To get here may have taken long: what proves nothing any more was not fetched.
-            is_current = _is_current(request, control_plane.clock.now())
+            is_current = _is_current(request, records.clock.now())
             seen = evidence if is_current else dataclasses.replace(evidence, telemetry_fetched=False)
             guard = pause_guard(current, policy, seen, now)
             if guard is None and may_pause:
@@ -82,12 +87,14 @@ async def detect_idle(
                 target_pause_at=pause_due_at(current, policy),
             )
 
-        worker = await control_plane.workers.change(worker_id, decide, fence=fence)
+        worker = await records.workers.change(worker_id, decide, fence=fence)
     patience = SECOND_LOOK if guard is PauseGuard.SECOND_LOOK else policy.check_interval
-    control_plane.idle_checks.note(
+    caches.idle_checks.note(
         worker_id, CheckTimes(now, now + patience), is_unconfirmed=guard is PauseGuard.UNCONFIRMED
     )
-    return _result(control_plane, worker, request, now, performed=True, activity_updated=is_news, guard=guard)
+    return _result(
+        caches, policies, worker, request, now, performed=True, activity_updated=is_news, guard=guard
+    )
 
 
 def newest_use(events: Sequence[TelemetryEvent], now: datetime) -> datetime | None:
@@ -114,10 +121,10 @@ def _with_use(worker: Worker, used_at: datetime | None, now: datetime) -> Worker
     )
 
 
-def recent_load(control_plane: ControlPlane, worker_id: str, now: datetime) -> float | None:
+def recent_load(caches: Caches, policies: Policies, worker_id: str, now: datetime) -> float | None:
     """The highest CPU load that any source measured within the last check interval, in percent."""
-    since = now - control_plane.policies.idle.check_interval
-    samples = control_plane.live.samples_of(worker_id)
+    since = now - policies.idle.check_interval
+    samples = caches.metrics.samples_of(worker_id)
     return max((s.cpu_utilization or 0.0 for s in samples if s.collected_at >= since), default=None)
 
 
@@ -127,36 +134,37 @@ def _is_current(request: IdleCheckRequest, now: datetime) -> bool:
 
 @asynccontextmanager
 async def reserved_if_possible(
-    control_plane: ControlPlane, worker: Worker, evidence: Evidence, now: datetime
+    records: Records, policies: Policies, worker: Worker, evidence: Evidence, now: datetime
 ) -> AsyncIterator[tuple[Evidence, bool]]:
     """The evidence with the running workers counted, and whether the worker may go by it.
 
     Without a minimum of workers nobody has to be counted. With one, a pause that nothing else forbids is
     reserved while it is made, and whoever counts meanwhile counts it as done.
     """
-    policy = control_plane.policies.idle
+    policy = policies.idle
     if policy.min_workers == 0:
         yield evidence, True
         return
 
     async def too_few(reserved: Collection[str]) -> str | None:
         nonlocal evidence
-        running = await _running_workers(control_plane)
+        running = await _running_workers(records)
         evidence = dataclasses.replace(evidence, running_workers=len(running.difference(reserved)))
         guard = pause_guard(worker, policy, evidence, now)
         return str(guard) if guard is not None else None
 
-    async with control_plane.turns.reserve("pause", worker.id, too_few) as refusal:
+    async with records.reservations.reserve("pause", worker.id, too_few) as refusal:
         yield evidence, refusal is None
 
 
-async def _running_workers(control_plane: ControlPlane) -> set[str]:
-    workers = await control_plane.workers.list_all()
+async def _running_workers(records: Records) -> set[str]:
+    workers = await records.workers.list_all()
     return {w.id for w in workers if w.status is RUNNING and w.desired_status is DesiredStatus.RUNNING}
 
 
 def _result(
-    control_plane: ControlPlane,
+    caches: Caches,
+    policies: Policies,
     worker: Worker,
     request: IdleCheckRequest,
     now: datetime,
@@ -165,8 +173,8 @@ def _result(
     activity_updated: bool,
     guard: PauseGuard | None = None,
 ) -> IdleCheck:
-    idleness = assess(worker, control_plane.policies.idle, now)
-    checked = control_plane.idle_checks.of(worker.id)
+    idleness = assess(worker, policies.idle, now)
+    checked = caches.idle_checks.of(worker.id)
     triggered = performed and guard is None
     return IdleCheck(
         worker_id=worker.id,

@@ -4,7 +4,8 @@ from dataclasses import replace
 from datetime import timedelta
 
 from lcm.control_plane.commands.detect_idle import recent_load, reserved_if_possible
-from lcm.control_plane.context import ControlPlane
+from lcm.control_plane.policies import Policies
+from lcm.control_plane.records.groups import Caches, Records
 from lcm.control_plane.records.preconditions import UNCONDITIONAL, Conditions
 from lcm.control_plane.store.port import Fence
 from lcm.domain.errors import Conflict
@@ -15,7 +16,8 @@ from lcm.domain.worker import PauseReason, Worker
 
 
 async def drain_worker(
-    control_plane: ControlPlane,
+    records: Records,
+    policies: Policies,
     worker_id: str,
     *,
     by: str,
@@ -23,9 +25,9 @@ async def drain_worker(
     conditions: Conditions = UNCONDITIONAL,
 ) -> Worker:
     """The template says how long people are waited for."""
-    patience = await _patience_with(control_plane, worker_id)
-    now = control_plane.clock.now()
-    return await control_plane.workers.change(
+    patience = await _patience_with(records, policies, worker_id)
+    now = records.clock.now()
+    return await records.workers.change(
         worker_id,
         conditions.guard(
             lambda current: drain(current, deadline=now + patience, by=by, reason=reason, now=now)
@@ -33,25 +35,27 @@ async def drain_worker(
     )
 
 
-async def scale_down_worker(control_plane: ControlPlane, worker_id: str, *, by: str, fence: Fence) -> Worker:
+async def scale_down_worker(
+    records: Records, caches: Caches, policies: Policies, worker_id: str, *, by: str, fence: Fence
+) -> Worker:
     """Drain a worker that two looks found unused, the last of them just now.
 
     Judged again in the compare-and-set: a hold, a session or a sign of people that came first wins.
     """
-    patience = await _patience_with(control_plane, worker_id)
-    policy, now = control_plane.policies.idle, control_plane.clock.now()
-    checked = control_plane.idle_checks.of(worker_id)
+    patience = await _patience_with(records, policies, worker_id)
+    policy, now = policies.idle, records.clock.now()
+    checked = caches.idle_checks.of(worker_id)
     evidence = Evidence(
         telemetry_fetched=checked is not None and is_fresh(checked.last, now),
-        cpu_percent=recent_load(control_plane, worker_id, now),
+        cpu_percent=recent_load(caches, policies, worker_id, now),
     )
-    worker = await control_plane.workers.get(worker_id)
-    async with reserved_if_possible(control_plane, worker, evidence, now) as (evidence, may_go):
+    worker = await records.workers.get(worker_id)
+    async with reserved_if_possible(records, policies, worker, evidence, now) as (evidence, may_go):
 
         def decide(current: Worker) -> Worker:
             if current.status is not DRAINING:
                 # To get here may have taken long.
-                judged_at = control_plane.clock.now()
+                judged_at = records.clock.now()
                 is_current = checked is not None and is_fresh(checked.last, judged_at)
                 seen = replace(evidence, telemetry_fetched=is_current)
                 guard = pause_guard(current, policy, seen, judged_at)
@@ -66,10 +70,10 @@ async def scale_down_worker(control_plane: ControlPlane, worker_id: str, *, by: 
                 why=PauseReason.IDLE_TIMEOUT,
             )
 
-        return await control_plane.workers.change(worker_id, decide, fence=fence)
+        return await records.workers.change(worker_id, decide, fence=fence)
 
 
-async def _patience_with(control_plane: ControlPlane, worker_id: str) -> timedelta:
-    worker = await control_plane.workers.get(worker_id)
-    template = await control_plane.templates.find(worker.template_name)
-    return timedelta(hours=template.drain_timeout_hours) if template else control_plane.policies.drain_timeout
+async def _patience_with(records: Records, policies: Policies, worker_id: str) -> timedelta:
+    worker = await records.workers.get(worker_id)
+    template = await records.templates.find(worker.template_name)
+    return timedelta(hours=template.drain_timeout_hours) if template else policies.drain_timeout

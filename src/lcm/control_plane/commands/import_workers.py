@@ -1,6 +1,6 @@
 """The controller found machines that are not in the records: make each of them a worker, once."""
 
-from lcm.control_plane.context import ControlPlane
+from lcm.control_plane.records.groups import Records
 from lcm.control_plane.store.port import Fence
 from lcm.domain.discovery import FoundInstance, KnownWorkers, imported_worker, reason_not_to_import
 from lcm.domain.errors import InstanceTaken, NameTaken
@@ -12,18 +12,16 @@ from lcm.rest.fleet import BulkImport, BulkImportResult, ImportOutcome
 CREATED, CONFLICT = 201, 409
 
 
-async def import_workers(
-    control_plane: ControlPlane, bulk: BulkImport, *, by: str, fence: Fence
-) -> BulkImportResult:
+async def import_workers(records: Records, bulk: BulkImport, *, by: str, fence: Fence) -> BulkImportResult:
     """Import what is new; what a record has already is a conflict of that machine alone."""
-    workers = await control_plane.workers.list_all()
+    workers = await records.workers.list_all()
     return BulkImportResult(
-        items=[await _import(control_plane, found, workers, by, fence) for found in bulk.instances]
+        items=[await _import(records, found, workers, by, fence) for found in bulk.instances]
     )
 
 
 async def _import(
-    control_plane: ControlPlane, found: FoundInstance, workers: list[Worker], by: str, fence: Fence
+    records: Records, found: FoundInstance, workers: list[Worker], by: str, fence: Fence
 ) -> ImportOutcome:
     instance = found.instance
     # Whether it is another fleet's is for the controller to say, who knows which fleet it works for.
@@ -31,7 +29,7 @@ async def _import(
     refusal = reason_not_to_import(instance, KnownWorkers.of(workers), fleet)
     if refusal is None:
         try:
-            worker = await _add(control_plane, found, workers, by, fence)
+            worker = await _add(records, found, workers, by, fence)
         except InstanceTaken as taken:
             refusal = str(taken)
         else:
@@ -41,19 +39,19 @@ async def _import(
 
 
 async def _add(
-    control_plane: ControlPlane, found: FoundInstance, workers: list[Worker], by: str, fence: Fence
+    records: Records, found: FoundInstance, workers: list[Worker], by: str, fence: Fence
 ) -> Worker:
     taken = {worker.name for worker in workers if worker.status is not TERMINATED}
     worker = imported_worker(
         found,
-        worker_id=WorkerId(control_plane.ids.new_id()),
+        worker_id=WorkerId(records.ids.new_id()),
         taken_names=taken,
-        templates=await control_plane.templates.list_all(),
+        templates=await records.templates.list_all(),
         by=by,
-        now=control_plane.clock.now(),
+        now=records.clock.now(),
     )
     try:
-        return await control_plane.workers.add(worker, fence)
+        return await records.workers.add(worker, fence)
     except NameTaken:
         # Somebody was quicker with the name: take the one that ends with the instance's id.
-        return await _add(control_plane, found, await control_plane.workers.list_all(), by, fence)
+        return await _add(records, found, await records.workers.list_all(), by, fence)

@@ -4,7 +4,8 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from lcm.control_plane.context import ControlPlane
+from lcm.control_plane.policies import Policies
+from lcm.control_plane.records.groups import Records
 from lcm.control_plane.records.preconditions import UNCONDITIONAL, Conditions
 from lcm.domain.errors import MomentPassed
 from lcm.domain.idle import pause_due_at
@@ -13,7 +14,8 @@ from lcm.domain.worker import Hold, Worker
 
 
 async def hold_worker(
-    control_plane: ControlPlane,
+    records: Records,
+    policies: Policies,
     worker_id: str,
     *,
     until: datetime,
@@ -25,7 +27,7 @@ async def hold_worker(
 
     Raises MomentPassed for a hold that is over already, unless the same request was carried out in time.
     """
-    now = control_plane.clock.now()
+    now = records.clock.now()
 
     def decide(worker: Worker) -> Worker:
         if until <= now:
@@ -34,26 +36,27 @@ async def hold_worker(
                 " send a later moment, or DELETE the hold to end it"
             )
         held = replace(worker, hold=Hold(until=until, by=by, reason=reason), updated_at=now)
-        return _with_countdown(control_plane, cancel_pause(held, by=by, reason="held", now=now))
+        return _with_countdown(policies, cancel_pause(held, by=by, reason="held", now=now))
 
-    return await control_plane.workers.change(worker_id, conditions.guard(decide))
+    return await records.workers.change(worker_id, conditions.guard(decide))
 
 
 async def release_hold(
-    control_plane: ControlPlane, worker_id: str, *, conditions: Conditions = UNCONDITIONAL
+    records: Records, policies: Policies, worker_id: str, *, conditions: Conditions = UNCONDITIONAL
 ) -> Worker:
-    now = control_plane.clock.now()
+    now = records.clock.now()
 
     def decide(worker: Worker) -> Worker:
         if worker.hold is None:
             return worker
-        return _with_countdown(control_plane, replace(worker, hold=None, updated_at=now))
+        return _with_countdown(policies, replace(worker, hold=None, updated_at=now))
 
-    return await control_plane.workers.change(worker_id, conditions.guard(decide))
+    return await records.workers.change(worker_id, conditions.guard(decide))
 
 
 async def toggle_idle_detection(
-    control_plane: ControlPlane,
+    records: Records,
+    policies: Policies,
     worker_id: str,
     *,
     enabled: bool,
@@ -61,7 +64,7 @@ async def toggle_idle_detection(
     conditions: Conditions = UNCONDITIONAL,
 ) -> Worker:
     """Switched off, a worker runs until somebody stops it."""
-    now = control_plane.clock.now()
+    now = records.clock.now()
 
     def decide(worker: Worker) -> Worker:
         if worker.is_idle_detection_enabled is enabled:
@@ -69,10 +72,10 @@ async def toggle_idle_detection(
         toggled = replace(worker, is_idle_detection_enabled=enabled, updated_at=now)
         if not enabled:
             toggled = cancel_pause(toggled, by=by, reason="idle detection switched off", now=now)
-        return _with_countdown(control_plane, toggled)
+        return _with_countdown(policies, toggled)
 
-    return await control_plane.workers.change(worker_id, conditions.guard(decide))
+    return await records.workers.change(worker_id, conditions.guard(decide))
 
 
-def _with_countdown(control_plane: ControlPlane, worker: Worker) -> Worker:
-    return replace(worker, target_pause_at=pause_due_at(worker, control_plane.policies.idle))
+def _with_countdown(policies: Policies, worker: Worker) -> Worker:
+    return replace(worker, target_pause_at=pause_due_at(worker, policies.idle))

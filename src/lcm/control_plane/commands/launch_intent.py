@@ -1,7 +1,7 @@
 """The controller records the intent to launch before it calls RunInstances, or withdraws it."""
 
 from lcm.control_plane.commands.license_worker import change_that_may_lose_a_machine
-from lcm.control_plane.context import ControlPlane
+from lcm.control_plane.records.groups import Records
 from lcm.control_plane.store.port import Fence
 from lcm.domain.transitions import with_launch_intent, without_launch_intent
 from lcm.domain.worker import Worker
@@ -9,11 +9,11 @@ from lcm.rest.schemas import LaunchIntentRecorded, LaunchIntentWithdrawn
 
 
 async def record_launch_intent(
-    control_plane: ControlPlane, worker_id: str, intent: LaunchIntentRecorded, *, fence: Fence
+    records: Records, worker_id: str, intent: LaunchIntentRecorded, *, fence: Fence
 ) -> Worker:
     """Store generation, client token and parameters: from now on any leader can repeat the launch."""
-    now = control_plane.clock.now()
-    return await control_plane.workers.change(
+    now = records.clock.now()
+    return await records.workers.change(
         worker_id,
         lambda worker: with_launch_intent(worker, intent.spec, now=now),
         expected_version=intent.expected_version,
@@ -22,12 +22,12 @@ async def record_launch_intent(
 
 
 async def withdraw_launch_intent(
-    control_plane: ControlPlane, worker_id: str, withdrawal: LaunchIntentWithdrawn, *, fence: Fence
+    records: Records, worker_id: str, withdrawal: LaunchIntentWithdrawn, *, fence: Fence
 ) -> Worker:
     """Forget an intent whose instance is proven gone; a new generation may follow."""
-    now = control_plane.clock.now()
+    now = records.clock.now()
     return await change_that_may_lose_a_machine(
-        control_plane,
+        records,
         worker_id,
         lambda worker: without_launch_intent(
             worker, reason=withdrawal.reason, now=now, refused=withdrawal.refused

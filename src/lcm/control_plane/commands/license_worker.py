@@ -1,9 +1,9 @@
-"""Licenses: people wish, the worker controller does and reports, a debt is kept if it could not be told.
+"""Licenses: operators request, the worker controller acts and reports; a license that may leak is a debt.
 
-The token is put in the vault, under a name of its own, before the wish that names it is recorded: a
-crash in between leaves a secret nobody uses, never a wish without its token. It leaves the vault once no
-record names it any more. The fleet has a token of its own, which serves every worker that is meant to be
-licensed and was given none (D-12); that one stays until a person takes it back.
+The token is stored as a secret, under a name of its own, before the request that names it is recorded: a
+crash in between leaves an unused secret, never a request without its token. The secret is removed once no
+record names it any more. The fleet has a token of its own, which serves every worker that is to be licensed
+and was given none (D-12); it stays until an operator removes it.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from lcm.control_plane.context import ControlPlane
+from lcm.control_plane.records.groups import Caches, Records
 from lcm.control_plane.records.preconditions import UNCONDITIONAL, Conditions
 from lcm.control_plane.store.forward_compat import encode_over
 from lcm.control_plane.store.port import Document, Fence, VersionConflict
@@ -33,57 +33,57 @@ _debt = msgspec.json.Decoder(LicenseDebt)
 
 
 async def request_license(
-    control_plane: ControlPlane,
+    records: Records,
     worker_id: str,
     token: str | None = None,
     *,
     conditions: Conditions = UNCONDITIONAL,
 ) -> Worker:
     """Register the worker with this token, or the fleet's, as soon as its CML is ready."""
-    await control_plane.workers.get(worker_id)
+    await records.workers.get(worker_id)
     if token is None:
-        if not await has_fleet_token(control_plane):
+        if not await has_fleet_token(records):
             raise UnknownReference("no license token is known; send one, or set PUT /api/settings/license")
-        return await _wish(control_plane, worker_id, LicenseOperation.REGISTER, conditions, FLEET)
-    token_ref = f"{worker_id}-{control_plane.ids.new_id()[:8]}"
-    await control_plane.vault.put(PURPOSE, token_ref, token)
+        return await _wish(records, worker_id, LicenseOperation.REGISTER, conditions, FLEET)
+    token_ref = f"{worker_id}-{records.ids.new_id()[:8]}"
+    await records.secrets.put(PURPOSE, token_ref, token)
     try:
-        worker = await _wish(control_plane, worker_id, LicenseOperation.REGISTER, conditions, token_ref)
+        worker = await _wish(records, worker_id, LicenseOperation.REGISTER, conditions, token_ref)
     except RequestError:  # nothing else proves that the record does not name it
-        await control_plane.vault.remove(PURPOSE, token_ref)
+        await records.secrets.remove(PURPOSE, token_ref)
         raise
     if worker.license.token_ref != token_ref:  # the request was carried out before
-        await control_plane.vault.remove(PURPOSE, token_ref)
+        await records.secrets.remove(PURPOSE, token_ref)
     return worker
 
 
 async def request_deregistration(
-    control_plane: ControlPlane, worker_id: str, *, conditions: Conditions = UNCONDITIONAL
+    records: Records, worker_id: str, *, conditions: Conditions = UNCONDITIONAL
 ) -> Worker:
     """Give the license back to its pool."""
-    return await _wish(control_plane, worker_id, LicenseOperation.DEREGISTER, conditions)
+    return await _wish(records, worker_id, LicenseOperation.DEREGISTER, conditions)
 
 
-async def set_fleet_token(control_plane: ControlPlane, token: str) -> None:
+async def set_fleet_token(records: Records, token: str) -> None:
     """From now on workers that are meant to be licensed are registered with it."""
-    await control_plane.vault.put(PURPOSE, FLEET, token)
+    await records.secrets.put(PURPOSE, FLEET, token)
 
 
-async def remove_fleet_token(control_plane: ControlPlane) -> None:
-    await control_plane.vault.remove(PURPOSE, FLEET)
+async def remove_fleet_token(records: Records) -> None:
+    await records.secrets.remove(PURPOSE, FLEET)
 
 
-async def has_fleet_token(control_plane: ControlPlane) -> bool:
-    return await control_plane.vault.has(PURPOSE, FLEET)
+async def has_fleet_token(records: Records) -> bool:
+    return await records.secrets.has(PURPOSE, FLEET)
 
 
-async def queue_due_licenses(control_plane: ControlPlane) -> int:
+async def queue_due_licenses(records: Records, caches: Caches) -> int:
     """Wish a registration for every worker that lacks the license it should have; how many those were."""
-    await control_plane.worker_cache.load()
-    due = [known.id for known in control_plane.worker_cache if known.is_license_due]
-    if not due or not await has_fleet_token(control_plane):
+    await caches.worker_cache.load()
+    due = [known.id for known in caches.worker_cache if known.is_license_due]
+    if not due or not await has_fleet_token(records):
         return 0
-    now = control_plane.clock.now()
+    now = records.clock.now()
 
     def decide(worker: Worker) -> Worker:
         if not worker.is_license_due:
@@ -92,22 +92,22 @@ async def queue_due_licenses(control_plane: ControlPlane) -> int:
         return replace(worker, license=wished, updated_at=now)
 
     for worker_id in due:
-        await control_plane.workers.change(worker_id, decide)
+        await records.workers.change(worker_id, decide)
     return len(due)
 
 
-async def license_token(control_plane: ControlPlane, worker_id: str) -> str:
+async def license_token(records: Records, worker_id: str) -> str:
     """For the worker controller alone."""
-    worker = await control_plane.workers.get(worker_id)
+    worker = await records.workers.get(worker_id)
     token_ref = worker.license.token_ref
-    token = await control_plane.vault.get(PURPOSE, token_ref) if token_ref else None
+    token = await records.secrets.get(PURPOSE, token_ref) if token_ref else None
     if token is None:
         raise NotFound(f"no license token is kept for worker {worker_id}; ask for a license again")
     return token
 
 
 async def report_license(
-    control_plane: ControlPlane,
+    records: Records,
     worker_id: str,
     step: str,
     operation: LicenseOperation,
@@ -116,7 +116,7 @@ async def report_license(
     fence: Fence,
 ) -> Worker:
     """The controller began, finished or failed an operation."""
-    now = control_plane.clock.now()
+    now = records.clock.now()
 
     def decide(worker: Worker) -> Worker:
         if worker.status is TERMINATED:
@@ -137,17 +137,15 @@ async def report_license(
                 )
         return replace(worker, license=changed, updated_at=now) if changed != worker.license else worker
 
-    if report.is_debt and (await control_plane.workers.get(worker_id)).license.may_be_held:
-        await _owe(control_plane, worker_id, report.reason)
-    worker = await _change(control_plane, worker_id, decide, fence)
+    if report.is_debt and (await records.workers.get(worker_id)).license.may_be_held:
+        await _owe(records, worker_id, report.reason)
+    worker = await _change(records, worker_id, decide, fence)
     if worker.status is TERMINATING and operation is LicenseOperation.DEREGISTER:
-        await _audit_end(control_plane, worker, step, report, by=fence.id)
+        await _audit_end(records, worker, step, report, by=fence.id)
     return worker
 
 
-async def _audit_end(
-    control_plane: ControlPlane, worker: Worker, step: str, report: LicenseReport, *, by: str
-) -> None:
+async def _audit_end(records: Records, worker: Worker, step: str, report: LicenseReport, *, by: str) -> None:
     """What became of the license of a worker that goes."""
     if step == "complete":
         event, reason = AuditEvent.LICENSE_GIVEN_BACK, "given back before the machine is terminated"
@@ -155,11 +153,11 @@ async def _audit_end(
         event, reason = AuditEvent.LICENSE_OWED, report.reason
     else:
         return
-    await control_plane.audit.note(event, worker, by=by, reason=reason)
+    await records.audit.note(event, worker, by=by, reason=reason)
 
 
 async def change_that_may_lose_a_machine(
-    control_plane: ControlPlane,
+    records: Records,
     worker_id: str,
     decide: Callable[[Worker], Worker],
     *,
@@ -167,33 +165,33 @@ async def change_that_may_lose_a_machine(
     fence: Fence,
 ) -> Worker:
     """Change the record; if its machine is gone with a license, that is owed before anybody can forget it."""
-    before = await control_plane.workers.get(worker_id)
+    before = await records.workers.get(worker_id)
     if before.version == expected_version and before.license.may_be_held:
         after = decide(before)
         if not after.license.may_be_held:
-            await _owe(control_plane, worker_id, f"its machine is gone: {after.status_reason}")
-    return await _change(control_plane, worker_id, decide, fence, expected_version)
+            await _owe(records, worker_id, f"its machine is gone: {after.status_reason}")
+    return await _change(records, worker_id, decide, fence, expected_version)
 
 
-async def list_debts(control_plane: ControlPlane) -> list[LicenseDebt]:
+async def list_debts(records: Records) -> list[LicenseDebt]:
     """Licenses that may still be in use by workers that are gone, oldest first."""
-    debts = [_debt.decode(document.body) for document in await control_plane.store.list_all(DEBT)]
+    debts = [_debt.decode(document.body) for document in await records.store.list_all(DEBT)]
     return sorted(debts, key=lambda debt: debt.since)
 
 
-async def settle_debt(control_plane: ControlPlane, worker_id: str, *, by: str) -> LicenseDebt:
+async def settle_debt(records: Records, worker_id: str, *, by: str) -> LicenseDebt:
     """A person freed the license in the smart account, or found it free."""
     for _ in range(MAX_ATTEMPTS):
-        document = await control_plane.store.get(DEBT, worker_id)
+        document = await records.store.get(DEBT, worker_id)
         if document is None:
             raise NotFound(f"worker {worker_id} owes no license; list debts with GET /api/license-debts")
         debt = _debt.decode(document.body)
         if debt.settled_by is not None:
             return debt
-        settled = replace(debt, settled_by=by, settled_at=control_plane.clock.now())
+        settled = replace(debt, settled_by=by, settled_at=records.clock.now())
         body = encode_over(document.body, debt, settled)
         try:
-            await control_plane.store.replace(Document(DEBT, worker_id, document.version + 1, body))
+            await records.store.replace(Document(DEBT, worker_id, document.version + 1, body))
         except VersionConflict:
             continue
         return settled
@@ -201,13 +199,13 @@ async def settle_debt(control_plane: ControlPlane, worker_id: str, *, by: str) -
 
 
 async def _wish(
-    control_plane: ControlPlane,
+    records: Records,
     worker_id: str,
     operation: LicenseOperation,
     conditions: Conditions,
     token_ref: str | None = None,
 ) -> Worker:
-    now = control_plane.clock.now()
+    now = records.clock.now()
 
     def decide(worker: Worker) -> Worker:
         if worker.desired_status is DesiredStatus.TERMINATED:
@@ -216,11 +214,11 @@ async def _wish(
         # Another wish, though it may read like the last: the controller is not to wait out that one's delay.
         return replace(worker, license=wished, generation=worker.generation + 1, updated_at=now)
 
-    return await _change(control_plane, worker_id, conditions.guard(decide))
+    return await _change(records, worker_id, conditions.guard(decide))
 
 
 async def _change(
-    control_plane: ControlPlane,
+    records: Records,
     worker_id: str,
     decide: Callable[[Worker], Worker],
     fence: Fence | None = None,
@@ -234,27 +232,25 @@ async def _change(
         before = worker.license.token_ref
         return decide(worker)
 
-    worker = await control_plane.workers.change(
+    worker = await records.workers.change(
         worker_id, remembering, fence=fence, expected_version=expected_version
     )
     if before is not None and before not in (FLEET, worker.license.token_ref):
-        await control_plane.vault.remove(PURPOSE, before)
+        await records.secrets.remove(PURPOSE, before)
     return worker
 
 
-async def _owe(control_plane: ControlPlane, worker_id: str, reason: str) -> None:
+async def _owe(records: Records, worker_id: str, reason: str) -> None:
     """Written before the report that lets the machine go; said twice, it is one debt."""
-    worker = await control_plane.workers.get(worker_id)
+    worker = await records.workers.get(worker_id)
     body = msgspec.json.encode(
-        LicenseDebt(
-            worker_id=worker_id, worker_name=worker.name, reason=reason, since=control_plane.clock.now()
-        )
+        LicenseDebt(worker_id=worker_id, worker_name=worker.name, reason=reason, since=records.clock.now())
     )
-    known = await control_plane.store.get(DEBT, worker_id)
+    known = await records.store.get(DEBT, worker_id)
     try:
         if known is None:
-            await control_plane.store.insert(Document(DEBT, worker_id, 1, body))
+            await records.store.insert(Document(DEBT, worker_id, 1, body))
         elif _debt.decode(known.body).settled_by is not None:
-            await control_plane.store.replace(Document(DEBT, worker_id, known.version + 1, body))
+            await records.store.replace(Document(DEBT, worker_id, known.version + 1, body))
     except VersionConflict:
         return

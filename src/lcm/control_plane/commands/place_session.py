@@ -3,7 +3,7 @@
 What is promised to sessions is part of the record, so that placement reads one number instead of counting.
 """
 
-from lcm.control_plane.context import ControlPlane
+from lcm.control_plane.records.groups import Records
 from lcm.control_plane.store.port import Fence
 from lcm.domain.capacity import Capacity, declared_by
 from lcm.domain.sessions import assign_session, recalculate, release_session
@@ -11,33 +11,33 @@ from lcm.domain.worker import Worker
 
 
 async def place_session(
-    control_plane: ControlPlane,
+    records: Records,
     worker_id: str,
     session_id: str,
     *,
     needs: Capacity | None = None,
     fence: Fence | None = None,
 ) -> Worker:
-    now = control_plane.clock.now()
-    return await control_plane.workers.change(
+    now = records.clock.now()
+    return await records.workers.change(
         worker_id, lambda worker: assign_session(worker, session_id, needs=needs, now=now), fence=fence
     )
 
 
 async def remove_session(
-    control_plane: ControlPlane, worker_id: str, session_id: str, *, fence: Fence | None = None
+    records: Records, worker_id: str, session_id: str, *, fence: Fence | None = None
 ) -> Worker:
-    now = control_plane.clock.now()
-    return await control_plane.workers.change(
+    now = records.clock.now()
+    return await records.workers.change(
         worker_id, lambda worker: release_session(worker, session_id, now=now), fence=fence
     )
 
 
-async def recalculate_capacity(control_plane: ControlPlane, worker_id: str, *, fence: Fence) -> Worker:
+async def recalculate_capacity(records: Records, worker_id: str, *, fence: Fence) -> Worker:
     """Count again: what its template declares now, and what the sessions on it need."""
-    worker = await control_plane.workers.get(worker_id)
-    template = await control_plane.templates.find(worker.template_name)
+    worker = await records.workers.get(worker_id)
+    template = await records.templates.find(worker.template_name)
     declared = declared_by(template) if template else None
-    return await control_plane.workers.change(
+    return await records.workers.change(
         worker_id, lambda current: recalculate(current, declared), fence=fence
     )

@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from lcm.control_plane.context import ControlPlane
+from lcm.control_plane.records.groups import Records
 from lcm.control_plane.store.port import Fence
 from lcm.domain.transitions import attach_instance
 from lcm.domain.worker import Worker
@@ -10,11 +10,11 @@ from lcm.rest.schemas import CmlReport, InstanceReport
 
 
 async def report_instance(
-    control_plane: ControlPlane, worker_id: str, report: InstanceReport, *, fence: Fence
+    records: Records, worker_id: str, report: InstanceReport, *, fence: Fence
 ) -> Worker:
     """The instance has other addresses now."""
-    now = control_plane.clock.now()
-    return await control_plane.workers.change(
+    now = records.clock.now()
+    return await records.workers.change(
         worker_id,
         lambda worker: attach_instance(worker, report.instance, now=now),
         expected_version=report.expected_version,
@@ -22,9 +22,7 @@ async def report_instance(
     )
 
 
-async def report_cml(
-    control_plane: ControlPlane, worker_id: str, report: CmlReport, *, fence: Fence
-) -> Worker:
+async def report_cml(records: Records, worker_id: str, report: CmlReport, *, fence: Fence) -> Worker:
     """CML answered, or stopped answering. The first certificate seen is the one that counts."""
 
     def decide(worker: Worker) -> Worker:
@@ -38,4 +36,4 @@ async def report_cml(
             cml_license=report.license or worker.cml_license,
         )
 
-    return await control_plane.workers.change(worker_id, decide, fence=fence)
+    return await records.workers.change(worker_id, decide, fence=fence)

@@ -15,7 +15,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from lcm.control_plane.commands.detect_idle import BY
-from lcm.control_plane.context import ControlPlane
+from lcm.control_plane.policies import Policies
+from lcm.control_plane.records.groups import Caches, Records
 from lcm.control_plane.store.port import Fence
 from lcm.domain.errors import NotFound
 from lcm.domain.idle import pause_due_at
@@ -27,12 +28,14 @@ from lcm.domain.worker import Worker
 from lcm.rest.schemas import ActivityReport, LiveReceipt, LiveReports, WebSocketReport
 
 
-async def report_live(control_plane: ControlPlane, reports: LiveReports, *, fence: Fence) -> LiveReceipt:
+async def report_live(
+    records: Records, caches: Caches, policies: Policies, reports: LiveReports, *, fence: Fence
+) -> LiveReceipt:
     """Take in what is about workers that run; the rest is dropped and counted."""
-    await control_plane.epochs.require_newest(fence)
-    await control_plane.worker_cache.load()
-    accepted = await _keep(control_plane, reports, fence)
-    live, now = control_plane.live, control_plane.clock.now()
+    await records.epochs.require_newest(fence)
+    await caches.worker_cache.load()
+    accepted = await _keep(records, caches, policies, reports, fence)
+    live, now = caches.metrics, records.clock.now()
     taken = sum([live.take_sample(_by_now(sample, now)) for sample in reports.samples])
     accepted += live.count("sample", accepted=taken, of=len(reports.samples))
     taken = sum([live.take_lab_stats(stats) for stats in reports.lab_stats])
@@ -44,7 +47,7 @@ async def report_live(control_plane: ControlPlane, reports: LiveReports, *, fenc
 
 
 async def report_connection(
-    control_plane: ControlPlane, worker_id: str, report: WebSocketReport, *, fence: Fence
+    records: Records, worker_id: str, report: WebSocketReport, *, fence: Fence
 ) -> Worker:
     """The live connection to a worker stands elsewhere now: `connected` decides, `status` says more."""
     status: MonitorState = report.status
@@ -52,7 +55,7 @@ async def report_connection(
         status = MonitorState.CONNECTED
     elif status is MonitorState.CONNECTED:
         status = MonitorState.DISCONNECTED
-    at = (report.connected_at if report.connected else report.disconnected_at) or control_plane.clock.now()
+    at = (report.connected_at if report.connected else report.disconnected_at) or records.clock.now()
 
     def decide(worker: Worker) -> Worker:
         if worker.status is TERMINATED:
@@ -61,26 +64,28 @@ async def report_connection(
             worker, status, reason=report.reason[:200], at=at, mark=_mark(report.stream, report.sequence)
         )
 
-    return await control_plane.workers.change(worker_id, decide, fence=fence)
+    return await records.workers.change(worker_id, decide, fence=fence)
 
 
-async def request_lab_discovery(control_plane: ControlPlane, worker_id: str, *, fence: Fence) -> Worker:
+async def request_lab_discovery(records: Records, worker_id: str, *, fence: Fence) -> Worker:
     """Somebody should look at all labs of this worker."""
-    now = control_plane.clock.now()
-    return await control_plane.workers.change(
+    now = records.clock.now()
+    return await records.workers.change(
         worker_id, lambda worker: replace(worker, lab_discovery_requested_at=now), fence=fence
     )
 
 
-async def _keep(control_plane: ControlPlane, reports: LiveReports, fence: Fence) -> int:
+async def _keep(
+    records: Records, caches: Caches, policies: Policies, reports: LiveReports, fence: Fence
+) -> int:
     """Write what must not be lost, all at once; how many of the reports that were."""
     writes: list[Coroutine[Any, Any, int]] = [
-        *(_keep_lab(control_plane, changes, fence) for changes in _by_lab(reports.lab_changes)),
-        *(_meet_lab(control_plane, stats, fence) for stats in await _of_unknown_labs(control_plane, reports)),
-        *(_keep_activity(control_plane, told, fence) for told in _by_worker(reports.activity)),
+        *(_keep_lab(records, caches, changes, fence) for changes in _by_lab(reports.lab_changes)),
+        *(_meet_lab(records, stats, fence) for stats in await _of_unknown_labs(records, caches, reports)),
+        *(_keep_activity(records, caches, policies, told, fence) for told in _by_worker(reports.activity)),
         *(
-            _keep_labs_count(control_plane, sample.worker_id, sample.labs_count, fence)
-            for sample in _with_another_labs_count(control_plane, reports.samples)
+            _keep_labs_count(records, sample.worker_id, sample.labs_count, fence)
+            for sample in _with_another_labs_count(caches, reports.samples)
         ),
     ]
     return sum(await _all(writes)) if writes else 0
@@ -109,10 +114,10 @@ def _by_worker(reports: Iterable[ActivityReport]) -> list[list[ActivityReport]]:
     return [list(of_one) for _, of_one in groupby(sorted(reports, key=worker), key=worker)]
 
 
-def _with_another_labs_count(control_plane: ControlPlane, samples: Iterable[Sample]) -> Iterable[Sample]:
+def _with_another_labs_count(caches: Caches, samples: Iterable[Sample]) -> Iterable[Sample]:
     newest: dict[str, Sample] = {}
     for sample in samples:
-        known = control_plane.worker_cache.get(sample.worker_id)
+        known = caches.worker_cache.get(sample.worker_id)
         if sample.labs_count is not None and known is not None and known.is_live:
             if sample.labs_count != known.labs_count:
                 newest[sample.worker_id] = sample
@@ -121,38 +126,40 @@ def _with_another_labs_count(control_plane: ControlPlane, samples: Iterable[Samp
     return newest.values()
 
 
-async def _keep_lab(control_plane: ControlPlane, changes: list[LabChange], fence: Fence) -> int:
+async def _keep_lab(records: Records, caches: Caches, changes: list[LabChange], fence: Fence) -> int:
     worker_id, lab_id = changes[0].worker_id, changes[0].lab_id
-    is_accepted = control_plane.worker_cache.is_live(worker_id) and await control_plane.labs.change(
+    is_accepted = caches.worker_cache.is_live(worker_id) and await records.labs.change(
         worker_id, lab_id, changes, fence=fence
     )
     accepted = len(changes) if is_accepted else 0
-    return control_plane.live.count("lab_change", accepted=accepted, of=len(changes))
+    return caches.metrics.count("lab_change", accepted=accepted, of=len(changes))
 
 
-async def _of_unknown_labs(control_plane: ControlPlane, reports: LiveReports) -> list[LabStats]:
+async def _of_unknown_labs(records: Records, caches: Caches, reports: LiveReports) -> list[LabStats]:
     """The load of a lab that nobody knows is a sign of that lab, and of no other."""
     told_otherwise = {(change.worker_id, change.lab_id) for change in reports.lab_changes}
-    unknown = await control_plane.labs.unknown(reports.lab_stats) if reports.lab_stats else []
+    unknown = await records.labs.unknown(reports.lab_stats) if reports.lab_stats else []
     return [
         stats
         for stats in unknown
         if (stats.worker_id, stats.lab_id) not in told_otherwise
-        and control_plane.worker_cache.is_live(stats.worker_id)
+        and caches.worker_cache.is_live(stats.worker_id)
     ]
 
 
-async def _meet_lab(control_plane: ControlPlane, stats: LabStats, fence: Fence) -> int:
-    await control_plane.labs.meet(stats.worker_id, stats.lab_id, at=stats.collected_at, fence=fence)
+async def _meet_lab(records: Records, stats: LabStats, fence: Fence) -> int:
+    await records.labs.meet(stats.worker_id, stats.lab_id, at=stats.collected_at, fence=fence)
     return 0
 
 
-async def _keep_activity(control_plane: ControlPlane, reports: list[ActivityReport], fence: Fence) -> int:
+async def _keep_activity(
+    records: Records, caches: Caches, policies: Policies, reports: list[ActivityReport], fence: Fence
+) -> int:
     """Signs of people count even if the worker is on its way down: they may come just in time."""
     worker_id = reports[0].worker_id
-    if control_plane.worker_cache.get(worker_id) is None:
-        return control_plane.live.count("activity", accepted=0, of=len(reports))
-    now = control_plane.clock.now()
+    if caches.worker_cache.get(worker_id) is None:
+        return caches.metrics.count("activity", accepted=0, of=len(reports))
+    now = records.clock.now()
 
     def decide(worker: Worker) -> Worker:
         if worker.status is TERMINATED:
@@ -164,33 +171,31 @@ async def _keep_activity(control_plane: ControlPlane, reports: list[ActivityRepo
                 report.activity_events,
                 mark=_mark(report.stream, report.last_sequence),
                 now=now,
-                keep=control_plane.policies.activity_events_kept,
+                keep=policies.activity_events_kept,
             )
         if noted.last_activity_at == worker.last_activity_at:
             return noted
         noted = cancel_pause(noted, by=BY, reason="used after the pause was decided", now=now)
-        return replace(noted, target_pause_at=pause_due_at(noted, control_plane.policies.idle))
+        return replace(noted, target_pause_at=pause_due_at(noted, policies.idle))
 
     # A worker that is gone but still in the cache must not make all other reports fail.
     accepted = 0
     with suppress(NotFound):
-        worker = await control_plane.workers.change(worker_id, decide, fence=fence)
+        worker = await records.workers.change(worker_id, decide, fence=fence)
         accepted = len(reports) if worker.status is not TERMINATED else 0
-    return control_plane.live.count("activity", accepted=accepted, of=len(reports))
+    return caches.metrics.count("activity", accepted=accepted, of=len(reports))
 
 
 def _mark(stream: str, sequence: int) -> ActivityMark | None:
     return ActivityMark(stream=stream, last_sequence=sequence) if stream else None
 
 
-async def _keep_labs_count(
-    control_plane: ControlPlane, worker_id: str, labs_count: int | None, fence: Fence
-) -> int:
+async def _keep_labs_count(records: Records, worker_id: str, labs_count: int | None, fence: Fence) -> int:
     def decide(worker: Worker) -> Worker:
         return replace(worker, labs_count=labs_count) if worker.is_live else worker
 
     with suppress(NotFound):
-        await control_plane.workers.change(worker_id, decide, fence=fence)
+        await records.workers.change(worker_id, decide, fence=fence)
     return 0
 
 

@@ -8,7 +8,8 @@ from msgspec.structs import replace
 from lcm.control_plane.commands.clean_up import forget_worker
 from lcm.control_plane.commands.detect_idle import BY
 from lcm.control_plane.commands.license_worker import change_that_may_lose_a_machine
-from lcm.control_plane.context import ControlPlane
+from lcm.control_plane.policies import Policies
+from lcm.control_plane.records.groups import Records
 from lcm.control_plane.store.port import Fence
 from lcm.domain.errors import Conflict
 from lcm.domain.idle import is_overdue, pause_due_at
@@ -32,7 +33,7 @@ log = structlog.get_logger(__name__)
 
 
 async def report_status(
-    control_plane: ControlPlane, worker_id: str, report: StatusReport, *, by: str, fence: Fence
+    records: Records, policies: Policies, worker_id: str, report: StatusReport, *, by: str, fence: Fence
 ) -> Worker:
     """Accept the status if the table has the row, together with the instance if it is news.
 
@@ -44,35 +45,35 @@ async def report_status(
     def decide(worker: Worker) -> Worker:
         nonlocal before
         before = worker.status
-        now = control_plane.clock.now()  # loading may have taken long
+        now = records.clock.now()  # loading may have taken long
         if report.status is STOPPING and is_overdue(worker, now):
             kept = cancel_pause(worker, by=BY, reason="the pause was not carried out in time", now=now)
-            return replace(kept, target_pause_at=pause_due_at(kept, control_plane.policies.idle))
+            return replace(kept, target_pause_at=pause_due_at(kept, policies.idle))
         if report.instance is not None:
             worker = attach_instance(worker, report.instance, now=now)
         moved = move(worker, report.status, by=by, reason=report.reason, now=now, observed=report.observed)
         if moved.status is RUNNING and worker.status is not RUNNING:
-            moved = replace(moved, target_pause_at=pause_due_at(moved, control_plane.policies.idle))
+            moved = replace(moved, target_pause_at=pause_due_at(moved, policies.idle))
         return moved
 
     if report.status not in (TERMINATED, PENDING):
-        worker = await control_plane.workers.change(
+        worker = await records.workers.change(
             worker_id, decide, expected_version=report.expected_version, fence=fence
         )
-        await _audit(control_plane, before, worker, by)
+        await _audit(records, before, worker, by)
         return worker
     worker = await change_that_may_lose_a_machine(
-        control_plane, worker_id, decide, expected_version=report.expected_version, fence=fence
+        records, worker_id, decide, expected_version=report.expected_version, fence=fence
     )
     if worker.status in (TERMINATED, PENDING):
-        await control_plane.labs.forget_worker(worker_id)
+        await records.labs.forget_worker(worker_id)
     if worker.status is TERMINATED and worker.purge_when_terminated:
         with contextlib.suppress(Conflict):  # the next clean-up finds it
-            await forget_worker(control_plane, worker)
+            await forget_worker(records, worker)
     return worker
 
 
-async def _audit(control_plane: ControlPlane, before: WorkerStatus | None, worker: Worker, by: str) -> None:
+async def _audit(records: Records, before: WorkerStatus | None, worker: Worker, by: str) -> None:
     """The fleet has one machine more, or one that people have left."""
     if before is PENDING and worker.status is PROVISIONING:
         event = AuditEvent.PROVISIONED
@@ -80,4 +81,4 @@ async def _audit(control_plane: ControlPlane, before: WorkerStatus | None, worke
         event = AuditEvent.DRAINED
     else:
         return
-    await control_plane.audit.note(event, worker, by=by, reason=worker.status_reason)
+    await records.audit.note(event, worker, by=by, reason=worker.status_reason)

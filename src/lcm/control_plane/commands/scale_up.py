@@ -3,7 +3,8 @@
 import structlog
 
 from lcm.control_plane.commands.create_worker import create_worker
-from lcm.control_plane.context import ControlPlane
+from lcm.control_plane.policies import Policies
+from lcm.control_plane.records.groups import Records
 from lcm.control_plane.records.reservations import Reserved
 from lcm.control_plane.store.port import Fence, StoreUnavailable
 from lcm.domain.errors import Conflict
@@ -18,22 +19,22 @@ _INACTIVE = (FAILED, TERMINATING, TERMINATED)
 
 
 async def scale_up(
-    control_plane: ControlPlane, request: ScaleUpRequest, *, by: str, fence: Fence | None = None
+    records: Records, policies: Policies, request: ScaleUpRequest, *, by: str, fence: Fence | None = None
 ) -> Worker:
     """Accept or refuse, and remember why."""
-    region = request.aws_region or control_plane.default_region
+    region = request.aws_region or policies.default_region
 
     async def too_many(reserved: Reserved) -> str | None:
         try:
-            return await _refusal(control_plane, region, reserved)
+            return await _refusal(records, policies, region, reserved)
         except StoreUnavailable as error:
             log.warning("scale-up is allowed unchecked", region=region, error=str(error))
             return None
 
-    name = f"{request.template}-{control_plane.ids.new_id()[:8]}"
-    async with control_plane.turns.reserve(f"scale-up/{region}", name, too_many) as refusal:
+    name = f"{request.template}-{records.ids.new_id()[:8]}"
+    async with records.reservations.reserve(f"scale-up/{region}", name, too_many) as refusal:
         if refusal is not None:
-            await control_plane.audit.record(
+            await records.audit.record(
                 AuditEvent.SCALE_UP_REJECTED,
                 by=by,
                 reason=refusal,
@@ -42,7 +43,8 @@ async def scale_up(
             )
             raise Conflict(refusal)
         worker = await create_worker(
-            control_plane,
+            records,
+            policies,
             name=name,
             template_name=request.template,
             aws_region=region,
@@ -50,7 +52,7 @@ async def scale_up(
             by=by,
             fence=fence,
         )
-        await control_plane.audit.record(
+        await records.audit.record(
             AuditEvent.SCALE_UP_ACCEPTED,
             by=by,
             reason=request.reason,
@@ -61,21 +63,21 @@ async def scale_up(
         return worker
 
 
-async def _refusal(control_plane: ControlPlane, region: str, reserved: Reserved) -> str | None:
+async def _refusal(records: Records, policies: Policies, region: str, reserved: Reserved) -> str | None:
     """Why the region may not grow. Workers that are just being added count, and so does the time of it."""
     active = {
         worker.name: worker
-        for worker in await control_plane.workers.list_all()
+        for worker in await records.workers.list_all()
         if worker.aws_region == region and worker.status not in _INACTIVE
     }
     waiting = sum(worker.status is PENDING for worker in active.values())
     if waiting:
         log.warning("scaling up although workers are pending", pending=waiting, region=region)
-    accepted = await control_plane.audit.newest(event=AuditEvent.SCALE_UP_ACCEPTED)
+    accepted = await records.audit.newest(event=AuditEvent.SCALE_UP_ACCEPTED)
     moments = [*reserved.values(), *(entry.at for entry in accepted if entry.aws_region == region)]
     return scale_up_refusal(
-        control_plane.policies.scaling,
+        policies.scaling,
         active_workers=len(active.keys() | reserved.keys()),
         last_scale_up_at=max(moments, default=None),
-        now=control_plane.clock.now(),
+        now=records.clock.now(),
     )

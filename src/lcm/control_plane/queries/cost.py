@@ -4,16 +4,16 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from datetime import datetime
 
-from lcm.control_plane.context import ControlPlane
+from lcm.control_plane.records.groups import Records
 from lcm.domain.cost import BILLED, MonthlyUse, book, month_of
 from lcm.domain.worker import PauseReason, Worker
 from lcm.rest.schemas import CostLine, CostReport
 
 
-async def cost_report(control_plane: ControlPlane) -> CostReport:
-    now = control_plane.clock.now()
-    prices = {t.name: t.usd_per_hour for t in await control_plane.templates.list_all()}
-    workers = await control_plane.workers.list_all()
+async def cost_report(records: Records) -> CostReport:
+    now = records.clock.now()
+    prices = {t.name: t.usd_per_hour for t in await records.templates.list_all()}
+    workers = await records.workers.list_all()
     lines = {w.id: _line(w, prices.get(w.template_name, 0.0), now) for w in workers}
 
     def grouped(key: Callable[[Worker], str]) -> list[CostLine]:

@@ -1,16 +1,17 @@
 """Why a worker is in its state."""
 
-from lcm.control_plane.context import ControlPlane
+from lcm.control_plane.policies import Policies
+from lcm.control_plane.records.groups import Caches, Records
 from lcm.domain import explain
 from lcm.domain.worker import Worker
 from lcm.rest.schemas import Explanation, Reason
 
 
-def explain_worker(control_plane: ControlPlane, worker: Worker) -> Explanation:
-    checks = control_plane.idle_checks
-    now = control_plane.clock.now()
+def explain_worker(records: Records, caches: Caches, policies: Policies, worker: Worker) -> Explanation:
+    checks = caches.idle_checks
+    now = records.clock.now()
     looks = explain.Looks(checks.unasked_since(worker.id, now), checks.unconfirmed_since(worker.id))
-    account = explain.explain(worker, control_plane.policies.idle, now, looks)
+    account = explain.explain(worker, policies.idle, now, looks)
     return Explanation(
         worker_id=worker.id,
         status=worker.status,

@@ -1,6 +1,7 @@
 """How a worker stands between use and pause."""
 
-from lcm.control_plane.context import ControlPlane
+from lcm.control_plane.policies import Policies
+from lcm.control_plane.records.groups import Caches, Records
 from lcm.domain.idle import assess, pause_due_at
 from lcm.domain.worker import Worker
 from lcm.rest.schemas import IdleStatus
@@ -10,10 +11,10 @@ _JUDGED |= {"target_pause_at", "last_activity_check_at", "next_idle_check_at"}
 _COPIED = [name for name in IdleStatus.__struct_fields__ if name not in _JUDGED]
 
 
-def idle_status(control_plane: ControlPlane, worker: Worker) -> IdleStatus:
-    policy = control_plane.policies.idle
-    idleness = assess(worker, policy, control_plane.clock.now())
-    checked = control_plane.idle_checks.of(worker.id)
+def idle_status(records: Records, caches: Caches, policies: Policies, worker: Worker) -> IdleStatus:
+    policy = policies.idle
+    idleness = assess(worker, policy, records.clock.now())
+    checked = caches.idle_checks.of(worker.id)
     return IdleStatus(
         worker_id=worker.id,
         is_idle=idleness.is_idle,

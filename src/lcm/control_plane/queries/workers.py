@@ -2,14 +2,14 @@
 
 from collections.abc import Collection
 
-from lcm.control_plane.context import ControlPlane
+from lcm.control_plane.records.groups import Records
 from lcm.domain.lifecycle import TERMINATED, WorkerStatus
 from lcm.domain.worker import Worker
 from lcm.rest.schemas import WorkerPage, WorkerView
 
 
 async def list_workers(
-    control_plane: ControlPlane,
+    records: Records,
     *,
     statuses: Collection[WorkerStatus] = (),
     aws_region: str | None = None,
@@ -18,7 +18,7 @@ async def list_workers(
     """Workers by name; terminated ones only if asked for."""
     workers = [
         worker
-        for worker in await control_plane.workers.list_all()
+        for worker in await records.workers.list_all()
         if (include_terminated or worker.status is not TERMINATED or TERMINATED in statuses)
         and (not statuses or worker.status in statuses)
         and (aws_region is None or worker.aws_region == aws_region)

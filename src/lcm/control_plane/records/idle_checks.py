@@ -30,7 +30,6 @@ class IdleChecks:
         self._unconfirmed_since: dict[str, datetime] = {}
         self._times: dict[str, CheckTimes] = {}
         self._listeners: list[Listener] = []
-        worker_cache.on_end(self._forget)
 
     def of(self, worker_id: str) -> CheckTimes | None:
         return self._times.get(worker_id)
@@ -79,6 +78,6 @@ class IdleChecks:
         """How many workers keep running for so long only because their CML cannot be asked."""
         return sum(now - since > alarm_after for since in self._unconfirmed_since.values())
 
-    def _forget(self, worker_id: str) -> None:
+    def on_worker_end(self, worker_id: str) -> None:
         self._times.pop(worker_id, None)
         self._unconfirmed_since.pop(worker_id, None)

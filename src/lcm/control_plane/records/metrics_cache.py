@@ -68,7 +68,7 @@ def _packed(value: float | None) -> float:
     return nan if value is None else value
 
 
-class LiveTable:
+class MetricsCache:
     """What came in last from every running worker. Await `worker_cache.load()` before asking anything."""
 
     def __init__(self, worker_cache: WorkerCache) -> None:
@@ -78,7 +78,6 @@ class LiveTable:
         self._on_lab_stats: list[Callable[[LabStats], None]] = []
         self.reports: Counter[tuple[str, str]] = Counter()
         """How many of each kind were accepted and dropped."""
-        worker_cache.on_end(self._forget)
 
     def subscribe(
         self, on_sample: Callable[[Sample], None], on_lab_stats: Callable[[LabStats], None]
@@ -86,7 +85,7 @@ class LiveTable:
         self._on_sample.append(on_sample)
         self._on_lab_stats.append(on_lab_stats)
 
-    def _forget(self, worker_id: str) -> None:
+    def on_worker_end(self, worker_id: str) -> None:
         self._loads.pop(worker_id, None)
 
     def take_sample(self, sample: Sample) -> bool:

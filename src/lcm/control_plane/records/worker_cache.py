@@ -51,11 +51,11 @@ class WorkerCache:
         self._loading = asyncio.Lock()
         self._ended: dict[str, datetime] = {}
         """When those that ended were created: one of the same id that was created later is another worker."""
-        self._on_end: list[Callable[[str], None]] = []
+        self._end_listeners: list[Callable[[str], None]] = []
 
-    def on_end(self, listener: Callable[[str], None]) -> None:
+    def subscribe_to_ends(self, listener: Callable[[str], None]) -> None:
         """Called with the id of a worker whose live data mean nothing any more."""
-        self._on_end.append(listener)
+        self._end_listeners.append(listener)
 
     async def load(self) -> None:
         """Read the records once; every later change comes by itself."""
@@ -100,10 +100,10 @@ class WorkerCache:
             self._tell_end(worker_id)
 
     def _tell_end(self, worker_id: str) -> None:
-        for listener in self._on_end:
+        for listener in self._end_listeners:
             listener(worker_id)
 
-    def on_purge(self, worker: Worker) -> None:
+    def on_worker_purge(self, worker: Worker) -> None:
         """The record is gone: should one of that id come, it is another worker."""
         self._ended.pop(worker.id, None)
 

@@ -151,9 +151,9 @@ class Feed:
     def subscriber_count(self) -> int:
         return len(self._followers)
 
-    def tell(self, news: FeedMessage) -> None:
+    def publish(self, message: FeedMessage) -> None:
         if self._followers and not self._is_hushed:
-            line = _line(news)
+            line = _line(message)
             for follower in self._followers:
                 follower.offer(line)
 
@@ -195,25 +195,36 @@ class Feed:
     # What happened, in the words of those who tell.
 
     def on_worker_commit(self, before: Worker | None, after: Worker) -> None:
-        self.tell(Committed(before, after))
+        self.publish(Committed(before, after))
+
+    def on_lab_change(
+        self,
+        changes: Sequence[LabChange],
+        before: LabRecord | None,
+        after: LabRecord | None,
+        *,
+        version_of: Callable[[str, str], int],
+    ) -> None:
+        lab = after or before or changes[0]
+        self.publish(LabChanged(changes, before, after, version_of(lab.worker_id, lab.lab_id)))
 
     def on_sample(self, sample: Sample) -> None:
         if self._followers:  # load comes all the time: a plane without others pays nothing for them
-            self.tell(Sampled(sample))
+            self.publish(Sampled(sample))
 
     def on_lab_stats(self, stats: LabStats) -> None:
         if self._followers:
-            self.tell(LabStatsCame(stats))
+            self.publish(LabStatsCame(stats))
 
     def on_template(self, change: TemplateChange, template: WorkerTemplate) -> None:
-        self.tell(TemplateChanged(change, template))
+        self.publish(TemplateChanged(change, template))
 
     def on_epoch(self, fence: Fence) -> None:
-        self.tell(EpochGranted(fence.kind, fence.id, fence.version))
+        self.publish(EpochGranted(fence.kind, fence.id, fence.version))
 
     def on_idle_check(self, worker_id: str, times: CheckTimes, is_unconfirmed: bool) -> None:
-        self.tell(IdleChecked(worker_id, times.last, times.next, is_unconfirmed))
+        self.publish(IdleChecked(worker_id, times.last, times.next, is_unconfirmed))
 
 
-def _line(news: FeedMessage) -> bytes:
-    return msgspec.json.encode(news) + b"\n"
+def _line(message: FeedMessage) -> bytes:
+    return msgspec.json.encode(message) + b"\n"

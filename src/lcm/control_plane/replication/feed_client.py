@@ -2,27 +2,28 @@
 
 The watch of the coordination store (`kv_watch.py`) reports changed records too, only later and without the
 name of the event. Load, changes inside labs, epochs and idle checks come only through the feed. After every
-gap all that is kept in memory is read again, and every stream is reset.
+gap all caches are filled again, and every event stream is reset.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
-from typing import Final, assert_never
+from typing import Final, Protocol, assert_never
 
 import msgspec
 import structlog
 
-from lcm.control_plane.context import ControlPlane
+from lcm.control_plane.records.groups import Caches, Records
 from lcm.control_plane.records.idle_checks import CheckTimes
 from lcm.control_plane.replication import feed
 from lcm.control_plane.store.port import Fence, StoreUnavailable
-from lcm.control_plane.streaming.hub import EventHub
-from lcm.core.clock import Clock
 from lcm.core.hosted_service import HostedService
 from lcm.core.timeouts import timeout
 from lcm.domain.errors import NotFound, Unreachable
 from lcm.domain.lifecycle import TERMINATED
+from lcm.domain.telemetry import LabChange, LabRecord
+from lcm.domain.template import WorkerTemplate
+from lcm.domain.worker import Worker
 
 log = structlog.get_logger(__name__)
 
@@ -30,23 +31,44 @@ RETRY_SECONDS: Final = 1.0
 SILENCE_SECONDS: Final = 3 * feed.BEAT_SECONDS
 
 OpenFeed = Callable[[str], AsyncGenerator[bytes, None]]
-"""The lines of the feed at an address, for ever. Raises Unreachable when it ends or cannot be had."""
+"""The lines of the feed at an address. Raises Unreachable when the feed ends or cannot be opened."""
+
+
+class EventStream(Protocol):
+    """What the feed reports to the browsers of this control plane."""
+
+    def on_worker_found(self, worker: Worker) -> None: ...
+    def on_worker_gone(self, worker_id: str) -> None: ...
+    def on_peer_commit(self, before: Worker | None, after: Worker) -> None: ...
+    def on_template(self, change: str, template: WorkerTemplate) -> None: ...
+    def on_lab_change(
+        self, changes: Sequence[LabChange], before: LabRecord | None, after: LabRecord | None
+    ) -> None: ...
+    def reset_all(self, reason: str) -> None: ...
 
 
 class FeedClient(HostedService):
-    """Keeps what this plane remembers equal to what another one was told."""
+    """Keeps the caches of this control plane equal to those of one peer."""
 
     def __init__(
-        self, address: str, open_feed: OpenFeed, plane: ControlPlane, hub: EventHub, clock: Clock
+        self,
+        address: str,
+        open_feed: OpenFeed,
+        *,
+        own_feed: feed.Feed,
+        records: Records,
+        caches: Caches,
+        events: EventStream,
     ) -> None:
         self.name = f"peer {address}"
         self.address = address
         self.is_following = False
         self._open_feed = open_feed
-        self._plane = plane
-        self._hub = hub
-        self._clock = clock
-        plane.epochs.disconnected_peers.add(address)
+        self._own_feed = own_feed
+        self._records = records
+        self._caches = caches
+        self._events = events
+        records.epochs.disconnected_peers.add(address)
 
     async def run(self) -> None:
         problem = ""
@@ -55,86 +77,86 @@ class FeedClient(HostedService):
                 await self._follow()
             except (Unreachable, StoreUnavailable, TimeoutError) as error:
                 if self.is_following or str(error) != problem:
-                    log.warning("a control plane cannot be followed", peer=self.address, error=repr(error))
+                    log.warning("replication feed lost", peer=self.address, error=repr(error))
                 problem = str(error)
             finally:
                 self.is_following = False
-                self._plane.epochs.disconnected_peers.add(self.address)
-            await self._clock.sleep(RETRY_SECONDS)
+                self._records.epochs.disconnected_peers.add(self.address)
+            await self._records.clock.sleep(RETRY_SECONDS)
 
     async def _follow(self) -> None:
         async with aclosing(self._open_feed(self.address)) as lines:
             hello = feed.read_message(await _next(lines))
-            if isinstance(hello, feed.Hello) and hello.boot == self._plane.news.boot:
+            if isinstance(hello, feed.Hello) and hello.boot == self._own_feed.boot:
                 await self._stand_aside()
-            await self._look_at_everything()
+            await self._resync()
             self.is_following = True
-            log.info("following a control plane", peer=self.address)
+            log.info("replication feed connected", peer=self.address)
             while True:
-                await self._take(await _next(lines))
+                await self._receive(await _next(lines))
 
     async def _stand_aside(self) -> None:
-        """The address is our own: one list serves all planes."""
-        self._plane.epochs.disconnected_peers.discard(self.address)
+        """Wait without end: the address is this process's own, since all control planes share one list."""
+        self._records.epochs.disconnected_peers.discard(self.address)
         self.is_following = True
         await asyncio.Event().wait()
 
-    async def _look_at_everything(self) -> None:
-        """What happened while nobody listened can be anything."""
-        plane = self._plane
-        known = plane.worker_cache.ids()
-        workers = await plane.workers.list_all()
+    async def _resync(self) -> None:
+        """Read everything again: anything may have happened while the feed was not followed."""
+        records = self._records
+        known = self._caches.worker_cache.ids()
+        workers = await records.workers.list_all()
         for worker in workers:
-            self._hub.on_worker_found(worker)
+            self._events.on_worker_found(worker)
         for worker_id in sorted(set(known).difference(worker.id for worker in workers)):
             try:
-                await plane.workers.get(worker_id)
+                await records.workers.get(worker_id)
             except NotFound:
-                self._hub.on_worker_gone(worker_id)
-        plane.labs.invalidate()
-        plane.epochs.invalidate_all()
-        plane.epochs.disconnected_peers.discard(self.address)
-        self._hub.start_afresh("another control plane was out of reach for a moment")
+                self._events.on_worker_gone(worker_id)
+        records.labs.invalidate()
+        records.epochs.invalidate_all()
+        records.epochs.disconnected_peers.discard(self.address)
+        self._events.reset_all("another control plane was out of reach for a moment")
 
-    async def _take(self, line: bytes) -> None:
+    async def _receive(self, line: bytes) -> None:
         try:
-            told = feed.read_message(line)
+            message = feed.read_message(line)
         except msgspec.MsgspecError as error:
-            log.warning("news of a control plane is not understood", peer=self.address, error=str(error))
+            log.warning("replication message not understood", peer=self.address, error=str(error))
             return
-        if isinstance(told, feed.Lost):
-            await self._look_at_everything()
+        if isinstance(message, feed.Lost):
+            await self._resync()
             return
-        with self._plane.news.suppress_echo():
-            self._learn(told)
+        with self._own_feed.suppress_echo():
+            self._apply(message)
 
-    def _learn(self, told: feed.FeedMessage) -> None:
-        plane, hub = self._plane, self._hub
-        match told:
+    def _apply(self, message: feed.FeedMessage) -> None:
+        records, caches, events = self._records, self._caches, self._events
+        match message:
             case feed.Committed(before, after):
-                hub.on_peer_commit(before, after)
+                events.on_peer_commit(before, after)
                 if after.status is TERMINATED:
-                    plane.labs.drop(after.id)
+                    records.labs.drop(after.id)
             case feed.LabChanged(changes, before, after, version):
                 lab = after or before or changes[0]
                 if after is None and changes:
-                    plane.labs.note_deletion(changes[-1])
-                if plane.labs.learn(lab.worker_id, lab.lab_id, version, after):
-                    hub.on_lab_change(changes, before, after)
+                    records.labs.note_deletion(changes[-1])
+                if records.labs.learn(lab.worker_id, lab.lab_id, version, after):
+                    events.on_lab_change(changes, before, after)
             case feed.Sampled(sample):
-                plane.live.take_sample(sample)
+                caches.metrics.take_sample(sample)
             case feed.LabStatsCame(stats):
-                plane.live.take_lab_stats(stats)
+                caches.metrics.take_lab_stats(stats)
             case feed.TemplateChanged(change, template):
-                hub.on_template(change, template)
+                events.on_template(change, template)
             case feed.EpochGranted(kind, id, version):
-                plane.epochs.learn(Fence(kind, id, version))
+                records.epochs.learn(Fence(kind, id, version))
             case feed.IdleChecked(worker_id, last, then, is_unconfirmed):
-                plane.idle_checks.learn(worker_id, CheckTimes(last, then), is_unconfirmed)
+                caches.idle_checks.learn(worker_id, CheckTimes(last, then), is_unconfirmed)
             case feed.Hello() | feed.Beat() | feed.Lost():
                 pass
             case _:
-                assert_never(told)
+                assert_never(message)
 
 
 async def _next(lines: AsyncIterator[bytes]) -> bytes:

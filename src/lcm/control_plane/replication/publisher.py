@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection
 import msgspec
 import structlog
 
-from lcm.control_plane.records.workers import KIND, Workers, decode_worker
+from lcm.control_plane.records.workers import KIND, decode_worker
 from lcm.control_plane.store.port import Store, StoreUnavailable
 from lcm.core.clock import Clock
 from lcm.core.health import Health
@@ -39,7 +39,6 @@ class Publisher(HostedService):
     def __init__(
         self,
         store: Store,
-        workers: Workers,
         kv: Kv,
         *,
         clock: Clock,
@@ -62,10 +61,8 @@ class Publisher(HostedService):
         self.is_behind = True
         self._purged: dict[str, None] = {}
         self._must_look_for_leftovers = True
-        workers.subscribe(self._on_commit)
-        workers.subscribe_to_purges(self._on_purge)
 
-    def _on_commit(self, before: Worker | None, after: Worker) -> None:
+    def on_worker_commit(self, before: Worker | None, after: Worker) -> None:
         """FeedMessage that nobody acts on wake nobody, unless the commit before them was never heard of."""
         is_next = before is not None and self._heard.get(after.id) == before.version
         if before is None or not is_next or not is_only_news(before, after):
@@ -76,7 +73,7 @@ class Publisher(HostedService):
         self._fresh[after.id] = after
         self._something_fresh.set()
 
-    def _on_purge(self, worker: Worker) -> None:
+    def on_worker_purge(self, worker: Worker) -> None:
         self._fresh.pop(worker.id, None)
         self._purged[worker.id] = None
         self._something_fresh.set()

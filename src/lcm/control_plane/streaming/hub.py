@@ -356,7 +356,7 @@ class EventHub:
             elif wanted.include_system:
                 yield encode("system.sse.shutdown", {})
 
-    def start_afresh(self, reason: str) -> None:
+    def reset_all(self, reason: str) -> None:
         """Something may have happened that no event told: `reset` and fresh snapshots for everybody.
 
         The number it takes is no event's, so that nobody can resume from an id before it.

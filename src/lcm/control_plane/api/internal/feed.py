@@ -16,5 +16,5 @@ _FEED["responses"][200]["content"] = {"application/jsonl": {"schema": {"type": "
 async def news(_: Controller, plane: Plane) -> Response:
     """A follower that does not read is told `lost` and has to look at everything again."""
     return StreamingResponse(
-        plane.news.stream(), media_type="application/jsonl", headers={"Cache-Control": "no-store"}
+        plane.feed.stream(), media_type="application/jsonl", headers={"Cache-Control": "no-store"}
     )

@@ -28,7 +28,7 @@ async def bulk_import(
     plane: Plane,
 ) -> Response:
     """Each instance has its own outcome: 201 with its worker, or 409 if a record has it already."""
-    return answer(await import_workers(plane, bulk, by=service, fence=fence))
+    return answer(await import_workers(plane.records, bulk, by=service, fence=fence))
 
 
 @router.post(
@@ -41,9 +41,9 @@ async def cleanup(
     _: LeaderFence, wanted: Annotated[Cleanup, Depends(body_of(Cleanup))], plane: Plane
 ) -> Response:
     """Records of workers that were terminated longer ago than `retention_days`."""
-    return answer(await clean_up(plane, wanted))
+    return answer(await clean_up(plane.records, wanted))
 
 
 @router.get("/settings/discovery", summary="Discovery settings", **documented(DiscoveryView))
 async def discovery(_: Controller, plane: Plane) -> Response:
-    return answer(await discovery_settings.read(plane.store))
+    return answer(await discovery_settings.read(plane.records.store))

@@ -47,7 +47,15 @@ async def report_batch(request: Request) -> Response:
     do not run are dropped and counted."""
     fence = await leader_fence(request, await controller(request))
     reports = await _reports_of(request)
-    return answer(await report_live(services(request).control_plane, reports, fence=fence))
+    return answer(
+        await report_live(
+            services(request).control_plane.records,
+            services(request).control_plane.caches,
+            services(request).control_plane.policies,
+            reports,
+            fence=fence,
+        )
+    )
 
 
 router.add_api_route(
@@ -68,9 +76,13 @@ async def metrics(
     report: Annotated[MetricsReport, Depends(body_of(MetricsReport))],
     plane: Plane,
 ) -> Response:
-    worker = await plane.workers.get(worker_id)
+    worker = await plane.records.workers.get(worker_id)
     sample = Sample(worker_id=worker.id, **msgspec.structs.asdict(report))
-    return answer(await report_live(plane, LiveReports(samples=[sample]), fence=fence))
+    return answer(
+        await report_live(
+            plane.records, plane.caches, plane.policies, LiveReports(samples=[sample]), fence=fence
+        )
+    )
 
 
 @router.post(
@@ -82,7 +94,7 @@ async def activity_events(
     report: Annotated[ActivityEvents, Depends(body_of(ActivityEvents))],
     plane: Plane,
 ) -> Response:
-    worker = await plane.workers.get(worker_id)
+    worker = await plane.records.workers.get(worker_id)
     activity = ActivityReport(
         worker_id=worker.id,
         activity_events=report.activity_events,
@@ -90,7 +102,11 @@ async def activity_events(
         stream=report.stream or "",
         last_sequence=report.last_sequence,
     )
-    return answer(await report_live(plane, LiveReports(activity=[activity]), fence=fence))
+    return answer(
+        await report_live(
+            plane.records, plane.caches, plane.policies, LiveReports(activity=[activity]), fence=fence
+        )
+    )
 
 
 @router.post(
@@ -103,7 +119,7 @@ async def lab_stats(
     report: Annotated[LabStatsReport, Depends(body_of(LabStatsReport))],
     plane: Plane,
 ) -> Response:
-    worker = await plane.workers.get(worker_id)
+    worker = await plane.records.workers.get(worker_id)
     stats = LabStats(
         worker_id=worker.id,
         lab_id=lab_id,
@@ -111,7 +127,11 @@ async def lab_stats(
         links=report.links,
         collected_at=report.collected_at,
     )
-    return answer(await report_live(plane, LiveReports(lab_stats=[stats]), fence=fence))
+    return answer(
+        await report_live(
+            plane.records, plane.caches, plane.policies, LiveReports(lab_stats=[stats]), fence=fence
+        )
+    )
 
 
 @router.post(
@@ -123,17 +143,21 @@ async def lab_state_change(
     report: Annotated[LabStateChange, Depends(body_of(LabStateChange))],
     plane: Plane,
 ) -> Response:
-    worker = await plane.workers.get(worker_id)
+    worker = await plane.records.workers.get(worker_id)
     change = LabChange(
         worker_id=worker.id,
         lab_id=report.lab_id,
         element_type=report.element_type,
         element_id=report.element_id,
         event=report.event,
-        at=report.at or plane.clock.now(),
+        at=report.at or plane.records.clock.now(),
         data=report.data,
     )
-    return answer(await report_live(plane, LiveReports(lab_changes=[change]), fence=fence))
+    return answer(
+        await report_live(
+            plane.records, plane.caches, plane.policies, LiveReports(lab_changes=[change]), fence=fence
+        )
+    )
 
 
 @router.post(
@@ -148,7 +172,7 @@ async def ws_status(
     report: Annotated[WebSocketReport, Depends(body_of(WebSocketReport))],
     plane: Plane,
 ) -> Response:
-    return answer(await report_connection(plane, worker_id, report, fence=fence))
+    return answer(await report_connection(plane.records, worker_id, report, fence=fence))
 
 
 @router.post(
@@ -157,4 +181,4 @@ async def ws_status(
     **documented(Worker, 202, "Accepted; effects follow.", problems=[404, 409]),
 )
 async def trigger_lab_discovery(worker_id: str, fence: LeaderFence, plane: Plane) -> Response:
-    return answer(await request_lab_discovery(plane, worker_id, fence=fence), 202)
+    return answer(await request_lab_discovery(plane.records, worker_id, fence=fence), 202)

@@ -52,7 +52,7 @@ async def list_all(request: Request) -> Response:
     await controller(request)
     which = query_of(request, WhichWorkers, several=("status",))
     workers = await list_workers(
-        services(request).control_plane,
+        services(request).control_plane.records,
         statuses=which.status,
         aws_region=which.aws_region,
         include_terminated=which.include_terminated,
@@ -62,7 +62,7 @@ async def list_all(request: Request) -> Response:
 
 async def get(request: Request) -> Response:
     await controller(request)
-    return answer(await services(request).control_plane.workers.get(request.path_params["worker_id"]))
+    return answer(await services(request).control_plane.records.workers.get(request.path_params["worker_id"]))
 
 
 router.add_api_route(
@@ -96,7 +96,9 @@ async def status(
     report: Annotated[StatusReport, Depends(body_of(StatusReport))],
     plane: Plane,
 ) -> Response:
-    return answer(await report_status(plane, worker_id, report, by=service, fence=fence))
+    return answer(
+        await report_status(plane.records, plane.policies, worker_id, report, by=service, fence=fence)
+    )
 
 
 @router.post(
@@ -111,7 +113,7 @@ async def record_intent(
     intent: Annotated[LaunchIntentRecorded, Depends(body_of(LaunchIntentRecorded))],
     plane: Plane,
 ) -> Response:
-    return answer(await record_launch_intent(plane, worker_id, intent, fence=fence))
+    return answer(await record_launch_intent(plane.records, worker_id, intent, fence=fence))
 
 
 @router.post(
@@ -126,7 +128,7 @@ async def withdraw_intent(
     withdrawal: Annotated[LaunchIntentWithdrawn, Depends(body_of(LaunchIntentWithdrawn))],
     plane: Plane,
 ) -> Response:
-    return answer(await withdraw_launch_intent(plane, worker_id, withdrawal, fence=fence))
+    return answer(await withdraw_launch_intent(plane.records, worker_id, withdrawal, fence=fence))
 
 
 @router.post(
@@ -138,7 +140,7 @@ async def ec2_details(
     report: Annotated[InstanceReport, Depends(body_of(InstanceReport))],
     plane: Plane,
 ) -> Response:
-    return answer(await report_instance(plane, worker_id, report, fence=fence))
+    return answer(await report_instance(plane.records, worker_id, report, fence=fence))
 
 
 @router.post("/workers/{worker_id}/cml-data", summary="Report CML facts", **_WRITE, **reads(CmlReport))
@@ -148,7 +150,7 @@ async def cml_data(
     report: Annotated[CmlReport, Depends(body_of(CmlReport))],
     plane: Plane,
 ) -> Response:
-    return answer(await report_cml(plane, worker_id, report, fence=fence))
+    return answer(await report_cml(plane.records, worker_id, report, fence=fence))
 
 
 @router.post(
@@ -158,14 +160,14 @@ async def cml_data(
 )
 async def terminate(worker_id: str, service: Controller, fence: LeaderFence, plane: Plane) -> Response:
     """Like a delete by a person: its license is freed, then its instance goes."""
-    worker = await request_action(plane, worker_id, Action.DELETE, by=service, fence=fence)
+    worker = await request_action(plane.records, worker_id, Action.DELETE, by=service, fence=fence)
     return answer(worker, 202)
 
 
 @router.get("/worker-templates", summary="List templates", **documented(TemplateList, problems=[422]))
 async def templates(_: Controller, plane: Plane, enabled_only: bool = False) -> Response:
     """Cheapest first."""
-    return answer(TemplateList(items=await plane.templates.list_all(enabled_only=enabled_only)))
+    return answer(TemplateList(items=await plane.records.templates.list_all(enabled_only=enabled_only)))
 
 
 @router.get(
@@ -174,7 +176,7 @@ async def templates(_: Controller, plane: Plane, enabled_only: bool = False) -> 
     **documented(WorkerTemplate, problems=[404]),
 )
 async def template(name: str, _: Controller, plane: Plane) -> Response:
-    return answer(await plane.templates.get(name))
+    return answer(await plane.records.templates.get(name))
 
 
 @router.post(
@@ -187,4 +189,4 @@ async def leadership(
     _: Controller, claim: Annotated[LeadershipClaim, Depends(body_of(LeadershipClaim))], plane: Plane
 ) -> Response:
     """The same claim again gets the same epoch; an older election than the known one is refused."""
-    return answer(await claim_leadership(plane, claim))
+    return answer(await claim_leadership(plane.records, claim))

@@ -23,12 +23,12 @@ _SWITCH = documented(WorkerTemplate, problems=[404, 422])
 @router.get("/worker-templates", summary="List templates", **documented(TemplateList, problems=[422]))
 async def list_templates(_: Viewer, plane: Plane, enabled_only: bool = False) -> Response:
     """Cheapest first."""
-    return answer(TemplateList(items=await plane.templates.list_all(enabled_only=enabled_only)))
+    return answer(TemplateList(items=await plane.records.templates.list_all(enabled_only=enabled_only)))
 
 
 @router.get("/worker-templates/{name}", summary="Get a template", **_TEMPLATE)
 async def get_template(name: str, _: Viewer, plane: Plane) -> Response:
-    return answer(await plane.templates.get(name))
+    return answer(await plane.records.templates.get(name))
 
 
 @router.post("/worker-templates/{name}/enable", summary="Offer a template", **_SWITCH)
@@ -50,21 +50,24 @@ async def disable_template(name: str, person: Admin, plane: Plane, keyed: Keyed)
 )
 async def delete_template(name: str, person: Admin, plane: Plane) -> Response:
     """Refused while a worker needs it. If the templates file still has it, the next start brings it back."""
-    users = [worker.name for worker in await list_workers(plane) if worker.template_name == name]
+    users = [worker.name for worker in await list_workers(plane.records) if worker.template_name == name]
     if users:
         raise Conflict(f"{len(users)} workers need template {name!r}, {users[0]!r} among them; disable it")
-    await plane.templates.delete(name)
+    await plane.records.templates.delete(name)
     log.info("template deleted", template=name, by=person.name)
     return Response(status_code=204)
 
 
 @router.get("/regions", summary="List regions", **documented(RegionList))
 async def list_regions(_: Viewer, plane: Plane) -> Response:
-    views = [RegionView(name=name, is_default=name == plane.default_region) for name in plane.regions]
+    views = [
+        RegionView(name=name, is_default=name == plane.policies.default_region)
+        for name in plane.policies.regions
+    ]
     return answer(RegionList(items=views))
 
 
 async def _switch(plane: Plane, name: str, *, enabled: bool, by: str, keyed: Keyed) -> Response:
-    template = await plane.templates.switch(name, enabled=enabled, conditions=Conditions(keyed))
+    template = await plane.records.templates.switch(name, enabled=enabled, conditions=Conditions(keyed))
     log.info("template switched", template=name, enabled=enabled, by=by)
     return answer(template)

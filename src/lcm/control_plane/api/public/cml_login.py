@@ -33,7 +33,7 @@ async def set_own(worker_id: str, body: NewLogin, person: Admin, plane: Plane, g
     """LCM asks its CML with this login instead of the fleet's, from the next look on."""
     password = body.password.get_secret_value()
     return accepted(
-        await set_login(plane, worker_id, body.username, password, by=person.name, conditions=given)
+        await set_login(plane.records, worker_id, body.username, password, by=person.name, conditions=given)
     )
 
 
@@ -42,7 +42,7 @@ async def set_own(worker_id: str, body: NewLogin, person: Admin, plane: Plane, g
 )
 async def remove_own(worker_id: str, person: Admin, plane: Plane, given: Given) -> Response:
     """LCM asks its CML with the fleet's login again."""
-    return accepted(await remove_login(plane, worker_id, by=person.name, conditions=given))
+    return accepted(await remove_login(plane.records, worker_id, by=person.name, conditions=given))
 
 
 @router.get(
@@ -52,4 +52,4 @@ async def remove_own(worker_id: str, person: Admin, plane: Plane, given: Given) 
     **documented(CmlCredentials, problems=[404]),
 )
 async def own(worker_id: str, _: LeaderFence, plane: Plane) -> Response:
-    return answer(await login_of(plane, worker_id))
+    return answer(await login_of(plane.records, worker_id))

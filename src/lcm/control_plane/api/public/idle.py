@@ -39,25 +39,35 @@ async def hold(worker_id: str, body: NewHold, person: Operator, plane: Plane, gi
     """Nothing pauses it before that moment; a pause that was decided and not carried out is off."""
     until: datetime = body.until
     worker = await hold_worker(
-        plane, worker_id, until=until, reason=body.reason, by=person.name, conditions=given
+        plane.records,
+        plane.policies,
+        worker_id,
+        until=until,
+        reason=body.reason,
+        by=person.name,
+        conditions=given,
     )
     return accepted(worker)
 
 
 @router.delete("/api/workers/{worker_id}/hold", summary="End a hold", **INTENT)
 async def release(worker_id: str, _: Operator, plane: Plane, given: Given) -> Response:
-    return accepted(await release_hold(plane, worker_id, conditions=given))
+    return accepted(await release_hold(plane.records, plane.policies, worker_id, conditions=given))
 
 
 @router.post("/api/workers/{worker_id}/idle-detection/enable", summary="Pause it when idle", **INTENT)
 async def enable(worker_id: str, person: Operator, plane: Plane, given: Given) -> Response:
-    worker = await toggle_idle_detection(plane, worker_id, enabled=True, by=person.name, conditions=given)
+    worker = await toggle_idle_detection(
+        plane.records, plane.policies, worker_id, enabled=True, by=person.name, conditions=given
+    )
     return accepted(worker)
 
 
 @router.post("/api/workers/{worker_id}/idle-detection/disable", summary="Never pause it", **INTENT)
 async def disable(worker_id: str, person: Operator, plane: Plane, given: Given) -> Response:
-    worker = await toggle_idle_detection(plane, worker_id, enabled=False, by=person.name, conditions=given)
+    worker = await toggle_idle_detection(
+        plane.records, plane.policies, worker_id, enabled=False, by=person.name, conditions=given
+    )
     return accepted(worker)
 
 
@@ -67,7 +77,9 @@ async def disable(worker_id: str, person: Operator, plane: Plane, given: Given) 
     **documented(IdleStatus, problems=[404]),
 )
 async def status(worker_id: str, _: Viewer, plane: Plane) -> Response:
-    return answer(idle_status(plane, await plane.workers.get(worker_id)))
+    return answer(
+        idle_status(plane.records, plane.caches, plane.policies, await plane.records.workers.get(worker_id))
+    )
 
 
 @router.get(
@@ -77,7 +89,9 @@ async def status(worker_id: str, _: Viewer, plane: Plane) -> Response:
     **documented(IdleStatus, problems=[404]),
 )
 async def internal_status(worker_id: str, _: Controller, plane: Plane) -> Response:
-    return answer(idle_status(plane, await plane.workers.get(worker_id)))
+    return answer(
+        idle_status(plane.records, plane.caches, plane.policies, await plane.records.workers.get(worker_id))
+    )
 
 
 @router.post(
@@ -93,4 +107,6 @@ async def detect(
     request: Annotated[IdleCheckRequest, Depends(body_of(IdleCheckRequest))],
     plane: Plane,
 ) -> Response:
-    return answer(await detect_idle(plane, worker_id, request, fence=fence))
+    return answer(
+        await detect_idle(plane.records, plane.caches, plane.policies, worker_id, request, fence=fence)
+    )

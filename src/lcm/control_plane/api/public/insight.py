@@ -19,10 +19,14 @@ router = APIRouter(prefix="/api", tags=["insight"])
 )
 async def explain(worker_id: str, _: Viewer, plane: Plane) -> Response:
     """Computed by the rules that decide: what holds it in its state, what happens next and when."""
-    return answer(explain_worker(plane, await plane.workers.get(worker_id)))
+    return answer(
+        explain_worker(
+            plane.records, plane.caches, plane.policies, await plane.records.workers.get(worker_id)
+        )
+    )
 
 
 @router.get("/cost", summary="What the fleet costs", **documented(CostReport))
 async def cost(_: Viewer, plane: Plane) -> Response:
     """Per hour now, this month so far, and what pausing saved; by worker, template and region."""
-    return answer(await cost_report(plane))
+    return answer(await cost_report(plane.records))

@@ -56,7 +56,7 @@ class FleetLicense(BaseModel):
 async def register(worker_id: str, body: NewLicense, _: Admin, plane: Plane, given: Given) -> Response:
     """The worker controller registers it once CML is ready; `license` of the worker shows how it goes."""
     token = body.token.get_secret_value() if body.token else None
-    return accepted(await request_license(plane, worker_id, token, conditions=given))
+    return accepted(await request_license(plane.records, worker_id, token, conditions=given))
 
 
 @router.delete(
@@ -65,13 +65,13 @@ async def register(worker_id: str, body: NewLicense, _: Admin, plane: Plane, giv
     **INTENT,
 )
 async def deregister(worker_id: str, _: Admin, plane: Plane, given: Given) -> Response:
-    return accepted(await request_deregistration(plane, worker_id, conditions=given))
+    return accepted(await request_deregistration(plane.records, worker_id, conditions=given))
 
 
 @router.get("/api/settings/license", summary="The fleet's license token", **documented(LicenseSettings))
 async def fleet_license(_: Viewer, plane: Plane) -> Response:
     """Whether there is one; never which."""
-    return answer(LicenseSettings(has_token=await has_fleet_token(plane)))
+    return answer(LicenseSettings(has_token=await has_fleet_token(plane.records)))
 
 
 @router.put(
@@ -81,7 +81,7 @@ async def fleet_license(_: Viewer, plane: Plane) -> Response:
 )
 async def set_fleet_license(body: FleetLicense, _: Admin, plane: Plane) -> Response:
     """Workers that are meant to be licensed and are not are registered with it by themselves."""
-    await set_fleet_token(plane, body.token.get_secret_value())
+    await set_fleet_token(plane.records, body.token.get_secret_value())
     return answer(LicenseSettings(has_token=True))
 
 
@@ -92,14 +92,14 @@ async def set_fleet_license(body: FleetLicense, _: Admin, plane: Plane) -> Respo
 )
 async def forget_fleet_license(_: Admin, plane: Plane) -> Response:
     """Licenses that were registered with it stay."""
-    await remove_fleet_token(plane)
+    await remove_fleet_token(plane.records)
     return Response(status_code=204)
 
 
 @router.get("/api/license-debts", summary="Licenses not known to be free", **documented(LicenseDebts))
 async def debts(_: Viewer, plane: Plane) -> Response:
     """Workers that are gone and whose deregistration could not be confirmed: look in your smart account."""
-    return answer(LicenseDebts(items=await list_debts(plane)))
+    return answer(LicenseDebts(items=await list_debts(plane.records)))
 
 
 @router.post(
@@ -108,7 +108,7 @@ async def debts(_: Viewer, plane: Plane) -> Response:
     **documented(LicenseDebt, problems=[404, 409]),
 )
 async def settle(worker_id: str, person: Admin, plane: Plane) -> Response:
-    return answer(await settle_debt(plane, worker_id, by=person.name))
+    return answer(await settle_debt(plane.records, worker_id, by=person.name))
 
 
 @router.get(
@@ -118,7 +118,7 @@ async def settle(worker_id: str, person: Admin, plane: Plane) -> Response:
     **documented(LicenseToken, problems=[404]),
 )
 async def token(worker_id: str, _: LeaderFence, plane: Plane) -> Response:
-    return answer(LicenseToken(token=await license_token(plane, worker_id)))
+    return answer(LicenseToken(token=await license_token(plane.records, worker_id)))
 
 
 def _add_report(step: str, operation: LicenseOperation, noun: str, summary: str) -> None:
@@ -136,7 +136,7 @@ def _add_report(step: str, operation: LicenseOperation, noun: str, summary: str)
         body: Annotated[LicenseReport, Depends(body_of(LicenseReport))],
         plane: Plane,
     ) -> Response:
-        return answer(await report_license(plane, worker_id, step, operation, body, fence=fence))
+        return answer(await report_license(plane.records, worker_id, step, operation, body, fence=fence))
 
 
 for _operation, _noun in (

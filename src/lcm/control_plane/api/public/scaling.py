@@ -24,13 +24,17 @@ _WRITE = documented(Worker, problems=[404, 409, 422])
 @router.post("/api/workers/{worker_id}/drain", summary="Drain a worker", **INTENT)
 async def drain(worker_id: str, person: Operator, plane: Plane, given: Given) -> Response:
     """Nobody new is placed on it; it stops when its sessions are over or the drain takes too long."""
-    worker = await drain_worker(plane, worker_id, by=person.name, reason="drain requested", conditions=given)
+    worker = await drain_worker(
+        plane.records, plane.policies, worker_id, by=person.name, reason="drain requested", conditions=given
+    )
     return accepted(worker)
 
 
 @router.post("/api/workers/{worker_id}/cancel-drain", summary="Cancel a drain", **INTENT)
 async def cancel_drain(worker_id: str, person: Operator, plane: Plane, given: Given) -> Response:
-    worker = await request_action(plane, worker_id, Action.CANCEL_DRAIN, by=person.name, conditions=given)
+    worker = await request_action(
+        plane.records, worker_id, Action.CANCEL_DRAIN, by=person.name, conditions=given
+    )
     return accepted(worker)
 
 
@@ -46,7 +50,7 @@ async def audit(
     before: Annotated[str | None, Query(max_length=100, description="`next` of the page before.")] = None,
 ) -> Response:
     """Newest first."""
-    entries = await plane.audit.newest(event=event, worker_id=worker_id, before=before)
+    entries = await plane.records.audit.newest(event=event, worker_id=worker_id, before=before)
     rest = entries[limit - 1].id if len(entries) > limit else None
     return answer(AuditPage(items=entries[:limit], next=rest))
 
@@ -64,13 +68,17 @@ async def more(
     request: Annotated[ScaleUpRequest, Depends(body_of(ScaleUpRequest))],
     plane: Plane,
 ) -> Response:
-    return answer(await scale_up(plane, request, by=service, fence=fence), 202)
+    return answer(await scale_up(plane.records, plane.policies, request, by=service, fence=fence), 202)
 
 
 @router.post("/api/internal/workers/{worker_id}/drain", tags=["internal"], summary="Drain a worker", **_WRITE)
 async def scale_down(worker_id: str, service: Controller, fence: LeaderFence, plane: Plane) -> Response:
     """Only one that two looks found unused, and only while nothing speaks against it."""
-    return answer(await scale_down_worker(plane, worker_id, by=service, fence=fence))
+    return answer(
+        await scale_down_worker(
+            plane.records, plane.caches, plane.policies, worker_id, by=service, fence=fence
+        )
+    )
 
 
 @router.post(
@@ -86,7 +94,9 @@ async def add_session(
     change: Annotated[SessionChange, Depends(body_of(SessionChange))],
     plane: Plane,
 ) -> Response:
-    return answer(await place_session(plane, worker_id, change.session_id, needs=change.needs, fence=fence))
+    return answer(
+        await place_session(plane.records, worker_id, change.session_id, needs=change.needs, fence=fence)
+    )
 
 
 @router.delete(
@@ -96,7 +106,7 @@ async def add_session(
     **documented(Worker, problems=[404, 409]),
 )
 async def end_session(worker_id: str, session_id: str, fence: LeaderFence, plane: Plane) -> Response:
-    return answer(await remove_session(plane, worker_id, session_id, fence=fence))
+    return answer(await remove_session(plane.records, worker_id, session_id, fence=fence))
 
 
 @router.post(
@@ -107,7 +117,7 @@ async def end_session(worker_id: str, session_id: str, fence: LeaderFence, plane
 )
 async def recalculate(worker_id: str, fence: LeaderFence, plane: Plane) -> Response:
     """What its template declares, and what the sessions on it need together."""
-    return answer(await recalculate_capacity(plane, worker_id, fence=fence))
+    return answer(await recalculate_capacity(plane.records, worker_id, fence=fence))
 
 
 @router.post(
@@ -123,5 +133,5 @@ async def record(
     entry: Annotated[AuditRecord, Depends(body_of(AuditRecord))],
     plane: Plane,
 ) -> Response:
-    await plane.audit.record(entry.event, by=service, reason=entry.reason, worker_id=entry.worker_id)
+    await plane.records.audit.record(entry.event, by=service, reason=entry.reason, worker_id=entry.worker_id)
     return Response(status_code=204)

@@ -23,5 +23,5 @@ async def rotate(_: Admin, plane: Plane) -> Response:
 
     With the key in `LCM_SECRET_KEY` this answers 409 and says how to do it there.
     """
-    resealed = await plane.vault.rotate()
-    return answer(KeyRotated(key_id=plane.vault.key_id, resealed=resealed))
+    resealed = await plane.records.secrets.rotate()
+    return answer(KeyRotated(key_id=plane.records.secrets.key_id, resealed=resealed))

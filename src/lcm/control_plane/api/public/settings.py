@@ -44,7 +44,7 @@ class DiscoveryChange(BaseModel):
 @router.get("/discovery", summary="Discovery settings", **documented(DiscoveryView))
 async def show_discovery(_: Viewer, plane: Plane) -> Response:
     """The `ETag` names this version; a change must name it as `If-Match`."""
-    settings = await discovery_settings.read(plane.store)
+    settings = await discovery_settings.read(plane.records.store)
     return answer(settings, etag=etag(settings.version))
 
 
@@ -56,9 +56,9 @@ async def show_discovery(_: Viewer, plane: Plane) -> Response:
 async def change_discovery(body: DiscoveryChange, _: Admin, plane: Plane, seen: SeenVersion) -> Response:
     """Controllers notice within five minutes. Two people who change them at once do not undo each other:
     `If-Match` must be the `ETag` of what was read."""
-    unknown = sorted(set(body.regions or ()) - set(plane.regions))
+    unknown = sorted(set(body.regions or ()) - set(plane.policies.regions))
     if unknown:
-        known = ", ".join(plane.regions)
+        known = ", ".join(plane.policies.regions)
         raise UnknownReference(f"region {unknown[0]!r} is not configured; choose among: {known or 'none'}")
     given: dict[str, Any] = body.model_dump(exclude_unset=True)
     if given.get("regions") is not None:
@@ -67,5 +67,5 @@ async def change_discovery(body: DiscoveryChange, _: Admin, plane: Plane, seen: 
     def decide(settings: DiscoverySettings) -> DiscoverySettings:
         return replace(settings, **given)
 
-    settings = await discovery_settings.change(plane.store, decide, seen)
+    settings = await discovery_settings.change(plane.records.store, decide, seen)
     return answer(settings, etag=etag(settings.version))

@@ -95,7 +95,7 @@ async def create(body: NewToken, person: Admin, plane: Plane, request: Request) 
         name=body.name,
         role=Role[body.role.upper()],
         by=person.name,
-        expires_at=None if expires_in is None else plane.clock.now() + timedelta(seconds=expires_in),
+        expires_at=None if expires_in is None else plane.records.clock.now() + timedelta(seconds=expires_in),
     )
     log.info("token created", token_id=credential.id, name=body.name, role=body.role, by=person.name)
     return answer(TokenCreated(token=token, details=TokenView.of(credential)), 201)

@@ -92,7 +92,7 @@ async def list_all(
 ) -> Response:
     """Workers by name; terminated ones only if asked for."""
     workers = await list_workers(
-        plane, statuses=status or (), aws_region=aws_region, include_terminated=include_terminated
+        plane.records, statuses=status or (), aws_region=aws_region, include_terminated=include_terminated
     )
     return answer(page_of_workers(workers, limit=limit, after=after))
 
@@ -109,7 +109,8 @@ async def create(
     With an `Idempotency-Key` the same request again gets the same worker, never a second one.
     """
     worker = await create_worker(
-        plane,
+        plane.records,
+        plane.policies,
         name=body.name,
         template_name=body.template_name,
         aws_region=body.aws_region,
@@ -124,26 +125,26 @@ async def create(
 @router.get("/{worker_id}", summary="Get a worker", **documented(WorkerView, problems=[404]))
 async def get(worker_id: str, _: Viewer, plane: Plane) -> Response:
     """The `ETag` names this version; send it back as `If-Match` to act on nothing else."""
-    worker = await plane.workers.get(worker_id)
+    worker = await plane.records.workers.get(worker_id)
     return answer(WorkerView.of(worker), etag=etag(worker.version))
 
 
 @router.get("/{worker_id}/timeline", summary="A worker's history", **documented(Timeline, problems=[404]))
 async def timeline(worker_id: str, _: Viewer, plane: Plane) -> Response:
     """Every status the worker went through, who or what caused it, and why; oldest first."""
-    worker = await plane.workers.get(worker_id)
+    worker = await plane.records.workers.get(worker_id)
     return answer(Timeline(items=worker.state_history))
 
 
 @router.get("/{worker_id}/resources", summary="A worker's load", **documented(Resources, problems=[404]))
 async def resources(worker_id: str, _: Viewer, plane: Plane) -> Response:
     """The newest sample of each source and the last points for a chart; empty if the worker rests."""
-    worker = await plane.workers.get(worker_id)
+    worker = await plane.records.workers.get(worker_id)
     return answer(
         Resources(
             worker_id=worker.id,
-            samples=plane.live.samples_of(worker_id),
-            points=plane.live.points_of(worker_id),
+            samples=plane.caches.metrics.samples_of(worker_id),
+            points=plane.caches.metrics.points_of(worker_id),
         )
     )
 
@@ -151,15 +152,15 @@ async def resources(worker_id: str, _: Viewer, plane: Plane) -> Response:
 @router.get("/{worker_id}/labs", summary="A worker's labs", **documented(LabList, problems=[404]))
 async def labs(worker_id: str, _: Viewer, plane: Plane) -> Response:
     """What is known of the labs on a worker and the nodes in them, by title."""
-    await plane.workers.get(worker_id)
-    return answer(LabList(items=await plane.labs.of(worker_id)))
+    await plane.records.workers.get(worker_id)
+    return answer(LabList(items=await plane.records.labs.of(worker_id)))
 
 
 @router.get(
     "/{worker_id}/activity", summary="Signs of people on a worker", **documented(Activity, problems=[404])
 )
 async def activity(worker_id: str, _: Viewer, plane: Plane) -> Response:
-    worker = await plane.workers.get(worker_id)
+    worker = await plane.records.workers.get(worker_id)
     return answer(
         Activity(
             worker_id=worker.id,
@@ -172,18 +173,24 @@ async def activity(worker_id: str, _: Viewer, plane: Plane) -> Response:
 
 @router.post("/{worker_id}/start", summary="Start a worker", **INTENT)
 async def start(worker_id: str, person: Operator, plane: Plane, given: Given) -> Response:
-    return accepted(await request_action(plane, worker_id, Action.START, by=person.name, conditions=given))
+    return accepted(
+        await request_action(plane.records, worker_id, Action.START, by=person.name, conditions=given)
+    )
 
 
 @router.post("/{worker_id}/stop", summary="Stop a worker", **INTENT)
 async def stop(worker_id: str, person: Operator, plane: Plane, given: Given) -> Response:
     """The disk is kept; start it again any time."""
-    return accepted(await request_action(plane, worker_id, Action.STOP, by=person.name, conditions=given))
+    return accepted(
+        await request_action(plane.records, worker_id, Action.STOP, by=person.name, conditions=given)
+    )
 
 
 @router.post("/{worker_id}/retry", summary="Retry a failed worker", **INTENT)
 async def retry(worker_id: str, person: Operator, plane: Plane, given: Given) -> Response:
-    return accepted(await request_action(plane, worker_id, Action.RETRY, by=person.name, conditions=given))
+    return accepted(
+        await request_action(plane.records, worker_id, Action.RETRY, by=person.name, conditions=given)
+    )
 
 
 @router.post(
@@ -193,14 +200,14 @@ async def retry(worker_id: str, person: Operator, plane: Plane, given: Given) ->
 )
 async def refresh(worker_id: str, _: Operator, plane: Plane, given: Given) -> Response:
     """Everything about it is read anew; at most every ten seconds."""
-    return accepted(await request_refresh(plane, worker_id, conditions=given))
+    return accepted(await request_refresh(plane.records, worker_id, conditions=given))
 
 
 @router.put("/{worker_id}/tags", summary="Tag a worker", **INTENT)
 async def tags(worker_id: str, body: Tags, person: Operator, plane: Plane, given: Given) -> Response:
     """These and no others. Its instance gets them while it runs, and loses those that are not among them;
     tags that somebody else put there are left alone."""
-    return accepted(await request_tags(plane, worker_id, body.tags, by=person.name, conditions=given))
+    return accepted(await request_tags(plane.records, worker_id, body.tags, by=person.name, conditions=given))
 
 
 @router.delete("/{worker_id}", summary="Terminate a worker", **INTENT)
@@ -215,4 +222,6 @@ async def delete(
 
     A record never goes before its instance is known to be gone: a machine without a record costs unseen.
     """
-    return accepted(await delete_worker(plane, worker_id, force=force, by=person.name, conditions=given))
+    return accepted(
+        await delete_worker(plane.records, worker_id, force=force, by=person.name, conditions=given)
+    )
