@@ -13,25 +13,10 @@ from starlette.routing import BaseRoute
 
 from lcm.control_plane.access.rate_limit import Buckets
 from lcm.control_plane.access.roles import AccessDenied, TooManyRequests
-from lcm.control_plane.api import dashboard, operations
-from lcm.control_plane.api.internal import feed, fleet
-from lcm.control_plane.api.internal import telemetry as worker_telemetry
-from lcm.control_plane.api.internal import workers as internal_workers
+from lcm.control_plane.api import dashboard, internal, operations, public
 from lcm.control_plane.api.middleware import Gate, access_problem, rate_problem, store_problem
-from lcm.control_plane.api.public import (
-    catalogue,
-    cml_login,
-    events,
-    idle,
-    insight,
-    licensing,
-    scaling,
-    secret_keys,
-    sessions,
-    settings,
-    tokens,
-    workers,
-)
+from lcm.control_plane.api.public.secret_keys import KeyRotated
+from lcm.control_plane.api.public.tokens import TokenCreated, TokenList
 from lcm.control_plane.api.services import Services
 from lcm.control_plane.store.port import StoreUnavailable, WriteUnconfirmed
 from lcm.core.telemetry import Telemetry
@@ -70,7 +55,7 @@ _STRUCTS = (
     fleet_schemas.BulkImport, fleet_schemas.BulkImportResult, fleet_schemas.Cleanup,
     fleet_schemas.CleanupResult, fleet_schemas.DiscoveryView,
     Worker, WorkerTemplate, operations.HealthView, operations.ReadyView,
-    tokens.TokenList, tokens.TokenCreated, secret_keys.KeyRotated,
+    TokenList, TokenCreated, KeyRotated,
 )  # fmt: skip
 
 _REFUSALS: dict[type[errors.RequestError], tuple[int, str, str]] = {
@@ -126,13 +111,10 @@ def _api() -> FastAPI:
         docs_url=None,
         redoc_url=None,
     )
-    for module in (
-        worker_telemetry, workers, idle, scaling, licensing, cml_login, insight, catalogue, sessions, tokens,
-        secret_keys, settings, events, fleet, internal_workers, feed, operations,
-    ):  # fmt: skip
+    for router in (*public.ROUTERS, *internal.ROUTERS, operations.router):
         # Not `include_router`: it adds nothing to routes that know their whole path, matches each request
         # twice, and builds every route anew for every application.
-        app.router.routes.extend(module.router.routes)
+        app.router.routes.extend(router.routes)
     install_openapi(app, _STRUCTS)
     return app
 

@@ -7,12 +7,10 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr
 from starlette.responses import Response
 
 from lcm.control_plane.api.accepted import INTENT, accepted
-from lcm.control_plane.api.dependencies import Admin, Given, LeaderFence, Plane
-from lcm.control_plane.commands.change_login import login_of, remove_login, set_login
-from lcm.rest.schemas import CmlCredentials
-from lcm.web.answers import answer, documented
+from lcm.control_plane.api.dependencies import Admin, Given, Plane
+from lcm.control_plane.commands.change_login import remove_login, set_login
 
-router = APIRouter()
+router = APIRouter(prefix="/api/workers/{worker_id}/cml-login", tags=["workers"])
 
 
 class NewLogin(BaseModel):
@@ -26,9 +24,7 @@ class NewLogin(BaseModel):
     password: Annotated[SecretStr, Field(min_length=1, max_length=256, json_schema_extra={"writeOnly": True})]
 
 
-@router.put(
-    "/api/workers/{worker_id}/cml-login", tags=["workers"], summary="Set a worker's CML login", **INTENT
-)
+@router.put("", summary="Set a worker's CML login", **INTENT)
 async def set_own(worker_id: str, body: NewLogin, person: Admin, plane: Plane, given: Given) -> Response:
     """LCM asks its CML with this login instead of the fleet's, from the next look on."""
     password = body.password.get_secret_value()
@@ -37,19 +33,7 @@ async def set_own(worker_id: str, body: NewLogin, person: Admin, plane: Plane, g
     )
 
 
-@router.delete(
-    "/api/workers/{worker_id}/cml-login", tags=["workers"], summary="Forget a worker's CML login", **INTENT
-)
+@router.delete("", summary="Forget a worker's CML login", **INTENT)
 async def remove_own(worker_id: str, person: Admin, plane: Plane, given: Given) -> Response:
     """LCM asks its CML with the fleet's login again."""
     return accepted(await remove_login(plane.records, worker_id, by=person.name, conditions=given))
-
-
-@router.get(
-    "/api/internal/workers/{worker_id}/cml-login",
-    tags=["internal"],
-    summary="The login to ask a worker's CML with",
-    **documented(CmlCredentials, problems=[404]),
-)
-async def own(worker_id: str, _: LeaderFence, plane: Plane) -> Response:
-    return answer(await login_of(plane.records, worker_id))

@@ -1,21 +1,19 @@
-"""Idle detection: what people set and see, and what the worker controller asks for."""
+"""Idle detection: holds, the switch and the idle status of a worker."""
 
 from datetime import datetime
-from typing import Annotated
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from lcm.control_plane.api.accepted import INTENT, accepted
-from lcm.control_plane.api.dependencies import Controller, Given, LeaderFence, Operator, Plane, Viewer
-from lcm.control_plane.commands.detect_idle import detect_idle
+from lcm.control_plane.api.dependencies import Given, Operator, Plane, Viewer
 from lcm.control_plane.commands.keep_running import hold_worker, release_hold, toggle_idle_detection
 from lcm.control_plane.queries.idle import idle_status
-from lcm.rest.schemas import IdleCheck, IdleCheckRequest, IdleStatus
-from lcm.web.answers import answer, body_of, documented, reads
+from lcm.rest.schemas import IdleStatus
+from lcm.web.answers import answer, documented
 
-router = APIRouter(tags=["idle detection"])
+router = APIRouter(prefix="/api/workers/{worker_id}", tags=["idle detection"])
 
 
 class NewHold(BaseModel):
@@ -31,7 +29,7 @@ class NewHold(BaseModel):
 
 
 @router.put(
-    "/api/workers/{worker_id}/hold",
+    "/hold",
     summary="Keep a worker running",
     **INTENT,
 )
@@ -50,12 +48,12 @@ async def hold(worker_id: str, body: NewHold, person: Operator, plane: Plane, gi
     return accepted(worker)
 
 
-@router.delete("/api/workers/{worker_id}/hold", summary="End a hold", **INTENT)
+@router.delete("/hold", summary="End a hold", **INTENT)
 async def release(worker_id: str, _: Operator, plane: Plane, given: Given) -> Response:
     return accepted(await release_hold(plane.records, plane.policies, worker_id, conditions=given))
 
 
-@router.post("/api/workers/{worker_id}/idle-detection/enable", summary="Pause it when idle", **INTENT)
+@router.post("/idle-detection/enable", summary="Pause it when idle", **INTENT)
 async def enable(worker_id: str, person: Operator, plane: Plane, given: Given) -> Response:
     worker = await toggle_idle_detection(
         plane.records, plane.policies, worker_id, enabled=True, by=person.name, conditions=given
@@ -63,7 +61,7 @@ async def enable(worker_id: str, person: Operator, plane: Plane, given: Given) -
     return accepted(worker)
 
 
-@router.post("/api/workers/{worker_id}/idle-detection/disable", summary="Never pause it", **INTENT)
+@router.post("/idle-detection/disable", summary="Never pause it", **INTENT)
 async def disable(worker_id: str, person: Operator, plane: Plane, given: Given) -> Response:
     worker = await toggle_idle_detection(
         plane.records, plane.policies, worker_id, enabled=False, by=person.name, conditions=given
@@ -72,41 +70,11 @@ async def disable(worker_id: str, person: Operator, plane: Plane, given: Given) 
 
 
 @router.get(
-    "/api/workers/{worker_id}/idle-status",
+    "/idle-status",
     summary="Between use and pause",
     **documented(IdleStatus, problems=[404]),
 )
 async def status(worker_id: str, _: Viewer, plane: Plane) -> Response:
     return answer(
         idle_status(plane.records, plane.caches, plane.policies, await plane.records.workers.get(worker_id))
-    )
-
-
-@router.get(
-    "/api/internal/workers/{worker_id}/idle-status",
-    tags=["internal"],
-    summary="Between use and pause",
-    **documented(IdleStatus, problems=[404]),
-)
-async def internal_status(worker_id: str, _: Controller, plane: Plane) -> Response:
-    return answer(
-        idle_status(plane.records, plane.caches, plane.policies, await plane.records.workers.get(worker_id))
-    )
-
-
-@router.post(
-    "/api/internal/workers/{worker_id}/detect-idle",
-    tags=["internal"],
-    summary="Judge whether a worker is used",
-    **documented(IdleCheck, problems=[404, 409, 422]),
-    **reads(IdleCheckRequest),
-)
-async def detect(
-    worker_id: str,
-    fence: LeaderFence,
-    request: Annotated[IdleCheckRequest, Depends(body_of(IdleCheckRequest))],
-    plane: Plane,
-) -> Response:
-    return answer(
-        await detect_idle(plane.records, plane.caches, plane.policies, worker_id, request, fence=fence)
     )

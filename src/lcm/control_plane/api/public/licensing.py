@@ -1,33 +1,27 @@
-"""Licenses: what people wish, what the worker controller reports, what is owed."""
+"""Licenses: registration and deregistration of workers, the token of the fleet, license debts."""
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 from starlette.responses import Response
 
 from lcm.control_plane.api.accepted import INTENT, accepted
-from lcm.control_plane.api.dependencies import Admin, Given, LeaderFence, Plane, Viewer
+from lcm.control_plane.api.dependencies import Admin, Given, Plane, Viewer
 from lcm.control_plane.commands.license_worker import (
     has_fleet_token,
-    license_token,
     list_debts,
     remove_fleet_token,
-    report_license,
     request_deregistration,
     request_license,
     set_fleet_token,
     settle_debt,
 )
-from lcm.domain.license import LicenseDebt, LicenseOperation
-from lcm.domain.worker import Worker
-from lcm.rest.schemas import LicenseDebts, LicenseReport, LicenseSettings, LicenseToken
-from lcm.web.answers import answer, body_of, documented, reads
+from lcm.domain.license import LicenseDebt
+from lcm.rest.schemas import LicenseDebts, LicenseSettings
+from lcm.web.answers import answer, documented
 
 router = APIRouter(tags=["licensing"])
-
-_INTERNAL = documented(Worker, problems=[404, 409, 422])
-
 
 Token = Annotated[SecretStr, Field(min_length=1, max_length=256, json_schema_extra={"writeOnly": True})]
 
@@ -109,39 +103,3 @@ async def debts(_: Viewer, plane: Plane) -> Response:
 )
 async def settle(worker_id: str, person: Admin, plane: Plane) -> Response:
     return answer(await settle_debt(plane.records, worker_id, by=person.name))
-
-
-@router.get(
-    "/api/internal/workers/{worker_id}/license-token",
-    tags=["internal"],
-    summary="The token to register with",
-    **documented(LicenseToken, problems=[404]),
-)
-async def token(worker_id: str, _: LeaderFence, plane: Plane) -> Response:
-    return answer(LicenseToken(token=await license_token(plane.records, worker_id)))
-
-
-def _add_report(step: str, operation: LicenseOperation, noun: str, summary: str) -> None:
-    @router.post(
-        f"/api/internal/workers/{{worker_id}}/license/{step}-{noun}",
-        tags=["internal"],
-        summary=summary,
-        name=f"{step}_{noun}",
-        **_INTERNAL,
-        **reads(LicenseReport),
-    )
-    async def report(
-        worker_id: str,
-        fence: LeaderFence,
-        body: Annotated[LicenseReport, Depends(body_of(LicenseReport))],
-        plane: Plane,
-    ) -> Response:
-        return answer(await report_license(plane.records, worker_id, step, operation, body, fence=fence))
-
-
-for _operation, _noun in (
-    (LicenseOperation.REGISTER, "registration"),
-    (LicenseOperation.DEREGISTER, "deregistration"),
-):
-    for _step, _summary in (("start", "began"), ("complete", "is done"), ("fail", "failed")):
-        _add_report(_step, _operation, _noun, f"A {_noun} {_summary}")

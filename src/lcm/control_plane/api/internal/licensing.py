@@ -1,0 +1,51 @@
+"""For the worker controller: license tokens, and reports of license operations."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends
+from starlette.responses import Response
+
+from lcm.control_plane.api.dependencies import LeaderFence, Plane
+from lcm.control_plane.commands.license_worker import license_token, report_license
+from lcm.domain.license import LicenseOperation
+from lcm.domain.worker import Worker
+from lcm.rest.schemas import LicenseReport, LicenseToken
+from lcm.web.answers import answer, body_of, documented, reads
+
+router = APIRouter(prefix="/api/internal/workers/{worker_id}", tags=["licensing", "internal"])
+
+_REPORT = documented(Worker, problems=[404, 409, 422])
+
+
+@router.get(
+    "/license-token",
+    summary="The token to register with",
+    **documented(LicenseToken, problems=[404]),
+)
+async def token(worker_id: str, _: LeaderFence, plane: Plane) -> Response:
+    return answer(LicenseToken(token=await license_token(plane.records, worker_id)))
+
+
+def _add_report(step: str, operation: LicenseOperation, noun: str, summary: str) -> None:
+    @router.post(
+        f"/license/{step}-{noun}",
+        summary=summary,
+        name=f"{step}_{noun}",
+        **_REPORT,
+        **reads(LicenseReport),
+    )
+    async def report(
+        worker_id: str,
+        fence: LeaderFence,
+        body: Annotated[LicenseReport, Depends(body_of(LicenseReport))],
+        plane: Plane,
+    ) -> Response:
+        return answer(await report_license(plane.records, worker_id, step, operation, body, fence=fence))
+
+
+for _operation, _noun in (
+    (LicenseOperation.REGISTER, "registration"),
+    (LicenseOperation.DEREGISTER, "deregistration"),
+):
+    for _step, _summary in (("start", "began"), ("complete", "is done"), ("fail", "failed")):
+        _add_report(_step, _operation, _noun, f"A {_noun} {_summary}")

@@ -1,0 +1,95 @@
+"""For controllers: scale-up and scale-down, lablet sessions on workers, and the audit log."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends
+from starlette.responses import Response
+
+from lcm.control_plane.api.dependencies import Controller, LeaderFence, Plane
+from lcm.control_plane.commands.drain_worker import scale_down_worker
+from lcm.control_plane.commands.place_session import place_session, recalculate_capacity, remove_session
+from lcm.control_plane.commands.scale_up import scale_up
+from lcm.domain.worker import Worker
+from lcm.rest.schemas import AuditRecord, ScaleUpRequest, SessionChange
+from lcm.web.answers import answer, body_of, documented, reads
+
+router = APIRouter(prefix="/api/internal", tags=["scaling", "internal"])
+
+_WRITE = documented(Worker, problems=[404, 409, 422])
+
+
+@router.post(
+    "/workers/scale-up",
+    summary="Ask for one more worker",
+    **documented(Worker, 202, "Accepted.", problems=[409, 422]),
+    **reads(ScaleUpRequest),
+)
+async def more(
+    service: Controller,
+    fence: LeaderFence,
+    request: Annotated[ScaleUpRequest, Depends(body_of(ScaleUpRequest))],
+    plane: Plane,
+) -> Response:
+    return answer(await scale_up(plane.records, plane.policies, request, by=service, fence=fence), 202)
+
+
+@router.post("/workers/{worker_id}/drain", summary="Drain a worker", **_WRITE)
+async def scale_down(worker_id: str, service: Controller, fence: LeaderFence, plane: Plane) -> Response:
+    """Only one that two looks found unused, and only while nothing speaks against it."""
+    return answer(
+        await scale_down_worker(
+            plane.records, plane.caches, plane.policies, worker_id, by=service, fence=fence
+        )
+    )
+
+
+@router.post(
+    "/workers/{worker_id}/sessions",
+    summary="Place a session",
+    **_WRITE,
+    **reads(SessionChange),
+)
+async def add_session(
+    worker_id: str,
+    fence: LeaderFence,
+    change: Annotated[SessionChange, Depends(body_of(SessionChange))],
+    plane: Plane,
+) -> Response:
+    return answer(
+        await place_session(plane.records, worker_id, change.session_id, needs=change.needs, fence=fence)
+    )
+
+
+@router.delete(
+    "/workers/{worker_id}/sessions/{session_id}",
+    summary="End a session",
+    **documented(Worker, problems=[404, 409]),
+)
+async def end_session(worker_id: str, session_id: str, fence: LeaderFence, plane: Plane) -> Response:
+    return answer(await remove_session(plane.records, worker_id, session_id, fence=fence))
+
+
+@router.post(
+    "/workers/{worker_id}/recalculate-capacity",
+    summary="Count capacity again",
+    **documented(Worker, problems=[404, 409]),
+)
+async def recalculate(worker_id: str, fence: LeaderFence, plane: Plane) -> Response:
+    """What its template declares, and what the sessions on it need together."""
+    return answer(await recalculate_capacity(plane.records, worker_id, fence=fence))
+
+
+@router.post(
+    "/scaling/audit",
+    summary="Record a scaling decision",
+    **documented(None, 204, "Recorded.", problems=[409, 422]),
+    **reads(AuditRecord),
+)
+async def record(
+    service: Controller,
+    _: LeaderFence,
+    entry: Annotated[AuditRecord, Depends(body_of(AuditRecord))],
+    plane: Plane,
+) -> Response:
+    await plane.records.audit.record(entry.event, by=service, reason=entry.reason, worker_id=entry.worker_id)
+    return Response(status_code=204)
