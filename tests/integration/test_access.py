@@ -357,7 +357,7 @@ async def test_a_stream_ends_soon_after_its_token(lcm: RunningLcm, api: Api) -> 
 @pytest.mark.parametrize(
     ("body", "says"),
     [
-        ({"name": "admin", "role": "admin"}, "belong to the keys"),
+        ({"name": "admin", "role": "admin"}, "reserved for the keys"),
         ({"name": "", "role": "admin"}, "letters, digits"),
         ({"name": "x", "role": "root"}, "role"),
         ({"name": "x", "role": "viewer", "expires_in_seconds": 1}, "expires_in_seconds"),

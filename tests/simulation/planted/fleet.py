@@ -86,7 +86,7 @@ def a_debt_is_not_written_down() -> Iterator[None]:
     async def forget(*_: Any) -> None:
         return
 
-    yield from swapped(license_worker, "_owe", forget)
+    yield from swapped(license_worker, "_record_debt", forget)
 
 
 @planted_in(licenses_come_and_go)

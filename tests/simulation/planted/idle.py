@@ -10,11 +10,11 @@ from lcm.control_plane.access.roles import AccessKeys, Principal
 from lcm.control_plane.api import dependencies
 from lcm.control_plane.commands import (
     detect_idle,
-    keep_running,
+    hold_worker,
     report_status,
     request_action,
 )
-from lcm.control_plane.records import preconditions as conditions
+from lcm.control_plane.records import preconditions
 from lcm.domain import idle, requests
 from lcm.domain.idle import Evidence, IdlePolicy, PauseGuard
 from lcm.domain.launch import WorkerId
@@ -108,7 +108,7 @@ def a_stop_adds_nothing_to_a_pause() -> Iterator[None]:
 
 @planted
 def a_hold_comes_too_late() -> Iterator[None]:
-    yield from swapped(keep_running, "cancel_pause", lambda worker, **why: worker)
+    yield from swapped(hold_worker, "cancel_pause", lambda worker, **why: worker)
 
 
 @planted
@@ -121,7 +121,7 @@ def the_minimum_is_not_counted() -> Iterator[None]:
 
 @planted
 def a_request_is_carried_out_as_often_as_it_is_sent() -> Iterator[None]:
-    yield from swapped(conditions, "was_carried_out", lambda recent, request: False)
+    yield from swapped(preconditions, "was_carried_out", lambda recent, request: False)
 
 
 @planted

@@ -8,7 +8,7 @@ from lcm.cml import session
 from lcm.control_plane.api.public import cml_login
 from lcm.control_plane.commands import change_login, report_live
 from lcm.control_plane.records.groups import Records
-from lcm.control_plane.records.preconditions import Conditions
+from lcm.control_plane.records.preconditions import Preconditions
 from lcm.control_plane.streaming.hub import EventHub
 from lcm.domain.telemetry import ActivityEvent
 from lcm.domain.worker import CmlLogin, Worker
@@ -95,11 +95,17 @@ def another_login_is_not_noticed() -> Iterator[None]:
 @planted_in(people_change_the_password_of_one_worker)
 def a_request_that_is_sent_again_throws_the_wrong_password_away() -> Iterator[None]:
     async def set_login(
-        records: Records, worker_id: str, username: str, password: str, *, by: str, conditions: Conditions
+        records: Records,
+        worker_id: str,
+        username: str,
+        password: str,
+        *,
+        by: str,
+        preconditions: Preconditions,
     ) -> Worker:
         login = CmlLogin(username=username, secret_ref=f"{worker_id}-{records.ids.new_id()[:8]}")
         await records.secrets.put(change_login.PURPOSE, login.secret_ref, password)
-        worker = await change_login._change(records, worker_id, login, by, conditions)
+        worker = await change_login._change(records, worker_id, login, by, preconditions)
         if worker.cml_login is not None and worker.cml_login != login:
             await records.secrets.remove(change_login.PURPOSE, worker.cml_login.secret_ref)
         return worker

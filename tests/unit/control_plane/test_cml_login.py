@@ -7,7 +7,7 @@ from lcm.control_plane.access.secrets import KIND
 from lcm.control_plane.api.services import ControlPlane
 from lcm.control_plane.commands.change_login import PURPOSE, login_of, remove_login, set_login
 from lcm.control_plane.commands.clean_up import forget_worker
-from lcm.control_plane.records.preconditions import Conditions, keyed_request
+from lcm.control_plane.records.preconditions import Preconditions, keyed_request
 from lcm.domain.errors import ActionRefused, NotFound
 from lcm.domain.lifecycle import RUNNING, TERMINATED
 from lcm.domain.worker import Worker
@@ -67,9 +67,9 @@ async def test_without_a_login_of_its_own_the_fleets_is_used(plane: ControlPlane
 
 
 async def test_a_request_that_is_sent_again_leaves_one_password(plane: ControlPlane, worker: Worker) -> None:
-    again = Conditions(keyed_request("ada", "key", b"PUT"))
-    first = await set_login(plane.records, worker.id, "lcm", SECRET, by="ada", conditions=again)
-    second = await set_login(plane.records, worker.id, "lcm", SECRET, by="ada", conditions=again)
+    again = Preconditions(keyed_request("ada", "key", b"PUT"))
+    first = await set_login(plane.records, worker.id, "lcm", SECRET, by="ada", preconditions=again)
+    second = await set_login(plane.records, worker.id, "lcm", SECRET, by="ada", preconditions=again)
     assert second == first
     assert (await login_of(plane.records, worker.id)).password == SECRET
     assert await secrets(plane) == 1

@@ -4,7 +4,7 @@ import pytest
 
 from lcm.control_plane.commands.create_worker import create_worker
 from lcm.control_plane.commands.request_action import request_action
-from lcm.control_plane.records.preconditions import Conditions, etag, keyed_request
+from lcm.control_plane.records.preconditions import Preconditions, etag, keyed_request
 from lcm.control_plane.store.memory import MemoryStore
 from lcm.control_plane.store.port import Document, Fence, StoreUnavailable
 from lcm.domain.errors import KeyReused, PreconditionFailed
@@ -60,15 +60,17 @@ async def create(fleet: Fleet, key: str, content: str = "create") -> Worker:
     )
 
 
-async def act(fleet: Fleet, worker: Worker, action: Action, conditions: Conditions) -> Worker:
-    return await request_action(fleet.plane.records, worker.id, action, by="somebody", conditions=conditions)
+async def act(fleet: Fleet, worker: Worker, action: Action, preconditions: Preconditions) -> Worker:
+    return await request_action(
+        fleet.plane.records, worker.id, action, by="somebody", preconditions=preconditions
+    )
 
 
 async def test_a_request_sent_again_has_one_effect_even_when_others_acted_in_between(fleet: Fleet) -> None:
     worker = await create(fleet, "create")
-    stop = Conditions(keyed("k1", "stop"))
+    stop = Preconditions(keyed("k1", "stop"))
     await act(fleet, worker, Action.STOP, stop)
-    started = await act(fleet, worker, Action.START, Conditions(keyed("k2", "start")))
+    started = await act(fleet, worker, Action.START, Preconditions(keyed("k2", "start")))
     again = await act(fleet, worker, Action.STOP, stop)
     assert again == started
     assert again.desired_status is DesiredStatus.RUNNING
@@ -76,9 +78,9 @@ async def test_a_request_sent_again_has_one_effect_even_when_others_acted_in_bet
 
 async def test_a_request_that_changed_nothing_is_remembered_too(fleet: Fleet) -> None:
     worker = await create(fleet, "create")
-    start = Conditions(keyed("k1", "start"))
+    start = Preconditions(keyed("k1", "start"))
     await act(fleet, worker, Action.START, start)
-    stopped = await act(fleet, worker, Action.STOP, Conditions())
+    stopped = await act(fleet, worker, Action.STOP, Preconditions())
     assert await act(fleet, worker, Action.START, start) == stopped
 
 
@@ -90,7 +92,7 @@ async def test_a_request_whose_answer_was_lost_is_recognised(fleet: Fleet) -> No
         await create(fleet, "create")
     worker = await create(fleet, "create")
     store.loses_next_answer = True
-    stop = Conditions(keyed("k1", "stop"), frozenset({etag(worker.version)}))
+    stop = Preconditions(keyed("k1", "stop"), frozenset({etag(worker.version)}))
     with pytest.raises(StoreUnavailable):
         await act(fleet, worker, Action.STOP, stop)
     stopped = await act(fleet, worker, Action.STOP, stop)
@@ -100,7 +102,7 @@ async def test_a_request_whose_answer_was_lost_is_recognised(fleet: Fleet) -> No
 
 async def test_a_request_sent_again_is_recognised_when_it_would_now_be_refused(fleet: Fleet) -> None:
     worker = await create(fleet, "create")
-    start = Conditions(keyed("k1"))
+    start = Preconditions(keyed("k1"))
     await act(fleet, worker, Action.START, start)
     now = fleet.clock.now()
     failed = await fleet.workers.change(
@@ -113,9 +115,9 @@ async def test_a_request_sent_again_is_recognised_when_it_would_now_be_refused(f
 
 async def test_a_key_that_was_used_for_something_else_is_refused(fleet: Fleet) -> None:
     worker = await create(fleet, "create")
-    await act(fleet, worker, Action.STOP, Conditions(keyed("k1", "stop")))
+    await act(fleet, worker, Action.STOP, Preconditions(keyed("k1", "stop")))
     with pytest.raises(KeyReused):
-        await act(fleet, worker, Action.START, Conditions(keyed("k1", "start")))
+        await act(fleet, worker, Action.START, Preconditions(keyed("k1", "start")))
     with pytest.raises(KeyReused):
         await create(fleet, "create", "another body")
 
@@ -128,13 +130,13 @@ async def test_the_same_key_of_two_people_is_two_keys() -> None:
 async def test_only_so_many_requests_are_remembered(fleet: Fleet) -> None:
     worker = await create(fleet, "create")
     for number in range(REMEMBERED_REQUESTS * 2):
-        worker = await act(fleet, worker, Action.START, Conditions(keyed(f"k{number}")))
+        worker = await act(fleet, worker, Action.START, Preconditions(keyed(f"k{number}")))
     assert len(worker.recent_requests) == REMEMBERED_REQUESTS
 
 
 async def test_a_request_for_a_version_acts_on_that_version_or_not_at_all(fleet: Fleet) -> None:
     worker = await create(fleet, "create")
-    seen = Conditions(if_match=frozenset({'"77"', etag(worker.version)}))
+    seen = Preconditions(if_match=frozenset({'"77"', etag(worker.version)}))
     stopped = await act(fleet, worker, Action.STOP, seen)
     with pytest.raises(PreconditionFailed):
         await act(fleet, worker, Action.START, seen)
@@ -142,7 +144,7 @@ async def test_a_request_for_a_version_acts_on_that_version_or_not_at_all(fleet:
 
 
 async def test_a_template_switched_under_a_key_is_switched_once(fleet: Fleet) -> None:
-    off = Conditions(keyed("k1", "disable"))
-    await fleet.templates.switch("small", enabled=False, conditions=off)
+    off = Preconditions(keyed("k1", "disable"))
+    await fleet.templates.switch("small", enabled=False, preconditions=off)
     await fleet.templates.switch("small", enabled=True)
-    assert (await fleet.templates.switch("small", enabled=False, conditions=off)).enabled
+    assert (await fleet.templates.switch("small", enabled=False, preconditions=off)).enabled

@@ -9,7 +9,7 @@ from starlette.types import Message, Receive, Scope, Send
 from lcm.control_plane.access.identity import Identity
 from lcm.control_plane.access.rate_limit import Buckets
 from lcm.control_plane.access.roles import AccessDenied, AccessKeys, Role
-from lcm.control_plane.api.middleware import Gate, principal_behind
+from lcm.control_plane.api.middleware import AccessMiddleware, principal_behind
 from lcm.control_plane.store.memory import MemoryStore
 from lcm.control_plane.store.port import Document, StoreUnavailable
 from support.asgi import request
@@ -35,10 +35,10 @@ def handler() -> Handler:
     return Handler()
 
 
-def gate(handler: Handler, store: MemoryStore | None = None, burst: int = 1000) -> Gate:
+def gate(handler: Handler, store: MemoryStore | None = None, burst: int = 1000) -> AccessMiddleware:
     clock = VirtualClock()
     identity = Identity(KEYS, store or MemoryStore(), clock)
-    return Gate(handler, identity, Buckets(clock, per_second=1.0, burst=burst))
+    return AccessMiddleware(handler, identity, Buckets(clock, per_second=1.0, burst=burst))
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,12 @@ from lcm.control_plane.api.services import ControlPlane
 from lcm.control_plane.commands.claim_leadership import claim_leadership, fence_for
 from lcm.control_plane.commands.detect_idle import detect_idle
 from lcm.control_plane.commands.drain_worker import drain_worker, scale_down_worker
-from lcm.control_plane.commands.keep_running import hold_worker, release_hold, toggle_idle_detection
+from lcm.control_plane.commands.hold_worker import hold_worker, release_hold, toggle_idle_detection
 from lcm.control_plane.commands.place_session import place_session, remove_session
 from lcm.control_plane.commands.report_status import report_status
 from lcm.control_plane.commands.request_action import request_action
 from lcm.control_plane.queries.idle import idle_status
-from lcm.control_plane.records.preconditions import Conditions
+from lcm.control_plane.records.preconditions import Preconditions
 from lcm.control_plane.store.port import Fence
 from lcm.domain.errors import Conflict, Fenced, MomentPassed
 from lcm.domain.idempotency import KeyedRequest
@@ -407,7 +407,7 @@ async def test_a_hold_that_is_over_already_is_refused_and_changes_nothing(desk: 
 
 async def test_a_hold_that_was_in_time_is_acknowledged_again_when_it_is_over(desk: Desk) -> None:
     worker = await desk.add()
-    request = Conditions(request=KeyedRequest(key="k", content="f"))
+    request = Preconditions(request=KeyedRequest(key="k", content="f"))
     until = desk.plane.records.clock.now() + timedelta(minutes=1)
     await hold_worker(
         desk.plane.records,
@@ -416,7 +416,7 @@ async def test_a_hold_that_was_in_time_is_acknowledged_again_when_it_is_over(des
         until=until,
         reason="",
         by="ada",
-        conditions=request,
+        preconditions=request,
     )
     await desk.passes(2)
     again = await hold_worker(
@@ -426,7 +426,7 @@ async def test_a_hold_that_was_in_time_is_acknowledged_again_when_it_is_over(des
         until=until,
         reason="",
         by="ada",
-        conditions=request,
+        preconditions=request,
     )
     assert again.hold is not None
     assert again.hold.until == until

@@ -24,7 +24,7 @@ from lcm.control_plane.commands.license_worker import (
 )
 from lcm.control_plane.commands.report_status import report_status
 from lcm.control_plane.commands.request_action import request_action
-from lcm.control_plane.records.preconditions import Conditions
+from lcm.control_plane.records.preconditions import Preconditions
 from lcm.control_plane.store.memory import MemoryStore
 from lcm.control_plane.store.port import Document, Fence, StoreUnavailable
 from lcm.domain.errors import Conflict, NotFound, UnknownReference
@@ -238,21 +238,21 @@ class TestDeclaredLicenses:
 
 async def test_a_worker_on_its_way_out_takes_no_license(plane: ControlPlane, worker: Worker) -> None:
     await request_action(plane.records, worker.id, Action.DELETE, by="ann")
-    with pytest.raises(Conflict, match="on its way out"):
+    with pytest.raises(Conflict, match="is being deleted"):
         await request_license(plane.records, worker.id, SECRET)
 
 
 async def test_a_refused_request_leaves_no_token(plane: ControlPlane, worker: Worker) -> None:
     await request_action(plane.records, worker.id, Action.DELETE, by="ada")
-    with pytest.raises(Conflict, match="on its way out"):
+    with pytest.raises(Conflict, match="is being deleted"):
         await request_license(plane.records, worker.id, SECRET)
     assert await kept_secrets(plane) == 0
 
 
 async def test_a_request_that_is_sent_again_leaves_one_token(plane: ControlPlane, worker: Worker) -> None:
-    given = Conditions(KeyedRequest(key="k", content="c"))
+    given = Preconditions(KeyedRequest(key="k", content="c"))
     for _ in range(2):
-        await request_license(plane.records, worker.id, SECRET, conditions=given)
+        await request_license(plane.records, worker.id, SECRET, preconditions=given)
     assert await kept_secrets(plane) == 1
     assert await license_token(plane.records, worker.id) == SECRET
 

@@ -148,7 +148,7 @@ async def test_a_bad_template_is_logged_once_per_mistake_and_left_out() -> None:
     templates = Templates(MemoryStore())
     with capture_logs() as logs:
         assert await templates.seed(parse_yaml(BAD, "t.yaml")) == 2
-    assert [entry["event"] for entry in logs] == ["template left out"] * 8
+    assert [entry["event"] for entry in logs] == ["invalid template skipped"] * 8
     assert names(await templates.list_all()) == ["small", "large"]
 
 

@@ -9,7 +9,7 @@ import pytest
 from lcm.control_plane.commands.claim_leadership import claim_leadership, fence_for
 from lcm.control_plane.commands.detect_idle import detect_idle
 from lcm.control_plane.commands.drain_worker import scale_down_worker
-from lcm.control_plane.commands.keep_running import hold_worker
+from lcm.control_plane.commands.hold_worker import hold_worker
 from lcm.control_plane.commands.place_session import place_session
 from lcm.control_plane.commands.report_live import report_live
 from lcm.control_plane.records.workers import KIND
@@ -160,7 +160,7 @@ async def test_what_is_committed_between_the_read_and_the_scale_down_keeps_the_w
 ) -> None:
     await desk.check(suppress_auto_pause=True)
     desk.store.overtaking = lambda: first(desk)
-    with pytest.raises(Conflict, match=f"may not go: {guard}$"):
+    with pytest.raises(Conflict, match=f"cannot be drained: {guard}$"):
         await desk.scale_down()
     assert desk.store.overtaking is None
     worker = await desk.current()

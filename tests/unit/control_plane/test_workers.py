@@ -67,7 +67,7 @@ async def test_a_writer_that_always_loses_gives_up_and_says_so() -> None:
     store = ContestedStore()
     workers = Workers(store)
     worker = await workers.add(a_worker())
-    with pytest.raises(Conflict, match="changed by many at once; try again"):
+    with pytest.raises(Conflict, match="several requests change worker"):
         await workers.change(worker.id, lambda w: counted(w, "person"))
     assert store.attempts == MAX_ATTEMPTS
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from lcm.control_plane.commands.drain_worker import drain_worker
-from lcm.control_plane.commands.keep_running import hold_worker
+from lcm.control_plane.commands.hold_worker import hold_worker
 from lcm.control_plane.commands.place_session import place_session, remove_session
 from lcm.control_plane.commands.report_live import report_live
 from lcm.domain.lifecycle import DRAINING, RUNNING, STOPPED, STOPPING, DesiredStatus

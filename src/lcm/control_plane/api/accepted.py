@@ -1,4 +1,4 @@
-"""How every route answers that takes a wish about a worker: 202 with the record, and the record's ETag."""
+"""The answer to every request that changes a worker: 202 with the record, and the record's ETag."""
 
 from starlette.responses import Response
 

@@ -14,7 +14,7 @@ from starlette.routing import BaseRoute
 from lcm.control_plane.access.rate_limit import Buckets
 from lcm.control_plane.access.roles import AccessDenied, TooManyRequests
 from lcm.control_plane.api import dashboard, internal, operations, public
-from lcm.control_plane.api.middleware import Gate, access_problem, rate_problem, store_problem
+from lcm.control_plane.api.middleware import AccessMiddleware, access_problem, rate_problem, store_problem
 from lcm.control_plane.api.public.secret_keys import KeyRotated
 from lcm.control_plane.api.public.tokens import TokenCreated, TokenList
 from lcm.control_plane.api.services import Services
@@ -35,7 +35,7 @@ log = structlog.get_logger(__name__)
 VERSION = version("lablet-cloud-manager")
 
 DESCRIPTION = """
-Runs fleets of Cisco Modeling Labs workers on EC2. Say what you want; controllers make it true.
+Runs fleets of Cisco Modeling Labs workers on EC2. Requests set the desired state; controllers reconcile it.
 
 People use a bearer token or the session cookie; controllers use `X-API-Key` on `/api/internal`.
 Errors are RFC 9457 problem documents whose `detail` says what to do.
@@ -59,15 +59,15 @@ _STRUCTS = (
 )  # fmt: skip
 
 _REFUSALS: dict[type[errors.RequestError], tuple[int, str, str]] = {
-    errors.NotFound: (404, "not-found", "Not found"),
-    errors.Conflict: (409, "conflict", "Changed meanwhile"),
+    errors.NotFound: (404, "not-found", "Resource not found"),
+    errors.Conflict: (409, "conflict", "Conflict"),
     errors.PreconditionFailed: (412, "precondition-failed", "Changed meanwhile"),
-    errors.PreconditionRequired: (428, "precondition-required", "Say which version you mean"),
+    errors.PreconditionRequired: (428, "precondition-required", "If-Match required"),
     errors.NameTaken: (409, "name-taken", "Name taken"),
     errors.InstanceTaken: (409, "instance-taken", "Instance taken"),
     errors.KeyReused: (422, "key-reused", "Idempotency key reused"),
-    errors.TooSoon: (429, "too-soon", "Asked too soon"),
-    errors.MomentPassed: (422, "moment-passed", "That moment has passed"),
+    errors.TooSoon: (429, "too-soon", "Requested too soon"),
+    errors.MomentPassed: (422, "moment-passed", "Time is in the past"),
     errors.UnknownReference: (422, "unknown-reference", "Unknown template or region"),
     errors.Fenced: (409, "fenced", "No longer the leader"),
     errors.IllegalTransition: (409, "illegal-transition", "Not possible from this status"),
@@ -78,27 +78,27 @@ _REFUSALS: dict[type[errors.RequestError], tuple[int, str, str]] = {
 def build_app(
     services: Services, telemetry: Telemetry, operations_info: operations.Operations, rate: Buckets
 ) -> FastAPI:
-    """Everything the control plane answers, to each principal at most at this rate."""
+    """Return the application: all routes, error handlers and middleware, with this rate per principal."""
     app = _api()
     app.state.services = services
     app.state.telemetry = telemetry
     app.state.operations = operations_info
     app.router.routes.extend(dashboard.router.routes)
     _add_error_handlers(app)
-    app.router.routes.sort(key=_how_rare)
-    app.add_middleware(Gate, identity=services.identity, rate=rate)
+    app.router.routes.sort(key=_route_priority)
+    app.add_middleware(AccessMiddleware, identity=services.identity, rate=rate)
     app.add_middleware(Traced, ids=telemetry.trace_ids)
     return app
 
 
-def _how_rare(route: BaseRoute) -> tuple[bool, bool]:
-    """Routes are tried one after the other: first those that controllers call all the time."""
+def _route_priority(route: BaseRoute) -> tuple[bool, bool]:
+    """Sort routes so that the ones controllers call most are matched first."""
     is_internal = getattr(route, "path", "").startswith("/api/internal/")
     return not isinstance(route, PlainRoute), not is_internal
 
 
 def openapi_document() -> dict[str, Any]:
-    """The API's description, for the reference documentation."""
+    """Return the OpenAPI document, for the reference documentation."""
     return _api().openapi()
 
 
@@ -112,8 +112,8 @@ def _api() -> FastAPI:
         redoc_url=None,
     )
     for router in (*public.ROUTERS, *internal.ROUTERS, operations.router):
-        # Not `include_router`: it adds nothing to routes that know their whole path, matches each request
-        # twice, and builds every route anew for every application.
+        # Not `include_router`: it adds nothing to routes with a full path, matches each request twice, and
+        # builds every route again for each application.
         app.router.routes.extend(router.routes)
     install_openapi(app, _STRUCTS)
     return app
@@ -146,8 +146,10 @@ def _add_error_handlers(app: FastAPI) -> None:
         return rate_problem(error)
 
     async def unconfirmed(_: Request, error: Exception) -> Response:
-        detail = f"{error}: it may have happened or happen yet; look before you send it again"
-        return problem(503, "write-unconfirmed", "Perhaps changed", detail)
+        detail = (
+            f"{error}: the write may have happened or may still happen; read the record before you repeat it"
+        )
+        return problem(503, "write-unconfirmed", "Outcome unknown", detail)
 
     async def store_unavailable(_: Request, error: Exception) -> Response:
         assert isinstance(error, StoreUnavailable)
@@ -155,10 +157,10 @@ def _add_error_handlers(app: FastAPI) -> None:
 
     async def http_error(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        if error.status_code == 400:  # FastAPI's word for a body that is no text at all
+        if error.status_code == 400:  # FastAPI's answer to a body that is not text
             return _invalid([schemas.FieldError(field="body", message="not valid JSON")])
         detail = (
-            f"{request.method} {request.url.path}: {error.detail}; see /api/openapi.json for what there is"
+            f"{request.method} {request.url.path}: {error.detail}; see /api/openapi.json for all operations"
         )
         return problem(error.status_code, "http", str(error.detail), detail)
 
@@ -174,7 +176,7 @@ def _add_error_handlers(app: FastAPI) -> None:
 
 
 def _field_error(item: dict[str, Any]) -> schemas.FieldError:
-    """What pydantic found, at the field as its sender knows it."""
+    """Return a mistake that pydantic found, with the field as the sender wrote it."""
     if item["type"] == "json_invalid":
         return schemas.FieldError(field="body", message=f"not valid JSON: {item['ctx']['error']}")
     field = ".".join(str(part) for part in item["loc"] if part not in ("body", "query", "header"))
@@ -184,5 +186,5 @@ def _field_error(item: dict[str, Any]) -> schemas.FieldError:
 def _invalid(fields: list[schemas.FieldError]) -> Response:
     what = "; ".join(f"{error.field}: {error.message}" for error in fields)
     return problem(
-        422, "invalid", "Invalid request", f"correct these and send it again: {what}", errors=fields
+        422, "invalid", "Invalid request", f"correct these fields and send it again: {what}", errors=fields
     )

@@ -1,4 +1,4 @@
-"""The built page, and what it loads."""
+"""The built dashboard and its assets."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ router.mount("/assets", StaticFiles(directory=STATIC / "assets", check_dir=False
 
 @router.get("/")
 async def page(request: Request, token: str | None = None) -> Response:
-    """A token in the address becomes a cookie and leaves the address."""
+    """Serve the dashboard; exchange a token in the URL for a session cookie."""
     if token is not None:
         response: Response = RedirectResponse("/", status_code=303)
         await sessions.sign_in_by_link(token, request, response)

@@ -1,6 +1,6 @@
-"""What routes ask for: the control plane, the person, the controller behind a request.
+"""Dependencies of the routes: the control plane, the person or controller behind a request, preconditions.
 
-All of them are coroutines: FastAPI would run plain functions in a thread.
+All are coroutines: FastAPI would run plain functions in a thread.
 """
 
 from collections.abc import Callable, Coroutine
@@ -12,7 +12,7 @@ from lcm.control_plane.access.roles import AccessDenied, Principal, Role, requir
 from lcm.control_plane.api.middleware import principal_behind
 from lcm.control_plane.api.services import ControlPlane, Services
 from lcm.control_plane.commands.claim_leadership import fence_for
-from lcm.control_plane.records.preconditions import Conditions, keyed_request
+from lcm.control_plane.records.preconditions import Preconditions, keyed_request
 from lcm.control_plane.store.port import Fence
 from lcm.domain.errors import PreconditionRequired
 from lcm.domain.idempotency import KeyedRequest
@@ -29,7 +29,7 @@ async def control_plane(request: Request) -> ControlPlane:
 
 
 def person(role: Role) -> Callable[[Request], Coroutine[Any, Any, Principal]]:
-    """A dependency: somebody signed in who has at least this role."""
+    """Return a dependency: a signed-in principal with at least this role."""
 
     async def check(request: Request) -> Principal:
         principal = principal_behind(request)
@@ -40,16 +40,16 @@ def person(role: Role) -> Callable[[Request], Coroutine[Any, Any, Principal]]:
 
 
 async def controller(request: Request) -> str:
-    """A dependency: a controller, by its key; gives the name of its service."""
+    """Require the key of a controller; return the name of its service."""
     services(request).identity.require_controller(request)
     return request.headers.get(SERVICE_HEADER, "unnamed")
 
 
 async def leader_fence(request: Request, service: Annotated[str, Depends(controller)]) -> Fence:
-    """A dependency: the epoch that a leader's write must carry."""
+    """Return the fence of the epoch that a leader's write must carry."""
     epoch = request.headers.get(EPOCH_HEADER, "")
     if not (epoch.isascii() and epoch.isdigit()):
-        raise AccessDenied(403, f"writes carry the leader's epoch in {EPOCH_HEADER}; claim one first")
+        raise AccessDenied(403, f"a write needs the leader's epoch in {EPOCH_HEADER}; claim one first")
     return fence_for(service, int(epoch))
 
 
@@ -60,7 +60,7 @@ async def keyed(
         Header(min_length=1, max_length=200, description="Makes it safe to send this request again."),
     ] = None,
 ) -> KeyedRequest | None:
-    """A dependency: how to recognise the request when it is sent again."""
+    """Return the digests by which a repeated request is recognised; None without an idempotency key."""
     if idempotency_key is None:
         return None
     return keyed_request(
@@ -73,29 +73,31 @@ async def keyed(
     )
 
 
-async def conditions(
+async def preconditions(
     request: Annotated[KeyedRequest | None, Depends(keyed)],
     if_match: Annotated[
-        str | None, Header(max_length=1000, description="Only if the `ETag` is still one of these.")
+        str | None, Header(max_length=1000, description="Refused unless the present `ETag` is one of these.")
     ] = None,
-) -> Conditions:
-    """A dependency: when the request may be carried out."""
-    return Conditions(request, entity_tags(if_match) if if_match is not None else None)
+) -> Preconditions:
+    """Return the idempotency key and the `If-Match` of the request."""
+    return Preconditions(request, entity_tags(if_match) if if_match is not None else None)
 
 
 def entity_tags(if_match: str) -> frozenset[str] | None:
-    """The entity tags of which one must be the record's; None if any will do."""
+    """Return the entity tags of which one must be the record's; None for `*`."""
     return None if if_match.strip() == "*" else frozenset(tag.strip() for tag in if_match.split(","))
 
 
 async def seen_version(
     if_match: Annotated[
-        str | None, Header(max_length=1000, description="The `ETag` you have seen; `*` for any.")
+        str | None, Header(max_length=1000, description="The `ETag` of the version you read; `*` for any.")
     ] = None,
 ) -> frozenset[str] | None:
-    """A dependency: the version that is to be changed, which the caller must name."""
+    """Return the version to change; the caller must name it."""
     if if_match is None:
-        raise PreconditionRequired("read it first and send its ETag as If-Match, or * to overwrite anything")
+        raise PreconditionRequired(
+            "read it first and send its ETag as If-Match, or * to overwrite any version"
+        )
     return entity_tags(if_match)
 
 
@@ -106,5 +108,5 @@ Admin = Annotated[Principal, Depends(person(Role.ADMIN))]
 Controller = Annotated[str, Depends(controller)]
 Keyed = Annotated[KeyedRequest | None, Depends(keyed)]
 SeenVersion = Annotated[frozenset[str] | None, Depends(seen_version)]
-Given = Annotated[Conditions, Depends(conditions)]
+Given = Annotated[Preconditions, Depends(preconditions)]
 LeaderFence = Annotated[Fence, Depends(leader_fence)]

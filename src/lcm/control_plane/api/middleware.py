@@ -1,4 +1,4 @@
-"""The first thing a request meets: who are you, how much are you sending; and what every answer carries.
+"""Authentication, rate and body limits of every request, and the security headers of every answer.
 
 Access is denied by default: a path is open only if it is named here.
 """
@@ -50,14 +50,14 @@ _TLS_HEADERS = [(b"strict-transport-security", b"max-age=31536000")]
 
 
 class BodyTooLarge(Exception):
-    """More than one request may carry."""
+    """The body of a request exceeds `MAX_BODY_BYTES`."""
 
 
-class Gate:
+class AccessMiddleware:
     """ASGI middleware in front of everything else.
 
-    A request goes on only with a known principal, who is hung on it, and within that principal's rate.
-    Controllers have no rate: their own queues pace them, and holding them up would hold up the fleet.
+    A request passes only with a known principal, stored in its state, and within that principal's rate.
+    Controllers have no rate limit: their own queues pace them, and delaying them would delay the fleet.
     """
 
     def __init__(self, app: ASGIApp, identity: Identity, rate: Buckets) -> None:
@@ -81,7 +81,7 @@ class Gate:
         try:
             await self._app(scope, with_body, answer.send)
         except Exception:
-            log.exception("a request failed", method=scope["method"], path=scope["path"])
+            log.exception("request failed", method=scope["method"], path=scope["path"])
             if answer.has_begun:
                 raise
             await unexpected_problem()(scope, receive, answer.send)
@@ -97,12 +97,12 @@ class Gate:
         principal = await self.identity.authenticate(connection)
         wait = self._rate.take(principal.id)
         if wait > 0:
-            raise TooManyRequests(wait, "your token asks too often; slow down and try again")
+            raise TooManyRequests(wait, "the token exceeds its request rate; wait and try again")
         scope.setdefault("state", {})["principal"] = principal
 
 
 class _Answer:
-    """What goes back: it carries the headers of every answer, and refusals are counted."""
+    """The send side of a request: adds the headers of every answer and counts refusals."""
 
     def __init__(self, scope: Scope, send: Send, refusals: Counter[int]) -> None:
         self._scope = scope
@@ -126,7 +126,7 @@ class _Answer:
 
 
 def principal_behind(connection: HTTPConnection) -> Principal:
-    """Whom the gate let in with this request."""
+    """Return the principal that the middleware authenticated."""
     principal: Principal | None = connection.scope.get("state", {}).get("principal")
     if principal is None:
         raise AccessDenied(401, "sign in first")
@@ -134,7 +134,7 @@ def principal_behind(connection: HTTPConnection) -> Principal:
 
 
 async def _read_body(headers: Headers, receive: Receive) -> Receive:
-    """Take the whole body in before anybody looks at it, and hand it on; refuse one that is too large."""
+    """Read the whole body before the application does, and replay it; refuse one that is too large."""
     announced = headers.get("content-length", "0")
     if not announced.isdigit() or int(announced) > MAX_BODY_BYTES:
         raise BodyTooLarge
@@ -144,7 +144,7 @@ async def _read_body(headers: Headers, receive: Receive) -> Receive:
         while True:
             message = await receive()
             if message["type"] != "http.request":
-                break  # the sender left
+                break  # the client disconnected
             chunks.append(message.get("body", b""))
             received += len(chunks[-1])
             if received > MAX_BODY_BYTES:
@@ -163,7 +163,7 @@ async def _read_body(headers: Headers, receive: Receive) -> Receive:
 def _refusal(
     error: AccessDenied | TooManyRequests | StoreUnavailable | BodyTooLarge | TimeoutError,
 ) -> Response:
-    """What is answered to a request that does not get past the gate."""
+    """Return the answer to a request that does not pass."""
     match error:
         case AccessDenied():
             return access_problem(error)
@@ -172,7 +172,7 @@ def _refusal(
         case StoreUnavailable():
             return store_problem(error)
         case BodyTooLarge():
-            detail = f"a request may carry at most {MAX_BODY_BYTES} bytes"
+            detail = f"a body may have at most {MAX_BODY_BYTES} bytes; send less"
             return problem(413, "too-large", "Body too large", detail)
         case TimeoutError():
             detail = f"the body did not arrive within {BODY_TIMEOUT_SECONDS:g} seconds; send it again"
@@ -198,4 +198,6 @@ def rate_problem(refused: TooManyRequests) -> Response:
 
 
 def store_problem(error: StoreUnavailable) -> Response:
-    return problem(503, "store-unavailable", "Try again later", f"{error}; nothing was changed")
+    return problem(
+        503, "store-unavailable", "Store unavailable", f"{error}; nothing was changed, try again later"
+    )

@@ -1,1 +1,1 @@
-"""The only writers. One function each: load, decide with the domain, compare-and-set."""
+"""The only writers of records. Each command loads, decides with the domain, and compares and sets."""

@@ -1,7 +1,7 @@
-"""Workers that should have a license and have none get one without being asked (D-12).
+"""Queues a registration for every worker that should have a license and has none (D-12).
 
-Looked at every few seconds and not only when something happens: a token that is set later, or a crash right
-after it was set, must not leave a worker without.
+Runs every few seconds and not only on a change: a token that is set later, or a crash right after it was set,
+must not leave a worker without its license.
 """
 
 import structlog
@@ -15,11 +15,11 @@ from lcm.domain.errors import RequestError
 
 log = structlog.get_logger(__name__)
 
-LOOK_SECONDS = 5.0
+INTERVAL_SECONDS = 5.0
 
 
 class AutoLicense(HostedService):
-    """Costs nothing while no worker waits for a license."""
+    """Reads nothing from the store while no worker waits for a license."""
 
     name = "auto-license"
 
@@ -30,11 +30,11 @@ class AutoLicense(HostedService):
 
     async def run(self) -> None:
         while True:
-            self._health.tick(self.name, LOOK_SECONDS)
+            self._health.tick(self.name, INTERVAL_SECONDS)
             try:
                 queued = await queue_due_licenses(self._records, self._caches)
                 if queued:
-                    log.info("registrations queued for workers that lack their license", count=queued)
+                    log.info("license registrations queued", count=queued)
             except (StoreUnavailable, RequestError) as error:
-                log.warning("could not look for missing licenses", error=str(error))
-            await self._records.clock.sleep(LOOK_SECONDS)
+                log.warning("license registrations not queued", error=str(error))
+            await self._records.clock.sleep(INTERVAL_SECONDS)

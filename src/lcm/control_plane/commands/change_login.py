@@ -7,7 +7,7 @@ and removed once no record names it any more.
 from typing import Final
 
 from lcm.control_plane.records.groups import Records
-from lcm.control_plane.records.preconditions import UNCONDITIONAL, Conditions
+from lcm.control_plane.records.preconditions import UNCONDITIONAL, Preconditions
 from lcm.domain.errors import NotFound, RequestError
 from lcm.domain.requests import change_login
 from lcm.domain.worker import CmlLogin, Worker
@@ -23,14 +23,14 @@ async def set_login(
     password: str,
     *,
     by: str,
-    conditions: Conditions = UNCONDITIONAL,
+    preconditions: Preconditions = UNCONDITIONAL,
 ) -> Worker:
-    """Have LCM ask the worker's CML with this login."""
+    """Have LCM use this login on the worker's CML."""
     await records.workers.get(worker_id)
     login = CmlLogin(username=username, secret_ref=f"{worker_id}-{records.ids.new_id()[:8]}")
     await records.secrets.put(PURPOSE, login.secret_ref, password)
     try:
-        worker = await _change(records, worker_id, login, by, conditions)
+        worker = await _change(records, worker_id, login, by, preconditions)
     except RequestError:  # nothing else proves that the record does not name it
         await records.secrets.remove(PURPOSE, login.secret_ref)
         raise
@@ -40,14 +40,14 @@ async def set_login(
 
 
 async def remove_login(
-    records: Records, worker_id: str, *, by: str, conditions: Conditions = UNCONDITIONAL
+    records: Records, worker_id: str, *, by: str, preconditions: Preconditions = UNCONDITIONAL
 ) -> Worker:
-    """Have LCM ask the worker's CML with the fleet's login again."""
-    return await _change(records, worker_id, None, by, conditions)
+    """Have LCM use the fleet's login on the worker's CML again."""
+    return await _change(records, worker_id, None, by, preconditions)
 
 
 async def login_of(records: Records, worker_id: str) -> CmlCredentials:
-    """For the worker controller alone."""
+    """Return the password with the login, for the worker controller alone."""
     login = (await records.workers.get(worker_id)).cml_login
     password = await records.secrets.get(PURPOSE, login.secret_ref) if login else None
     if login is None or password is None:
@@ -56,9 +56,9 @@ async def login_of(records: Records, worker_id: str) -> CmlCredentials:
 
 
 async def _change(
-    records: Records, worker_id: str, login: CmlLogin | None, by: str, conditions: Conditions
+    records: Records, worker_id: str, login: CmlLogin | None, by: str, preconditions: Preconditions
 ) -> Worker:
-    """Change the record, then throw away the password it no longer names."""
+    """Change the record, then remove the password that it no longer names."""
     now = records.clock.now()
     before: CmlLogin | None = None
 
@@ -67,7 +67,7 @@ async def _change(
         before = worker.cml_login
         return change_login(worker, login, by=by, now=now)
 
-    worker = await records.workers.change(worker_id, conditions.guard(decide))
+    worker = await records.workers.change(worker_id, preconditions.guard(decide))
     if before is not None and before != worker.cml_login:
         await records.secrets.remove(PURPOSE, before.secret_ref)
     return worker

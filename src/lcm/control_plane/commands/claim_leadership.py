@@ -1,4 +1,4 @@
-"""A controller that won an election claims its epoch.
+"""A controller that won an election claims an epoch.
 
 The epoch is the version of the service's leadership document, so a claim is a compare-and-set and
 every write fenced by an older epoch is refused from then on.
@@ -16,7 +16,7 @@ MAX_ATTEMPTS = 8
 
 
 class Leadership(msgspec.Struct, frozen=True, kw_only=True):
-    """Who leads a service, and the newest election of each coordination store that was ever claimed."""
+    """The leader of a service, and the newest claimed election of each coordination store."""
 
     cluster_id: str
     instance_id: str
@@ -24,11 +24,11 @@ class Leadership(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def claim_leadership(records: Records, claim: LeadershipClaim) -> LeadershipGrant:
-    """The same claim again gets the same epoch; an election that is not newer than the known is refused.
+    """Grant an epoch: the same claim gets the same one again, an election that is not newer is refused.
 
     Elections are compared within one coordination store only. Another store starts above the stored
     epoch: a wiped etcd or a restarted in-process store cannot lock out a rightful leader, and a claim of
-    a lost store that arrives late cannot either, because the next election of the living one is newer.
+    a lost store that arrives late cannot either, because the next election of the present one is newer.
     """
     for _ in range(MAX_ATTEMPTS):
         document = await records.store.get(GUARD_KIND, claim.service)
@@ -63,5 +63,5 @@ def _next(known: Leadership | None, claim: LeadershipClaim) -> Leadership:
 
 
 def fence_for(service: str, epoch: int) -> Fence:
-    """Lets writes through only while this epoch is the newest."""
+    """Return the fence that admits writes only while this epoch is the newest."""
     return Fence(GUARD_KIND, service, epoch)

@@ -1,4 +1,4 @@
-"""Records of workers that were terminated long ago are purged, and those that nobody wants kept at once."""
+"""Purges the records of workers terminated long ago, and at once those that were deleted by force."""
 
 from datetime import datetime, timedelta
 
@@ -10,14 +10,14 @@ from lcm.domain.worker import Worker
 from lcm.rest.fleet import Cleanup, CleanupResult
 
 MAX_PURGED = 1_000
-"""In one call; the next one goes on."""
+"""In one call; the next call continues."""
 
 
 async def clean_up(records: Records, cleanup: Cleanup) -> CleanupResult:
-    """Purge, or with `dry_run` only say what would be purged.
+    """Purge, or with `dry_run` only list what would be purged.
 
-    Nothing leads out of TERMINATED, so it does not matter which leader asks; a record whose tag a living
-    machine carries is kept, because it is what proves whose machine that is.
+    No transition leaves TERMINATED, so any leader may request this. A record whose tag a running instance
+    carries is kept, because it proves which worker that instance belongs to.
     """
     before = records.clock.now() - timedelta(days=cleanup.retention_days)
     kept = set(cleanup.keep)
@@ -34,7 +34,7 @@ async def clean_up(records: Records, cleanup: Cleanup) -> CleanupResult:
 
 
 async def forget_worker(records: Records, worker: Worker) -> None:
-    """Remove the secrets a terminated worker's record may name, then purge it: nothing else knows them."""
+    """Remove the secrets that a terminated worker's record names, then purge it: nothing else names them."""
     token_ref = worker.license.token_ref
     if token_ref is not None and token_ref != license_worker.FLEET:
         await records.secrets.remove(license_worker.PURPOSE, token_ref)
@@ -44,5 +44,5 @@ async def forget_worker(records: Records, worker: Worker) -> None:
 
 
 def is_due(worker: Worker, before: datetime) -> bool:
-    """Also what should have gone when it was terminated, had nothing come in between."""
+    """Return whether the record is old enough, or its purge at termination was interrupted."""
     return worker.status is TERMINATED and (worker.purge_when_terminated or worker.status_since < before)

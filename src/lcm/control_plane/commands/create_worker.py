@@ -1,4 +1,4 @@
-"""A person asks for a new worker."""
+"""An operator requests a new worker."""
 
 import uuid
 from collections.abc import Mapping
@@ -26,15 +26,15 @@ async def create_worker(
     request: KeyedRequest | None = None,
     fence: Fence | None = None,
 ) -> Worker:
-    """Record the wish; the controller launches the instance.
+    """Record the worker; the controller launches the instance.
 
-    With a key the worker's id is a function of who asks and the key, so a request that is sent again,
-    however late, finds the worker it made the first time.
+    With an idempotency key the worker's id is a function of the principal and the key, so a request that is
+    sent again, however late, finds the worker it created the first time.
     """
     if request is not None:
-        made = await _made_before(records, request)
-        if made is not None:
-            return made
+        created = await _created_before(records, request)
+        if created is not None:
+            return created
     template = await records.templates.find(template_name)
     if template is None or not template.enabled:
         known = ", ".join(t.name for t in await records.templates.list_all() if t.enabled)
@@ -60,20 +60,20 @@ async def create_worker(
     try:
         return await records.workers.add(worker, fence)
     except Conflict:
-        made = await _made_before(records, request) if request else None
-        if made is None:
+        created = await _created_before(records, request) if request else None
+        if created is None:
             raise
-        return made
+        return created
 
 
-async def _made_before(records: Records, request: KeyedRequest) -> Worker | None:
-    """The worker this request made when it was sent the first time."""
+async def _created_before(records: Records, request: KeyedRequest) -> Worker | None:
+    """Return the worker that this request created when it was sent the first time."""
     try:
-        made = await records.workers.get(_keyed_id(request))
+        created = await records.workers.get(_keyed_id(request))
     except NotFound:
         return None
-    refuse_other_content(made.request_digest, request)
-    return made
+    refuse_other_content(created.request_digest, request)
+    return created
 
 
 def _keyed_id(request: KeyedRequest) -> WorkerId:

@@ -1,8 +1,8 @@
 """The idle pipeline: take telemetry, update activity, evaluate, pause.
 
-A pause takes two calls: the first that finds nothing against it records the decision, a later one with
-fresh evidence carries it out. Verdict and wish are one compare-and-set, so activity that is committed
-in between is never overlooked. Where a minimum of workers must stay, a pause is reserved before it is made.
+A pause takes two idle checks: the first that no guard forbids records the decision, a later one with fresh
+evidence requests the stop. Verdict and desired status are one compare-and-set, so activity that is committed
+in between always counts. Where a minimum of workers must run, a pause is reserved before it is committed.
 """
 
 import dataclasses
@@ -33,7 +33,7 @@ from lcm.domain.worker import Worker
 from lcm.rest.schemas import IdleCheck, IdleCheckRequest, TelemetryEvent
 
 BY = "idle detection"
-_NOT_CURRENT = "the look at CML is too old, or the clocks of controller and control plane differ"
+_STALE = "the CML telemetry is too old, or the clocks of controller and control plane differ"
 
 
 async def detect_idle(
@@ -45,18 +45,18 @@ async def detect_idle(
     *,
     fence: Fence,
 ) -> IdleCheck:
-    """Judge one worker. At most one evaluation per check interval, unless forced."""
+    """Check one worker. At most one evaluation per check interval, unless forced."""
     policy, now = policies.idle, records.clock.now()
     worker = await records.workers.get(worker_id)
     used_at = newest_use(request.raw_telemetry_events or (), now)
     checked = caches.idle_checks.of(worker_id)
     if not request.force_check and checked is not None and now < checked.next:
-        is_news = is_newer_use(worker, used_at)
+        is_newer = is_newer_use(worker, used_at)
         worker = await records.workers.change(worker_id, lambda w: _with_use(w, used_at, now), fence=fence)
-        return _result(caches, policies, worker, request, now, performed=False, activity_updated=is_news)
+        return _result(caches, policies, worker, request, now, performed=False, activity_updated=is_newer)
 
     guard: PauseGuard | None = None
-    is_news = False
+    is_newer = False
     evidence = Evidence(
         telemetry_fetched=request.raw_telemetry_events is not None,
         cpu_percent=recent_load(caches, policies, worker_id, now),
@@ -68,17 +68,19 @@ async def detect_idle(
     ):
 
         def decide(current: Worker) -> Worker:
-            nonlocal guard, is_news
-            is_news = is_newer_use(current, used_at)
+            nonlocal guard, is_newer
+            is_newer = is_newer_use(current, used_at)
             current = _with_use(current, used_at, now)
-            # To get here may have taken long: what proves nothing any more was not fetched.
+            # Reservation and retries may have taken long: stale telemetry counts as not fetched.
             is_current = _is_current(request, records.clock.now())
-            seen = evidence if is_current else dataclasses.replace(evidence, telemetry_fetched=False)
-            guard = pause_guard(current, policy, seen, now)
+            current_evidence = (
+                evidence if is_current else dataclasses.replace(evidence, telemetry_fetched=False)
+            )
+            guard = pause_guard(current, policy, current_evidence, now)
             if guard is None and may_pause:
                 minutes = assess(current, policy, now).idle_minutes
                 return pause(current, by=BY, reason=f"unused for {minutes:.0f} minutes", now=now)
-            # Nothing is against it only now: it is reserved first, at the next look.
+            # No guard forbids it only since the reservation: the next idle check reserves it first.
             guard = guard or PauseGuard.SECOND_LOOK
             is_decided = guard in (PauseGuard.SECOND_LOOK, PauseGuard.SUPPRESSED)
             return replace(
@@ -88,17 +90,17 @@ async def detect_idle(
             )
 
         worker = await records.workers.change(worker_id, decide, fence=fence)
-    patience = SECOND_LOOK if guard is PauseGuard.SECOND_LOOK else policy.check_interval
+    interval = SECOND_LOOK if guard is PauseGuard.SECOND_LOOK else policy.check_interval
     caches.idle_checks.note(
-        worker_id, CheckTimes(now, now + patience), is_unconfirmed=guard is PauseGuard.UNCONFIRMED
+        worker_id, CheckTimes(now, now + interval), is_unconfirmed=guard is PauseGuard.UNCONFIRMED
     )
     return _result(
-        caches, policies, worker, request, now, performed=True, activity_updated=is_news, guard=guard
+        caches, policies, worker, request, now, performed=True, activity_updated=is_newer, guard=guard
     )
 
 
 def newest_use(events: Sequence[TelemetryEvent], now: datetime) -> datetime | None:
-    """When people last did something, by CML's telemetry; a server whose clock is ahead says now."""
+    """Return the newest activity in CML's telemetry; a timestamp of a clock that is ahead counts as now."""
     moments = [
         moment if moment.tzinfo else moment.replace(tzinfo=UTC)
         for moment in (event.timestamp for event in events if event.category in ACTIVITY_CATEGORIES)
@@ -113,7 +115,7 @@ def is_newer_use(worker: Worker, used_at: datetime | None) -> bool:
 
 
 def _with_use(worker: Worker, used_at: datetime | None, now: datetime) -> Worker:
-    """Activity only ever moves forward; no news is no news."""
+    """Advance the last activity; an older timestamp changes nothing."""
     if not is_newer_use(worker, used_at):
         return worker
     return cancel_pause(
@@ -122,7 +124,7 @@ def _with_use(worker: Worker, used_at: datetime | None, now: datetime) -> Worker
 
 
 def recent_load(caches: Caches, policies: Policies, worker_id: str, now: datetime) -> float | None:
-    """The highest CPU load that any source measured within the last check interval, in percent."""
+    """Return the highest CPU load in percent that any source measured within the last check interval."""
     since = now - policies.idle.check_interval
     samples = caches.metrics.samples_of(worker_id)
     return max((s.cpu_utilization or 0.0 for s in samples if s.collected_at >= since), default=None)
@@ -136,10 +138,10 @@ def _is_current(request: IdleCheckRequest, now: datetime) -> bool:
 async def reserved_if_possible(
     records: Records, policies: Policies, worker: Worker, evidence: Evidence, now: datetime
 ) -> AsyncIterator[tuple[Evidence, bool]]:
-    """The evidence with the running workers counted, and whether the worker may go by it.
+    """Yield the evidence with the running workers counted, and whether the pause is reserved.
 
-    Without a minimum of workers nobody has to be counted. With one, a pause that nothing else forbids is
-    reserved while it is made, and whoever counts meanwhile counts it as done.
+    Without a minimum no worker is counted. With one, a pause that no other guard forbids is reserved until it
+    is committed, and other control planes count it as done meanwhile.
     """
     policy = policies.idle
     if policy.min_workers == 0:
@@ -189,5 +191,5 @@ def _result(
         in_snooze_period=idleness.in_snooze_period,
         guard=None if triggered else guard or idleness.guard,
         next_check_at=checked.next if checked else None,
-        error=None if _is_current(request, now) else _NOT_CURRENT,
+        error=None if _is_current(request, now) else _STALE,
     )

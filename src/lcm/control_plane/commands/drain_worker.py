@@ -1,4 +1,4 @@
-"""Take a worker out of service without throwing anybody out: because a person asks, or nobody uses it."""
+"""Takes a worker out of service without ending its sessions: on request, or because it is idle."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -6,7 +6,7 @@ from datetime import timedelta
 from lcm.control_plane.commands.detect_idle import recent_load, reserved_if_possible
 from lcm.control_plane.policies import Policies
 from lcm.control_plane.records.groups import Caches, Records
-from lcm.control_plane.records.preconditions import UNCONDITIONAL, Conditions
+from lcm.control_plane.records.preconditions import UNCONDITIONAL, Preconditions
 from lcm.control_plane.store.port import Fence
 from lcm.domain.errors import Conflict
 from lcm.domain.idle import Evidence, is_fresh, pause_guard
@@ -22,15 +22,15 @@ async def drain_worker(
     *,
     by: str,
     reason: str,
-    conditions: Conditions = UNCONDITIONAL,
+    preconditions: Preconditions = UNCONDITIONAL,
 ) -> Worker:
-    """The template says how long people are waited for."""
-    patience = await _patience_with(records, policies, worker_id)
+    """Drain a worker; its template sets how long the drain waits for sessions."""
+    timeout = await _drain_timeout(records, policies, worker_id)
     now = records.clock.now()
     return await records.workers.change(
         worker_id,
-        conditions.guard(
-            lambda current: drain(current, deadline=now + patience, by=by, reason=reason, now=now)
+        preconditions.guard(
+            lambda current: drain(current, deadline=now + timeout, by=by, reason=reason, now=now)
         ),
     )
 
@@ -38,11 +38,11 @@ async def drain_worker(
 async def scale_down_worker(
     records: Records, caches: Caches, policies: Policies, worker_id: str, *, by: str, fence: Fence
 ) -> Worker:
-    """Drain a worker that two looks found unused, the last of them just now.
+    """Drain a worker that two idle checks found idle, the last of them just now.
 
-    Judged again in the compare-and-set: a hold, a session or a sign of people that came first wins.
+    The guards are evaluated again in the compare-and-set: a hold, a session or activity committed first wins.
     """
-    patience = await _patience_with(records, policies, worker_id)
+    timeout = await _drain_timeout(records, policies, worker_id)
     policy, now = policies.idle, records.clock.now()
     checked = caches.idle_checks.of(worker_id)
     evidence = Evidence(
@@ -50,20 +50,22 @@ async def scale_down_worker(
         cpu_percent=recent_load(caches, policies, worker_id, now),
     )
     worker = await records.workers.get(worker_id)
-    async with reserved_if_possible(records, policies, worker, evidence, now) as (evidence, may_go):
+    async with reserved_if_possible(records, policies, worker, evidence, now) as (evidence, is_reserved):
 
         def decide(current: Worker) -> Worker:
             if current.status is not DRAINING:
-                # To get here may have taken long.
-                judged_at = records.clock.now()
-                is_current = checked is not None and is_fresh(checked.last, judged_at)
-                seen = replace(evidence, telemetry_fetched=is_current)
-                guard = pause_guard(current, policy, seen, judged_at)
-                if guard is not None or not may_go:
-                    raise Conflict(f"worker {worker_id} may not go: {guard or 'it was judged too early'}")
+                # Reservation and retries may have taken long.
+                checked_at = records.clock.now()
+                is_current = checked is not None and is_fresh(checked.last, checked_at)
+                current_evidence = replace(evidence, telemetry_fetched=is_current)
+                guard = pause_guard(current, policy, current_evidence, checked_at)
+                if guard is not None or not is_reserved:
+                    raise Conflict(
+                        f"worker {worker_id} cannot be drained: {guard or 'its idle check is not due yet'}"
+                    )
             return drain(
                 current,
-                deadline=now + patience,
+                deadline=now + timeout,
                 by=by,
                 reason="scale-down",
                 now=now,
@@ -73,7 +75,7 @@ async def scale_down_worker(
         return await records.workers.change(worker_id, decide, fence=fence)
 
 
-async def _patience_with(records: Records, policies: Policies, worker_id: str) -> timedelta:
+async def _drain_timeout(records: Records, policies: Policies, worker_id: str) -> timedelta:
     worker = await records.workers.get(worker_id)
     template = await records.templates.find(worker.template_name)
     return timedelta(hours=template.drain_timeout_hours) if template else policies.drain_timeout

@@ -1,4 +1,4 @@
-"""The controller found machines that are not in the records: make each of them a worker, once."""
+"""The controller found instances without a record: each becomes a worker, once."""
 
 from lcm.control_plane.records.groups import Records
 from lcm.control_plane.store.port import Fence
@@ -13,7 +13,7 @@ CREATED, CONFLICT = 201, 409
 
 
 async def import_workers(records: Records, bulk: BulkImport, *, by: str, fence: Fence) -> BulkImportResult:
-    """Import what is new; what a record has already is a conflict of that machine alone."""
+    """Import new instances; one that a record has already is a conflict of that instance alone."""
     workers = await records.workers.list_all()
     return BulkImportResult(
         items=[await _import(records, found, workers, by, fence) for found in bulk.instances]
@@ -24,7 +24,7 @@ async def _import(
     records: Records, found: FoundInstance, workers: list[Worker], by: str, fence: Fence
 ) -> ImportOutcome:
     instance = found.instance
-    # Whether it is another fleet's is for the controller to say, who knows which fleet it works for.
+    # The controller decides whether it is another fleet's: it knows which fleet it works for.
     fleet = instance.tags.get(ENVIRONMENT_TAG, "")
     refusal = reason_not_to_import(instance, KnownWorkers.of(workers), fleet)
     if refusal is None:
@@ -53,5 +53,5 @@ async def _add(
     try:
         return await records.workers.add(worker, fence)
     except NameTaken:
-        # Somebody was quicker with the name: take the one that ends with the instance's id.
+        # Another request took the name first: use the one that ends with the instance's id.
         return await _add(records, found, await records.workers.list_all(), by, fence)

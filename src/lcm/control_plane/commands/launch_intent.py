@@ -1,6 +1,6 @@
 """The controller records the intent to launch before it calls RunInstances, or withdraws it."""
 
-from lcm.control_plane.commands.license_worker import change_that_may_lose_a_machine
+from lcm.control_plane.commands.license_worker import change_that_may_lose_an_instance
 from lcm.control_plane.records.groups import Records
 from lcm.control_plane.store.port import Fence
 from lcm.domain.transitions import with_launch_intent, without_launch_intent
@@ -11,7 +11,7 @@ from lcm.rest.schemas import LaunchIntentRecorded, LaunchIntentWithdrawn
 async def record_launch_intent(
     records: Records, worker_id: str, intent: LaunchIntentRecorded, *, fence: Fence
 ) -> Worker:
-    """Store generation, client token and parameters: from now on any leader can repeat the launch."""
+    """Store generation, client token and parameters, so that any later leader can repeat the launch."""
     now = records.clock.now()
     return await records.workers.change(
         worker_id,
@@ -24,9 +24,9 @@ async def record_launch_intent(
 async def withdraw_launch_intent(
     records: Records, worker_id: str, withdrawal: LaunchIntentWithdrawn, *, fence: Fence
 ) -> Worker:
-    """Forget an intent whose instance is proven gone; a new generation may follow."""
+    """Remove an intent whose instance is proven gone; a new generation may follow."""
     now = records.clock.now()
-    return await change_that_may_lose_a_machine(
+    return await change_that_may_lose_an_instance(
         records,
         worker_id,
         lambda worker: without_launch_intent(

@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from lcm.control_plane.records.groups import Caches, Records
-from lcm.control_plane.records.preconditions import UNCONDITIONAL, Conditions
+from lcm.control_plane.records.preconditions import UNCONDITIONAL, Preconditions
 from lcm.control_plane.store.forward_compat import encode_over
 from lcm.control_plane.store.port import Document, Fence, VersionConflict
 from lcm.domain.errors import Conflict, NotFound, RequestError, UnknownReference
@@ -37,18 +37,18 @@ async def request_license(
     worker_id: str,
     token: str | None = None,
     *,
-    conditions: Conditions = UNCONDITIONAL,
+    preconditions: Preconditions = UNCONDITIONAL,
 ) -> Worker:
-    """Register the worker with this token, or the fleet's, as soon as its CML is ready."""
+    """Request a registration with this token, or the fleet's, as soon as CML is ready."""
     await records.workers.get(worker_id)
     if token is None:
         if not await has_fleet_token(records):
             raise UnknownReference("no license token is known; send one, or set PUT /api/settings/license")
-        return await _wish(records, worker_id, LicenseOperation.REGISTER, conditions, FLEET)
+        return await _request(records, worker_id, LicenseOperation.REGISTER, preconditions, FLEET)
     token_ref = f"{worker_id}-{records.ids.new_id()[:8]}"
     await records.secrets.put(PURPOSE, token_ref, token)
     try:
-        worker = await _wish(records, worker_id, LicenseOperation.REGISTER, conditions, token_ref)
+        worker = await _request(records, worker_id, LicenseOperation.REGISTER, preconditions, token_ref)
     except RequestError:  # nothing else proves that the record does not name it
         await records.secrets.remove(PURPOSE, token_ref)
         raise
@@ -58,14 +58,14 @@ async def request_license(
 
 
 async def request_deregistration(
-    records: Records, worker_id: str, *, conditions: Conditions = UNCONDITIONAL
+    records: Records, worker_id: str, *, preconditions: Preconditions = UNCONDITIONAL
 ) -> Worker:
-    """Give the license back to its pool."""
-    return await _wish(records, worker_id, LicenseOperation.DEREGISTER, conditions)
+    """Request that the license is returned to its pool."""
+    return await _request(records, worker_id, LicenseOperation.DEREGISTER, preconditions)
 
 
 async def set_fleet_token(records: Records, token: str) -> None:
-    """From now on workers that are meant to be licensed are registered with it."""
+    """Store the token with which workers that should be licensed are registered from now on."""
     await records.secrets.put(PURPOSE, FLEET, token)
 
 
@@ -78,7 +78,7 @@ async def has_fleet_token(records: Records) -> bool:
 
 
 async def queue_due_licenses(records: Records, caches: Caches) -> int:
-    """Wish a registration for every worker that lacks the license it should have; how many those were."""
+    """Request a registration for every worker that lacks its license; return how many."""
     await caches.worker_cache.load()
     due = [known.id for known in caches.worker_cache if known.is_license_due]
     if not due or not await has_fleet_token(records):
@@ -88,8 +88,8 @@ async def queue_due_licenses(records: Records, caches: Caches) -> int:
     def decide(worker: Worker) -> Worker:
         if not worker.is_license_due:
             return worker
-        wished = wish(worker.license, LicenseOperation.REGISTER, token_ref=FLEET, now=now)
-        return replace(worker, license=wished, updated_at=now)
+        requested = wish(worker.license, LicenseOperation.REGISTER, token_ref=FLEET, now=now)
+        return replace(worker, license=requested, updated_at=now)
 
     for worker_id in due:
         await records.workers.change(worker_id, decide)
@@ -97,7 +97,7 @@ async def queue_due_licenses(records: Records, caches: Caches) -> int:
 
 
 async def license_token(records: Records, worker_id: str) -> str:
-    """For the worker controller alone."""
+    """Return the token to register with, for the worker controller alone."""
     worker = await records.workers.get(worker_id)
     token_ref = worker.license.token_ref
     token = await records.secrets.get(PURPOSE, token_ref) if token_ref else None
@@ -115,12 +115,12 @@ async def report_license(
     *,
     fence: Fence,
 ) -> Worker:
-    """The controller began, finished or failed an operation."""
+    """Record that the controller started, completed or failed an operation."""
     now = records.clock.now()
 
     def decide(worker: Worker) -> Worker:
         if worker.status is TERMINATED:
-            return worker  # a report that was long on its way: what was held then is owed by now
+            return worker  # a late report: a license held at that time is a debt by now
         match step:
             case "start":
                 changed = begin(worker.license, operation, now=now)
@@ -138,7 +138,7 @@ async def report_license(
         return replace(worker, license=changed, updated_at=now) if changed != worker.license else worker
 
     if report.is_debt and (await records.workers.get(worker_id)).license.may_be_held:
-        await _owe(records, worker_id, report.reason)
+        await _record_debt(records, worker_id, report.reason)
     worker = await _change(records, worker_id, decide, fence)
     if worker.status is TERMINATING and operation is LicenseOperation.DEREGISTER:
         await _audit_end(records, worker, step, report, by=fence.id)
@@ -146,9 +146,9 @@ async def report_license(
 
 
 async def _audit_end(records: Records, worker: Worker, step: str, report: LicenseReport, *, by: str) -> None:
-    """What became of the license of a worker that goes."""
+    """Audit the outcome for the license of a worker that is being terminated."""
     if step == "complete":
-        event, reason = AuditEvent.LICENSE_GIVEN_BACK, "given back before the machine is terminated"
+        event, reason = AuditEvent.LICENSE_GIVEN_BACK, "released before the instance is terminated"
     elif report.is_debt:
         event, reason = AuditEvent.LICENSE_OWED, report.reason
     else:
@@ -156,7 +156,7 @@ async def _audit_end(records: Records, worker: Worker, step: str, report: Licens
     await records.audit.note(event, worker, by=by, reason=reason)
 
 
-async def change_that_may_lose_a_machine(
+async def change_that_may_lose_an_instance(
     records: Records,
     worker_id: str,
     decide: Callable[[Worker], Worker],
@@ -164,27 +164,27 @@ async def change_that_may_lose_a_machine(
     expected_version: int,
     fence: Fence,
 ) -> Worker:
-    """Change the record; if its machine is gone with a license, that is owed before anybody can forget it."""
+    """Change the record; a license lost with its instance becomes a debt before the record forgets it."""
     before = await records.workers.get(worker_id)
     if before.version == expected_version and before.license.may_be_held:
         after = decide(before)
         if not after.license.may_be_held:
-            await _owe(records, worker_id, f"its machine is gone: {after.status_reason}")
+            await _record_debt(records, worker_id, f"its instance is gone: {after.status_reason}")
     return await _change(records, worker_id, decide, fence, expected_version)
 
 
 async def list_debts(records: Records) -> list[LicenseDebt]:
-    """Licenses that may still be in use by workers that are gone, oldest first."""
+    """Return the licenses that terminated workers may still hold, oldest first."""
     debts = [_debt.decode(document.body) for document in await records.store.list_all(DEBT)]
     return sorted(debts, key=lambda debt: debt.since)
 
 
 async def settle_debt(records: Records, worker_id: str, *, by: str) -> LicenseDebt:
-    """A person freed the license in the smart account, or found it free."""
+    """Record that an operator released the license in the smart account, or found it free."""
     for _ in range(MAX_ATTEMPTS):
         document = await records.store.get(DEBT, worker_id)
         if document is None:
-            raise NotFound(f"worker {worker_id} owes no license; list debts with GET /api/license-debts")
+            raise NotFound(f"worker {worker_id} has no license debt; list debts with GET /api/license-debts")
         debt = _debt.decode(document.body)
         if debt.settled_by is not None:
             return debt
@@ -195,26 +195,26 @@ async def settle_debt(records: Records, worker_id: str, *, by: str) -> LicenseDe
         except VersionConflict:
             continue
         return settled
-    raise Conflict(f"the debt of worker {worker_id} is changed by many at once; try again")
+    raise Conflict(f"several requests change the debt of worker {worker_id} at once; try again")
 
 
-async def _wish(
+async def _request(
     records: Records,
     worker_id: str,
     operation: LicenseOperation,
-    conditions: Conditions,
+    preconditions: Preconditions,
     token_ref: str | None = None,
 ) -> Worker:
     now = records.clock.now()
 
     def decide(worker: Worker) -> Worker:
         if worker.desired_status is DesiredStatus.TERMINATED:
-            raise Conflict(f"worker {worker_id} is on its way out; its license is given back by itself")
-        wished = wish(worker.license, operation, token_ref=token_ref, now=now)
-        # Another wish, though it may read like the last: the controller is not to wait out that one's delay.
-        return replace(worker, license=wished, generation=worker.generation + 1, updated_at=now)
+            raise Conflict(f"worker {worker_id} is being deleted; its license is released automatically")
+        requested = wish(worker.license, operation, token_ref=token_ref, now=now)
+        # A new request even if it equals the last: the controller must not wait out the last one's delay.
+        return replace(worker, license=requested, generation=worker.generation + 1, updated_at=now)
 
-    return await _change(records, worker_id, conditions.guard(decide))
+    return await _change(records, worker_id, preconditions.guard(decide))
 
 
 async def _change(
@@ -224,7 +224,7 @@ async def _change(
     fence: Fence | None = None,
     expected_version: int | None = None,
 ) -> Worker:
-    """Change the record, then throw away the token it no longer names."""
+    """Change the record, then remove the token that it no longer names."""
     before: str | None = None
 
     def remembering(worker: Worker) -> Worker:
@@ -240,8 +240,8 @@ async def _change(
     return worker
 
 
-async def _owe(records: Records, worker_id: str, reason: str) -> None:
-    """Written before the report that lets the machine go; said twice, it is one debt."""
+async def _record_debt(records: Records, worker_id: str, reason: str) -> None:
+    """Store the debt before the report that releases the instance; repeated, it stays one debt."""
     worker = await records.workers.get(worker_id)
     body = msgspec.json.encode(
         LicenseDebt(worker_id=worker_id, worker_name=worker.name, reason=reason, since=records.clock.now())

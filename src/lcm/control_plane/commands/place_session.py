@@ -1,6 +1,6 @@
-"""A lablet session comes to a worker or leaves it; drains and pauses see it in the same compare-and-set.
+"""Assigns a lablet session to a worker or removes it; drains and pauses check it in the same compare-and-set.
 
-What is promised to sessions is part of the record, so that placement reads one number instead of counting.
+The capacity allocated to sessions is part of the record, so that placement has nothing to count.
 """
 
 from lcm.control_plane.records.groups import Records
@@ -34,7 +34,7 @@ async def remove_session(
 
 
 async def recalculate_capacity(records: Records, worker_id: str, *, fence: Fence) -> Worker:
-    """Count again: what its template declares now, and what the sessions on it need."""
+    """Recalculate what the template declares and what the sessions on the worker need."""
     worker = await records.workers.get(worker_id)
     template = await records.templates.find(worker.template_name)
     declared = declared_by(template) if template else None

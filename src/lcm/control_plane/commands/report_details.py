@@ -1,4 +1,4 @@
-"""The controller reports facts about a worker that are not its status."""
+"""The controller reports what it observed of a worker besides its status."""
 
 from msgspec.structs import replace
 
@@ -12,7 +12,7 @@ from lcm.rest.schemas import CmlReport, InstanceReport
 async def report_instance(
     records: Records, worker_id: str, report: InstanceReport, *, fence: Fence
 ) -> Worker:
-    """The instance has other addresses now."""
+    """Store the present addresses of the instance."""
     now = records.clock.now()
     return await records.workers.change(
         worker_id,
@@ -23,7 +23,7 @@ async def report_instance(
 
 
 async def report_cml(records: Records, worker_id: str, report: CmlReport, *, fence: Fence) -> Worker:
-    """CML answered, or stopped answering. The first certificate seen is the one that counts."""
+    """Store whether CML answers, and what it reports. The first observed certificate is pinned."""
 
     def decide(worker: Worker) -> Worker:
         return replace(

@@ -1,8 +1,8 @@
-"""The controller reports what running workers do: load, labs, signs of people.
+"""The controller reports the telemetry of running workers: load, labs, activity.
 
-Everything that came in is one request. What is worth keeping becomes one compare-and-set per lab and
-per worker, all in one commit of the store; samples are only put in the live table. Sending the same
-reports again changes nothing.
+All reports of an interval are one request. What must be kept becomes one compare-and-set per lab and per
+worker, all in one commit of the store; samples only go to the metrics cache. Sending the same reports again
+changes nothing.
 """
 
 import asyncio
@@ -31,15 +31,15 @@ from lcm.rest.schemas import ActivityReport, LiveReceipt, LiveReports, WebSocket
 async def report_live(
     records: Records, caches: Caches, policies: Policies, reports: LiveReports, *, fence: Fence
 ) -> LiveReceipt:
-    """Take in what is about workers that run; the rest is dropped and counted."""
+    """Accept the reports about running workers; drop and count the others."""
     await records.epochs.require_newest(fence)
     await caches.worker_cache.load()
     accepted = await _keep(records, caches, policies, reports, fence)
-    live, now = caches.metrics, records.clock.now()
-    taken = sum([live.take_sample(_by_now(sample, now)) for sample in reports.samples])
-    accepted += live.count("sample", accepted=taken, of=len(reports.samples))
-    taken = sum([live.take_lab_stats(stats) for stats in reports.lab_stats])
-    accepted += live.count("lab_stats", accepted=taken, of=len(reports.lab_stats))
+    metrics, now = caches.metrics, records.clock.now()
+    taken = sum([metrics.take_sample(_by_now(sample, now)) for sample in reports.samples])
+    accepted += metrics.count("sample", accepted=taken, of=len(reports.samples))
+    taken = sum([metrics.take_lab_stats(stats) for stats in reports.lab_stats])
+    accepted += metrics.count("lab_stats", accepted=taken, of=len(reports.lab_stats))
     everything = (
         len(reports.samples) + len(reports.lab_stats) + len(reports.lab_changes) + len(reports.activity)
     )
@@ -49,7 +49,7 @@ async def report_live(
 async def report_connection(
     records: Records, worker_id: str, report: WebSocketReport, *, fence: Fence
 ) -> Worker:
-    """The live connection to a worker stands elsewhere now: `connected` decides, `status` says more."""
+    """Store the state of the websocket to a worker: `connected` decides, `status` gives detail."""
     status: MonitorState = report.status
     if report.connected:
         status = MonitorState.CONNECTED
@@ -59,7 +59,7 @@ async def report_connection(
 
     def decide(worker: Worker) -> Worker:
         if worker.status is TERMINATED:
-            return worker  # the goodbye of a machine that was terminated outside LCM: its end says it all
+            return worker  # a late disconnect of an instance that was terminated outside LCM
         return note_connection(
             worker, status, reason=report.reason[:200], at=at, mark=_mark(report.stream, report.sequence)
         )
@@ -68,7 +68,7 @@ async def report_connection(
 
 
 async def request_lab_discovery(records: Records, worker_id: str, *, fence: Fence) -> Worker:
-    """Somebody should look at all labs of this worker."""
+    """Request a discovery of all labs on this worker."""
     now = records.clock.now()
     return await records.workers.change(
         worker_id, lambda worker: replace(worker, lab_discovery_requested_at=now), fence=fence
@@ -78,11 +78,14 @@ async def request_lab_discovery(records: Records, worker_id: str, *, fence: Fenc
 async def _keep(
     records: Records, caches: Caches, policies: Policies, reports: LiveReports, fence: Fence
 ) -> int:
-    """Write what must not be lost, all at once; how many of the reports that were."""
+    """Write what must not be lost, all at once; return how many reports that were."""
     writes: list[Coroutine[Any, Any, int]] = [
         *(_keep_lab(records, caches, changes, fence) for changes in _by_lab(reports.lab_changes)),
-        *(_meet_lab(records, stats, fence) for stats in await _of_unknown_labs(records, caches, reports)),
-        *(_keep_activity(records, caches, policies, told, fence) for told in _by_worker(reports.activity)),
+        *(_add_lab(records, stats, fence) for stats in await _of_unknown_labs(records, caches, reports)),
+        *(
+            _keep_activity(records, caches, policies, of_one, fence)
+            for of_one in _by_worker(reports.activity)
+        ),
         *(
             _keep_labs_count(records, sample.worker_id, sample.labs_count, fence)
             for sample in _with_another_labs_count(caches, reports.samples)
@@ -92,12 +95,12 @@ async def _keep(
 
 
 def _by_now(sample: Sample, now: datetime) -> Sample:
-    """A controller whose clock is ahead measured now; its later samples must not look old."""
+    """Date a sample of a clock that is ahead to now, so that later samples are not older than it."""
     return sample if sample.collected_at <= now else replace(sample, collected_at=now)
 
 
 def _by_lab(changes: Iterable[LabChange]) -> list[list[LabChange]]:
-    """The changes of each lab, in the order they were told."""
+    """Group the changes by lab, in the order of the report."""
 
     def lab(change: LabChange) -> tuple[str, str]:
         return change.worker_id, change.lab_id
@@ -106,7 +109,7 @@ def _by_lab(changes: Iterable[LabChange]) -> list[list[LabChange]]:
 
 
 def _by_worker(reports: Iterable[ActivityReport]) -> list[list[ActivityReport]]:
-    """The reports about each worker, in the order they were told: a later one covers those before it."""
+    """Group the reports by worker, in their order: a later one covers the earlier ones."""
 
     def worker(report: ActivityReport) -> str:
         return report.worker_id
@@ -136,26 +139,25 @@ async def _keep_lab(records: Records, caches: Caches, changes: list[LabChange], 
 
 
 async def _of_unknown_labs(records: Records, caches: Caches, reports: LiveReports) -> list[LabStats]:
-    """The load of a lab that nobody knows is a sign of that lab, and of no other."""
-    told_otherwise = {(change.worker_id, change.lab_id) for change in reports.lab_changes}
+    """Return the stats of labs without a record; each proves that lab only."""
+    changed = {(change.worker_id, change.lab_id) for change in reports.lab_changes}
     unknown = await records.labs.unknown(reports.lab_stats) if reports.lab_stats else []
     return [
         stats
         for stats in unknown
-        if (stats.worker_id, stats.lab_id) not in told_otherwise
-        and caches.worker_cache.is_live(stats.worker_id)
+        if (stats.worker_id, stats.lab_id) not in changed and caches.worker_cache.is_live(stats.worker_id)
     ]
 
 
-async def _meet_lab(records: Records, stats: LabStats, fence: Fence) -> int:
-    await records.labs.meet(stats.worker_id, stats.lab_id, at=stats.collected_at, fence=fence)
+async def _add_lab(records: Records, stats: LabStats, fence: Fence) -> int:
+    await records.labs.add_discovered(stats.worker_id, stats.lab_id, at=stats.collected_at, fence=fence)
     return 0
 
 
 async def _keep_activity(
     records: Records, caches: Caches, policies: Policies, reports: list[ActivityReport], fence: Fence
 ) -> int:
-    """Signs of people count even if the worker is on its way down: they may come just in time."""
+    """Store activity, also of a worker that is being stopped: it may come just in time to cancel a pause."""
     worker_id = reports[0].worker_id
     if caches.worker_cache.get(worker_id) is None:
         return caches.metrics.count("activity", accepted=0, of=len(reports))
@@ -178,7 +180,7 @@ async def _keep_activity(
         noted = cancel_pause(noted, by=BY, reason="used after the pause was decided", now=now)
         return replace(noted, target_pause_at=pause_due_at(noted, policies.idle))
 
-    # A worker that is gone but still in the cache must not make all other reports fail.
+    # A worker that is gone but still in the cache must not fail all other reports.
     accepted = 0
     with suppress(NotFound):
         worker = await records.workers.change(worker_id, decide, fence=fence)
@@ -200,7 +202,7 @@ async def _keep_labs_count(records: Records, worker_id: str, labs_count: int | N
 
 
 async def _all(writes: Iterable[Coroutine[Any, Any, int]]) -> list[int]:
-    """Run together, so that one flush to disk serves them all; the first failure is the answer."""
+    """Run the writes together, so that one flush to disk serves all; raise the first failure."""
     try:
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(write) for write in writes]

@@ -1,4 +1,4 @@
-"""The controller reports what is true of a worker. When its machine is gone, so are its labs."""
+"""The controller reports the status of a worker. When its instance is gone, so are its labs."""
 
 import contextlib
 
@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from lcm.control_plane.commands.clean_up import forget_worker
 from lcm.control_plane.commands.detect_idle import BY
-from lcm.control_plane.commands.license_worker import change_that_may_lose_a_machine
+from lcm.control_plane.commands.license_worker import change_that_may_lose_an_instance
 from lcm.control_plane.policies import Policies
 from lcm.control_plane.records.groups import Records
 from lcm.control_plane.store.port import Fence
@@ -35,9 +35,9 @@ log = structlog.get_logger(__name__)
 async def report_status(
     records: Records, policies: Policies, worker_id: str, report: StatusReport, *, by: str, fence: Fence
 ) -> Worker:
-    """Accept the status if the table has the row, together with the instance if it is news.
+    """Accept the status if the transition table allows it, together with a new instance.
 
-    A stop that rests on old evidence is not accepted: the worker is wanted running again, and judged anew.
+    A stop for an overdue pause is refused: the desired status becomes running, and idle checks start anew.
     """
 
     before: WorkerStatus | None = None
@@ -45,7 +45,7 @@ async def report_status(
     def decide(worker: Worker) -> Worker:
         nonlocal before
         before = worker.status
-        now = records.clock.now()  # loading may have taken long
+        now = records.clock.now()  # reading the record may have taken long
         if report.status is STOPPING and is_overdue(worker, now):
             kept = cancel_pause(worker, by=BY, reason="the pause was not carried out in time", now=now)
             return replace(kept, target_pause_at=pause_due_at(kept, policies.idle))
@@ -62,7 +62,7 @@ async def report_status(
         )
         await _audit(records, before, worker, by)
         return worker
-    worker = await change_that_may_lose_a_machine(
+    worker = await change_that_may_lose_an_instance(
         records, worker_id, decide, expected_version=report.expected_version, fence=fence
     )
     if worker.status in (TERMINATED, PENDING):
@@ -74,7 +74,7 @@ async def report_status(
 
 
 async def _audit(records: Records, before: WorkerStatus | None, worker: Worker, by: str) -> None:
-    """The fleet has one machine more, or one that people have left."""
+    """Audit that an instance was added to the fleet, or that a drain ended."""
     if before is PENDING and worker.status is PROVISIONING:
         event = AuditEvent.PROVISIONED
     elif before is DRAINING and worker.status in (STOPPING, STOPPED):

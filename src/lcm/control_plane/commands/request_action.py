@@ -1,9 +1,9 @@
-"""A person asks something of a worker: start, stop, delete, retry, other tags."""
+"""An operator requests an action on a worker: start, stop, delete, retry, new tags."""
 
 from collections.abc import Mapping
 
 from lcm.control_plane.records.groups import Records
-from lcm.control_plane.records.preconditions import UNCONDITIONAL, Conditions
+from lcm.control_plane.records.preconditions import UNCONDITIONAL, Preconditions
 from lcm.control_plane.store.port import Fence
 from lcm.domain.requests import refresh, request, retag
 from lcm.domain.worker import Action, Worker
@@ -15,22 +15,24 @@ async def request_action(
     action: Action,
     *,
     by: str,
-    conditions: Conditions = UNCONDITIONAL,
+    preconditions: Preconditions = UNCONDITIONAL,
     fence: Fence | None = None,
 ) -> Worker:
-    """Record the wish and answer at once; effects follow. Asking twice changes nothing."""
+    """Record the request and answer at once; effects follow. A repeated request changes nothing."""
     now = records.clock.now()
     return await records.workers.change(
-        worker_id, conditions.guard(lambda worker: request(worker, action, by=by, now=now)), fence=fence
+        worker_id, preconditions.guard(lambda worker: request(worker, action, by=by, now=now)), fence=fence
     )
 
 
 async def request_refresh(
-    records: Records, worker_id: str, *, conditions: Conditions = UNCONDITIONAL
+    records: Records, worker_id: str, *, preconditions: Preconditions = UNCONDITIONAL
 ) -> Worker:
-    """Have the controller look at everything about a worker again."""
+    """Have the controller observe everything about a worker again."""
     now = records.clock.now()
-    return await records.workers.change(worker_id, conditions.guard(lambda worker: refresh(worker, now=now)))
+    return await records.workers.change(
+        worker_id, preconditions.guard(lambda worker: refresh(worker, now=now))
+    )
 
 
 async def request_tags(
@@ -39,10 +41,10 @@ async def request_tags(
     tags: Mapping[str, str],
     *,
     by: str,
-    conditions: Conditions = UNCONDITIONAL,
+    preconditions: Preconditions = UNCONDITIONAL,
 ) -> Worker:
     """Have the worker's instance carry these tags."""
     now = records.clock.now()
     return await records.workers.change(
-        worker_id, conditions.guard(lambda worker: retag(worker, tags, by=by, now=now))
+        worker_id, preconditions.guard(lambda worker: retag(worker, tags, by=by, now=now))
     )

@@ -1,4 +1,4 @@
-"""Placement found no room: add a worker, if the fleet may grow."""
+"""Placement found no capacity: add a worker, if the fleet may grow."""
 
 import structlog
 
@@ -21,14 +21,14 @@ _INACTIVE = (FAILED, TERMINATING, TERMINATED)
 async def scale_up(
     records: Records, policies: Policies, request: ScaleUpRequest, *, by: str, fence: Fence | None = None
 ) -> Worker:
-    """Accept or refuse, and remember why."""
+    """Accept or refuse the scale-up, and audit the reason."""
     region = request.aws_region or policies.default_region
 
     async def too_many(reserved: Reserved) -> str | None:
         try:
             return await _refusal(records, policies, region, reserved)
         except StoreUnavailable as error:
-            log.warning("scale-up is allowed unchecked", region=region, error=str(error))
+            log.warning("scale-up allowed without check", region=region, error=str(error))
             return None
 
     name = f"{request.template}-{records.ids.new_id()[:8]}"
@@ -64,7 +64,7 @@ async def scale_up(
 
 
 async def _refusal(records: Records, policies: Policies, region: str, reserved: Reserved) -> str | None:
-    """Why the region may not grow. Workers that are just being added count, and so does the time of it."""
+    """Return why the region may not grow. Workers that are being added count, and so does their time."""
     active = {
         worker.name: worker
         for worker in await records.workers.list_all()
@@ -72,7 +72,7 @@ async def _refusal(records: Records, policies: Policies, region: str, reserved: 
     }
     waiting = sum(worker.status is PENDING for worker in active.values())
     if waiting:
-        log.warning("scaling up although workers are pending", pending=waiting, region=region)
+        log.warning("scale-up with workers pending", pending=waiting, region=region)
     accepted = await records.audit.newest(event=AuditEvent.SCALE_UP_ACCEPTED)
     moments = [*reserved.values(), *(entry.at for entry in accepted if entry.aws_region == region)]
     return scale_up_refusal(

@@ -1,1 +1,1 @@
-"""Questions about the records; they change nothing."""
+"""Reads over records and caches; they change nothing."""

@@ -1,4 +1,4 @@
-"""How a worker stands between use and pause."""
+"""The idle status of a worker."""
 
 from lcm.control_plane.policies import Policies
 from lcm.control_plane.records.groups import Caches, Records
@@ -6,9 +6,9 @@ from lcm.domain.idle import assess, pause_due_at
 from lcm.domain.worker import Worker
 from lcm.rest.schemas import IdleStatus
 
-_JUDGED = {"worker_id", "is_idle", "idle_minutes", "eligible_for_pause", "in_snooze_period", "guard"}
-_JUDGED |= {"target_pause_at", "last_activity_check_at", "next_idle_check_at"}
-_COPIED = [name for name in IdleStatus.__struct_fields__ if name not in _JUDGED]
+_COMPUTED = {"worker_id", "is_idle", "idle_minutes", "eligible_for_pause", "in_snooze_period", "guard"}
+_COMPUTED |= {"target_pause_at", "last_activity_check_at", "next_idle_check_at"}
+_COPIED = [name for name in IdleStatus.__struct_fields__ if name not in _COMPUTED]
 
 
 def idle_status(records: Records, caches: Caches, policies: Policies, worker: Worker) -> IdleStatus:

@@ -15,7 +15,7 @@ async def list_workers(
     aws_region: str | None = None,
     include_terminated: bool = False,
 ) -> list[Worker]:
-    """Workers by name; terminated ones only if asked for."""
+    """Return workers by name; terminated ones only on request."""
     workers = [
         worker
         for worker in await records.workers.list_all()
@@ -27,7 +27,7 @@ async def list_workers(
 
 
 def page_of_workers(workers: list[Worker], *, limit: int, after: str | None) -> WorkerPage:
-    """The workers that follow the one a previous page ended with."""
+    """Return the page of workers after the cursor of the previous page."""
     if after is not None:
         workers = [worker for worker in workers if _cursor(worker) > after]
     page = workers[:limit]
@@ -36,5 +36,5 @@ def page_of_workers(workers: list[Worker], *, limit: int, after: str | None) -> 
 
 
 def _cursor(worker: Worker) -> str:
-    """Sorts like the list itself; names cannot contain the separator."""
+    """Return a cursor that sorts like the list; names cannot contain the separator."""
     return f"{worker.name} {worker.id}"

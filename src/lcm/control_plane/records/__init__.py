@@ -1,1 +1,1 @@
-"""What is kept: one module per kind of record, and the caches that follow from them."""
+"""Records and caches: one module per kind of record, and what this process keeps in memory."""

@@ -1,4 +1,4 @@
-"""The scaling audit log: why the fleet grew or shrank, and why it did not."""
+"""The scaling audit log: why the fleet grew or shrank, and why a request was refused."""
 
 import msgspec
 import structlog
@@ -17,7 +17,7 @@ _decoder = msgspec.json.Decoder(AuditEntry)
 
 
 class AuditLog:
-    """Append-only and bounded: the oldest entries make room."""
+    """Append-only and bounded: the oldest entries are removed."""
 
     def __init__(self, store: Store, clock: Clock, ids: Ids, max_entries: int = 5_000) -> None:
         self._store = store
@@ -52,7 +52,7 @@ class AuditLog:
         return entry
 
     async def note(self, event: AuditEvent, worker: Worker, *, by: str, reason: str) -> None:
-        """What a controller reported of a worker. The report stands, audited or not."""
+        """Audit what a controller reported of a worker. The report is accepted even if this fails."""
         try:
             await self.record(
                 event,
@@ -63,12 +63,14 @@ class AuditLog:
                 aws_region=worker.aws_region,
             )
         except StoreUnavailable as error:
-            log.warning("not audited", what=str(event), worker_id=worker.id, error=str(error))
+            log.warning(
+                "audit entry not written", audit_event=str(event), worker_id=worker.id, error=str(error)
+            )
 
     async def newest(
         self, *, event: AuditEvent | None = None, worker_id: str | None = None, before: str | None = None
     ) -> list[AuditEntry]:
-        """Entries, newest first; ids sort by time."""
+        """Return the entries, newest first; ids sort by time."""
         entries = [entry for document in await self._store.list_all(KIND) if (entry := _readable(document))]
         return [
             entry
@@ -90,9 +92,9 @@ class AuditLog:
 
 
 def _readable(document: Document) -> AuditEntry | None:
-    """One entry that cannot be read hides none of the others, and forbids nothing."""
+    """Return the entry, or None: one unreadable entry must not hide the others."""
     try:
         return _decoder.decode(document.body)
     except msgspec.MsgspecError as error:
-        log.error("unreadable audit entry left out", entry=document.id, error=str(error))
+        log.error("unreadable audit entry skipped", entry=document.id, error=str(error))
         return None

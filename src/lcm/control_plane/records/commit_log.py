@@ -1,4 +1,4 @@
-"""What people want of a worker, and what is true of it, in the log as it changes."""
+"""Logs every change of a worker's status and desired status."""
 
 import structlog
 
@@ -8,7 +8,7 @@ log = structlog.get_logger(__name__)
 
 
 def log_commit(before: Worker | None, after: Worker) -> None:
-    """Told of every commit; news that change neither are not worth a line."""
+    """Log a commit, unless it changes neither status nor desired status."""
     if before is not None and (before.status, before.desired_status) == (after.status, after.desired_status):
         return
     log.info(

@@ -1,4 +1,4 @@
-"""What people told discovery at run time: one document beside the records."""
+"""The discovery settings that operators change at run time: one document beside the records."""
 
 from collections.abc import Callable
 
@@ -34,7 +34,9 @@ async def change(
     for _ in range(MAX_ATTEMPTS):
         known = await read(store)
         if seen is not None and etag(known.version) not in seen:
-            raise PreconditionFailed(f"they are at version {known.version} now; look again and decide anew")
+            raise PreconditionFailed(
+                f"the settings are at version {known.version} now; read them again before you change them"
+            )
         wanted = decide(known.settings())
         if wanted == known.settings():
             return known
@@ -44,4 +46,4 @@ async def change(
         except VersionConflict:
             continue
         return DiscoveryView.of(wanted, document.version)
-    raise Conflict("many change the discovery settings at once; try again")
+    raise Conflict("several requests change the discovery settings at once; try again")

@@ -1,4 +1,4 @@
-"""Which epoch is the newest of each service, in memory: a check that costs no store call.
+"""The newest epoch of each service, in memory: a check that costs no store call.
 
 Records are protected by the fence inside their own commit. This check is for what is never
 committed: samples by the hundred a second.
@@ -11,9 +11,9 @@ from lcm.domain.errors import Fenced
 
 
 class Epochs:
-    """The control plane grants every epoch, so it knows the newest without asking.
+    """The control plane grants every epoch, so it knows the newest without a read.
 
-    Where there are several, each hears what the others grant; while it cannot, it asks the store.
+    With several control planes each receives the grants of the others; without their feed it reads the store.
     """
 
     def __init__(self, store: Store) -> None:
@@ -21,7 +21,7 @@ class Epochs:
         self._newest: dict[tuple[str, str], int] = {}
         self._listeners: list[Callable[[Fence], None]] = []
         self.disconnected_peers: set[str] = set()
-        """Control planes that may have granted an epoch without our knowing."""
+        """Control planes that may have granted an epoch which is not known here."""
 
     def subscribe(self, listener: Callable[[Fence], None]) -> None:
         self._listeners.append(listener)
@@ -32,19 +32,19 @@ class Epochs:
             listener(fence)
 
     def learn(self, fence: Fence) -> None:
-        """Another control plane granted it."""
+        """Take over an epoch that another control plane granted."""
         if fence.version > self._newest.get((fence.kind, fence.id), 0):
             self._newest[fence.kind, fence.id] = fence.version
 
     def invalidate(self, fence: Fence) -> None:
-        """The next epoch is being claimed, and its confirmation may get lost."""
+        """Forget the newest epoch: the next is being claimed, and its confirmation may get lost."""
         self._newest.pop((fence.kind, fence.id), None)
 
     def invalidate_all(self) -> None:
         self._newest.clear()
 
     async def require_newest(self, fence: Fence) -> None:
-        """Raises Fenced for any other epoch than the newest. Only a stranger costs a read."""
+        """Raise Fenced for any epoch but the newest. Only an unknown epoch costs a read."""
         if not self.disconnected_peers and self._newest.get((fence.kind, fence.id)) == fence.version:
             return
         document = await self._store.get(fence.kind, fence.id)

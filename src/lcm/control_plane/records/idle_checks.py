@@ -1,7 +1,7 @@
-"""When each worker was judged last and is judged next, in memory: a look that changes nothing writes nothing.
+"""The last and the next idle check of each worker, in memory: a check that changes nothing writes nothing.
 
-After a restart every worker is simply due. A worker that nobody asks about for too long, or whose CML cannot
-be asked when it comes to a pause, costs money unseen: both raise an alarm.
+After a restart every worker is due. A worker whose idle check is overdue, or whose CML cannot be read when it
+comes to a pause, costs money unnoticed: both raise an alarm.
 """
 
 from collections.abc import Callable
@@ -17,16 +17,16 @@ class CheckTimes(NamedTuple):
 
 
 Listener = Callable[[str, CheckTimes, bool], None]
-"""Told of every check: the worker, its times, and whether only the silence of its CML forbade a pause."""
+"""Called on every check: the worker, its times, and whether only its silent CML prevented a pause."""
 
 
 class IdleChecks:
-    """Of the workers that run."""
+    """The idle checks of running workers."""
 
     def __init__(self, worker_cache: WorkerCache) -> None:
         self._worker_cache = worker_cache
         self._began_at: datetime | None = None
-        """When somebody first wanted to know about all of them: what was before is not known."""
+        """When the checks were first read: earlier ones are not known to this process."""
         self._unconfirmed_since: dict[str, datetime] = {}
         self._times: dict[str, CheckTimes] = {}
         self._listeners: list[Listener] = []
@@ -38,13 +38,13 @@ class IdleChecks:
         self._listeners.append(listener)
 
     def note(self, worker_id: str, times: CheckTimes, *, is_unconfirmed: bool = False) -> None:
-        """It was judged; `is_unconfirmed` if only the silence of its CML forbade a pause."""
+        """Record a check; `is_unconfirmed` if only a silent CML prevented a pause."""
         self._keep(worker_id, times, is_unconfirmed)
         for listener in self._listeners:
             listener(worker_id, times, is_unconfirmed)
 
     def learn(self, worker_id: str, times: CheckTimes, is_unconfirmed: bool) -> None:
-        """Another control plane judged it."""
+        """Record a check that another control plane made."""
         known = self._times.get(worker_id)
         if known is None or known.last < times.last:
             self._keep(worker_id, times, is_unconfirmed)
@@ -57,11 +57,11 @@ class IdleChecks:
             self._unconfirmed_since.pop(worker_id, None)
 
     def unconfirmed_since(self, worker_id: str) -> datetime | None:
-        """Since when it would have been paused, had its CML answered; None if that is not what keeps it."""
+        """Return since when only a silent CML prevents a pause; None if something else does, or nothing."""
         return self._unconfirmed_since.get(worker_id)
 
     def unasked_since(self, worker_id: str, now: datetime) -> datetime | None:
-        """Since when nobody asked whether it is used; None if nobody has to."""
+        """Return the last check of a worker that has to be checked; None for the others."""
         began_at = self._began_at = self._began_at or now
         known = self._worker_cache.get(worker_id)
         if known is None or known.judged_since is None:
@@ -70,12 +70,12 @@ class IdleChecks:
         return times.last if times is not None else max(known.judged_since, began_at)
 
     def overdue(self, now: datetime, alarm_after: timedelta) -> int:
-        """How many workers nobody asked about for so long."""
+        """Return how many workers were not checked for longer than this."""
         moments = [self.unasked_since(known.id, now) for known in self._worker_cache]
         return sum(since is not None and now - since > alarm_after for since in moments)
 
     def unconfirmed(self, now: datetime, alarm_after: timedelta) -> int:
-        """How many workers keep running for so long only because their CML cannot be asked."""
+        """Return how many workers run for longer than this only because their CML cannot be read."""
         return sum(now - since > alarm_after for since in self._unconfirmed_since.values())
 
     def on_worker_end(self, worker_id: str) -> None:

@@ -1,9 +1,9 @@
 """The lab records: one document for each lab, changed only by compare-and-set.
 
 They are read once and kept in memory, because the control plane is their only writer; a write whose
-outcome is not known makes the next one read again. Other control planes tell what they wrote. Labs of
-workers that are gone are removed when the worker goes, and once more when the records are first read, for a
-crash in between.
+outcome is unknown makes the next one read again. Other control planes send what they wrote through the feed.
+The labs of a worker are removed when its instance is gone, and once more when the records are first read, in
+case of a crash in between.
 """
 
 import asyncio
@@ -37,22 +37,22 @@ MAX_DELETED: Final = 1_000
 _LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 
 Listener = Callable[[Sequence[LabChange], LabRecord | None, LabRecord | None], None]
-"""Told what happened to a lab (nothing if it was only met), and its record before and after, if any."""
+"""Called with the changes of a lab (none if it was only discovered), and its record before and after."""
 
 
 class Labs:
-    """What is known of the labs on all workers."""
+    """The labs on all workers."""
 
     def __init__(self, store: Store, workers: Workers) -> None:
         self._store = store
         self._workers = workers
         self._known: dict[str, dict[str, tuple[int, LabRecord]]] = {}
         self._deleted: dict[str, datetime] = {}
-        """When labs were deleted, as far as that was lately."""
+        """When labs were deleted; the latest `MAX_DELETED` only."""
         self._is_loaded = False
         self._loading = asyncio.Lock()
-        self._told_while_loading: list[tuple[str, str, int, LabRecord | None]] = []
-        self._doubts = 0
+        self._received_while_loading: list[tuple[str, str, int, LabRecord | None]] = []
+        self._invalidations = 0
         self._listeners: list[Listener] = []
 
     def subscribe(self, listener: Listener) -> None:
@@ -62,18 +62,18 @@ class Labs:
     def count(self) -> int:
         return sum(len(labs) for labs in self._known.values())
 
-    async def unknown(self, heard: Sequence[LabStats]) -> list[LabStats]:
-        """Those of labs that nobody knows; what is heard late of one that was deleted is no news."""
+    async def unknown(self, reported: Sequence[LabStats]) -> list[LabStats]:
+        """Return the stats of labs without a record; late stats of a deleted lab do not count."""
         await self._load()
         return [
             stats
-            for stats in heard
+            for stats in reported
             if stats.lab_id not in self._known.get(stats.worker_id, {})
             and stats.collected_at > self._deleted.get(_document_id(stats.worker_id, stats.lab_id), _LONG_AGO)
         ]
 
     async def of(self, worker_id: str) -> list[LabRecord]:
-        """By title, then by id."""
+        """Return the labs of a worker by title, then by id."""
         await self._load()
         labs = [record for _, record in self._known.get(worker_id, {}).values()]
         return sorted(labs, key=lambda lab: (lab.title or "", lab.lab_id))
@@ -81,11 +81,11 @@ class Labs:
     async def change(
         self, worker_id: str, lab_id: str, changes: Sequence[LabChange], *, fence: Fence
     ) -> bool:
-        """Make these changes of one lab in one compare-and-set; False if it is one lab too many."""
+        """Apply these changes of one lab in one compare-and-set; return False for one lab too many."""
         return await self._change(worker_id, lab_id, changes, lambda known: lab_after(known, changes), fence)
 
-    async def meet(self, worker_id: WorkerId, lab_id: str, *, at: datetime, fence: Fence) -> None:
-        """A lab was heard of that nobody knew: it alone is marked as one that somebody should look at."""
+    async def add_discovered(self, worker_id: WorkerId, lab_id: str, *, at: datetime, fence: Fence) -> None:
+        """Add a lab that was unknown until now, marked for discovery."""
         await self._change(
             worker_id, lab_id, (), lambda known: known or lab_met(worker_id, lab_id, at=at), fence
         )
@@ -119,17 +119,17 @@ class Labs:
             for listener in self._listeners:
                 listener(changes, before, after)
             return True
-        raise Conflict(f"lab {lab_id} is changed by many at once; try again")
+        raise Conflict(f"several reports change lab {lab_id} at once; try again")
 
     def version_of(self, worker_id: str, lab_id: str) -> int:
-        """Of the record as it is known; 0 if there is none."""
+        """Return the version of the cached record; 0 if there is none."""
         return self._known.get(worker_id, {}).get(lab_id, (0, None))[0]
 
     def learn(self, worker_id: str, lab_id: str, version: int, record: LabRecord | None) -> bool:
-        """Another control plane wrote this; False if something newer is known already."""
+        """Take over what another control plane wrote; return False if a newer version is known already."""
         if not self._is_loaded:
-            if self._loading.locked():  # what is being read may be older
-                self._told_while_loading.append((worker_id, lab_id, version, record))
+            if self._loading.locked():  # the running read may return older records
+                self._received_while_loading.append((worker_id, lab_id, version, record))
             return True
         known = self._known.setdefault(worker_id, {})
         if record is None:
@@ -141,16 +141,16 @@ class Labs:
         return True
 
     def drop(self, worker_id: str) -> None:
-        """Another control plane removes the labs of this worker."""
+        """Drop the labs of a worker from memory: another control plane removes their records."""
         self._known.pop(worker_id, None)
 
     def invalidate(self) -> None:
-        """Others may have written unheard: read everything again before the next answer."""
+        """Read everything again before the next answer: others may have written meanwhile."""
         self._is_loaded = False
-        self._doubts += 1
+        self._invalidations += 1
 
     def note_deletion(self, change: LabChange) -> None:
-        """What is heard of this lab from before this change says nothing any more."""
+        """Remember the deletion, so that older reports of this lab are ignored."""
         document_id = _document_id(change.worker_id, change.lab_id)
         self._deleted.pop(document_id, None)
         self._deleted[document_id] = change.at
@@ -158,11 +158,13 @@ class Labs:
             del self._deleted[next(iter(self._deleted))]
 
     async def forget_worker(self, worker_id: str) -> None:
-        """The machine these labs were on is gone."""
+        """Remove the labs of a worker whose instance is gone."""
         try:
             await self._load()
         except StoreUnavailable as error:
-            log.warning("lab records stay until the next start", worker_id=worker_id, error=str(error))
+            log.warning(
+                "lab records not removed; the next start removes them", worker_id=worker_id, error=str(error)
+            )
         await self._remove_all_of(worker_id)
 
     async def _remove_all_of(self, worker_id: str) -> None:
@@ -170,7 +172,9 @@ class Labs:
             try:
                 await self._store.delete(KIND, _document_id(worker_id, lab_id), version)
             except (StoreUnavailable, VersionConflict) as error:
-                log.warning("a lab record stays until the next start", lab_id=lab_id, error=str(error))
+                log.warning(
+                    "lab record not removed; the next start removes it", lab_id=lab_id, error=str(error)
+                )
             for listener in self._listeners:
                 listener((), record, None)
 
@@ -199,7 +203,7 @@ class Labs:
         self._known.setdefault(worker_id, {})[lab_id] = (version + 1, after)
 
     async def _reread_or_forget(self, worker_id: str, lab_id: str) -> None:
-        """Whether the write happened cannot be told; what is kept must not contradict the store for ever."""
+        """Read a record whose write has an unknown outcome: the cache must not differ from the store."""
         try:
             await self._reread(worker_id, lab_id)
         except StoreUnavailable:
@@ -219,21 +223,21 @@ class Labs:
         async with self._loading:
             if self._is_loaded:
                 return
-            doubts, self._told_while_loading = self._doubts, []
+            invalidations, self._received_while_loading = self._invalidations, []
             alive = {worker.id for worker in await self._workers.list_all() if worker.may_have_instance}
             known: dict[str, dict[str, tuple[int, LabRecord]]] = {}
             for document in await self._store.list_all(KIND):
                 try:
                     record = _decoder.decode(document.body)
                 except msgspec.MsgspecError as error:
-                    log.error("unreadable lab record left out", lab=document.id, error=str(error))
+                    log.error("unreadable lab record skipped", lab=document.id, error=str(error))
                     continue
                 known.setdefault(record.worker_id, {})[record.lab_id] = (document.version, record)
             self._known = known
             self._is_loaded = True
-            for told in self._told_while_loading:
-                self.learn(*told)
-            self._is_loaded = doubts == self._doubts
+            for received in self._received_while_loading:
+                self.learn(*received)
+            self._is_loaded = invalidations == self._invalidations
         for worker_id in sorted(known.keys() - alive):
             await self._remove_all_of(worker_id)
 

@@ -1,7 +1,7 @@
-"""The load of running workers, in memory only: a newest sample per source and a short history.
+"""The load of running workers, in memory only: the newest sample per source and a short history.
 
-Samples arrive by the hundred a second and are worth nothing a minute later, so they never become
-records. What a worker has here ends when it stops running.
+Hundreds of samples arrive each second and are worth nothing a minute later, so they never become
+records. The samples of a worker are dropped when it stops running.
 """
 
 from array import array
@@ -15,7 +15,7 @@ from lcm.domain.telemetry import LabStats, Sample, SampleSource
 from lcm.rest.schemas import LoadPoint
 
 POINTS: Final = 60
-"""Kept for each worker: ten minutes of a connected one."""
+"""Kept for each worker: ten minutes while its websocket is connected."""
 
 _VALUES: Final = 4
 _CLOUDWATCH_WAITS_SECONDS: Final = 180.0
@@ -69,7 +69,7 @@ def _packed(value: float | None) -> float:
 
 
 class MetricsCache:
-    """What came in last from every running worker. Await `worker_cache.load()` before asking anything."""
+    """The newest load of every running worker. Await `worker_cache.load()` before any other call."""
 
     def __init__(self, worker_cache: WorkerCache) -> None:
         self._worker_cache = worker_cache
@@ -89,7 +89,7 @@ class MetricsCache:
         self._loads.pop(worker_id, None)
 
     def take_sample(self, sample: Sample) -> bool:
-        """False if the worker does not run; a sample that is not newer than the last changes nothing."""
+        """Return False if the worker does not run; a sample that is not newer changes nothing."""
         if not self._worker_cache.is_live(sample.worker_id):
             return False
         load = self._loads.get(sample.worker_id)
@@ -101,7 +101,7 @@ class MetricsCache:
         return True
 
     def take_lab_stats(self, stats: LabStats) -> bool:
-        """Only passed on: nobody asks for the load of a node later."""
+        """Pass the stats of a lab on; they are not kept. Return False if the worker does not run."""
         if not self._worker_cache.is_live(stats.worker_id):
             return False
         for listener in self._on_lab_stats:
@@ -109,24 +109,24 @@ class MetricsCache:
         return True
 
     def count(self, kind: str, *, accepted: int, of: int) -> int:
-        """Remember how many of so many reports of a kind were of use."""
+        """Count how many reports of a kind were accepted and dropped."""
         if of:
             self.reports[kind, "accepted"] += accepted
             self.reports[kind, "dropped"] += of - accepted
         return accepted
 
     def samples_of(self, worker_id: str) -> list[Sample]:
-        """The newest of each source."""
+        """Return the newest sample of each source."""
         load = self._loads.get(worker_id)
         return list(load.newest.values()) if load else []
 
     def points_of(self, worker_id: str) -> list[LoadPoint]:
-        """Oldest first."""
+        """Return the points of a chart, oldest first."""
         load = self._loads.get(worker_id)
         return load.unpacked() if load else []
 
     def newest(self) -> Iterator[Sample]:
-        """The newest samples of all workers; workers may come and go meanwhile."""
+        """Yield the newest samples of all workers; workers may come and go meanwhile."""
         for worker_id in list(self._loads):
             yield from self.samples_of(worker_id)
 

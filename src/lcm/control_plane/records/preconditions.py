@@ -1,7 +1,7 @@
-"""When a request may be carried out: once under its key, and only on the version its sender has seen.
+"""Preconditions of a request: once per idempotency key, and only on the version its sender has read.
 
-The conditions are checked inside the compare-and-set that makes the change, never before it. A request
-that is sent again is recognised first: the version it named is no longer the newest because of itself.
+They are checked inside the compare-and-set that makes the change, never before it. A request
+that is sent again is recognised first: its own change has replaced the version that it names.
 """
 
 import hashlib
@@ -19,27 +19,27 @@ T = TypeVar("T", bound=Any)  # a struct with `recent_requests`
 
 
 @dataclass(frozen=True)
-class Conditions:
-    """What a request says about itself; nothing, unless its sender cares."""
+class Preconditions:
+    """The idempotency key and the `If-Match` of a request; both are optional."""
 
     request: KeyedRequest | None = None
     if_match: frozenset[str] | None = None
     """The entity tags of which one must be the record's."""
 
     def guard(self, decide: Callable[[Worker], Worker]) -> Callable[[Worker], Worker]:
-        """The same decision, made once and on the right version only."""
+        """Return the decision, made once and on a matching version only."""
 
         def decide_on_version(worker: Worker) -> Worker:
             if self.if_match is not None and etag(worker.version) not in self.if_match:
                 raise PreconditionFailed(
-                    f"worker {worker.id} is at version {worker.version} now; look again and decide anew"
+                    f"worker {worker.id} is at version {worker.version} now; read it before you change it"
                 )
             return decide(worker)
 
         return self.once(decide_on_version)
 
     def once(self, decide: Callable[[T], T]) -> Callable[[T], T]:
-        """The same decision, made once. A decision to change nothing is remembered too."""
+        """Return the decision, made once. A decision to change nothing is remembered too."""
         request = self.request
         if request is None:
             return decide
@@ -53,7 +53,7 @@ class Conditions:
         return decide_once
 
 
-UNCONDITIONAL = Conditions()
+UNCONDITIONAL = Preconditions()
 
 
 def etag(version: int) -> str:
@@ -61,8 +61,8 @@ def etag(version: int) -> str:
 
 
 def keyed_request(principal_id: str, key: str, *content: bytes) -> KeyedRequest:
-    """Keys of different people are different keys. The key is part of both: a record must not give away
-    the digest of a password that somebody could guess."""
+    """Return the digests of key and content. Keys of different principals differ. The key is part of both
+    digests: a record must not contain the digest of a password that could be guessed."""
     return KeyedRequest(
         key=_digest(principal_id.encode(), key.encode()), content=_digest(key.encode(), *content)
     )

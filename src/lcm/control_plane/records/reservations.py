@@ -1,9 +1,9 @@
 """Decisions that depend on how many workers there are, taken one at a time by several control planes.
 
 Two pauses decided at once must not share the last worker that may go, nor two new workers the last place in
-a region, whichever control planes decide. Whoever means to change the number reserves that first: a
-compare-and-set on one small document that everybody looks at before counting. A reservation counts as done
-until it is released, which happens after the change is committed; one that a crash left behind expires.
+a region, whichever control planes decide. A command that changes the number reserves the change first, by a
+compare-and-set on one small document that every control plane reads before it counts. A reservation counts as
+done until it is released, after the change is committed; one that a crash left behind expires.
 """
 
 import asyncio
@@ -24,17 +24,17 @@ log = structlog.get_logger(__name__)
 KIND: Final = "turn"
 MAX_ATTEMPTS: Final = 8
 EXPIRES: Final = timedelta(minutes=5)
-"""Longer than any change takes that was begun."""
+"""Longer than any started change takes."""
 
 Reserved = Mapping[str, datetime]
-"""What others are about to change, and since when."""
+"""The reserved changes of other requests, and since when."""
 
 
-class Turn(msgspec.Struct, frozen=True, kw_only=True):
+class ReservationList(msgspec.Struct, frozen=True, kw_only=True):
     reserved: dict[str, datetime] = {}
 
 
-_decoder = msgspec.json.Decoder(Turn)
+_decoder = msgspec.json.Decoder(ReservationList)
 
 
 class Reservations:
@@ -49,11 +49,13 @@ class Reservations:
     async def reserve(
         self, name: str, key: str, judge: Callable[[Reserved], Awaitable[str | None]]
     ) -> AsyncIterator[str | None]:
-        """Why the change may not be made, or None while it is reserved.
+        """Yield why the change is refused, or None while it is reserved.
 
-        `judge` counts, with what others have reserved taken as done. It may be asked several times.
+        `judge` counts, with the reservations of others taken as done. It may be called several times.
         """
-        async with self._locks.setdefault(name, asyncio.Lock()):  # neighbours need not race each other
+        async with self._locks.setdefault(
+            name, asyncio.Lock()
+        ):  # requests in one process wait instead of retrying
             refusal = await self._take(name, key, judge)
             try:
                 yield refusal
@@ -74,17 +76,17 @@ class Reservations:
         raise Conflict("several control planes decide at once; try again")
 
     async def _release(self, name: str, key: str) -> None:
-        """What cannot be released expires: the change it was reserved for is made."""
+        """Release the reservation; one that cannot be released expires, since its change is committed."""
         try:
             for _ in range(MAX_ATTEMPTS):
                 version, others = await self._read(name, key)
                 if await self._write(name, version, others):
                     return
         except StoreUnavailable as error:
-            log.warning("a reservation stays until it expires", what=name, key=key, error=str(error))
+            log.warning("reservation not released; it expires", what=name, key=key, error=str(error))
 
     async def _read(self, name: str, key: str) -> tuple[int, dict[str, datetime]]:
-        """The document's version, and what others have reserved."""
+        """Return the document's version and the reservations of others."""
         document = await self._store.get(KIND, name)
         if document is None:
             return 0, {}
@@ -93,7 +95,7 @@ class Reservations:
         return document.version, {k: at for k, at in reserved.items() if k != key and at > since}
 
     async def _write(self, name: str, version: int, reserved: dict[str, datetime]) -> bool:
-        document = Document(KIND, name, version + 1, msgspec.json.encode(Turn(reserved=reserved)))
+        document = Document(KIND, name, version + 1, msgspec.json.encode(ReservationList(reserved=reserved)))
         try:
             await (self._store.replace(document) if version else self._store.insert(document))
         except VersionConflict:

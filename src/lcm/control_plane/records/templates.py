@@ -1,6 +1,6 @@
 """The worker templates, seeded from YAML and kept with the records.
 
-The file says what a template is; a person may switch it on or off, and that outlasts the next start.
+The file defines a template; an operator may enable or disable it, which outlasts the next start.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,7 +10,7 @@ import msgspec
 import structlog
 from msgspec.structs import replace
 
-from lcm.control_plane.records.preconditions import UNCONDITIONAL, Conditions
+from lcm.control_plane.records.preconditions import UNCONDITIONAL, Preconditions
 from lcm.control_plane.store.forward_compat import encode_over
 from lcm.control_plane.store.port import Document, Store, VersionConflict
 from lcm.core.configuration import Marked, Mistake, check
@@ -25,15 +25,15 @@ MAX_ATTEMPTS = 8
 
 Change = Literal["created", "updated", "deleted"]
 Listener = Callable[[Change, WorkerTemplate], None]
-"""Told of every committed change: the template as it is now, or as it was before it was deleted."""
+"""Called on every committed change with the template as it is now, or as it was before its deletion."""
 
 
 class StoredTemplate(msgspec.Struct, frozen=True, kw_only=True):
-    """What the file says, and what a person said about it since."""
+    """The template of the file, and what an operator changed since."""
 
     seeded: WorkerTemplate
     switched: bool | None = None
-    """On or off by a person; None: as the file says."""
+    """Enabled or disabled by an operator; None: as in the file."""
     recent_requests: tuple[KeyedRequest, ...] = ()
     """The last requests with an idempotency key that were carried out on this template."""
 
@@ -43,20 +43,20 @@ class StoredTemplate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _WrittenTemplate(WorkerTemplate, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """As a person writes it: a name that means nothing is a mistake, not a field of a later version."""
+    """A template as written in the file: an unknown name is a mistake, not a field of a later version."""
 
 
 _decoder = msgspec.json.Decoder(StoredTemplate)
 
 
 def _decode(document: Document | None) -> StoredTemplate | None:
-    """What cannot be read is as if not there."""
+    """Return the template, or None if there is none or it cannot be decoded."""
     if document is None:
         return None
     try:
         return _decoder.decode(document.body)
     except msgspec.MsgspecError as error:
-        log.error("unreadable template left out", template=document.id, error=str(error))
+        log.error("unreadable template skipped", template=document.id, error=str(error))
         return None
 
 
@@ -81,7 +81,7 @@ class Templates:
         return template
 
     async def list_all(self, *, enabled_only: bool = False) -> list[WorkerTemplate]:
-        """Cheapest first."""
+        """Return the templates, cheapest first."""
         stored = [_decode(document) for document in await self._store.list_all(KIND)]
         templates = [template.effective for template in stored if template is not None]
         return sorted(
@@ -90,19 +90,19 @@ class Templates:
         )
 
     async def switch(
-        self, name: str, *, enabled: bool, conditions: Conditions = UNCONDITIONAL
+        self, name: str, *, enabled: bool, preconditions: Preconditions = UNCONDITIONAL
     ) -> WorkerTemplate:
-        """Offer a template to people, or no longer; workers that have it keep it."""
+        """Enable or disable a template for new workers; existing workers keep it."""
 
         def decide(stored: StoredTemplate | None) -> StoredTemplate:
             if stored is None:
                 raise _unknown(name)
-            return conditions.once(lambda known: replace(known, switched=enabled))(stored)
+            return preconditions.once(lambda known: replace(known, switched=enabled))(stored)
 
         return await self._change(name, decide)
 
     async def delete(self, name: str) -> None:
-        """Forget a template; the next start seeds it again if the file still has it."""
+        """Delete a template; the next start seeds it again if the file still has it."""
         document = await self._store.get(KIND, name)
         stored = _decode(document)
         if document is None or stored is None:
@@ -110,14 +110,14 @@ class Templates:
         try:
             await self._store.delete(KIND, name, document.version)
         except VersionConflict:
-            raise Conflict(f"template {name!r} was changed meanwhile; look again") from None
-        self._tell("deleted", stored.effective)
+            raise Conflict(f"template {name!r} was changed meanwhile; read it again") from None
+        self._notify_listeners("deleted", stored.effective)
 
     async def seed(self, config: Mapping[str, Any]) -> int:
-        """Upsert every template of a configuration by name; a bad one is reported and left out."""
+        """Upsert every template of a configuration by name; an invalid one is logged and skipped."""
         templates, mistakes = read_templates(config)
         for mistake in mistakes:
-            log.error("template left out", mistake=str(mistake))
+            log.error("invalid template skipped", mistake=str(mistake))
         for template in templates:
             await self._seed(template)
         return len(templates)
@@ -149,19 +149,19 @@ class Templates:
             except VersionConflict:
                 continue
             if before is None:
-                self._tell("created", after.effective)
+                self._notify_listeners("created", after.effective)
             elif before.effective != after.effective:
-                self._tell("updated", after.effective)
+                self._notify_listeners("updated", after.effective)
             return after.effective
-        raise Conflict(f"template {name!r} is changed by many at once; try again")
+        raise Conflict(f"several requests change template {name!r} at once; try again")
 
-    def _tell(self, change: Change, template: WorkerTemplate) -> None:
+    def _notify_listeners(self, change: Change, template: WorkerTemplate) -> None:
         for listener in self._listeners:
             listener(change, template)
 
 
 def read_templates(config: Mapping[str, Any]) -> tuple[list[WorkerTemplate], list[Mistake]]:
-    """The good templates of a configuration, and everything that is wrong with the others."""
+    """Return the valid templates of a configuration, and every mistake of the others."""
     file = config.file if isinstance(config, Marked) else "configuration"
     entries = config.get("worker_templates")
     if not isinstance(entries, list):

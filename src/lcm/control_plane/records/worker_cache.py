@@ -1,9 +1,9 @@
-"""Which workers there are, in memory: what the hot paths may ask without touching the store.
+"""The workers that are not terminated, in memory: what hot paths read without touching the store.
 
 Commits of this process come from its own listeners; commits of other control planes come through the feed
 (`replication/feed.py`) and the key watch (`replication/kv_watch.py`). The publisher finds a commit that was
-never confirmed and passes it to `learn` too. Confirmations overtake each other: an older version changes
-nothing. Terminated workers are forgotten.
+never confirmed and passes it to `learn` too. Commits may arrive out of order: an older version changes
+nothing. Terminated workers are dropped.
 """
 
 import asyncio
@@ -19,11 +19,11 @@ from lcm.domain.worker import Worker
 from lcm.rest.schemas import WorkerView
 
 MAX_ENDED: Final = 1_000
-"""Terminated workers of which nothing is news any more; late confirmations do not come later than that."""
+"""Terminated workers that are remembered, so that a late report of one does not add it again."""
 
 
 class Known:
-    """What is known of one worker; changes in place, so whoever holds it sees the newest."""
+    """The cached state of one worker; it changes in place, so a reference always shows the newest."""
 
     __slots__ = ("id", "is_license_due", "is_live", "judged_since", "labs_count", "version", "view")
 
@@ -38,7 +38,7 @@ class Known:
         self.judged_since = judged_since(worker)
         self.labs_count = worker.labs_count
         self.view = msgspec.json.encode(WorkerView.of(worker))
-        """As people see it, encoded once for everybody."""
+        """The public view, encoded once for all subscribers."""
 
 
 class WorkerCache:
@@ -50,15 +50,15 @@ class WorkerCache:
         self._is_loaded = False
         self._loading = asyncio.Lock()
         self._ended: dict[str, datetime] = {}
-        """When those that ended were created: one of the same id that was created later is another worker."""
+        """When terminated workers were created: a later one of the same id is another worker."""
         self._end_listeners: list[Callable[[str], None]] = []
 
     def subscribe_to_ends(self, listener: Callable[[str], None]) -> None:
-        """Called with the id of a worker whose live data mean nothing any more."""
+        """Call the listener with the id of each worker that stops being live."""
         self._end_listeners.append(listener)
 
     async def load(self) -> None:
-        """Read the records once; every later change comes by itself."""
+        """Read the records once; later changes arrive through `learn`."""
         if self._is_loaded:
             return
         async with self._loading:
@@ -73,7 +73,7 @@ class WorkerCache:
         self.learn(after)
 
     def learn(self, worker: Worker) -> None:
-        """A record changed, or turned out to be newer than what is known."""
+        """Take over a record that is newer than the cached one."""
         known = self._known.get(worker.id)
         ended = self._ended.get(worker.id)
         if ended is not None and worker.created_at <= ended:
@@ -92,19 +92,19 @@ class WorkerCache:
         else:
             self._known[worker.id] = known
         if not known.is_live:
-            self._tell_end(worker.id)
+            self._publish_end(worker.id)
 
     def forget(self, worker_id: str) -> None:
-        """Its record was purged by another control plane, and nobody here was told that the worker ended."""
+        """Drop a worker whose record another control plane purged before its termination was known here."""
         if self._known.pop(worker_id, None) is not None:
-            self._tell_end(worker_id)
+            self._publish_end(worker_id)
 
-    def _tell_end(self, worker_id: str) -> None:
+    def _publish_end(self, worker_id: str) -> None:
         for listener in self._end_listeners:
             listener(worker_id)
 
     def on_worker_purge(self, worker: Worker) -> None:
-        """The record is gone: should one of that id come, it is another worker."""
+        """Forget the terminated worker: a later record of its id is another worker."""
         self._ended.pop(worker.id, None)
 
     def get(self, worker_id: str) -> Known | None:
@@ -114,7 +114,7 @@ class WorkerCache:
         return list(self._known)
 
     def knows(self, worker_id: str, version: int) -> bool:
-        """Whether it is known at this version or a later one."""
+        """Return whether the worker is cached at this version or a later one."""
         known = self._known.get(worker_id)
         return known is not None and known.version >= version
 

@@ -25,7 +25,7 @@ KIND = "worker"
 MAX_ATTEMPTS = 8
 
 Listener = Callable[[Worker | None, Worker], None]
-"""Told of every commit, in order: the record before (None for a new one) and after."""
+"""Called on every commit, in order, with the record before (None for a new one) and after."""
 
 
 class Workers:
@@ -34,7 +34,7 @@ class Workers:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._decoded: dict[str, tuple[bytes, Worker]] = {}
-        """What the last list was made of: most records are the same in the next one."""
+        """The documents of the last list, decoded: most are the same in the next one."""
         self._listeners: list[Listener] = []
         self._purge_listeners: list[Callable[[Worker], None]] = []
 
@@ -54,7 +54,7 @@ class Workers:
         return document
 
     async def list_all(self) -> list[Worker]:
-        """Every readable record; one that cannot be read is reported and left out."""
+        """Return every readable record; one that cannot be decoded is logged and left out."""
         documents = await self._store.list_all(KIND)
         decoded = {}
         for document in documents:
@@ -65,7 +65,7 @@ class Workers:
             try:
                 decoded[document.id] = (document.body, decode_worker(document))
             except msgspec.MsgspecError as error:
-                log.error("unreadable record left out", worker_id=document.id, error=str(error))
+                log.error("unreadable worker record skipped", worker_id=document.id, error=str(error))
         self._decoded = decoded
         return [worker for _, worker in decoded.values()]
 
@@ -78,7 +78,7 @@ class Workers:
             raise Fenced("a newer leader exists; stop acting and campaign again") from None
         except UniqueKeyTaken as taken:
             raise _taken(taken, worker) from None
-        self._tell(None, worker)
+        self._notify_listeners(None, worker)
         return worker
 
     async def purge(self, worker: Worker) -> None:
@@ -98,7 +98,7 @@ class Workers:
         expected_version: int | None = None,
         fence: Fence | None = None,
     ) -> Worker:
-        """Load, decide, compare-and-set. `decide` may run several times; what it leaves alone is not written.
+        """Load, decide, compare-and-set. `decide` may run several times; an unchanged record is not written.
 
         With `expected_version` the change is made to exactly that version or not at all.
         """
@@ -126,11 +126,11 @@ class Workers:
                 raise Fenced("a newer leader exists; stop acting and campaign again") from None
             except UniqueKeyTaken as taken:
                 raise _taken(taken, after) from None
-            self._tell(before, after)
+            self._notify_listeners(before, after)
             return after
-        raise Conflict(f"worker {worker_id} is changed by many at once; try again")
+        raise Conflict(f"several requests change worker {worker_id} at once; try again")
 
-    def _tell(self, before: Worker | None, after: Worker) -> None:
+    def _notify_listeners(self, before: Worker | None, after: Worker) -> None:
         for listener in self._listeners:
             listener(before, after)
 
@@ -155,5 +155,5 @@ _decoder = msgspec.json.Decoder(Worker)
 
 
 def decode_worker(document: Document) -> Worker:
-    """The record a document of this kind holds."""
+    """Return the record of a document of this kind."""
     return _decoder.decode(document.body)

@@ -13,7 +13,7 @@ router = APIRouter(prefix="/api/internal/workers/{worker_id}/cml-login", tags=["
 
 @router.get(
     "",
-    summary="The login to ask a worker's CML with",
+    summary="Get the CML login of a worker",
     **documented(CmlCredentials, problems=[404]),
 )
 async def own(worker_id: str, _: LeaderFence, plane: Plane) -> Response:

@@ -1,4 +1,4 @@
-"""For the worker controller: what concerns the fleet as a whole rather than one worker."""
+"""For the worker controller: operations on the whole fleet."""
 
 from typing import Annotated
 
@@ -44,6 +44,6 @@ async def cleanup(
     return answer(await clean_up(plane.records, wanted))
 
 
-@router.get("/settings/discovery", summary="Discovery settings", **documented(DiscoveryView))
+@router.get("/settings/discovery", summary="Get discovery settings", **documented(DiscoveryView))
 async def discovery(_: Controller, plane: Plane) -> Response:
     return answer(await discovery_settings.read(plane.records.store))

@@ -16,7 +16,7 @@ router = APIRouter(prefix="/api/internal/workers/{worker_id}", tags=["idle detec
 
 @router.get(
     "/idle-status",
-    summary="Between use and pause",
+    summary="Get the idle status",
     **documented(IdleStatus, problems=[404]),
 )
 async def internal_status(worker_id: str, _: Controller, plane: Plane) -> Response:
@@ -27,7 +27,7 @@ async def internal_status(worker_id: str, _: Controller, plane: Plane) -> Respon
 
 @router.post(
     "/detect-idle",
-    summary="Judge whether a worker is used",
+    summary="Run an idle check",
     **documented(IdleCheck, problems=[404, 409, 422]),
     **reads(IdleCheckRequest),
 )

@@ -19,7 +19,7 @@ _REPORT = documented(Worker, problems=[404, 409, 422])
 
 @router.get(
     "/license-token",
-    summary="The token to register with",
+    summary="Get the license token of a worker",
     **documented(LicenseToken, problems=[404]),
 )
 async def token(worker_id: str, _: LeaderFence, plane: Plane) -> Response:
@@ -47,5 +47,5 @@ for _operation, _noun in (
     (LicenseOperation.REGISTER, "registration"),
     (LicenseOperation.DEREGISTER, "deregistration"),
 ):
-    for _step, _summary in (("start", "began"), ("complete", "is done"), ("fail", "failed")):
-        _add_report(_step, _operation, _noun, f"A {_noun} {_summary}")
+    for _step, _summary in (("start", "started"), ("complete", "completed"), ("fail", "failed")):
+        _add_report(_step, _operation, _noun, f"Report a {_noun} as {_summary}")

@@ -20,7 +20,7 @@ _WRITE = documented(Worker, problems=[404, 409, 422])
 
 @router.post(
     "/workers/scale-up",
-    summary="Ask for one more worker",
+    summary="Request a scale-up",
     **documented(Worker, 202, "Accepted.", problems=[409, 422]),
     **reads(ScaleUpRequest),
 )
@@ -35,7 +35,7 @@ async def more(
 
 @router.post("/workers/{worker_id}/drain", summary="Drain a worker", **_WRITE)
 async def scale_down(worker_id: str, service: Controller, fence: LeaderFence, plane: Plane) -> Response:
-    """Only one that two looks found unused, and only while nothing speaks against it."""
+    """Accepted only for a worker that two idle checks found idle, while no guard forbids it."""
     return answer(
         await scale_down_worker(
             plane.records, plane.caches, plane.policies, worker_id, by=service, fence=fence
@@ -62,7 +62,7 @@ async def add_session(
 
 @router.delete(
     "/workers/{worker_id}/sessions/{session_id}",
-    summary="End a session",
+    summary="Remove a session",
     **documented(Worker, problems=[404, 409]),
 )
 async def end_session(worker_id: str, session_id: str, fence: LeaderFence, plane: Plane) -> Response:
@@ -71,11 +71,11 @@ async def end_session(worker_id: str, session_id: str, fence: LeaderFence, plane
 
 @router.post(
     "/workers/{worker_id}/recalculate-capacity",
-    summary="Count capacity again",
+    summary="Recalculate capacity",
     **documented(Worker, problems=[404, 409]),
 )
 async def recalculate(worker_id: str, fence: LeaderFence, plane: Plane) -> Response:
-    """What its template declares, and what the sessions on it need together."""
+    """Sets what the template declares, and what the sessions on the worker need in total."""
     return answer(await recalculate_capacity(plane.records, worker_id, fence=fence))
 
 

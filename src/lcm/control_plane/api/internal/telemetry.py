@@ -1,7 +1,7 @@
-"""For controllers only: what running workers do, reported by the hundred a second.
+"""For controllers: the telemetry of running workers, hundreds of reports each second.
 
-The controller uses the batch; the routes of one worker are the same thing for scripts and people who
-look into a problem. Every report carries the leader's epoch, like the other internal writes.
+The controller uses the batch; the routes of one worker do the same for scripts and for troubleshooting. Every
+report carries the leader's epoch, like the other internal writes.
 """
 
 from typing import Annotated
@@ -43,8 +43,8 @@ _reports_of = body_of(LiveReports)
 
 
 async def report_batch(request: Request) -> Response:
-    """Whatever came in from all workers since the last report. Reports about workers that are unknown or
-    do not run are dropped and counted."""
+    """All telemetry since the last report. Reports about workers that are unknown or do not run are dropped
+    and counted."""
     fence = await leader_fence(request, await controller(request))
     reports = await _reports_of(request)
     return answer(
@@ -62,7 +62,7 @@ router.add_api_route(
     "/metrics",
     report_batch,
     methods=["POST"],
-    summary="Report what workers do",
+    summary="Report telemetry of many workers",
     route_class_override=PlainRoute,
     **documented(LiveReceipt, problems=[409, 422]),
     **reads(LiveReports),
@@ -85,9 +85,7 @@ async def metrics(
     )
 
 
-@router.post(
-    "/{worker_id}/activity-events", summary="Report signs of people", **_RECEIPT, **reads(ActivityEvents)
-)
+@router.post("/{worker_id}/activity-events", summary="Report activity", **_RECEIPT, **reads(ActivityEvents))
 async def activity_events(
     worker_id: str,
     fence: LeaderFence,
@@ -162,7 +160,7 @@ async def lab_state_change(
 
 @router.post(
     "/{worker_id}/ws-status",
-    summary="Report the live connection",
+    summary="Report the websocket status",
     **documented(Worker, problems=[404, 409, 422]),
     **reads(WebSocketReport),
 )
@@ -177,7 +175,7 @@ async def ws_status(
 
 @router.post(
     "/{worker_id}/trigger-lab-discovery",
-    summary="Ask for a look at all labs",
+    summary="Request a lab discovery",
     **documented(Worker, 202, "Accepted; effects follow.", problems=[404, 409]),
 )
 async def trigger_lab_discovery(worker_id: str, fence: LeaderFence, plane: Plane) -> Response:

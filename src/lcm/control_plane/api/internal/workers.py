@@ -1,4 +1,4 @@
-"""For controllers only: they read records and report what they saw and did (`InternalController`).
+"""For controllers: they read records and report what they observed and did (`InternalController`).
 
 Every write carries the leader's epoch and is refused with 409 `fenced` once a newer one exists.
 """
@@ -37,25 +37,25 @@ router = APIRouter(prefix="/api/internal", tags=["internal"])
 _WRITE = documented(Worker, problems=[404, 409, 422])
 
 
-class WhichWorkers(msgspec.Struct, frozen=True):
-    """Which records a controller asks for: all that are not over, unless it says otherwise."""
+class WorkerFilter(msgspec.Struct, frozen=True):
+    """The filter of a list of records; without one all that are not terminated."""
 
     status: list[WorkerStatus] = []
     aws_region: Annotated[str, msgspec.Meta(max_length=63)] | None = None
     include_terminated: bool = False
 
 
-# Nearly all that controllers ask is one of these two.
+# Controllers call these two far more often than the others.
 
 
 async def list_all(request: Request) -> Response:
     await controller(request)
-    which = query_of(request, WhichWorkers, several=("status",))
+    wanted = query_of(request, WorkerFilter, several=("status",))
     workers = await list_workers(
         services(request).control_plane.records,
-        statuses=which.status,
-        aws_region=which.aws_region,
-        include_terminated=which.include_terminated,
+        statuses=wanted.status,
+        aws_region=wanted.aws_region,
+        include_terminated=wanted.include_terminated,
     )
     return answer(WorkerRecords(items=workers))
 
@@ -132,7 +132,7 @@ async def withdraw_intent(
 
 
 @router.post(
-    "/workers/{worker_id}/ec2-details", summary="Report EC2 facts", **_WRITE, **reads(InstanceReport)
+    "/workers/{worker_id}/ec2-details", summary="Report EC2 details", **_WRITE, **reads(InstanceReport)
 )
 async def ec2_details(
     worker_id: str,
@@ -143,7 +143,7 @@ async def ec2_details(
     return answer(await report_instance(plane.records, worker_id, report, fence=fence))
 
 
-@router.post("/workers/{worker_id}/cml-data", summary="Report CML facts", **_WRITE, **reads(CmlReport))
+@router.post("/workers/{worker_id}/cml-data", summary="Report CML data", **_WRITE, **reads(CmlReport))
 async def cml_data(
     worker_id: str,
     fence: LeaderFence,
@@ -155,18 +155,18 @@ async def cml_data(
 
 @router.post(
     "/workers/{worker_id}/terminate",
-    summary="Want a worker terminated",
+    summary="Request termination",
     **documented(Worker, 202, "Accepted; effects follow.", problems=[404, 409]),
 )
 async def terminate(worker_id: str, service: Controller, fence: LeaderFence, plane: Plane) -> Response:
-    """Like a delete by a person: its license is freed, then its instance goes."""
+    """Like a delete by an operator: the license is released, then the instance is terminated."""
     worker = await request_action(plane.records, worker_id, Action.DELETE, by=service, fence=fence)
     return answer(worker, 202)
 
 
 @router.get("/worker-templates", summary="List templates", **documented(TemplateList, problems=[422]))
 async def templates(_: Controller, plane: Plane, enabled_only: bool = False) -> Response:
-    """Cheapest first."""
+    """Templates, cheapest first."""
     return answer(TemplateList(items=await plane.records.templates.list_all(enabled_only=enabled_only)))
 
 
@@ -188,5 +188,5 @@ async def template(name: str, _: Controller, plane: Plane) -> Response:
 async def leadership(
     _: Controller, claim: Annotated[LeadershipClaim, Depends(body_of(LeadershipClaim))], plane: Plane
 ) -> Response:
-    """The same claim again gets the same epoch; an older election than the known one is refused."""
+    """A repeated claim gets the same epoch; an election older than the known one is refused."""
     return answer(await claim_leadership(plane.records, claim))

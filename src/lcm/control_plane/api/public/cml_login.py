@@ -14,7 +14,7 @@ router = APIRouter(prefix="/api/workers/{worker_id}/cml-login", tags=["workers"]
 
 
 class NewLogin(BaseModel):
-    """An account on the worker's CML, an administrator; the password is kept sealed and never shown again."""
+    """An administrator account on the worker's CML; the password is stored sealed and never shown again."""
 
     model_config = ConfigDict(
         extra="forbid", json_schema_extra={"examples": [{"username": "lcm", "password": "…"}]}
@@ -26,14 +26,16 @@ class NewLogin(BaseModel):
 
 @router.put("", summary="Set a worker's CML login", **INTENT)
 async def set_own(worker_id: str, body: NewLogin, person: Admin, plane: Plane, given: Given) -> Response:
-    """LCM asks its CML with this login instead of the fleet's, from the next look on."""
+    """From its next request on LCM uses this login on the worker's CML instead of the fleet's."""
     password = body.password.get_secret_value()
     return accepted(
-        await set_login(plane.records, worker_id, body.username, password, by=person.name, conditions=given)
+        await set_login(
+            plane.records, worker_id, body.username, password, by=person.name, preconditions=given
+        )
     )
 
 
-@router.delete("", summary="Forget a worker's CML login", **INTENT)
+@router.delete("", summary="Remove a worker's CML login", **INTENT)
 async def remove_own(worker_id: str, person: Admin, plane: Plane, given: Given) -> Response:
-    """LCM asks its CML with the fleet's login again."""
-    return accepted(await remove_login(plane.records, worker_id, by=person.name, conditions=given))
+    """LCM uses the fleet's login on the worker's CML again."""
+    return accepted(await remove_login(plane.records, worker_id, by=person.name, preconditions=given))

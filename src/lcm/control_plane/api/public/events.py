@@ -1,4 +1,4 @@
-"""The live stream."""
+"""The event stream to browsers."""
 
 from functools import partial
 from typing import Annotated
@@ -12,14 +12,14 @@ from lcm.web.answers import documented
 
 router = APIRouter(prefix="/api/events", tags=["events"])
 
-_STREAM = documented(None, 200, "`text/event-stream`: connected, one worker.snapshot each, then changes.")
+_STREAM = documented(None, 200, "`text/event-stream`: connected, a worker.snapshot per worker, then events.")
 _STREAM["responses"][200]["content"] = {"text/event-stream": {"schema": {"type": "string"}}}
 
 
 MAX_NAMES = 500
 
 
-@router.get("/stream", summary="Live changes", **_STREAM)
+@router.get("/stream", summary="Subscribe to events", **_STREAM)
 async def stream(
     person: Viewer,
     request: Request,
@@ -30,7 +30,7 @@ async def stream(
     event_types: Annotated[
         list[str] | None,
         Query(
-            max_length=MAX_NAMES, description="Only types that begin with one of these, like `worker.lab`."
+            max_length=MAX_NAMES, description="Only types that start with one of these, like `worker.lab`."
         ),
     ] = None,
     include_system: Annotated[
@@ -38,7 +38,7 @@ async def stream(
     ] = True,
     last_event_id: Annotated[str | None, Header(max_length=100)] = None,
 ) -> Response:
-    """Server-sent events; `Last-Event-ID` brings what was missed, or `reset` and fresh snapshots.
+    """Server-sent events; with `Last-Event-ID` missed events are replayed, or `reset` and snapshots are sent.
 
     `worker.metrics.updated` and `worker.lab.stats_updated` come as `<type>.batch`, every second or by fifty.
     """

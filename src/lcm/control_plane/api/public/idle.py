@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from lcm.control_plane.api.accepted import INTENT, accepted
 from lcm.control_plane.api.dependencies import Given, Operator, Plane, Viewer
-from lcm.control_plane.commands.keep_running import hold_worker, release_hold, toggle_idle_detection
+from lcm.control_plane.commands.hold_worker import hold_worker, release_hold, toggle_idle_detection
 from lcm.control_plane.queries.idle import idle_status
 from lcm.rest.schemas import IdleStatus
 from lcm.web.answers import answer, documented
@@ -17,24 +17,24 @@ router = APIRouter(prefix="/api/workers/{worker_id}", tags=["idle detection"])
 
 
 class NewHold(BaseModel):
-    """Keep a worker running until then, used or not."""
+    """Keep a worker running until then, idle or not."""
 
     model_config = ConfigDict(
         extra="forbid",
         json_schema_extra={"examples": [{"until": "2026-11-16T18:00:00Z", "reason": "exam"}]},
     )
 
-    until: AwareDatetime = Field(description="With a time zone. One that is over is refused.")
+    until: AwareDatetime = Field(description="With a time zone. A past time is refused.")
     reason: str = Field("", max_length=200)
 
 
 @router.put(
     "/hold",
-    summary="Keep a worker running",
+    summary="Hold a worker",
     **INTENT,
 )
 async def hold(worker_id: str, body: NewHold, person: Operator, plane: Plane, given: Given) -> Response:
-    """Nothing pauses it before that moment; a pause that was decided and not carried out is off."""
+    """The worker is not paused before that time; a pause that is decided and not carried out is cancelled."""
     until: datetime = body.until
     worker = await hold_worker(
         plane.records,
@@ -43,35 +43,35 @@ async def hold(worker_id: str, body: NewHold, person: Operator, plane: Plane, gi
         until=until,
         reason=body.reason,
         by=person.name,
-        conditions=given,
+        preconditions=given,
     )
     return accepted(worker)
 
 
-@router.delete("/hold", summary="End a hold", **INTENT)
+@router.delete("/hold", summary="Release a hold", **INTENT)
 async def release(worker_id: str, _: Operator, plane: Plane, given: Given) -> Response:
-    return accepted(await release_hold(plane.records, plane.policies, worker_id, conditions=given))
+    return accepted(await release_hold(plane.records, plane.policies, worker_id, preconditions=given))
 
 
-@router.post("/idle-detection/enable", summary="Pause it when idle", **INTENT)
+@router.post("/idle-detection/enable", summary="Enable idle detection", **INTENT)
 async def enable(worker_id: str, person: Operator, plane: Plane, given: Given) -> Response:
     worker = await toggle_idle_detection(
-        plane.records, plane.policies, worker_id, enabled=True, by=person.name, conditions=given
+        plane.records, plane.policies, worker_id, enabled=True, by=person.name, preconditions=given
     )
     return accepted(worker)
 
 
-@router.post("/idle-detection/disable", summary="Never pause it", **INTENT)
+@router.post("/idle-detection/disable", summary="Disable idle detection", **INTENT)
 async def disable(worker_id: str, person: Operator, plane: Plane, given: Given) -> Response:
     worker = await toggle_idle_detection(
-        plane.records, plane.policies, worker_id, enabled=False, by=person.name, conditions=given
+        plane.records, plane.policies, worker_id, enabled=False, by=person.name, preconditions=given
     )
     return accepted(worker)
 
 
 @router.get(
     "/idle-status",
-    summary="Between use and pause",
+    summary="Get the idle status",
     **documented(IdleStatus, problems=[404]),
 )
 async def status(worker_id: str, _: Viewer, plane: Plane) -> Response:

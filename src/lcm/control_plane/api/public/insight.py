@@ -1,4 +1,4 @@
-"""What people want to understand: why a worker is as it is, and what it all costs."""
+"""Why a worker has its status, and what the fleet costs."""
 
 from fastapi import APIRouter
 from starlette.responses import Response
@@ -14,11 +14,11 @@ router = APIRouter(prefix="/api", tags=["insight"])
 
 @router.get(
     "/workers/{worker_id}/explain",
-    summary="Why a worker is as it is",
+    summary="Explain a worker's status",
     **documented(Explanation, problems=[404]),
 )
 async def explain(worker_id: str, _: Viewer, plane: Plane) -> Response:
-    """Computed by the rules that decide: what holds it in its state, what happens next and when."""
+    """Computed by the rules that decide: what keeps the status, what happens next and when."""
     return answer(
         explain_worker(
             plane.records, plane.caches, plane.policies, await plane.records.workers.get(worker_id)
@@ -26,7 +26,7 @@ async def explain(worker_id: str, _: Viewer, plane: Plane) -> Response:
     )
 
 
-@router.get("/cost", summary="What the fleet costs", **documented(CostReport))
+@router.get("/cost", summary="Get the cost of the fleet", **documented(CostReport))
 async def cost(_: Viewer, plane: Plane) -> Response:
-    """Per hour now, this month so far, and what pausing saved; by worker, template and region."""
+    """Cost per hour now, cost of this month so far, and savings by pauses; by worker, template and region."""
     return answer(await cost_report(plane.records))

@@ -27,7 +27,7 @@ Token = Annotated[SecretStr, Field(min_length=1, max_length=256, json_schema_ext
 
 
 class NewLicense(BaseModel):
-    """A token of your smart account, or nothing for the fleet's; it is kept sealed and never shown again."""
+    """A token of your smart account, or none to use the fleet's; it is stored sealed and never shown."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"token": "YTM4Y2Rm…"}]})
 
@@ -35,7 +35,7 @@ class NewLicense(BaseModel):
 
 
 class FleetLicense(BaseModel):
-    """The token for every worker that is meant to be licensed and was given none."""
+    """The token for every worker that should be licensed and has none of its own."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"token": "YTM4Y2Rm…"}]})
 
@@ -48,23 +48,25 @@ class FleetLicense(BaseModel):
     **INTENT,
 )
 async def register(worker_id: str, body: NewLicense, _: Admin, plane: Plane, given: Given) -> Response:
-    """The worker controller registers it once CML is ready; `license` of the worker shows how it goes."""
+    """The worker controller registers it once CML is ready; `license` of the worker shows the progress."""
     token = body.token.get_secret_value() if body.token else None
-    return accepted(await request_license(plane.records, worker_id, token, conditions=given))
+    return accepted(await request_license(plane.records, worker_id, token, preconditions=given))
 
 
 @router.delete(
     "/api/workers/{worker_id}/license",
-    summary="Give a license back",
+    summary="Release a license",
     **INTENT,
 )
 async def deregister(worker_id: str, _: Admin, plane: Plane, given: Given) -> Response:
-    return accepted(await request_deregistration(plane.records, worker_id, conditions=given))
+    return accepted(await request_deregistration(plane.records, worker_id, preconditions=given))
 
 
-@router.get("/api/settings/license", summary="The fleet's license token", **documented(LicenseSettings))
+@router.get(
+    "/api/settings/license", summary="Get the fleet's license settings", **documented(LicenseSettings)
+)
 async def fleet_license(_: Viewer, plane: Plane) -> Response:
-    """Whether there is one; never which."""
+    """Whether a token is set; the token is never shown."""
     return answer(LicenseSettings(has_token=await has_fleet_token(plane.records)))
 
 
@@ -74,31 +76,31 @@ async def fleet_license(_: Viewer, plane: Plane) -> Response:
     **documented(LicenseSettings, problems=[409, 422]),
 )
 async def set_fleet_license(body: FleetLicense, _: Admin, plane: Plane) -> Response:
-    """Workers that are meant to be licensed and are not are registered with it by themselves."""
+    """Workers that should be licensed and are not are registered with it automatically."""
     await set_fleet_token(plane.records, body.token.get_secret_value())
     return answer(LicenseSettings(has_token=True))
 
 
 @router.delete(
     "/api/settings/license",
-    summary="Forget the fleet's license token",
-    **documented(None, 204, "Forgotten.", problems=[409]),
+    summary="Remove the fleet's license token",
+    **documented(None, 204, "Removed.", problems=[409]),
 )
 async def forget_fleet_license(_: Admin, plane: Plane) -> Response:
-    """Licenses that were registered with it stay."""
+    """Workers that were registered with it keep their licenses."""
     await remove_fleet_token(plane.records)
     return Response(status_code=204)
 
 
-@router.get("/api/license-debts", summary="Licenses not known to be free", **documented(LicenseDebts))
+@router.get("/api/license-debts", summary="List license debts", **documented(LicenseDebts))
 async def debts(_: Viewer, plane: Plane) -> Response:
-    """Workers that are gone and whose deregistration could not be confirmed: look in your smart account."""
+    """Terminated workers whose deregistration was not confirmed: check them in your smart account."""
     return answer(LicenseDebts(items=await list_debts(plane.records)))
 
 
 @router.post(
     "/api/license-debts/{worker_id}/settle",
-    summary="A debt is settled",
+    summary="Settle a license debt",
     **documented(LicenseDebt, problems=[404, 409]),
 )
 async def settle(worker_id: str, person: Admin, plane: Plane) -> Response:

@@ -19,9 +19,14 @@ router = APIRouter(tags=["scaling"])
 
 @router.post("/api/workers/{worker_id}/drain", summary="Drain a worker", **INTENT)
 async def drain(worker_id: str, person: Operator, plane: Plane, given: Given) -> Response:
-    """Nobody new is placed on it; it stops when its sessions are over or the drain takes too long."""
+    """No new sessions are placed on the worker; it stops when its sessions end or the drain times out."""
     worker = await drain_worker(
-        plane.records, plane.policies, worker_id, by=person.name, reason="drain requested", conditions=given
+        plane.records,
+        plane.policies,
+        worker_id,
+        by=person.name,
+        reason="drain requested",
+        preconditions=given,
     )
     return accepted(worker)
 
@@ -29,14 +34,12 @@ async def drain(worker_id: str, person: Operator, plane: Plane, given: Given) ->
 @router.post("/api/workers/{worker_id}/cancel-drain", summary="Cancel a drain", **INTENT)
 async def cancel_drain(worker_id: str, person: Operator, plane: Plane, given: Given) -> Response:
     worker = await request_action(
-        plane.records, worker_id, Action.CANCEL_DRAIN, by=person.name, conditions=given
+        plane.records, worker_id, Action.CANCEL_DRAIN, by=person.name, preconditions=given
     )
     return accepted(worker)
 
 
-@router.get(
-    "/api/scaling/audit", summary="Why the fleet grew or shrank", **documented(AuditPage, problems=[422])
-)
+@router.get("/api/scaling/audit", summary="List scaling decisions", **documented(AuditPage, problems=[422]))
 async def audit(
     _: Viewer,
     plane: Plane,

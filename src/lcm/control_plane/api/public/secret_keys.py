@@ -1,4 +1,4 @@
-"""The key that seals stored secrets, for admins. It can be replaced; it is never shown."""
+"""The key that seals stored secrets, for admins. It can be rotated and is never shown."""
 
 import msgspec
 from fastapi import APIRouter
@@ -11,7 +11,7 @@ router = APIRouter(prefix="/api/secret-keys", tags=["access"])
 
 
 class KeyRotated(msgspec.Struct, frozen=True, kw_only=True):
-    """Which key seals now, and how many secrets were sealed again with it."""
+    """The id of the present key, and how many secrets were sealed again with it."""
 
     key_id: str
     resealed: int
@@ -21,7 +21,7 @@ class KeyRotated(msgspec.Struct, frozen=True, kw_only=True):
 async def rotate(_: Admin, plane: Plane) -> Response:
     """Every stored secret is sealed again with a new key, then the old key is destroyed.
 
-    With the key in `LCM_SECRET_KEY` this answers 409 and says how to do it there.
+    With the key in `LCM_SECRET_KEY` the answer is 409, with instructions for a rotation there.
     """
     resealed = await plane.records.secrets.rotate()
     return answer(KeyRotated(key_id=plane.records.secrets.key_id, resealed=resealed))

@@ -1,4 +1,4 @@
-"""Signing in: a token becomes a session whose cookie scripts cannot read and other sites cannot use."""
+"""Signing in exchanges a token for a session cookie that scripts cannot read and other sites cannot use."""
 
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
@@ -23,14 +23,14 @@ class SignIn(BaseModel):
     )
 
 
-@router.get("", summary="Who is signed in", **documented(SessionView))
+@router.get("", summary="Get the session", **documented(SessionView))
 async def who(person: Viewer) -> Response:
     return answer(_view(person))
 
 
 @router.post("", summary="Sign in", **documented(SessionView, 200, "Signed in.", problems=[422, 429]))
 async def sign_in(body: SignIn, request: Request) -> Response:
-    """The cookie lasts twelve hours, and no longer than the token it was got with."""
+    """The cookie expires after twelve hours, and no later than its token."""
     if "origin" in request.headers:
         refuse_foreign_origin(request)
     identity = services(request).identity
@@ -42,7 +42,7 @@ async def sign_in(body: SignIn, request: Request) -> Response:
 
 @router.delete("", summary="Sign out", **documented(None, 204, "Signed out."))
 async def sign_out(request: Request) -> Response:
-    """The session ends for everybody who has its cookie, and so do its streams."""
+    """The session ends, also where its cookie was copied, and so do its event streams."""
     await services(request).identity.close_session(request)
     response = Response(status_code=204, headers={"Clear-Site-Data": '"cache"'})
     response.delete_cookie(
@@ -56,7 +56,7 @@ async def sign_out(request: Request) -> Response:
 
 
 async def sign_in_by_link(token: str, request: Request, response: Response) -> None:
-    """The link printed at start. A wrong token signs nobody in and says nothing."""
+    """Sign in with the link printed at start. A wrong token is ignored without an answer."""
     identity = services(request).identity
     try:
         principal = await identity.principal_of(token, request)
@@ -66,7 +66,7 @@ async def sign_in_by_link(token: str, request: Request, response: Response) -> N
 
 
 async def remember(response: Response, request: Request, identity: Identity, principal: Principal) -> None:
-    """Only sent back to this site, over TLS if it came by TLS, never readable by scripts."""
+    """Set the session cookie: for this site only, over TLS if the request was, unreadable for scripts."""
     secret, session = await identity.open_session(principal)
     assert session.expires_at is not None
     response.set_cookie(

@@ -1,4 +1,4 @@
-"""What people can set while everything runs."""
+"""Settings that operators change at run time."""
 
 from typing import Annotated, Any
 
@@ -22,28 +22,28 @@ _Value = Annotated[str, Field(max_length=256, pattern=r"^[^\x00-\x1f,]*$")]
 
 
 class DiscoveryChange(BaseModel):
-    """Fields that are left out stay as they are; null leaves them to the controller's environment."""
+    """Omitted fields keep their values; null falls back to the controller's environment."""
 
     model_config = ConfigDict(
         extra="forbid",
         json_schema_extra={"examples": [{"tag_filter": {"team": "networking"}, "ami_filter": "CML-2.9*"}]},
     )
 
-    enabled: StrictBool | None = Field(None, description="False stops imports and the search for orphans.")
+    enabled: StrictBool | None = Field(None, description="False stops imports and the orphan sweep.")
     regions: list[Annotated[str, Field(max_length=63)]] | None = Field(
         None, min_length=1, max_length=50, description="Names of /api/regions."
     )
     tag_filter: dict[_Key, _Value] | None = Field(
-        None, min_length=1, max_length=20, description="Tags an instance must have, all of them."
+        None, min_length=1, max_length=20, description="Tags that an instance must have, all of them."
     )
     ami_filter: Annotated[str, Field(max_length=128, pattern=r"^[^\x00-\x1f]*$")] | None = Field(
-        None, description="The name its image must have, with * and ?; empty: any."
+        None, description="The AMI name that an instance must have, with * and ?; empty: any."
     )
 
 
-@router.get("/discovery", summary="Discovery settings", **documented(DiscoveryView))
+@router.get("/discovery", summary="Get discovery settings", **documented(DiscoveryView))
 async def show_discovery(_: Viewer, plane: Plane) -> Response:
-    """The `ETag` names this version; a change must name it as `If-Match`."""
+    """The `ETag` names this version; a change must send it as `If-Match`."""
     settings = await discovery_settings.read(plane.records.store)
     return answer(settings, etag=etag(settings.version))
 
@@ -54,8 +54,8 @@ async def show_discovery(_: Viewer, plane: Plane) -> Response:
     **documented(DiscoveryView, problems=[409, 412, 422, 428]),
 )
 async def change_discovery(body: DiscoveryChange, _: Admin, plane: Plane, seen: SeenVersion) -> Response:
-    """Controllers notice within five minutes. Two people who change them at once do not undo each other:
-    `If-Match` must be the `ETag` of what was read."""
+    """Controllers apply them within five minutes. `If-Match` must be the `ETag` that was read, so that
+    concurrent changes do not overwrite each other."""
     unknown = sorted(set(body.regions or ()) - set(plane.policies.regions))
     if unknown:
         known = ", ".join(plane.policies.regions)

@@ -1,4 +1,4 @@
-"""Access tokens, for admins. A token is shown once, when it is made; after that only what is known of it."""
+"""Access tokens, for admins. A token is shown once, at its creation; later only its details are."""
 
 import re
 from datetime import datetime, timedelta
@@ -27,12 +27,12 @@ def _is_usable_name(name: str) -> str:
     if re.fullmatch(NAME_PATTERN, name) is None:
         raise ValueError("use 1 to 63 letters, digits, spaces and . _ @ -, a letter or digit at either end")
     if name.lower() in {role.label for role in Role}:
-        raise ValueError("the names of the roles belong to the keys made at the first start")
+        raise ValueError("the names of the roles are reserved for the keys created at the first start")
     return name
 
 
 class NewToken(BaseModel):
-    """What an admin says about a token they want."""
+    """The token to create."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -40,17 +40,17 @@ class NewToken(BaseModel):
     )
 
     name: Annotated[str, AfterValidator(_is_usable_name)] = Field(
-        description="Shown in timelines as who did something; unique among tokens.",
+        description="Shown in timelines as the actor; unique among tokens.",
         json_schema_extra={"pattern": NAME_PATTERN},
     )
     role: Literal["viewer", "operator", "admin"]
     expires_in_seconds: int | None = Field(
-        None, ge=60, le=TEN_YEARS_SECONDS, description="It never expires if left out."
+        None, ge=60, le=TEN_YEARS_SECONDS, description="Without it the token does not expire."
     )
 
 
 class TokenView(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a token; not the token."""
+    """The details of a token, without the token."""
 
     id: str
     name: str
@@ -67,7 +67,7 @@ class TokenView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TokenCreated(msgspec.Struct, frozen=True, kw_only=True):
-    """A new token. Keep it now: it cannot be shown again."""
+    """A new token. Store it now: it cannot be shown again."""
 
     token: str
     details: TokenView
@@ -79,16 +79,16 @@ class TokenList(msgspec.Struct, frozen=True, kw_only=True):
 
 @router.get("", summary="List tokens", **documented(TokenList))
 async def list_all(_: Admin, request: Request) -> Response:
-    """By name; the keys made at the first start are not among them."""
+    """Tokens by name, without the keys created at the first start."""
     tokens = await services(request).identity.tokens.list_all()
     return answer(TokenList(items=[TokenView.of(token) for token in tokens]))
 
 
 @router.post("", summary="Create a token", **documented(TokenCreated, 201, "Created.", problems=[409, 422]))
 async def create(body: NewToken, person: Admin, plane: Plane, request: Request) -> Response:
-    """Names are unique, so a request that is sent again makes no second token; it gets 409.
+    """Names are unique, so a repeated request creates no second token; it gets 409.
 
-    Whoever lost the answer revokes the token and asks for another: LCM does not have it any more either.
+    If the answer was lost, revoke the token and create another: LCM does not keep the token either.
     """
     expires_in = body.expires_in_seconds
     token, credential = await services(request).identity.tokens.issue(
@@ -103,7 +103,7 @@ async def create(body: NewToken, person: Admin, plane: Plane, request: Request) 
 
 @router.delete("/{token_id}", summary="Revoke a token", **documented(None, 204, "Revoked.", problems=[404]))
 async def revoke(token_id: str, person: Admin, request: Request) -> Response:
-    """It opens nothing from now on; sessions and streams that were opened with it end within seconds."""
+    """The token is invalid at once; its sessions and event streams end within seconds."""
     credential = await services(request).identity.tokens.revoke(token_id)
     log.info("token revoked", token_id=token_id, name=credential.name, by=person.name)
     return Response(status_code=204)

@@ -1,4 +1,4 @@
-"""Workers, for people. Actions answer 202 at once; effects follow and show up in the stream."""
+"""Workers, for people. Actions answer 202 at once; effects follow and are published on the event stream."""
 
 import re
 from typing import Annotated
@@ -36,7 +36,7 @@ def _not_reserved(key: str) -> str:
     if key.lower().startswith("aws:"):
         raise ValueError("tag keys that begin with 'aws:' are reserved by AWS")
     if key in OWNERSHIP_TAGS:
-        raise ValueError(f"{key} proves whose machine it is; LCM sets it itself")
+        raise ValueError(f"{key} marks the owner of the instance; only LCM sets it")
     return key
 
 
@@ -47,7 +47,7 @@ TagValue = Annotated[str, Field(max_length=256, pattern=r"^[^\x00-\x1f]*$")]
 
 
 class NewWorker(BaseModel):
-    """What a person says about a worker they want."""
+    """The worker to create."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -66,12 +66,12 @@ class NewWorker(BaseModel):
         default_factory=dict, max_length=40, description="EC2 tags besides LCM's own."
     )
     licensed: bool = Field(
-        False, description="Register its CML by itself, with the token of /api/settings/license."
+        False, description="Register its CML automatically, with the token of /api/settings/license."
     )
 
 
 class Tags(BaseModel):
-    """All the tags people want on a worker's instance."""
+    """All tags that the worker's instance should have."""
 
     model_config = ConfigDict(
         extra="forbid", json_schema_extra={"examples": [{"tags": {"team": "networking", "course": "ccna"}}]}
@@ -90,7 +90,7 @@ async def list_all(
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
     after: Annotated[str | None, Query(max_length=200, description="`next` of the page before.")] = None,
 ) -> Response:
-    """Workers by name; terminated ones only if asked for."""
+    """Workers by name; terminated ones only on request."""
     workers = await list_workers(
         plane.records, statuses=status or (), aws_region=aws_region, include_terminated=include_terminated
     )
@@ -104,9 +104,9 @@ async def create(
     plane: Plane,
     keyed: Keyed,
 ) -> Response:
-    """Record the wish for a worker; the controller launches it.
+    """Record a worker; the controller launches its instance.
 
-    With an `Idempotency-Key` the same request again gets the same worker, never a second one.
+    With an `Idempotency-Key` a repeated request returns the same worker and never creates a second one.
     """
     worker = await create_worker(
         plane.records,
@@ -124,21 +124,23 @@ async def create(
 
 @router.get("/{worker_id}", summary="Get a worker", **documented(WorkerView, problems=[404]))
 async def get(worker_id: str, _: Viewer, plane: Plane) -> Response:
-    """The `ETag` names this version; send it back as `If-Match` to act on nothing else."""
+    """The `ETag` names this version; send it as `If-Match` to act on this version only."""
     worker = await plane.records.workers.get(worker_id)
     return answer(WorkerView.of(worker), etag=etag(worker.version))
 
 
-@router.get("/{worker_id}/timeline", summary="A worker's history", **documented(Timeline, problems=[404]))
+@router.get(
+    "/{worker_id}/timeline", summary="Get a worker's timeline", **documented(Timeline, problems=[404])
+)
 async def timeline(worker_id: str, _: Viewer, plane: Plane) -> Response:
-    """Every status the worker went through, who or what caused it, and why; oldest first."""
+    """Every status change with its actor and reason, oldest first."""
     worker = await plane.records.workers.get(worker_id)
     return answer(Timeline(items=worker.state_history))
 
 
-@router.get("/{worker_id}/resources", summary="A worker's load", **documented(Resources, problems=[404]))
+@router.get("/{worker_id}/resources", summary="Get a worker's load", **documented(Resources, problems=[404]))
 async def resources(worker_id: str, _: Viewer, plane: Plane) -> Response:
-    """The newest sample of each source and the last points for a chart; empty if the worker rests."""
+    """The newest sample of each source and the last points for a chart; empty unless the worker runs."""
     worker = await plane.records.workers.get(worker_id)
     return answer(
         Resources(
@@ -149,15 +151,15 @@ async def resources(worker_id: str, _: Viewer, plane: Plane) -> Response:
     )
 
 
-@router.get("/{worker_id}/labs", summary="A worker's labs", **documented(LabList, problems=[404]))
+@router.get("/{worker_id}/labs", summary="List a worker's labs", **documented(LabList, problems=[404]))
 async def labs(worker_id: str, _: Viewer, plane: Plane) -> Response:
-    """What is known of the labs on a worker and the nodes in them, by title."""
+    """The labs on a worker and their nodes, as last observed, by title."""
     await plane.records.workers.get(worker_id)
     return answer(LabList(items=await plane.records.labs.of(worker_id)))
 
 
 @router.get(
-    "/{worker_id}/activity", summary="Signs of people on a worker", **documented(Activity, problems=[404])
+    "/{worker_id}/activity", summary="Get a worker's activity", **documented(Activity, problems=[404])
 )
 async def activity(worker_id: str, _: Viewer, plane: Plane) -> Response:
     worker = await plane.records.workers.get(worker_id)
@@ -174,40 +176,42 @@ async def activity(worker_id: str, _: Viewer, plane: Plane) -> Response:
 @router.post("/{worker_id}/start", summary="Start a worker", **INTENT)
 async def start(worker_id: str, person: Operator, plane: Plane, given: Given) -> Response:
     return accepted(
-        await request_action(plane.records, worker_id, Action.START, by=person.name, conditions=given)
+        await request_action(plane.records, worker_id, Action.START, by=person.name, preconditions=given)
     )
 
 
 @router.post("/{worker_id}/stop", summary="Stop a worker", **INTENT)
 async def stop(worker_id: str, person: Operator, plane: Plane, given: Given) -> Response:
-    """The disk is kept; start it again any time."""
+    """The disk is kept; the worker can be started again."""
     return accepted(
-        await request_action(plane.records, worker_id, Action.STOP, by=person.name, conditions=given)
+        await request_action(plane.records, worker_id, Action.STOP, by=person.name, preconditions=given)
     )
 
 
 @router.post("/{worker_id}/retry", summary="Retry a failed worker", **INTENT)
 async def retry(worker_id: str, person: Operator, plane: Plane, given: Given) -> Response:
     return accepted(
-        await request_action(plane.records, worker_id, Action.RETRY, by=person.name, conditions=given)
+        await request_action(plane.records, worker_id, Action.RETRY, by=person.name, preconditions=given)
     )
 
 
 @router.post(
     "/{worker_id}/refresh",
-    summary="Look at a worker again, now",
+    summary="Refresh a worker",
     **INTENT,
 )
 async def refresh(worker_id: str, _: Operator, plane: Plane, given: Given) -> Response:
-    """Everything about it is read anew; at most every ten seconds."""
-    return accepted(await request_refresh(plane.records, worker_id, conditions=given))
+    """The controller observes everything about it again; at most every ten seconds."""
+    return accepted(await request_refresh(plane.records, worker_id, preconditions=given))
 
 
 @router.put("/{worker_id}/tags", summary="Tag a worker", **INTENT)
 async def tags(worker_id: str, body: Tags, person: Operator, plane: Plane, given: Given) -> Response:
-    """These and no others. Its instance gets them while it runs, and loses those that are not among them;
-    tags that somebody else put there are left alone."""
-    return accepted(await request_tags(plane.records, worker_id, body.tags, by=person.name, conditions=given))
+    """Replaces all tags that LCM set. The instance gets them while it runs, and loses the ones that are not
+    listed; tags set outside LCM are left alone."""
+    return accepted(
+        await request_tags(plane.records, worker_id, body.tags, by=person.name, preconditions=given)
+    )
 
 
 @router.delete("/{worker_id}", summary="Terminate a worker", **INTENT)
@@ -216,12 +220,13 @@ async def delete(
     person: Admin,
     plane: Plane,
     given: Given,
-    force: Annotated[bool, Query(description="Keep no record either.")] = False,
+    force: Annotated[bool, Query(description="Purge the record too.")] = False,
 ) -> Response:
-    """The instance and its disk are destroyed; the record stays for the audit, unless `force` says otherwise.
+    """The instance and its disk are destroyed; the record stays for the audit, unless `force` is set.
 
-    A record never goes before its instance is known to be gone: a machine without a record costs unseen.
+    A record is never purged before its instance is known to be gone: an instance without a record costs money
+    unnoticed.
     """
     return accepted(
-        await delete_worker(plane.records, worker_id, force=force, by=person.name, conditions=given)
+        await delete_worker(plane.records, worker_id, force=force, by=person.name, preconditions=given)
     )

@@ -1,4 +1,4 @@
-"""People decide how long a worker is left alone: hold it, or switch its idle detection."""
+"""An operator holds a worker, releases the hold, or switches its idle detection."""
 
 from datetime import datetime
 
@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from lcm.control_plane.policies import Policies
 from lcm.control_plane.records.groups import Records
-from lcm.control_plane.records.preconditions import UNCONDITIONAL, Conditions
+from lcm.control_plane.records.preconditions import UNCONDITIONAL, Preconditions
 from lcm.domain.errors import MomentPassed
 from lcm.domain.idle import pause_due_at
 from lcm.domain.requests import cancel_pause
@@ -21,9 +21,9 @@ async def hold_worker(
     until: datetime,
     reason: str,
     by: str,
-    conditions: Conditions = UNCONDITIONAL,
+    preconditions: Preconditions = UNCONDITIONAL,
 ) -> Worker:
-    """Keep it running until then, used or not. A pause that was decided and not carried out is off.
+    """Keep the worker running until then, idle or not; cancel a pause that is decided and not carried out.
 
     Raises MomentPassed for a hold that is over already, unless the same request was carried out in time.
     """
@@ -38,11 +38,11 @@ async def hold_worker(
         held = replace(worker, hold=Hold(until=until, by=by, reason=reason), updated_at=now)
         return _with_countdown(policies, cancel_pause(held, by=by, reason="held", now=now))
 
-    return await records.workers.change(worker_id, conditions.guard(decide))
+    return await records.workers.change(worker_id, preconditions.guard(decide))
 
 
 async def release_hold(
-    records: Records, policies: Policies, worker_id: str, *, conditions: Conditions = UNCONDITIONAL
+    records: Records, policies: Policies, worker_id: str, *, preconditions: Preconditions = UNCONDITIONAL
 ) -> Worker:
     now = records.clock.now()
 
@@ -51,7 +51,7 @@ async def release_hold(
             return worker
         return _with_countdown(policies, replace(worker, hold=None, updated_at=now))
 
-    return await records.workers.change(worker_id, conditions.guard(decide))
+    return await records.workers.change(worker_id, preconditions.guard(decide))
 
 
 async def toggle_idle_detection(
@@ -61,9 +61,9 @@ async def toggle_idle_detection(
     *,
     enabled: bool,
     by: str,
-    conditions: Conditions = UNCONDITIONAL,
+    preconditions: Preconditions = UNCONDITIONAL,
 ) -> Worker:
-    """Switched off, a worker runs until somebody stops it."""
+    """Switch idle detection; without it a worker runs until an operator stops it."""
     now = records.clock.now()
 
     def decide(worker: Worker) -> Worker:
@@ -74,7 +74,7 @@ async def toggle_idle_detection(
             toggled = cancel_pause(toggled, by=by, reason="idle detection switched off", now=now)
         return _with_countdown(policies, toggled)
 
-    return await records.workers.change(worker_id, conditions.guard(decide))
+    return await records.workers.change(worker_id, preconditions.guard(decide))
 
 
 def _with_countdown(policies: Policies, worker: Worker) -> Worker:
