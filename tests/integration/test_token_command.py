@@ -49,7 +49,7 @@ def test_a_rotation_says_which_key_seals_now(lcm: RunningLcm) -> None:
     ("arguments", "says"),
     [
         (("token", "create", "--name", "x", "--role", "viewer", "--expires", "soon"), "45m, 12h or 90d"),
-        (("token", "create", "--name", "admin", "--role", "viewer"), "belong to the keys"),
+        (("token", "create", "--name", "admin", "--role", "viewer"), "reserved for the keys"),
         (("token", "revoke", "nobody"), "there is no token 'nobody'"),
         (("token", "revoke", "[bold] [/x]"), "there is no token '[bold] [/x]'"),
     ],

@@ -198,7 +198,7 @@ def nothing_is_resynced() -> Iterator[None]:
     async def behind(self: Publisher) -> None:
         self.is_behind = False
 
-    with swapped_in(Publisher, "_publish_whatever_is_behind", behind):
+    with swapped_in(Publisher, "_publish_unpublished", behind):
         yield from swapped(ReconcileLoop, "resync", resync)
 
 

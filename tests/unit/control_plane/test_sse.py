@@ -586,7 +586,7 @@ async def test_a_reader_that_stalls_holds_a_bounded_number_of_bytes(hub: EventHu
         held = [s._bytes for channel in hub._channels.values() for s in channel.subscribers]
         assert max(held) <= 16 * 1024
     first = await stalled.next()
-    assert (first["event"], first["data"]["reason"]) == ("reset", "you read too slowly")
+    assert (first["event"], first["data"]["reason"]) == ("reset", "the browser reads too slowly")
     after_reset = await stalled.take(2)
     change(hub, "bob")
     newest = await stalled.next()
@@ -632,7 +632,7 @@ async def test_what_waits_for_the_next_flush_is_bounded(workers: list[Worker]) -
         hub.publish("lab.status.updated", {"worker_id": "ada", "title": "x" * 100_000})
         assert channel.pending_bytes == sum(len(chunk) for chunk in channel.pending) <= CHANNEL_BYTES
     first = await stream.next()
-    assert (first["event"], first["data"]["reason"]) == ("reset", "you read too slowly")
+    assert (first["event"], first["data"]["reason"]) == ("reset", "the browser reads too slowly")
     await stream.take(2)
     change(hub, "bob")
     assert await heard(stream) == [number(first) + 1]

@@ -1,1 +1,1 @@
-"""What other processes learn: keys in the coordination store, and the feed between control planes."""
+"""Publishing to other processes: keys in the coordination store, and the feed between control planes."""

@@ -1,9 +1,9 @@
-"""What one control plane tells the others, the moment it happens there.
+"""The replication feed: what one control plane commits and receives, for the others.
 
-Several control planes share the records, but each keeps things in memory that its streams and its quick
-checks need: the newest view of each worker, the labs, the load, the epochs. Whatever is committed or reported
-at one plane goes to all who follow it, as one line each. Nobody waits for a follower: one that does not read
-is told that it lost something, and looks at everything again.
+Several control planes share the records, but each caches what its streams and its fast checks need: the
+newest view of each worker, the labs, the load, the epochs. Everything that is committed or reported at one
+control plane is published to all its followers, one line each. The feed never waits for a follower: one that
+reads too slowly is sent `lost`, and resyncs.
 """
 
 import asyncio
@@ -30,17 +30,17 @@ PIECE_BYTES: Final = 64 * 1024
 
 
 class Hello(msgspec.Struct, frozen=True, tag="hello"):
-    """Who speaks; the first line."""
+    """The first line: the identity of the process."""
 
     boot: str
 
 
 class Beat(msgspec.Struct, frozen=True, tag="beat"):
-    """Nothing happened, and the connection stands."""
+    """A heartbeat while nothing is published."""
 
 
 class Lost(msgspec.Struct, frozen=True, tag="lost"):
-    """Not everything that happened was told."""
+    """Messages were dropped; the follower has to resync."""
 
 
 class Committed(msgspec.Struct, frozen=True, tag="worker"):
@@ -60,7 +60,7 @@ class Sampled(msgspec.Struct, frozen=True, tag="sample"):
     sample: Sample
 
 
-class LabStatsCame(msgspec.Struct, frozen=True, tag="lab-stats"):
+class LabStatsReported(msgspec.Struct, frozen=True, tag="lab-stats"):
     stats: LabStats
 
 
@@ -89,23 +89,23 @@ FeedMessage = (
     | Committed
     | LabChanged
     | Sampled
-    | LabStatsCame
+    | LabStatsReported
     | TemplateChanged
     | EpochGranted
     | IdleChecked
 )
 
 read_message: Final = msgspec.json.Decoder(FeedMessage).decode
-"""One line of a feed; raises msgspec.MsgspecError if a newer version wrote it in words unknown here."""
+"""Decode one line of a feed; raises msgspec.MsgspecError for a message that only a newer version knows."""
 
 
 class _Follower:
-    """What one other control plane has not been sent yet."""
+    """The outbox of one other control plane."""
 
     def __init__(self) -> None:
         self._waiting: deque[bytes] = deque()
         self._bytes = 0
-        self.something_waits = asyncio.Event()
+        self.has_data = asyncio.Event()
 
     def offer(self, line: bytes) -> None:
         if self._bytes + len(line) > FOLLOWER_BYTES:
@@ -114,10 +114,10 @@ class _Follower:
             line = _line(Lost())
         self._waiting.append(line)
         self._bytes += len(line)
-        self.something_waits.set()
+        self.has_data.set()
 
     def take(self) -> bytes:
-        """About a piece of what waits; empty if nothing does."""
+        """Return about one piece of the outbox; empty if the outbox is."""
         taken: list[bytes] = []
         size = 0
         while self._waiting and size < PIECE_BYTES:
@@ -125,24 +125,24 @@ class _Follower:
             size += len(taken[-1])
         self._bytes -= size
         if not self._waiting:
-            self.something_waits.clear()
+            self.has_data.clear()
         return b"".join(taken)
 
 
 class Feed:
-    """Costs nothing while nobody follows."""
+    """Encodes nothing while there are no followers."""
 
     def __init__(self, ids: Ids, newest_samples: Callable[[], Iterable[Sample]] = lambda: ()) -> None:
         self._ids = ids
         self._newest_samples = newest_samples
         self._boot: str | None = None
         self._followers: dict[_Follower, None] = {}
-        self._is_hushed = False
+        self._is_suppressed = False
         self._is_closing = False
 
     @property
     def boot(self) -> str:
-        """The name of this process among its peers; made when it is first needed."""
+        """The identity of this process among its peers; created when first needed."""
         if self._boot is None:
             self._boot = self._ids.new_id()
         return self._boot
@@ -152,22 +152,22 @@ class Feed:
         return len(self._followers)
 
     def publish(self, message: FeedMessage) -> None:
-        if self._followers and not self._is_hushed:
+        if self._followers and not self._is_suppressed:
             line = _line(message)
             for follower in self._followers:
                 follower.offer(line)
 
     @contextmanager
     def suppress_echo(self) -> Iterator[None]:
-        """While news of another plane is taken in: it tells the others itself."""
-        self._is_hushed = True
+        """Publish nothing while a peer's message is applied: the peer publishes it to the others itself."""
+        self._is_suppressed = True
         try:
             yield
         finally:
-            self._is_hushed = False
+            self._is_suppressed = False
 
     async def stream(self) -> AsyncGenerator[bytes, None]:
-        """Hello, the present load, and then everything that happens here."""
+        """Yield hello, the newest samples, and then everything that is committed and reported here."""
         follower = _Follower()
         self._followers[follower] = None
         try:
@@ -180,19 +180,19 @@ class Feed:
                     continue
                 try:
                     async with timeout(BEAT_SECONDS):
-                        await follower.something_waits.wait()
+                        await follower.has_data.wait()
                 except TimeoutError:
                     yield _line(Beat())
         finally:
             del self._followers[follower]
 
     def close(self) -> None:
-        """End every feed, so that the process can."""
+        """End every feed, so that the process can stop."""
         self._is_closing = True
         for follower in self._followers:
-            follower.something_waits.set()
+            follower.has_data.set()
 
-    # What happened, in the words of those who tell.
+    # Subscriptions: each becomes one message.
 
     def on_worker_commit(self, before: Worker | None, after: Worker) -> None:
         self.publish(Committed(before, after))
@@ -209,12 +209,12 @@ class Feed:
         self.publish(LabChanged(changes, before, after, version_of(lab.worker_id, lab.lab_id)))
 
     def on_sample(self, sample: Sample) -> None:
-        if self._followers:  # load comes all the time: a plane without others pays nothing for them
+        if self._followers:  # samples are frequent: without followers they cost nothing
             self.publish(Sampled(sample))
 
     def on_lab_stats(self, stats: LabStats) -> None:
         if self._followers:
-            self.publish(LabStatsCame(stats))
+            self.publish(LabStatsReported(stats))
 
     def on_template(self, change: TemplateChange, template: WorkerTemplate) -> None:
         self.publish(TemplateChanged(change, template))

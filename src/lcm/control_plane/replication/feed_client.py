@@ -145,7 +145,7 @@ class FeedClient(HostedService):
                     events.on_lab_change(changes, before, after)
             case feed.Sampled(sample):
                 caches.metrics.take_sample(sample)
-            case feed.LabStatsCame(stats):
+            case feed.LabStatsReported(stats):
                 caches.metrics.take_lab_stats(stats)
             case feed.TemplateChanged(change, template):
                 events.on_template(change, template)

@@ -1,8 +1,8 @@
-"""Several control planes share the records: each tells its own streams what the others committed.
+"""Several control planes share the records: each publishes the commits of the others to its own streams.
 
 Every commit that a controller may have to act on is published to the coordination store by the process that
 made it (`publisher.py`). Watching those keys works even when control planes cannot follow each other's feed
-(`feed_client.py`), which is quicker and says more. A key only says that a record changed: it is read.
+(`feed_client.py`), which is faster and more detailed. A key only shows that a record changed: it is read.
 """
 
 import asyncio
@@ -29,15 +29,15 @@ RETRY_SECONDS = 1.0
 
 
 class Published(msgspec.Struct, frozen=True):
-    """What a `state` key says."""
+    """The value of a `state` key."""
 
     version: int
 
 
 class KvWatch(HostedService):
-    """`on_found` hears of every record that changed and is not known, and decides whether it is news.
+    """Calls `on_found` with every changed record that is not known; it decides whether the record is newer.
 
-    `on_gone` hears of workers that are known here although their records were purged.
+    Calls `on_gone` with workers that are known here although their records were purged.
     """
 
     name = "peers"
@@ -66,20 +66,20 @@ class KvWatch(HostedService):
         self._patience_seconds = patience_seconds
         self._changed: dict[str, int | None] = {}
         """The version that was published of each worker; None if its key is gone."""
-        self._something_changed = asyncio.Event()
+        self._has_changes = asyncio.Event()
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._keep_on(self._watch), name="watch")
-            tasks.create_task(self._keep_on(self._look_at_what_changed), name="look")
+            tasks.create_task(self._run_forever(self._watch), name="watch")
+            tasks.create_task(self._run_forever(self._read_changed), name="read")
 
-    async def _keep_on(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Not around the group: one that fails at the moment it is cancelled tells its failure only."""
+    async def _run_forever(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Retry in the task, not around the group, where a failure would hide the cancellation."""
         while True:
             try:
                 await work()
             except (KvUnavailable, StoreUnavailable, TimeoutError) as error:
-                log.warning("commits of other control planes may be told late", error=repr(error))
+                log.warning("coordination store watch failed; peer commits may be late", error=repr(error))
             await self._clock.sleep(RETRY_SECONDS)
 
     async def _watch(self) -> None:
@@ -87,10 +87,10 @@ class KvWatch(HostedService):
             listing = await self._kv.list_prefix(self._prefix)
         known = self._known_ids()
         workers = await self._workers.list_all()
-        for worker in workers:  # what changed while nobody watched
+        for worker in workers:  # changes from before the watch
             self._on_found(worker)
         for worker_id in sorted(set(known).difference(worker.id for worker in workers)):
-            await self._look(worker_id)
+            await self._read(worker_id)
         async with aclosing(self._kv.watch_prefix(self._prefix, listing.revision + 1)) as changes:
             async for change in changes:
                 self._note(change)
@@ -100,32 +100,32 @@ class KvWatch(HostedService):
         if what != "state":
             return
         self._changed[worker_id] = None if change.kind is ChangeKind.DELETE else _version(change.value)
-        self._something_changed.set()
+        self._has_changes.set()
 
-    async def _look_at_what_changed(self) -> None:
+    async def _read_changed(self) -> None:
         while True:
-            await self._something_changed.wait()
+            await self._has_changes.wait()
             await self._clock.sleep(self._patience_seconds)
             for worker_id, version in list(self._changed.items()):
                 is_gone = version is None
                 if self._is_known(worker_id, version or 0) is is_gone:
-                    await self._look(worker_id)
-                if self._changed[worker_id] == version:  # nothing newer came meanwhile
+                    await self._read(worker_id)
+                if self._changed[worker_id] == version:  # no newer change arrived meanwhile
                     del self._changed[worker_id]
             if not self._changed:
-                self._something_changed.clear()
+                self._has_changes.clear()
 
-    async def _look(self, worker_id: str) -> None:
+    async def _read(self, worker_id: str) -> None:
         try:
             self._on_found(await self._workers.get(worker_id))
         except NotFound:
             self._on_gone(worker_id)
         except msgspec.MsgspecError as error:
-            log.error("a record that was published cannot be read", worker_id=worker_id, error=str(error))
+            log.error("published worker record unreadable", worker_id=worker_id, error=str(error))
 
 
 def _version(value: bytes) -> int:
-    """Of the record that was published; more than any if that cannot be told, so that it is looked at."""
+    """Return the published version; the maximum if it cannot be decoded, so that the record is read."""
     try:
         return msgspec.json.decode(value, type=Published).version
     except msgspec.MsgspecError:

@@ -1,4 +1,4 @@
-"""Events as they travel to browsers: encoded once, whoever wants them."""
+"""Events in the wire format of the stream: encoded once for all subscribers."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,17 +7,17 @@ from typing import Any, Final
 import msgspec
 
 PIECE_BYTES: Final = 32 * 1024
-"""What is handed to the server at once; it keeps up to 64 KB besides before it waits."""
+"""The size of a write to the server, which buffers up to 64 KB more before it waits."""
 KEEPALIVE: Final = b": still here\n\n"
 
 
 @dataclass(frozen=True)
 class EventFilter:
-    """What a subscriber wants to hear; nothing named means everything."""
+    """The events that a subscriber wants; an empty field admits all."""
 
     worker_ids: frozenset[str] = frozenset()
     event_types: tuple[str, ...] = ()
-    """Beginnings of event types."""
+    """Prefixes of event types."""
     include_system: bool = True
 
     def wants_type(self, event_type: str) -> bool:
@@ -31,7 +31,7 @@ EVERYTHING: Final = EventFilter()
 
 
 class Event:
-    """One event, as it travels."""
+    """One encoded event."""
 
     __slots__ = ("chunk", "event_type", "number", "worker_id")
 
@@ -51,7 +51,7 @@ class Event:
 
 
 class Batch:
-    """Events of one type that travel together; each was encoded once, whatever the filters make of it."""
+    """Events of one type sent together; each is encoded once, whichever filters select it."""
 
     __slots__ = ("_of_base_type", "_tail", "event_id", "event_type", "number", "parts", "size")
 
@@ -86,20 +86,20 @@ class Batch:
 
 
 def encode(event_type: str, data: Mapping[str, Any], event_id: str | None = None) -> bytes:
-    """One event on the wire. JSON has no raw newlines, so one data line always suffices."""
+    """Return one event on the wire. JSON has no raw newlines, so one data line always suffices."""
     head = f"id: {event_id}\n" if event_id else ""
     return f"{head}event: {event_type}\ndata: ".encode() + msgspec.json.encode(data) + b"\n\n"
 
 
 def in_pieces(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """The same bytes in fewer, larger pieces."""
-    gathered: list[bytes] = []
+    """Yield the same bytes in fewer, larger pieces."""
+    collected: list[bytes] = []
     size = 0
     for chunk in chunks:
-        if gathered and size + len(chunk) > PIECE_BYTES:
-            yield b"".join(gathered)
-            gathered, size = [], 0
-        gathered.append(chunk)
+        if collected and size + len(chunk) > PIECE_BYTES:
+            yield b"".join(collected)
+            collected, size = [], 0
+        collected.append(chunk)
         size += len(chunk)
-    if gathered:
-        yield b"".join(gathered)
+    if collected:
+        yield b"".join(collected)

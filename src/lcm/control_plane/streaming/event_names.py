@@ -1,4 +1,4 @@
-"""What a commit of a worker is called in the event stream."""
+"""The event name of a commit of a worker."""
 
 from operator import attrgetter
 
@@ -8,7 +8,7 @@ from lcm.domain.worker import Worker
 
 
 def event_of(before: Worker | None, after: Worker) -> str:
-    """The name of what happened: of several things in one commit, the one that people care about most."""
+    """Return the event name; of several changes in one commit, the one that matters most to users."""
     if before is None:
         return "worker.imported" if after.imported else "worker.created"
     if _drain_timed_out(before, after):
@@ -38,7 +38,7 @@ def event_of(before: Worker | None, after: Worker) -> str:
 
 
 def _drain_timed_out(before: Worker, after: Worker) -> bool:
-    """Whether people who were waited for are cut off."""
+    """Return whether the drain ended at its deadline with sessions left."""
     is_stopped = before.status is DRAINING and after.status is STOPPING and bool(before.sessions)
     deadline = before.drain_deadline_at
     return is_stopped and deadline is not None and after.status_since >= deadline
@@ -51,8 +51,8 @@ _ec2_details = attrgetter(
 
 def _license_event(before: License, after: License) -> str:
     if after.operation_in_progress and not before.operation_in_progress:
-        begun = after.pending_operation is LicenseOperation.REGISTER
-        return "worker.license.registration.started" if begun else "worker.license.updated"
+        is_registration = after.pending_operation is LicenseOperation.REGISTER
+        return "worker.license.registration.started" if is_registration else "worker.license.updated"
     if after.status is LicenseStatus.REGISTERED and before.status is not after.status:
         return "worker.license.registration.completed"
     if after.status is LicenseStatus.DEREGISTERED and before.status is not after.status:

@@ -1,10 +1,10 @@
-"""The live stream to browsers: every event is encoded once and shared by all who want it.
+"""The event stream to browsers: every event is encoded once and shared by all subscribers.
 
-Ids are `<boot>-<n>`. A browser that comes back with its last id gets what it missed from a bounded
-buffer, or `reset` and fresh snapshots. Load reports are gathered into batches; everything else
-leaves at once, and what happens within a few milliseconds leaves in one write. Subscribers with the
-same filter share a channel, so that a filter costs once and not for each of them. A subscriber that
-does not read is bounded and told `reset`; the others never wait for it.
+Ids are `<boot>-<n>`. A browser that reconnects with its last id gets the missed events from a bounded
+buffer, or `reset` and fresh snapshots. Load reports are collected into batches; all other events are sent
+at once, those within a few milliseconds in one write. Subscribers with the same filter share a channel, so
+that a filter costs once and not for each of them. The outbox of a subscriber is bounded: one that does not
+read is sent `reset`, and the others never wait for it.
 """
 
 import asyncio
@@ -43,15 +43,15 @@ BATCH_EVENTS: Final = 50
 BATCH_BYTES: Final = 32 * 1024
 MAX_COALESCE_SECONDS: Final = 0.025
 COALESCE_SECONDS_PER_SUBSCRIBER: Final = 0.0001
-"""A write to a subscriber takes about 30 µs: windows are long enough to leave time for other work."""
+"""A write to a subscriber takes about 30 µs: the window leaves time for other work."""
 
 SNAPSHOT: Final = "worker.snapshot"
 METRICS: Final = "worker.metrics.updated"
 LAB_STATS: Final = "worker.lab.stats_updated"
 
 
-class _Gathering:
-    """The beginning of a batch."""
+class _OpenBatch:
+    """A batch that is being collected."""
 
     __slots__ = ("parts", "size", "timer")
 
@@ -62,7 +62,7 @@ class _Gathering:
 
 
 SignedIn = Callable[[Callable[[], None]], AbstractContextManager[None]]
-"""Within its block the callback is called soon after a credential has ended."""
+"""Within its block the callback is called soon after the credential has expired or was revoked."""
 
 
 class EventHub:
@@ -90,17 +90,17 @@ class EventHub:
         self._buffer_size = buffer_size
         self._buffer_bytes = 0
         self._channels: dict[EventFilter, Channel] = {}
-        self._gathering = {METRICS: _Gathering(), LAB_STATS: _Gathering()}
+        self._open_batches = {METRICS: _OpenBatch(), LAB_STATS: _OpenBatch()}
         self._flush_timer: asyncio.Handle | None = None
         self._last_flush = float("-inf")
         self._heartbeat: asyncio.TimerHandle | None = None
         self._is_closing = False
-        self._told_connected: dict[str, bool | None] = {}
-        """Of each worker, what was told last about its live connection."""
+        self._published_connected: dict[str, bool | None] = {}
+        """The websocket status that was last published of each worker."""
         self.resets = 0
         self.flushes = 0
         self.events: Counter[str] = Counter()
-        """How many of each type were published; batched ones are counted one by one."""
+        """Published events by type; batched ones are counted one by one."""
         self.batches: Counter[str] = Counter()
 
     @property
@@ -111,42 +111,42 @@ class EventHub:
     def channel_count(self) -> int:
         return len(self._channels)
 
-    # What happened, in the words of those who tell.
+    # Subscriptions: each becomes one or more events.
 
     def on_worker_commit(self, before: Worker | None, after: Worker) -> None:
-        """Every committed change of a worker becomes the event that says best what happened."""
+        """Publish a committed change of a worker under the event name that describes it best."""
         known = self._worker_cache.get(after.id)
         if known is None or known.version <= after.version:
-            self._tell_connection(after, before.ws_told_connected if before else None)
+            self._publish_connection_once(after, before.ws_told_connected if before else None)
         self._publish_worker(event_of(before, after), before, after)
 
     def on_worker_found(self, worker: Worker) -> None:
-        """A record turned out newer than what was told: its commit was never confirmed to its writer."""
+        """Publish a record newer than the cached one: its commit was never confirmed to its writer."""
         known = self._worker_cache.get(worker.id)
         if known is None and worker.status is TERMINATED:
-            return  # nobody was told that it lives
+            return  # its creation was never published
         if known is None or known.version < worker.version:
             self._worker_cache.learn(worker)
-            self._tell_connection(worker, worker.ws_told_connected)
+            self._publish_connection_once(worker, worker.ws_told_connected)
             is_over = worker.status is TERMINATED
             self._publish_worker("worker.terminated" if is_over else "worker.status.updated", None, worker)
 
     def on_peer_commit(self, before: Worker | None, after: Worker) -> None:
-        """Another control plane committed it; told unless a newer version was told before."""
+        """Publish a commit of another control plane, unless a newer version was published before."""
         known = self._worker_cache.get(after.id)
         if known is None and after.status is TERMINATED:
-            return  # nobody was told that it lives
+            return  # its creation was never published
         if known is None or known.version < after.version:
             self._worker_cache.learn(after)
             self.on_worker_commit(before, after)
 
     def on_worker_gone(self, worker_id: str) -> None:
-        """Its record was purged and its end never told here. Only what was terminated is ever purged."""
+        """Publish the termination of a worker whose record was purged: only terminated workers are purged."""
         known = self._worker_cache.get(worker_id)
         if known is None:
             return
         self._worker_cache.forget(worker_id)
-        self._told_connected.pop(worker_id, None)
+        self._published_connected.pop(worker_id, None)
         last = msgspec.json.decode(known.view, type=WorkerView)
         worker = replace(
             last,
@@ -156,8 +156,8 @@ class EventHub:
             status_reason="its record was purged",
             possible_actions=(),
         )
-        told = {"worker_id": worker_id, "worker": worker, "previous_status": last.status}
-        self.publish("worker.terminated", told)
+        data = {"worker_id": worker_id, "worker": worker, "previous_status": last.status}
+        self.publish("worker.terminated", data)
 
     def on_template(self, change: str, template: WorkerTemplate) -> None:
         self.publish(f"worker.template.{change}", {"template": template})
@@ -177,9 +177,9 @@ class EventHub:
                     "data": change.data,
                 },
             )
-        told = (before.state, before.title) if before else None
-        tells = (after.state, after.title) if after else None
-        if told != tells:
+        shown_before = (before.state, before.title) if before else None
+        shown_after = (after.state, after.title) if after else None
+        if shown_before != shown_after:
             lab = after or before or changes[0]
             self.publish(
                 "lab.status.updated",
@@ -192,16 +192,16 @@ class EventHub:
             )
 
     def on_sample(self, sample: Sample) -> None:
-        self._gather(METRICS, sample.worker_id, msgspec.json.encode(sample))
+        self._collect(METRICS, sample.worker_id, msgspec.json.encode(sample))
 
     def on_lab_stats(self, stats: LabStats) -> None:
-        told = {
+        data = {
             "worker_id": stats.worker_id,
             "lab_id": stats.lab_id,
             "nodes": stats.nodes,
             "links": stats.links,
         }
-        self._gather(LAB_STATS, stats.worker_id, msgspec.json.encode(told))
+        self._collect(LAB_STATS, stats.worker_id, msgspec.json.encode(data))
 
     def _publish_worker(self, kind: str, before: Worker | None, after: Worker) -> None:
         known = self._worker_cache.get(after.id)
@@ -222,14 +222,14 @@ class EventHub:
             data["previous_status"] = before.status if before else None
         self.publish(kind, data)
 
-    def _tell_connection(self, worker: Worker, told: bool | None) -> None:
-        """Tell of a change once. `told` is what was told if we have not told anything ourselves: the record
-        may already hold a change whose commit was never confirmed."""
-        told = self._told_connected.pop(worker.id, told)
-        if worker.ws_told_connected is not told:
+    def _publish_connection_once(self, worker: Worker, published: bool | None) -> None:
+        """Publish a change of the websocket status once. `published` is the status before, used until this
+        process has published one: the record may hold a change whose commit was never confirmed."""
+        published = self._published_connected.pop(worker.id, published)
+        if worker.ws_told_connected is not published:
             self._publish_connection(worker)
         if worker.status is not TERMINATED:
-            self._told_connected[worker.id] = worker.ws_told_connected
+            self._published_connected[worker.id] = worker.ws_told_connected
 
     def _publish_connection(self, worker: Worker) -> None:
         if worker.ws_told_connected:
@@ -249,36 +249,36 @@ class EventHub:
     # Publishing.
 
     def publish(self, event_type: str, data: Mapping[str, Any]) -> None:
-        """Tell everybody who wants to hear it, now."""
+        """Send an event to every subscriber whose filter admits it, now."""
         self._count += 1
         self.events[event_type] += 1
         chunk = encode(event_type, data, f"{self._boot}-{self._count}")
-        self._spread(Event(self._count, event_type, data.get("worker_id"), chunk))
+        self._fan_out(Event(self._count, event_type, data.get("worker_id"), chunk))
 
-    def _gather(self, event_type: str, worker_id: str, part: bytes) -> None:
-        """Tell it together with others of its type, within a second."""
-        gathering = self._gathering[event_type]
-        gathering.parts.append((worker_id, part))
-        gathering.size += len(part)
-        if len(gathering.parts) >= BATCH_EVENTS or gathering.size >= BATCH_BYTES:
+    def _collect(self, event_type: str, worker_id: str, part: bytes) -> None:
+        """Publish an event in a batch with others of its type, within a second."""
+        batch = self._open_batches[event_type]
+        batch.parts.append((worker_id, part))
+        batch.size += len(part)
+        if len(batch.parts) >= BATCH_EVENTS or batch.size >= BATCH_BYTES:
             self._publish_batch(event_type)
-        elif gathering.timer is None:
+        elif batch.timer is None:
             loop = asyncio.get_running_loop()
-            gathering.timer = loop.call_later(BATCH_SECONDS, self._publish_batch, event_type)
+            batch.timer = loop.call_later(BATCH_SECONDS, self._publish_batch, event_type)
 
     def _publish_batch(self, event_type: str) -> None:
-        gathering = self._gathering[event_type]
-        self._gathering[event_type] = _Gathering()
-        if gathering.timer is not None:
-            gathering.timer.cancel()
-        parts = gathering.parts
+        batch = self._open_batches[event_type]
+        self._open_batches[event_type] = _OpenBatch()
+        if batch.timer is not None:
+            batch.timer.cancel()
+        parts = batch.parts
         self._count += 1
         self.events[event_type] += len(parts)
         self.batches[event_type] += 1
         event_id = f"{self._boot}-{self._count}"
-        self._spread(Batch(self._count, event_id, event_type, parts, self._now()))
+        self._fan_out(Batch(self._count, event_id, event_type, parts, self._now()))
 
-    def _spread(self, event: Event | Batch) -> None:
+    def _fan_out(self, event: Event | Batch) -> None:
         self._buffer.append(event)
         self._buffer_bytes += event.size
         while len(self._buffer) > self._buffer_size or self._buffer_bytes > BUFFER_BYTES:
@@ -290,7 +290,7 @@ class EventHub:
         self._flush_soon()
 
     def _flush_soon(self) -> None:
-        """At once after a quiet time, at the end of a short window otherwise."""
+        """Flush at once after a quiet time, otherwise at the end of a short window."""
         if self._flush_timer is not None or not self._channels:
             return
         loop = asyncio.get_running_loop()
@@ -309,7 +309,7 @@ class EventHub:
         if any(channel.pending for channel in self._channels.values()):
             self._flush_soon()
 
-    def _beat(self) -> None:
+    def _send_heartbeat(self) -> None:
         self._heartbeat = None
         if not self._channels:
             return
@@ -317,14 +317,14 @@ class EventHub:
         for channel in self._channels.values():
             channel.add(beat if channel.wanted.include_system else KEEPALIVE)
         self._flush_soon()
-        self._keep_beating()
+        self._schedule_heartbeat()
 
-    def _keep_beating(self) -> None:
+    def _schedule_heartbeat(self) -> None:
         if self._heartbeat is None:
             loop = asyncio.get_running_loop()
-            self._heartbeat = loop.call_later(self._heartbeat_seconds, self._beat)
+            self._heartbeat = loop.call_later(self._heartbeat_seconds, self._send_heartbeat)
 
-    # Listening.
+    # Subscribers.
 
     async def stream(
         self,
@@ -332,34 +332,34 @@ class EventHub:
         wanted: EventFilter = EVERYTHING,
         while_signed_in: SignedIn = lambda _: nullcontext(),
     ) -> AsyncGenerator[bytes, None]:
-        """Everything one browser gets, for as long as it stays and its credential is good."""
+        """Yield everything one browser gets, until it disconnects or its credential ends."""
         await self._worker_cache.load()
         subscriber = Subscriber(self._subscriber_bytes)
         channel = self._join(wanted, subscriber)
-        with while_signed_in(subscriber.send_away), self._leaving(channel, subscriber):
+        with while_signed_in(subscriber.expire), self._subscribed(channel, subscriber):
             for piece in self._opening(last_event_id, wanted):
                 yield piece
-            while not (self._is_closing or subscriber.is_sent_away):
+            while not (self._is_closing or subscriber.is_expired):
                 if subscriber.overflowed:
                     self.resets += 1
                     self._deliver_all(channel)
                     reason = subscriber.overflowed
                     subscriber.drop()
-                    for piece in self._fresh_start("reset", {"reason": reason}, wanted):
+                    for piece in self._start_with_snapshots("reset", {"reason": reason}, wanted):
                         yield piece
                 elif chunk := subscriber.take():
                     yield chunk
                 else:
-                    await subscriber.something_waits.wait()
-            if subscriber.is_sent_away:
+                    await subscriber.has_data.wait()
+            if subscriber.is_expired:
                 yield encode("auth.session.expired", {})
             elif wanted.include_system:
                 yield encode("system.sse.shutdown", {})
 
     def reset_all(self, reason: str) -> None:
-        """Something may have happened that no event told: `reset` and fresh snapshots for everybody.
+        """Send `reset` and fresh snapshots to every subscriber: changes may have happened without an event.
 
-        The number it takes is no event's, so that nobody can resume from an id before it.
+        It takes a number that no event has, so that no browser resumes from an id before it.
         """
         self._count += 1
         self._buffer.clear()
@@ -368,15 +368,15 @@ class EventHub:
             channel.overflow(reason)
 
     def close(self) -> None:
-        """End every stream with a word of goodbye."""
+        """End every stream; each is sent a last event."""
         self._is_closing = True
-        batches = (gathering.timer for gathering in self._gathering.values())
+        batches = (batch.timer for batch in self._open_batches.values())
         for timer in (self._heartbeat, self._flush_timer, *batches):
             if timer is not None:
                 timer.cancel()
         for channel in self._channels.values():
             for subscriber in channel.subscribers:
-                subscriber.something_waits.set()
+                subscriber.has_data.set()
 
     def _join(self, wanted: EventFilter, subscriber: Subscriber) -> Channel:
         channel = self._channels.get(wanted)
@@ -384,16 +384,16 @@ class EventHub:
             channel = self._channels[wanted] = Channel(wanted)
         self._deliver_all(channel)
         channel.subscribers[subscriber] = None
-        self._keep_beating()
+        self._schedule_heartbeat()
         return channel
 
     def _deliver_all(self, channel: Channel) -> None:
-        """Whoever starts afresh now must not be told afterwards what happened before."""
+        """Flush the channel: a subscriber that gets snapshots now must not get older events after them."""
         while channel.pending:
             channel.flush()
 
     @contextmanager
-    def _leaving(self, channel: Channel, subscriber: Subscriber) -> Iterator[None]:
+    def _subscribed(self, channel: Channel, subscriber: Subscriber) -> Iterator[None]:
         try:
             yield
         finally:
@@ -404,12 +404,12 @@ class EventHub:
     def _opening(self, last_event_id: str | None, wanted: EventFilter) -> Iterator[bytes]:
         greeting = {"boot": self._boot, "server_time": self._clock.now()}
         if not last_event_id:
-            yield from self._fresh_start("connected", greeting, wanted)
+            yield from self._start_with_snapshots("connected", greeting, wanted)
             return
         missed = self._missed_since(last_event_id)
         if missed is None:
-            reason = {"reason": "what you missed is no longer kept"}
-            yield from self._fresh_start("reset", reason, wanted)
+            reason = {"reason": "the missed events are no longer buffered"}
+            yield from self._start_with_snapshots("reset", reason, wanted)
             return
         yield encode("connected", {**greeting, "workers": 0})
         for event in missed:
@@ -418,7 +418,7 @@ class EventHub:
                 yield chunk
 
     def _missed_since(self, last_event_id: str) -> list[Event | Batch] | None:
-        """The events after this id; None if that cannot be told."""
+        """Return the events after this id; None if the buffer cannot prove them complete."""
         boot, _, number = last_event_id.rpartition("-")
         if boot != self._boot or not number.isascii() or not number.isdigit():
             return None
@@ -428,10 +428,12 @@ class EventHub:
             return None
         return [event for event in self._buffer if event.number > last]
 
-    def _fresh_start(self, event_type: str, data: Mapping[str, Any], wanted: EventFilter) -> Iterator[bytes]:
-        """An id of now, one snapshot per worker, the newest samples; newer events follow.
+    def _start_with_snapshots(
+        self, event_type: str, data: Mapping[str, Any], wanted: EventFilter
+    ) -> Iterator[bytes]:
+        """Yield the present id, one snapshot per worker and the newest samples; newer events follow.
 
-        What is handed out late is what is known then, so a slow reader holds no copies.
+        Each piece is encoded when it is read, so a slow reader holds no copies.
         """
         head = f"id: {self._boot}-{self._count}\n"
         wants_workers = wanted.wants_type(SNAPSHOT)
@@ -442,10 +444,10 @@ class EventHub:
             for known in workers
         )
         if wanted.wants_type(f"{METRICS}.batch"):
-            yield from self._present_load(wanted)
+            yield from self._newest_load(wanted)
 
-    def _present_load(self, wanted: EventFilter) -> Iterator[bytes]:
-        """What the next samples will be added to, in batches without an id: they are no news."""
+    def _newest_load(self, wanted: EventFilter) -> Iterator[bytes]:
+        """Yield the newest samples in batches without an id: they are a snapshot, not events."""
         parts: list[bytes] = []
         batch = Batch(self._count, f"{self._boot}-{self._count}", METRICS, (), self._now())
         for sample in self._newest_samples():

@@ -1,4 +1,4 @@
-"""Who listens to the stream, and what each has not been sent yet: bounded, whoever reads how slowly."""
+"""The subscribers of the event stream and their outboxes, bounded however slowly a browser reads."""
 
 import asyncio
 from collections import deque
@@ -7,36 +7,36 @@ from typing import Final
 from lcm.control_plane.streaming.encoding import PIECE_BYTES, EventFilter
 
 SEND_BUFFER_BYTES: Final = 32 * 1024
-"""For the listening socket; the kernel doubles it. With what waits here and in the server a stalled browser
+"""For the listening socket; the kernel doubles it. With the outbox and the server's buffer a stalled browser
 costs 450 KB."""
 SUBSCRIBER_BYTES: Final = 256 * 1024
 FLUSH_BYTES: Final = 64 * 1024
-"""What one flush gives a channel; the rest waits for the next, so that a quick reader is never swamped."""
+"""What one flush gives a channel; the rest waits for the next, so that no fast reader overflows."""
 
 CHANNEL_BYTES: Final = 1024 * 1024
-"""What may wait for a channel's next flushes; everybody on it starts afresh if more comes."""
+"""What may wait for a channel's next flushes; with more, all its subscribers are reset."""
 
-TOO_SLOW: Final = "you read too slowly"
+TOO_SLOW: Final = "the browser reads too slowly"
 
 
 class Subscriber:
-    """What one browser has not been sent yet: references to what all share, and a bound."""
+    """The outbox of one browser: references to chunks that all subscribers share, and a bound."""
 
-    __slots__ = ("_bytes", "_limit", "_waiting", "is_sent_away", "overflowed", "something_waits")
+    __slots__ = ("_bytes", "_limit", "_waiting", "has_data", "is_expired", "overflowed")
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._waiting: deque[bytes] = deque()
         self._bytes = 0
-        self.something_waits = asyncio.Event()
+        self.has_data = asyncio.Event()
         self.overflowed = ""
-        """Why it has to start afresh, if it has."""
-        self.is_sent_away = False
+        """Why the subscriber has to be reset; empty if it has not."""
+        self.is_expired = False
 
-    def send_away(self) -> None:
-        """Its credential is no longer good."""
-        self.is_sent_away = True
-        self.something_waits.set()
+    def expire(self) -> None:
+        """End the stream: the credential is no longer valid."""
+        self.is_expired = True
+        self.has_data.set()
 
     def offer(self, chunk: bytes) -> None:
         if self._bytes + len(chunk) > self._limit and self._waiting:
@@ -44,13 +44,13 @@ class Subscriber:
         elif not self.overflowed:
             self._waiting.append(chunk)
             self._bytes += len(chunk)
-        self.something_waits.set()
+        self.has_data.set()
 
     def overflow(self, reason: str = TOO_SLOW) -> None:
-        """Events have to be dropped, or were never heard of."""
+        """Drop the outbox and reset the subscriber: events were lost."""
         self.drop()
         self.overflowed = reason
-        self.something_waits.set()
+        self.has_data.set()
 
     def drop(self) -> None:
         self._waiting.clear()
@@ -58,9 +58,9 @@ class Subscriber:
         self.overflowed = ""
 
     def take(self) -> bytes:
-        """About a piece of what waits; empty if nothing does."""
+        """Return about one piece of the outbox; empty if the outbox is."""
         if not self._waiting:
-            self.something_waits.clear()
+            self.has_data.clear()
             return b""
         taken = [self._waiting.popleft()]
         size = len(taken[0])
@@ -72,13 +72,13 @@ class Subscriber:
 
 
 class Channel:
-    """Everybody with the same filter, and what the next flush gives them."""
+    """All subscribers with the same filter, and what the next flush gives them."""
 
     __slots__ = ("pending", "pending_bytes", "subscribers", "wanted")
 
     def __init__(self, wanted: EventFilter) -> None:
         self.wanted = wanted
-        self.subscribers: dict[Subscriber, None] = {}  # in the order they came
+        self.subscribers: dict[Subscriber, None] = {}  # in order of subscription
         self.pending: deque[bytes] = deque()
         self.pending_bytes = 0
 
@@ -89,7 +89,7 @@ class Channel:
             self.overflow()
 
     def flush(self) -> None:
-        """Give everybody one piece of bytes; the rest stays for the next time."""
+        """Give every subscriber up to `FLUSH_BYTES`; the rest waits for the next flush."""
         taken: list[bytes] = []
         size = 0
         while self.pending and (not taken or size + len(self.pending[0]) <= FLUSH_BYTES):
