@@ -94,7 +94,7 @@ async def test_another_secret_key_than_the_one_that_sealed_is_noticed_at_start(t
     async with SqliteStore(tmp_path / "lcm.db") as store:
         await SecretStore(store, SecretBox.of(bytes(32))).put("cml-password", "w1", "some password")
     complaint = refused("up", "--port", "0", "--workers", "0", "--data-dir", str(tmp_path))
-    assert "does not fit the stored secrets" in complaint.replace("\n", " ")
+    assert "does not open the stored secrets" in complaint.replace("\n", " ")
 
 
 async def test_tokens_and_sessions_outlive_a_restart(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """The control plane: wiring, no logic. Start reading here.
 
-Owns the records. Talks to its store and the coordination store, never to AWS or CML.
+The control plane owns the records. It calls its store and the coordination store, never AWS or CML.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
@@ -272,10 +272,10 @@ async def control_plane_process(
     fetch_document: FetchDocument,
     peer_feed: Callable[[str, str], AsyncGenerator[bytes, None]] | None = None,
 ) -> AsyncIterator[ControlPlaneProcess]:
-    """Open the store and put everything together; run the services to bring it to life.
+    """Open the store and assemble the process; the caller runs its services.
 
-    `fetch_document` is only used to read the keys of the identity provider, `peer_feed` (address, key) to
-    follow other control planes, if any are configured.
+    `fetch_document` only reads the keys of the identity provider; `peer_feed` (address, key) opens the
+    replication feed of another control plane, if any is configured.
     """
     oidc = settings.oidc()
     settings.data_dir.mkdir(parents=True, exist_ok=True)
@@ -313,7 +313,7 @@ async def control_plane_process(
             send_buffer_bytes=SEND_BUFFER_BYTES,
         )
         watches = (parts.kv_watch,) if settings.uses_etcd else ()
-        with _announced(settings.data_dir / "control-plane.url", server.url):
+        with _url_file(settings.data_dir / "control-plane.url", server.url):
             yield ControlPlaneProcess(
                 services=(
                     server,
@@ -336,8 +336,8 @@ def _end_streams(parts: ControlPlaneParts) -> None:
 
 
 @contextmanager
-def _announced(path: Path, url: str) -> Iterator[None]:
-    """Commands that have only the data directory find the address there, while there is one."""
+def _url_file(path: Path, url: str) -> Iterator[None]:
+    """Write the URL to the data directory while the process runs, for commands of the CLI."""
     path.write_text(f"{url}\n")
     try:
         yield
@@ -346,7 +346,7 @@ def _announced(path: Path, url: str) -> Iterator[None]:
 
 
 async def _open_secrets(settings: ControlPlaneSettings, store: Store) -> SecretStore:
-    """With its keys; finishes a rotation that was cut off, and refuses keys that do not fit."""
+    """Return the secret store with its keys; finish an interrupted rotation, and refuse wrong keys."""
     if settings.lcm_secret_key is not None:
         secrets = SecretStore(store, SecretBox.parse(settings.lcm_secret_key.get_secret_value()))
     else:
@@ -356,15 +356,15 @@ async def _open_secrets(settings: ControlPlaneSettings, store: Store) -> SecretS
         await secrets.finish_rotation()
     except CannotOpen as error:
         raise ConfigurationError(
-            f"the secret key does not fit the stored secrets: {error}; restore LCM_SECRET_KEY or"
-            " secret-keys.json as they were"
+            f"the secret key does not open the stored secrets: {error}; restore the former LCM_SECRET_KEY or"
+            " secret-keys.json"
         ) from None
     return secrets
 
 
 def _store(settings: ControlPlaneSettings, clock: Clock, ids: Ids) -> AbstractAsyncContextManager[Store]:
     if settings.store_url is not None:
-        from lcm.control_plane.store.mongodb import MongoStore  # not needed by `lcm up`, and slow to load
+        from lcm.control_plane.store.mongodb import MongoStore  # not needed by `lcm up`, and slow to import
 
         return MongoStore(settings.store_url.get_secret_value(), clock, ids)
     return SqliteStore(settings.data_dir / "lcm.db")

@@ -1,4 +1,4 @@
-"""What the control plane can be told, by environment or by the command line."""
+"""The settings of the control plane, from the environment or the command line."""
 
 import json
 from datetime import timedelta
@@ -20,7 +20,7 @@ DEFAULT_REQUESTS_PER_SECOND: Final = 200.0
 
 
 def read_object(value: object) -> object:
-    """A mapping in a file, a JSON object in the environment."""
+    """Return a mapping as it is, and a JSON object in a string decoded."""
     try:
         return json.loads(value) if isinstance(value, str) else value
     except ValueError:
@@ -30,80 +30,104 @@ def read_object(value: object) -> object:
 class ControlPlaneSettings(CoordinationSettings):
     """Environment names are the field names in upper case."""
 
-    host: str = Field("127.0.0.1", validation_alias="CONTROL_PLANE_HOST", description="Address to listen on.")
+    host: str = Field(
+        "127.0.0.1",
+        validation_alias="CONTROL_PLANE_HOST",
+        description="Address on which the control plane listens.",
+    )
     port: int = Field(
-        8080, ge=0, le=65535, validation_alias="CONTROL_PLANE_PORT", description="0: any free one."
+        8080,
+        ge=0,
+        le=65535,
+        validation_alias="CONTROL_PLANE_PORT",
+        description="Port on which the control plane listens; 0: any free port.",
     )
     data_dir: Path = Field(
-        Path("lcm-data"), validation_alias="LCM_DATA_DIR", description="Where records and keys are kept."
+        Path("lcm-data"), validation_alias="LCM_DATA_DIR", description="Directory of the records and keys."
     )
     control_plane_api_key: SecretStr | None = Field(
-        None, description="The controllers' key; made and kept in the data directory if not given."
+        None, description="Key of the controllers; generated in the data directory if not set."
     )
     control_plane_peers: Annotated[tuple[str, ...], NoDecode, BeforeValidator(split_list)] = Field(
         (),
-        description="Where each control plane on this store answers the others, http://host:port by commas."
-        " One's own address may be among them, so that all can share one list.",
+        description="Addresses of all control planes on this store: http://host:port, separated by commas."
+        " A control plane skips its own address, so that all can share one list.",
     )
     lcm_secret_key: SecretStr | None = Field(
         None,
-        description="Seals stored secrets: 32 bytes in base64; made and kept in the data directory if not"
-        " given. Control planes on one store need the same. To rotate: the new one, a comma, the old one.",
+        description="Key that seals stored secrets: 32 bytes in base64; generated in the data directory if"
+        " not set. Control planes on one store need the same. To rotate: the new key, a comma, the old key.",
     )
     store_url: SecretStr | None = Field(
         None,
-        description="mongodb://… keeps the records in MongoDB; otherwise they are in the data directory.",
+        description="mongodb://… stores the records in MongoDB; without it they are in the data directory.",
     )
-    regions_config_path: Path = Field(Path("config/regions.yaml"), description="aws_region_configs.")
-    aws_region: str = Field("us-east-1", description="Region of workers whose creator names none.")
-    worker_templates_auto_seed: bool = Field(True, description="Read the templates file at start.")
+    regions_config_path: Path = Field(
+        Path("config/regions.yaml"), description="YAML file with the AWS regions (`aws_region_configs`)."
+    )
+    aws_region: str = Field("us-east-1", description="Region of a new worker whose request names none.")
+    worker_templates_auto_seed: bool = Field(
+        True, description="Seed the worker templates from their file at start."
+    )
     worker_templates_config_path: Path = Field(
-        Path("config/worker_templates.yaml"), description="Templates to seed, upserted by name."
+        Path("config/worker_templates.yaml"),
+        description="YAML file of the worker templates; they are upserted by name.",
     )
     worker_activity_events_max_stored: int = Field(
-        10, ge=0, le=1_000, description="Signs of people kept with each worker, newest first."
+        10, ge=0, le=1_000, description="Activity events stored with each worker, newest first."
     )
 
     worker_idle_timeout_minutes: float = Field(
-        60, gt=0, description="A worker unused for longer counts as idle."
+        60, gt=0, description="Minutes without activity after which a worker is idle."
     )
-    worker_auto_pause_enabled: bool = Field(True, description="Stop idle workers.")
+    worker_auto_pause_enabled: bool = Field(True, description="Whether idle workers are stopped.")
     worker_auto_pause_snooze_minutes: float = Field(
-        60, ge=0, description="A worker that came up or was resumed is not paused for this long."
+        60, ge=0, description="Minutes after a start or resume in which a worker is not paused."
     )
     worker_busy_cpu_percent: float = Field(
-        80, ge=0, le=100, description="A worker with this much load counts as used; 0: load does not count."
+        80, ge=0, le=100, description="CPU load from which a worker is not idle; 0: load is ignored."
     )
     idle_detection_interval: float = Field(
-        300, gt=0, description="Seconds between two evaluations of one worker."
+        300, gt=0, description="Seconds between two idle checks of a worker."
     )
     worker_activity_detection_enabled: bool = Field(
-        True, description="As told to the worker controller; off: no alarm for workers nobody asks about."
+        True, description="Same value as for the worker controller; off: no alarm for overdue idle checks."
     )
     worker_activity_detection_interval: float = Field(
-        1_800, gt=0, description="Seconds after which a running worker nobody asked about raises an alarm."
+        1_800, gt=0, description="Seconds without an idle check after which a running worker raises an alarm."
     )
-    min_workers: int = Field(0, ge=0, description="Never pause or drain below this many running workers.")
-    max_workers_per_region: int = Field(10, ge=1, description="Scale-up is refused at this many.")
-    scale_up_cooldown_seconds: float = Field(300, ge=0, description="Between two scale-ups of a region.")
+    min_workers: int = Field(
+        0, ge=0, description="Number of running workers below which none is paused or drained."
+    )
+    max_workers_per_region: int = Field(
+        10, ge=1, description="Number of workers in a region at which a scale-up is refused."
+    )
+    scale_up_cooldown_seconds: float = Field(
+        300, ge=0, description="Seconds between two scale-ups of a region."
+    )
     drain_timeout_seconds: float = Field(
-        14_400, gt=0, description="How long a drain waits, if the template does not say."
+        14_400, gt=0, description="Seconds a drain waits for sessions, if the template sets no time."
     )
     api_requests_per_second: float = Field(
-        DEFAULT_REQUESTS_PER_SECOND, gt=0, description="Of each token; five seconds' worth may come at once."
+        DEFAULT_REQUESTS_PER_SECOND,
+        gt=0,
+        description="Requests per second of each token; the requests of five seconds may come at once.",
     )
     oidc_issuer: str | None = Field(
-        None, description="Accept the bearer tokens of this OpenID Connect issuer, besides LCM's own."
+        None, description="OpenID Connect issuer whose bearer tokens are accepted besides LCM's own."
     )
-    oidc_audience: str = Field("lcm", description="What the issuer's tokens must name as `aud`.")
+    oidc_audience: str = Field(
+        "lcm", description="Audience (`aud`) that tokens of the OpenID Connect issuer must name."
+    )
     oidc_role_claim: str = Field(
-        "roles", description="Claim with the names of roles; dots lead inwards: `realm_access.roles`."
+        "roles",
+        description="OpenID Connect claim with role names; dots for nested claims: `realm_access.roles`.",
     )
     oidc_roles: Annotated[
         dict[str, Literal["viewer", "operator", "admin"]], NoDecode, BeforeValidator(read_object)
     ] = Field(
         {"lcm-viewer": "viewer", "lcm-operator": "operator", "lcm-admin": "admin"},
-        description="What each name in that claim makes of somebody, as a JSON object.",
+        description="LCM role for each role name in OpenID Connect tokens, as a JSON object.",
     )
 
     def policies(self, regions: tuple[str, ...]) -> Policies:
@@ -133,7 +157,7 @@ class ControlPlaneSettings(CoordinationSettings):
         )
 
     def oidc(self) -> OidcConfig | None:
-        """Whose bearer tokens count, besides LCM's own."""
+        """Return the configuration of the OpenID Connect issuer, if one is set."""
         if self.oidc_issuer is None:
             return None
         roles = {name: Role[role.upper()] for name, role in self.oidc_roles.items()}
@@ -152,5 +176,5 @@ class ControlPlaneSettings(CoordinationSettings):
     @classmethod
     def _is_of_mongodb(cls, url: SecretStr | None) -> SecretStr | None:
         if url is not None and not url.get_secret_value().startswith(("mongodb://", "mongodb+srv://")):
-            raise ValueError("write mongodb://host/database, or leave it out to keep records in a file")
+            raise ValueError("write mongodb://host/database, or leave it unset to store records in a file")
         return url

@@ -1,4 +1,4 @@
-"""A controller's client of the control plane: the only way a controller changes a record."""
+"""The controllers' client of the control plane: the only way in which a controller changes a record."""
 
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
@@ -49,17 +49,17 @@ _problem = msgspec.json.Decoder(Problem)
 
 
 class Transport(Protocol):
-    """Carries a request to the control plane and its answer back."""
+    """Sends a request to the control plane and returns its answer."""
 
     async def send(
         self, method: str, path: str, headers: Mapping[str, str], body: bytes | None
     ) -> tuple[int, bytes]:
-        """Status and body. Raises Unreachable if no answer came; the request may have been carried out."""
+        """Return status and body. Raises Unreachable without an answer; a write may have happened."""
         ...
 
 
 class HttpTransport:
-    """Use as `async with`. Gives up on an answer after the timeout."""
+    """Use as `async with`. Raises Unreachable after the timeout."""
 
     def __init__(self, url: str, timeout_seconds: float = 5.0) -> None:
         self._url = url.rstrip("/")
@@ -91,9 +91,9 @@ class HttpTransport:
 
 
 class ControlPlaneClient:
-    """What a controller can ask and report. `epoch` says under which leadership writes are made.
+    """What a controller reads and reports. `epoch` returns the epoch that every write carries.
 
-    A 5xx raises Unreachable: a write may have happened. A refusal raises the domain error it stands for.
+    A 5xx raises Unreachable: a write may have happened. A refusal raises the error of its problem type.
     """
 
     def __init__(self, transport: Transport, api_key: str, service: str, epoch: Callable[[], int]) -> None:
@@ -103,7 +103,7 @@ class ControlPlaneClient:
         self._epoch = epoch
 
     async def list_resources(self, *, include_terminated: bool = False) -> list[Worker]:
-        """Every worker, terminated ones only if asked for."""
+        """Return every worker, terminated ones only on request."""
         body = await self._call(
             "GET", "/workers?include_terminated=true" if include_terminated else "/workers"
         )
@@ -138,7 +138,7 @@ class ControlPlaneClient:
         observed: bool = False,
         instance: Instance | None = None,
     ) -> Worker:
-        """Change the status of exactly the version that was read."""
+        """Report the status of exactly the version that was read."""
         return await self._report(
             worker.id,
             "status",
@@ -185,12 +185,12 @@ class ControlPlaneClient:
     async def report_cml_health(
         self, worker: Worker, health: CmlHealth | None, license_: CmlLicense | None
     ) -> Worker:
-        """What CML says about itself after a login; None is no news."""
+        """Report health and license that CML returns after a login; None leaves the stored value."""
         report = CmlReport(ready=worker.cml_ready, health=health, license=license_)
         return await self._report(worker.id, "cml-data", report)
 
     async def report_worker_metrics(self, reports: LiveReports) -> LiveReceipt:
-        """Load, labs and signs of people from all workers at once."""
+        """Report load, labs and activity of all workers at once."""
         body = await self._call("POST", "/workers/metrics", reports)
         return msgspec.json.decode(body, type=LiveReceipt)
 
@@ -250,7 +250,7 @@ class ControlPlaneClient:
 
 
 def _error_of(status: int, answer: bytes) -> Exception:
-    """The domain error a refusal stands for; anything not understood is no answer at all."""
+    """Return the domain error of a refusal; an answer that cannot be decoded is Unreachable."""
     try:
         problem = _problem.decode(answer)
     except msgspec.MsgspecError:

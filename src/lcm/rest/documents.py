@@ -1,4 +1,5 @@
-"""Fetches small documents of strangers, such as an issuer's keys: bounded in size and time, no redirects."""
+"""Fetches small documents of untrusted servers, such as an issuer's keys: bounded in size and time, no
+redirects."""
 
 import aiohttp
 
@@ -10,7 +11,7 @@ MAX_BYTES = 256 * 1024
 
 
 async def fetch_document(address: str) -> bytes:
-    """The document there. Raises Unreachable."""
+    """Return the document at an address. Raises Unreachable."""
     try:
         async with (
             timeout(TIMEOUT_SECONDS),

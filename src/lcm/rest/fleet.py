@@ -1,4 +1,4 @@
-"""What travels about the fleet as a whole: found machines, old records, what to look for."""
+"""Messages about the whole fleet: found instances, old records, discovery settings."""
 
 from typing import Annotated
 
@@ -8,17 +8,17 @@ from lcm.domain.discovery import DiscoverySettings, FoundInstance
 from lcm.domain.launch import InstanceId, WorkerId
 
 IMPORT_BATCH = 25
-"""How many found machines fit into one request, whatever their tags."""
+"""How many found instances fit into one request, whatever their tags."""
 
 
 class BulkImport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Machines that are to become workers."""
+    """Instances to import as workers."""
 
     instances: Annotated[list[FoundInstance], msgspec.Meta(min_length=1, max_length=100)]
 
 
 class ImportOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one machine: 201 with its worker, or 409 and why not."""
+    """The outcome of one instance: 201 with its worker, or 409 with the reason."""
 
     instance_id: InstanceId
     status: int
@@ -27,7 +27,7 @@ class ImportOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BulkImportResult(msgspec.Struct, frozen=True, kw_only=True):
-    """One outcome each, in the order they were sent."""
+    """One outcome for each instance, in the order of the request."""
 
     items: list[ImportOutcome]
 
@@ -37,16 +37,16 @@ class BulkImportResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cleanup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Purge the records of workers that were terminated so many days ago."""
+    """Purge the records of workers that were terminated at least so many days ago."""
 
     retention_days: Annotated[int, msgspec.Meta(ge=1, le=365)] = 30
     dry_run: bool = False
     keep: list[WorkerId] = []
-    """Workers whose tag a living machine carries: their records are evidence."""
+    """Workers whose tag an existing instance carries: their records are evidence."""
 
 
 class CleanupResult(msgspec.Struct, frozen=True, kw_only=True):
-    """Which records are gone, or would be."""
+    """The records that were purged, or would be."""
 
     worker_ids: list[WorkerId]
     dry_run: bool
@@ -54,14 +54,14 @@ class CleanupResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DiscoveryView(msgspec.Struct, frozen=True, kw_only=True):
-    """What discovery was told at run time; null leaves it to the controller's environment."""
+    """The discovery settings changed at run time; null falls back to the controller's environment."""
 
     enabled: bool | None
     regions: tuple[str, ...] | None
     tag_filter: dict[str, str] | None
     ami_filter: str | None
     version: int
-    """0 until somebody sets something."""
+    """0 until a setting is changed."""
 
     @staticmethod
     def of(settings: DiscoverySettings, version: int) -> "DiscoveryView":

@@ -1,4 +1,4 @@
-"""One control plane's way to another: the feed of what happens there, line by line."""
+"""The replication feed of another control plane over HTTP, line by line."""
 
 from collections.abc import AsyncGenerator
 
@@ -13,7 +13,7 @@ MAX_LINE_BYTES = 4 * 1024 * 1024
 
 
 async def peer_feed(address: str, key: str) -> AsyncGenerator[bytes, None]:
-    """Lines until it breaks. Raises Unreachable; whether it is silent is for the reader to judge."""
+    """Yield the lines of the feed. Raises Unreachable when it ends; the caller limits the silence."""
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
     try:
         async with (

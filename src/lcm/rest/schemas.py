@@ -1,7 +1,7 @@
-"""What travels between the control plane and those who talk to it.
+"""The messages between the control plane and its clients.
 
 Answers and the controllers' reports are msgspec structs: one definition gives the encoder, the
-strict decoder and the OpenAPI schema. What people send is checked by pydantic at the public routes.
+strict decoder and the OpenAPI schema. Requests of people are validated by pydantic at the public routes.
 """
 
 from datetime import datetime
@@ -49,7 +49,7 @@ MAX_SYSTEM_INFO = 50
 
 
 class LicenseView(msgspec.Struct, frozen=True, kw_only=True):
-    """The license of a worker as people see it: whether a token waits, never which one."""
+    """The public view of a worker's license: whether a token is pending, never which one."""
 
     declared: bool
     status: LicenseStatus
@@ -77,7 +77,7 @@ class LicenseView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker as people see it."""
+    """The public view of a worker."""
 
     id: WorkerId
     name: str
@@ -103,7 +103,7 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
     cml_version: str | None
     cml_ready: bool
     cml_username: str | None
-    """As whom LCM asks its CML; null: with the fleet's login."""
+    """The user name that LCM uses on the worker's CML; null: the fleet's login."""
     imported: bool
     labs_count: int | None
     ws_connected: bool
@@ -140,7 +140,7 @@ _SHARED_FIELDS = [n for n in WorkerView.__struct_fields__ if n not in _DERIVED_F
 
 
 class WorkerPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Workers by name; `next` asks for the rest."""
+    """Workers by name; `next` is the cursor of the next page."""
 
     items: list[WorkerView]
     next: str | None = None
@@ -153,7 +153,7 @@ class WorkerRecords(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Timeline(msgspec.Struct, frozen=True, kw_only=True):
-    """How a worker came to be what it is, oldest first."""
+    """The status changes of a worker, oldest first."""
 
     items: tuple[HistoryEntry, ...]
 
@@ -177,13 +177,13 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LabList(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of the labs on a worker."""
+    """The labs on a worker, as last observed."""
 
     items: list[LabRecord]
 
 
 class Activity(msgspec.Struct, frozen=True, kw_only=True):
-    """The newest signs of people on a worker, newest first."""
+    """The latest activity on a worker, newest first."""
 
     worker_id: WorkerId
     last_activity_at: datetime | None
@@ -198,7 +198,7 @@ class TemplateList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RegionView(msgspec.Struct, frozen=True, kw_only=True):
-    """A region workers can be put in."""
+    """A region for new workers."""
 
     name: str
     is_default: bool
@@ -209,7 +209,7 @@ class RegionList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SessionView(msgspec.Struct, frozen=True, kw_only=True):
-    """Who is signed in."""
+    """The signed-in principal."""
 
     actor: str
     role: str
@@ -228,36 +228,36 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     status: int
     detail: str
     allowed: list[str] = []
-    """What is possible instead, if the request was refused because of a worker's status."""
+    """The possible actions, if the request was refused because of a worker's status."""
     errors: list[FieldError] = []
-    """What is wrong with which field."""
+    """The invalid fields."""
 
 
-# What controllers report. `expected_version` makes a report a compare-and-set: it is refused if the
+# Reports of controllers. `expected_version` makes a report a compare-and-set: it is refused if the
 # record changed since the controller read it.
 
 
 class StatusReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A worker's status is now this, for this reason."""
+    """The new status of a worker, with its reason."""
 
     status: WorkerStatus
     reason: str
     expected_version: int
     observed: bool = False
-    """Whether EC2 did it by itself."""
+    """Whether the change was observed in EC2 and not made by LCM."""
     instance: Instance | None = None
-    """The instance this worker is, if that is news."""
+    """The instance of the worker, if it is new."""
 
 
 class LaunchIntentRecorded(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Promise this launch before it is asked of EC2."""
+    """The launch that the controller is about to request of EC2."""
 
     spec: LaunchSpec
     expected_version: int
 
 
 class LaunchIntentWithdrawn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The promised instance is gone for good, or was `refused` and never existed."""
+    """The intended instance is gone, or EC2 `refused` the launch and it never existed."""
 
     reason: str
     expected_version: int
@@ -272,22 +272,22 @@ class InstanceReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class CmlReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the worker's CML says about itself."""
+    """The state of the worker's CML, as it reports it."""
 
     ready: bool
     version: str | None = None
     certificate_sha256: str | None = None
     system_info: Annotated[SystemInfo, msgspec.Meta(max_length=MAX_SYSTEM_INFO)] | None = None
-    """As `system_information` tells it. Like the next two: left out means no news."""
+    """As in `system_information`. An omitted `system_info`, `health` or `license` keeps its stored value."""
     health: CmlHealth | None = None
     license: CmlLicense | None = None
 
 
 class ActivityReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Signs of people on one worker, in the order they were seen.
+    """Activity on one worker, in the order of observation.
 
     `stream` names the observer's run and `last_sequence` counts its events for this worker up to the last
-    one here: what was told before is recognised and counts once.
+    one here: repeated events are recognised and count once.
     """
 
     worker_id: WorkerId
@@ -298,7 +298,7 @@ class ActivityReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class LiveReports(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Whatever came in from all workers since the last report; sent together because that is cheap."""
+    """The telemetry of all workers since the last report, in one request to save overhead."""
 
     samples: list[Sample] = []
     lab_stats: list[LabStats] = []
@@ -307,13 +307,13 @@ class LiveReports(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class LiveReceipt(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of live reports; those of unknown or resting workers are dropped."""
+    """The number of accepted and dropped reports; those of unknown or stopped workers are dropped."""
 
     accepted: int
     dropped: int
 
 
-# The same facts about one worker, for whoever reports them one at a time.
+# The same reports for one worker each.
 
 
 class MetricsReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -333,7 +333,7 @@ class MetricsReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class ActivityEvents(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Signs of people on the worker in the path; with a stream, repeats are recognised by their number."""
+    """Activity on the worker in the path; with a stream, repeats are recognised by their number."""
 
     activity_events: list[ActivityEvent]
     source: SampleSource
@@ -350,7 +350,7 @@ class LabStatsReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class LabStateChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A change of a lab on the worker in the path; it happened now unless it says when."""
+    """A change of a lab on the worker in the path; without `at` it happened now."""
 
     event: str
     element_type: str
@@ -361,7 +361,7 @@ class LabStateChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class WebSocketReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where the live connection to a worker stands, and since when."""
+    """The state of the websocket to a worker, and since when."""
 
     connected: bool
     status: MonitorState
@@ -369,7 +369,7 @@ class WebSocketReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     connected_at: Moment | None = None
     disconnected_at: Moment | None = None
     stream: str = ""
-    """Whose account this is: of its reports one with a lower `sequence` that comes later is dropped."""
+    """The observer's run; a late report of the same run with a lower `sequence` is dropped."""
     sequence: int = 0
 
 
@@ -382,9 +382,9 @@ class TelemetryEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class IdleCheckRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Judge whether a worker is used; `raw_telemetry_events` is null if CML could not be asked.
+    """An idle check; `raw_telemetry_events` is null if CML could not be read.
 
-    `asked_at` is when it was asked: what arrives late proves nothing. Without it, just now.
+    `asked_at` is when CML was read: old telemetry proves nothing. Without it, now.
     """
 
     force_check: bool = False
@@ -394,7 +394,7 @@ class IdleCheckRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
 
 class IdleCheck(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of judging whether a worker is used."""
+    """The result of an idle check."""
 
     worker_id: WorkerId
     checked_at: datetime
@@ -407,13 +407,13 @@ class IdleCheck(msgspec.Struct, frozen=True, kw_only=True):
     eligible_for_pause: bool
     in_snooze_period: bool
     guard: PauseGuard | None = None
-    """What forbids a pause now; null if nothing does."""
+    """The guard that prevents a pause now; null if none does."""
     next_check_at: datetime | None = None
     error: str | None = None
 
 
 class IdleStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """How a worker stands between use and pause."""
+    """The idle status of a worker."""
 
     worker_id: WorkerId
     is_idle_detection_enabled: bool
@@ -438,25 +438,25 @@ class IdleStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SessionChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A lablet session comes to a worker, which promises it what it needs."""
+    """A lablet session to place on a worker, with the capacity it needs."""
 
     session_id: Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
     needs: Capacity | None = None
 
 
 class LicenseReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a license operation went."""
+    """The result of a license operation."""
 
     reason: str = ""
     tier: str | None = None
     is_free: bool = False
-    """CML says that it holds none."""
+    """CML reports that it holds no license."""
     is_debt: bool = False
-    """The license is given up although it is not known to be free."""
+    """The controller gives up although the license is not known to be released: it becomes a debt."""
 
 
 class LicenseToken(msgspec.Struct, frozen=True, kw_only=True):
-    """For the worker controller alone."""
+    """The token to register a worker with, for the worker controller alone."""
 
     token: str
 
@@ -470,26 +470,26 @@ class CmlCredentials(msgspec.Struct, frozen=True, kw_only=True):
     username: str
     password: str
     secret_ref: str
-    """As the record names it: an answer to an older question is of another login."""
+    """The name of the password in the record: a late answer may be of an older login."""
 
     def __repr__(self) -> str:
         return f"CmlCredentials({self.username!r}, …)"
 
 
 class LicenseSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether workers that are meant to be licensed can be, without being given a token each."""
+    """Whether a token of the fleet is set, for workers without one of their own."""
 
     has_token: bool
 
 
 class LicenseDebts(msgspec.Struct, frozen=True, kw_only=True):
-    """Licenses that may still be in use by workers that are gone, oldest first."""
+    """Licenses that terminated workers may still hold, oldest first."""
 
     items: list[LicenseDebt]
 
 
 class ScaleUpRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Placement found no room: add a worker of this template."""
+    """Placement found no capacity: add a worker of this template."""
 
     template: str
     reason: str
@@ -497,7 +497,7 @@ class ScaleUpRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class AuditRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A controller did, or did not do, something about the size of the fleet."""
+    """A scaling decision of a controller."""
 
     event: AuditEvent
     reason: str
@@ -505,14 +505,14 @@ class AuditRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class AuditPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Scaling decisions, newest first; `next` asks for older ones."""
+    """Scaling decisions, newest first; `next` is the cursor of the next page."""
 
     items: list[AuditEntry]
     next: str | None = None
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a worker is in its state and what happens next, in sentences; codes are for programs."""
+    """Why a worker has its status and what happens next, in sentences; codes are for programs."""
 
     worker_id: WorkerId
     status: WorkerStatus
@@ -524,7 +524,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reason(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that holds a worker where it is, or that will happen to it."""
+    """One reason for a worker's status, or one next event."""
 
     code: str
     text: str
@@ -532,7 +532,7 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CostLine(msgspec.Struct, frozen=True, kw_only=True):
-    """What something costs: now per hour, this month so far, and what pausing saved this month."""
+    """Costs: per hour now, of this month so far, and the savings of this month by pauses."""
 
     key: str
     usd_per_hour: float
@@ -553,7 +553,7 @@ class CostReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LeadershipClaim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An election was won: with this key revision, in the store of this identity."""
+    """A won election: its key revision, and the identity of the coordination store."""
 
     service: str
     cluster_id: str

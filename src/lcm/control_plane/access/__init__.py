@@ -1,1 +1,1 @@
-"""Who may do what: roles, tokens, browser sessions, OIDC, rate limits, sealed secrets."""
+"""Authentication and authorization: roles, tokens, browser sessions, OIDC, rate limits, sealed secrets."""

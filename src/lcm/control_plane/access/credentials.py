@@ -1,7 +1,7 @@
-"""Tokens and browser sessions: secrets that people carry and the store keeps a fingerprint of.
+"""Tokens and browser sessions: people hold the secret, the store keeps its fingerprint.
 
-They live in the store, so several control planes on one store agree on them. Each keeps what it read
-for two seconds: that is how late one of them may notice that another revoked something.
+They are in the store, so several control planes on one store agree on them. Each caches what it read for two
+seconds: so late may one of them notice that another revoked a credential.
 """
 
 from datetime import datetime
@@ -33,7 +33,7 @@ MAX_CACHED: Final = 10_000
 
 
 class Credential(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a secret that was handed out; the secret itself is not."""
+    """The record of an issued secret, without the secret."""
 
     id: str
     verifier: str
@@ -44,7 +44,7 @@ class Credential(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: datetime | None = None
     last_used_at: datetime | None = None
     owner_id: str | None = None
-    """Of a session: the principal who opened it, and with whose credential it ends."""
+    """The principal that opened a session; the session ends with its credential."""
 
     @property
     def as_role(self) -> Role:
@@ -74,7 +74,7 @@ class Credentials:
         expires_at: datetime | None,
         owner_id: str | None = None,
     ) -> tuple[str, Credential]:
-        """A new secret, never to be seen again, and what is kept of it."""
+        """Return a new secret, which is not stored, and its record."""
         secret = new_secret(self._secret_prefix)
         fingerprint = Fingerprint.of(secret)
         credential = Credential(
@@ -96,11 +96,11 @@ class Credentials:
         return secret, credential
 
     def is_cached(self, secret: str) -> bool:
-        """Whether the store need not be asked about this one."""
+        """Return whether this secret needs no read of the store."""
         return self._fresh(Fingerprint.of(secret).id) is not None
 
     async def find(self, secret: str) -> Credential | None:
-        """The credential of this secret, if it is valid now. May raise StoreUnavailable."""
+        """Return the credential of this secret, if it is valid now. May raise StoreUnavailable."""
         fingerprint = Fingerprint.of(secret)
         credential = await self.get(fingerprint.id)
         if credential is None or not fingerprint.matches(credential.verifier):
@@ -109,7 +109,7 @@ class Credentials:
         return credential
 
     async def get(self, credential_id: str) -> Credential | None:
-        """The credential of this id, if it is valid now, read no longer than two seconds ago."""
+        """Return the credential of this id, if it is valid now, read no longer than two seconds ago."""
         credential = self._fresh(credential_id)
         if credential is None:
             document = await self._store.get(self._kind, credential_id)
@@ -123,7 +123,7 @@ class Credentials:
         return credential if credential.is_valid_at(self._clock.now()) else None
 
     async def list_all(self) -> list[Credential]:
-        """By name, with their last use."""
+        """Return the credentials by name, with their last use."""
         found = [_decoder.decode(document.body) for document in await self._store.list_all(self._kind)]
         return sorted((self._with_last_use(c) for c in found), key=lambda c: (c.name, c.id))
 
@@ -139,10 +139,10 @@ class Credentials:
             self._cached.pop(credential_id, None)
             self._used.pop(credential_id, None)
             return _decoder.decode(document.body)
-        raise Conflict(f"token {credential_id} is changed by many at once; try again")
+        raise Conflict(f"several requests change token {credential_id} at once; try again")
 
     async def record_use(self) -> None:
-        """Write down when credentials were last used; one that another plane just wrote waits."""
+        """Store when credentials were last used; after a conflict with another control plane, next time."""
         for credential_id in list(self._used):
             used = self._used.pop(credential_id)
             document = await self._store.get(self._kind, credential_id)
@@ -161,20 +161,20 @@ class Credentials:
                 self._used.setdefault(credential_id, used)
                 raise
 
-    async def forget_expired(self) -> int:
-        """Remove what can no longer be used."""
-        now, forgotten = self._clock.now(), 0
+    async def remove_expired(self) -> int:
+        """Remove expired credentials; return how many."""
+        now, removed = self._clock.now(), 0
         for document in await self._store.list_all(self._kind):
             if not _decoder.decode(document.body).is_valid_at(now):
                 try:
                     await self._store.delete(self._kind, document.id, document.version)
                 except VersionConflict:
                     continue
-                forgotten += 1
-        return forgotten
+                removed += 1
+        return removed
 
     def _document(self, credential: Credential, version: int, body: bytes) -> Document:
-        """Tokens have names of their own; a person may have several sessions."""
+        """Names of tokens are unique; a principal may have several sessions."""
         names = (f"name:{credential.name}",) if credential.owner_id is None else ()
         return Document(self._kind, credential.id, version, body, names)
 

@@ -1,6 +1,6 @@
-"""Who is behind a request: a start-up key, a token, a browser session or an OIDC bearer token.
+"""Authentication: a request carries a start-up key, a token, a session cookie or an OIDC bearer token.
 
-`watch` tells when a credential has ended, so that a stream opened with it can end too.
+`watch` calls back when a credential has ended, so that a stream opened with it ends too.
 """
 
 from collections import Counter
@@ -33,8 +33,8 @@ log = structlog.get_logger(__name__)
 
 SESSION_LIFETIME: Final = timedelta(hours=12)
 
-ROUND_SECONDS: Final = 15.0
-"""What a round of the keeper may take; a store that hangs is given up on after ten seconds."""
+PASS_SECONDS: Final = 15.0
+"""What one pass of the keeper may take; a call to a hanging store fails after ten seconds."""
 
 _COOKIE: Final = "lcm_session"
 _HOST_ONLY_COOKIE: Final = "__Host-lcm_session"
@@ -42,23 +42,23 @@ _HOST_ONLY_COOKIE: Final = "__Host-lcm_session"
 _SIGN_IN_FIRST = "sign in first: send 'Authorization: Bearer <token>' or open the link printed at start"
 _NOT_VALID = "this token is not valid: it is wrong, has expired or was revoked"
 
-_TOO_MANY_GUESSES = "too many wrong tokens came from your address; wait and try again"
+_TOO_MANY_FAILURES = "too many invalid tokens were sent from this address; wait and try again"
 
 
 class BearerVerifier(Protocol):
-    """Recognises bearer tokens that somebody else issued."""
+    """Verifies bearer tokens of another issuer."""
 
     def recognises(self, token: str) -> bool:
-        """Whether it looks like one of theirs."""
+        """Return whether the token has the form of the issuer's."""
         ...
 
     async def verify(self, token: str) -> Principal:
-        """Who it stands for. Raises AccessDenied."""
+        """Return the principal of the token. Raises AccessDenied."""
         ...
 
 
 class Identity:
-    """Everybody the control plane knows."""
+    """All principals, and the requests that were refused."""
 
     def __init__(
         self, keys: AccessKeys, store: Store, clock: Clock, issuer: BearerVerifier | None = None
@@ -68,13 +68,13 @@ class Identity:
         self.sessions = Credentials(store, clock, SESSION)
         self._clock = clock
         self._issuer = issuer
-        self._wrong_guesses = Buckets(clock, per_second=1.0, burst=50)
+        self._failed_attempts = Buckets(clock, per_second=1.0, burst=50)
         self.refusals: Counter[int] = Counter()
-        """Requests that were not let in, by the status they got."""
+        """Refused requests by HTTP status."""
         self._watched: dict[Principal, list[Callable[[], None]]] = {}
 
     async def authenticate(self, request: HTTPConnection) -> Principal:
-        """The person behind a request, by bearer token or session cookie."""
+        """Return the person behind a request, by bearer token or session cookie."""
         scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer" and bearer:
             return await self.principal_of(bearer.strip(), request)
@@ -86,7 +86,7 @@ class Identity:
         return principal
 
     async def principal_of(self, token: str, request: HTTPConnection) -> Principal:
-        """Whose token this is. Raises AccessDenied, and TooManyRequests for those who guess."""
+        """Return the principal of a token. Raises AccessDenied, and TooManyRequests after many failures."""
         by_key = self.keys.principal_of(token)
         if by_key is not None:
             return by_key
@@ -95,21 +95,21 @@ class Identity:
                 return await self._issuer.verify(token)
             except AccessDenied as denied:
                 if denied.status == 401:
-                    self._count_wrong_guess(request)
+                    self._count_failed_attempt(request)
                 raise
         return await self._guarded(request, token, self.tokens, self._principal_of_token)
 
     def require_controller(self, request: HTTPConnection) -> None:
-        """A controller, by its key."""
+        """Require the key of a controller. Raises AccessDenied."""
         key = request.headers.get(API_KEY_HEADER, "")
         if self.keys.is_controller(key):
             return
         if key:
-            self._count_wrong_guess(request)
-        raise AccessDenied(401, f"controllers send their key in {API_KEY_HEADER}; it is missing or wrong")
+            self._count_failed_attempt(request)
+        raise AccessDenied(401, f"the key of the controller in {API_KEY_HEADER} is missing or wrong; send it")
 
     async def open_session(self, principal: Principal) -> tuple[str, Credential]:
-        """A secret for the browser's cookie; it ends with the credential it was opened with, or earlier."""
+        """Return a secret for the cookie; the session ends with the credential that opened it, or earlier."""
         expires_at = self._clock.now() + SESSION_LIFETIME
         if principal.expires_at is not None:
             expires_at = min(expires_at, principal.expires_at)
@@ -122,7 +122,7 @@ class Identity:
         )
 
     async def close_session(self, request: HTTPConnection) -> None:
-        """Sign out. Whoever is not signed in is not told so."""
+        """Sign out; without a valid session nothing happens."""
         cookie = request.cookies.get(cookie_name(request))
         session = await self.sessions.find(cookie) if cookie else None
         if session is not None:
@@ -130,7 +130,7 @@ class Identity:
             await self.sessions.revoke(session.id)
 
     async def is_still_valid(self, principal: Principal) -> bool:
-        """Whether what this principal came in with still opens the door."""
+        """Return whether the credential of this principal is still valid."""
         if principal.expires_at is not None and self._clock.now() >= principal.expires_at:
             return False
         if principal.session_id is not None and await self.sessions.get(principal.session_id) is None:
@@ -150,8 +150,8 @@ class Identity:
             if not watchers:
                 self._watched.pop(principal, None)
 
-    async def tell_the_ended(self) -> None:
-        """Look after everybody who is watched. Without an answer from the store nobody is sent away."""
+    async def notify_ended(self) -> None:
+        """Call the watchers of ended credentials. While the store does not answer, none has ended."""
         for principal in list(self._watched):
             if not await self.is_still_valid(principal):
                 for on_end in self._watched.pop(principal, []):
@@ -175,7 +175,7 @@ class Identity:
             return any(self.keys.id_of(role) == principal_id for role in Role)
         if kind == "token":
             return await self.tokens.get(name) is not None
-        return self._issuer is not None  # which cannot be asked; its tokens and their sessions expire
+        return self._issuer is not None  # the issuer is not called: its tokens and their sessions expire
 
     async def _guarded(
         self,
@@ -184,25 +184,25 @@ class Identity:
         credentials: Credentials,
         find: Callable[[str], Awaitable[Principal | None]],
     ) -> Principal:
-        """Those who guess may not keep the store busy; those who know are never kept waiting for them."""
+        """Limit unknown secrets per address: guessing must not load the store. Cached ones never wait."""
         if not credentials.is_cached(secret):
-            wait = self._wrong_guesses.wait_seconds(_peer(request))
+            wait = self._failed_attempts.wait_seconds(_peer(request))
             if wait > 0:
-                raise TooManyRequests(wait, _TOO_MANY_GUESSES)
+                raise TooManyRequests(wait, _TOO_MANY_FAILURES)
         principal = await find(secret)
         if principal is None:
-            self._count_wrong_guess(request)
+            self._count_failed_attempt(request)
             raise AccessDenied(401, _NOT_VALID)
         return principal
 
-    def _count_wrong_guess(self, request: HTTPConnection) -> None:
-        wait = self._wrong_guesses.take(_peer(request))
+    def _count_failed_attempt(self, request: HTTPConnection) -> None:
+        wait = self._failed_attempts.take(_peer(request))
         if wait > 0:
-            raise TooManyRequests(wait, _TOO_MANY_GUESSES)
+            raise TooManyRequests(wait, _TOO_MANY_FAILURES)
 
 
 class IdentityKeeper(HostedService):
-    """Ends the streams of those who may no longer listen, notes last uses, forgets what has expired."""
+    """Ends the streams of ended credentials, records last uses, removes expired credentials."""
 
     name = "identity-keeper"
 
@@ -214,22 +214,22 @@ class IdentityKeeper(HostedService):
     async def run(self) -> None:
         seconds = 0
         while True:
-            self._health.tick(self.name, ROUND_SECONDS)
+            self._health.tick(self.name, PASS_SECONDS)
             try:
-                await self._identity.tell_the_ended()
+                await self._identity.notify_ended()
                 for credentials in (self._identity.tokens, self._identity.sessions):
                     if seconds % 30 == 29:
                         await credentials.record_use()
                     if seconds % 3600 == 0:
-                        await credentials.forget_expired()
+                        await credentials.remove_expired()
             except StoreUnavailable as error:
-                log.warning("cannot look after credentials; will try again", error=str(error))
+                log.warning("credential maintenance failed; will retry", error=str(error))
             await self._clock.sleep(1.0)
             seconds += 1
 
 
 def cookie_name(request: HTTPConnection) -> str:
-    """Over TLS browsers guarantee that no other host and no plain connection has set the cookie."""
+    """Return the cookie's name; with `__Host-` browsers guarantee that only this host set it over TLS."""
     return _HOST_ONLY_COOKIE if request.scope["scheme"] == "https" else _COOKIE
 
 

@@ -1,8 +1,8 @@
 """Bearer tokens of an OpenID Connect issuer, checked against its published keys.
 
-Only signatures by public keys are accepted, never shared secrets. Keys are read from the issuer, kept,
-and read again when they are old or when a token names one we have not seen; the latter at most every
-half minute, so that made-up tokens cannot make us call the issuer all the time.
+Only signatures by public keys are accepted, never shared secrets. Keys are read from the issuer, cached,
+and read again when they are old or when a token names an unknown one; the latter at most every half minute,
+so that forged tokens cannot cause a call to the issuer each time.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ log = structlog.get_logger(__name__)
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512")
 
 MALFORMED: Final = (JoseError, ValueError, TypeError, KeyError, AttributeError, RecursionError)
-"""What the library raises for tokens that somebody made up; most of it before it looks at the signature."""
+"""What the library raises for forged tokens; mostly before it checks the signature."""
 
 LEEWAY_SECONDS: Final = 60
 KEYS_FRESH_SECONDS: Final = 600.0
@@ -45,22 +45,24 @@ FetchDocument = Callable[[str], Awaitable[bytes]]
 
 @dataclass(frozen=True)
 class OidcConfig:
-    """Whose tokens count, for whom they must be meant, and what makes somebody what here."""
+    """The issuer, the required audience, and the mapping of claims to roles."""
 
     issuer: str
     audience: str
     role_claim: str
-    """Dots lead into nested claims: `realm_access.roles`."""
+    """Dots separate nested claims: `realm_access.roles`."""
     roles: Mapping[str, Role]
 
     def __post_init__(self) -> None:
         require_private_transport(self.issuer)
         if not self.audience:
-            raise ConfigurationError("OIDC_AUDIENCE is missing: tokens meant for others must not count here")
+            raise ConfigurationError(
+                "OIDC_AUDIENCE is missing: set it, so that tokens for other services are refused"
+            )
 
 
 class OidcVerifier:
-    """Knows the issuer's keys and who its tokens stand for."""
+    """Verifies tokens with the issuer's keys and maps their claims to principals."""
 
     def __init__(self, config: OidcConfig, fetch: FetchDocument, clock: Clock) -> None:
         self._config = config
@@ -73,7 +75,7 @@ class OidcVerifier:
         self._registry = JWSRegistry(algorithms=list(ALGORITHMS), strict_check_header=False)
 
     def recognises(self, token: str) -> bool:
-        """Three parts with dots between them; none of LCM's own tokens has a dot."""
+        """Return whether the token has three parts separated by dots; LCM's own tokens have no dot."""
         return token.count(".") == 2
 
     async def verify(self, token: str) -> Principal:
@@ -121,11 +123,11 @@ class OidcVerifier:
             id=f"oidc:{claims['sub']}",
             name=str(name)[:100],
             role=max(roles),
-            expires_at=datetime.fromtimestamp(min(claims["exp"], _FAR_AWAY), UTC),
+            expires_at=datetime.fromtimestamp(min(claims["exp"], _MAX_TIMESTAMP), UTC),
         )
 
     async def _read_keys(self, *, because_unknown: bool) -> None:
-        """Read the keys if that is due; one caller reads, the others wait for it."""
+        """Read the keys if that is due; one caller reads, the others wait."""
         async with self._reading:
             now = self._clock.monotonic()
             age = None if self._keys_read_at is None else now - self._keys_read_at
@@ -138,17 +140,17 @@ class OidcVerifier:
                     self._keys_read_at = now
                     return
                 except Unreachable as error:
-                    log.warning("cannot read the issuer's keys", issuer=self._config.issuer, error=str(error))
+                    log.warning("issuer keys not read", issuer=self._config.issuer, error=str(error))
             if age is None or age > KEYS_USABLE_SECONDS:
                 raise AccessDenied(
-                    503, "the identity provider does not answer; use an LCM token or try later"
+                    503, "the identity provider does not answer; use an LCM token or try again later"
                 )
 
     async def _fetch_keys(self) -> KeySet:
         issuer = self._config.issuer
         discovered = _decode(await self._fetch(issuer.rstrip("/") + "/.well-known/openid-configuration"))
         if discovered.get("issuer") != issuer:
-            raise Unreachable(f"the document there is of issuer {discovered.get('issuer')!r}")
+            raise Unreachable(f"its configuration names issuer {discovered.get('issuer')!r}")
         address = str(discovered.get("jwks_uri"))
         try:
             require_private_transport(address)
@@ -161,7 +163,7 @@ class OidcVerifier:
         return KeySet(keys)
 
 
-_FAR_AWAY: Final = 253402300799  # the last second of the year 9999
+_MAX_TIMESTAMP: Final = 253402300799  # the last second of the year 9999
 
 
 def _refusal(error: Exception) -> AccessDenied:
@@ -172,7 +174,7 @@ def _refusal(error: Exception) -> AccessDenied:
 
 
 def _public_key(entry: Any) -> Key | None:
-    """A key that others sign with; what we do not understand is not ours to use."""
+    """Return a public signature key; None for any other or unknown entry."""
     if not isinstance(entry, dict) or entry.get("use", "sig") != "sig":
         return None
     try:
@@ -190,7 +192,7 @@ def _decode(document: bytes) -> dict[str, Any]:
 
 
 def require_private_transport(address: str) -> None:
-    """Keys read over a connection that anybody can change are worth nothing."""
+    """Require TLS: keys read over a connection without it can be replaced by an attacker."""
     split = urlsplit(address)
     is_local = split.hostname in ("localhost", "127.0.0.1", "::1")
     if split.scheme != "https" and not (split.scheme == "http" and is_local):

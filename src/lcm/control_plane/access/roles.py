@@ -1,4 +1,4 @@
-"""Who may do what: default deny, three roles for people, one key for controllers."""
+"""Authorization: default deny, three roles for people, one key for controllers."""
 
 import hashlib
 import hmac
@@ -31,7 +31,7 @@ class Role(IntEnum):
 
 @dataclass(frozen=True)
 class Principal:
-    """Somebody who showed something valid. `id` is the same however they signed in; `name` is for people."""
+    """An authenticated caller. `id` is the same for every way to sign in; `name` is for display."""
 
     id: str
     name: str
@@ -41,7 +41,7 @@ class Principal:
 
 
 class AccessDenied(Exception):
-    """Answered with 401 or 403."""
+    """The credential is missing, invalid (401) or its role too low (403); 503 if that cannot be checked."""
 
     def __init__(self, status: int, detail: str) -> None:
         self.status = status
@@ -50,7 +50,7 @@ class AccessDenied(Exception):
 
 
 class TooManyRequests(Exception):
-    """Answered with 429."""
+    """The caller exceeds its rate; `retry_after_seconds` until the next request is accepted."""
 
     def __init__(self, retry_after_seconds: float, detail: str) -> None:
         self.retry_after_seconds = retry_after_seconds
@@ -69,7 +69,7 @@ class AccessKeys:
 
     @classmethod
     def load_or_create(cls, path: Path, controller: str | None = None) -> Self:
-        """Read the keys, or make them on the first start; the file is for its owner only."""
+        """Read the keys, or create them at the first start; only the owner may read the file."""
         if path.exists():
             stored: dict[str, str] = json.loads(path.read_text())
         else:
@@ -81,7 +81,7 @@ class AccessKeys:
         return keys if controller is None else cls(keys.viewer, keys.operator, keys.admin, controller)
 
     def principal_of(self, token: str) -> Principal | None:
-        """Whose token this is; compared in constant time."""
+        """Return the principal of a key, compared in constant time."""
         found = None
         for role in Role:
             if _is_same(token, self._key_of(role)):
@@ -89,7 +89,7 @@ class AccessKeys:
         return found
 
     def id_of(self, role: Role) -> str:
-        """Names the key without telling it; a replaced key gets another id."""
+        """Return an id that does not reveal the key; a replaced key gets another id."""
         return f"key:{Fingerprint.of(self._key_of(role)).id}"
 
     def is_controller(self, key: str) -> bool:
@@ -102,9 +102,9 @@ class AccessKeys:
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """What is kept of a secret: where to find it and how to recognise it.
+    """What is stored of a secret: the id to find it by, and the verifier to compare.
 
-    A fast hash is enough because nobody can try out 256 random bits; passwords would need a slow one.
+    A fast hash suffices because 256 random bits cannot be guessed; passwords would need a slow one.
     """
 
     id: str
@@ -138,10 +138,10 @@ def _is_same(given: str, expected: str) -> bool:
 
 
 def refuse_foreign_origin(request: HTTPConnection) -> None:
-    """A cookie travels with requests that other sites make; those must not change anything.
+    """Refuse unsafe requests of other sites: browsers send the cookie with them too.
 
-    Browsers name the origin of every request that may change something. One that names none must be
-    marked as coming from this very page. A proxy may have taken the TLS off, hence https either way.
+    Browsers name the origin of every unsafe request. One without an origin must be marked as same-origin. A
+    proxy may have terminated TLS, so https is accepted in any case.
     """
     if request.scope["method"] in SAFE_METHODS:
         return

@@ -1,8 +1,7 @@
-"""Seals what must not be readable in the database: AES-256-GCM under a key that is kept elsewhere.
+"""Seals secrets for the database: AES-256-GCM with a key that is kept elsewhere.
 
-A sealed text is `v1.<key id>.<nonce and ciphertext>`. The key's id lets several keys be in use while one
-replaces another. What a secret belongs to is sealed with it: one that is moved to another place in the
-database does not open there.
+A sealed text is `v1.<key id>.<nonce and ciphertext>`. The key id allows several keys during a rotation. The
+owner of a secret is authenticated with it: a sealed text that is moved to another owner does not open.
 """
 
 import base64
@@ -27,12 +26,12 @@ NONCE_BYTES: Final = 12
 
 
 class CannotOpen(Exception):
-    """Sealed with a key that is not here, for another place, or changed since."""
+    """The text was sealed with an unknown key or for another owner, or was modified."""
 
 
 @dataclass(frozen=True, repr=False)
 class SecretBox:
-    """Seals with the current key, opens with any it has."""
+    """Seals with the current key, opens with any of its keys."""
 
     keys: Mapping[str, bytes]
     current: str
@@ -45,12 +44,12 @@ class SecretBox:
 
     @classmethod
     def of(cls, *keys: bytes) -> Self:
-        """The first one seals."""
+        """Return a box of these keys; the first one seals."""
         return cls({_key_id(key): key for key in keys}, _key_id(keys[0]))
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Keys as an environment variable holds them: base64, the first one seals, commas between."""
+        """Return a box of the keys of an environment variable: base64, comma-separated, the first seals."""
         keys = []
         for part in text.split(","):
             try:
@@ -80,13 +79,13 @@ class SecretBox:
             content = base64.urlsafe_b64decode(text)
             return cipher.decrypt(content[:NONCE_BYTES], content[NONCE_BYTES:], belongs_to.encode()).decode()
         except (InvalidTag, ValueError):
-            raise CannotOpen("it was changed, or belongs to something else") from None
+            raise CannotOpen("it was modified, or belongs to another owner") from None
 
     def is_current(self, sealed: str) -> bool:
         return sealed.startswith(f"v1.{self.current}.")
 
     def with_new_key(self) -> "SecretBox":
-        """Seals with a fresh key, still opens what it could open before."""
+        """Return a box that seals with a new key and still opens with the old ones."""
         return SecretBox.of(os.urandom(KEY_BYTES), *self.keys.values())
 
     def without_old_keys(self) -> "SecretBox":
@@ -94,7 +93,7 @@ class SecretBox:
 
 
 class KeyFile:
-    """The keys on disk, for their owner only; made at the first start."""
+    """The key file: readable for its owner only, created at the first start."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -114,7 +113,7 @@ class KeyFile:
         return box
 
     def save(self, box: SecretBox) -> None:
-        """In one step: whatever is interrupted, the file holds a complete set of keys."""
+        """Write atomically: after any interruption the file holds a complete set of keys."""
         newest_first = [
             box.keys[box.current],
             *(key for key_id, key in box.keys.items() if key_id != box.current),
@@ -125,5 +124,5 @@ class KeyFile:
 
 
 def _key_id(key: bytes) -> str:
-    """Names a key without telling anything about it."""
+    """Return an id that does not reveal the key."""
     return hashlib.sha256(b"lcm secret key:" + key).hexdigest()[:12]

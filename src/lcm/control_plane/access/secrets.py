@@ -1,4 +1,4 @@
-"""Where secrets are kept: sealed, beside the records and never in them, so no answer or event can carry one.
+"""The secret store: secrets are sealed and never part of a record, so no answer or event can contain one.
 
 A secret has a purpose and an owner, for example the CML password of a worker. A record that needs one
 is written after it: a crash in between leaves a secret that the next attempt overwrites.
@@ -30,18 +30,18 @@ _decoder = msgspec.json.Decoder(SealedSecret)
 class SecretStore:
     """Write-only for people: they can set and remove a secret, only LCM itself reads one.
 
-    `key_file` is None where the keys come from the environment and only its owner can change them.
+    `key_file` is None if the keys come from the environment, where only an operator can change them.
     """
 
     def __init__(self, store: Store, box: SecretBox, key_file: KeyFile | None = None) -> None:
         self._store = store
         self._box = box
         self._key_file = key_file
-        self._sealing = asyncio.Lock()  # nothing is sealed with a key that is on its way out
+        self._sealing = asyncio.Lock()  # nothing is sealed with a key that is being replaced
 
     @property
     def key_id(self) -> str:
-        """Names the key that seals."""
+        """The id of the key that seals."""
         return self._box.current
 
     async def put(self, purpose: str, owner_id: str, secret: str) -> None:
@@ -56,10 +56,10 @@ class SecretStore:
                 except VersionConflict:
                     continue
                 return
-        raise Conflict(f"{purpose} of {owner_id} is changed by many at once; try again")
+        raise Conflict(f"{purpose} of {owner_id} is changed by several requests at once; try again")
 
     async def get(self, purpose: str, owner_id: str) -> str | None:
-        """Raises CannotOpen if the key is not the one it was sealed with."""
+        """Return the secret. Raises CannotOpen if the key it was sealed with is missing."""
         place = _place(purpose, owner_id)
         document = await self._store.get(KIND, place)
         return self._open(document) if document else None
@@ -77,12 +77,12 @@ class SecretStore:
             except VersionConflict:
                 continue
             return
-        raise Conflict(f"{purpose} of {owner_id} is changed by many at once; try again")
+        raise Conflict(f"{purpose} of {owner_id} is changed by several requests at once; try again")
 
     async def rotate(self) -> int:
-        """A new key, everything sealed again with it, and then the old key is destroyed; says how many.
+        """Create a key, seal every secret again with it, then remove the old key; return how many.
 
-        The file holds both keys until nothing needs the old one: cut off anywhere, `finish_rotation` goes on.
+        The file holds both keys until nothing needs the old one, so that `finish_rotation` can resume.
         """
         if self._key_file is None:
             raise Conflict(
@@ -98,7 +98,7 @@ class SecretStore:
         return resealed
 
     async def finish_rotation(self) -> None:
-        """Seal again whatever an older key sealed; raises CannotOpen if that key is not here."""
+        """Seal again what an older key sealed. Raises CannotOpen if that key is missing."""
         async with self._sealing:
             await self._reseal()
             self._drop_old_keys()

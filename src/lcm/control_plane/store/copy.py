@@ -1,6 +1,6 @@
-"""Moves an embedded installation to MongoDB: every document as it is, then looks whether it arrived.
+"""Copies an embedded installation to MongoDB: every document as it is, then compares both stores.
 
-Versions are kept, because an epoch is one: a leader that still believes in an old epoch stays fenced.
+Versions are preserved, because an epoch is one: a leader with an old epoch stays fenced.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,13 +11,13 @@ from lcm.control_plane.store.sqlite import SqliteStore
 
 
 class CopyFailed(Exception):
-    """The target is not what the source is; the message says what to do."""
+    """The target differs from the source; the message says what to do."""
 
 
 async def copy_store(
     source: SqliteStore, target: MongoStore, on_progress: Callable[[int, int], None] = lambda *_: None
 ) -> int:
-    """How many documents there are. Can be repeated after an interruption; never deletes anything."""
+    """Copy all documents; return how many. May be repeated after an interruption; never deletes anything."""
     wanted = await source.dump()
     _check_free(wanted, await target.dump())
     for count, stored in enumerate(wanted, start=1):
@@ -31,7 +31,7 @@ async def copy_store(
 
 
 def _check_free(wanted: Sequence[StoredDocument], found: Sequence[StoredDocument]) -> None:
-    """What an interrupted copy left may stay; anything else is somebody's."""
+    """Raise CopyFailed unless the target holds only documents of an interrupted copy."""
     known = {(stored.document.kind, stored.document.id): stored for stored in wanted}
     for stored in found:
         if known.get((stored.document.kind, stored.document.id)) != stored:

@@ -1,7 +1,7 @@
-"""Fields that a later version wrote: a control plane that does not know them leaves them as they are.
+"""Forward compatibility: a control plane preserves record fields that only a later version knows.
 
-During an upgrade control planes of two versions share the records. The older one changes what it understands;
-what it does not must still be there when the newer one reads the record again.
+During an upgrade control planes of two versions share the records. The older one changes the fields it knows;
+the others must still be there when the newer one reads the record again.
 """
 
 from typing import Any
@@ -10,9 +10,9 @@ import msgspec
 
 
 def encode_over(stored: bytes, understood: msgspec.Struct, changed: msgspec.Struct) -> bytes:
-    """The changed record, as it is to be written over the stored one, of which this much was understood.
+    """Return the changed record for writing over the stored one, of which `understood` was decoded.
 
-    A part of the record that is not changed stays as it was stored; a part that is, is as it is written here.
+    An unchanged part of the record stays as it was stored; a changed part is written as encoded here.
     """
     body, known = msgspec.json.encode(changed), msgspec.json.encode(understood)
     if known == stored:

@@ -1,4 +1,4 @@
-"""The store in a dictionary: the model the contract suite compares the real ones with."""
+"""The store in a dictionary: the model with which the contract suite compares the real ones."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

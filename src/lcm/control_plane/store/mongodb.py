@@ -1,20 +1,20 @@
-"""The store in MongoDB, for several control planes at once. Why it works like this: docs/adr/0012.
+"""The store in MongoDB, for several control planes at once. The reasons are in docs/adr/0012.
 
-MongoDB without transactions changes one document at a time. Two promises of the port span several, and both
-are kept by the same means: **a mark in the document that is about to change**.
+MongoDB without transactions changes one document at a time. Two guarantees of the port span several, and both
+are given by the same means: **a mark in the document that is about to change**.
 
     a plain change      compare-and-set of version, keys and stamp          one step, the usual case
     new unique keys     mark ─ take the keys' locks ──────┐
-    not yet stamped     mark ─ look at the leadership ────┴─ compare-and-set of version and mark
+    not yet stamped     mark ─ read the leadership ───────┴─ compare-and-set of version and mark
 
-Whoever needs such a change not to happen wipes the mark, and the change starts over: another document that
+A writer that must prevent such a change removes the mark, and the change starts over: another document that
 takes a lock over, or a new leader.
 
 *Fences.* Each document is stamped with the epoch it may be written under. A claim of the next epoch raises
-the stamp (and wipes the mark) of every document before anybody is told of the new epoch; whoever reads a
-claim that was interrupted finishes it first. So a document's own stamp says whether its writer still leads.
+the stamp (and removes the mark) of every document before the new epoch is granted; a reader of an interrupted
+claim finishes it first. So a document's own stamp shows whether its writer still leads.
 
-*Unique keys.* A lock per key says who is using it or about to; the holder's document says whether it is used.
+*Unique keys.* A lock per key names the document that uses it or is about to; that document shows which.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -57,9 +57,9 @@ _SCHEMA_VERSION: Final = 1
 _CALL_TIMEOUT_SECONDS: Final = 8.0
 _MAX_ATTEMPTS: Final = 20
 _HOLDER_PATIENCE_SECONDS: Final = 2.0
-"""How long a lock of a document that is being written is respected. Only liveness hangs on it."""
+"""How long the lock of a document that is being written is respected. Only liveness depends on it."""
 _PLACEHOLDER: Final = 0
-"""The version of a document whose insertion is under way; nobody sees it."""
+"""The version of a document whose insertion is under way; reads do not show it."""
 
 Raw = dict[str, Any]
 
@@ -165,13 +165,13 @@ class MongoStore:
             await self._documents.bulk_write(marks, ordered=False)
 
     async def dump(self) -> Sequence[StoredDocument]:
-        """Everything there is, by kind and id."""
+        """Return all documents, by kind and id."""
         async with self._asking():
             raws = self._documents.find({"version": {"$gt": _PLACEHOLDER}}, sort=[("_id", ASCENDING)])
             return [_stored(raw) async for raw in raws]
 
     async def load(self, stored: StoredDocument) -> None:
-        """Add a document as another store had it. Nobody else may be using this store meanwhile."""
+        """Add a document as another store had it. No other process may use this store meanwhile."""
         document = stored.document
         key = _key(document.kind, document.id)
         async with self._asking(to_write=True):
@@ -207,7 +207,7 @@ class MongoStore:
             return [await self._shown(raw) for raw in raws]
 
     async def _shown(self, raw: Raw) -> Document:
-        """As reads show it. Nobody learns of an epoch before the last one is fenced everywhere."""
+        """Return the document for readers. An epoch is not shown before the last one is fenced everywhere."""
         document = Document(raw["kind"], raw["id"], raw["version"], raw["body"])
         if raw.get("claiming"):
             await self._finish_claim(document)
@@ -216,7 +216,7 @@ class MongoStore:
     # Writing in one step.
 
     async def _insert_plainly(self, document: Document, fence: Fence | None) -> bool:
-        """Whether it could be added without looking at anything else."""
+        """Insert the document in one step; return False if that needs other documents."""
         if fence is not None or document.unique_keys:
             return False
         write = self._ids.new_id()
@@ -230,7 +230,7 @@ class MongoStore:
         return True
 
     async def _replace_plainly(self, document: Document, fence: Fence | None) -> bool:
-        """Whether it could be changed because it has its keys already, and the stamp of its writer."""
+        """Change the document in one step, if it has its keys and the stamp of its writer; return whether."""
         where: Raw = {"version": document.version - 1}
         if document.unique_keys:
             where["keys"] = _sorted(document.unique_keys)
@@ -247,7 +247,7 @@ class MongoStore:
             change["$unset"]["keys"] = ""
         try:
             result = await self._documents.update_one({"_id": _key_of(document), **where}, change)
-        except AutoReconnect:  # the answer was lost, the change perhaps not
+        except AutoReconnect:  # the answer was lost; the change may have happened
             if not await self._has_happened(document, write):
                 raise
             return True
@@ -260,7 +260,7 @@ class MongoStore:
     # Writing behind a mark.
 
     async def _make_placeholder(self, document: Document) -> None:
-        """Something to mark; what an interrupted insertion left is as good as a new one."""
+        """Create the document to mark; what an interrupted insertion left serves as well."""
         placeholder = {**_identity(document), "version": _PLACEHOLDER, "body": Binary(b"")}
         try:
             await self._documents.insert_one(placeholder)
@@ -270,7 +270,7 @@ class MongoStore:
     async def _write_marked(self, document: Document, fence: Fence | None) -> None:
         key, before = _key_of(document), document.version - 1
         for _ in range(_MAX_ATTEMPTS):
-            await self._check(fence)  # a broken fence is told before anything else
+            await self._check(fence)  # a broken fence is raised before any other error
             current = await self._find(key)
             if current is None or current["version"] != before:
                 raise VersionConflict(document.id)
@@ -285,7 +285,7 @@ class MongoStore:
                 for unique in dict.fromkeys(document.unique_keys):
                     if unique not in current.get("keys", ()):
                         await self._take_lock(document, unique, mark)
-                await self._check(fence)  # after the mark: a claim that comes now wipes it
+                await self._check(fence)  # after the mark: a claim from now on removes the mark
             except (UniqueKeyTaken, FenceBroken):
                 if before == _PLACEHOLDER:
                     await self._documents.delete_one({"_id": key, **at_mark})
@@ -293,10 +293,10 @@ class MongoStore:
             stamp = {f"stamps.{_field(fence.id)}": fence.version} if fence is not None else None
             if await self._commit(document, at_mark, stamp):
                 return
-        raise StoreUnavailable(f"{key} is changed by many at once; try again")
+        raise StoreUnavailable(f"several writers change {key} at once; try again")
 
     async def _take_lock(self, document: Document, unique: str, mark: str) -> None:
-        """Make the key's lock ours, unless a document uses the key; one that is about to may finish first."""
+        """Take the key's lock, unless a document uses the key; one that is about to may finish first."""
         name, me = _key(document.kind, unique), _key_of(document)
         give_up_at = self._clock.monotonic() + _HOLDER_PATIENCE_SECONDS
         while True:
@@ -315,7 +315,7 @@ class MongoStore:
                 if is_about_to and self._clock.monotonic() < give_up_at:
                     await self._clock.sleep(0.01)
                     continue
-                # First make sure that it will not use the key with this lock, then see whether it does.
+                # First ensure that it will not use the key with this lock, then read whether it does.
                 await self._documents.update_one(
                     {"_id": lock["holder"], "mark": lock["mark"]}, {"$unset": {"mark": ""}}
                 )
@@ -345,7 +345,7 @@ class MongoStore:
         )
 
     async def _raise_stamps(self, guard: str, epoch: int) -> None:
-        """From here on no document can be changed by a write of an earlier epoch."""
+        """Stamp every document, so that no write of an earlier epoch changes one from here on."""
         stamp = f"stamps.{_field(guard)}"
         await self._documents.update_many(
             {stamp: {"$not": {"$gte": epoch}}}, {"$set": {stamp: epoch}, "$unset": {"mark": ""}}
@@ -353,7 +353,7 @@ class MongoStore:
 
     @asynccontextmanager
     async def _asking(self, *, to_write: bool = False) -> AsyncIterator[None]:
-        """One deadline for all steps of a call, and the port's words for what goes wrong."""
+        """Set one deadline for all steps of a call, and raise the port's exceptions."""
         unanswered = WriteUnconfirmed if to_write else StoreUnavailable
         try:
             async with timeout(_CALL_TIMEOUT_SECONDS):
@@ -371,7 +371,7 @@ class MongoStore:
 
 
 def _without_details(error: OperationFailure) -> str:
-    """What went wrong, without the command that was sent."""
+    """Return the error without the command that was sent."""
     details = error.details or {}
     return f"{details.get('codeName') or error.code}: {details.get('errmsg') or 'no reason given'}"
 
@@ -385,7 +385,7 @@ def _key_of(document: Document) -> str:
 
 
 def _field(name: str) -> str:
-    """Part of a path in MongoDB's language, in which dots and dollars mean something."""
+    """Return a part of a MongoDB path, with dots and dollars escaped."""
     return name.replace("%", "%25").replace(".", "%2E").replace("$", "%24")
 
 

@@ -1,4 +1,4 @@
-"""Where records live: documents with a version, changed only by compare-and-set.
+"""The port to the store of records: versioned documents, changed only by compare-and-set.
 
 A document's body is opaque here. Every accepted write is durable when the call returns.
 """
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 GUARD_KIND: Final = "leadership"
-"""The kind of document a fence looks at. Claiming an epoch is writing one; stores may do extra work then."""
+"""The kind of document that a fence checks. Claiming an epoch writes one; stores may do extra work then."""
 
 
 class StoreUnavailable(Exception):
@@ -16,7 +16,7 @@ class StoreUnavailable(Exception):
 
 
 class WriteUnconfirmed(StoreUnavailable):
-    """A write was sent and nothing was heard of it: it may have happened, and it may happen yet."""
+    """A write was sent and not confirmed: it may have happened, or may still happen."""
 
 
 class VersionConflict(Exception):
@@ -37,7 +37,7 @@ class FenceBroken(Exception):
 
 @dataclass(frozen=True)
 class Document:
-    """One version of one thing."""
+    """One version of one record."""
 
     kind: str
     id: str
@@ -49,7 +49,7 @@ class Document:
 
 @dataclass(frozen=True)
 class StoredDocument:
-    """A document with all a store remembers of it: what moving to another store must keep."""
+    """A document with everything a store keeps of it: what a copy to another store must preserve."""
 
     document: Document
     is_published: bool
@@ -57,7 +57,7 @@ class StoredDocument:
 
 @dataclass(frozen=True)
 class Fence:
-    """Lets a write through only while this leadership document is at this version.
+    """Admits a write only while this leadership document is at this version.
 
     An epoch is the version of its leadership document, so claiming the next one fences the last: no write
     of an earlier epoch happens after a claim was confirmed or read.
@@ -74,7 +74,7 @@ class Store(Protocol):
     async def get(self, kind: str, document_id: str) -> Document | None: ...
 
     async def list_all(self, kind: str) -> Sequence[Document]:
-        """All documents of a kind, by id."""
+        """Return all documents of a kind, by id."""
         ...
 
     async def insert(self, document: Document, fence: Fence | None = None) -> None:
@@ -82,7 +82,7 @@ class Store(Protocol):
         ...
 
     async def replace(self, document: Document, fence: Fence | None = None) -> None:
-        """Put version n over version n-1. Raises VersionConflict, UniqueKeyTaken, FenceBroken."""
+        """Replace version n-1 by version n. Raises VersionConflict, UniqueKeyTaken, FenceBroken."""
         ...
 
     async def delete(self, kind: str, document_id: str, expected_version: int) -> None:
@@ -90,9 +90,9 @@ class Store(Protocol):
         ...
 
     async def list_unpublished(self, kind: str) -> Sequence[Document]:
-        """Documents with a version that was not marked as published."""
+        """Return the documents whose version is not marked as published."""
         ...
 
     async def mark_published(self, kind: str, versions: Mapping[str, int]) -> None:
-        """Remember which version of each document has been published; never moves back."""
+        """Mark these versions as published; a mark never moves back."""
         ...

@@ -1,6 +1,6 @@
 """The store in one SQLite file: the embedded default.
 
-One thread owns the writing connection and commits whatever has gathered while it was busy, so many
+One thread owns the writing connection and commits all writes that queued while it was busy, so many
 writers share one flush to disk. `synchronous=FULL`: an acknowledged write survives a power cut.
 Another thread reads. One process per file (two writing processes starve each other).
 """
@@ -55,9 +55,9 @@ REFUSALS: Final = (
     VersionConflict,
     UniqueKeyTaken,
     FenceBroken,
-    *(ValueError, OverflowError, sqlite3.DataError),  # what SQLite cannot hold
+    *(ValueError, OverflowError, sqlite3.DataError),  # values that SQLite cannot store
 )
-"""What ends one write and none of those that are committed with it."""
+"""Errors that end one write and none of those committed with it."""
 
 _MAX_BATCH: Final = 500
 _MAX_QUEUED: Final = 10_000
@@ -79,7 +79,7 @@ class _Write:
 
     def resolve(self) -> None:
         if self.done.done():
-            return  # the caller was cancelled; the write stands all the same
+            return  # the caller was cancelled; the write is committed all the same
         if self.error is None:
             self.done.set_result(None)
         else:
@@ -133,7 +133,7 @@ class SqliteStore:
         return [Document(kind, *row) for row in rows]
 
     async def dump(self) -> Sequence[StoredDocument]:
-        """Everything there is, by kind and id."""
+        """Return all documents, by kind and id."""
         rows = await self._read(
             "SELECT kind, id, version, body, published_version >= version,"
             " (SELECT json_group_array(key) FROM unique_keys"
@@ -249,7 +249,7 @@ class SqliteStore:
             deadline.cancel()
 
     def _write_forever(self) -> None:
-        """The writer thread: gather what waits, commit it together, then tell everyone."""
+        """Run the writer thread: collect queued writes, commit them together, then resolve their futures."""
         db = _connect(self.path)
         is_open = True
         while is_open:
@@ -271,7 +271,7 @@ class SqliteStore:
         db.close()
 
     def _tell(self, batch: list[_Write]) -> None:
-        """Futures are resolved in the order of their commits, so listeners hear of changes in order."""
+        """Resolve futures in the order of their commits, so that listeners are called in order."""
 
         def resolve_all() -> None:
             for write in batch:
@@ -281,7 +281,7 @@ class SqliteStore:
         try:
             self._loop.call_soon_threadsafe(resolve_all)
         except RuntimeError:
-            return  # the loop is closed: nobody is waiting any more
+            return  # the loop is closed: no caller waits any more
 
 
 def _connect(path: Path) -> sqlite3.Connection:
@@ -292,7 +292,7 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _commit(db: sqlite3.Connection, batch: list[_Write]) -> bool:
-    """One transaction for all; a write that is refused leaves nothing behind and stops nobody else's."""
+    """Run one transaction for all; a refused write leaves nothing behind and stops no other."""
     try:
         db.execute("BEGIN IMMEDIATE")
         for write in batch:
@@ -312,7 +312,7 @@ def _commit(db: sqlite3.Connection, batch: list[_Write]) -> bool:
 
 @contextlib.contextmanager
 def _undone_if_refused(db: sqlite3.Connection) -> Iterator[None]:
-    """For operations that may be refused after they have changed something."""
+    """Undo an operation that is refused after it has changed something."""
     db.execute("SAVEPOINT one")
     try:
         yield
@@ -333,13 +333,13 @@ def _update(db: sqlite3.Connection, document: Document) -> None:
 
 
 class _HeldKeys:
-    """Which unique keys documents hold, as far as the writer has seen: nobody else writes this file."""
+    """The unique keys of documents, as the writer has seen them: it is the only writer of the file."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], frozenset[str]] = {}
 
     def are(self, db: sqlite3.Connection, document: Document) -> bool:
-        """Whether the document holds exactly the keys it names."""
+        """Return whether the document holds exactly the keys it names."""
         place = (document.kind, document.id)
         held = self._known.get(place)
         if held is None:
@@ -357,7 +357,7 @@ class _HeldKeys:
         self._known.pop((kind, document_id), None)
 
     def forget_all(self) -> None:
-        """What was learnt since the last commit may not be so."""
+        """Drop what was learned since the last commit: it may have been rolled back."""
         self._known.clear()
 
 
