@@ -241,7 +241,7 @@ async def test_an_instance_that_a_person_terminated_says_so(cloud: Cloud) -> Non
     await cloud.provider.terminate_instance(instance.region, instance.id)
     seen = await cloud.provider.describe_instance(instance.region, instance.id)
     assert seen is not None
-    assert not seen.was_given_up_by_ec2
+    assert not seen.was_terminated_by_ec2
     assert seen.state_reason_code == "Client.UserInitiatedShutdown"
 
 

@@ -64,10 +64,10 @@ async def test_the_panel_says_why_and_what_comes_next(page: Page, lcm: RunningLc
     why = panel.get_by_role("region", name="Why and what next")
     await expect(why.locator('[data-code="status_reason"]')).to_contain_text("EC2 reports running")
     await expect(why.locator('[data-code="pause"]')).to_contain_text(
-        re.compile(r"unless somebody uses it.*in \d+")
+        re.compile(r"unless used before.*in \d+")
     )
     await api.act(worker, "stop")
-    await expect(why.locator('[data-code="stop_requested"]')).to_contain_text("A person asked for it")
+    await expect(why.locator('[data-code="stop_requested"]')).to_contain_text("Stop requested")
     assert await was_never_reloaded(page)
 
 

@@ -476,7 +476,7 @@ async def test_an_illegal_action_names_the_possible_ones(api: Api) -> None:
     before = await api.get(f"/api/workers/{worker['id']}")
     status, problem = await api.call("POST", f"/api/workers/{worker['id']}/start")
     assert (status, problem["type"]) == (409, "urn:lcm:problem:illegal-transition")
-    assert "gone for good" in problem["detail"]
+    assert "it is terminated" in problem["detail"]
     assert await api.get(f"/api/workers/{worker['id']}") == before
 
 

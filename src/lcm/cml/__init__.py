@@ -1,1 +1,1 @@
-"""What every client of CML shares: TLS with a pinned certificate, and the translation of errors."""
+"""Shared by every client of CML: TLS with a pinned certificate, logins, and the translation of errors."""

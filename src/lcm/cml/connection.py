@@ -1,8 +1,8 @@
 """HTTPS to CML servers, whose certificates are self-signed: trust on first use, then a pin.
 
-The first contact learns the certificate's SHA-256; it is stored with the worker, and from then on
-any other certificate stops the conversation before a byte of it is sent. Where CML servers have
-certificates of a CA they can be checked against it instead.
+The first contact learns the certificate's SHA-256, which is stored with the worker; from then on a server
+with any other certificate is refused before a byte of the request is sent. Where CML servers have
+certificates of a CA they can be verified against it instead.
 """
 
 import asyncio
@@ -26,19 +26,19 @@ MAX_ANSWER_BYTES = 64 * 1024 * 1024
 
 
 class CmlTrust(StrEnum):
-    """How a server proves that it is the one we mean (CML_WORKER_API_VERIFY_SSL)."""
+    """How a server is authenticated (CML_WORKER_API_VERIFY_SSL)."""
 
     PIN = "false"
-    """By the certificate it showed at first contact."""
+    """By the certificate it presented at first contact."""
     CA = "true"
     """By a certificate for its address that a known CA signed."""
     NONE = "off"
-    """Not at all: only for a network where nobody else can answer."""
+    """Not at all: only for a network in which no other server can answer."""
 
 
 @dataclass(frozen=True)
 class CmlAnswer:
-    """What came back, and the certificate it came under."""
+    """A response, and the certificate of its server."""
 
     body: bytes
     certificate_sha256: str | None
@@ -61,7 +61,7 @@ class CmlTransport(Protocol):
         token: str | None = None,
         body: bytes | None = None,
     ) -> CmlAnswer:
-        """Any answer, whatever its status. Raises Unreachable without one, CertificateChanged before it."""
+        """Return any answer, whatever its status. Raises Unreachable without one, or CertificateChanged."""
         ...
 
 
@@ -144,7 +144,7 @@ class CmlConnections:
         )
 
     async def _certificate_of(self, host: str) -> str:
-        """Look at the certificate without saying anything; the request then insists on this very one."""
+        """Read the certificate without sending a request; the request then requires this very one."""
         _, writer = await asyncio.open_connection(host, self._port, ssl=self.context)
         try:
             certificate: bytes = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
@@ -154,7 +154,7 @@ class CmlConnections:
 
 
 async def _read(response: aiohttp.ClientResponse) -> bytes:
-    """The whole body, unless it is absurd."""
+    """The whole body, up to a limit."""
     pieces: list[bytes] = []
     size = 0
     async for piece in response.content.iter_any():

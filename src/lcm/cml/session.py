@@ -1,6 +1,6 @@
-"""A login to one CML server, shared by everybody who asks it something.
+"""A login to one CML server, shared by all its clients.
 
-One login at a time; a token serves until 80 % of its life are over. A password that was refused
+One login at a time; a token is used for 80 % of its lifetime. A password that was refused
 three times is not tried again for two minutes: CML could lock the account.
 """
 
@@ -17,9 +17,9 @@ from lcm.core.clock import Clock
 from lcm.domain.errors import CredentialsRefused, Throttled, Unreachable
 
 TOKEN_SECONDS: Final = 86_400.0
-"""How long a token lives if it does not say so itself."""
+"""Lifetime of a token without an `exp` claim."""
 MIN_TOKEN_SECONDS: Final = 60.0
-"""Whatever its end says: two clocks may disagree about it."""
+"""Whatever its `exp` claim says: two clocks may disagree about it."""
 USED_LIFE: Final = 0.8
 MAX_REFUSALS: Final = 3
 REFUSED_PAUSE_SECONDS: Final = 120.0
@@ -30,11 +30,11 @@ class Credentials:
     username: str
     password: str = field(repr=False)
     set_by: str = "CML_WORKER_API_USERNAME and CML_WORKER_API_PASSWORD, or give the worker its own login"
-    """Where a person can correct them."""
+    """Where an operator can correct them."""
 
 
 Login = Callable[[], Awaitable[Credentials]]
-"""Asked before every login, so that a password need not be kept."""
+"""Called before every login, so that a password need not be kept."""
 
 
 def always(credentials: Credentials) -> Login:
@@ -58,7 +58,7 @@ class _Claims(msgspec.Struct, frozen=True):
 
 
 class CmlSession:
-    """Tokens and authorized requests for one server, as long as it shows the same certificate."""
+    """Tokens and authorized requests for one server, as long as it presents the same certificate."""
 
     def __init__(
         self,
@@ -81,13 +81,13 @@ class CmlSession:
 
     @property
     def user_id(self) -> str | None:
-        """Who we are to this server; None if it never said."""
+        """LCM's user id at this server; None if its token names none."""
         return self._token.user_id if self._token is not None else None
 
     async def token(self, newer_than: float = float("-inf")) -> str:
         """A token obtained after that monotonic time, by a login if need be.
 
-        Raises CredentialsRefused if the server does not know us, or said so too often lately.
+        Raises CredentialsRefused if the server refuses the login, or refused it too often lately.
         """
         async with self._one_login:
             token = self._token
@@ -100,24 +100,24 @@ class CmlSession:
         """Monotonic time by which the present token should be replaced."""
         return self._token.renew_at if self._token is not None else float("inf")
 
-    def remember_refusals_of(self, earlier: "CmlSession") -> None:
-        """It is the same machine, and the same password."""
+    def inherit_refusals(self, earlier: "CmlSession") -> None:
+        """Continue the count of refusals: it is the same instance, and the same password."""
         self._refusals, self._refused_at = earlier._refusals, earlier._refused_at
 
     def discard(self, token: str) -> None:
-        """The server does not take this token any more."""
+        """Drop a token that the server no longer accepts."""
         if self._token is not None and self._token.text == token:
             self._token = None
 
     async def get(self, path: str) -> CmlAnswer:
-        """An answer with status 200; a token that was refused is replaced once."""
+        """Return an answer with status 200; a refused token is replaced once."""
         answer = await self.request("GET", path)
         if answer.status != 200:
             raise Unreachable(f"CML at {self.host} answered {answer.status} to {path}")
         return answer
 
     async def request(self, method: str, path: str, body: bytes | None = None) -> CmlAnswer:
-        """Any answer to an authorized request; a token that was refused is replaced once."""
+        """Return any answer to an authorized request; a refused token is replaced once."""
         for is_last in (False, True):
             token = await self.token()
             answer = await self._transport.request(
@@ -127,7 +127,7 @@ class CmlSession:
                 break
             self.discard(token)
             if is_last:
-                raise CredentialsRefused(f"CML at {self.host} takes no token for {path}")
+                raise CredentialsRefused(f"CML at {self.host} accepts no token for {path}")
         if answer.status == 403:
             raise CredentialsRefused(f"CML at {self.host} does not permit {path}")
         return answer
@@ -137,7 +137,7 @@ class CmlSession:
         again_at = self._refused_at + REFUSED_PAUSE_SECONDS
         if self._refusals >= MAX_REFUSALS and asked_at < again_at:
             raise CredentialsRefused(
-                f"CML at {self.host} refused our login {self._refusals} times;"
+                f"CML at {self.host} refused the login {self._refusals} times;"
                 f" next try in {again_at - asked_at:.0f} s"
             )
         ours = await self._credentials()
@@ -153,7 +153,7 @@ class CmlSession:
                 f"CML at {self.host} refuses the login of {ours.username!r}; check {ours.set_by}"
             )
         if answer.status == 429:
-            raise Throttled(f"CML at {self.host} wants fewer logins")
+            raise Throttled(f"CML at {self.host} limits the rate of logins")
         if answer.status != 200:
             raise Unreachable(f"CML at {self.host} answered {answer.status} to a login")
         try:
@@ -172,7 +172,7 @@ class CmlSession:
 
 
 def _claims_of(token: str) -> _Claims:
-    """When it ends and whose it is; nothing else in it is our business."""
+    """The expiry and the user of a token; nothing else in it is read."""
     try:
         middle = token.split(".")[1]
         padded = middle + "=" * (-len(middle) % 4)

@@ -1,4 +1,4 @@
-"""How much a worker can carry, and how much of that is promised to sessions."""
+"""The capacity of a worker: declared by its template, allocated to sessions."""
 
 from collections.abc import Iterable
 from typing import Annotated
@@ -21,7 +21,7 @@ class Capacity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def declared_by(template: WorkerTemplate) -> Capacity:
-    """What a worker of this template can carry."""
+    """The capacity of a worker of this template."""
     return Capacity(
         cpu=template.cpu,
         memory_gb=template.memory_gb,
@@ -31,7 +31,7 @@ def declared_by(template: WorkerTemplate) -> Capacity:
 
 
 def total(needs: Iterable[Capacity]) -> Capacity:
-    """What they need together."""
+    """The sum of the needs."""
     amounts = list(needs)
     names = Capacity.__struct_fields__
     return Capacity(**{name: sum(getattr(amount, name) for amount in amounts) for name in names})

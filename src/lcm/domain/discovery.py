@@ -1,6 +1,6 @@
-"""Which machines at EC2 become workers without having been launched by LCM, and what such a worker is.
+"""Which EC2 instances that LCM did not launch become workers, and how such a worker is recorded.
 
-Pure decisions: the worker controller finds the machines, the control plane makes the records.
+Pure decisions: the worker controller finds the instances, the control plane creates the records.
 """
 
 import fnmatch
@@ -35,18 +35,18 @@ LONGEST_NAME: Final = 63
 
 
 class DiscoverySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What people set at run time; a field that is null leaves it to the controller's environment."""
+    """Settings that people change at run time; null leaves a field to the controller's environment."""
 
     enabled: bool | None = None
     regions: tuple[str, ...] | None = None
     tag_filter: dict[str, str] | None = None
-    """Tags a machine must have, all of them; `cml-managed=true` if nobody says otherwise."""
+    """Tags that an instance must have, all of them; default `cml-managed=true`."""
     ami_filter: str | None = None
-    """The name its image must have, with `*` and `?`; empty: any."""
+    """Pattern of the AMI name, with `*` and `?`; empty: any."""
 
 
 class FoundInstance(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A machine that may become a worker, with what could be learnt about it."""
+    """An instance that may become a worker, with what was observed of it."""
 
     instance: Instance
     image: Ami | None = None
@@ -57,7 +57,7 @@ class FoundInstance(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 @dataclass(frozen=True)
 class DiscoveryPlan:
-    """Where to look and what for."""
+    """Which regions to scan, and which instances to import."""
 
     enabled: bool
     regions: tuple[str, ...]
@@ -74,7 +74,7 @@ def plan_discovery(
     tag_filter: str | None,
     ami_filter: str,
 ) -> DiscoveryPlan:
-    """What people stored wins over the environment; only being switched off in either counts."""
+    """Merge the stored settings over the environment; discovery runs only if neither disables it."""
     tags = stored.tag_filter or parse_tag_filter(tag_filter or "")
     return DiscoveryPlan(
         enabled=enabled and stored.enabled is not False,
@@ -85,7 +85,7 @@ def plan_discovery(
 
 
 def parse_tag_filter(text: str) -> dict[str, str]:
-    """`key=value` pairs separated by commas. Raises ValueError for anything else."""
+    """Parse `key=value` pairs separated by commas. Raises ValueError for anything else."""
     tags = {}
     for pair in filter(None, (part.strip() for part in text.split(","))):
         key, equals, value = pair.partition("=")
@@ -95,8 +95,8 @@ def parse_tag_filter(text: str) -> dict[str, str]:
     return tags
 
 
-def is_named_like(image: Ami | None, pattern: str) -> bool:
-    """Whether an image's name matches; an image nobody can look at matches only the empty pattern."""
+def matches_ami_filter(image: Ami | None, pattern: str) -> bool:
+    """Whether an AMI's name matches; an AMI that cannot be read matches only the empty pattern."""
     if not pattern:
         return True
     return image is not None and fnmatch.fnmatchcase(image.name, pattern.replace("[", "[[]"))
@@ -104,7 +104,7 @@ def is_named_like(image: Ami | None, pattern: str) -> bool:
 
 @dataclass(frozen=True)
 class KnownWorkers:
-    """What the records say about who owns what, terminated ones included."""
+    """Worker ids and their instances according to the records, terminated workers included."""
 
     instance_ids: frozenset[str]
     worker_ids: frozenset[str]
@@ -119,7 +119,7 @@ class KnownWorkers:
 
 
 def reason_not_to_import(instance: Instance, known: KnownWorkers, environment: str) -> str | None:
-    """None if it is new. A machine that LCM launched is its worker's, whatever its record says now."""
+    """None if it is new. An instance that LCM launched belongs to its worker, whatever the record says."""
     if instance.is_gone:
         return f"it is {instance.state}"
     if instance.id in known.instance_ids:
@@ -142,9 +142,9 @@ def imported_worker(
     by: str,
     now: datetime,
 ) -> Worker:
-    """The record of a machine as it is: wanted in the state it is in, so that nothing happens to it."""
+    """Record an instance as it is: the desired status is its present one, so that nothing is done to it."""
     instance = found.instance
-    rests = instance.state in {"stopped", "stopping"}
+    is_stopped = instance.state in {"stopped", "stopping"}
     reason = f"imported: found in {instance.region} as {instance.id}"
     status = status_of_ec2_state(instance.state)
     worker = new_worker(
@@ -163,7 +163,7 @@ def imported_worker(
         declared_capacity=declared_by(known) if known else None,
         status=status,
         status_reason=reason,
-        desired_status=DesiredStatus.STOPPED if rests else DesiredStatus.RUNNING,
+        desired_status=DesiredStatus.STOPPED if is_stopped else DesiredStatus.RUNNING,
         pending_since=None,
         cml_version=found.cml_version,
         cml_ready=found.cml_ready and instance.state == "running",
@@ -182,8 +182,8 @@ def imported_worker(
 
 def worker_name(instance: Instance, taken: Collection[str]) -> str:
     """Its `Name` tag as a host name, or its id; with the end of its id if another worker has that name."""
-    wished = re.sub(r"[^a-z0-9]+", "-", instance.tags.get("Name", "").lower()).strip("-")
-    name = wished[:LONGEST_NAME].rstrip("-") or instance.id
+    name_tag = re.sub(r"[^a-z0-9]+", "-", instance.tags.get("Name", "").lower()).strip("-")
+    name = name_tag[:LONGEST_NAME].rstrip("-") or instance.id
     if name not in taken:
         return name
     suffix = instance.id.removeprefix("i-")[-8:]

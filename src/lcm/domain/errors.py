@@ -1,34 +1,34 @@
-"""Everything that can go wrong in the words of the domain.
+"""Every error of the domain.
 
     LcmError
-    ├── TransientError            try again later; the world may allow it then
+    ├── TransientError            expected to pass; repeat with backoff
     │   ├── Unreachable           no answer: the effect may or may not have happened
     │   ├── Throttled             the other side asked us to slow down
-    │   ├── CapacityShortage      EC2 has no such machine free right now
+    │   ├── CapacityShortage      EC2 has no capacity of this instance type right now
     │   ├── QuotaExceeded         an account limit is reached; a person must raise it or free something
     │   ├── CredentialsRefused    we are not allowed to ask: nothing may be concluded from it
-    │   └── WrongInstanceState    the instance is on its way to another state; look again
-    ├── PermanentError            will not heal by itself; a person must change something
+    │   └── WrongInstanceState    the instance is in transition to another state; observe it again
+    ├── PermanentError            repeating cannot succeed; an operator must change something
     │   ├── TemplateMissing
     │   ├── RegionNotConfigured
     │   ├── ImageNotFound
     │   ├── LaunchRefused         EC2 refuses these launch parameters; nothing was launched
-    │   ├── TokenMismatch         the launch token was used with other parameters
+    │   ├── TokenMismatch         the client token was used with other parameters
     │   └── CertificateChanged    a worker shows another certificate than the one pinned
-    ├── LaunchLapsed                the instance of a launch token is gone for good: a new generation is due
-    └── RequestError              the caller asked for something that cannot be done
+    ├── LaunchLapsed              the instance of a client token is terminated: a new generation is due
+    └── RequestError              the request cannot be carried out
         ├── NotFound
         ├── Conflict              the record changed since it was read
-        ├── PreconditionFailed    the record is not at the version the caller insists on
-        ├── PreconditionRequired  the caller must say which version it means
+        ├── PreconditionFailed    the record is not at the version that the caller requires
+        ├── PreconditionRequired  the caller must name a version
         ├── NameTaken
         ├── InstanceTaken         another worker has this instance
         ├── KeyReused             the idempotency key was used for another request
         ├── IllegalTransition     the table has no such row
-        ├── ActionRefused         people cannot do this to a worker in this status
-        ├── TooSoon               asked again before it makes sense
-        ├── MomentPassed          asked for something that is over already
-        ├── UnknownReference      a template or region nobody has heard of
+        ├── ActionRefused         the action is not allowed in this status
+        ├── TooSoon               repeated before the minimum interval has passed
+        ├── MomentPassed          the requested time is in the past
+        ├── UnknownReference      a template or region that is not configured
         └── Fenced                a newer leader exists; the caller must stop acting
 
 Only adapters translate foreign exceptions into these; only loops catch them all.
@@ -46,7 +46,7 @@ class TransientError(LcmError):
 
 
 class Unreachable(TransientError):
-    """No answer came back. An effect that was asked for may still happen."""
+    """No answer came back. A requested effect may still happen."""
 
 
 class Throttled(TransientError):
@@ -54,7 +54,7 @@ class Throttled(TransientError):
 
 
 class CapacityShortage(TransientError):
-    """EC2 has no capacity of this type in this place at the moment."""
+    """EC2 has no capacity of this instance type in this zone at the moment."""
 
 
 class QuotaExceeded(TransientError):
@@ -82,7 +82,7 @@ class RegionNotConfigured(PermanentError):
 
 
 class ImageNotFound(PermanentError):
-    """No machine image matches the template's pattern in this region."""
+    """No AMI matches the template's pattern in this region."""
 
 
 class LaunchRefused(PermanentError):
@@ -90,7 +90,7 @@ class LaunchRefused(PermanentError):
 
 
 class TokenMismatch(PermanentError):
-    """The launch token was used before with other parameters: an instance may exist."""
+    """The client token was used before with other parameters: an instance may exist."""
 
 
 class CertificateChanged(PermanentError):
@@ -98,7 +98,7 @@ class CertificateChanged(PermanentError):
 
 
 class LaunchLapsed(LcmError):
-    """The launch token belongs to an instance that no longer exists."""
+    """The client token belongs to an instance that no longer exists."""
 
 
 class RequestError(LcmError):
@@ -114,11 +114,11 @@ class Conflict(RequestError):
 
 
 class PreconditionFailed(RequestError):
-    """The caller named the version it means, and the record is at another."""
+    """The record is not at the version that the caller named."""
 
 
 class PreconditionRequired(RequestError):
-    """The change would overwrite what the caller may not have seen."""
+    """The change could overwrite a version that the caller has not read."""
 
 
 class NameTaken(RequestError):
@@ -126,7 +126,7 @@ class NameTaken(RequestError):
 
 
 class InstanceTaken(RequestError):
-    """Another worker has the instance."""
+    """The instance belongs to another worker."""
 
 
 class KeyReused(RequestError):
@@ -134,7 +134,7 @@ class KeyReused(RequestError):
 
 
 class TooSoon(RequestError):
-    """The same was asked a moment ago."""
+    """The same request was accepted a moment ago."""
 
     def __init__(self, detail: str, retry_after_seconds: float) -> None:
         self.retry_after_seconds = retry_after_seconds
@@ -146,7 +146,7 @@ class UnknownReference(RequestError):
 
 
 class MomentPassed(RequestError):
-    """What was asked for would be over before it begins."""
+    """The request would end before it begins."""
 
 
 class Fenced(RequestError):
@@ -161,15 +161,15 @@ class IllegalTransition(RequestError):
         self.wanted = wanted
         self.allowed = sorted(allowed)
         ways = ", ".join(self.allowed) or "none, it is final"
-        super().__init__(f"cannot go from {current} to {wanted}; possible from here: {ways}")
+        super().__init__(f"cannot change from {current} to {wanted}; allowed: {ways}")
 
 
 class ActionRefused(RequestError):
-    """The worker's status does not allow what a person asked for; `allowed` names what it does."""
+    """The worker's status does not allow the action; `allowed` names the actions that it allows."""
 
     def __init__(self, action: str, status: str, allowed: Iterable[str]) -> None:
         self.current = status
         self.wanted = action
         self.allowed = sorted(allowed)
-        ways = ", ".join(self.allowed) or "none, it is gone for good"
+        ways = ", ".join(self.allowed) or "none, it is terminated"
         super().__init__(f"cannot {action} a worker that is {status}; possible actions: {ways}")

@@ -1,7 +1,7 @@
-"""Requests that are sent again: a record remembers the last ones it was changed by, in the same write.
+"""Idempotency keys: a record stores the last keyed requests that changed it, in the same write.
 
-So a request and the memory of it are durable together: whatever crashes, one sent again either finds
-itself remembered or was never carried out.
+So the change and its key are durable together: after any crash a repeated request is either found in the
+record or was never carried out.
 """
 
 from typing import Final
@@ -11,18 +11,18 @@ import msgspec
 from lcm.domain.errors import KeyReused
 
 REMEMBERED_REQUESTS: Final = 16
-"""A request that is repeated after so many others with a key would be carried out again."""
+"""A request that is repeated after so many other keyed requests would be carried out again."""
 
 
 class KeyedRequest(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
-    """Digests of who asks under which key, and of what they ask for."""
+    """Digests of the caller with its key, and of the request's content."""
 
     key: str
     content: str
 
 
 def was_carried_out(recent: tuple[KeyedRequest, ...], request: KeyedRequest) -> bool:
-    """Whether this very request is remembered. Raises KeyReused if its key is, for another request."""
+    """Whether this request is stored. Raises KeyReused if its key is stored with other content."""
     for known in recent:
         if known.key == request.key:
             refuse_other_content(known.content, request)
@@ -35,5 +35,5 @@ def refuse_other_content(known_content: str | None, request: KeyedRequest) -> No
         raise KeyReused("this Idempotency-Key was used for another request; choose a new key")
 
 
-def remembering(recent: tuple[KeyedRequest, ...], request: KeyedRequest) -> tuple[KeyedRequest, ...]:
+def with_request(recent: tuple[KeyedRequest, ...], request: KeyedRequest) -> tuple[KeyedRequest, ...]:
     return (*recent, request)[-REMEMBERED_REQUESTS:]

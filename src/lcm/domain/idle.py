@@ -1,6 +1,6 @@
-"""When a worker is idle, and what keeps it from being paused all the same.
+"""When a worker is idle, and what prevents an automatic pause all the same.
 
-Pure rules, asked by the command that pauses and by everything that explains. A worker is busy until
+Pure rules, shared by the command that pauses and by the explanations. A worker counts as active until
 the opposite is proven: a person who is thrown out of a lab costs more than an idle hour.
 """
 
@@ -12,22 +12,22 @@ from typing import Final
 from lcm.domain.lifecycle import RUNNING, STOPPED, DesiredStatus
 from lcm.domain.worker import PauseReason, Worker
 
-SECOND_LOOK: Final = timedelta(seconds=15)
+SECOND_CHECK_AFTER: Final = timedelta(seconds=15)
 """A pause is decided, then confirmed by fresh evidence at least this much later."""
 
-EVIDENCE_LASTS: Final = timedelta(seconds=30)
-"""What CML said proves something for so long. A look that seems older, or comes from the future, was
-delayed, or the clocks of the control plane and the controller differ: it proves nothing."""
+EVIDENCE_MAX_AGE: Final = timedelta(seconds=30)
+"""How long an answer of CML is evidence. An older one, or one from the future, was delayed, or the clocks of
+the control plane and the controller differ: it proves nothing."""
 
-PAUSE_LASTS: Final = timedelta(seconds=60)
-"""A pause that was not carried out for so long is off: people may have come back unseen."""
+PAUSE_EXPIRES_AFTER: Final = timedelta(seconds=60)
+"""A pause that was not carried out for so long is cancelled: people may have come back unobserved."""
 
-DECISION_EXPIRES: Final = timedelta(minutes=15)
-"""A decision nobody confirmed for so long is made anew: its evidence is old."""
+DECISION_EXPIRES_AFTER: Final = timedelta(minutes=15)
+"""A decision that was not confirmed for so long is made anew: its evidence is old."""
 
 
 class PauseGuard(StrEnum):
-    """What forbids an automatic pause, in the order it is asked."""
+    """What forbids an automatic pause, in the order of evaluation."""
 
     NOT_RUNNING = "not_running"
     STOP_REQUESTED = "stop_requested"
@@ -40,13 +40,13 @@ class PauseGuard(StrEnum):
     BUSY = "busy"
     MIN_WORKERS = "min_workers"
     UNCONFIRMED = "unconfirmed"
-    SECOND_LOOK = "second_look"
+    SECOND_CHECK = "second_look"
     SUPPRESSED = "suppressed"
 
 
 @dataclass(frozen=True)
 class IdlePolicy:
-    """How patient LCM is."""
+    """Timeouts and limits of automatic pauses."""
 
     timeout: timedelta = timedelta(minutes=60)
     snooze: timedelta = timedelta(minutes=60)
@@ -54,20 +54,20 @@ class IdlePolicy:
     min_workers: int = 0
     check_interval: timedelta = timedelta(seconds=300)
     busy_cpu_percent: float = 80.0
-    """A machine that works this hard is used, whoever clicks or does not; 0: the load says nothing."""
+    """CPU load from which a worker counts as active, even without user activity; 0: load is ignored."""
     alarm_after: timedelta | None = timedelta(seconds=1800)
-    """A running worker that nobody asked about for longer raises an alarm; None where nobody asks at all."""
+    """A running worker without an idle check for longer raises an alarm; None where there are no checks."""
 
 
 @dataclass(frozen=True)
 class Idleness:
-    """What the record alone says about a worker's use."""
+    """A worker's activity according to the record alone."""
 
     idle_for: timedelta
     is_idle: bool
     in_snooze_period: bool
     guard: PauseGuard | None
-    """The first thing that forbids a pause; None if the record forbids nothing."""
+    """The first guard that forbids a pause; None if the record forbids nothing."""
 
     @property
     def idle_minutes(self) -> float:
@@ -80,34 +80,34 @@ class Idleness:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What must be known besides the record before a worker is paused."""
+    """What a pause depends on besides the record."""
 
     telemetry_fetched: bool
-    """CML answered when asked about activity just now; not reached counts as active."""
+    """CML's telemetry was read for this check; an unreachable CML counts as active."""
     running_workers: int = 1
     """Workers of the fleet that run now, this one included."""
     cpu_percent: float | None = None
-    """How hard the machine works, measured lately; None is unknown and proves nothing either way."""
+    """The recent CPU load; None is unknown and proves nothing either way."""
     suppressed: bool = False
     """Scale-down owns the stop: idle workers are drained instead."""
 
 
-def last_sign_of_life(worker: Worker) -> datetime:
-    """Since when a worker may be called unused."""
+def idle_since(worker: Worker) -> datetime:
+    """The last activity or, without any, the last resume or the creation."""
     return worker.last_activity_at or worker.last_resumed_at or worker.created_at
 
 
 def snoozed_until(worker: Worker, policy: IdlePolicy) -> datetime | None:
-    """A worker that has come up is left alone for a while: whoever asked for it is about to use it."""
+    """The end of the snooze after a start or resume, when the requester is about to use the worker."""
     came_up = [at for at in (worker.last_resumed_at, worker.came_up_at) if at]
     return max(came_up) + policy.snooze if came_up else None
 
 
 def pause_due_at(worker: Worker, policy: IdlePolicy) -> datetime | None:
-    """When the worker will be paused unless somebody uses it; None if it will not be."""
+    """When the worker will be paused unless it is used before; None if it will not be."""
     if _standing_guard(worker, policy) is not None:
         return None
-    bounds = [last_sign_of_life(worker) + policy.timeout]
+    bounds = [idle_since(worker) + policy.timeout]
     bounds += [until for until in (snoozed_until(worker, policy), held_until(worker)) if until]
     return max(bounds)
 
@@ -117,8 +117,8 @@ def held_until(worker: Worker) -> datetime | None:
 
 
 def assess(worker: Worker, policy: IdlePolicy, now: datetime) -> Idleness:
-    """What the record says."""
-    idle_for = max(now - last_sign_of_life(worker), timedelta())
+    """Assess a worker's activity from its record."""
+    idle_for = max(now - idle_since(worker), timedelta())
     is_idle = idle_for > policy.timeout
     snooze_end, hold_end = snoozed_until(worker, policy), held_until(worker)
     in_snooze = snooze_end is not None and now < snooze_end
@@ -133,35 +133,35 @@ def assess(worker: Worker, policy: IdlePolicy, now: datetime) -> Idleness:
 
 
 def pause_guard(worker: Worker, policy: IdlePolicy, evidence: Evidence, now: datetime) -> PauseGuard | None:
-    """The first thing that forbids pausing this worker now; None only after a confirmed second look."""
+    """The first guard that forbids pausing this worker now; None only after a confirming second check."""
     if (guard := assess(worker, policy, now).guard) is not None:
         return guard
     if worker.sessions:
         return PauseGuard.ACTIVE_SESSIONS
-    if worker.license.operation_in_progress or _works_hard(evidence, policy):
+    if worker.license.operation_in_progress or _is_busy(evidence, policy):
         return PauseGuard.BUSY
     if evidence.running_workers <= policy.min_workers:
         return PauseGuard.MIN_WORKERS
     if not evidence.telemetry_fetched:
         return PauseGuard.UNCONFIRMED
     decided_at = worker.pause_decided_at
-    if decided_at is None or not SECOND_LOOK <= now - decided_at <= DECISION_EXPIRES:
-        return PauseGuard.SECOND_LOOK
+    if decided_at is None or not SECOND_CHECK_AFTER <= now - decided_at <= DECISION_EXPIRES_AFTER:
+        return PauseGuard.SECOND_CHECK
     return PauseGuard.SUPPRESSED if evidence.suppressed else None
 
 
-def _works_hard(evidence: Evidence, policy: IdlePolicy) -> bool:
+def _is_busy(evidence: Evidence, policy: IdlePolicy) -> bool:
     load = evidence.cpu_percent
     return load is not None and 0 < policy.busy_cpu_percent <= load
 
 
 def is_fresh(taken_at: datetime | None, now: datetime) -> bool:
     """Whether evidence is recent enough to pause a worker on it."""
-    return taken_at is not None and abs(now - taken_at) <= EVIDENCE_LASTS
+    return taken_at is not None and abs(now - taken_at) <= EVIDENCE_MAX_AGE
 
 
-def is_overdue(worker: Worker, now: datetime) -> bool:
-    """Whether LCM wanted the worker stopped because nobody used it, and waited too long to do so."""
+def is_pause_overdue(worker: Worker, now: datetime) -> bool:
+    """Whether an automatic pause was requested and not carried out in time."""
     is_wanted = (
         worker.pause_reason is PauseReason.IDLE_TIMEOUT and worker.desired_status is DesiredStatus.STOPPED
     )
@@ -172,24 +172,24 @@ def is_overdue(worker: Worker, now: datetime) -> bool:
     arrival = worker.arrival
     was_started_outside = arrival is not None and arrival.source is STOPPED and arrival.at > wanted_at
     was_carried_out = was_resumed or was_started_outside
-    return not was_carried_out and not timedelta() <= now - wanted_at <= PAUSE_LASTS
+    return not was_carried_out and not timedelta() <= now - wanted_at <= PAUSE_EXPIRES_AFTER
 
 
 def decision_time(worker: Worker, now: datetime) -> datetime:
-    """When the pause that is being confirmed was decided: earlier, or just now if that was too long ago."""
+    """When the pause under confirmation was decided; now, if that decision has expired."""
     decided_at = worker.pause_decided_at
-    is_current = decided_at is not None and now - decided_at <= DECISION_EXPIRES
+    is_current = decided_at is not None and now - decided_at <= DECISION_EXPIRES_AFTER
     return decided_at if decided_at is not None and is_current else now
 
 
-def judged_since(worker: Worker) -> datetime | None:
-    """Since when somebody should ask whether it is used; None if it is not to be paused anyway."""
+def idle_checks_expected_since(worker: Worker) -> datetime | None:
+    """Since when idle checks of this worker are expected; None if it cannot be paused anyway."""
     stays = worker.status is RUNNING and worker.desired_status is DesiredStatus.RUNNING
     return worker.status_since if stays and worker.cml_ready and worker.is_idle_detection_enabled else None
 
 
 def _standing_guard(worker: Worker, policy: IdlePolicy) -> PauseGuard | None:
-    """What forbids a pause for as long as nobody changes it."""
+    """The guard that stands until the record or the policy changes."""
     if worker.status is not RUNNING:
         return PauseGuard.NOT_RUNNING
     if worker.desired_status is not DesiredStatus.RUNNING:

@@ -1,6 +1,6 @@
-"""How a worker becomes an instance: exactly what is asked of EC2, decided once and written down.
+"""The launch of an instance: every parameter of the request, decided once and stored.
 
-The launch intent is stored before EC2 is called. Its token is a pure function of worker and
+The launch intent is stored before EC2 is called. Its client token is a pure function of worker and
 generation, so any process at any time repeats the very same request (docs/adr/0003).
 """
 
@@ -22,10 +22,10 @@ DISCOVERY_TAG = "cml-managed"
 WORKER_ID_TAG = "worker_id"
 ENVIRONMENT_TAG = "cml-environment"
 OWNERSHIP_TAGS: Final = frozenset({WORKER_ID_TAG, MANAGED_BY_TAG, DISCOVERY_TAG})
-"""They prove whose machine it is; nobody sets them but LCM, at the launch."""
+"""Tags that prove who owns the instance; only LCM sets them, at the launch."""
 
 MAX_UNATTENDED_LAUNCHES = 3
-"""Launch generations without a person asking: a broken image must not burn money all night."""
+"""Launch generations without a request of a person: a broken AMI must not burn money all night."""
 
 
 class Ami(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,7 +38,7 @@ class Ami(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def newest_image(images: Sequence[Ami]) -> Ami:
-    """The one created last; of two created at once the one with the higher id, so that all agree."""
+    """The AMI created last; of two created at once the one with the higher id, so that all callers agree."""
     return max(images, key=lambda image: (image.creation_date, image.id))
 
 
@@ -55,7 +55,7 @@ class LaunchSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LaunchIntent(msgspec.Struct, frozen=True, kw_only=True):
-    """The promise to launch: written before EC2 hears of it, kept until it is resolved."""
+    """The write-ahead record of a launch: stored before EC2 is called, kept until it is resolved."""
 
     generation: int
     client_token: str
@@ -93,7 +93,7 @@ def instance_tags(
 
 
 class TagChanges(NamedTuple):
-    """What must be done to an instance's tags."""
+    """Changes to an instance's tags."""
 
     put: dict[str, str]
     remove: tuple[str, ...]
@@ -106,10 +106,10 @@ def tag_changes(
     retired: Collection[str],
     defaults: Mapping[str, str],
 ) -> TagChanges:
-    """Only tags that people named for this worker are touched: theirs now, and those they took back.
+    """Compare tags; only those that people set on this worker are touched, now or before.
 
-    One that was taken back becomes what it would be by default, or goes. Whatever else is on the instance,
-    and the tags that prove whose it is, are left as they are.
+    A tag that was removed gets its default, or is deleted. All other tags of the instance, and the tags
+    that prove ownership, are left as they are.
     """
     target = {
         key: wanted.get(key, defaults.get(key)) for key in (*wanted, *retired) if key not in OWNERSHIP_TAGS
@@ -126,7 +126,7 @@ def launch_spec(
     tags: dict[str, str],
     subnet_id: str | None = None,
 ) -> LaunchSpec:
-    """The request that a template makes in a region."""
+    """The launch parameters of a template in a region."""
     return LaunchSpec(
         region=region.region,
         image=image,
@@ -139,7 +139,7 @@ def launch_spec(
 
 
 def other_subnets(region: RegionConfig, refused: str) -> list[str]:
-    """Where else to try, beginning after the subnet that was refused and coming round to before it."""
+    """The other subnets to try, starting after the refused one and wrapping around."""
     subnets = region.subnets
     if refused not in subnets:
         return list(subnets)

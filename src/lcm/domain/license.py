@@ -1,7 +1,7 @@
-"""A worker's license: what is wished, what is under way, what is true.
+"""A worker's license: the requested operation, its progress, the observed status.
 
-A license belongs to a pool that many workers share, so an operation is written down before it is tried,
-counted while it fails, and a deregistration that could not be confirmed is a debt somebody must settle.
+A license belongs to a pool that many workers share, so an operation is recorded before it is tried,
+counted while it fails, and a deregistration that could not be confirmed is a debt that a person must settle.
 """
 
 from datetime import datetime
@@ -17,7 +17,7 @@ MAX_ATTEMPTS: Final = 5
 
 
 class LicenseStatus(StrEnum):
-    """What is true."""
+    """The license status, as last reported."""
 
     UNLICENSED = "unlicensed"
     REGISTERED = "registered"
@@ -26,7 +26,7 @@ class LicenseStatus(StrEnum):
 
 
 class LicenseOperation(StrEnum):
-    """What is wished."""
+    """A requested license operation."""
 
     REGISTER = "register"
     DEREGISTER = "deregister"
@@ -36,34 +36,34 @@ class License(msgspec.Struct, frozen=True, kw_only=True):
     """The license of one worker. Its token is a secret and not in here."""
 
     declared: bool = False
-    """Somebody wants it licensed: should it turn out not to be, it is registered without being asked."""
+    """The worker is to be licensed: if it turns out not to be, it is registered without a request."""
     status: LicenseStatus = LicenseStatus.UNLICENSED
     tier: str | None = None
     pending_operation: LicenseOperation | None = None
     token_ref: str | None = None
-    """Under which name the token of the pending registration is kept in the vault."""
+    """The name of the pending registration's token in the vault."""
     operation_in_progress: bool = False
     attempts: int = 0
     last_error: str = ""
     changed_at: datetime | None = None
     asked_for: bool = False
-    """CML was asked to register, and has not said since that it holds none."""
+    """A registration was requested from CML, which has not reported since that it holds none."""
     deregistration_asked: bool = False
-    """CML was asked to deregister, and its answer has not been reported: Cisco may not have been told."""
+    """A deregistration was requested from CML and its answer not reported: Cisco may not know of it."""
 
     @property
     def may_be_held(self) -> bool:
-        """Whether the pool may count one for this worker: what CML was asked for may have come about."""
+        """Whether the pool may count one for this worker: a requested registration may have succeeded."""
         return self.status is LicenseStatus.REGISTERED or self.asked_for
 
 
-def wish(
+def request_operation(
     license: License, operation: LicenseOperation, *, token_ref: str | None = None, now: datetime
 ) -> License:
-    """Write down what is to be done; the newest wish replaces one that has not begun."""
+    """Record a requested operation; the newest request replaces one that has not begun."""
     if license.operation_in_progress and license.pending_operation is not operation:
         raise Conflict(
-            f"a license operation ({license.pending_operation}) is under way; wait until it is over"
+            f"a license operation ({license.pending_operation}) is in progress; wait until it has ended"
         )
     if operation is LicenseOperation.DEREGISTER and not license.may_be_held:
         return replace(
@@ -81,17 +81,17 @@ def wish(
 
 
 def is_due(license: License) -> bool:
-    """Whether it is to be registered although nobody asked just now (D-12).
+    """Whether the worker is to be registered without a new request (D-12).
 
-    One that failed is not: whoever declared it must look first.
+    One whose registration failed is not: an operator must look into it first.
     """
     return (
         license.declared and license.pending_operation is None and license.status is LicenseStatus.UNLICENSED
     )
 
 
-def give_back(license: License, *, now: datetime) -> License:
-    """The worker goes: what it may hold is freed first, whatever else was wished."""
+def deregister(license: License, *, now: datetime) -> License:
+    """Request the deregistration of a worker that is being deleted, whatever else was requested."""
     return replace(
         license,
         pending_operation=LicenseOperation.DEREGISTER if license.may_be_held else None,
@@ -101,22 +101,22 @@ def give_back(license: License, *, now: datetime) -> License:
     )
 
 
-def lose(license: License, *, is_final: bool, now: datetime) -> License:
-    """The machine is gone, and what it held with it; another one may still be licensed as wished."""
+def lose_instance(license: License, *, is_final: bool, now: datetime) -> License:
+    """Reset the license of a terminated instance; a requested registration is kept for the next one."""
     if license == License(declared=license.declared):
         return license
-    is_wished = license.pending_operation is LicenseOperation.REGISTER and not is_final
+    is_requested = license.pending_operation is LicenseOperation.REGISTER and not is_final
     return License(
         declared=license.declared,
-        pending_operation=license.pending_operation if is_wished else None,
-        token_ref=license.token_ref if is_wished else None,
-        last_error="its machine is gone" if license.may_be_held else license.last_error,
+        pending_operation=license.pending_operation if is_requested else None,
+        token_ref=license.token_ref if is_requested else None,
+        last_error="the instance is gone" if license.may_be_held else license.last_error,
         changed_at=now,
     )
 
 
 def begin(license: License, operation: LicenseOperation, *, now: datetime) -> License:
-    """The controller is about to ask CML."""
+    """Record an attempt, right before the controller calls CML."""
     _expect(license, operation)
     return replace(
         license,
@@ -129,7 +129,7 @@ def begin(license: License, operation: LicenseOperation, *, now: datetime) -> Li
 
 
 def complete(license: License, operation: LicenseOperation, *, tier: str | None, now: datetime) -> License:
-    """CML confirmed it. Said twice, it changes nothing."""
+    """Record CML's confirmation. Repeating it changes nothing."""
     done = LicenseStatus.REGISTERED if operation is LicenseOperation.REGISTER else LicenseStatus.DEREGISTERED
     if license.pending_operation is not operation and license.status is done:
         return license
@@ -158,9 +158,9 @@ def fail(
     give_up: bool = False,
     now: datetime,
 ) -> License:
-    """One attempt failed; after the last one the wish is given up and a person must look.
+    """Record a failed attempt; after the last one the operation is FAILED and an operator must look into it.
 
-    CML holds none if it `is_free`, and what is given up is owed: neither is held any more.
+    With `is_free` CML holds no license, with `give_up` it becomes a debt: neither is held any more.
     """
     if not give_up:
         _expect(license, operation)
@@ -183,7 +183,7 @@ def _expect(license: License, operation: LicenseOperation) -> None:
 
 
 class LicenseDebt(msgspec.Struct, frozen=True, kw_only=True):
-    """A license that a worker may still hold in the pool although the worker is gone."""
+    """A license that the pool may still count for a worker that is gone."""
 
     worker_id: str
     worker_name: str

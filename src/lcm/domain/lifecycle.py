@@ -1,4 +1,4 @@
-"""The life of a worker as a table.
+"""The lifecycle of a worker as a table.
 
 The control plane refuses every change that is not a row here; docs/reference/worker-states.md
 is generated from it. A row marked `OBSERVED` may only be used to report what EC2 already did.
@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 
 class WorkerStatus(StrEnum):
-    """What is true of a worker, as the controller last reported it."""
+    """The status of a worker, as the controller last reported it."""
 
     PENDING = "pending"
     PROVISIONING = "provisioning"
@@ -31,7 +31,7 @@ class WorkerStatus(StrEnum):
 
 
 class DesiredStatus(StrEnum):
-    """What people ask for."""
+    """The status that people requested, or LCM on their behalf."""
 
     RUNNING = "running"
     STOPPED = "stopped"
@@ -53,20 +53,20 @@ UNKNOWN: Final = WorkerStatus.UNKNOWN
 MEANING: Final = {
     PENDING: "The record exists; no instance is known yet.",
     PROVISIONING: "EC2 accepted the launch; the instance is not running yet.",
-    STARTING: "The instance is on its way to running, or runs without a known address.",
+    STARTING: "The instance is starting, or runs without a known address.",
     RUNNING: "The instance runs and has an address. Whether CML answers is the flag `cml_ready`.",
     DRAINING: "No new sessions; stops when the present ones are over.",
-    STOPPING: "A stop was decided; the instance is on its way down.",
+    STOPPING: "A stop was decided; the instance is not stopped yet.",
     STOPPED: "The instance is stopped; its disk is kept, compute costs nothing.",
-    TERMINATING: "Termination was decided; the instance is on its way out.",
-    TERMINATED: "The instance is gone for good. The record stays for the audit.",
-    FAILED: "LCM gave up and says why; `retry` tries again, `delete` cleans up.",
-    UNKNOWN: "EC2 reports something LCM does not understand; it keeps looking.",
+    TERMINATING: "Termination was decided; the instance is not terminated yet.",
+    TERMINATED: "The instance is terminated. The record stays for the audit.",
+    FAILED: "LCM gave up, with a reason; `retry` tries again, `delete` cleans up.",
+    UNKNOWN: "EC2 reports a state that LCM does not know; LCM keeps observing.",
 }
 
 
 class Transition(NamedTuple):
-    """One row: a change that may happen, and why it does."""
+    """One row: an allowed change, and its reason."""
 
     source: WorkerStatus
     target: WorkerStatus
@@ -81,45 +81,45 @@ TRANSITIONS: Final = (
     #          from          to            because
     Transition(PENDING,      PROVISIONING, "EC2 accepted the launch"),
     Transition(PENDING,      FAILED,       "the launch cannot succeed, or took too long"),
-    Transition(PENDING,      TERMINATED,   "no longer wanted, and nothing was launched"),
+    Transition(PENDING,      TERMINATED,   "desired status is terminated, nothing was launched"),
 
     Transition(PROVISIONING, STARTING,     "EC2 reports running"),
-    Transition(PROVISIONING, PENDING,      "EC2 gave the instance up: launch it anew"),
-    Transition(PROVISIONING, FAILED,       "the instance died or took too long"),
-    Transition(PROVISIONING, TERMINATING,  "no longer wanted"),
-    Transition(PROVISIONING, TERMINATED,   "no longer wanted, and the instance is gone"),
+    Transition(PROVISIONING, PENDING,      "EC2 terminated the instance: launch a new one"),
+    Transition(PROVISIONING, FAILED,       "the instance was terminated or took too long"),
+    Transition(PROVISIONING, TERMINATING,  "desired status is terminated"),
+    Transition(PROVISIONING, TERMINATED,   "desired status is terminated, the instance is gone"),
 
     Transition(STARTING,     RUNNING,      "EC2 reports running with an address"),
-    Transition(STARTING,     FAILED,       "the instance did not come up"),
-    Transition(STARTING,     STOPPING,     "people want it stopped"),
-    Transition(STARTING,     TERMINATING,  "no longer wanted"),
-    Transition(STARTING,     TERMINATED,   "no longer wanted, and the instance is gone"),
+    Transition(STARTING,     FAILED,       "the instance did not start"),
+    Transition(STARTING,     STOPPING,     "desired status is stopped"),
+    Transition(STARTING,     TERMINATING,  "desired status is terminated"),
+    Transition(STARTING,     TERMINATED,   "desired status is terminated, the instance is gone"),
 
-    Transition(RUNNING,      DRAINING,     "scale-down or a person drains it"),
-    Transition(RUNNING,      STOPPING,     "people want it stopped"),
-    Transition(RUNNING,      TERMINATING,  "no longer wanted"),
-    Transition(RUNNING,      PENDING,      "the instance is missing: launch it anew"),
+    Transition(RUNNING,      DRAINING,     "a drain was requested, by scale-down or a person"),
+    Transition(RUNNING,      STOPPING,     "desired status is stopped"),
+    Transition(RUNNING,      TERMINATING,  "desired status is terminated"),
+    Transition(RUNNING,      PENDING,      "the instance is missing: launch a new one"),
     Transition(RUNNING,      FAILED,       "the instance is missing and was replaced too often"),
 
     Transition(DRAINING,     STOPPING,     "drained, or the drain took too long"),
     Transition(DRAINING,     RUNNING,      "the drain was cancelled"),
-    Transition(DRAINING,     TERMINATING,  "no longer wanted"),
+    Transition(DRAINING,     TERMINATING,  "desired status is terminated"),
 
     Transition(STOPPING,     STOPPED,      "EC2 reports stopped"),
-    Transition(STOPPING,     TERMINATING,  "no longer wanted"),
-    Transition(STOPPING,     TERMINATED,   "no longer wanted, and the instance is gone"),
+    Transition(STOPPING,     TERMINATING,  "desired status is terminated"),
+    Transition(STOPPING,     TERMINATED,   "desired status is terminated, the instance is gone"),
 
-    Transition(STOPPED,      STARTING,     "people want it running"),
-    Transition(STOPPED,      PENDING,      "people want it running and it has no instance"),
-    Transition(STOPPED,      TERMINATING,  "no longer wanted"),
-    Transition(STOPPED,      TERMINATED,   "no longer wanted, and the instance is gone"),
+    Transition(STOPPED,      STARTING,     "desired status is running"),
+    Transition(STOPPED,      PENDING,      "desired status is running, there is no instance"),
+    Transition(STOPPED,      TERMINATING,  "desired status is terminated"),
+    Transition(STOPPED,      TERMINATED,   "desired status is terminated, the instance is gone"),
 
     Transition(TERMINATING,  TERMINATED,   "EC2 reports terminated"),
 
-    Transition(FAILED,       PENDING,      "a person retries"),
-    Transition(FAILED,       TERMINATING,  "no longer wanted"),
+    Transition(FAILED,       PENDING,      "retry requested"),
+    Transition(FAILED,       TERMINATING,  "desired status is terminated"),
 
-    # What EC2 did without us: only reported, never wished for.
+    # Changes at EC2 outside LCM: only reported, never requested.
     Transition(PROVISIONING, STOPPING,     "drift: stopped outside LCM",          OBSERVED),
     Transition(PROVISIONING, STOPPED,      "drift: stopped outside LCM",          OBSERVED),
     Transition(STARTING,     STOPPED,      "drift: stopped outside LCM",          OBSERVED),
@@ -136,7 +136,7 @@ TRANSITIONS: Final = (
         for source in (PROVISIONING, STARTING, RUNNING, DRAINING, STOPPING, STOPPED, TERMINATING, FAILED)
     ),
     *(
-        Transition(UNKNOWN, target,        "EC2 is understood again",             OBSERVED)
+        Transition(UNKNOWN, target,        "EC2 reports a known state again",             OBSERVED)
         for target in (PROVISIONING, STARTING, RUNNING, STOPPING, STOPPED, TERMINATING, TERMINATED)
     ),
 )
@@ -144,8 +144,6 @@ TRANSITIONS: Final = (
 
 _ROWS: Final = {(row.source, row.target): row for row in TRANSITIONS}
 
-FINAL: Final = frozenset({TERMINATED})
-"""Nothing leads out of these."""
 
 EC2_STATES: Final = {
     "pending": PROVISIONING,

@@ -1,7 +1,7 @@
-"""What we know about something outside: a value, a proof that it is gone, or nothing.
+"""What is known about something outside LCM: a value, a proof of its absence, or nothing.
 
-An exception, an empty list or a missing answer is `Unknown`. Only `Known` may lead to an effect
-that destroys, and only `Absent` may lead to calling something gone.
+An exception, an empty list or a missing answer is `Unknown`. Only `Known` may lead to a destructive
+effect, and only `Absent` may lead to the conclusion that something is gone.
 """
 
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ T_co = TypeVar("T_co", covariant=True)
 
 ABSENCE_READS = 3
 ABSENCE_SPAN = timedelta(minutes=5)
-"""EC2 forgets new instances for minutes at a time: one miss proves nothing (ADR 0004)."""
+"""EC2 may not list a new instance for minutes: one miss proves nothing (ADR 0004)."""
 
 
 @dataclass(frozen=True)
 class Known(Generic[T_co]):
-    """We saw it, then."""
+    """It was observed, at that time."""
 
     value: T_co
     taken_at: datetime
@@ -25,18 +25,18 @@ class Known(Generic[T_co]):
 
 @dataclass(frozen=True)
 class Absent:
-    """It is not there, and this is why we are sure."""
+    """It does not exist, with the proof."""
 
     proof: str
 
 
 @dataclass(frozen=True)
 class Unknown:
-    """We could not look, or have not looked often enough."""
+    """It could not be observed, or not often enough."""
 
     reason: str
     is_failure: bool = False
-    """We were not answered: whoever asks again waits longer each time, and nothing is done meanwhile."""
+    """The call failed: it is repeated with backoff, and nothing is done meanwhile."""
 
 
 Observation = Known[T_co] | Absent | Unknown
@@ -66,4 +66,4 @@ class Misses:
         span = timedelta(seconds=self.until - self.since)
         if self.reads >= ABSENCE_READS and span >= ABSENCE_SPAN:
             return Absent(f"missing in {self.reads} complete reads over {span}")
-        return Unknown(f"missing in {self.reads} reads over {span}, which proves nothing yet")
+        return Unknown(f"missing in {self.reads} reads over {span}, not a proof of absence yet")

@@ -1,4 +1,4 @@
-"""What a running worker tells of itself: its live connection, signs of people."""
+"""What is observed of a running worker: its WebSocket connection and its activity."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from lcm.domain.telemetry import ActivityEvent, ActivityMark, MonitorState
 from lcm.domain.worker import Worker
 
-_TOLD_BY_CML = (
+_OBSERVED_FIELDS = (
     "cml_system_info",
     "cml_health",
     "cml_license",
@@ -28,19 +28,19 @@ _TOLD_BY_CML = (
 )
 
 
-def is_only_news(before: Worker, after: Worker) -> bool:
-    """Whether nothing changed but what a running worker told of itself: no controller has to act on it."""
-    told = {name: getattr(after, name) for name in _TOLD_BY_CML}
-    return replace(before, version=after.version, **told) == after
+def has_only_observed_changes(before: Worker, after: Worker) -> bool:
+    """Whether only observed fields changed: no controller has to act on that."""
+    observed = {name: getattr(after, name) for name in _OBSERVED_FIELDS}
+    return replace(before, version=after.version, **observed) == after
 
 
-def note_connection(
+def record_connection(
     worker: Worker, status: MonitorState, *, reason: str, at: datetime, mark: ActivityMark | None = None
 ) -> Worker:
-    """The live connection stands elsewhere now, unless a report with a later mark has come before.
+    """Record the state of the WebSocket connection, unless a report with a later mark came before.
 
-    Only a connection that was not told of yet, and the end of one, are told: `ws_told_connected`
-    changes with them and stays as it is through reconnections.
+    Only the first connection and the end of one are published: `ws_told_connected` changes with them and
+    stays as it is through reconnections.
     """
     if mark is not None:
         if _is_overtaken(mark, worker.ws_mark):
@@ -67,7 +67,7 @@ def _is_overtaken(mark: ActivityMark, by: ActivityMark | None) -> bool:
 _CONNECTION_OVER = frozenset({MonitorState.FAILED, MonitorState.DISCONNECTED, MonitorState.DISABLED})
 
 
-def note_activity(
+def record_activity(
     worker: Worker,
     events: Sequence[ActivityEvent],
     *,
@@ -75,10 +75,10 @@ def note_activity(
     now: datetime,
     keep: int,
 ) -> Worker:
-    """Somebody looked for signs of people, and found these, in the order they were seen.
+    """Record an activity check and the events it found, in the order of observation.
 
-    What the mark covers was told before and counts once. `last_activity_at` never moves back, and never
-    beyond now: a worker's clock may be wrong.
+    Events that the stored mark covers were reported before and count once. `last_activity_at` never moves
+    back, and never beyond now: a worker's clock may be wrong.
     """
     fresh = list(events)
     known = worker.activity_mark

@@ -1,4 +1,4 @@
-"""What people ask of a worker, and the pauses that nobody asked for: wishes change, the truth follows."""
+"""Requests of people, and automatic pauses: they change the desired status, the status follows."""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -7,7 +7,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from lcm.domain.errors import ActionRefused, TooSoon
-from lcm.domain.license import give_back
+from lcm.domain.license import deregister
 from lcm.domain.lifecycle import (
     DRAINING,
     FAILED,
@@ -18,11 +18,11 @@ from lcm.domain.lifecycle import (
     DesiredStatus,
 )
 from lcm.domain.transitions import mark_paused, move
-from lcm.domain.worker import Action, CmlLogin, PauseReason, Worker, remember
+from lcm.domain.worker import Action, CmlLogin, PauseReason, Worker, extend_history
 
 
 def possible_actions(worker: Worker) -> frozenset[Action]:
-    """What a person may ask of this worker now. Asking for what is already wanted is always fine."""
+    """The actions that this worker allows now. Requesting what is already desired is always allowed."""
     if worker.status is TERMINATED:
         return frozenset()
     if worker.desired_status is DesiredStatus.TERMINATED or worker.status is TERMINATING:
@@ -36,7 +36,7 @@ def possible_actions(worker: Worker) -> frozenset[Action]:
     return frozenset({Action.START, Action.STOP, Action.DELETE})
 
 
-_WANTED_BY = {
+_DESIRED_STATUS = {
     Action.START: DesiredStatus.RUNNING,
     Action.CANCEL_DRAIN: DesiredStatus.RUNNING,
     Action.STOP: DesiredStatus.STOPPED,
@@ -45,7 +45,7 @@ _WANTED_BY = {
 
 
 def request(worker: Worker, action: Action, *, by: str, now: datetime) -> Worker:
-    """Carry out what a person asked for: change the wish, never the truth (except `retry`)."""
+    """Apply a person's request: change the desired status, never the status (except `retry`)."""
     if action is Action.DELETE and worker.status is TERMINATED:
         return worker
     if action not in possible_actions(worker):
@@ -55,7 +55,7 @@ def request(worker: Worker, action: Action, *, by: str, now: datetime) -> Worker
         return replace(
             move(retried, PENDING, by=by, reason="retried", now=now), unattended_launches=0, pending_since=now
         )
-    desired = _WANTED_BY[action]
+    desired = _DESIRED_STATUS[action]
     cuts_short = action is Action.STOP and worker.status is DRAINING and not worker.is_drain_cut_short
     takes_over = action is Action.STOP and _is_being_paused(worker)
     if desired is worker.desired_status and not (cuts_short or takes_over):
@@ -67,29 +67,29 @@ def request(worker: Worker, action: Action, *, by: str, now: datetime) -> Worker
         unattended_launches=0,
         status_reason=f"{action} requested" if worker.status is PENDING else worker.status_reason,
         updated_at=now,
-        state_history=remember(worker, worker.status, by=by, reason=f"{action} requested", now=now),
+        state_history=extend_history(worker, worker.status, by=by, reason=f"{action} requested", now=now),
     )
     if desired is DesiredStatus.STOPPED:
-        # A drain that somebody cuts short by a stop waits for nobody any more.
+        # A stop cuts a drain short: it no longer waits for sessions.
         stopped = replace(changed, drain_deadline_at=now, auto_pause_count=_without_pause(worker))
         return mark_paused(stopped, PauseReason.MANUAL, by=by, now=now)
     if desired is DesiredStatus.TERMINATED and worker.license.changed_at is not None:
-        return replace(changed, license=give_back(worker.license, now=now))
+        return replace(changed, license=deregister(worker.license, now=now))
     if desired is DesiredStatus.RUNNING and worker.desired_status is DesiredStatus.STOPPED:
         return replace(
             changed,
             manual_resume_count=worker.manual_resume_count + 1,
             pause_decided_at=None,
-            # One that was stopped before its launch sets out only now.
+            # The launch of a worker that was stopped before it begins only now.
             pending_since=now if worker.status is PENDING else worker.pending_since,
-            # Back in time to be kept: it is left alone as one that had been stopped.
+            # Resumed before it was stopped: it is snoozed like one that had been stopped.
             last_resumed_at=now if worker.is_live else worker.last_resumed_at,
         )
     return changed
 
 
 def delete_for_good(worker: Worker, *, by: str, now: datetime) -> Worker:
-    """Like a delete, and the record goes too: not before its machine, which would be left behind unseen."""
+    """Delete the worker and then its record: not before the instance, which would become an orphan."""
     if worker.status is TERMINATED:
         return worker
     return replace(request(worker, Action.DELETE, by=by, now=now), purge_when_terminated=True)
@@ -104,9 +104,9 @@ def drain(
     now: datetime,
     why: PauseReason = PauseReason.MANUAL,
 ) -> Worker:
-    """Let people finish until the deadline, take nobody new, then stop. Draining twice changes nothing.
+    """Let sessions finish until the deadline, take no new ones, then stop. Draining twice changes nothing.
 
-    The status changes here and not by a report: from this commit on nobody may be placed on it.
+    The status changes here and not by a report: from this commit on no session may be placed on it.
     """
     if worker.status is DRAINING and worker.desired_status is DesiredStatus.STOPPED:
         if why is PauseReason.IDLE_TIMEOUT or not _is_being_paused(worker):
@@ -118,7 +118,7 @@ def drain(
             pause_reason=why,
             last_paused_by=by,
             updated_at=now,
-            state_history=remember(worker, DRAINING, by=by, reason=reason, now=now),
+            state_history=extend_history(worker, DRAINING, by=by, reason=reason, now=now),
         )
     if Action.DRAIN not in possible_actions(worker):
         raise ActionRefused(Action.DRAIN, worker.status, possible_actions(worker))
@@ -130,19 +130,19 @@ def drain(
 
 
 def pause(worker: Worker, *, by: str, reason: str, now: datetime) -> Worker:
-    """Stop a worker because nobody uses it. The caller has asked `idle.pause_guard` first."""
+    """Stop an idle worker. The caller must check `idle.pause_guard` first."""
     paused = replace(
         worker,
         desired_status=DesiredStatus.STOPPED,
         generation=worker.generation + 1,
         updated_at=now,
-        state_history=remember(worker, worker.status, by=by, reason=reason, now=now),
+        state_history=extend_history(worker, worker.status, by=by, reason=reason, now=now),
     )
     return mark_paused(paused, PauseReason.IDLE_TIMEOUT, by=by, now=now)
 
 
 def cancel_pause(worker: Worker, *, by: str, reason: str, now: datetime) -> Worker:
-    """Somebody used the worker after LCM decided to pause it and before EC2 was asked to."""
+    """Cancel a pause because the worker was used before the stop was requested from EC2."""
     if worker.pause_decided_at is not None:
         worker = replace(worker, pause_decided_at=None)
     if not _is_being_paused(worker):
@@ -154,18 +154,18 @@ def cancel_pause(worker: Worker, *, by: str, reason: str, now: datetime) -> Work
         pause_reason=None,
         auto_pause_count=_without_pause(worker),
         updated_at=now,
-        state_history=remember(worker, worker.status, by=by, reason=reason, now=now),
+        state_history=extend_history(worker, worker.status, by=by, reason=reason, now=now),
     )
 
 
 def _is_being_paused(worker: Worker) -> bool:
-    """Whether LCM wants it stopped because nobody uses it, and whoever uses it now would keep it."""
+    """Whether an automatic pause is in progress that activity would still cancel."""
     is_ours = worker.pause_reason is PauseReason.IDLE_TIMEOUT
     return is_ours and worker.desired_status is DesiredStatus.STOPPED and worker.is_live
 
 
 def _without_pause(worker: Worker) -> int:
-    """How often it was paused by LCM, without a pause that comes to nothing; a drain was not counted yet."""
+    """The count of automatic pauses without one that was cancelled; a drain was not counted yet."""
     is_counted = _is_being_paused(worker) and worker.status is RUNNING
     return worker.auto_pause_count - is_counted
 
@@ -177,7 +177,7 @@ MAX_RETIRED_TAGS: Final = 50
 
 
 def retag(worker: Worker, tags: Mapping[str, str], *, by: str, now: datetime) -> Worker:
-    """It has these tags and no others, besides LCM's own; the controller puts that right at EC2."""
+    """Replace all tags but LCM's own; the controller applies them at EC2."""
     if worker.desired_status is DesiredStatus.TERMINATED or worker.status is TERMINATED:
         raise ActionRefused("tag", worker.status, possible_actions(worker))
     if dict(tags) == worker.tags:
@@ -189,12 +189,12 @@ def retag(worker: Worker, tags: Mapping[str, str], *, by: str, now: datetime) ->
         retired_tags=tuple(dict.fromkeys(retired))[-MAX_RETIRED_TAGS:],
         generation=worker.generation + 1,
         updated_at=now,
-        state_history=remember(worker, worker.status, by=by, reason="tags changed", now=now),
+        state_history=extend_history(worker, worker.status, by=by, reason="tags changed", now=now),
     )
 
 
 def change_login(worker: Worker, login: CmlLogin | None, *, by: str, now: datetime) -> Worker:
-    """LCM asks its CML with this login from now on; None: with the fleet's."""
+    """Set the login that LCM uses for this worker's CML; None: the fleet's."""
     if worker.desired_status is DesiredStatus.TERMINATED or worker.status is TERMINATED:
         raise ActionRefused("change the login of", worker.status, possible_actions(worker))
     if login == worker.cml_login:
@@ -205,14 +205,14 @@ def change_login(worker: Worker, login: CmlLogin | None, *, by: str, now: dateti
         cml_login=login,
         generation=worker.generation + 1,
         updated_at=now,
-        state_history=remember(worker, worker.status, by=by, reason=f"CML login is {whose}", now=now),
+        state_history=extend_history(worker, worker.status, by=by, reason=f"CML login is {whose}", now=now),
     )
 
 
 def refresh(worker: Worker, *, now: datetime) -> Worker:
-    """Ask the controller to look at everything again, now."""
+    """Request a fresh observation of everything, now."""
     since = now - worker.refresh_requested_at if worker.refresh_requested_at else REFRESH_INTERVAL
     if since < REFRESH_INTERVAL:
         left = (REFRESH_INTERVAL - since).total_seconds()
-        raise TooSoon(f"it was refreshed a moment ago; ask again in {left:.0f} s", left)
+        raise TooSoon(f"the worker was refreshed a moment ago; repeat in {left:.0f} s", left)
     return replace(worker, refresh_requested_at=now, generation=worker.generation + 1)

@@ -1,6 +1,6 @@
-"""When a worker may be added, and what keeps an idle one from being drained.
+"""When a worker may be added, and what prevents the drain of an idle one.
 
-Every answer has the label under which the audit log remembers it.
+Every answer has its label in the audit log.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ import msgspec
 
 
 class AuditEvent(StrEnum):
-    """What the scaling audit log can say."""
+    """The events of the scaling audit log."""
 
     SCALE_UP_ACCEPTED = "scale_up_accepted"
     SCALE_UP_REJECTED = "scale_up_rejected"
@@ -60,13 +60,13 @@ def scale_up_refusal(
         )
     if last_scale_up_at is not None and now - last_scale_up_at < policy.scale_up_cooldown:
         left = (last_scale_up_at + policy.scale_up_cooldown - now).total_seconds()
-        return f"a worker was added a moment ago; ask again in {left:.0f} s"
+        return f"a worker was added a moment ago; repeat in {left:.0f} s"
     return None
 
 
 @dataclass(frozen=True)
 class ScaleDownPolicy:
-    """How far the fleet may shrink by itself, and how fast."""
+    """How far scale-down may shrink the fleet, and how fast."""
 
     enabled: bool = False
     min_workers: int = 0
@@ -82,7 +82,7 @@ def scale_down_guard(
     running_workers: int,
     seconds_since_last: float | None,
 ) -> AuditEvent | None:
-    """What keeps an idle worker from being drained, in the order it is asked; None if nothing does."""
+    """The first guard that forbids the drain of an idle worker, in order; None if none does."""
     if is_being_paused:
         return AuditEvent.SKIPPED_AUTO_PAUSE
     if not is_idle:

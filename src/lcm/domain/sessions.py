@@ -1,4 +1,4 @@
-"""Who is placed on a worker, and how much of it that takes."""
+"""The sessions placed on a worker, and the capacity allocated to them."""
 
 from datetime import datetime
 
@@ -30,7 +30,7 @@ def assign_session(
 
 
 def release_session(worker: Worker, session_id: str, *, now: datetime) -> Worker:
-    """Take a session away. The last one of a drain was waited for: that it is over wakes the controller."""
+    """Remove a session. The end of the last one of a drain wakes the controller, which waits for it."""
     left = tuple(session for session in worker.sessions if session != session_id)
     if left == worker.sessions:
         return worker
@@ -41,7 +41,7 @@ def release_session(worker: Worker, session_id: str, *, now: datetime) -> Worker
 
 
 def recalculate(worker: Worker, declared: Capacity | None = None) -> Worker:
-    """Promised is what the sessions that are there need, no more and no less; `declared` may be news."""
+    """Set the allocated capacity to what the present sessions need; `declared` replaces the declared one."""
     needs = {session: worker.session_needs.get(session, Capacity()) for session in worker.sessions}
     return replace(
         worker,

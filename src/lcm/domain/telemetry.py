@@ -1,4 +1,4 @@
-"""What a running worker does, as its CML and its cloud tell it: load, labs, signs of people."""
+"""Telemetry of a running worker from CML and CloudWatch: load, labs, activity."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -14,11 +14,11 @@ Moment = Annotated[datetime, msgspec.Meta(tz=True)]
 """A time with its zone: times that come from outside are compared with ours."""
 
 Count = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)] | float
-"""Left as it was written, for there are many: writing a whole number costs a third of a broken one."""
+"""An int stays an int, for there are many: encoding an int costs a third of encoding a float."""
 
 
 class MonitorState(StrEnum):
-    """Where the live connection to a worker stands."""
+    """The state of the WebSocket connection to a worker."""
 
     CONNECTING = "connecting"
     AUTHENTICATING = "authenticating"
@@ -30,7 +30,7 @@ class MonitorState(StrEnum):
 
 
 class SampleSource(StrEnum):
-    """Who measured."""
+    """The source of a measurement."""
 
     WEBSOCKET = "websocket"
     REST = "rest"
@@ -69,7 +69,7 @@ class NodeStats(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, g
 
 
 class LinkStats(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """What a link of a lab has carried so far."""
+    """The traffic counters of a link of a lab."""
 
     readbytes: Count | None = None
     readpackets: Count | None = None
@@ -89,9 +89,9 @@ class LabStats(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class LabChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A lab, or something in it, is now in another state.
+    """A change of state of a lab or of an element in it.
 
-    `event` is the new state, or created, modified, deleted; `data` is what CML told with it (title, label).
+    `event` is the new state, or created, modified, deleted; `data` is what CML sent with it (title, label).
     """
 
     worker_id: WorkerId
@@ -120,11 +120,11 @@ ACTIVITY_CATEGORIES: Final = frozenset(
         "user_activity",
     }
 )
-"""Entries of CML's telemetry that are signs of people."""
+"""Categories of CML's telemetry that are activity of people."""
 
 
 class ActivityEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """A sign that somebody uses a worker."""
+    """An activity of a person on a worker."""
 
     category: str
     """As CML's telemetry names it: start_lab, stop_lab, queue_node, start_node, …"""
@@ -134,7 +134,7 @@ class ActivityEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ActivityMark(msgspec.Struct, frozen=True, kw_only=True):
-    """How far an observer's account of a worker, of its activity or its connection, has been taken in."""
+    """The last report of a stream, of activity or of connection states, that was recorded."""
 
     stream: str
     last_sequence: int
@@ -142,11 +142,11 @@ class ActivityMark(msgspec.Struct, frozen=True, kw_only=True):
 
 MAX_NODES_PER_LAB: Final = 500
 MAX_TEXT: Final = 200
-"""Characters kept of a title, a label or a state: they come from outside."""
+"""Characters kept of a title, a label or a state: they are untrusted input."""
 
 
 class LabNode(msgspec.Struct, frozen=True, kw_only=True):
-    """A node of a lab, as far as it has been told of."""
+    """A node of a lab, as far as it is known."""
 
     label: str | None = None
     state: str | None = None
@@ -163,29 +163,29 @@ class LabRecord(msgspec.Struct, frozen=True, kw_only=True):
     nodes: dict[str, LabNode] = {}
     updated_at: datetime
     discovery_wanted: bool = False
-    """It was met in the middle of its life: what it holds besides has to be asked for."""
+    """It was first observed after its creation: the rest of it must be requested from CML."""
 
 
 _LIFE: Final = frozenset({"created", "modified", "deleted"})
 
 
 def lab_after(record: LabRecord | None, changes: Sequence[LabChange]) -> LabRecord | None:
-    """The lab once these changes of it happened, in this order; None if it is gone.
+    """The lab after these changes, in this order; None if it is deleted.
 
-    A change that is older than what is known of its element leaves it alone, so that a report that is
-    sent again changes nothing.
+    A change that is older than the record of its element is ignored, so that a repeated report changes
+    nothing.
     """
     for change in changes:
-        record = _after_one(record, change)
+        record = _with_change(record, change)
     return record
 
 
-def lab_met(worker_id: WorkerId, lab_id: str, *, at: datetime) -> LabRecord:
-    """A lab of which only its load was heard yet: it runs, and what it is has to be asked for."""
+def undiscovered_lab(worker_id: WorkerId, lab_id: str, *, at: datetime) -> LabRecord:
+    """A running lab of which only the load is known yet: the rest must be requested from CML."""
     return LabRecord(worker_id=worker_id, lab_id=lab_id, updated_at=at, discovery_wanted=True)
 
 
-def _after_one(record: LabRecord | None, change: LabChange) -> LabRecord | None:
+def _with_change(record: LabRecord | None, change: LabChange) -> LabRecord | None:
     what = change.event.lower()
     is_lab = change.element_type == "lab"
     if record is None:
@@ -201,13 +201,13 @@ def _after_one(record: LabRecord | None, change: LabChange) -> LabRecord | None:
     elif is_lab and change.at < record.updated_at:
         return record
     if is_lab:
-        return None if what == "deleted" else _lab_told(record, change, what)
+        return None if what == "deleted" else _with_lab_change(record, change, what)
     if change.element_type == "node":
-        return _node_told(record, change, what)
+        return _with_node_change(record, change, what)
     return record
 
 
-def _lab_told(record: LabRecord, change: LabChange, what: str) -> LabRecord:
+def _with_lab_change(record: LabRecord, change: LabChange, what: str) -> LabRecord:
     title = change.data.get("title") or change.data.get("lab_title")
     return replace(
         record,
@@ -217,7 +217,7 @@ def _lab_told(record: LabRecord, change: LabChange, what: str) -> LabRecord:
     )
 
 
-def _node_told(record: LabRecord, change: LabChange, what: str) -> LabRecord:
+def _with_node_change(record: LabRecord, change: LabChange, what: str) -> LabRecord:
     known = record.nodes.get(change.element_id)
     if known is not None and change.at < known.updated_at:
         return record

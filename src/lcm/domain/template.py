@@ -1,4 +1,4 @@
-"""Templates say what kind of machine a worker is; regions say where it is put."""
+"""Templates define the instance of a worker; region configs define its network."""
 
 from collections.abc import Mapping
 from typing import Annotated
@@ -11,7 +11,7 @@ Count = Annotated[int, Meta(ge=1, le=1_000_000)]
 
 
 class WorkerTemplate(msgspec.Struct, frozen=True, kw_only=True):
-    """A size of worker that people choose by name."""
+    """A kind of worker that people choose by name."""
 
     name: Name
     description: Annotated[str, Meta(max_length=500)]
@@ -27,17 +27,17 @@ class WorkerTemplate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RegionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The network a region's workers are launched into."""
+    """The network into which a region's workers are launched."""
 
     region: Name
     security_group_ids: Annotated[tuple[str, ...], Meta(min_length=1)]
     subnet_id: Annotated[str, Meta(min_length=1)]
     subnet_ids: tuple[str, ...] = ()
-    """Further subnets, in order: used when EC2 has no machine free in the one before."""
+    """Further subnets, in order: used when EC2 has no capacity in the one before."""
     key_name: str | None = None
     default_tags: Mapping[str, str] = {}
 
     @property
     def subnets(self) -> tuple[str, ...]:
-        """Where to try, in order."""
+        """The subnets to try, in order."""
         return tuple(dict.fromkeys((self.subnet_id, *self.subnet_ids)))

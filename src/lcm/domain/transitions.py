@@ -1,4 +1,4 @@
-"""What becomes of a worker: statuses, and the launches and machines behind them."""
+"""Status changes of a worker, with its launches and instances."""
 
 from datetime import datetime
 
@@ -12,7 +12,7 @@ from lcm.domain.launch import (
     LaunchSpec,
     client_token,
 )
-from lcm.domain.license import lose
+from lcm.domain.license import lose_instance
 from lcm.domain.lifecycle import (
     DRAINING,
     FAILED,
@@ -29,25 +29,25 @@ from lcm.domain.lifecycle import (
     allowed_targets,
     is_allowed,
 )
-from lcm.domain.observed import note_connection
+from lcm.domain.observed import record_connection
 from lcm.domain.sessions import recalculate
 from lcm.domain.telemetry import MonitorState
-from lcm.domain.worker import Instance, PauseReason, Worker, remember
+from lcm.domain.worker import Instance, PauseReason, Worker, extend_history
 
 
 def move(
     worker: Worker, target: WorkerStatus, *, by: str, reason: str, now: datetime, observed: bool = False
 ) -> Worker:
-    """Change what is true of a worker, if the table has the row; a new reason for the same status is a note.
+    """Change a worker's status, if the table has the row; the same status only gets the new reason.
 
-    An observed jump that no row foresees becomes UNKNOWN: a surprise at EC2 never blocks the loop.
+    An observed change without a row becomes UNKNOWN: a surprise at EC2 never blocks the loop.
     """
     if target is worker.status:
         return replace(worker, status_reason=reason, updated_at=now)
     if not is_allowed(worker.status, target, observed=observed):
         if not observed or worker.status in (TERMINATED, PENDING):
             raise IllegalTransition(worker.status, target, allowed_targets(worker.status, observed=observed))
-        reason = f"unforeseen: EC2 went from {worker.status} to {target}"
+        reason = f"unexpected: EC2 changed from {worker.status} to {target}"
         if worker.status is UNKNOWN:
             return replace(worker, status_reason=reason, updated_at=now)
         target = UNKNOWN
@@ -56,7 +56,7 @@ def move(
         status=target,
         status_reason=reason,
         updated_at=now,
-        state_history=remember(worker, target, by=by, reason=reason, now=now),
+        state_history=extend_history(worker, target, by=by, reason=reason, now=now),
         use=book(
             worker.use,
             worker.status,
@@ -65,18 +65,18 @@ def move(
             until=now,
         ),
     )
-    is_on_its_way_down = target in (STOPPING, STOPPED) and worker.status not in (STOPPING, STOPPED)
-    if observed and is_on_its_way_down and worker.desired_status is DesiredStatus.RUNNING:
+    is_newly_stopped = target in (STOPPING, STOPPED) and worker.status not in (STOPPING, STOPPED)
+    if observed and is_newly_stopped and worker.desired_status is DesiredStatus.RUNNING:
         moved = mark_paused(moved, PauseReason.EXTERNAL, by=by, now=now)
     return _settle_fields(worker, moved, now)
 
 
 def _settle_fields(before: Worker, after: Worker, now: datetime) -> Worker:
-    """What a status implies about the other fields."""
+    """Set the fields that the new status implies."""
     if not after.is_live:
         after = replace(after, cml_ready=False, labs_count=None)
         if after.ws_status is not None:
-            after = note_connection(
+            after = record_connection(
                 after, MonitorState.DISCONNECTED, reason=f"worker is {after.status}", at=now
             )
     if after.status is STOPPED:
@@ -84,7 +84,7 @@ def _settle_fields(before: Worker, after: Worker, now: datetime) -> Worker:
     if after.status in (RUNNING, FAILED, TERMINATING):
         after = replace(after, pending_since=None)
     if after.status is RUNNING and after.desired_status is DesiredStatus.RUNNING and _was_paused(after):
-        # What somebody stopped outside and nobody asked back came back by LCM itself.
+        # A worker stopped outside LCM whose desired status is still running was resumed by LCM.
         is_by_itself = after.pause_reason is PauseReason.EXTERNAL
         after = replace(after, last_resumed_at=now, auto_resume_count=after.auto_resume_count + is_by_itself)
     if after.status is not RUNNING:
@@ -92,7 +92,7 @@ def _settle_fields(before: Worker, after: Worker, now: datetime) -> Worker:
     if before.status is DRAINING:
         after = replace(after, drain_started_at=None, drain_deadline_at=None)
     if before.status is DRAINING and after.status is STOPPING and not _was_paused(after):
-        # Whoever starts it again is about to use it, as after any other pause.
+        # Like any other pause: after the next start it is snoozed, because it is about to be used.
         after = replace(after, last_paused_at=now)
     if after.status in (STOPPED, TERMINATED, PENDING):
         after = recalculate(replace(after, sessions=()))
@@ -100,23 +100,23 @@ def _settle_fields(before: Worker, after: Worker, now: datetime) -> Worker:
         after = replace(
             after,
             desired_status=DesiredStatus.TERMINATED,
-            license=lose(after.license, is_final=True, now=now),
+            license=lose_instance(after.license, is_final=True, now=now),
             public_ip=None,
             private_ip=None,
             pending_since=None,
         )
     if after.status is PENDING and before.status is not FAILED:
-        # The old instance is proven gone: whatever comes next is a new machine.
+        # The old instance is proven gone: the next launch creates a new one.
         after = replace(
             after,
-            # A machine that never came up is replaced on the time of the first.
+            # The replacement of an instance that never ran uses the timeout of the first.
             pending_since=before.pending_since if before.status is PROVISIONING else now,
             launch=None,
             ec2_instance_id=None,
             public_ip=None,
             private_ip=None,
             cml_certificate_sha256=None,
-            license=lose(after.license, is_final=False, now=now),
+            license=lose_instance(after.license, is_final=False, now=now),
         )
     return after
 
@@ -143,7 +143,7 @@ def mark_paused(worker: Worker, why: PauseReason, *, by: str, now: datetime) -> 
 
 
 def with_launch_intent(worker: Worker, spec: LaunchSpec, *, now: datetime) -> Worker:
-    """The worker with the intent to launch it, under a new generation and client token."""
+    """Record the intent to launch, under a new generation and client token."""
     if worker.status is not PENDING:
         raise IllegalTransition(worker.status, "a new launch", allowed_targets(worker.status))
     if worker.imported:
@@ -154,7 +154,7 @@ def with_launch_intent(worker: Worker, spec: LaunchSpec, *, now: datetime) -> Wo
         raise Conflict(f"instance {worker.ec2_instance_id} is not proven gone; withdraw its intent first")
     if worker.unattended_launches >= MAX_UNATTENDED_LAUNCHES:
         raise Conflict(
-            f"{worker.unattended_launches} launches without a person asking; retry to launch again"
+            f"{worker.unattended_launches} launches without a request of a person; retry to launch again"
         )
     generation = worker.launch_generation + 1
     return replace(
@@ -176,7 +176,7 @@ def with_launch_intent(worker: Worker, spec: LaunchSpec, *, now: datetime) -> Wo
 
 
 def without_launch_intent(worker: Worker, *, reason: str, now: datetime, refused: bool = False) -> Worker:
-    """The worker without an intent whose instance is proven gone, so that a new generation may follow.
+    """Withdraw an intent whose instance is proven gone, so that a new generation may follow.
 
     A launch that EC2 `refused` created no instance, so it does not count as an unattended launch.
     """
@@ -189,14 +189,14 @@ def without_launch_intent(worker: Worker, *, reason: str, now: datetime, refused
         public_ip=None,
         private_ip=None,
         cml_certificate_sha256=None,
-        license=lose(worker.license, is_final=False, now=now),
+        license=lose_instance(worker.license, is_final=False, now=now),
         status_reason=reason,
         updated_at=now,
     )
 
 
 def attach_instance(worker: Worker, instance: Instance, *, now: datetime) -> Worker:
-    """Record which instance this worker is, and where it can be reached."""
+    """Record the worker's instance and its addresses."""
     image = worker.launch.spec.image if worker.launch else None
     is_same_image = image is not None and image.id == instance.image_id
     return replace(

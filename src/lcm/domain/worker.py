@@ -1,8 +1,8 @@
 """The worker record.
 
 It changes by pure functions from record to record, which the control plane calls inside a compare-and-set;
-nobody else changes a worker. What people ask for is in `wishes`, what becomes of it in `transitions`, who is
-placed on it in `sessions`, what it tells of itself in `news`.
+no other process changes a worker. Requests of people are in `requests`, status changes in `transitions`,
+placed sessions in `sessions`, observations in `observed`.
 """
 
 from collections.abc import Mapping
@@ -39,14 +39,14 @@ HISTORY_LIMIT = 100
 COMING_UP = (PENDING, PROVISIONING, STARTING)
 
 SystemInfo = dict[str, str | int | float | bool | None]
-"""What a CML server tells of itself besides its version."""
+"""CML's system information besides its version."""
 
-ENDED_BY_PEOPLE = ("Client.UserInitiatedShutdown", "Client.InstanceInitiatedShutdown")
-"""EC2's codes for an instance that somebody ended, from outside or from inside."""
+USER_INITIATED_CODES = ("Client.UserInitiatedShutdown", "Client.InstanceInitiatedShutdown")
+"""EC2's state reason codes of an instance that a user ended, from outside or from inside."""
 
 
 class Action(StrEnum):
-    """What people can do to a worker."""
+    """What people can request of a worker."""
 
     START = "start"
     STOP = "stop"
@@ -65,7 +65,7 @@ class PauseReason(StrEnum):
 
 
 class Hold(msgspec.Struct, frozen=True, kw_only=True):
-    """Somebody wants the worker left running, used or not, until then."""
+    """A person's request to keep the worker running until then, used or not."""
 
     until: datetime
     by: str
@@ -83,7 +83,7 @@ class HistoryEntry(msgspec.Struct, frozen=True, kw_only=True, rename={"source": 
 
     @property
     def is_arrival(self) -> bool:
-        """Whether the status changed; otherwise it is a note."""
+        """Whether the status changed; otherwise the entry only records a reason."""
         return self.source is not self.target
 
 
@@ -100,7 +100,7 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
     state_reason: str | None = None
     state_reason_code: str | None = None
     client_token: str | None = None
-    """The launch that made it, if its launcher named one."""
+    """The client token of the launch that created it, if there was one."""
     tags: dict[str, str] = {}
 
     @property
@@ -109,9 +109,9 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
         return self.state in {"shutting-down", "terminated"}
 
     @property
-    def was_given_up_by_ec2(self) -> bool:
-        """Whether it ended for a reason of EC2's own: an internal error, a volume limit."""
-        return self.is_gone and self.state_reason_code not in (None, *ENDED_BY_PEOPLE)
+    def was_terminated_by_ec2(self) -> bool:
+        """Whether EC2 terminated it for a reason of its own: an internal error, a volume limit."""
+        return self.is_gone and self.state_reason_code not in (None, *USER_INITIATED_CODES)
 
     @property
     def has_address(self) -> bool:
@@ -119,7 +119,7 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CmlHealth(msgspec.Struct, frozen=True, kw_only=True):
-    """What CML's own health check says; None is unknown."""
+    """The result of CML's own health check; None is unknown."""
 
     valid: bool | None = None
     is_licensed: bool | None = None
@@ -129,7 +129,7 @@ class CmlHealth(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CmlLicense(msgspec.Struct, frozen=True, kw_only=True):
-    """What CML says about its licence; never a token."""
+    """CML's report of its license; never a token."""
 
     registration_status: str | None = None
     authorization_status: str | None = None
@@ -137,15 +137,15 @@ class CmlLicense(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CmlLogin(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker's own account for LCM, instead of the fleet's; its password is a secret and not in here."""
+    """A worker's own CML account for LCM, instead of the fleet's; its password is a secret, not in here."""
 
     username: str
     secret_ref: str
-    """Names the password where secrets are kept; a new password has a new name."""
+    """The name of the password in the vault; a new password has a new name."""
 
 
 class Worker(msgspec.Struct, frozen=True, kw_only=True):
-    """One CML server: what people want (`desired_status`) and what is true (`status`)."""
+    """One CML server: its desired status and its observed status."""
 
     id: WorkerId
     name: str
@@ -153,7 +153,7 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     aws_region: str
     tags: dict[str, str] = {}
     retired_tags: tuple[str, ...] = ()
-    """Tags it had once and must not have any more, newest last."""
+    """Tags that people removed, newest last."""
     created_at: datetime
     created_by: str
     updated_at: datetime
@@ -161,12 +161,12 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     version: int = 1
     """Counts every commit of this record."""
     generation: int = 1
-    """Counts every change of what people want."""
+    """Counts every change of the desired state."""
     desired_status: DesiredStatus = DesiredStatus.RUNNING
     status: WorkerStatus = PENDING
     status_reason: str = ""
     pending_since: datetime | None = None
-    """Start of the way from PENDING to RUNNING; None once it is over."""
+    """When the way from PENDING to RUNNING began; None once it has ended."""
 
     launch_generation: int = 0
     unattended_launches: int = 0
@@ -197,7 +197,7 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     ws_connected_at: datetime | None = None
     ws_disconnected_at: datetime | None = None
     ws_told_connected: bool | None = None
-    """Which was told last, `worker.ws.connected` or `.disconnected`: a reconnection tells neither (D-7)."""
+    """Which was published last, `worker.ws.connected` or `.disconnected`; a reconnect is neither (D-7)."""
     ws_mark: ActivityMark | None = None
 
     last_activity_at: datetime | None = None
@@ -205,7 +205,7 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     recent_activity_events: tuple[ActivityEvent, ...] = ()
     """Newest first."""
     activity_listed_since: datetime | None = None
-    """Signs of people up to here gave way to newer ones; None while the list has all of them."""
+    """Activity events up to here were dropped for newer ones; None while the list is complete."""
     activity_mark: ActivityMark | None = None
 
     state_history: tuple[HistoryEntry, ...] = ()
@@ -215,9 +215,9 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     is_idle_detection_enabled: bool = True
     hold: Hold | None = None
     target_pause_at: datetime | None = None
-    """When it will be paused unless somebody uses it."""
+    """When it will be paused unless it is used before."""
     pause_decided_at: datetime | None = None
-    """An automatic pause was decided then and waits for its second look."""
+    """An automatic pause was decided then and waits for its second idle check."""
     pause_reason: PauseReason | None = None
     last_paused_at: datetime | None = None
     last_paused_by: str | None = None
@@ -228,43 +228,43 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     manual_resume_count: int = 0
 
     sessions: tuple[str, ...] = ()
-    """Lablet sessions placed on it; while there is one, nothing stops it by itself."""
+    """Lablet sessions placed on it; while there is one, LCM does not stop it automatically."""
     session_needs: dict[str, Capacity] = {}
-    """What was promised to each of them, as far as it was said."""
+    """The capacity allocated to each of them, as far as it was named."""
     declared_capacity: Capacity | None = None
-    """What it can carry; None if its template is not known."""
+    """Its total capacity; None if its template is not known."""
     allocated_capacity: Capacity = Capacity()
-    """What is promised to sessions."""
+    """The capacity allocated to sessions."""
     license: License = License()
     drain_started_at: datetime | None = None
     drain_deadline_at: datetime | None = None
-    """A drain that is not over by then is ended by a stop."""
+    """A drain that has not ended by then is ended by a stop."""
     refresh_requested_at: datetime | None = None
 
     imported: bool = False
-    """Not launched by LCM, only found: never launched anew, never swept away."""
+    """Found, not launched by LCM: never launched again, never terminated as an orphan."""
 
     purge_when_terminated: bool = False
-    """Nobody wants the record kept once the machine is gone."""
+    """The record is to be purged once the instance is terminated."""
 
     request_digest: str | None = None
-    """What was asked for under the idempotency key that made this worker's id."""
+    """Digest of the request under the idempotency key from which this worker's id was derived."""
     recent_requests: tuple[KeyedRequest, ...] = ()
-    """The last requests with an idempotency key that were carried out on this worker."""
+    """The last requests with an idempotency key that were applied to this worker."""
 
     @property
     def has_unresolved_launch(self) -> bool:
-        """A launch was promised and its instance is not known yet: it may exist."""
+        """Whether there is a launch intent without a known instance: it may exist."""
         return self.launch is not None and self.ec2_instance_id is None
 
     @property
     def arrival(self) -> HistoryEntry | None:
-        """How it entered its present status."""
+        """The entry of the timeline with which its present status began."""
         return next((line for line in reversed(self.state_history) if line.is_arrival), None)
 
     @property
     def came_up_at(self) -> datetime | None:
-        """When it came to run, however long that was waited for; None if it did not come up, but back."""
+        """When a launch or start made it RUNNING; None if it became RUNNING in another way."""
         arrival = self.arrival
         if self.status is not RUNNING or arrival is None or arrival.source not in COMING_UP:
             return None
@@ -282,18 +282,18 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_live(self) -> bool:
-        """Whether somebody watches it, so that reports of its load and labs can be true."""
+        """Whether it is monitored, so that reports of its load and labs are accepted."""
         return self.status in (RUNNING, DRAINING)
 
     @property
     def is_drain_cut_short(self) -> bool:
-        """Whether somebody asked for a stop while sessions were waited for."""
+        """Whether a stop was requested while the drain waited for sessions."""
         is_limited = self.status is DRAINING and self.drain_deadline_at is not None
         return is_limited and self.drain_deadline_at == self.last_paused_at
 
     @property
     def is_license_due(self) -> bool:
-        """Whether it stays, its CML can be asked, and a license it should have is missing."""
+        """Whether it stays RUNNING with CML ready and lacks the license it is declared to have."""
         stays = self.status is RUNNING and self.desired_status is DesiredStatus.RUNNING
         return stays and self.cml_ready and is_due(self.license)
 
@@ -311,7 +311,7 @@ def new_worker(
     declared_capacity: Capacity | None = None,
     licensed: bool = False,
 ) -> Worker:
-    """A worker that people have just asked for."""
+    """The record of a newly requested worker."""
     reason = "created"
     return Worker(
         id=worker_id,
@@ -331,10 +331,10 @@ def new_worker(
     )
 
 
-def remember(
+def extend_history(
     worker: Worker, target: WorkerStatus, *, by: str, reason: str, now: datetime
 ) -> tuple[HistoryEntry, ...]:
-    """The timeline with one more line. Where it is cut, the arrival at the present status stays."""
+    """The timeline with one more entry. Where it is cut, the start of the present status is kept."""
     entry = HistoryEntry(source=worker.status, target=target, by=by, reason=reason, at=now)
     lines = (*worker.state_history, entry)
     newest = lines[-HISTORY_LIMIT:]

@@ -46,7 +46,7 @@ class CmlSessions:
         if known is None or known[0] != server:
             session = self._open(server)
             if known is not None:
-                session.remember_refusals_of(known[1])
+                session.inherit_refusals(known[1])
             known = (server, session)
         doors[door] = known
         if len(doors) > DOORS_KEPT:

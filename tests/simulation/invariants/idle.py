@@ -10,7 +10,7 @@ from urllib.parse import quote
 import msgspec
 
 from lcm.control_plane.store.port import Document, Fence
-from lcm.domain.idle import EVIDENCE_LASTS, last_sign_of_life
+from lcm.domain.idle import EVIDENCE_MAX_AGE, idle_since
 from lcm.domain.lifecycle import (
     FAILED,
     PENDING,
@@ -35,7 +35,7 @@ SAMPLE_SECONDS: Final = 60.0
 BLIND_SECONDS: Final = 2 * SAMPLE_SECONDS
 """What people do after the last look at them cannot be known; a look this old proves nothing."""
 
-LOOK_SECONDS: Final = 2 * EVIDENCE_LASTS.total_seconds() + 5.0
+LOOK_SECONDS: Final = 2 * EVIDENCE_MAX_AGE.total_seconds() + 5.0
 """From a look at CML to what follows from it: a drain follows from a verdict, and that from a look."""
 ROUNDING_SECONDS: Final = 3.0
 """CML tells its time in whole seconds."""
@@ -130,7 +130,7 @@ class I6PauseSafety(Invariant):
         uses = [deed.at for deed in self._deeds(worker) if deed.at <= now - BLIND_SECONDS]
         used = max([*uses, self._came[worker.id]])
         self.require(now - used >= patience, f"{worker.name} is stopped {now - used:.0f} s after its use")
-        recorded = (self.world.clock.now() - last_sign_of_life(worker)).total_seconds()
+        recorded = (self.world.clock.now() - idle_since(worker)).total_seconds()
         self.require(recorded >= patience, f"{worker.name} is stopped {recorded:.0f} s after its last sign")
         age = now - fleet.servers[instance_id].diary_read_at
         self.require(age <= BLIND_SECONDS, f"{worker.name} is stopped on evidence {age:.0f} s old")

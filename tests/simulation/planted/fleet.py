@@ -25,13 +25,13 @@ from simulation.scenarios.fleet import a_tended_fleet, licenses_come_and_go
 
 @planted_in(a_tended_fleet)
 def a_sweep_after_one_sighting() -> Iterator[None]:
-    yield from swapped(AbsenceTracker, "are_enough", lambda self, instance_id, now: True)
+    yield from swapped(AbsenceTracker, "is_confirmed", lambda self, instance_id, now: True)
 
 
 @planted_in(a_tended_fleet)
 def a_sweep_right_after_a_start() -> Iterator[None]:
-    with swapped_in(AbsenceTracker, "are_enough", lambda self, instance_id, now: True):
-        yield from swapped(sweeping, "reason_to_only_look", lambda **_: None)
+    with swapped_in(AbsenceTracker, "is_confirmed", lambda self, instance_id, now: True):
+        yield from swapped(sweeping, "reason_for_dry_run", lambda **_: None)
 
 
 @planted_in(a_tended_fleet)
@@ -45,7 +45,7 @@ def a_sweep_without_another_look() -> Iterator[None]:
 
     async def terminate(self: Orphans, orphan: Orphan, sightings: AbsenceTracker) -> None:
         instance, now = orphan.instance, self.clock.monotonic()
-        is_due = sightings.are_enough(instance.id, now) and self._budget.allows(self._fleet_size, now)
+        is_due = sightings.is_confirmed(instance.id, now) and self._budget.allows(self._fleet_size, now)
         if is_due and instance.region not in self.only_looking:
             self.check_leadership()
             self._budget.spend(now)

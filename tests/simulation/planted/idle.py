@@ -64,7 +64,7 @@ def one_look_is_enough() -> Iterator[None]:
 
     def guard(*asked: Any) -> PauseGuard | None:
         found = original(*asked)
-        return None if found is PauseGuard.SECOND_LOOK else found
+        return None if found is PauseGuard.SECOND_CHECK else found
 
     yield from swapped(detect_idle, "pause_guard", guard)
 
@@ -86,7 +86,7 @@ def a_worker_is_paused_while_it_is_licensed() -> Iterator[None]:
 
 @planted
 def a_pause_lasts_for_ever() -> Iterator[None]:
-    yield from swapped(report_status, "is_overdue", lambda worker, now: False)
+    yield from swapped(report_status, "is_pause_overdue", lambda worker, now: False)
 
 
 @planted

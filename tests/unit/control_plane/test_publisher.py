@@ -22,7 +22,7 @@ from lcm.core.ids import RandomIds
 from lcm.core.kv.memory import MemoryKv
 from lcm.core.kv.port import Item, KvUnavailable, LeaseId
 from lcm.domain.launch import WorkerId
-from lcm.domain.license import LicenseOperation, wish
+from lcm.domain.license import LicenseOperation, request_operation
 from lcm.domain.lifecycle import RUNNING, DesiredStatus
 from lcm.domain.worker import Worker, new_worker
 from support.virtual_time import VirtualClock
@@ -128,7 +128,7 @@ async def test_a_pending_license_operation_is_published(plane: Plane) -> None:
         await plane.add()
         await plane.clock.sleep(0.001)
         assert await plane.key("ada/license") is None
-        register = partial(wish, operation=LicenseOperation.REGISTER, now=plane.clock.now())
+        register = partial(request_operation, operation=LicenseOperation.REGISTER, now=plane.clock.now())
         await plane.workers.change("ada", lambda worker: replace(worker, license=register(worker.license)))
         await plane.clock.sleep(0.001)
         assert await plane.key("ada/license") == {"pending_operation": "register"}

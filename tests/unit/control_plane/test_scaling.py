@@ -40,7 +40,7 @@ async def test_a_scale_up_is_a_pending_worker_and_a_line_in_the_audit_log(plane:
 async def test_a_second_scale_up_waits_for_the_cooldown(plane: ControlPlane) -> None:
     await scale_up(plane.records, plane.policies, MORE, by="resource-scheduler")
     await plane.records.clock.sleep(299)
-    with pytest.raises(Conflict, match="ask again in 1 s"):
+    with pytest.raises(Conflict, match="repeat in 1 s"):
         await scale_up(plane.records, plane.policies, MORE, by="resource-scheduler")
     await plane.records.clock.sleep(1)
     await scale_up(plane.records, plane.policies, MORE, by="resource-scheduler")

@@ -20,7 +20,7 @@ from lcm.control_plane.streaming.outbox import CHANNEL_BYTES
 from lcm.core.ids import RandomIds
 from lcm.core.timeouts import timeout
 from lcm.domain.launch import WorkerId
-from lcm.domain.license import License, LicenseOperation, begin, complete, fail, wish
+from lcm.domain.license import License, LicenseOperation, begin, complete, fail, request_operation
 from lcm.domain.lifecycle import (
     DRAINING,
     PROVISIONING,
@@ -31,7 +31,7 @@ from lcm.domain.lifecycle import (
     TERMINATED,
     WorkerStatus,
 )
-from lcm.domain.observed import note_activity, note_connection
+from lcm.domain.observed import record_activity, record_connection
 from lcm.domain.requests import drain, pause, request
 from lcm.domain.telemetry import (
     ActivityEvent,
@@ -411,7 +411,7 @@ async def test_a_connection_and_its_end_are_told_exactly(hub: EventHub) -> None:
     since = datetime(2026, 1, 2, tzinfo=UTC)
     states = (MonitorState.CONNECTED, MonitorState.RECONNECTING, MonitorState.FAILED)
     for state in states:
-        after = note_connection(ada, state, reason="cut", at=since)
+        after = record_connection(ada, state, reason="cut", at=since)
         hub.on_worker_commit(ada, after)
         ada = after
     events = [event for event in await stream.take(5) if event["event"].startswith("worker.ws.")]
@@ -426,10 +426,10 @@ async def test_an_end_whose_commit_was_never_confirmed_is_told_when_it_is_found(
     stream = Stream(hub.stream(None))
     await stream.take(3)
     ada, now = a_worker("ada"), datetime(2026, 1, 2, tzinfo=UTC)
-    connected = note_connection(ada, MonitorState.CONNECTED, reason="", at=now)
+    connected = record_connection(ada, MonitorState.CONNECTED, reason="", at=now)
     hub.on_worker_commit(ada, connected)
-    failed = note_connection(connected, MonitorState.FAILED, reason="cut", at=now)
-    back = note_connection(failed, MonitorState.CONNECTED, reason="", at=now)
+    failed = record_connection(connected, MonitorState.FAILED, reason="cut", at=now)
+    back = record_connection(failed, MonitorState.CONNECTED, reason="", at=now)
     back = replace(back, version=ada.version + 3)
     hub.on_worker_found(replace(failed, version=ada.version + 2))
     hub.on_worker_commit(failed, back)
@@ -459,7 +459,7 @@ async def test_signs_of_people_and_another_number_of_labs_have_names_of_their_ow
     await stream.take(3)
     ada, now = a_worker("ada"), datetime(2026, 1, 2, tzinfo=UTC)
     found = ActivityEvent(category="start_lab", at=now)
-    hub.on_worker_commit(ada, note_activity(ada, [found], mark=None, now=now, keep=10))
+    hub.on_worker_commit(ada, record_activity(ada, [found], mark=None, now=now, keep=10))
     hub.on_worker_commit(ada, replace(ada, labs_count=3))
     activity, labs = await stream.take(2)
     assert activity["event"] == "worker.activity.updated"
@@ -710,11 +710,15 @@ async def test_the_buffer_for_those_who_come_back_is_bounded_by_bytes(workers: l
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 UNLICENSED, REGISTER = License(), LicenseOperation.REGISTER
-WISHED = wish(UNLICENSED, REGISTER, token_ref="t", now=NOON)
+WISHED = request_operation(UNLICENSED, REGISTER, token_ref="t", now=NOON)
 BEGUN = begin(WISHED, REGISTER, now=NOON)
 REGISTERED = complete(BEGUN, REGISTER, tier=None, now=NOON)
 GIVEN_BACK = complete(
-    begin(wish(REGISTERED, LicenseOperation.DEREGISTER, now=NOON), LicenseOperation.DEREGISTER, now=NOON),
+    begin(
+        request_operation(REGISTERED, LicenseOperation.DEREGISTER, now=NOON),
+        LicenseOperation.DEREGISTER,
+        now=NOON,
+    ),
     LicenseOperation.DEREGISTER,
     tier=None,
     now=NOON,

@@ -13,7 +13,7 @@ from lcm.domain.discovery import (
     FoundInstance,
     KnownWorkers,
     imported_worker,
-    is_named_like,
+    matches_ami_filter,
     parse_tag_filter,
     plan_discovery,
     reason_not_to_import,
@@ -117,11 +117,11 @@ class TestWhatIsImported:
         [("", True), ("CML-*", True), ("CML-2.?.1", True), ("cml-*", False), ("CML-[2]*", False)],
     )
     def test_an_image_name_is_matched_as_ec2_matches_it(self, pattern: str, fits: bool) -> None:
-        assert is_named_like(Ami(id="ami-1", name="CML-2.9.1"), pattern) is fits
+        assert matches_ami_filter(Ami(id="ami-1", name="CML-2.9.1"), pattern) is fits
 
     def test_an_image_that_no_longer_exists_matches_no_name(self) -> None:
-        assert is_named_like(None, "")
-        assert not is_named_like(None, "*")
+        assert matches_ami_filter(None, "")
+        assert not matches_ami_filter(None, "*")
 
 
 class TestTheRecord:

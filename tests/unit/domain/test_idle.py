@@ -6,14 +6,14 @@ import pytest
 from msgspec.structs import replace
 
 from lcm.domain.idle import (
-    DECISION_EXPIRES,
-    SECOND_LOOK,
+    DECISION_EXPIRES_AFTER,
+    SECOND_CHECK_AFTER,
     Evidence,
     IdlePolicy,
     PauseGuard,
     assess,
     is_fresh,
-    is_overdue,
+    is_pause_overdue,
     pause_due_at,
     pause_guard,
 )
@@ -94,11 +94,11 @@ def test_a_guard_forbids_the_pause_even_at_the_second_look(
 
 
 @pytest.mark.parametrize(
-    "seconds_ago", [None, SECOND_LOOK.total_seconds() - 1, DECISION_EXPIRES.total_seconds() + 1]
+    "seconds_ago", [None, SECOND_CHECK_AFTER.total_seconds() - 1, DECISION_EXPIRES_AFTER.total_seconds() + 1]
 )
 def test_a_pause_needs_a_recent_decision_and_a_second_look_at_it(seconds_ago: float | None) -> None:
     worker = used(61) if seconds_ago is None else decided(used(61), seconds_ago)
-    assert pause_guard(worker, POLICY, PROOF, NOON) is PauseGuard.SECOND_LOOK
+    assert pause_guard(worker, POLICY, PROOF, NOON) is PauseGuard.SECOND_CHECK
 
 
 def test_a_hold_that_is_over_forbids_nothing() -> None:
@@ -134,14 +134,14 @@ def test_a_look_that_is_old_or_from_the_future_proves_nothing(seconds_ago: float
 def test_a_pause_that_is_not_carried_out_within_a_minute_is_off(seconds_ago: float, is_off: bool) -> None:
     wanted_at = NOON - timedelta(seconds=seconds_ago)
     worker = pause(decided(used(61)), by="idle detection", reason="unused", now=wanted_at)
-    assert is_overdue(worker, NOON) is is_off
+    assert is_pause_overdue(worker, NOON) is is_off
 
 
 def test_what_a_person_asked_for_is_never_off() -> None:
     stopped_by_a_person = used(
         61, desired_status=DesiredStatus.STOPPED, pause_reason="manual", last_paused_at=NOON - 90 * MINUTE
     )
-    assert not is_overdue(stopped_by_a_person, NOON)
+    assert not is_pause_overdue(stopped_by_a_person, NOON)
 
 
 def test_a_pause_that_was_carried_out_is_not_taken_back_because_ec2_says_it_runs() -> None:
@@ -151,7 +151,7 @@ def test_a_pause_that_was_carried_out_is_not_taken_back_because_ec2_says_it_runs
         status=STOPPED,
     )
     seen = move(paused, RUNNING, by="c", reason="running outside LCM", now=NOON, observed=True)
-    assert not is_overdue(seen, NOON)
+    assert not is_pause_overdue(seen, NOON)
 
 
 # What a pause does to the record

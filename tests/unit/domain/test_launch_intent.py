@@ -125,7 +125,7 @@ def test_after_three_unattended_launches_a_person_must_ask() -> None:
     for _ in range(MAX_UNATTENDED_LAUNCHES):
         worker = lost(planned(worker))
     assert MAX_UNATTENDED_LAUNCHES == 3
-    with pytest.raises(Conflict, match="3 launches without a person asking"):
+    with pytest.raises(Conflict, match="3 launches without a request of a person"):
         planned(worker)
 
 

@@ -12,7 +12,7 @@ from lcm.domain.license import (
     begin,
     complete,
     fail,
-    wish,
+    request_operation,
 )
 from support.core import NOON
 
@@ -22,7 +22,7 @@ REGISTERED = License(status=LicenseStatus.REGISTERED, tier="CML_Enterprise")
 
 
 def wished(license: License = UNLICENSED, operation: LicenseOperation = REGISTER) -> License:
-    return wish(license, operation, now=NOON)
+    return request_operation(license, operation, now=NOON)
 
 
 def test_a_wish_is_pending_until_it_is_done() -> None:
@@ -57,8 +57,8 @@ def test_a_completion_nobody_wished_for_is_refused() -> None:
 
 def test_an_operation_under_way_is_not_replaced_by_its_opposite() -> None:
     under_way = begin(wished(), REGISTER, now=NOON)
-    with pytest.raises(Conflict, match="wait until it is over"):
-        wish(under_way, DEREGISTER, now=NOON)
+    with pytest.raises(Conflict, match="wait until it has ended"):
+        request_operation(under_way, DEREGISTER, now=NOON)
 
 
 def test_deregistering_what_is_not_registered_needs_nothing() -> None:

@@ -22,7 +22,7 @@ from lcm.domain.orphans import (
     OrphanKind,
     find_orphans,
     may_have_lost_instance,
-    reason_to_only_look,
+    reason_for_dry_run,
 )
 from lcm.domain.worker import Instance, Worker
 from support.core import NOON, SPEC, a_worker, an_instance
@@ -126,22 +126,22 @@ def orphans(kind: OrphanKind = OrphanKind.NO_RECORD) -> dict[InstanceId, Orphan]
 class TestSightings:
     def test_ten_minutes_between_two_complete_lists_are_enough(self) -> None:
         seen = AbsenceTracker()
-        seen.note(orphans(), 0)
-        assert not seen.are_enough(InstanceId("i-orphan"), 599)
-        assert seen.are_enough(InstanceId("i-orphan"), 600)
+        seen.record(orphans(), 0)
+        assert not seen.is_confirmed(InstanceId("i-orphan"), 599)
+        assert seen.is_confirmed(InstanceId("i-orphan"), 600)
 
     def test_one_list_without_it_starts_anew(self) -> None:
         seen = AbsenceTracker()
-        seen.note(orphans(), 0)
-        seen.note({}, 300)
-        seen.note(orphans(), 600)
-        assert not seen.are_enough(InstanceId("i-orphan"), 600)
+        seen.record(orphans(), 0)
+        seen.record({}, 300)
+        seen.record(orphans(), 600)
+        assert not seen.is_confirmed(InstanceId("i-orphan"), 600)
 
     def test_another_reason_starts_anew(self) -> None:
         seen = AbsenceTracker()
-        seen.note(orphans(OrphanKind.PROMISED), 0)
-        seen.note(orphans(OrphanKind.SUPERSEDED), 600)
-        assert not seen.are_enough(InstanceId("i-orphan"), 600)
+        seen.record(orphans(OrphanKind.PROMISED), 0)
+        seen.record(orphans(OrphanKind.SUPERSEDED), 600)
+        assert not seen.is_confirmed(InstanceId("i-orphan"), 600)
 
 
 class TestBudget:
@@ -169,7 +169,7 @@ def only_look(**changes: object) -> str | None:
         "listed": 3,
         **changes,
     }
-    return reason_to_only_look(**facts)  # type: ignore[arg-type]
+    return reason_for_dry_run(**facts)  # type: ignore[arg-type]
 
 
 def test_with_every_authority_there_something_may_be_done() -> None:
@@ -182,7 +182,7 @@ def test_with_every_authority_there_something_may_be_done() -> None:
     [
         ({"freeze_reasons": ["EC2 us-east-1: ExpiredToken"]}, "ExpiredToken"),
         ({"seconds_since_start": 599.0}, "less than 10 minutes"),
-        ({"listed": 0}, "lists no machine"),
+        ({"listed": 0}, "lists no instance"),
     ],
 )
 def test_h8_nothing_is_done_without_every_authority(changes: dict[str, object], why: str) -> None:

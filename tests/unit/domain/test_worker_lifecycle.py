@@ -10,7 +10,6 @@ from lcm.domain.errors import IllegalTransition
 from lcm.domain.lifecycle import (
     DRAINING,
     FAILED,
-    FINAL,
     MEANING,
     PENDING,
     PROVISIONING,
@@ -138,7 +137,6 @@ def test_a_worker_without_an_instance_cannot_be_surprised_by_ec2(source: WorkerS
 
 
 def test_nothing_leads_out_of_terminated() -> None:
-    assert {TERMINATED} == FINAL
     assert allowed_targets(TERMINATED, observed=True) == frozenset()
     with pytest.raises(IllegalTransition, match="none, it is final"):
         moved(a_worker(status=TERMINATED), PENDING, observed=False)

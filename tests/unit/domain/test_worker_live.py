@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from lcm.domain.launch import WorkerId
 from lcm.domain.lifecycle import DRAINING, RUNNING, STOPPING
-from lcm.domain.observed import note_activity, note_connection
+from lcm.domain.observed import record_activity, record_connection
 from lcm.domain.telemetry import ActivityEvent, ActivityMark, MonitorState
 from lcm.domain.transitions import move
 from lcm.domain.worker import Worker, new_worker
@@ -48,7 +48,7 @@ def told(worker: Worker, *states: MonitorState) -> list[bool]:
     """Which of connected (True) and disconnected (False) is told on the way through these states."""
     heard = []
     for second, state in enumerate(states):
-        before, worker = worker, note_connection(worker, state, reason="", at=at(second))
+        before, worker = worker, record_connection(worker, state, reason="", at=at(second))
         if worker.ws_told_connected is not before.ws_told_connected:
             heard.append(bool(worker.ws_told_connected))
         assert worker.ws_status is state
@@ -76,22 +76,22 @@ def test_a_connection_and_its_end_are_told_once_and_reconnections_never(
 
 
 def test_a_worker_that_no_longer_runs_is_not_connected(worker: Worker) -> None:
-    connected = note_connection(worker, CONNECTED, reason="", at=at(1))
+    connected = record_connection(worker, CONNECTED, reason="", at=at(1))
     stopping = move(connected, STOPPING, by="lcm", reason="asked", now=at(2))
     assert (stopping.ws_connected, stopping.ws_told_connected) == (False, False)
-    late = note_connection(stopping, CONNECTED, reason="", at=at(3))
+    late = record_connection(stopping, CONNECTED, reason="", at=at(3))
     assert (late.ws_connected, late.ws_status, late.ws_told_connected) == (False, DISCONNECTED, False)
 
 
 def test_a_draining_worker_stays_connected(worker: Worker) -> None:
-    connected = note_connection(worker, CONNECTED, reason="", at=at(1))
+    connected = record_connection(worker, CONNECTED, reason="", at=at(1))
     assert move(connected, DRAINING, by="lcm", reason="", now=at(2)).ws_connected
 
 
 def test_a_report_of_the_connection_that_was_overtaken_changes_nothing(worker: Worker) -> None:
     def told(worker: Worker, state: MonitorState, sequence: int, stream: str = "run-1") -> Worker:
         mark = ActivityMark(stream=stream, last_sequence=sequence)
-        return note_connection(worker, state, reason="", at=at(sequence), mark=mark)
+        return record_connection(worker, state, reason="", at=at(sequence), mark=mark)
 
     connected = told(worker, CONNECTED, 2)
     assert told(connected, RECONNECTING, 1) == connected
@@ -109,7 +109,7 @@ def event(seconds: float, category: str = "start_lab") -> ActivityEvent:
 
 def seen(worker: Worker, events: list[ActivityEvent], last: int, stream: str = "run-1") -> Worker:
     mark = ActivityMark(stream=stream, last_sequence=last)
-    return note_activity(worker, events, mark=mark, now=at(1_000), keep=10)
+    return record_activity(worker, events, mark=mark, now=at(1_000), keep=10)
 
 
 def test_the_newest_event_is_the_last_activity_and_the_newest_ten_are_kept(worker: Worker) -> None:
@@ -155,7 +155,7 @@ def test_another_observer_starts_its_own_count(worker: Worker) -> None:
 
 def test_finding_nothing_is_a_check_and_no_activity(worker: Worker) -> None:
     worker = seen(worker, [event(1)], last=1)
-    checked = note_activity(worker, [], mark=None, now=at(2_000), keep=10)
+    checked = record_activity(worker, [], mark=None, now=at(2_000), keep=10)
     assert (checked.last_activity_at, checked.last_activity_check_at) == (at(1), at(2_000))
     assert checked.activity_mark == worker.activity_mark
 

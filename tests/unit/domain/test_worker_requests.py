@@ -249,6 +249,6 @@ def test_a_refresh_is_a_new_wish_that_wakes_the_controller() -> None:
 
 def test_a_refresh_right_after_another_is_refused_and_says_when_it_may_come() -> None:
     worker = refresh(a_worker(status=RUNNING), now=LATER)
-    with pytest.raises(TooSoon, match="ask again in 7 s"):
+    with pytest.raises(TooSoon, match="repeat in 7 s"):
         refresh(worker, now=LATER + timedelta(seconds=3))
     assert refresh(worker, now=LATER + timedelta(seconds=10)).generation == 3

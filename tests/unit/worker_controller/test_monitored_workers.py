@@ -7,7 +7,7 @@ from lcm.control_plane.commands.place_session import place_session
 from lcm.control_plane.commands.request_action import request_refresh
 from lcm.core.timeouts import timeout
 from lcm.domain.lifecycle import DRAINING, WorkerStatus
-from lcm.domain.observed import note_activity
+from lcm.domain.observed import record_activity
 from lcm.domain.telemetry import ActivityEvent
 from lcm.domain.worker import Action, Worker
 from lcm.worker_controller.ports import CmlServer, MonitorTarget, ReportedActivity
@@ -124,7 +124,7 @@ async def test_a_new_leader_begins_where_the_record_ends(fleet: Fleet, monitors:
         event = ActivityEvent(category="start_lab", at=fleet.clock.now(), lab_id="l")
 
         def note(record: Worker) -> Worker:
-            return note_activity(record, [event], mark=None, now=fleet.clock.now(), keep=10)
+            return record_activity(record, [event], mark=None, now=fleet.clock.now(), keep=10)
 
         await fleet.plane.records.workers.change(worker.id, note)
         fleet.leader.election.resign()

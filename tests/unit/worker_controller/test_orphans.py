@@ -285,7 +285,7 @@ class TestH8NoAuthority:
             await fleet.clock.sleep(2 * 3_600)
             assert {(await fleet.get(worker)).status for worker in workers} == {STOPPED}
             orphans = fleet.leader.reconciler.scope.discovery.orphans
-            assert "lists no machine" in orphans.only_looking["us-east-1"]
+            assert "lists no instance" in orphans.only_looking["us-east-1"]
 
     async def test_within_ten_minutes_of_a_start_nothing_is_destroyed(self) -> None:
         fleet = Fleet(SWEEPING)

@@ -17,7 +17,7 @@ from lcm.control_plane.records.groups import Caches, Records
 from lcm.control_plane.records.idle_checks import CheckTimes
 from lcm.control_plane.store.port import Fence
 from lcm.domain.idle import (
-    SECOND_LOOK,
+    SECOND_CHECK_AFTER,
     Evidence,
     PauseGuard,
     assess,
@@ -81,8 +81,8 @@ async def detect_idle(
                 minutes = assess(current, policy, now).idle_minutes
                 return pause(current, by=BY, reason=f"unused for {minutes:.0f} minutes", now=now)
             # No guard forbids it only since the reservation: the next idle check reserves it first.
-            guard = guard or PauseGuard.SECOND_LOOK
-            is_decided = guard in (PauseGuard.SECOND_LOOK, PauseGuard.SUPPRESSED)
+            guard = guard or PauseGuard.SECOND_CHECK
+            is_decided = guard in (PauseGuard.SECOND_CHECK, PauseGuard.SUPPRESSED)
             return replace(
                 current,
                 pause_decided_at=decision_time(current, now) if is_decided else None,
@@ -90,7 +90,7 @@ async def detect_idle(
             )
 
         worker = await records.workers.change(worker_id, decide, fence=fence)
-    interval = SECOND_LOOK if guard is PauseGuard.SECOND_LOOK else policy.check_interval
+    interval = SECOND_CHECK_AFTER if guard is PauseGuard.SECOND_CHECK else policy.check_interval
     caches.idle_checks.note(
         worker_id, CheckTimes(now, now + interval), is_unconfirmed=guard is PauseGuard.UNCONFIRMED
     )

@@ -17,7 +17,7 @@ from lcm.control_plane.records.preconditions import UNCONDITIONAL, Preconditions
 from lcm.control_plane.store.forward_compat import encode_over
 from lcm.control_plane.store.port import Document, Fence, VersionConflict
 from lcm.domain.errors import Conflict, NotFound, RequestError, UnknownReference
-from lcm.domain.license import LicenseDebt, LicenseOperation, begin, complete, fail, wish
+from lcm.domain.license import LicenseDebt, LicenseOperation, begin, complete, fail, request_operation
 from lcm.domain.lifecycle import TERMINATED, TERMINATING, DesiredStatus
 from lcm.domain.scaling import AuditEvent
 from lcm.domain.worker import Worker
@@ -88,7 +88,7 @@ async def queue_due_licenses(records: Records, caches: Caches) -> int:
     def decide(worker: Worker) -> Worker:
         if not worker.is_license_due:
             return worker
-        requested = wish(worker.license, LicenseOperation.REGISTER, token_ref=FLEET, now=now)
+        requested = request_operation(worker.license, LicenseOperation.REGISTER, token_ref=FLEET, now=now)
         return replace(worker, license=requested, updated_at=now)
 
     for worker_id in due:
@@ -210,7 +210,7 @@ async def _request(
     def decide(worker: Worker) -> Worker:
         if worker.desired_status is DesiredStatus.TERMINATED:
             raise Conflict(f"worker {worker_id} is being deleted; its license is released automatically")
-        requested = wish(worker.license, operation, token_ref=token_ref, now=now)
+        requested = request_operation(worker.license, operation, token_ref=token_ref, now=now)
         # A new request even if it equals the last: the controller must not wait out the last one's delay.
         return replace(worker, license=requested, generation=worker.generation + 1, updated_at=now)
 

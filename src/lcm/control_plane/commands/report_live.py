@@ -21,7 +21,7 @@ from lcm.control_plane.store.port import Fence
 from lcm.domain.errors import NotFound
 from lcm.domain.idle import pause_due_at
 from lcm.domain.lifecycle import TERMINATED
-from lcm.domain.observed import note_activity, note_connection
+from lcm.domain.observed import record_activity, record_connection
 from lcm.domain.requests import cancel_pause
 from lcm.domain.telemetry import ActivityMark, LabChange, LabStats, MonitorState, Sample
 from lcm.domain.worker import Worker
@@ -60,7 +60,7 @@ async def report_connection(
     def decide(worker: Worker) -> Worker:
         if worker.status is TERMINATED:
             return worker  # a late disconnect of an instance that was terminated outside LCM
-        return note_connection(
+        return record_connection(
             worker, status, reason=report.reason[:200], at=at, mark=_mark(report.stream, report.sequence)
         )
 
@@ -168,7 +168,7 @@ async def _keep_activity(
             return worker
         noted = worker
         for report in reports:
-            noted = note_activity(
+            noted = record_activity(
                 noted,
                 report.activity_events,
                 mark=_mark(report.stream, report.last_sequence),

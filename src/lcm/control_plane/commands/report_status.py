@@ -12,7 +12,7 @@ from lcm.control_plane.policies import Policies
 from lcm.control_plane.records.groups import Records
 from lcm.control_plane.store.port import Fence
 from lcm.domain.errors import Conflict
-from lcm.domain.idle import is_overdue, pause_due_at
+from lcm.domain.idle import is_pause_overdue, pause_due_at
 from lcm.domain.lifecycle import (
     DRAINING,
     PENDING,
@@ -46,7 +46,7 @@ async def report_status(
         nonlocal before
         before = worker.status
         now = records.clock.now()  # reading the record may have taken long
-        if report.status is STOPPING and is_overdue(worker, now):
+        if report.status is STOPPING and is_pause_overdue(worker, now):
             kept = cancel_pause(worker, by=BY, reason="the pause was not carried out in time", now=now)
             return replace(kept, target_pause_at=pause_due_at(kept, policies.idle))
         if report.instance is not None:

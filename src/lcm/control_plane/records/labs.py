@@ -25,7 +25,7 @@ from lcm.control_plane.store.port import (
 )
 from lcm.domain.errors import Conflict, Fenced
 from lcm.domain.launch import WorkerId
-from lcm.domain.telemetry import LabChange, LabRecord, LabStats, lab_after, lab_met
+from lcm.domain.telemetry import LabChange, LabRecord, LabStats, lab_after, undiscovered_lab
 
 log = structlog.get_logger(__name__)
 
@@ -87,7 +87,7 @@ class Labs:
     async def add_discovered(self, worker_id: WorkerId, lab_id: str, *, at: datetime, fence: Fence) -> None:
         """Add a lab that was unknown until now, marked for discovery."""
         await self._change(
-            worker_id, lab_id, (), lambda known: known or lab_met(worker_id, lab_id, at=at), fence
+            worker_id, lab_id, (), lambda known: known or undiscovered_lab(worker_id, lab_id, at=at), fence
         )
 
     async def _change(

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from lcm.domain.errors import PreconditionFailed
-from lcm.domain.idempotency import KeyedRequest, remembering, was_carried_out
+from lcm.domain.idempotency import KeyedRequest, was_carried_out, with_request
 from lcm.domain.worker import Worker
 
 T = TypeVar("T", bound=Any)  # a struct with `recent_requests`
@@ -48,7 +48,7 @@ class Preconditions:
             if was_carried_out(record.recent_requests, request):
                 return record
             decided = decide(record)
-            return replace(decided, recent_requests=remembering(decided.recent_requests, request))
+            return replace(decided, recent_requests=with_request(decided.recent_requests, request))
 
         return decide_once
 

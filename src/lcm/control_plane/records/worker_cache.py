@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from lcm.domain.idle import judged_since
+from lcm.domain.idle import idle_checks_expected_since
 from lcm.domain.lifecycle import TERMINATED
 from lcm.domain.worker import Worker
 from lcm.rest.schemas import WorkerView
@@ -35,7 +35,7 @@ class Known:
         self.version = worker.version
         self.is_live = worker.is_live
         self.is_license_due = worker.is_license_due
-        self.judged_since = judged_since(worker)
+        self.judged_since = idle_checks_expected_since(worker)
         self.labs_count = worker.labs_count
         self.view = msgspec.json.encode(WorkerView.of(worker))
         """The public view, encoded once for all subscribers."""

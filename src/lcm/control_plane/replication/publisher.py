@@ -20,7 +20,7 @@ from lcm.core.hosted_service import HostedService
 from lcm.core.kv.port import Kv, KvUnavailable
 from lcm.core.timeouts import timeout
 from lcm.domain.lifecycle import TERMINATED
-from lcm.domain.observed import is_only_news
+from lcm.domain.observed import has_only_observed_changes
 from lcm.domain.worker import Worker
 
 log = structlog.get_logger(__name__)
@@ -65,7 +65,7 @@ class Publisher(HostedService):
     def on_worker_commit(self, before: Worker | None, after: Worker) -> None:
         """Queue the record; a commit that needs no action wakes no controller, if the one before was seen."""
         is_next = before is not None and self._seen.get(after.id) == before.version
-        if before is None or not is_next or not is_only_news(before, after):
+        if before is None or not is_next or not has_only_observed_changes(before, after):
             self._wakes.add(after.id)
         self._seen[after.id] = after.version
         if after.status is TERMINATED:

@@ -72,7 +72,7 @@ class ScaleDown:
                 await self._audit(worker, guard, check)
             return
         self._skipped.pop(worker.id, None)
-        if check.guard is PauseGuard.SECOND_LOOK:
+        if check.guard is PauseGuard.SECOND_CHECK:
             return
         try:
             await self.control_plane.drain_worker(worker)

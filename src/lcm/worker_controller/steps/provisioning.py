@@ -14,7 +14,7 @@ def decide(situation: Situation) -> Decision:
     match seen:
         case Known(instance) if instance.state == "running":
             return Move(STARTING, "EC2 reports running", instance=instance)
-        case Known(instance) if instance.was_given_up_by_ec2 and not worker.imported:
+        case Known(instance) if instance.was_terminated_by_ec2 and not worker.imported:
             return Move(PENDING, f"EC2 gave the instance up: {instance.state_reason}")
         case Known(instance) if instance.is_gone:
             return Move(FAILED, f"the instance died: {instance.state_reason or instance.state}")

@@ -21,7 +21,7 @@ from lcm.domain.discovery import (
     DiscoveryPlan,
     FoundInstance,
     KnownWorkers,
-    is_named_like,
+    matches_ami_filter,
     plan_discovery,
     reason_not_to_import,
 )
@@ -154,7 +154,7 @@ class Discovery:
             return []
         image_ids = sorted({instance.image_id for instance in new})
         images = {image.id: image for image in await self.cloud.list_images(region, image_ids)}
-        fitting = [i for i in new if is_named_like(images.get(i.image_id), plan.ami_filter)]
+        fitting = [i for i in new if matches_ami_filter(images.get(i.image_id), plan.ami_filter)]
         return await self._ask_all(fitting, images)
 
     async def _ask_all(self, instances: Sequence[Instance], images: Mapping[str, Ami]) -> list[FoundInstance]:

@@ -27,7 +27,7 @@ from lcm.domain.orphans import (
     OrphanKind,
     find_orphans,
     may_have_lost_instance,
-    reason_to_only_look,
+    reason_for_dry_run,
 )
 from lcm.domain.worker import Instance, Worker
 from lcm.worker_controller.ports import CloudProvider, ControlPlane
@@ -88,7 +88,7 @@ class Orphans:
 
     def _judge_list(self, region: str, listed: Sequence[Instance], workers: Sequence[Worker]) -> None:
         launched = [w for w in workers if w.ec2_instance_id and w.status is not TERMINATED and not w.imported]
-        reason = reason_to_only_look(
+        reason = reason_for_dry_run(
             freeze_reasons=self.health.freeze_reasons,
             seconds_since_start=self.clock.monotonic() - self._started_at,
             expected=len(launched),
@@ -150,7 +150,7 @@ class Orphans:
     ) -> None:
         orphans = find_orphans(listed, workers, self.environment)
         sightings = self._sightings.setdefault(region, AbsenceTracker())
-        sightings.note(orphans, self.clock.monotonic())
+        sightings.record(orphans, self.clock.monotonic())
         for instance_id, orphan in orphans.items():
             if instance_id not in self.found.get(region, {}):
                 log.warning(
@@ -175,7 +175,7 @@ class Orphans:
         instance, now = orphan.instance, self.clock.monotonic()
         if (
             instance.region in self.only_looking
-            or not sightings.are_enough(instance.id, now)
+            or not sightings.is_confirmed(instance.id, now)
             or not self._budget.allows(self._fleet_size, now)
         ):
             return
