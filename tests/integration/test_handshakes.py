@@ -84,5 +84,5 @@ async def test_when_nobody_wants_the_answer_any_more_the_server_is_left(tmp_path
 
 async def test_who_hangs_up_without_an_answer_is_unreachable_at_once(tmp_path: Path) -> None:
     async with serving(self_signed_context("i-1", tmp_path), lambda server: server.hang_up) as server:
-        with pytest.raises(Unreachable, match="hung up without an answer"):
+        with pytest.raises(Unreachable, match="closed without an answer"):
             await websockets(server, PATIENCE_SECONDS).connect(HOST, None, Deaf())

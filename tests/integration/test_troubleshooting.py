@@ -70,7 +70,7 @@ NOT_CONNECTING = [
     (fault("refuse"), "broken", "connection refused"),
     (fault("http", status=502, path="/ws/ui"), "broken", "but received 502"),
     (fault("silence"), "broken", "no event within"),
-    (fault("certificate"), "certificate_changed", "shows the certificate"),
+    (fault("certificate"), "certificate_changed", "presents the certificate"),
 ]
 """What a new connection meets. The last one stays for good."""
 

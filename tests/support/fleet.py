@@ -272,17 +272,17 @@ class MemoryMonitors:
         self.watched[target.worker_id] = target
         self.asked.append(target)
 
-    def is_watching(self, worker_id: WorkerId) -> bool:
+    def is_monitoring(self, worker_id: WorkerId) -> bool:
         return worker_id in self.watched and not self.is_giving_up
 
-    def measured_seconds_ago(self, worker_id: WorkerId) -> float | None:
+    def seconds_since_measurement(self, worker_id: WorkerId) -> float | None:
         return 0.0 if worker_id in self._known else None
 
-    def measure_soon(self, worker_id: WorkerId) -> None:
+    def request_measurement(self, worker_id: WorkerId) -> None:
         self.measured.append(worker_id)
         self._known.add(worker_id)
 
-    def has_account_of(self, worker_id: WorkerId) -> bool:
+    def has_activity_log(self, worker_id: WorkerId) -> bool:
         return worker_id in self.watched
 
     def stop_monitoring(self, worker_id: WorkerId, reason: str) -> None:
@@ -292,7 +292,7 @@ class MemoryMonitors:
     def forget(self, worker_id: WorkerId) -> None:
         self.forgotten.append(worker_id)
 
-    async def telemetry_of(self, worker_id: WorkerId) -> Sequence[TelemetryEvent] | None:
+    async def fetch_telemetry(self, worker_id: WorkerId) -> Sequence[TelemetryEvent] | None:
         self.looks += 1
         return self.telemetry.get(worker_id, [])
 

@@ -153,7 +153,7 @@ class MemoryCloud:
         prefix = name_pattern.rstrip("*")
         matching = [image for image in self.images if image.name.startswith(prefix)]
         if not matching:
-            raise ImageNotFound(f"no image named {name_pattern!r} in {region}")
+            raise ImageNotFound(f"no AMI named {name_pattern!r} in {region}")
         return newest_image(matching)
 
     async def list_images(self, region: str, image_ids: Sequence[str]) -> Sequence[Ami]:

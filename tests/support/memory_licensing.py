@@ -1,6 +1,6 @@
 """CML's licensing in memory: a pool of licenses that registrations take and deregistrations give back."""
 
-from lcm.worker_controller.ports import UNTOLD, CmlServer, LicenseState
+from lcm.worker_controller.ports import POOL_NOT_NOTIFIED, CmlServer, LicenseState
 
 TOKEN = "a-token-of-the-pool"
 
@@ -48,7 +48,7 @@ class MemoryLicensing:
         if self.forgets_to_tell:
             self.owed |= self.registered & {host}
         self.registered.discard(host)
-        return UNTOLD if self.forgets_to_tell else ""
+        return POOL_NOT_NOTIFIED if self.forgets_to_tell else ""
 
     def begin(self, host: str, token: str) -> None:
         """CML accepts a registration; it is decided later."""

@@ -29,7 +29,7 @@ from lcm.domain.lifecycle import RUNNING
 from lcm.domain.worker import CmlLogin, Worker
 from lcm.rest.schemas import CmlCredentials
 from lcm.worker_controller.cml_sessions import CmlSessions
-from lcm.worker_controller.running.license import LicenseKeeper
+from lcm.worker_controller.running.license import LicenseRegistrar
 from support.core import a_worker
 from support.issuer import Issuer
 from support.live import W1, CollectingControlPlane, a_target
@@ -147,10 +147,10 @@ async def test_a_license_token_is_masked(log: Log, secret: str) -> None:
     plane: Any = LicensedPlane(secret)
     licensing = MemoryLicensing()
     pending = License(pending_operation=LicenseOperation.REGISTER, operation_in_progress=True)
-    keeper = LicenseKeeper(
+    keeper = LicenseRegistrar(
         plane, licensing, lambda _: a_target().server, lambda: None, VirtualClock(), Counter()
     )
-    await keeper.look_after(a_worker(status=RUNNING, license=pending))
+    await keeper.advance(a_worker(status=RUNNING, license=pending))
     assert licensing.calls == ["register 10.0.0.1"]
     assert log.shows(secret) == []
 

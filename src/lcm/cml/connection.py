@@ -131,11 +131,11 @@ class CmlConnections:
                     content = await _read(response)
         except aiohttp.ServerFingerprintMismatch as mismatch:
             raise CertificateChanged(
-                f"{host} shows the certificate {mismatch.got.hex()[:16]}…, pinned is {str(trusted)[:16]}…;"
+                f"{host} presents the certificate {mismatch.got.hex()[:16]}…, pinned is {str(trusted)[:16]}…;"
                 " if CML was reinstalled on purpose, delete the worker and create it anew"
             ) from None
         except aiohttp.ClientConnectorCertificateError as error:
-            raise CertificateChanged(f"{host}: no known CA vouches for its certificate ({error})") from None
+            raise CertificateChanged(f"{host}: no known CA signed its certificate ({error})") from None
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unreachable(f"CML at {host}: {plainly(error)}") from error
         is_pinned = self._trust is CmlTrust.PIN

@@ -1,4 +1,4 @@
-"""What the worker controller needs from the outside, in its own words.
+"""The ports of the worker controller.
 
 The consumer owns these; adapters translate and decide nothing. Every call is bounded in time by its
 adapter, and raises only errors of `lcm.domain.errors`.
@@ -94,12 +94,12 @@ class ControlPlane(Protocol):
 
 
 class LiveControlPlane(Protocol):
-    """What the control plane is told about running workers all the time, under our epoch."""
+    """The continuous reports about running workers to the control plane, under our epoch."""
 
     async def list_resources(self) -> Sequence[Worker]: ...
 
     async def report_worker_metrics(self, reports: LiveReports) -> LiveReceipt:
-        """Everything that came in, from all workers; what was told before counts once."""
+        """Report everything that was received, from all workers; what is reported twice counts once."""
         ...
 
     async def report_ws_status(self, worker_id: WorkerId, report: WebSocketReport) -> Worker: ...
@@ -107,7 +107,7 @@ class LiveControlPlane(Protocol):
     async def report_cml_health(
         self, worker: Worker, health: CmlHealth | None, license_: CmlLicense | None
     ) -> Worker:
-        """What CML says about itself after a login; None is no news."""
+        """Report CML's health and license; None is unchanged."""
         ...
 
 
@@ -122,11 +122,11 @@ class CloudProvider(Protocol):
         ...
 
     async def describe_instance(self, region: str, instance_id: InstanceId) -> Instance | None:
-        """None once EC2 does not know the id: being gone is an answer, not an error."""
+        """None once EC2 does not know the id: that is an answer, not an error."""
         ...
 
     async def describe_instances(self, region: str, instance_ids: Sequence[InstanceId]) -> Sequence[Instance]:
-        """Those of them that EC2 knows; one it does not know never hides the others."""
+        """The instances that EC2 knows; an unknown id never hides the others."""
         ...
 
     async def find_instances(self, region: str, worker_id: WorkerId) -> Sequence[Instance]:
@@ -136,65 +136,65 @@ class CloudProvider(Protocol):
     async def launch_instance(self, spec: LaunchSpec, client_token: str) -> Instance:
         """Start one instance. The same token again gives the same instance, never a second.
 
-        Raises LaunchLapsed if the token's instance is gone for good, LaunchRefused if nothing was
+        Raises LaunchLapsed if the token's instance is terminated, LaunchRefused if nothing was
         launched and nothing will be, TokenMismatch if the token was used with other parameters.
         """
         ...
 
     async def start_instance(self, region: str, instance_id: InstanceId) -> None:
-        """Ask for a start. Starting a running instance succeeds."""
+        """Request a start. Starting a running instance succeeds."""
         ...
 
     async def stop_instance(self, region: str, instance_id: InstanceId) -> None:
-        """Ask for a stop. Stopping a stopped instance succeeds."""
+        """Request a stop. Stopping a stopped instance succeeds."""
         ...
 
     async def terminate_instance(self, region: str, instance_id: InstanceId) -> None:
-        """Ask for termination. Terminating a terminated or unknown instance succeeds."""
+        """Request termination. Terminating a terminated or unknown instance succeeds."""
         ...
 
     async def tag_instance(self, region: str, instance_id: InstanceId, tags: Mapping[str, str]) -> None:
-        """Put these tags on it, over what it has by the same names."""
+        """Set these tags, replacing those of the same name."""
         ...
 
     async def untag_instance(self, region: str, instance_id: InstanceId, keys: Sequence[str]) -> None:
-        """Take these tags off it. Taking off what is not there succeeds."""
+        """Remove these tags. Removing a missing tag succeeds."""
         ...
 
     async def resolve_ami(self, region: str, name_pattern: str) -> Ami:
-        """The newest image of that name. Raises ImageNotFound."""
+        """The newest AMI of that name. Raises ImageNotFound."""
         ...
 
     async def list_images(self, region: str, image_ids: Sequence[str]) -> Sequence[Ami]:
-        """Those of the images that still exist and may be looked at."""
+        """The AMIs that still exist and may be read."""
         ...
 
 
 class CmlSystemInformation(NamedTuple):
-    """What a CML server says about itself without a login."""
+    """What a CML server reports of itself without a login."""
 
     version: str
     ready: bool
     certificate_sha256: str | None
     """None where certificates are not pinned."""
     more: SystemInfo
-    """Whatever else it tells."""
+    """All other fields."""
 
 
 class CmlSystem(Protocol):
     """CML's system API. Never its labs."""
 
     async def get_system_information(self, host: str, pinned_sha256: str | None) -> CmlSystemInformation:
-        """Raises Unreachable while it boots, CertificateChanged if it shows another certificate."""
+        """Raises Unreachable while it boots, CertificateChanged if it presents another certificate."""
         ...
 
 
-UNTOLD: Final = "CML removed the license, but could not tell Cisco"
-"""The answer to a deregistration after which the server is free and the pool does not know it."""
+POOL_NOT_NOTIFIED: Final = "CML removed the license, but could not notify Cisco"
+"""The answer to a deregistration after which the server is free but the pool still counts it."""
 
 
 class LicenseState(NamedTuple):
-    """What a CML server says about its license."""
+    """What a CML server reports of its license."""
 
     is_registered: bool
     """Registered, and in compliance."""
@@ -207,7 +207,7 @@ class LicenseState(NamedTuple):
 
 @dataclass(frozen=True)
 class CmlServer:
-    """The CML that a worker is now, and as whom we ask it."""
+    """The CML server of a worker, and the login for it."""
 
     worker_id: WorkerId
     instance_id: InstanceId | None
@@ -218,37 +218,37 @@ class CmlServer:
 
 
 class LoginSource(Protocol):
-    """Knows the passwords of workers that have a login of their own."""
+    """The passwords of workers that have a login of their own."""
 
     async def get_cml_login(self, worker_id: WorkerId) -> CmlCredentials: ...
 
 
 class CmlLicensing(Protocol):
-    """CML's licensing API. Every call raises Unreachable or CredentialsRefused if it cannot be asked."""
+    """CML's licensing API. Every call raises Unreachable or CredentialsRefused if it cannot be made."""
 
     async def state(self, server: CmlServer) -> LicenseState: ...
 
     async def register(self, server: CmlServer, token: str) -> str:
-        """Ask for a registration, which takes its time. Why it was refused; empty if it was accepted."""
+        """Request a registration, which takes its time. Returns why it was refused; empty if accepted."""
         ...
 
     async def deregister(self, server: CmlServer) -> str:
-        """Give the license back. Why it is not known to be free; empty if it is."""
+        """Deregister the license. Returns why it is not known to be free; empty if it is."""
         ...
 
 
 class WebSocketListener(Protocol):
-    """Hears one WebSocket, on the event loop, possibly before `connect` has returned. Never raises."""
+    """Receives from one WebSocket, on the event loop, possibly before `connect` returned. Never raises."""
 
     @property
     def on_message(self) -> Callable[[bytes], object]:
-        """Called with every whole message; the bytes are the listener's own. Looked up for each one."""
+        """Called with every whole message; the bytes are the listener's own. Read anew for each one."""
         ...
 
     def on_pong(self) -> None: ...
 
     def on_closed(self, code: int, reason: str) -> None:
-        """The connection ended, once, unless we closed it. 1006: without a word of goodbye."""
+        """Called once when the connection ended, unless we closed it. 1006: without a close frame."""
         ...
 
 
@@ -260,15 +260,15 @@ class WebSocket(Protocol):
     def ping(self) -> None: ...
 
     def close(self) -> None:
-        """End it now. The listener hears nothing more, whatever is still on its way."""
+        """Close it now. The listener is not called again, whatever still arrives."""
         ...
 
 
 class WebSockets(Protocol):
-    """The live feeds of CML servers."""
+    """The WebSocket feeds of CML servers."""
 
     async def connect(self, host: str, pinned_sha256: str | None, listener: WebSocketListener) -> WebSocket:
-        """Open `/ws/ui`. Raises Unreachable, or CertificateChanged before anything of ours is sent.
+        """Open `/ws/ui`. Raises Unreachable, or CertificateChanged before anything is sent.
 
         A message above MAX_MESSAGE_BYTES, in however many pieces, ends the connection with 1009.
         """
@@ -280,7 +280,7 @@ MAX_MESSAGE_BYTES = 1024 * 1024
 
 @dataclass(frozen=True)
 class ReportedActivity:
-    """Signs of people that the record holds: these, and whatever there was before."""
+    """Activity that the record holds: these events, and everything up to `since`."""
 
     since: datetime
     events: tuple[ActivityEvent, ...] = ()
@@ -288,12 +288,12 @@ class ReportedActivity:
 
 @dataclass(frozen=True)
 class MonitorTarget:
-    """The server to watch: another one, or the same by another address or login, is watched anew."""
+    """The server to monitor: another address, login or server gets a new monitor."""
 
     server: CmlServer
     cml_version: str | None
     reported: ReportedActivity = field(compare=False)
-    """Where an account of this worker begins, if there is none yet."""
+    """Where the activity log of this worker begins, if there is none yet."""
 
     @property
     def worker_id(self) -> WorkerId:
@@ -301,47 +301,47 @@ class MonitorTarget:
 
 
 class Monitors(Protocol):
-    """The live connections to workers; exist only while we lead."""
+    """The WebSocket connections to workers; they exist only on the leader."""
 
     async def run(self) -> None:
-        """Watch until cancelled; then close every connection at once."""
+        """Monitor until cancelled; then close every connection at once."""
         ...
 
     def ensure_monitoring(self, target: MonitorTarget) -> None:
-        """Watch this worker; a connection that was given up is tried again."""
+        """Monitor this worker; a FAILED connection is tried again."""
         ...
 
-    def is_watching(self, worker_id: WorkerId) -> bool:
-        """Whether it is watched, by whatever means, and nothing was given up."""
+    def is_monitoring(self, worker_id: WorkerId) -> bool:
+        """Whether it is monitored, by WebSocket or REST, and its connection is not FAILED."""
         ...
 
-    def measured_seconds_ago(self, worker_id: WorkerId) -> float | None:
-        """When its load, health and licence were last asked for; None if never."""
+    def seconds_since_measurement(self, worker_id: WorkerId) -> float | None:
+        """Since the last read of its load, health and license; None if there was none."""
         ...
 
-    def measure_soon(self, worker_id: WorkerId) -> None:
-        """Ask for them without waiting for the next round. Returns at once."""
+    def request_measurement(self, worker_id: WorkerId) -> None:
+        """Read them without waiting for the next interval. Returns at once."""
         ...
 
-    def has_account_of(self, worker_id: WorkerId) -> bool:
-        """Whether what people did there is being counted since we lead."""
+    def has_activity_log(self, worker_id: WorkerId) -> bool:
+        """Whether this leader counts the activity on it."""
         ...
 
     def stop_monitoring(self, worker_id: WorkerId, reason: str) -> None:
-        """Watch it no more. Stopping what is not watched is fine."""
+        """Stop monitoring. Stopping what is not monitored is fine."""
         ...
 
     def forget(self, worker_id: WorkerId) -> None:
-        """The worker is gone for good, and with it everything that was counted about it."""
+        """Drop everything about a worker that is gone."""
         ...
 
-    async def telemetry_of(self, worker_id: WorkerId) -> Sequence[TelemetryEvent] | None:
-        """What people did on the worker lately, asked of CML just now; None if it could not be asked."""
+    async def fetch_telemetry(self, worker_id: WorkerId) -> Sequence[TelemetryEvent] | None:
+        """The newest activity in CML's telemetry, read now; None if it could not be read."""
         ...
 
 
 class InstanceMetrics(NamedTuple):
-    """What the cloud measures from outside; None is unknown. Percent, or bytes per second."""
+    """Measurements of CloudWatch; None is unknown. Percent, or bytes per second."""
 
     cpu_utilization: float | None = None
     memory_utilization: float | None = None

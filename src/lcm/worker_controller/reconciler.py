@@ -64,7 +64,7 @@ from lcm.worker_controller.decisions import (
 from lcm.worker_controller.instances.launcher import Launcher
 from lcm.worker_controller.instances.observer import InstanceObserver
 from lcm.worker_controller.ports import CloudProvider, ControlPlane, Monitors
-from lcm.worker_controller.running.license import LicenseKeeper
+from lcm.worker_controller.running.license import LicenseRegistrar
 from lcm.worker_controller.running.pipeline import RunningPipeline
 from lcm.worker_controller.running.tags import Tagger
 from lcm.worker_controller.stats import Stats
@@ -95,7 +95,7 @@ STEPS: Final[Mapping[WorkerStatus, Callable[[Situation], Decision]]] = {
     TERMINATING: terminating.decide,
     FAILED: failed.decide,
     UNKNOWN: unknown.decide,
-    TERMINATED: lambda _: Nothing("terminated"),
+    TERMINATED: lambda _: Nothing(),
 }
 
 _SETTLED: Final = {RUNNING: DesiredStatus.RUNNING, STOPPED: DesiredStatus.STOPPED}
@@ -135,7 +135,7 @@ class WorkerReconciler(Reconciler[Worker]):
     """Call right before every effect at EC2 or CML, which cannot be fenced."""
     new_scope: Callable[["WorkerReconciler"], LeadershipScope]
     pipeline: RunningPipeline
-    licenses: LicenseKeeper
+    licenses: LicenseRegistrar
     tagger: Tagger
     stats: Stats
     wait_seconds: float
@@ -148,7 +148,7 @@ class WorkerReconciler(Reconciler[Worker]):
 
     def reset(self) -> None:
         """Drop what an earlier leadership learned: another leader may have changed anything since."""
-        self.scope.observer.close_eyes()
+        self.scope.observer.clear_region_failures()
         self.scope = self.new_scope(self)
         self.stats.forget_all()
 
@@ -187,7 +187,7 @@ class WorkerReconciler(Reconciler[Worker]):
 
     def must_poll(self) -> bool:
         """A region that could not be read is read again by listing it, which only a poll does."""
-        return self.scope.observer.is_blind
+        return self.scope.observer.has_unreadable_region
 
     def on_forgotten(self, resource_id: str) -> None:
         """A worker that is gone leaves nothing behind, neither in memory nor in the metrics."""
@@ -199,7 +199,7 @@ class WorkerReconciler(Reconciler[Worker]):
         self.stats.forget(worker_id)
 
     def on_reconciled(self, resource_id: str, seconds: float) -> None:
-        self.stats.on_look(resource_id, seconds)
+        self.stats.on_reconciled(resource_id, seconds)
 
     # One reconcile of one worker.
 
@@ -210,8 +210,8 @@ class WorkerReconciler(Reconciler[Worker]):
             for _ in range(CHANGES_PER_RECONCILE):
                 situation = await self._observe(worker)
                 decision = STEPS[worker.status](situation)
-                if situation.no_answer is not None and isinstance(decision, (Wait, *EFFECTS)):
-                    return Retry(situation.no_answer)
+                if situation.observation_failure is not None and isinstance(decision, (Wait, *EFFECTS)):
+                    return Retry(situation.observation_failure)
                 if isinstance(decision, EFFECTS) and worker is resource:
                     worker = await self._confirm(worker)
                 outcome = await self._carry_out(worker, decision)
@@ -225,10 +225,10 @@ class WorkerReconciler(Reconciler[Worker]):
             # The change of the record also queued the worker again: this reconcile only has to end.
             return Retry(str(conflict))
         except WrongInstanceState as error:
-            self.scope.observer.look_again(worker.id)
+            self.scope.observer.invalidate(worker.id)
             return Requeue(str(error), self.wait_seconds)
         except TransientError as error:
-            self.scope.observer.look_again(worker.id)
+            self.scope.observer.invalidate(worker.id)
             await self._record_reason(worker, str(error))
             return Retry(str(error), MIN_RETRY_SECONDS.get(type(error), 0.0))
         except PermanentError as error:
@@ -254,7 +254,7 @@ class WorkerReconciler(Reconciler[Worker]):
                 return await self._move(worker, decision)
             case Launch():
                 launched = await self.scope.launcher.launch(worker)
-                self.scope.observer.look_again(worker.id)
+                self.scope.observer.invalidate(worker.id)
                 self.stats.on_arrival(worker, launched)
                 return launched
             case WithdrawLaunchIntent(reason):
@@ -275,10 +275,10 @@ class WorkerReconciler(Reconciler[Worker]):
                 return await self._release_license(worker, is_late)
             case Maintain(instance):
                 self.stats.drifting.discard(worker.id)
-                outcome = await self.pipeline.tend(worker, instance)
+                outcome = await self.pipeline.run(worker, instance)
                 # Last, so that tags which may not be set keep nothing else from being done.
-                if await self.tagger.put_right(worker, instance):
-                    self.scope.observer.look_again(worker.id)
+                if await self.tagger.reconcile(worker, instance):
+                    self.scope.observer.invalidate(worker.id)
                 await self._restore_reason(worker)
                 return outcome
             case Wait(reason, is_alarm):
@@ -325,7 +325,7 @@ class WorkerReconciler(Reconciler[Worker]):
             await self._record_reason(worker, reason)
 
     def _requeue_soon(self, worker: Worker, reason: str) -> Requeue:
-        self.scope.observer.look_again(worker.id)
+        self.scope.observer.invalidate(worker.id)
         return Requeue(reason, self.wait_seconds)
 
     async def _record_reason(self, worker: Worker, reason: str, *, give_up: bool = False) -> None:
@@ -352,6 +352,6 @@ class WorkerReconciler(Reconciler[Worker]):
         """Deregister before the instance goes: a license that a terminated instance holds is lost."""
         if is_late or worker.license.pending_operation is not LicenseOperation.DEREGISTER:
             reason = worker.license.last_error or "not deregistered before the worker was terminated"
-            return await self.licenses.give_up(worker, reason)
-        retry_after = await self.licenses.look_after(worker)
+            return await self.licenses.record_debt(worker, reason)
+        retry_after = await self.licenses.advance(worker)
         return Requeue("its license is deregistered first", retry_after or self.wait_seconds)

@@ -1,4 +1,4 @@
-"""What the worker controller can be told, by environment or by the command line."""
+"""Settings of the worker controller, from the environment or the command line."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -19,21 +19,29 @@ class WorkerControllerSettings(ElectionSettings):
         "127.0.0.1", validation_alias="WORKER_CONTROLLER_HOST", description="Address to listen on."
     )
     port: int = Field(
-        8083, ge=0, le=65535, validation_alias="WORKER_CONTROLLER_PORT", description="0: any free one."
+        8083,
+        ge=0,
+        le=65535,
+        validation_alias="WORKER_CONTROLLER_PORT",
+        description="Port to listen on; 0: any free port.",
     )
-    control_plane_api_url: str = Field("http://localhost:8080", description="Where the records are.")
-    control_plane_api_key: SecretStr = Field(SecretStr(""), description="The controllers' key.")
-    worker_controller_instance_id: str = Field("auto", description="Name of this instance in elections.")
+    control_plane_api_url: str = Field("http://localhost:8080", description="URL of the control plane.")
+    control_plane_api_key: SecretStr = Field(SecretStr(""), description="The key of the controllers.")
+    worker_controller_instance_id: str = Field(
+        "auto", description="Name of this process in leader elections."
+    )
 
-    reconcile_interval: PositiveFloat = Field(30.0, description="Seconds between looks at everything.")
-    reconcile_polling_enabled: bool = Field(True, description="Off: only changes wake the controller.")
+    reconcile_interval: PositiveFloat = Field(30.0, description="Seconds between resyncs of all workers.")
+    reconcile_polling_enabled: bool = Field(
+        True, description="Off: no resync; only changes wake the controller."
+    )
     watch_debounce_seconds: PositiveFloat = Field(
-        0.5, description="Seconds in which further changes of a worker are merged into one look."
+        0.5, description="Seconds in which further changes of a worker are merged into one reconcile."
     )
     wait_seconds: PositiveFloat = Field(
         2.0,
         validation_alias="WORKER_WAIT_SECONDS",
-        description="Seconds between looks at a worker on its way.",
+        description="Seconds between observations of a worker that changes its status.",
     )
     provisioning_timeout_seconds: PositiveFloat = Field(
         900.0, description="Seconds from PENDING to RUNNING before a worker is FAILED."
@@ -46,50 +54,52 @@ class WorkerControllerSettings(ElectionSettings):
     aws_account_id: str | None = Field(
         None,
         pattern=r"^[0-9]{12}$",
-        description="The only AWS account to work in: with credentials of another one everything is frozen."
-        " Unset: whichever the credentials belong to.",
+        description="The only AWS account to work in: with credentials of another one the controller freezes."
+        " Unset: the account of the credentials.",
     )
-    aws_endpoint_url: str | None = Field(None, description="Another EC2 endpoint than AWS itself.")
+    aws_endpoint_url: str | None = Field(None, description="EC2 endpoint instead of AWS itself.")
     use_private_ip_for_monitoring: bool = Field(False, description="Reach CML at the private address.")
     cml_port: int = Field(
         443, ge=1, le=65535, validation_alias="CML_WORKER_API_PORT", description="CML's HTTPS port."
     )
     cml_worker_api_username: str = Field("", description="CML login; empty: CML_DEFAULT_USERNAME.")
     cml_worker_api_password: SecretStr = Field(
-        SecretStr(""), description="Its password; empty: CML_DEFAULT_PASSWORD."
+        SecretStr(""), description="Password of CML_WORKER_API_USERNAME; empty: CML_DEFAULT_PASSWORD."
     )
-    cml_default_username: str = Field("admin", description="CML login where nothing else is said.")
-    cml_default_password: SecretStr = Field(SecretStr(""), description="Its password.")
+    cml_default_username: str = Field("admin", description="CML login if no other is set.")
+    cml_default_password: SecretStr = Field(SecretStr(""), description="Password of CML_DEFAULT_USERNAME.")
     cml_worker_api_verify_ssl: CmlTrust = Field(
         CmlTrust.PIN,
-        description="`false`: CML's certificate is pinned at first contact. `true`: a CA must vouch for it."
-        " `off`: it is not checked at all.",
+        description="`false`: CML's certificate is pinned at first contact. `true`: a CA must have signed it."
+        " `off`: it is not verified.",
     )
     cml_websocket_enabled: bool = Field(True, description="Off: workers are polled by REST only.")
     cml_websocket_metrics_report_interval: PositiveFloat = Field(
         10.0, description="Seconds between two reports of a worker's load, and of a lab's."
     )
     cml_websocket_reconnect_max_interval: PositiveFloat = Field(
-        30.0, description="Most seconds between two attempts to connect again."
+        30.0, description="Maximum seconds between two attempts to reconnect."
     )
     cml_websocket_max_reconnect_attempts: PositiveInt = Field(
-        3, description="Failures in a row until a connection is FAILED and tried once a cycle."
+        3, description="Consecutive failures until a connection is FAILED and tried once per resync."
     )
     cml_websocket_health_timeout: PositiveFloat = Field(
-        60.0, description="Seconds without a frame until a connection counts as broken."
+        60.0, description="Seconds without a frame until a connection is closed as broken."
     )
     metrics_poll_interval: PositiveFloat = Field(
         60.0,
         validation_alias=AliasChoices("METRICS_POLL_INTERVAL", "METRICS_COLLECT_INTERVAL"),
-        description="Seconds between looks by REST while there is no live connection, and between looks at"
-        " CloudWatch, health and licence. Also METRICS_COLLECT_INTERVAL.",
+        description="Seconds between REST polls while there is no WebSocket connection, and between reads of"
+        " CloudWatch, health and license. Also METRICS_COLLECT_INTERVAL.",
     )
     worker_activity_detection_enabled: bool = Field(
-        True, description="Ask the control plane whether workers are used; off: nothing is ever paused."
+        True, description="Run idle checks; off: no worker is ever paused automatically."
     )
     scale_down_enabled: bool = Field(False, description="Drain idle workers instead of pausing them.")
-    min_workers: int = Field(0, ge=0, description="Never drain below this many running workers.")
-    scale_down_cooldown_seconds: float = Field(600.0, ge=0, description="Between two drains.")
+    min_workers: int = Field(0, ge=0, description="Scale-down never drains below this many running workers.")
+    scale_down_cooldown_seconds: float = Field(
+        600.0, ge=0, description="Seconds between two drains by scale-down."
+    )
     otel_exporter_otlp_endpoint: str | None = Field(
         None, description="OTLP/HTTP collector to send the metrics to every 10 s, besides /metrics."
     )
@@ -107,26 +117,36 @@ class WorkerControllerSettings(ElectionSettings):
 
     @field_validator("cml_worker_api_verify_ssl", mode="before")
     @classmethod
-    def _said_in_any_case(cls, value: object) -> object:
+    def _in_any_case(cls, value: object) -> object:
         return value if isinstance(value, CmlTrust) else str(value).lower()
 
-    aws_region: str = Field("us-east-1", description="Where to look for instances if nobody says.")
-    worker_discovery_enabled: bool = Field(True, description="Import instances that match, report orphans.")
+    aws_region: str = Field(
+        "us-east-1", description="Region of discovery if WORKER_DISCOVERY_REGIONS is empty."
+    )
+    worker_discovery_enabled: bool = Field(True, description="Import matching instances and report orphans.")
     auto_import_enabled: bool = Field(
-        True, description="The same under another name; false in either switches it off."
+        True, description="Alias of WORKER_DISCOVERY_ENABLED; false in either disables discovery."
     )
-    worker_discovery_interval: PositiveFloat = Field(300.0, description="Seconds between two looks.")
+    worker_discovery_interval: PositiveFloat = Field(
+        300.0, description="Seconds between two discovery scans."
+    )
     worker_discovery_tag_filter: str | None = Field(
-        None, description="key=value,…: all must match. Unset: cml-managed=true."
+        None, description="Tags of instances to import, key=value,…: all must match. Unset: cml-managed=true."
     )
-    worker_discovery_ami_filter: str = Field("", description="Name of the image, with * and ?; empty: any.")
-    worker_discovery_regions: str = Field("", description="Comma-separated; empty: AWS_REGION.")
+    worker_discovery_ami_filter: str = Field("", description="AMI name pattern, with * and ?; empty: any.")
+    worker_discovery_regions: str = Field(
+        "", description="Regions to scan, comma-separated; empty: AWS_REGION."
+    )
     orphan_termination_enabled: bool = Field(
-        False, description="Terminate instances that LCM launched and no record owns; else only report them."
+        False, description="Terminate instances that LCM launched and no record owns; off: only report them."
     )
-    cleanup_enabled: bool = Field(True, description="Purge records of workers terminated long ago.")
+    cleanup_enabled: bool = Field(
+        True, description="Purge records of terminated workers after the retention."
+    )
     cleanup_interval_seconds: PositiveFloat = Field(3600.0, description="Seconds between two purges.")
-    cleanup_retention_days: int = Field(30, ge=1, le=365, description="Days a terminated worker is kept.")
+    cleanup_retention_days: int = Field(
+        30, ge=1, le=365, description="Days that the record of a terminated worker is kept."
+    )
 
     @property
     def is_discovery_enabled(self) -> bool:

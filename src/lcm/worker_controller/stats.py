@@ -1,7 +1,7 @@
-"""What the worker controller knows about its fleet for those who ask: counts, drift, what is stuck.
+"""Stats of the worker controller: counters, drift, stuck workers.
 
-Nothing here decides anything but the number of running workers. What is known of a worker ends with it; what
-is known of the fleet ends with the leadership; what happened is counted until the process ends.
+Only the number of running workers decides anything. The stats of a worker end with the worker, those of the
+fleet end with the leadership, counters of events last until the process ends.
 """
 
 from collections import Counter
@@ -24,7 +24,7 @@ COUNTERS: Final = (
     "license_deregistered_count",
     "scale_down_drain_count",
 )
-"""Each event counts once. Metrics that were collected are counted where they are."""
+"""Each event counts once. Collected metrics are counted by the metrics loop."""
 
 _ARRIVALS: Final = {
     PROVISIONING: "provisioned_count",
@@ -35,7 +35,7 @@ _ARRIVALS: Final = {
 
 
 class Stats:
-    """Kept by the reconciler as things happen."""
+    """Updated by the reconciler."""
 
     def __init__(self, telemetry: Telemetry) -> None:
         self.counts: Counter[str] = Counter()
@@ -44,7 +44,7 @@ class Stats:
         self.drifting: set[WorkerId] = set()
         self.stuck: set[WorkerId] = set()
         self._durations: DurationsBy = telemetry.durations_by(
-            "worker_id", "worker_reconciliation_duration_seconds", "Time one look at a worker took."
+            "worker_id", "worker_reconciliation_duration_seconds", "Duration of one reconcile of a worker."
         )
 
     @property
@@ -52,7 +52,7 @@ class Stats:
         return sum(status is RUNNING for status in self.managed.values())
 
     def stats(self) -> dict[str, int]:
-        """How often each thing happened since this process started, and how many workers run now."""
+        """The count of each event since the start of this process, and of the workers that run now."""
         counted = {name: self.counts[name] for name in COUNTERS}
         return {**counted, "running_worker_count": self.running_workers}
 
@@ -60,7 +60,7 @@ class Stats:
         self.managed = {worker.id: worker.status for worker in workers}
 
     def on_arrival(self, before: Worker, after: Worker) -> None:
-        """A worker may be in another status now."""
+        """Count the new status, if it changed."""
         if before.status is not after.status:
             self.managed[after.id] = after.status
             counter = _ARRIVALS.get(after.status)
@@ -71,11 +71,11 @@ class Stats:
         self.drifts[worker.id, drift] += 1
         self.drifting.add(worker.id)
 
-    def on_look(self, worker_id: str, seconds: float) -> None:
+    def on_reconciled(self, worker_id: str, seconds: float) -> None:
         self._durations.record(worker_id, seconds)
 
     def forget(self, worker_id: WorkerId) -> None:
-        """A worker that is gone leaves nothing behind, neither in memory nor in the metrics."""
+        """Drop everything about a worker that is gone, in memory and in the metrics."""
         self.managed.pop(worker_id, None)
         self.drifting.discard(worker_id)
         self.stuck.discard(worker_id)
@@ -84,7 +84,7 @@ class Stats:
             del self.drifts[key]
 
     def forget_all(self) -> None:
-        """Somebody else may lead now: only the counts of what was done here stay true."""
+        """Drop everything but the counters: another process may be leader now."""
         self.managed = {}
         self.drifting.clear()
         self.stuck.clear()

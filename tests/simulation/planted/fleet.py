@@ -46,7 +46,7 @@ def a_sweep_without_another_look() -> Iterator[None]:
     async def terminate(self: Orphans, orphan: Orphan, sightings: AbsenceTracker) -> None:
         instance, now = orphan.instance, self.clock.monotonic()
         is_due = sightings.is_confirmed(instance.id, now) and self._budget.allows(self._fleet_size, now)
-        if is_due and instance.region not in self.only_looking:
+        if is_due and instance.region not in self.dry_run_reasons:
             self.check_leadership()
             self._budget.spend(now)
             with suppress(LcmError):
@@ -73,7 +73,7 @@ def a_sweep_although_nobody_switched_it_on() -> Iterator[None]:
 
 @planted_in(a_tended_fleet)
 def a_launch_is_repeated_without_looking() -> Iterator[None]:
-    yield from swapped(Situation, "no_answer", None)
+    yield from swapped(Situation, "observation_failure", None)
 
 
 @planted_in(a_tended_fleet)
@@ -94,9 +94,9 @@ def a_lost_answer_means_that_cisco_was_told() -> Iterator[None]:
     original = license.decide
 
     def decide(
-        operation: LicenseOperation, state: LicenseState, *, has_asked: bool, is_answer_lost: bool
+        operation: LicenseOperation, state: LicenseState, *, was_requested: bool, is_answer_lost: bool
     ) -> Next:
-        return original(operation, state, has_asked=has_asked)
+        return original(operation, state, was_requested=was_requested)
 
     yield from swapped(license, "decide", decide)
 
@@ -141,4 +141,4 @@ def a_machine_that_is_not_listed_has_lost_its_record() -> Iterator[None]:
             if worker.ec2_instance_id is not None and worker.ec2_instance_id not in shown:
                 await self._end(worker, "not listed")
 
-    yield from swapped(Orphans, "_look_for_lost_machines", describe)
+    yield from swapped(Orphans, "_end_records_without_instance", describe)

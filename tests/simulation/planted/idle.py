@@ -45,12 +45,12 @@ def unknown_is_unused() -> Iterator[None]:
 
 @planted_in(nobody_can_be_asked)
 def who_cannot_be_asked_is_unused() -> Iterator[None]:
-    original = LiveMonitoring.telemetry_of
+    original = LiveMonitoring.fetch_telemetry
 
-    async def telemetry_of(self: LiveMonitoring, worker_id: WorkerId) -> Sequence[TelemetryEvent]:
+    async def fetch_telemetry(self: LiveMonitoring, worker_id: WorkerId) -> Sequence[TelemetryEvent]:
         return await original(self, worker_id) or []
 
-    yield from swapped(LiveMonitoring, "telemetry_of", telemetry_of)
+    yield from swapped(LiveMonitoring, "fetch_telemetry", fetch_telemetry)
 
 
 @planted_in(only_the_diary_tells)

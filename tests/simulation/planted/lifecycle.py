@@ -49,7 +49,7 @@ def no_client_token() -> Iterator[None]:
 
 @planted
 def launched_before_it_is_promised() -> Iterator[None]:
-    original = Launcher._promise
+    original = Launcher._record_intent
 
     async def promise(self: Launcher, worker: Worker) -> Worker:
         promised = await original(self, worker)
@@ -57,7 +57,7 @@ def launched_before_it_is_promised() -> Iterator[None]:
         await self.control_plane.withdraw_launch_intent(promised, "forgotten")
         return promised
 
-    yield from swapped(Launcher, "_promise", promise)
+    yield from swapped(Launcher, "_record_intent", promise)
 
 
 @planted
@@ -67,7 +67,7 @@ def not_found_means_gone() -> Iterator[None]:
 
 @planted
 def an_error_means_gone() -> Iterator[None]:
-    original = InstanceObserver._ask
+    original = InstanceObserver._describe
 
     async def ask(self: InstanceObserver, worker: Worker) -> Instance | None:
         try:
@@ -76,7 +76,7 @@ def an_error_means_gone() -> Iterator[None]:
             return None
 
     with swapped_in(Misses, "verdict", lambda self: Absent("an error")):
-        yield from swapped(InstanceObserver, "_ask", ask)
+        yield from swapped(InstanceObserver, "_describe", ask)
 
 
 @planted
@@ -150,7 +150,7 @@ def running_is_believed_too_early() -> Iterator[None]:
 @planted
 def a_wait_is_a_busy_loop() -> Iterator[None]:
     def requeue_soon(self: Any, worker: Worker, reason: str) -> ReconciliationResult:
-        self.scope.observer.look_again(worker.id)
+        self.scope.observer.invalidate(worker.id)
         return Requeue(reason, after_seconds=0.001)
 
     yield from swapped(controller.WorkerReconciler, "_requeue_soon", requeue_soon)

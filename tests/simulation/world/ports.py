@@ -321,7 +321,7 @@ class SimulatedCloud(SimulatedPort):
         try:
             await bucket.take(urgent=True, within_seconds=self._world.knobs.no_answer_seconds)
         except Saturated as full:
-            raise Throttled(f"{operation} waits for its turn: {full}") from None
+            raise Throttled(f"{operation} got no permit: {full}") from None
         self._before_effect()
         try:
             answer = await self._write(operation, subject, effect, refusal=refusal)

@@ -503,7 +503,7 @@ async def test_nobody_is_paused_while_the_clocks_differ(desk: Desk, minutes: flo
 async def stopping(desk: Desk, worker: Worker) -> Worker:
     """The controller begins to carry out a stop."""
     current = await desk.plane.records.workers.get(worker.id)
-    report = StatusReport(status=STOPPING, reason="nobody uses it", expected_version=current.version)
+    report = StatusReport(status=STOPPING, reason="idle", expected_version=current.version)
     return await report_status(
         desk.plane.records, desk.plane.policies, worker.id, report, by="worker-controller", fence=desk.fence
     )

@@ -46,7 +46,7 @@ async def test_credentials_of_another_account_are_refused_until_they_agree() -> 
     sts = Sts()
     sts.account = THEIRS
     for _ in range(3):
-        with pytest.raises(CredentialsRefused, match=f"account {THEIRS} and AWS_ACCOUNT_ID says {OURS}"):
+        with pytest.raises(CredentialsRefused, match=f"account {THEIRS} and AWS_ACCOUNT_ID is {OURS}"):
             await sts.check.require()
     assert sts.asked == 1  # not hammered
     sts.account = OURS

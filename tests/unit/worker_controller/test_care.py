@@ -32,8 +32,8 @@ from lcm.worker_controller.running import (
 from lcm.worker_controller.running import (
     monitoring as watching,
 )
-from lcm.worker_controller.running.idle import IdleKeeper, might_go
-from lcm.worker_controller.running.license import LicenseKeeper, Next, decide
+from lcm.worker_controller.running.idle import IdleChecker, could_be_paused
+from lcm.worker_controller.running.license import LicenseRegistrar, Next, decide
 from lcm.worker_controller.running.pipeline import RunningPipeline
 from lcm.worker_controller.running.scale_down import ScaleDown
 from lcm.worker_controller.steps import running
@@ -69,7 +69,7 @@ class World:
         counts: Counter[str] = Counter()
         plane: Any = self
         server_of = partial(watching.server_of, use_private_ip=False)
-        licenses = LicenseKeeper(plane, plane, server_of, lambda: None, self.clock, counts)
+        licenses = LicenseRegistrar(plane, plane, server_of, lambda: None, self.clock, counts)
         self.tender = RunningPipeline(
             plane,
             plane,
@@ -80,7 +80,7 @@ class World:
             count_drift=lambda _, kind: self.steps.append(f"2 drift: {kind}"),
             monitors=monitors,
             licenses=licenses,
-            idle=IdleKeeper(plane, monitors, True, self.clock, counts),
+            idle=IdleChecker(plane, monitors, True, self.clock, counts),
             scale_down=ScaleDown(plane, ScaleDownPolicy(True, 0, 600.0), self.clock, lambda: 5, counts),
         )
 
@@ -146,17 +146,17 @@ class _Monitors(MemoryMonitors):
         self.steps = steps
         self.is_never_measured = False
 
-    def measured_seconds_ago(self, worker_id: WorkerId) -> float | None:
-        return None if self.is_never_measured else super().measured_seconds_ago(worker_id)
+    def seconds_since_measurement(self, worker_id: WorkerId) -> float | None:
+        return None if self.is_never_measured else super().seconds_since_measurement(worker_id)
 
     def ensure_monitoring(self, target: MonitorTarget) -> None:
         self.steps.append("4 ensure_monitoring")
         super().ensure_monitoring(target)
 
-    def measure_soon(self, worker_id: WorkerId) -> None:
+    def request_measurement(self, worker_id: WorkerId) -> None:
         is_asked_for = self.steps and not self.steps[-1].startswith("4")
         self.steps.append("3 measure" if is_asked_for else "5 measure")
-        super().measure_soon(worker_id)
+        super().request_measurement(worker_id)
 
 
 def everything_is_due(world_worker: Worker | None = None) -> tuple[World, Instance]:
@@ -169,7 +169,7 @@ def everything_is_due(world_worker: Worker | None = None) -> tuple[World, Instan
 async def test_the_steps_of_a_running_worker_come_in_their_order() -> None:
     world, elsewhere = everything_is_due()
     world.monitors.is_never_measured = True
-    result = await world.tender.tend(world.worker, elsewhere)
+    result = await world.tender.run(world.worker, elsewhere)
     assert world.steps == [
         "2 drift: address_changed",
         "2 report_instance",
@@ -191,7 +191,7 @@ async def test_the_steps_of_a_running_worker_come_in_their_order() -> None:
 async def test_a_settled_worker_is_only_watched() -> None:
     world = World(a_running_worker())
     world.tender.idle = None
-    assert await world.tender.tend(world.worker, an_instance(private_ip="10.0.0.1", public_ip=None)) == (
+    assert await world.tender.run(world.worker, an_instance(private_ip="10.0.0.1", public_ip=None)) == (
         Success()
     )
     assert world.steps == ["4 confirm the record", "4 ensure_monitoring", "5 measure"]
@@ -200,7 +200,7 @@ async def test_a_settled_worker_is_only_watched() -> None:
 async def test_nothing_beyond_readiness_is_looked_at_while_cml_boots() -> None:
     world = World(a_running_worker(cml_ready=False))
     world.cml_answers = False
-    result = await world.tender.tend(world.worker, an_instance(private_ip="10.0.0.1", public_ip=None))
+    result = await world.tender.run(world.worker, an_instance(private_ip="10.0.0.1", public_ip=None))
     assert result == Requeue("CML is not ready yet", 2.0)
     assert world.steps == ["3 get_system_information"]
 
@@ -228,28 +228,28 @@ class TestWishBeforeDrift:
 
     def test_a_pause_says_that_nobody_uses_it(self) -> None:
         paused = a_running_worker(desired_status=DesiredStatus.STOPPED, pause_reason=PauseReason.IDLE_TIMEOUT)
-        assert wish.decide(paused) == Move(STOPPING, "nobody uses it")
+        assert wish.decide(paused) == Move(STOPPING, "idle")
 
 
 class TestRefresh:
     def test_a_request_is_carried_out_once(self) -> None:
         worker = a_running_worker(refresh_requested_at=NOON)
         soon = NOON + timedelta(seconds=1)
-        assert refresh.is_wanted(worker, done_for=None, now=soon)
-        assert not refresh.is_wanted(worker, done_for=NOON, now=soon)
-        assert refresh.is_wanted(worker, done_for=NOON - timedelta(seconds=30), now=soon)
+        assert refresh.is_requested(worker, done_for=None, now=soon)
+        assert not refresh.is_requested(worker, done_for=NOON, now=soon)
+        assert refresh.is_requested(worker, done_for=NOON - timedelta(seconds=30), now=soon)
 
     def test_an_old_request_is_not_carried_out_by_the_next_leader(self) -> None:
         worker = a_running_worker(refresh_requested_at=NOON)
-        assert not refresh.is_wanted(worker, done_for=None, now=NOON + timedelta(minutes=3))
+        assert not refresh.is_requested(worker, done_for=None, now=NOON + timedelta(minutes=3))
 
     def test_nobody_asked(self) -> None:
-        assert not refresh.is_wanted(a_running_worker(), done_for=None, now=NOON)
+        assert not refresh.is_requested(a_running_worker(), done_for=None, now=NOON)
 
     async def test_a_server_that_does_not_answer_leaves_the_record_as_it_is(self) -> None:
         world, instance = everything_is_due(a_running_worker())
         world.cml_answers = False
-        await world.tender.tend(world.worker, instance)
+        await world.tender.run(world.worker, instance)
         assert "3 report_cml" not in world.steps
         assert "4 ensure_monitoring" in world.steps
 
@@ -289,35 +289,35 @@ FAILED = LicenseState(is_registered=False, tier=None, failure="no such token", i
 
 
 @pytest.mark.parametrize(
-    ("operation", "state", "has_asked", "then"),
+    ("operation", "state", "was_requested", "then"),
     [
         (LicenseOperation.REGISTER, REGISTERED, False, Next.COMPLETE),
         (LicenseOperation.REGISTER, FAILED, False, Next.REGISTER),
         (LicenseOperation.REGISTER, FAILED, True, Next.FAIL),
         (LicenseOperation.REGISTER, ON_ITS_WAY, True, Next.WAIT),
         (LicenseOperation.DEREGISTER, FREE, False, Next.COMPLETE),
-        (LicenseOperation.DEREGISTER, ON_ITS_WAY, False, Next.GIVE_BACK),
+        (LicenseOperation.DEREGISTER, ON_ITS_WAY, False, Next.DEREGISTER),
         (LicenseOperation.DEREGISTER, ON_ITS_WAY, True, Next.WAIT),
-        (LicenseOperation.DEREGISTER, REGISTERED, True, Next.GIVE_BACK),
+        (LicenseOperation.DEREGISTER, REGISTERED, True, Next.DEREGISTER),
     ],
 )
 def test_what_cml_says_decides_what_comes_next_in_a_license_operation(
-    operation: LicenseOperation, state: LicenseState, has_asked: bool, then: Next
+    operation: LicenseOperation, state: LicenseState, was_requested: bool, then: Next
 ) -> None:
-    assert decide(operation, state, has_asked=has_asked) is then
+    assert decide(operation, state, was_requested=was_requested) is then
 
 
 def test_cml_is_asked_for_evidence_only_if_a_pause_is_due() -> None:
-    assert not might_go(a_running_worker(), NOON)
-    assert not might_go(a_running_worker(target_pause_at=NOON + timedelta(minutes=1)), NOON)
-    assert might_go(a_running_worker(target_pause_at=NOON), NOON)
+    assert not could_be_paused(a_running_worker(), NOON)
+    assert not could_be_paused(a_running_worker(target_pause_at=NOON + timedelta(minutes=1)), NOON)
+    assert could_be_paused(a_running_worker(target_pause_at=NOON), NOON)
 
 
 async def test_the_next_check_comes_in_time_though_the_control_planes_clock_is_far_ahead() -> None:
     worker = a_running_worker()
     world = World(worker)
     world.next_check_at = NOON + timedelta(minutes=5)
-    await world.tender.tend(worker, an_instance(private_ip="10.0.0.1"))
+    await world.tender.run(worker, an_instance(private_ip="10.0.0.1"))
     assert world.tender.idle is not None
     assert not world.tender.idle.is_due(worker)
     await world.clock.sleep(300)

@@ -212,7 +212,7 @@ async def test_a_region_that_cannot_be_listed_is_told_and_tried_again() -> None:
     async with fleet.running():
         await fleet.clock.sleep(60)
         assert [worker.aws_region for worker in await workers(fleet)] == ["eu-west-1"]
-        assert "RequestLimitExceeded" in fleet.leader.reconciler.scope.discovery.looks["us-east-1"].error
+        assert "RequestLimitExceeded" in fleet.leader.reconciler.scope.discovery.region_results["us-east-1"].error
         assert fleet.leader.reconciler.scope.discovery.counts["us-east-1", "failures"] == 1
         broken = False
         await fleet.clock.sleep(300)
@@ -225,7 +225,7 @@ async def test_only_the_leader_looks() -> None:
     async with fleet.running(controllers=3):
         await fleet.clock.sleep(1_000)
         assert len(await workers(fleet)) == 1
-        assert sum(bool(controller.reconciler.scope.discovery.looks) for controller in fleet.controllers) == 1
+        assert sum(bool(controller.reconciler.scope.discovery.region_results) for controller in fleet.controllers) == 1
 
 
 class TestH7TheSameInstanceTwice:
@@ -314,6 +314,6 @@ async def test_a_look_asked_for_while_the_settings_are_read_goes_by_the_newest()
         await is_reading.wait()
         wanted = DiscoverySettings(regions=(EUROPE.region,))
         await discovery_settings.change(fleet.store, lambda _: wanted)
-        fleet.leader.reconciler.scope.discovery.look_now()
+        fleet.leader.reconciler.scope.discovery.trigger()
         await fleet.clock.sleep(10)
-        assert EUROPE.region in fleet.leader.reconciler.scope.discovery.looks
+        assert EUROPE.region in fleet.leader.reconciler.scope.discovery.region_results

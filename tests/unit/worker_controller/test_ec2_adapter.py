@@ -73,7 +73,7 @@ class TestCoalescing:
         desk = Desk()
 
         async def join() -> None:
-            with pytest.raises(Unreachable, match="withdrawn"):
+            with pytest.raises(Unreachable, match="cancelled"):
                 await desk.questions.get("b")
             assert await desk.questions.get("b") == "B"
 
@@ -107,7 +107,7 @@ class TestErrors:
 
     def test_e4_a_wrong_clock_is_named_as_a_possible_cause(self) -> None:
         told = str(translate("DescribeInstances", "RequestExpired", "Request has expired.", 400))
-        assert "check this machine's clock" in told
+        assert "check this host's clock" in told
 
     def test_a_kilobyte_of_encoded_policy_is_cut(self) -> None:
         told = str(translate("RunInstances", "UnauthorizedOperation", "x" * 5_000, 403))

@@ -756,7 +756,7 @@ class TestSeveralRegions:
         fleet.cloud.images = ()
         async with fleet.running():
             worker = await fleet.until(await fleet.create(), FAILED)
-            assert "no image named 'CML-*'" in worker.status_reason
+            assert "no AMI named 'CML-*'" in worker.status_reason
 
     async def test_workers_are_launched_into_the_network_of_their_region(self) -> None:
         async with Fleet(None, REGION, EUROPE).running() as fleet:

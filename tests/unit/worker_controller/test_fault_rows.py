@@ -136,7 +136,7 @@ class TestA8RollingUpgrade:
         read = await client.fetch_single_resource(worker.id)
         assert read == worker
         assert read is not None
-        await client.update_status(read, STOPPING, "people want it stopped")
+        await client.update_status(read, STOPPING, "desired status is stopped")
         assert b"canary" not in b"".join(transport.sent)
 
 

@@ -21,7 +21,7 @@ from lcm.rest.schemas import CmlCredentials, IdleCheck
 from lcm.worker_controller.cml_sessions import CmlSessions
 from lcm.worker_controller.monitoring.config import MonitoringConfig
 from lcm.worker_controller.monitoring.service import LiveMonitoring, assemble_monitoring
-from lcm.worker_controller.running.idle import IdleKeeper
+from lcm.worker_controller.running.idle import IdleChecker
 from support.core import a_worker
 from support.fleet import DirectControlPlane, Fleet
 from support.live import W1, CollectingControlPlane, a_target
@@ -65,14 +65,14 @@ class Scene:
     servers: OddServers
     logins: CollectingControlPlane
     monitoring: LiveMonitoring
-    keeper: IdleKeeper
+    keeper: IdleChecker
     fleet: Fleet
 
     async def worker(self) -> Worker:
         return await self.fleet.workers.get(W1)
 
     async def check(self) -> IdleCheck:
-        check = await self.keeper.look_after(await self.worker())
+        check = await self.keeper.check(await self.worker())
         assert check is not None, "no check was due"
         return check
 
@@ -106,12 +106,12 @@ async def unused_for_hours() -> AsyncIterator[Scene]:
             target_pause_at=now - timedelta(hours=1),
         )
     )
-    keeper = IdleKeeper(port, monitoring, suppress_auto_pause=False, clock=clock, counts=Counter())
+    keeper = IdleChecker(port, monitoring, suppress_auto_pause=False, clock=clock, counts=Counter())
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(monitoring.run())
         await clock.sleep(1)  # until the monitors run
         monitoring.ensure_monitoring(a_target())
-        assert await monitoring.telemetry_of(W1) == []
+        assert await monitoring.fetch_telemetry(W1) == []
         yield Scene(clock, cml, servers, logins, monitoring, keeper, fleet)
         running.cancel()
 
@@ -259,7 +259,7 @@ FAILURES = [
 async def test_a_cml_that_cannot_be_asked_is_unknown_and_not_unused(fail: Callable[[Scene], None]) -> None:
     async with unused_for_hours() as scene:
         fail(scene)
-        assert await scene.monitoring.telemetry_of(W1) is None
+        assert await scene.monitoring.fetch_telemetry(W1) is None
 
 
 @pytest.mark.parametrize("fail", FAILURES)
@@ -276,17 +276,17 @@ async def test_a_login_refused_too_often_is_unknown_while_it_is_not_tried() -> N
     async with unused_for_hours() as scene:
         another_password(scene)
         for _ in range(3):
-            await scene.monitoring.telemetry_of(W1)
+            await scene.monitoring.fetch_telemetry(W1)
         logins = len(scene.cml.logins)
         scene.cml.change_password("secret")
-        assert await scene.monitoring.telemetry_of(W1) is None
+        assert await scene.monitoring.fetch_telemetry(W1) is None
         assert len(scene.cml.logins) == logins
 
 
 async def test_a_cml_that_answers_that_nobody_was_there_is_paused_at_the_second_look() -> None:
     """The same worker without a failure: it is the failure that keeps the others."""
     async with unused_for_hours() as scene:
-        assert await scene.monitoring.telemetry_of(W1) == []
+        assert await scene.monitoring.fetch_telemetry(W1) == []
         first = await scene.check()
         assert (first.telemetry_fetched, first.guard) == (True, "second_look")
         await scene.clock.sleep(15)

@@ -275,7 +275,7 @@ async def test_a_drain_that_takes_too_long_ends_with_a_stop_that_says_so() -> No
         assert (await fleet.get(worker)).status is DRAINING
         stopped = await fleet.until(worker, STOPPED, within_seconds=300)
         reasons = [e.reason for e in stopped.state_history if e.target is STOPPING]
-        assert reasons == ["drained for too long; sessions cut off: 1"]
+        assert reasons == ["drain deadline passed; sessions cut off: 1"]
 
 
 async def test_a_cancelled_drain_leaves_the_worker_running() -> None:

@@ -23,7 +23,7 @@ from lcm.domain.license import LicenseStatus
 from lcm.domain.lifecycle import PENDING, RUNNING, TERMINATED
 from lcm.domain.scaling import AuditEvent
 from lcm.domain.worker import Action, Worker
-from lcm.worker_controller.ports import UNTOLD, CmlServer
+from lcm.worker_controller.ports import POOL_NOT_NOTIFIED, CmlServer
 from lcm.worker_controller.running.license import ANSWER_LOST
 from support.fleet import Fleet, MemoryMonitors
 from support.memory_licensing import TOKEN, MemoryLicensing
@@ -367,7 +367,7 @@ async def test_a_license_that_the_pool_was_not_told_of_is_owed_at_once() -> None
         await fleet.ask(worker, Action.DELETE)
         await fleet.until(worker, TERMINATED, within_seconds=60)
         (debt,) = await list_debts(fleet.plane.records)
-        assert (debt.worker_id, debt.reason) == (worker.id, UNTOLD)
+        assert (debt.worker_id, debt.reason) == (worker.id, POOL_NOT_NOTIFIED)
 
 
 async def test_a_license_whose_deregistration_was_not_answered_is_owed() -> None:

@@ -374,7 +374,7 @@ async def test_a_paused_worker_started_in_the_console_is_stopped_again_and_was_p
         assert again.auto_pause_count == paused.auto_pause_count
         assert [line.reason for line in again.state_history[-3:]] == [
             "running outside LCM",
-            "nobody uses it",
+            "idle",
             "EC2 reports stopped",
         ]
 

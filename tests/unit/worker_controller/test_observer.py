@@ -85,7 +85,7 @@ async def test_a_worker_just_acted_on_is_looked_at_afresh(
 ) -> None:
     instance = await cloud.launch_instance(SPEC, "lcm-1")
     await observer.refresh(["us-east-1"])
-    observer.look_again(WorkerId("w-1"))
+    observer.invalidate(WorkerId("w-1"))
     await clock.sleep(2)
     seen = await observer.observe(a_worker(instance.id))
     assert isinstance(seen, Known)

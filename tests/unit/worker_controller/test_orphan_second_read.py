@@ -91,7 +91,7 @@ async def scene() -> Scene:
     scene = Scene()
     await scene.add_record(WorkerId("w-other"))
     await scene.fleet.clock.sleep(600)
-    await scene.orphans.look_at(REGION)
+    await scene.orphans.sweep(REGION)
     await scene.fleet.clock.sleep(600)
     assert scene.orphans.found[REGION][scene.machine.id].kind is OrphanKind.NO_RECORD
     scene.records.reads = 0
@@ -99,7 +99,7 @@ async def scene() -> Scene:
 
 
 async def test_an_orphan_that_is_still_one_at_the_second_read_is_terminated(scene: Scene) -> None:
-    await scene.orphans.look_at(REGION)
+    await scene.orphans.sweep(REGION)
     assert (scene.terminations, scene.records.reads) == (1, 2)
 
 
@@ -146,7 +146,7 @@ async def test_what_the_records_say_at_the_second_read_keeps_an_instance(
     scene: Scene, change: Change
 ) -> None:
     scene.records.before_read = lambda: change(scene)
-    await scene.orphans.look_at(REGION)
+    await scene.orphans.sweep(REGION)
     assert (scene.terminations, scene.records.reads) == (0, 2)
 
 
@@ -171,7 +171,7 @@ async def ec2_does_not_answer(scene: Scene) -> None:
 )
 async def test_what_the_instance_says_at_the_second_read_keeps_it(scene: Scene, change: Change) -> None:
     scene.at_the_last_look(change)
-    await scene.orphans.look_at(REGION)
+    await scene.orphans.sweep(REGION)
     assert scene.terminations == 0
 
 
@@ -182,5 +182,5 @@ async def the_lead_is_over(scene: Scene) -> None:
 async def test_a_lead_that_ends_during_the_second_read_terminates_nothing(scene: Scene) -> None:
     scene.at_the_last_look(the_lead_is_over)
     with pytest.raises(LeadershipLost):
-        await scene.orphans.look_at(REGION)
+        await scene.orphans.sweep(REGION)
     assert scene.terminations == 0

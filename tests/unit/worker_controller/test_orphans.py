@@ -118,7 +118,7 @@ class TestRecordsWithoutMachines:
             await fleet.until(worker, PROVISIONING)
             fleet.cloud.terminate(fleet.instance_id(worker), "Server.InternalError")
             await fleet.clock.sleep(1)  # its own next look is a second away
-            fleet.leader.reconciler.scope.discovery.look_now()
+            fleet.leader.reconciler.scope.discovery.trigger()
             worker = await fleet.until(worker, RUNNING)
             assert worker.launch_generation == 2
 
@@ -285,7 +285,7 @@ class TestH8NoAuthority:
             await fleet.clock.sleep(2 * 3_600)
             assert {(await fleet.get(worker)).status for worker in workers} == {STOPPED}
             orphans = fleet.leader.reconciler.scope.discovery.orphans
-            assert "lists no instance" in orphans.only_looking["us-east-1"]
+            assert "lists no instance" in orphans.dry_run_reasons["us-east-1"]
 
     async def test_within_ten_minutes_of_a_start_nothing_is_destroyed(self) -> None:
         fleet = Fleet(SWEEPING)
@@ -397,4 +397,4 @@ async def test_a_machine_that_may_not_be_terminated_does_not_protect_the_others(
         await fleet.clock.sleep(60 * MINUTE)
         assert (is_alive(fleet, protected), is_alive(fleet, other)) == (True, False)
         orphans = fleet.leader.reconciler.scope.discovery.orphans
-        assert (orphans.counts["machines_terminated"], orphans.only_looking) == (1, {})
+        assert (orphans.counts["machines_terminated"], orphans.dry_run_reasons) == (1, {})

@@ -45,9 +45,9 @@ class Measuring(MemoryMonitors):
         super().__init__()
         self._scene = scene
 
-    def measured_seconds_ago(self, worker_id: WorkerId) -> float | None:
-        self._scene.on_call("measured_seconds_ago")
-        return super().measured_seconds_ago(worker_id)
+    def seconds_since_measurement(self, worker_id: WorkerId) -> float | None:
+        self._scene.on_call("seconds_since_measurement")
+        return super().seconds_since_measurement(worker_id)
 
 
 class Scene:
@@ -174,7 +174,7 @@ async def test_no_tag_is_changed_when_the_deadline_passes_before_it(
         worker = await scene.ready_worker()
         await request_tags(scene.fleet.plane.records, worker.id, before, by="ann")
         await scene.clock.sleep(60)
-        scene.stop_after("measured_seconds_ago")
+        scene.stop_after("seconds_since_measurement")
         await request_tags(scene.fleet.plane.records, worker.id, after, by="ann")
         assert await scene.effects_of_the_old_lead() == []
         assert await scene.new_effects() == [effect]

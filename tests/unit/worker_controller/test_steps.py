@@ -207,7 +207,7 @@ class TestPending:
         return replace(self.fresh(desired), launch=intent, launch_generation=1)
 
     def test_a_new_worker_is_launched(self) -> None:
-        assert decide(self.fresh(), Absent("no launch was ever asked for")) == Launch()
+        assert decide(self.fresh(), Absent("no launch was ever requested")) == Launch()
 
     def test_a_promised_launch_is_repeated_while_its_instance_is_not_seen(self) -> None:
         assert decide(self.promised(), NO_IDEA) == Launch()
@@ -270,7 +270,9 @@ def test_a_stop_cuts_a_drain_short_at_once_though_the_control_planes_clock_is_ah
     drained = drain(running, deadline=NOW + timedelta(hours=4), by="ann", reason="drain", now=NOW)
     assert isinstance(decide(drained, shows("running")), Maintain)
     stopped = request(drained, Action.STOP, by="bob", now=NOW + ahead)
-    assert decide(stopped, shows("running")) == Move(STOPPING, "people want it stopped; sessions cut off: 1")
+    assert decide(stopped, shows("running")) == Move(
+        STOPPING, "desired status is stopped; sessions cut off: 1"
+    )
 
 
 def test_a_worker_that_keeps_vanishing_is_given_up() -> None:
@@ -290,4 +292,4 @@ def test_drift_is_named_for_the_metrics() -> None:
 def test_without_an_instance_there_is_nothing_to_wait_for(status: WorkerStatus, target: WorkerStatus) -> None:
     wanted = WANT_TERMINATED if status is TERMINATING else WANT_STOPPED
     worker = replace(a_worker(status, wanted), ec2_instance_id=None)
-    assert moves_to(decide(worker, Absent("no launch was ever asked for"))) is target
+    assert moves_to(decide(worker, Absent("no launch was ever requested"))) is target

@@ -1,7 +1,7 @@
-"""Whose credentials these are. Told an account, LCM looks at and acts in no other.
+"""The account of the AWS credentials. With AWS_ACCOUNT_ID set, LCM reads and changes no other account.
 
 Credentials come from outside and can change while LCM runs: a profile edited, a role replaced. In another
-account every machine of the fleet would seem to be gone.
+account every instance of the fleet would seem to be gone.
 """
 
 import asyncio
@@ -13,11 +13,11 @@ from lcm.domain.errors import CredentialsRefused, LcmError
 
 VALID_SECONDS: Final = 600.0
 RETRY_SECONDS: Final = 30.0
-"""After a mismatch: every call of the process comes by here."""
+"""After a mismatch: every call of the process passes this check."""
 
 
 class AccountCheck:
-    """Shared by all calls of a process. `ask` says whose the credentials are now."""
+    """Shared by all calls of a process. `ask` returns the present account of the credentials."""
 
     def __init__(self, expected: str, ask: Callable[[], Awaitable[str]], clock: Clock) -> None:
         self._expected = expected
@@ -30,11 +30,11 @@ class AccountCheck:
         self._failed_at = float("-inf")
 
     async def require(self) -> None:
-        """Raises CredentialsRefused if the credentials are another account's, or whatever `ask` raises."""
+        """Raise CredentialsRefused if the credentials are another account's, or whatever `ask` raises."""
         came_at = self._clock.monotonic()
         async with self._asking:
             if self._failure is not None and came_at < self._failed_at:
-                raise self._failure  # it was asked on behalf of everybody who waited
+                raise self._failure  # the call was made for all that waited
             if self._clock.monotonic() >= self._valid_until:
                 self._found = await self._ask_once()
                 is_ours = self._found == self._expected
@@ -42,7 +42,7 @@ class AccountCheck:
                 self._valid_until = self._clock.monotonic() + valid_seconds
         if self._found != self._expected:
             raise CredentialsRefused(
-                f"the AWS credentials belong to account {self._found} and AWS_ACCOUNT_ID says"
+                f"the AWS credentials belong to account {self._found} and AWS_ACCOUNT_ID is"
                 f" {self._expected}; nothing is done until they agree"
             )
 
@@ -55,5 +55,5 @@ class AccountCheck:
             raise
 
     def ask_again(self) -> None:
-        """The credentials were refused: whoever comes next may be somebody else."""
+        """Invalidate the account: refused credentials may be replaced by those of another one."""
         self._valid_until = float("-inf")

@@ -1,4 +1,4 @@
-"""CloudWatch by aiobotocore: what EC2 and its agent measure, for many instances in one call."""
+"""CloudWatch by aiobotocore: metrics of EC2 and of its agent, for many instances in one call."""
 
 import math
 import random
@@ -26,7 +26,7 @@ LOOK_BACK: Final = timedelta(minutes=20)
 """Values of a five-minute period come two to three minutes late."""
 QUERIES_PER_CALL: Final = 500
 LIMIT: Final = Rate(per_second=20, burst=50)
-"""Less than half of what AWS grants GetMetricData in an account and region: others measure too."""
+"""Less than half of the GetMetricData quota of an account and region: other clients share it."""
 PERMIT_WITHIN_SECONDS: Final = 30.0
 
 
@@ -68,7 +68,7 @@ _THROTTLED: Final = {"RequestLimitExceeded", "Throttling", "ThrottlingException"
 
 
 class CloudWatchMetrics:
-    """Use as `async with`. Makes a client for each region on entry."""
+    """Use as `async with`. Creates a client for each region on entry."""
 
     def __init__(
         self, settings: Ec2Settings, regions: Iterable[str], clock: Clock, chance: random.Random
@@ -154,7 +154,7 @@ class CloudWatchMetrics:
         try:
             await bucket.take(urgent=False, within_seconds=PERMIT_WITHIN_SECONDS)
         except Saturated as full:
-            raise errors.Throttled(f"CloudWatch {region} waits for its turn: {full}") from None
+            raise errors.Throttled(f"CloudWatch {region} got no permit: {full}") from None
         try:
             async with timeout(self._call_timeout_seconds):
                 answer: Mapping[str, Any] = await cloudwatch.get_metric_data(**request)

@@ -8,7 +8,7 @@ import msgspec
 from lcm.cml.connection import CmlAnswer
 from lcm.cml.session import CmlSession
 from lcm.domain.errors import Unreachable
-from lcm.worker_controller.ports import UNTOLD, CmlServer, LicenseState
+from lcm.worker_controller.ports import POOL_NOT_NOTIFIED, CmlServer, LicenseState
 
 STATE: Final = "/api/v0/licensing"
 REGISTRATION: Final = "/api/v0/licensing/registration"
@@ -47,7 +47,7 @@ class _Refusal(msgspec.Struct, frozen=True):
 
 
 class CmlLicensingClient:
-    """Asks with the login that everybody else asks with."""
+    """Uses the session that all clients of a server share."""
 
     def __init__(self, session_of: Callable[[CmlServer], CmlSession]) -> None:
         self._session_of = session_of
@@ -55,16 +55,16 @@ class CmlLicensingClient:
     async def state(self, server: CmlServer) -> LicenseState:
         answer = await self._session_of(server).get(STATE)
         try:
-            told = msgspec.json.decode(answer.body, type=_Licensing)
+            state = msgspec.json.decode(answer.body, type=_Licensing)
         except _GARBAGE_ERRORS as error:
-            raise Unreachable(f"CML at {server.host} does not make sense: {error}") from None
-        is_registered = told.registration.status == "COMPLETED"
-        has_failed = told.registration.status in ("FAILED", "RETRY_IN_PROGRESS")
+            raise Unreachable(f"CML at {server.host} sent an invalid answer: {error}") from None
+        is_registered = state.registration.status == "COMPLETED"
+        has_failed = state.registration.status in ("FAILED", "RETRY_IN_PROGRESS")
         return LicenseState(
-            is_registered=is_registered and told.authorization.status == "IN_COMPLIANCE",
-            tier=told.product_license.active,
-            failure=(told.registration.register_time.failure or "no reason given") if has_failed else "",
-            is_free=told.registration.status in ("NOT_REGISTERED", "FAILED"),
+            is_registered=is_registered and state.authorization.status == "IN_COMPLIANCE",
+            tier=state.product_license.active,
+            failure=(state.registration.register_time.failure or "no reason given") if has_failed else "",
+            is_free=state.registration.status in ("NOT_REGISTERED", "FAILED"),
         )
 
     async def register(self, server: CmlServer, token: str) -> str:
@@ -75,7 +75,7 @@ class CmlLicensingClient:
     async def deregister(self, server: CmlServer) -> str:
         answer = await self._session_of(server).request("DELETE", DEREGISTRATION)
         if answer.status == 202:
-            return UNTOLD
+            return POOL_NOT_NOTIFIED
         return _refusal_of(answer, server.host, accepted=(204, 400))  # 400: it has none any more
 
 

@@ -22,7 +22,7 @@ _Short = Annotated[str, msgspec.Meta(max_length=MAX_TEXT)] | int | float | bool 
 
 
 class CmlSystemSpiClient:
-    """Asks CML servers about themselves."""
+    """Reads the system information of CML servers."""
 
     def __init__(self, connections: CmlConnections) -> None:
         self._connections = connections
@@ -30,18 +30,18 @@ class CmlSystemSpiClient:
     async def get_system_information(self, host: str, pinned_sha256: str | None) -> CmlSystemInformation:
         answer = await self._connections.get(host, "/api/v0/system_information", pinned_sha256)
         try:
-            told = msgspec.json.decode(answer.body, type=_SystemInformation)
+            information = msgspec.json.decode(answer.body, type=_SystemInformation)
             more = _rest_of(answer.body)
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-            raise Unreachable(f"CML at {host} does not make sense: {error}") from None
-        return CmlSystemInformation(told.version, told.ready, answer.certificate_sha256, more)
+            raise Unreachable(f"CML at {host} sent an invalid answer: {error}") from None
+        return CmlSystemInformation(information.version, information.ready, answer.certificate_sha256, more)
 
 
 def _rest_of(body: bytes) -> SystemInfo:
-    """What a version that is not known yet tells is kept as well, unless it is long or nested."""
-    told = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+    """The fields besides version and readiness, those of future versions too, unless long or nested."""
+    information = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
     rest: SystemInfo = {}
-    for name in sorted(told.keys() - set(_SystemInformation.__struct_fields__))[:MAX_SYSTEM_INFO]:
+    for name in sorted(information.keys() - set(_SystemInformation.__struct_fields__))[:MAX_SYSTEM_INFO]:
         with suppress(msgspec.ValidationError):
-            rest[name] = msgspec.json.decode(told[name], type=_Short)
+            rest[name] = msgspec.json.decode(information[name], type=_Short)
     return rest

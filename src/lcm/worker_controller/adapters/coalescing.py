@@ -1,4 +1,4 @@
-"""Many questions of the same kind become one: who asks while another waits for its turn joins it."""
+"""Coalesce calls of the same kind: a call that comes while another waits for its permit joins it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -11,10 +11,10 @@ V = TypeVar("V")
 
 
 class Coalescer(Generic[K, V]):
-    """Asks about single keys in batches.
+    """Answers calls for single keys in batches.
 
-    `ask` is called with the keys that gathered until it took its turn: it calls `take` once it may go
-    ahead. A key it has no answer for is None to those who asked about it.
+    `ask` calls `take` once it has its permit, and gets the keys that gathered until then. A key without
+    an answer is None to its callers.
     """
 
     def __init__(
@@ -25,7 +25,7 @@ class Coalescer(Generic[K, V]):
         self._gathering: dict[K, asyncio.Future[V | None]] | None = None
 
     async def get(self, key: K) -> V | None:
-        """The answer about one key. An error of the batch is everybody's."""
+        """The answer for one key. An error of the batch is raised to all its callers."""
         joined = self._gathering
         if joined is not None and (key in joined or len(joined) < self._limit):
             answer = joined.setdefault(key, asyncio.get_running_loop().create_future())
@@ -33,7 +33,7 @@ class Coalescer(Generic[K, V]):
         return await self._lead(key)
 
     async def _lead(self, key: K) -> V | None:
-        """Ask on behalf of everybody who joins before the batch leaves."""
+        """Make the call for all that join before the batch is taken."""
         batch: dict[K, asyncio.Future[V | None]] = {key: asyncio.get_running_loop().create_future()}
         self._gathering = batch
 
@@ -46,11 +46,11 @@ class Coalescer(Generic[K, V]):
             answers = await self._ask(take)
         except BaseException as error:
             take()
-            # The leader may have been cancelled for reasons of its own: the others just ask again.
-            shared = error if isinstance(error, Exception) else Unreachable("the question was withdrawn")
+            # The first caller may have been cancelled for reasons of its own: the others just repeat.
+            shared = error if isinstance(error, Exception) else Unreachable("the call was cancelled")
             for waiting in batch.values():
                 waiting.set_exception(shared)
-                waiting.exception()  # heard; whoever waits hears it too
+                waiting.exception()  # mark it as retrieved; the callers get it too
             raise
         for asked, waiting in batch.items():
             waiting.set_result(answers.get(asked))

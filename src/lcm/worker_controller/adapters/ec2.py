@@ -1,7 +1,7 @@
 """EC2 by aiobotocore: a client per region, typed errors, our own timeouts and rate limits.
 
 Every call waits for a permit of its API and region first (shared by the whole process), is bounded in
-time, and is made once: repeating is the reconciler's business, which looks again before it does.
+time, and is made once: the reconciler repeats it, after a new observation.
 """
 
 import random
@@ -57,7 +57,7 @@ LIMITS: Final[Mapping[str, Rate]] = {
     "DeleteTags": Rate(per_second=10, burst=100),
 }
 """What AWS grants an account by default, per region. Ours are not the only calls of the account: EC2 may
-refuse all the same, and then everybody here pauses."""
+refuse all the same, and then all calls of the process pause."""
 
 CHANGES: Final = frozenset(LIMITS) - {"DescribeInstances", "DescribeImages"}
 PERMIT_WITHIN_SECONDS: Final = 10.0
@@ -67,13 +67,13 @@ FILTER_VALUES: Final = 200
 
 @dataclass(frozen=True)
 class Ec2Settings:
-    """How EC2 is reached. Without an endpoint and keys: AWS itself, with boto's usual credentials."""
+    """Access to EC2. Without an endpoint and keys: AWS itself, with boto's usual credentials."""
 
     endpoint_url: str | None = None
     access_key_id: str | None = None
     secret_access_key: str | None = None
     account_id: str | None = None
-    """The only account to work in; None: whichever the credentials belong to."""
+    """The only account to work in; None: the account of the credentials."""
     connect_timeout_seconds: float = 3.0
     read_timeout_seconds: float = 10.0
     page_size: int = 1000
@@ -81,7 +81,7 @@ class Ec2Settings:
 
 
 class Ec2Provider:
-    """Use as `async with`. Makes a client for each region on entry: that takes too long for later.
+    """Use as `async with`. Creates a client for each region on entry, because that is slow.
 
     `before_effect` is called right before each call that changes something, after all waiting is over;
     it raises if we may not act any more.
@@ -111,8 +111,8 @@ class Ec2Provider:
             AccountCheck(settings.account_id, self._ask_account, clock) if settings.account_id else None
         )
         self._sts: Any = None
-        self._looks = {region: self._coalescer(region) for region in self._regions}
-        # Longer than one attempt inside botocore, so that its own timeouts speak first.
+        self._coalescers = {region: self._coalescer(region) for region in self._regions}
+        # Longer than one attempt inside botocore, so that its own timeouts come first.
         self._call_timeout_seconds = settings.connect_timeout_seconds + settings.read_timeout_seconds + 1.0
 
     async def __aenter__(self) -> Self:
@@ -155,13 +155,13 @@ class Ec2Provider:
         )
 
     async def describe_instance(self, region: str, instance_id: InstanceId) -> Instance | None:
-        return await self._of(region, self._looks).get(instance_id)
+        return await self._of(region, self._coalescers).get(instance_id)
 
     async def describe_instances(self, region: str, instance_ids: Sequence[InstanceId]) -> Sequence[Instance]:
         found: list[Instance] = []
         for first in range(0, len(instance_ids), IDS_PER_CALL):
             chunk = instance_ids[first : first + IDS_PER_CALL]
-            found += (await self._look_at(region, partial(list, chunk), urgent=False)).values()
+            found += (await self._describe_by_id(region, partial(list, chunk), urgent=False)).values()
         return found
 
     async def find_instances(self, region: str, worker_id: WorkerId) -> Sequence[Instance]:
@@ -203,7 +203,7 @@ class Ec2Provider:
             async with self._permitted(region, "TerminateInstances") as ec2:
                 await ec2.terminate_instances(InstanceIds=[instance_id])
         except UnknownInstance:
-            return  # gone is what was asked for
+            return  # already gone
 
     async def tag_instance(self, region: str, instance_id: InstanceId, tags: Mapping[str, str]) -> None:
         wanted = [{"Key": key, "Value": value} for key, value in sorted(tags.items())]
@@ -221,7 +221,7 @@ class Ec2Provider:
             )
         if not answer["Images"]:
             raise errors.ImageNotFound(
-                f"no image named {name_pattern!r} in {region}; share or copy your CML image to this account"
+                f"no AMI named {name_pattern!r} in {region}; share or copy your CML AMI to this account"
             )
         return newest_image([_image(described) for described in answer["Images"]])
 
@@ -237,14 +237,14 @@ class Ec2Provider:
 
     def _coalescer(self, region: str) -> Coalescer[InstanceId, Instance]:
         async def ask(take: Callable[[], Sequence[InstanceId]]) -> Mapping[InstanceId, Instance]:
-            return await self._look_at(region, take, urgent=True)
+            return await self._describe_by_id(region, take, urgent=True)
 
         return Coalescer(ask, limit=IDS_PER_CALL)
 
-    async def _look_at(
+    async def _describe_by_id(
         self, region: str, take: Callable[[], Sequence[InstanceId]], *, urgent: bool
     ) -> dict[InstanceId, Instance]:
-        """Those of the instances that EC2 knows. It refuses a batch for one bad id, so that is split."""
+        """The instances that EC2 knows. It refuses a batch for one unknown id, so the batch is split."""
         ids: Sequence[InstanceId] = ()
         try:
             async with self._permitted(region, "DescribeInstances", urgent=urgent) as ec2:
@@ -256,12 +256,12 @@ class Ec2Provider:
             found: dict[InstanceId, Instance] = {}
             for half in halves if len(ids) > 1 else []:
                 if half:
-                    found |= await self._look_at(region, partial(list, half), urgent=urgent)
+                    found |= await self._describe_by_id(region, partial(list, half), urgent=urgent)
             return found
         return {instance.id: instance for instance in _instances(answer, region)}
 
     async def _describe(self, region: str, *, urgent: bool = False, **request: Any) -> list[Instance]:
-        """All pages or an error: a partial list never looks like a whole one."""
+        """All pages or an error: a partial list is never returned."""
         found: list[Instance] = []
         while True:
             async with self._permitted(region, "DescribeInstances", urgent=urgent) as ec2:
@@ -273,7 +273,7 @@ class Ec2Provider:
 
     @asynccontextmanager
     async def _permitted(self, region: str, operation: str, *, urgent: bool = True) -> AsyncIterator[Any]:
-        """The region's client, for one call: permitted, bounded in time, with errors in our words."""
+        """The region's client, for one call: permitted, bounded in time, with errors of the domain."""
         client = self._of(region, self._clients)
         if self._account is not None:
             await self._account.require()
@@ -282,7 +282,7 @@ class Ec2Provider:
             try:
                 await bucket.take(urgent=urgent, within_seconds=PERMIT_WITHIN_SECONDS)
             except Saturated as full:
-                raise errors.Throttled(f"{operation} in {region} waits for its turn: {full}") from None
+                raise errors.Throttled(f"{operation} in {region} got no permit: {full}") from None
         if operation in CHANGES:
             self._before_effect()
         try:
@@ -301,7 +301,7 @@ class Ec2Provider:
 
     @asynccontextmanager
     async def _bounded(self, operation: str, where: str) -> AsyncIterator[None]:
-        """One call: bounded in time, with errors in our words."""
+        """One call: bounded in time, with errors of the domain."""
         try:
             async with timeout(self._call_timeout_seconds):
                 yield
@@ -330,9 +330,9 @@ class Ec2Provider:
 
 
 def _translate(refusal: ClientError) -> errors.LcmError:
-    told = refusal.response.get("Error", {})
+    error = refusal.response.get("Error", {})
     status = refusal.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 500)
-    return translate(refusal.operation_name, told.get("Code", ""), told.get("Message", ""), status)
+    return translate(refusal.operation_name, error.get("Code", ""), error.get("Message", ""), status)
 
 
 def _instances(answer: Mapping[str, Any], region: str) -> list[Instance]:

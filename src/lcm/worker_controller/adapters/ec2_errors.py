@@ -1,6 +1,6 @@
-"""EC2's error codes in the words of the domain: which ones heal by themselves, and which need a person.
+"""EC2's error codes as errors of the domain: which ones are transient, and which need an operator.
 
-docs/how-to/read-a-failed-worker.md says what LCM does about each kind.
+docs/how-to/read-a-failed-worker.md describes what LCM does about each kind.
 """
 
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from typing import Final
 from lcm.domain import errors
 
 LONGEST_MESSAGE: Final = 300
-"""EC2 appends kilobytes of encoded policy to some refusals; nobody reads them in a status."""
+"""EC2 appends kilobytes of encoded policy to some refusals, too much for a status reason."""
 
 
 class UnknownInstance(errors.TransientError):
@@ -93,8 +93,8 @@ _WRONG_CLOCK: Final = {"RequestExpired", "RequestTimeTooSkewed", "AuthFailure", 
 
 
 def translate(operation: str, code: str, message: str, status: int) -> errors.LcmError:
-    """The domain error for an answer of EC2 that says no."""
-    hint = "; if the credentials are right, check this machine's clock" if code in _WRONG_CLOCK else ""
+    """The domain error for an error response of EC2."""
+    hint = "; if the credentials are right, check this host's clock" if code in _WRONG_CLOCK else ""
     shown = message if len(message) <= LONGEST_MESSAGE else f"{message[:LONGEST_MESSAGE]}…"
     return _kind(operation, code, status)(f"EC2 refused {operation}: {code}: {shown}{hint}")
 
@@ -105,5 +105,5 @@ def _kind(operation: str, code: str, status: int) -> type[errors.LcmError]:
         return known
     if status == 503:
         return errors.Throttled
-    # An explicit no to these very parameters; anything else may have happened or may pass.
+    # An explicit refusal of these parameters; anything else may have happened or may pass.
     return errors.LaunchRefused if 400 <= status < 500 and operation == "RunInstances" else errors.Unreachable

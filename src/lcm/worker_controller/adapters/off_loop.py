@@ -1,6 +1,6 @@
-"""Large answers are parsed in a thread: botocore needs most of a second for a thousand instances.
+"""Parse large responses in a thread: botocore needs most of a second for a thousand instances.
 
-Meanwhile leases must be renewed and clicks answered, so the event loop hands such answers over.
+Meanwhile leases must be renewed and requests answered, so the event loop hands such responses over.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ class OffLoopParserFactory(AioResponseParserFactory):  # type: ignore[misc]
 
 
 class _Parser:
-    """Small answers and errors here and now, large ones in the thread."""
+    """Parses small responses and errors on the loop, large ones in the thread."""
 
     def __init__(self, in_loop: Any, plain: Any, thread: ThreadPoolExecutor) -> None:
         self._in_loop = in_loop

@@ -1,4 +1,4 @@
-"""CML's live feed by picows, which costs a tenth of what other clients cost per frame.
+"""CML's WebSocket feed by picows, which costs a tenth of what other clients cost per frame.
 
 It leaves to its user: joining fragments, refusing what is too big even when it was delivered,
 copying what is kept (its buffers are reused), and never raising in a callback. Its read buffer grows
@@ -25,14 +25,14 @@ log = structlog.get_logger(__name__)
 
 TLS_RECORD_BYTES: Final = 16 * 1024 + 512
 RECEIVE_BUFFER_BYTES: Final = 256 * 1024
-"""In the kernel, empty at rest. With a quarter of it a flood costs a third more: less comes at a time."""
+"""In the kernel, empty when idle. With a quarter of it a flood costs a third more: reads are smaller."""
 READ_BUFFER_BYTES: Final = 8 * 1024
 """Two of CML's usual frames; picows touches all of it at once, and makes it larger when it must."""
 
 _TEXT, _BINARY, _CONTINUATION = WSMsgType.TEXT, WSMsgType.BINARY, WSMsgType.CONTINUATION
 _PONG, _CLOSE = WSMsgType.PONG, WSMsgType.CLOSE
 
-# One for all connections (picows would make a logger for each), and silent: listeners say why it ended.
+# One for all connections (picows would make a logger for each), and silent: listeners report the end.
 _quiet = logging.LoggerAdapter(logging.Logger("picows", logging.CRITICAL + 1))  # noqa: LOG001
 
 
@@ -52,14 +52,14 @@ class PicowsWebSockets:
         except ssl.SSLCertVerificationError as error:
             raise CertificateChanged(f"{host}: {error.verify_message}") from None
         except (WSError, TimeoutError, OSError) as error:
-            raise Unreachable(f"live feed of {host}: {plainly(error)}") from None
+            raise Unreachable(f"WebSocket of {host}: {plainly(error)}") from None
         if connection.shown_sha256 is not None:
             raise CertificateChanged(
-                f"{host} shows the certificate {connection.shown_sha256[:16]}…, pinned is"
+                f"{host} presents the certificate {connection.shown_sha256[:16]}…, pinned is"
                 f" {str(pinned_sha256)[:16]}…"
             )
         if not connection.was_open:
-            raise Unreachable(f"live feed of {host}: hung up without an answer")
+            raise Unreachable(f"WebSocket of {host}: closed without an answer")
         return connection
 
     async def _shake_hands(self, host: str, connection: "_Connection") -> None:
@@ -84,13 +84,13 @@ class PicowsWebSockets:
 
 
 class _OwnSocket:
-    """The socket of one attempt: when nobody waits for the answer any more, picows leaves it open."""
+    """The socket of one attempt: when the attempt is cancelled, picows leaves it open."""
 
     def __init__(self) -> None:
         self._socket: socket.socket | None = None
 
     async def connect(self, url: WSParsedURL) -> socket.socket:
-        """Connected already: a socket that fails to connect would be nobody's, and stay open."""
+        """Return a connected socket: one that fails to connect inside picows would stay open."""
         family = socket.AF_INET6 if ":" in url.host else socket.AF_INET
         connected = socket.socket(family, socket.SOCK_STREAM)
         try:
@@ -104,14 +104,14 @@ class _OwnSocket:
         return connected
 
     def shut_down(self) -> None:
-        """Whoever reads from it notices, and closes it."""
+        """Shut it down; its reader notices and closes it."""
         if self._socket is not None:
             with suppress(OSError):  # it is closed already
                 self._socket.shutdown(socket.SHUT_RDWR)
 
 
 class _Connection(WSListener):
-    """Both ends of one connection: what picows calls, and what we hold."""
+    """Both sides of one connection: picows' listener and our WebSocket."""
 
     __slots__ = ("_end", "_listener", "_pieces", "_pinned_sha256", "_transport", "shown_sha256", "was_open")
 
@@ -122,10 +122,10 @@ class _Connection(WSListener):
         self._pieces: bytearray | None = None
         self._end: tuple[int, str] = (1006, "")
         self.shown_sha256: str | None = None
-        """The certificate that was not the pinned one."""
+        """The presented certificate, if it is not the pinned one."""
         self.was_open = False
 
-    # What we do.
+    # Our WebSocket.
 
     def send(self, text: bytes) -> None:
         if self._transport is not None:
@@ -142,7 +142,7 @@ class _Connection(WSListener):
             self._transport.disconnect(False)
             self._transport = None
 
-    # What picows calls.
+    # picows' listener.
 
     def on_ws_connected(self, transport: WSTransport) -> None:
         if self._pinned_sha256 is not None:
@@ -167,7 +167,7 @@ class _Connection(WSListener):
             else:
                 self._on_rare_frame(listener, frame)
         except Exception:
-            log.exception("a listener failed")
+            log.exception("listener failed")
 
     def _on_rare_frame(self, listener: WebSocketListener, frame: WSFrame) -> None:
         match frame.msg_type:
@@ -181,7 +181,7 @@ class _Connection(WSListener):
     def _on_close_frame(self, frame: WSFrame) -> None:
         code, transport = frame.get_close_code(), self._transport
         if transport is None or transport.is_close_frame_sent:
-            return  # the answer to our own
+            return  # the answer to our own close frame
         self._end = (code.value or 1005, frame.get_close_reason() or "")
         transport.send_close(code)
         transport.disconnect(False)
@@ -191,7 +191,7 @@ class _Connection(WSListener):
             self._pieces = bytearray()
         pieces = self._pieces
         if pieces is None:
-            return  # the rest of something that had no beginning
+            return  # a continuation without a beginning
         if len(pieces) + frame.payload_size > MAX_MESSAGE_BYTES:
             self._pieces = None
             self._end_with(WSCloseCode.MESSAGE_TOO_BIG, "message too big")
@@ -214,15 +214,15 @@ class _Connection(WSListener):
         if listener is None:
             return
         if self._end == (1006, "") and transport.is_close_frame_sent:
-            self._end = (1009, "message too big")  # picows saw the length and did not wait for the rest
+            self._end = (1009, "message too big")  # picows read the length and did not wait for the rest
         try:
             listener.on_closed(*self._end)
         except Exception:
-            log.exception("a listener failed")
+            log.exception("listener failed")
 
 
 def _read_failure(transport: WSTransport) -> None:
-    """picows keeps why it hung up in a future that complains if nobody ever looks at it."""
+    """Retrieve picows' disconnect exception, which asyncio would log as never retrieved."""
     waiting: Any = transport.wait_disconnected()
     outcome: asyncio.Future[None] = waiting.send(None)
     outcome.add_done_callback(lambda done: done.cancelled() or done.exception())

@@ -108,7 +108,7 @@ class WorkerPages:
                 for found in orphans.found.values()
                 for orphan in found.values()
             ],
-            only_looking=orphans.only_looking,
+            only_looking=orphans.dry_run_reasons,
             may_terminate=orphans.may_terminate,
             records_ended=orphans.counts["records_ended"],
             machines_terminated=orphans.counts["machines_terminated"],
@@ -117,9 +117,9 @@ class WorkerPages:
 
     async def show_discovery(self, _: Request) -> Response:
         """How the last scan of each region went."""
-        return json_answer({"regions": self.reconciler.scope.discovery.looks})
+        return json_answer({"regions": self.reconciler.scope.discovery.region_results})
 
     async def trigger_discovery(self, _: Request) -> Response:
         """Scan for new instances and orphans now, with the newest settings."""
-        self.reconciler.scope.discovery.look_now()
+        self.reconciler.scope.discovery.trigger()
         return json_answer({"queued": 1}, 202)

@@ -1,8 +1,8 @@
-"""The launch, step by step: decide what to ask for, promise it in writing, ask, record.
+"""The launch, step by step: decide the parameters, record the intent, call EC2, record the instance.
 
-The only place that creates instances. It can be cut anywhere: before the promise nothing happened,
-after it every repetition asks EC2 for the same instance under the same token (docs/adr/0003).
-Another subnet is another promise, and is made only when nothing can come of the one before.
+The only place that creates instances. It can crash anywhere: before the intent nothing happened, after it
+every repetition requests the same instance under the same client token (docs/adr/0003). Another subnet is
+another intent, recorded only when the one before cannot take effect any more.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,13 +24,13 @@ from lcm.domain.template import RegionConfig
 from lcm.domain.worker import Worker
 from lcm.worker_controller.ports import CloudProvider, ControlPlane
 
-LANDING_SECONDS: Final = 600.0
-"""A launch whose answer never came may still take effect for so long."""
+TAKES_EFFECT_WITHIN_SECONDS: Final = 600.0
+"""A launch without an answer may still take effect for so long."""
 
 
 @dataclass(frozen=True)
 class Launcher:
-    """Turns PENDING workers into instances, for the time of one leadership."""
+    """Launches the instances of PENDING workers, for the time of one leadership."""
 
     control_plane: ControlPlane
     cloud: CloudProvider
@@ -38,29 +38,29 @@ class Launcher:
     environment: str
     check_leadership: Callable[[], None]
     clock: Clock
-    _may_land_until: dict[str, float] = field(default_factory=dict)
-    """By token: when no unanswered request for it can take effect any more."""
+    _may_take_effect_until: dict[str, float] = field(default_factory=dict)
+    """By client token: until when an unanswered request may still take effect."""
 
     async def launch(self, worker: Worker) -> Worker:
-        """Launch, or repeat a launch that was promised before, and record the instance."""
+        """Launch, or repeat an intended launch, and record the instance."""
         if worker.launch is None:
-            worker = await self._promise(worker)
+            worker = await self._record_intent(worker)
         assert worker.launch is not None
         region = self.regions.get(worker.aws_region)
         elsewhere = other_subnets(region, worker.launch.spec.subnet_id) if region else []
         while True:
             assert worker.launch is not None
             try:
-                return await self._ask(worker, worker.launch)
+                return await self._run_instances(worker, worker.launch)
             except LaunchLapsed as gone:
                 return await self.control_plane.withdraw_launch_intent(worker, str(gone))
             except LaunchRefused as refusal:
-                # Nothing was launched: a retry must be free to ask for something else.
-                if self._cannot_land(worker.launch):
+                # Nothing was launched: a retry may use other parameters.
+                if self._cannot_take_effect(worker.launch):
                     await self.control_plane.withdraw_launch_intent(worker, str(refusal), refused=True)
                 raise
             except (CapacityShortage, QuotaExceeded) as shortage:
-                if not self._cannot_land(worker.launch):
+                if not self._cannot_take_effect(worker.launch):
                     raise
                 if worker.desired_status is DesiredStatus.STOPPED:
                     reason = "stopped before anything was launched"
@@ -68,30 +68,30 @@ class Launcher:
                 if isinstance(shortage, QuotaExceeded) or not elsewhere:
                     raise
                 worker = await self.control_plane.withdraw_launch_intent(worker, str(shortage), refused=True)
-                worker = await self._promise(worker, elsewhere.pop(0))
+                worker = await self._record_intent(worker, elsewhere.pop(0))
 
-    async def _ask(self, worker: Worker, launch: LaunchIntent) -> Worker:
+    async def _run_instances(self, worker: Worker, launch: LaunchIntent) -> Worker:
         self.check_leadership()
         now, token = self.clock.monotonic(), launch.client_token
-        # Somebody before us may have asked under a token we did not promise ourselves.
-        earlier = self._may_land_until.get(token, now + LANDING_SECONDS)
-        self._may_land_until[token] = now + LANDING_SECONDS
+        # An earlier leader may have sent a request under an intent that this one did not record.
+        earlier = self._may_take_effect_until.get(token, now + TAKES_EFFECT_WITHIN_SECONDS)
+        self._may_take_effect_until[token] = now + TAKES_EFFECT_WITHIN_SECONDS
         try:
             instance = await self.cloud.launch_instance(launch.spec, token)
         except (CapacityShortage, QuotaExceeded, LaunchRefused):
-            self._may_land_until[token] = earlier  # an answer: nothing will come of this request
+            self._may_take_effect_until[token] = earlier  # an answer: nothing will come of this request
             raise
-        self._may_land_until.pop(token, None)
-        # Record the id before anything else: a crash between the launch and this line leaves a machine
+        self._may_take_effect_until.pop(token, None)
+        # Record the id before anything else: a crash between the launch and this line leaves an instance
         # that only the token and the tag can find again.
         return await self.control_plane.update_status(
             worker, PROVISIONING, f"EC2 accepted the launch of {instance.id}", instance=instance
         )
 
-    def _cannot_land(self, launch: LaunchIntent) -> bool:
-        return self._may_land_until[launch.client_token] <= self.clock.monotonic()
+    def _cannot_take_effect(self, launch: LaunchIntent) -> bool:
+        return self._may_take_effect_until[launch.client_token] <= self.clock.monotonic()
 
-    async def _promise(self, worker: Worker, subnet_id: str | None = None) -> Worker:
+    async def _record_intent(self, worker: Worker, subnet_id: str | None = None) -> Worker:
         template = await self.control_plane.get_worker_template(worker.template_name)
         if template is None:
             raise TemplateMissing(
@@ -112,7 +112,7 @@ class Launcher:
             environment=self.environment,
         )
         spec = launch_spec(region=region, template=template, image=image, tags=tags, subnet_id=subnet_id)
-        promised = await self.control_plane.record_launch_intent(worker, spec)
-        assert promised.launch is not None
-        self._may_land_until[promised.launch.client_token] = self.clock.monotonic()
-        return promised
+        intended = await self.control_plane.record_launch_intent(worker, spec)
+        assert intended.launch is not None
+        self._may_take_effect_until[intended.launch.client_token] = self.clock.monotonic()
+        return intended

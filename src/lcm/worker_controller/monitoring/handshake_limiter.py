@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 from lcm.core.clock import Clock
 
 
-class ConnectGate:
-    """Use as `async with gate.passage()` around one handshake."""
+class HandshakeLimiter:
+    """Use as `async with limiter.slot()` around one handshake."""
 
     def __init__(self, clock: Clock, at_once: int, per_second: float) -> None:
         self._clock = clock
@@ -20,7 +20,7 @@ class ConnectGate:
         self._next_at = float("-inf")
 
     @asynccontextmanager
-    async def passage(self) -> AsyncIterator[None]:
+    async def slot(self) -> AsyncIterator[None]:
         async with self._places:
             now = self._clock.monotonic()
             mine = max(now, self._next_at)

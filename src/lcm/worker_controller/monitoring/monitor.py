@@ -31,7 +31,7 @@ from lcm.domain.telemetry import ActivityEvent, LabChange, MonitorState, SampleS
 from lcm.rest.schemas import ActivityReport, WebSocketReport
 from lcm.worker_controller.monitoring.activity_log import ActivityLog
 from lcm.worker_controller.monitoring.config import MonitoringConfig
-from lcm.worker_controller.monitoring.handshake_limiter import ConnectGate
+from lcm.worker_controller.monitoring.handshake_limiter import HandshakeLimiter
 from lcm.worker_controller.monitoring.protocol import LiveProtocol, SystemStats, activity_of
 from lcm.worker_controller.monitoring.version import LiveFeed, live_feed_of
 from lcm.worker_controller.ports import MonitorTarget, WebSocket, WebSockets
@@ -148,7 +148,7 @@ class CmlWebSocketMonitor:
         *,
         session: CmlSession,
         websockets: WebSockets,
-        gate: ConnectGate,
+        limiter: HandshakeLimiter,
         ledger: ActivityLog,
         sink: LiveSink,
         config: MonitoringConfig,
@@ -163,7 +163,7 @@ class CmlWebSocketMonitor:
         self.ledger = ledger
         self.session = session
         self._websockets = websockets
-        self._gate = gate
+        self._limiter = limiter
         self._sink = sink
         self._config = config
         self._clock = clock
@@ -299,7 +299,7 @@ class CmlWebSocketMonitor:
         """Connect and listen until it ends. Returns how, and for how many seconds events had come."""
         link = self._link = _Link(self.protocol.feed, self._on_first_event)
         try:
-            async with self._gate.passage():
+            async with self._limiter.slot():
                 token = await self.session.token(newer_than=self._token_newer_than)
                 link.renew_at = self.session.renew_at
                 link.socket = await self._websockets.connect(

@@ -17,7 +17,7 @@ from lcm.domain.telemetry import MonitorState
 from lcm.worker_controller.cml_sessions import CmlSessions
 from lcm.worker_controller.monitoring.activity_log import ActivityLog
 from lcm.worker_controller.monitoring.config import MonitoringConfig
-from lcm.worker_controller.monitoring.handshake_limiter import ConnectGate
+from lcm.worker_controller.monitoring.handshake_limiter import HandshakeLimiter
 from lcm.worker_controller.monitoring.monitor import CmlWebSocketMonitor, Hearing
 from lcm.worker_controller.monitoring.polling import RestFallback
 from lcm.worker_controller.monitoring.protocol import LiveProtocol
@@ -83,7 +83,7 @@ class CmlWebSocketMonitorRegistry:
 
     def _begin(self) -> None:
         config = self._config
-        self._gate = ConnectGate(self._clock, config.handshakes_at_once, config.handshakes_per_second)
+        self._limiter = HandshakeLimiter(self._clock, config.handshakes_at_once, config.handshakes_per_second)
         self._polls = asyncio.Semaphore(config.polls_at_once)
         self._hearing = Hearing(self._clock.monotonic())
         self.ledgers.clear()
@@ -135,7 +135,7 @@ class CmlWebSocketMonitorRegistry:
 
     # What others read.
 
-    def has_account_of(self, worker_id: WorkerId) -> bool:
+    def has_activity_log(self, worker_id: WorkerId) -> bool:
         return self._tasks is not None and worker_id in self.ledgers
 
     def get_monitor(self, worker_id: WorkerId) -> CmlWebSocketMonitor | None:
@@ -171,7 +171,7 @@ class CmlWebSocketMonitorRegistry:
             target,
             session=session,
             websockets=self._websockets,
-            gate=self._gate,
+            limiter=self._limiter,
             ledger=ledger,
             sink=self._reporter,
             config=self._config,

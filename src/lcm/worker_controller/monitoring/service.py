@@ -64,18 +64,18 @@ class LiveMonitoring:
     def ensure_monitoring(self, target: MonitorTarget) -> None:
         self.registry.ensure_monitoring(target)
 
-    def is_watching(self, worker_id: WorkerId) -> bool:
+    def is_monitoring(self, worker_id: WorkerId) -> bool:
         monitor = self.registry.get_monitor(worker_id)
         return monitor is not None and monitor.state is not MonitorState.FAILED
 
-    def measured_seconds_ago(self, worker_id: WorkerId) -> float | None:
+    def seconds_since_measurement(self, worker_id: WorkerId) -> float | None:
         return self.metrics.seconds_since(worker_id)
 
-    def measure_soon(self, worker_id: WorkerId) -> None:
+    def request_measurement(self, worker_id: WorkerId) -> None:
         self.metrics.ask_soon(worker_id)
 
-    def has_account_of(self, worker_id: WorkerId) -> bool:
-        return self.registry.has_account_of(worker_id)
+    def has_activity_log(self, worker_id: WorkerId) -> bool:
+        return self.registry.has_activity_log(worker_id)
 
     def stop_monitoring(self, worker_id: WorkerId, reason: str) -> None:
         self.registry.stop_monitoring(worker_id, reason)
@@ -84,7 +84,7 @@ class LiveMonitoring:
         self.registry.forget(worker_id)
         self.metrics.forget(worker_id)
 
-    async def telemetry_of(self, worker_id: WorkerId) -> Sequence[TelemetryEvent] | None:
+    async def fetch_telemetry(self, worker_id: WorkerId) -> Sequence[TelemetryEvent] | None:
         session = self.registry.session_of(worker_id)
         if session is None:
             return None

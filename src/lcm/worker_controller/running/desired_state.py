@@ -1,4 +1,4 @@
-"""Step 1: what people want, or what LCM wants on their behalf."""
+"""Step 1: the desired status, requested by people or set by an automatic pause."""
 
 from lcm.domain.lifecycle import STOPPING, TERMINATING, DesiredStatus
 from lcm.domain.worker import PauseReason, Worker
@@ -6,10 +6,10 @@ from lcm.worker_controller.decisions import Move
 
 
 def decide(worker: Worker) -> Move | None:
-    """Where a running worker has to go; None if it is to go on running."""
+    """The move to a desired status other than running; None if there is none."""
     if worker.desired_status is DesiredStatus.TERMINATED:
-        return Move(TERMINATING, "people want it deleted")
+        return Move(TERMINATING, "desired status is terminated")
     if worker.desired_status is DesiredStatus.STOPPED:
-        is_unused = worker.pause_reason is PauseReason.IDLE_TIMEOUT
-        return Move(STOPPING, "nobody uses it" if is_unused else "people want it stopped")
+        is_idle = worker.pause_reason is PauseReason.IDLE_TIMEOUT
+        return Move(STOPPING, "idle" if is_idle else "desired status is stopped")
     return None

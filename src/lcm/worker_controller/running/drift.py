@@ -1,4 +1,4 @@
-"""Step 2: what happened to the machine without LCM."""
+"""Step 2: drift, changes of the instance outside LCM."""
 
 from lcm.domain.launch import MAX_UNATTENDED_LAUNCHES
 from lcm.domain.lifecycle import FAILED, PENDING, STARTING, TERMINATED
@@ -7,9 +7,9 @@ from lcm.domain.worker import Instance, Worker
 from lcm.worker_controller.decisions import Decision, Maintain, Move, Wait, report_drift
 
 
-def decide(worker: Worker, seen: Observation[Instance]) -> Decision:
-    """Maintain the worker if its machine runs; otherwise say what became of it."""
-    match seen:
+def decide(worker: Worker, observation: Observation[Instance]) -> Decision:
+    """Maintain the worker if its instance runs; otherwise report or repair the drift."""
+    match observation:
         case Known(instance) if instance.state == "running":
             return Maintain(instance)
         case Known(instance) if instance.state == "pending":
@@ -19,7 +19,7 @@ def decide(worker: Worker, seen: Observation[Instance]) -> Decision:
         case Absent(proof) if worker.imported:
             return Move(
                 TERMINATED,
-                f"it was imported and its instance is gone: {proof}",
+                f"the instance of this imported worker is gone: {proof}",
                 observed=True,
                 drift="instance_missing",
             )
@@ -31,6 +31,6 @@ def decide(worker: Worker, seen: Observation[Instance]) -> Decision:
             return Wait(reason)
 
 
-def has_moved(worker: Worker, instance: Instance) -> bool:
-    """Whether the machine is reached elsewhere than the record says."""
+def has_new_address(worker: Worker, instance: Instance) -> bool:
+    """Whether the addresses of the instance differ from the record."""
     return (worker.public_ip, worker.private_ip) != (instance.public_ip, instance.private_ip)

@@ -1,6 +1,6 @@
-"""Step 7 of a running worker: is it used?
+"""Step 7 of a running worker: the idle check.
 
-The control plane judges; here the evidence is fetched, and the question is asked often enough.
+The control plane decides; the controller fetches the evidence and checks at the intervals it is given.
 """
 
 from collections import Counter
@@ -20,17 +20,17 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass
-class IdleKeeper:
-    """Remembers only what saves calls; everything that matters is in the records."""
+class IdleChecker:
+    """Keeps only what saves calls; everything that matters is in the records."""
 
     control_plane: ControlPlane
     monitors: Monitors
     suppress_auto_pause: bool
-    """Somebody else stops workers that are not used."""
+    """Scale-down stops idle workers, so that no automatic pause does."""
     clock: Clock
     counts: Counter[str]
     _next_check: dict[WorkerId, float] = field(default_factory=dict)
-    """On the monotonic clock: asked for every worker in every cycle."""
+    """On the monotonic clock: read for every worker in every resync."""
 
     def forget(self, worker_id: WorkerId) -> None:
         self._next_check.pop(worker_id, None)
@@ -39,13 +39,13 @@ class IdleKeeper:
         next_check = self._next_check.get(worker.id)
         return next_check is None or self.clock.monotonic() >= next_check
 
-    async def look_after(self, worker: Worker) -> IdleCheck | None:
-        """The verdict, if one was due. A pause that was decided is confirmed at the next look."""
+    async def check(self, worker: Worker) -> IdleCheck | None:
+        """The result, if a check was due. A decided pause is confirmed by the next check."""
         if worker.status is not RUNNING or not self.is_due(worker):
             return None
-        # Read before CML is asked: what people do from then on is not in its answer.
+        # Read before CML is called: activity from then on is not in its answer.
         now = self.clock.now()
-        telemetry = await self.monitors.telemetry_of(worker.id) if might_go(worker, now) else None
+        telemetry = await self.monitors.fetch_telemetry(worker.id) if could_be_paused(worker, now) else None
         check = await self.control_plane.detect_worker_idle(
             worker,
             IdleCheckRequest(
@@ -61,12 +61,12 @@ class IdleKeeper:
         self.counts["idle_detection_count"] += check.idle_check_performed
         self.counts["auto_pause_count"] += check.auto_pause_triggered
         if check.auto_pause_triggered:
-            log.info("paused", worker_id=worker.id, idle_minutes=round(check.idle_minutes))
+            log.info("worker paused", worker_id=worker.id, idle_minutes=round(check.idle_minutes))
         if check.error is not None:
-            log.warning("its use cannot be judged", worker_id=worker.id, error=check.error)
+            log.warning("idle check rejected", worker_id=worker.id, reason=check.error)
         return check
 
 
-def might_go(worker: Worker, now: datetime) -> bool:
-    """Whether the verdict could be a pause, so that CML itself has to be asked first."""
+def could_be_paused(worker: Worker, now: datetime) -> bool:
+    """Whether the result could be a pause, so that CML's telemetry is needed."""
     return worker.target_pause_at is not None and now >= worker.target_pause_at

@@ -1,7 +1,7 @@
 """Step 6 of a running worker, and the first of a terminating one: carry out a pending license operation.
 
-An operation goes on over many short looks, so nothing waits here and a crash loses nothing: what CML says
-about itself decides what is to be done next.
+An operation takes many short passes, so nothing waits here and a crash loses nothing: the state that CML
+reports decides what is done next.
 """
 
 from collections import Counter
@@ -21,77 +21,78 @@ from lcm.domain.launch import WorkerId
 from lcm.domain.license import LicenseOperation
 from lcm.domain.worker import Worker
 from lcm.rest.schemas import LicenseReport
-from lcm.worker_controller.ports import UNTOLD, CmlLicensing, CmlServer, ControlPlane, LicenseState
+from lcm.worker_controller.ports import POOL_NOT_NOTIFIED, CmlLicensing, CmlServer, ControlPlane, LicenseState
 
 log = structlog.get_logger(__name__)
 
 POLL_SECONDS: Final = 3.0
 RESULT_WITHIN_SECONDS: Final = 120.0
-ANSWER_LOST: Final = "CML removed the license, but its answer was lost: Cisco may not know"
+ANSWER_LOST: Final = "CML removed the license, but its answer was lost: Cisco may not have been notified"
 REGISTER, DEREGISTER = LicenseOperation.REGISTER, LicenseOperation.DEREGISTER
 
 
 class Next(Enum):
-    """What comes next in an operation that goes on."""
+    """The next step of an operation in progress."""
 
     COMPLETE = "complete"
     REGISTER = "register"
-    GIVE_BACK = "give back"
-    OWE = "owe"
+    DEREGISTER = "deregister"
+    RECORD_DEBT = "record debt"
     FAIL = "fail"
     WAIT = "wait"
 
 
 def decide(
-    operation: LicenseOperation, state: LicenseState, *, has_asked: bool, is_answer_lost: bool = False
+    operation: LicenseOperation, state: LicenseState, *, was_requested: bool, is_answer_lost: bool = False
 ) -> Next:
-    """What CML says about itself decides; that it was asked before keeps it from being asked twice.
+    """Decide by the state that CML reports; what was requested before is not requested twice.
 
-    A server that is free after a deregistration whose answer was lost does not say whether Cisco was told.
+    A server that is free after a deregistration whose answer was lost does not report whether Cisco was
+    notified.
     """
     if operation is DEREGISTER:
         if state.is_free:
-            return Next.OWE if is_answer_lost else Next.COMPLETE
-        return Next.GIVE_BACK if state.is_registered or not has_asked else Next.WAIT
+            return Next.RECORD_DEBT if is_answer_lost else Next.COMPLETE
+        return Next.DEREGISTER if state.is_registered or not was_requested else Next.WAIT
     if state.is_registered:
         return Next.COMPLETE
-    if not has_asked:
+    if not was_requested:
         return Next.REGISTER
     return Next.FAIL if state.failure else Next.WAIT
 
 
-class Asked(NamedTuple):
-    """CML was asked, in the attempt that began then."""
+class LicenseRequest(NamedTuple):
+    """The request to CML in the attempt that began then."""
 
     attempt: datetime | None
     token: str = ""
-    """Kept to be struck out of what CML says: another one may have taken its place by then."""
+    """Kept to be removed from CML's error texts: the stored token may have been replaced by then."""
     is_deregistered: bool = False
     """CML confirmed that the license is free, in its pool too."""
 
 
 @dataclass
-class LicenseKeeper:
-    """Asks CML at most once per attempt; a restart may ask once more, which CML takes well."""
+class LicenseRegistrar:
+    """Calls CML at most once per attempt; a restart may repeat the call, which CML tolerates."""
 
     control_plane: ControlPlane
     cml: CmlLicensing
     server_of: Callable[[Worker], CmlServer | None]
     check_leadership: Callable[[], None]
-    """Call right before CML is asked to change something, which cannot be fenced."""
+    """Call right before every change at CML, which cannot be fenced."""
     clock: Clock
     counts: Counter[str]
-    _asked: dict[WorkerId, Asked] = field(default_factory=dict)
+    _requests: dict[WorkerId, LicenseRequest] = field(default_factory=dict)
     _first_seen: dict[WorkerId, tuple[datetime | None, float]] = field(default_factory=dict)
-    """The last change of a license, and when we saw it by the monotonic clock."""
+    """The last change of a license, and the monotonic time of its first observation."""
     _backoff: Backoff = field(default_factory=Backoff)
 
     def forget(self, worker_id: WorkerId) -> None:
-        self._asked.pop(worker_id, None)
+        self._requests.pop(worker_id, None)
         self._first_seen.pop(worker_id, None)
 
-    async def look_after(self, worker: Worker) -> float | None:
-        """Go one step on. Says in how many seconds to look again; None if nothing is pending."""
+    async def advance(self, worker: Worker) -> float | None:
+        """Take the next step. Returns the seconds until the one after it; None if nothing is pending."""
         license = worker.license
         operation = license.pending_operation
         server = self.server_of(worker)
@@ -104,41 +105,41 @@ class LicenseKeeper:
                 return waits - passed
             worker = await self._report(worker, "start", operation, LicenseReport())
         try:
-            worker = await self._advance(worker, operation, server, license.deregistration_asked)
+            worker = await self._take_next_step(worker, operation, server, license.deregistration_asked)
         except RequestError:
             raise
         except TransientError as error:
             worker = await self._fail_if_late(worker, operation, str(error))
         return POLL_SECONDS if worker.license.pending_operation is not None else None
 
-    async def give_up(self, worker: Worker, reason: str) -> Worker:
-        """The license is not known to be free and nothing more can be done: somebody must look after it."""
-        log.warning("license not known to be free", worker_id=worker.id, reason=reason)
+    async def record_debt(self, worker: Worker, reason: str) -> Worker:
+        """Record a license that may still be held and cannot be freed by LCM: a person must settle it."""
+        log.warning("license debt recorded", worker_id=worker.id, reason=reason)
         operation = worker.license.pending_operation or DEREGISTER
         return await self._report(worker, "fail", operation, LicenseReport(reason=reason, is_debt=True))
 
-    async def _advance(
+    async def _take_next_step(
         self, worker: Worker, operation: LicenseOperation, server: CmlServer, was_deregistration_asked: bool
     ) -> Worker:
         attempt = worker.license.changed_at
         state = await self.cml.state(server)
-        asked = self._asked.get(worker.id)
-        if asked is not None and asked.attempt != attempt:
-            asked = None  # what was heard then says nothing of this attempt
-        is_answer_lost = was_deregistration_asked and not (asked and asked.is_deregistered)
-        match decide(operation, state, has_asked=asked is not None, is_answer_lost=is_answer_lost):
+        request = self._requests.get(worker.id)
+        if request is not None and request.attempt != attempt:
+            request = None  # it belongs to an earlier attempt
+        is_answer_lost = was_deregistration_asked and not (request and request.is_deregistered)
+        match decide(operation, state, was_requested=request is not None, is_answer_lost=is_answer_lost):
             case Next.COMPLETE:
                 return await self._complete(worker, operation, state.tier)
             case Next.REGISTER:
                 return await self._register(worker, server, state)
-            case Next.GIVE_BACK:
+            case Next.DEREGISTER:
                 self.check_leadership()
-                self._asked[worker.id] = Asked(attempt)
-                return await self._give_back(worker, server)
-            case Next.OWE:
-                return await self.give_up(worker, ANSWER_LOST)
+                self._requests[worker.id] = LicenseRequest(attempt)
+                return await self._deregister(worker, server)
+            case Next.RECORD_DEBT:
+                return await self.record_debt(worker, ANSWER_LOST)
             case Next.FAIL:
-                reason = _without(asked.token if asked else "", state.failure)
+                reason = _without(request.token if request else "", state.failure)
                 return await self._fail(worker, operation, reason, is_free=state.is_free)
             case Next.WAIT:
                 return await self._fail_if_late(worker, operation, "CML did not finish it")
@@ -147,25 +148,25 @@ class LicenseKeeper:
         try:
             token = await self.control_plane.get_license_token(worker)
         except NotFound as error:
-            # The fleet's can be taken back at any time.
+            # The fleet's token can be removed at any time.
             return await self._fail(worker, REGISTER, str(error), is_free=state.is_free)
         redactor.protect(token)
         self.check_leadership()
-        self._asked[worker.id] = Asked(worker.license.changed_at, token)
+        self._requests[worker.id] = LicenseRequest(worker.license.changed_at, token)
         refusal = await self.cml.register(server, token)
         if not refusal:
             return worker
         return await self._fail(worker, REGISTER, _without(token, refusal), is_free=state.is_free)
 
-    async def _give_back(self, worker: Worker, server: CmlServer) -> Worker:
+    async def _deregister(self, worker: Worker, server: CmlServer) -> Worker:
         refusal = await self.cml.deregister(server)
-        if refusal == UNTOLD:
-            # The server is free, so nobody will ever ask it again: only a person can free the pool.
-            return await self.give_up(worker, refusal)
+        if refusal == POOL_NOT_NOTIFIED:
+            # The server is free, so no deregistration can be repeated: only a person can free the pool.
+            return await self.record_debt(worker, refusal)
         if refusal:
             return await self._fail(worker, DEREGISTER, refusal)
-        self._asked[worker.id] = Asked(worker.license.changed_at, is_deregistered=True)
-        # At once, while the answer is known: a restart would have to invalidate it.
+        self._requests[worker.id] = LicenseRequest(worker.license.changed_at, is_deregistered=True)
+        # At once, while the answer is known: after a restart it would count as lost.
         state = await self.cml.state(server)
         return await self._complete(worker, DEREGISTER, state.tier) if state.is_free else worker
 
@@ -173,7 +174,7 @@ class LicenseKeeper:
         done = await self._report(worker, "complete", operation, LicenseReport(tier=tier))
         self.counts[f"license_{operation}ed_count"] += 1
         self.forget(worker.id)
-        log.info("license operation done", worker_id=worker.id, operation=str(operation))
+        log.info("license operation completed", worker_id=worker.id, operation=str(operation))
         return done
 
     async def _fail(
@@ -195,7 +196,7 @@ class LicenseKeeper:
         return reported
 
     def _seconds_since_change(self, worker: Worker) -> float:
-        """By our own clock, since we first saw it: the control plane's clock may differ."""
+        """Since its first observation, by the local clock: the control plane's clock may differ."""
         changed_at, now = worker.license.changed_at, self.clock.monotonic()
         known, seen_at = self._first_seen.get(worker.id, (None, now))
         if known != changed_at:
@@ -205,5 +206,5 @@ class LicenseKeeper:
 
 
 def _without(token: str, reason: str) -> str:
-    """CML quotes a token that it does not know; nobody else shall read it."""
+    """Remove the token from an error text: CML quotes a token that it does not know."""
     return reason.replace(token, "…") if token else reason

@@ -1,7 +1,7 @@
-"""Step 5: whether a worker's load has to be measured out of turn.
+"""Step 5: whether a worker's load must be measured before the next interval.
 
-The metrics loop measures all workers together once in an interval. A worker that it has not come to yet,
-because it has only just begun to run, is not left without numbers until then.
+The metrics loop measures all workers together once per interval. A worker that has only just become
+RUNNING is measured without waiting for it.
 """
 
 

@@ -1,11 +1,11 @@
-"""Step 4: which server to watch."""
+"""Step 4: which CML server to monitor."""
 
 from lcm.domain.worker import Worker
 from lcm.worker_controller.ports import CmlServer, MonitorTarget, ReportedActivity
 
 
 def target_of(worker: Worker, *, use_private_ip: bool) -> MonitorTarget | None:
-    """None while CML is not ready, or cannot be reached anywhere."""
+    """The server to monitor; None while CML is not ready or has no address."""
     server = server_of(worker, use_private_ip=use_private_ip)
     if server is None or not worker.cml_ready:
         return None
@@ -32,7 +32,7 @@ def server_of(worker: Worker, *, use_private_ip: bool) -> CmlServer | None:
 
 
 def host_of(worker: Worker, *, use_private_ip: bool) -> str | None:
-    """Where its CML is reached."""
+    """The address of its CML."""
     if use_private_ip:
         return worker.private_ip
     return worker.public_ip or worker.private_ip

@@ -1,7 +1,7 @@
-"""Step 8 of a running worker: can the fleet do without it?
+"""Step 8 of a running worker: scale-down, the drain of idle workers that the fleet does not need.
 
-`domain.scaling.scale_down_guard` decides; here the answer is carried out and written down. With scale-down
-on, the control plane is told not to pause: one owner of the stop.
+`domain.scaling.scale_down_guard` decides; the decision is carried out and audited here. With scale-down
+on, idle checks suppress the automatic pause: one owner of the stop.
 """
 
 import asyncio
@@ -34,14 +34,14 @@ class ScaleDown:
     _skipped: dict[WorkerId, AuditEvent] = field(default_factory=dict)
     _last: float | None = None
     _drained_since_list: set[WorkerId] = field(default_factory=set)
-    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Workers are judged side by side and drained one after the other."""
+    _one_at_a_time: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Workers are reconciled concurrently and drained one after the other."""
 
     def forget(self, worker_id: WorkerId) -> None:
         self._skipped.pop(worker_id, None)
 
     def on_new_list(self, workers: Iterable[Worker]) -> None:
-        """The count of running workers is fresh again, and what another leader drained is known."""
+        """Reset the drains since the last list, and take over those of another leader."""
         self._drained_since_list.clear()
         drained = [worker.last_paused_at for worker in workers if worker.pause_reason is IDLE_TIMEOUT]
         newest = max((at for at in drained if at is not None), default=None)
@@ -50,19 +50,19 @@ class ScaleDown:
             self._last = last if self._last is None else max(last, self._last)
 
     async def consider(self, worker: Worker, check: IdleCheck | None) -> None:
-        """Drain the worker if nothing forbids it; without a verdict on its use nothing is considered."""
+        """Drain the worker if no guard forbids it; without an idle check nothing is done."""
         if not self.policy.enabled or check is None or not check.idle_check_performed:
             return
-        async with self._turn:
+        async with self._one_at_a_time:
             await self._drain_unless_forbidden(worker, check)
 
     async def _drain_unless_forbidden(self, worker: Worker, check: IdleCheck) -> None:
-        is_in_use = bool(worker.sessions) or check.guard is PauseGuard.BUSY
+        is_active = bool(worker.sessions) or check.guard is PauseGuard.BUSY
         guard = scale_down_guard(
             self.policy,
             is_being_paused=check.auto_pause_triggered,
             is_idle=check.is_idle,
-            is_eligible=check.eligible_for_pause and check.telemetry_fetched and not is_in_use,
+            is_eligible=check.eligible_for_pause and check.telemetry_fetched and not is_active,
             running_workers=self.running_workers() - len(self._drained_since_list),
             seconds_since_last=None if self._last is None else self.clock.monotonic() - self._last,
         )
@@ -85,5 +85,5 @@ class ScaleDown:
         await self._audit(worker, AuditEvent.SCALE_DOWN_INITIATED, check)
 
     async def _audit(self, worker: Worker, event: AuditEvent, check: IdleCheck, reason: str = "") -> None:
-        text = reason or f"unused for {check.idle_minutes:.0f} minutes"
+        text = reason or f"idle for {check.idle_minutes:.0f} minutes"
         await self.control_plane.record_scaling_audit(event, text, worker.id)

@@ -1,6 +1,7 @@
-"""People change a worker's tags: its instance follows while it runs.
+"""Reconcile the tags of a running instance with those that people set on the worker.
 
-The wish is in the record, the truth on the instance: a crash in between is made up for at the next look.
+The desired tags are in the record, the observed ones on the instance: the next pass repairs what a crash
+left undone.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,15 +19,15 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class Tagger:
-    """Puts right what differs; of a machine that was imported only what people named here."""
+    """Changes tags that differ; on an imported instance only those that people set in LCM."""
 
     cloud: CloudProvider
     regions: Mapping[str, RegionConfig]
     environment: str
     check_leadership: Callable[[], None]
 
-    async def put_right(self, worker: Worker, instance: Instance) -> bool:
-        """Whether anything was changed at EC2, so that what was seen of it is old."""
+    async def reconcile(self, worker: Worker, instance: Instance) -> bool:
+        """Apply the tags. Returns whether anything changed at EC2, so that the observation is outdated."""
         changes = tag_changes(
             instance.tags,
             wanted=worker.tags,
@@ -40,7 +41,7 @@ class Tagger:
             self.check_leadership()
             await self.cloud.untag_instance(worker.aws_region, instance.id, changes.remove)
         if changes.put or changes.remove:
-            log.info("tags put right", worker_id=worker.id, put=sorted(changes.put), removed=changes.remove)
+            log.info("tags changed", worker_id=worker.id, put=sorted(changes.put), removed=changes.remove)
             return True
         return False
 

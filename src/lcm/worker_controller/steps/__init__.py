@@ -1,4 +1,4 @@
-"""One file per status: given the record and what EC2 shows, what is to be done? Pure functions.
+"""Lifecycle steps, one file per status: a pure function from record and observation to a decision.
 
-`STEPS` in `lcm.worker_controller.reconciler` chooses the step; the reconciler carries its decision out.
+`STEPS` in `lcm.worker_controller.reconciler` selects the step; the reconciler carries out its decision.
 """

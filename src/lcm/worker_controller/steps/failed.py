@@ -1,4 +1,4 @@
-"""FAILED: LCM gave up. Only people move it on: retry, or delete."""
+"""FAILED: LCM gave up. Only a request of a person leads out: retry, or delete."""
 
 from lcm.domain.lifecycle import TERMINATING, DesiredStatus
 from lcm.worker_controller.decisions import Decision, Move, Nothing, Situation
@@ -6,5 +6,5 @@ from lcm.worker_controller.decisions import Decision, Move, Nothing, Situation
 
 def decide(situation: Situation) -> Decision:
     if situation.worker.desired_status is DesiredStatus.TERMINATED:
-        return Move(TERMINATING, "people want it deleted")
-    return Nothing("failed; a person must retry or delete it")
+        return Move(TERMINATING, "desired status is terminated")
+    return Nothing()

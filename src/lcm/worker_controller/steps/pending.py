@@ -1,4 +1,4 @@
-"""PENDING: make sure there is exactly one instance, or none if it is no longer wanted."""
+"""PENDING: ensure exactly one instance, or none if the worker is to be stopped or terminated."""
 
 from lcm.domain.launch import MAX_UNATTENDED_LAUNCHES
 from lcm.domain.lifecycle import FAILED, PROVISIONING, TERMINATED, DesiredStatus
@@ -15,14 +15,14 @@ from lcm.worker_controller.decisions import (
 
 
 def decide(situation: Situation) -> Decision:
-    """An instance that is there is adopted, whoever launched it; only then is a launch thought of."""
-    worker, seen = situation.worker, situation.seen
+    """Adopt an instance that exists, whichever process launched it; otherwise launch one."""
+    worker, observation = situation.worker, situation.observation
     wanted = worker.desired_status
-    match seen:
+    match observation:
         case Known(instance) if not instance.is_gone:
             return Move(PROVISIONING, f"instance {instance.id} exists", instance=instance)
         case Known() | Absent() if worker.imported:
-            return Move(TERMINATED, "it was imported and its instance is gone; LCM launches only its own")
+            return Move(TERMINATED, "the instance of this imported worker is gone; LCM does not launch it")
         case Known(instance):
             return WithdrawLaunchIntent(
                 f"instance {instance.id} is {instance.state}: {instance.state_reason or 'no reason'}"
@@ -33,13 +33,11 @@ def decide(situation: Situation) -> Decision:
             return Move(TERMINATED, "deleted before anything was launched")
         case Unknown(reason) if not worker.has_unresolved_launch or wanted is DesiredStatus.TERMINATED:
             # Without an id the launch may still take effect: only a proven absence ends the search.
-            return Wait(f"looking for an instance: {reason}")
+            return Wait(f"searching for an instance: {reason}")
     if worker.launch is None and wanted is DesiredStatus.STOPPED:
-        return Nothing("stopped before anything was launched")
+        return Nothing()  # stopped before anything was launched
     if situation.is_overdue:
         return Move(FAILED, situation.overdue_reason())
     if worker.launch is None and worker.unattended_launches >= MAX_UNATTENDED_LAUNCHES:
-        return Move(
-            FAILED, f"{MAX_UNATTENDED_LAUNCHES} launches in a row did not last: {worker.status_reason}"
-        )
+        return Move(FAILED, f"{MAX_UNATTENDED_LAUNCHES} launches in a row failed: {worker.status_reason}")
     return Launch()

@@ -1,4 +1,4 @@
-"""STOPPING: a stop was decided; ask EC2 until it says stopped."""
+"""STOPPING: a stop was decided; request it until EC2 reports stopped."""
 
 from lcm.domain.lifecycle import STOPPED, TERMINATING, DesiredStatus
 from lcm.domain.observation import Absent, Known, Unknown
@@ -6,10 +6,10 @@ from lcm.worker_controller.decisions import Decision, Move, Situation, StopInsta
 
 
 def decide(situation: Situation) -> Decision:
-    worker, seen = situation.worker, situation.seen
+    worker, observation = situation.worker, situation.observation
     if worker.desired_status is DesiredStatus.TERMINATED:
         return Move(TERMINATING, "deleted while it was stopping")
-    match seen:
+    match observation:
         case Absent(proof):
             return Move(STOPPED, f"there is no instance: {proof}")
         case Known(instance) if instance.state == "stopped":

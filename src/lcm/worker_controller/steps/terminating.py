@@ -1,4 +1,4 @@
-"""TERMINATING: free the license, then ask EC2 until it says terminated; only then is the worker gone."""
+"""TERMINATING: deregister the license, then request termination until EC2 reports terminated."""
 
 from datetime import timedelta
 from typing import Final
@@ -15,11 +15,11 @@ from lcm.worker_controller.decisions import (
 )
 
 LICENSE_PATIENCE: Final = timedelta(seconds=120)
-"""An unreachable CML must not keep a machine that costs money."""
+"""An unreachable CML must not keep an instance that costs money."""
 
 
 def decide(situation: Situation) -> Decision:
-    match situation.seen:
+    match situation.observation:
         case Absent(proof):
             return Move(TERMINATED, f"there is no instance: {proof}")
         case Known(instance) if instance.state == "terminated":
@@ -27,7 +27,7 @@ def decide(situation: Situation) -> Decision:
         case Known(instance) if instance.state == "shutting-down":
             return situation.wait_for_ec2(instance.state)
         case Known(instance) if situation.worker.ec2_instance_id is None:
-            # Found by its launch: the record names it before anything is done to it.
+            # Found by its client token: record its id before anything is done to it.
             return Move(TERMINATING, f"instance {instance.id} exists", instance=instance)
         case Known() if situation.worker.license.may_be_held:
             waited = situation.now - situation.worker.status_since

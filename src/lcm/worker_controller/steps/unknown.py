@@ -1,4 +1,4 @@
-"""UNKNOWN: EC2 reported something LCM did not understand; keep looking until it does."""
+"""UNKNOWN: EC2 reported a state that LCM does not know; observe until it reports a known one."""
 
 from lcm.domain.lifecycle import TERMINATED, TERMINATING, UNKNOWN, DesiredStatus, status_of_ec2_state
 from lcm.domain.observation import Absent, Known, Unknown
@@ -6,10 +6,10 @@ from lcm.worker_controller.decisions import Decision, Move, Situation, Wait
 
 
 def decide(situation: Situation) -> Decision:
-    match situation.seen:
+    match situation.observation:
         case Known(instance) if status_of_ec2_state(instance.state) is not UNKNOWN:
             if situation.worker.desired_status is DesiredStatus.TERMINATED and not instance.is_gone:
-                return Move(TERMINATING, "people want it deleted", observed=True)
+                return Move(TERMINATING, "desired status is terminated", observed=True)
             return Move(status_of_ec2_state(instance.state), f"EC2 reports {instance.state}", observed=True)
         case Known(instance):
             return Wait(f"EC2 reports {instance.state!r}")

@@ -1,1 +1,1 @@
-"""What runs over the whole fleet on the leader: discovery, orphans, retention."""
+"""Sweeps over the whole fleet, on the leader: discovery, orphans, retention."""

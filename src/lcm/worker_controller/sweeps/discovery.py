@@ -1,7 +1,7 @@
-"""Looks for machines that should be workers and are not in the records, region by region.
+"""Discovery: import instances that should be workers and have no record, region by region.
 
-Runs on the leader only. The cloud is listed first and the records are read after it, so a machine whose
-record was made meanwhile is never taken for a new one. After each look the orphans are looked at.
+Runs on the leader only. EC2 is listed first and the records are read after it, so an instance whose
+record was created meanwhile is never taken for a new one. Each scan is followed by the orphan sweep.
 """
 
 import asyncio
@@ -37,14 +37,14 @@ from lcm.worker_controller.sweeps.orphans import Orphans
 log = structlog.get_logger(__name__)
 
 SETTINGS_MAX_AGE_SECONDS: Final = 300.0
-FIRST_LOOK_SECONDS: Final = 10.0
-"""After the sweep that a new leader begins with."""
-QUESTIONS_AT_ONCE: Final = 10
+FIRST_SCAN_AFTER_SECONDS: Final = 10.0
+"""After the resync with which a new leader begins."""
+MAX_CONCURRENT_QUERIES: Final = 10
 
 
 @dataclass(frozen=True)
-class Look:
-    """How the last look at a region went."""
+class RegionResult:
+    """The result of the last scan of a region."""
 
     at: datetime
     error: str = ""
@@ -54,7 +54,7 @@ class Look:
 
 @dataclass
 class Discovery:
-    """Imports machines, for the time of one leadership."""
+    """Imports instances, for the time of one leadership."""
 
     settings: WorkerControllerSettings
     regions: Mapping[str, RegionConfig]
@@ -64,57 +64,57 @@ class Discovery:
     clock: Clock
     health: Health
     orphans: Orphans
-    looks: dict[str, Look] = field(default_factory=dict)
+    region_results: dict[str, RegionResult] = field(default_factory=dict)
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """By region and what was counted: scans, failures, imported."""
+    """By region and event: scans, failures, imported."""
     _plan: DiscoveryPlan | None = None
     _planned_at: float = 0.0
-    _asked: asyncio.Event = field(default_factory=asyncio.Event)
+    _triggered: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self) -> None:
         interval = self.settings.worker_discovery_interval
         self.health.tick("discovery", interval)
         try:
-            await self._wait(FIRST_LOOK_SECONDS)
+            await self._wait(FIRST_SCAN_AFTER_SECONDS)
             while True:
                 self.health.tick("discovery", interval)
-                await self.look_everywhere()
+                await self.scan()
                 await self._wait(interval)
         finally:
             self.health.forget("discovery")
 
-    def look_now(self) -> None:
-        """Look without waiting for the time, and by what people say now."""
+    def trigger(self) -> None:
+        """Scan now, with freshly read settings."""
         self._plan = None
-        self._asked.set()
+        self._triggered.set()
 
     async def _wait(self, seconds: float) -> None:
         try:
             async with timeout(seconds):
-                await self._asked.wait()
+                await self._triggered.wait()
         except TimeoutError:
             return
-        self._asked.clear()
+        self._triggered.clear()
 
-    async def look_everywhere(self) -> None:
-        """One region after the other; where it fails the others are looked at all the same."""
+    async def scan(self) -> None:
+        """Scan one region after the other; a failure does not prevent the others."""
         try:
             plan = await self.current_plan()
         except Fenced:
             raise
         except LcmError as error:
-            log.warning("discovery settings unknown", error=str(error))
+            log.warning("discovery settings not read", error=str(error))
             return
         if not plan.enabled:
             return
         for region in plan.regions:
             with span(region=region):
-                await self._look_at(region, plan)
+                await self._scan_region(region, plan)
         for region in self.regions:
-            await self.orphans.look_at(region)
+            await self.orphans.sweep(region)
 
     async def current_plan(self) -> DiscoveryPlan:
-        """What people and the environment say, not older than five minutes."""
+        """The merged settings, not older than five minutes."""
         now = self.clock.monotonic()
         if self._plan is not None and now - self._planned_at < SETTINGS_MAX_AGE_SECONDS:
             return self._plan
@@ -126,11 +126,11 @@ class Discovery:
             tag_filter=self.settings.worker_discovery_tag_filter,
             ami_filter=self.settings.worker_discovery_ami_filter,
         )
-        if not self._asked.is_set():  # else somebody may have changed them since they were read
+        if not self._triggered.is_set():  # else they may have changed since they were read
             self._plan, self._planned_at = plan, now
         return plan
 
-    async def _look_at(self, region: str, plan: DiscoveryPlan) -> None:
+    async def _scan_region(self, region: str, plan: DiscoveryPlan) -> None:
         self.counts[region, "scans"] += 1
         try:
             found = await self._find(region, plan)
@@ -139,11 +139,11 @@ class Discovery:
             raise
         except LcmError as error:
             self.counts[region, "failures"] += 1
-            self.looks[region] = Look(self.clock.now(), error=str(error))
+            self.region_results[region] = RegionResult(self.clock.now(), error=str(error))
             log.warning("discovery failed", region=region, error=str(error))
             return
         self.counts[region, "imported"] += imported
-        self.looks[region] = Look(self.clock.now(), found=len(found), imported=imported)
+        self.region_results[region] = RegionResult(self.clock.now(), found=len(found), imported=imported)
 
     async def _find(self, region: str, plan: DiscoveryPlan) -> list[FoundInstance]:
         listed = await self.cloud.list_instances(region, plan.tags)
@@ -158,33 +158,33 @@ class Discovery:
         return await self._ask_all(fitting, images)
 
     async def _ask_all(self, instances: Sequence[Instance], images: Mapping[str, Ami]) -> list[FoundInstance]:
-        slots = asyncio.Semaphore(QUESTIONS_AT_ONCE)
+        slots = asyncio.Semaphore(MAX_CONCURRENT_QUERIES)
 
         async def ask(instance: Instance) -> FoundInstance:
             async with slots:
-                return await self._ask_cml(instance, images.get(instance.image_id))
+                return await self._observe_cml(instance, images.get(instance.image_id))
 
         async with asyncio.TaskGroup() as tasks:
             asking = [tasks.create_task(ask(instance)) for instance in instances]
         return [task.result() for task in asking]
 
-    async def _ask_cml(self, instance: Instance, image: Ami | None) -> FoundInstance:
-        """A CML that does not answer is imported all the same: it may be booting, or resting."""
+    async def _observe_cml(self, instance: Instance, image: Ami | None) -> FoundInstance:
+        """Read CML's version; an instance whose CML does not answer is imported all the same."""
         host = instance.private_ip if self.settings.use_private_ip_for_monitoring else instance.public_ip
         host = host or instance.private_ip
         if instance.state != "running" or host is None:
             return FoundInstance(instance=instance, image=image)
         try:
-            told = await self.cml.get_system_information(host, None)
+            information = await self.cml.get_system_information(host, None)
         except LcmError as error:
-            log.info("found a machine whose CML does not answer", instance_id=instance.id, error=str(error))
+            log.info("CML of found instance not reached", instance_id=instance.id, error=str(error))
             return FoundInstance(instance=instance, image=image)
         return FoundInstance(
             instance=instance,
             image=image,
-            cml_version=told.version,
-            cml_ready=told.ready,
-            cml_certificate_sha256=told.certificate_sha256,
+            cml_version=information.version,
+            cml_ready=information.ready,
+            cml_certificate_sha256=information.certificate_sha256,
         )
 
     async def _import(self, found: Sequence[FoundInstance]) -> int:
@@ -194,7 +194,7 @@ class Discovery:
             imported += len(result.imported)
             for item in result.items:
                 log.info(
-                    "found a machine",
+                    "instance found",
                     instance_id=item.instance_id,
                     worker_id=item.worker_id,
                     outcome=item.detail or "imported",

@@ -1,9 +1,9 @@
-"""Both kinds of orphans: records without a machine, and machines of ours without a record.
+"""Both kinds of orphans: records without an instance, and instances of LCM without a record.
 
-The most dangerous part of a controller: it acts on what is *not* there. So the cloud is listed before
-the records are read, a list counts only if it is complete, one look proves nothing, only a few may go
-at a time, nothing happens while any authority is missing or soon after a start, and machines are only
-reported unless a setting says otherwise. The decisions are in `lcm.domain.orphans`.
+The most dangerous part of a controller: it acts on what is *not* there. So EC2 is listed before the
+records are read, a list counts only if it is complete, one list proves nothing, a budget limits how many
+are ended at a time, nothing happens while the controller is frozen or soon after a start, and instances
+are only reported unless a setting says otherwise. The decisions are in `lcm.domain.orphans`.
 """
 
 from collections import Counter
@@ -50,43 +50,43 @@ class Orphans:
     may_terminate: bool
     check_leadership: Callable[[], None]
     adopt: Callable[[str], None]
-    """Have a worker looked at now, so that it finds its machine."""
+    """Reconcile a worker now, so that it finds its instance."""
     forget: Callable[[str], None]
-    """Drop what is remembered about a worker that is gone."""
+    """Drop what is kept about a worker that is gone."""
 
     found: dict[str, dict[InstanceId, Orphan]] = field(default_factory=dict)
-    """Machines without a record, by region, as the last complete list showed them."""
-    only_looking: dict[str, str] = field(default_factory=dict)
-    """Why nothing may be done in a region."""
+    """Instances without a record, by region, in the last complete list."""
+    dry_run_reasons: dict[str, str] = field(default_factory=dict)
+    """Why orphans of a region are only reported."""
     counts: Counter[str] = field(default_factory=Counter)
     _started_at: float = 0.0
     _fleet_size: int = 0
-    _sightings: dict[str, AbsenceTracker] = field(default_factory=dict)
+    _trackers: dict[str, AbsenceTracker] = field(default_factory=dict)
     _misses: dict[tuple[WorkerId, InstanceId], Misses] = field(default_factory=dict)
     _budget: Budget = field(default_factory=Budget)
     _refused_at: dict[InstanceId, float] = field(default_factory=dict)
-    """When it was last tried in vain to terminate a machine."""
+    """When the termination of an instance last failed."""
 
     def __post_init__(self) -> None:
         self._started_at = self.clock.monotonic()
 
-    async def look_at(self, region: str) -> None:
-        """One look at one region. Where it fails, nothing was seen."""
+    async def sweep(self, region: str) -> None:
+        """Sweep one region. A failed sweep concludes nothing."""
         try:
             listed = await self.cloud.list_instances(region, OURS)
             workers = await self.control_plane.list_resources(include_terminated=True)
             self._fleet_size = sum(worker.status is not TERMINATED for worker in workers)
             here = [worker for worker in workers if worker.aws_region == region]
-            self._judge_list(region, listed, here)
-            await self._look_for_lost_machines(region, listed, here)
-            await self._look_for_lost_records(region, listed, workers)
+            self._set_dry_run_reason(region, listed, here)
+            await self._end_records_without_instance(region, listed, here)
+            await self._handle_instances_without_record(region, listed, workers)
         except Fenced:
             raise
         except LcmError as error:
-            self.only_looking[region] = str(error)
-            log.warning("cannot look for orphans", region=region, error=str(error))
+            self.dry_run_reasons[region] = str(error)
+            log.warning("orphan sweep failed", region=region, error=str(error))
 
-    def _judge_list(self, region: str, listed: Sequence[Instance], workers: Sequence[Worker]) -> None:
+    def _set_dry_run_reason(self, region: str, listed: Sequence[Instance], workers: Sequence[Worker]) -> None:
         launched = [w for w in workers if w.ec2_instance_id and w.status is not TERMINATED and not w.imported]
         reason = reason_for_dry_run(
             freeze_reasons=self.health.freeze_reasons,
@@ -95,13 +95,13 @@ class Orphans:
             listed=len(listed),
         )
         if reason is None:
-            self.only_looking.pop(region, None)
+            self.dry_run_reasons.pop(region, None)
         else:
-            self.only_looking[region] = reason
+            self.dry_run_reasons[region] = reason
 
-    # Records without a machine.
+    # Records without an instance.
 
-    async def _look_for_lost_machines(
+    async def _end_records_without_instance(
         self, region: str, listed: Sequence[Instance], workers: Sequence[Worker]
     ) -> None:
         shown = {instance.id for instance in listed if not instance.is_gone}
@@ -131,55 +131,55 @@ class Orphans:
 
     async def _end(self, worker: Worker, proof: str) -> None:
         now = self.clock.monotonic()
-        if worker.aws_region in self.only_looking or not self._budget.allows(self._fleet_size, now):
+        if worker.aws_region in self.dry_run_reasons or not self._budget.allows(self._fleet_size, now):
             return
-        # Before it is known to have happened: a report whose answer is lost counts, too.
+        # Before the report: one whose answer is lost counts, too.
         self._budget.spend(now)
         try:
             await self.control_plane.update_status(worker, TERMINATED, f"{REASON}: {proof}", observed=True)
         except Conflict:
-            return  # somebody does something about it
+            return  # the record changed meanwhile
         self.counts["records_ended"] += 1
         self.forget(worker.id)
-        log.warning("a record without a machine was ended", worker_id=worker.id, proof=proof)
+        log.warning("record without instance ended", worker_id=worker.id, proof=proof)
 
-    # Machines without a record.
+    # Instances without a record.
 
-    async def _look_for_lost_records(
+    async def _handle_instances_without_record(
         self, region: str, listed: Sequence[Instance], workers: Sequence[Worker]
     ) -> None:
         orphans = find_orphans(listed, workers, self.environment)
-        sightings = self._sightings.setdefault(region, AbsenceTracker())
-        sightings.record(orphans, self.clock.monotonic())
+        tracker = self._trackers.setdefault(region, AbsenceTracker())
+        tracker.record(orphans, self.clock.monotonic())
         for instance_id, orphan in orphans.items():
             if instance_id not in self.found.get(region, {}):
                 log.warning(
-                    "a machine of ours without a record",
+                    "instance without record found",
                     instance_id=instance_id,
                     worker_id=orphan.worker_id,
                     kind=orphan.kind.value,
                     detail=orphan.detail,
                 )
         self.found[region] = orphans
-        # One that may not be terminated must not use up what the others could be terminated with.
+        # An instance that cannot be terminated must not use up the budget of the others.
         for orphan in sorted(orphans.values(), key=self._last_refused):
             if orphan.kind is OrphanKind.PROMISED:
                 self.adopt(orphan.worker_id)
             elif self.may_terminate and orphan.kind in DESTROYABLE and workers:
-                await self._terminate(orphan, sightings)
+                await self._terminate(orphan, tracker)
 
     def _last_refused(self, orphan: Orphan) -> float:
         return self._refused_at.get(orphan.instance.id, float("-inf"))
 
-    async def _terminate(self, orphan: Orphan, sightings: AbsenceTracker) -> None:
+    async def _terminate(self, orphan: Orphan, tracker: AbsenceTracker) -> None:
         instance, now = orphan.instance, self.clock.monotonic()
         if (
-            instance.region in self.only_looking
-            or not sightings.is_confirmed(instance.id, now)
+            instance.region in self.dry_run_reasons
+            or not tracker.is_confirmed(instance.id, now)
             or not self._budget.allows(self._fleet_size, now)
         ):
             return
-        # The record may have come back since it was listed; the machine's own word is read once more too.
+        # The record may have been restored since it was listed; the instance is described once more too.
         workers = await self.control_plane.list_resources(include_terminated=True)
         current = await self.cloud.describe_instance(instance.region, instance.id)
         still = find_orphans([current], workers, self.environment) if current and workers else {}
@@ -187,11 +187,11 @@ class Orphans:
             return
         self.check_leadership()
         self._budget.spend(now)
-        log.warning("terminating a machine without a record", instance_id=instance.id, detail=orphan.detail)
+        log.warning("instance without record terminating", instance_id=instance.id, detail=orphan.detail)
         try:
             await self.cloud.terminate_instance(instance.region, instance.id)
         except LcmError as error:
             self._refused_at[instance.id] = now
-            log.warning("a machine without a record stays", instance_id=instance.id, error=str(error))
+            log.warning("instance without record not terminated", instance_id=instance.id, error=str(error))
             return
         self.counts["machines_terminated"] += 1

@@ -1,7 +1,7 @@
-"""Has records purged that were terminated long ago, every hour, on the leader only.
+"""Purge the records of workers that were terminated long ago, every hour, on the leader only.
 
-A record is evidence of whose a machine is, so the ones that a living machine's tag names are kept; if
-EC2 cannot say which machines live, nothing is purged this time.
+A record is evidence of who owns an instance, so the records that the tags of live instances name are kept;
+if EC2 cannot be listed, nothing is purged this time.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass
 class Retention:
-    """Asks for the purge, and says which records must stay."""
+    """Requests the purge, and names the records that must stay."""
 
     settings: WorkerControllerSettings
     regions: Mapping[str, RegionConfig]
@@ -38,13 +38,13 @@ class Retention:
             except Fenced:
                 raise
             except LcmError as error:
-                log.warning("nothing purged", error=str(error))
+                log.warning("purge failed", error=str(error))
 
     async def _clean_up(self) -> None:
         alive: set[str] = set()
         for region in self.regions:
-            machines = await self.cloud.list_instances(region, {MANAGED_BY_TAG: MANAGED_BY})
-            alive |= {m.tags.get(WORKER_ID_TAG, "") for m in machines if not m.is_gone}
+            listed = await self.cloud.list_instances(region, {MANAGED_BY_TAG: MANAGED_BY})
+            alive |= {m.tags.get(WORKER_ID_TAG, "") for m in listed if not m.is_gone}
         result = await self.control_plane.clean_up(
             Cleanup(
                 retention_days=self.settings.cleanup_retention_days,
@@ -52,4 +52,4 @@ class Retention:
             )
         )
         if result.worker_ids:
-            log.info("purged", records=len(result.worker_ids))
+            log.info("records purged", records=len(result.worker_ids))
