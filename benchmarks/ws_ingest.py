@@ -323,7 +323,7 @@ async def connect_ours(port: int, connections: int, context: ssl.SSLContext) -> 
         await asyncio.sleep(0.05)
 
     def count() -> int:
-        return sum(ledger.messages.total for ledger in registry.ledgers.values())
+        return sum(ledger.messages.total for ledger in registry.activity_logs.values())
 
     return count
 

@@ -309,7 +309,7 @@ async def test_garbage_is_counted_and_the_connection_stays(cml: CmlServer) -> No
         await cml.has_sockets()
         for nonsense in (b"\xff\xfe" * 200, b"\x00", "{{{", "[" * 50_000, '{"event_type":7}', ""):
             await cml.push(nonsense)
-        await live.until(lambda: live.registry.ledgers[W1].messages.garbage >= 5, SOON)
+        await live.until(lambda: live.registry.activity_logs[W1].messages.garbage >= 5, SOON)
         await cml.push(node_event())
         await live.until(lambda: live.plane.categories == ["queue_node"], SOON)
         assert cml.upgrades == 1
@@ -321,7 +321,7 @@ async def test_a_hundred_thousand_damaged_frames_end_nothing_and_leave_the_memor
     next_frame = damaged_frames(random.Random(5))
 
     async def gust(live: Watching) -> None:
-        counts = live.registry.ledgers[W1].messages
+        counts = live.registry.activity_logs[W1].messages
         before = counts.total
         cml.push_raw(b"".join(frame(Opcode.TEXT, next_frame()) for _ in range(1_000)))
         await live.until(lambda: counts.total >= before + 1_000, SOON)

@@ -208,7 +208,7 @@ async def test_why_it_does_not_connect_is_in_the_log(cml: Cml, fault: str, reaso
         await cml.strike(fault)
         await cml.strike(CUT)
         await operator.reads(
-            "live connection failed",
+            "websocket failed",
             lambda entry: entry["reason"] == reason and detail in entry["detail"],
         )
         assert not operator.is_connected()
@@ -222,7 +222,7 @@ async def test_why_it_falls_back_is_in_the_log_each_time(
     assert f"`{detail}" in PAGE
     async with watched(cml, **patience) as operator:
         await cml.strike(fault)
-        line = await operator.reads("live connection lost", lambda entry: detail in entry["detail"])
+        line = await operator.reads("websocket lost", lambda entry: detail in entry["detail"])
         assert line["reason"] == "broken"
         await operator.sees(lambda: (operator.value_of("lcm_worker_websocket_reconnects_total") or 0) >= 1)
 

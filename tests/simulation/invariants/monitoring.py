@@ -219,11 +219,11 @@ class LiveMemoryIsBounded(LiveInvariant):
         for process in self.world.leaders():
             assert process.monitoring is not None
             registry, reporter = process.monitoring.registry, process.monitoring.reporter
-            for ledger in registry.ledgers.values():
+            for ledger in registry.activity_logs.values():
                 self.require(ledger.is_confirmed, f"activity of {ledger.worker_id} is not confirmed")
-            self.require(registry.ledgers.keys() <= known, "ledgers of workers that are gone")
+            self.require(registry.activity_logs.keys() <= known, "ledgers of workers that are gone")
             watched = {monitor.worker_id for monitor in registry.monitors}
             running = {WorkerId(w.id) for w in self.world.disk.peek_all() if w.status is RUNNING}
             self.require(watched == running, f"watched {watched}, running {running}")
-            waiting = len(reporter._changes) + len(reporter._ledgers) + len(reporter._statuses)
+            waiting = len(reporter._changes) + len(reporter._activity_logs) + len(reporter._statuses)
             self.require(waiting == 0, f"{waiting} reports wait to be told")

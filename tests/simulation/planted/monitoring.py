@@ -35,12 +35,12 @@ def what_the_record_holds_is_news() -> Iterator[None]:
 
 @planted_in(a_live_fleet)
 def a_silent_connection_told_everything() -> Iterator[None]:
-    original = RestFallback.follow
+    original = RestFallback.on_connection_change
 
-    def follow(self: RestFallback, is_connected: bool, heard_at: float) -> None:
+    def follow(self: RestFallback, is_connected: bool, received_at: float) -> None:
         original(self, is_connected, self._clock.monotonic())
 
-    yield from swapped(RestFallback, "follow", follow)
+    yield from swapped(RestFallback, "on_connection_change", follow)
 
 
 @planted_in(a_live_fleet)
@@ -68,7 +68,7 @@ def a_connection_is_left_open() -> Iterator[None]:
     def hang_up(self: _Link) -> None:
         self.socket = None
 
-    yield from swapped(_Link, "hang_up", hang_up)
+    yield from swapped(_Link, "close", hang_up)
 
 
 @planted_in(a_live_fleet)
@@ -115,13 +115,13 @@ def a_request_that_is_sent_again_throws_the_wrong_password_away() -> Iterator[No
 
 @planted_in(a_live_fleet)
 def polling_goes_on_beside_the_connection() -> Iterator[None]:
-    original = RestFallback.follow
+    original = RestFallback.on_connection_change
 
-    def follow(self: RestFallback, is_connected: bool, heard_at: float) -> None:
-        original(self, is_connected, heard_at)
-        self._is_standing_in = True
+    def follow(self: RestFallback, is_connected: bool, received_at: float) -> None:
+        original(self, is_connected, received_at)
+        self._is_active = True
 
-    yield from swapped(RestFallback, "follow", follow)
+    yield from swapped(RestFallback, "on_connection_change", follow)
 
 
 @planted_in(a_live_fleet)

@@ -1,6 +1,6 @@
-"""Live monitoring of workers: a WebSocket to each running CML, REST when it fails.
+"""Monitoring of workers: a WebSocket to each running CML, REST when it fails.
 
-`protocol` says what frames mean, `monitor` keeps one connection, `registry` keeps the monitors,
-`polling` stands in while a connection is down, `reporter` tells the control plane, `metrics` asks the
-sources that have no live feed.
+`protocol` decodes frames, `monitor` keeps one connection, `registry` keeps the monitors, `polling` is the
+REST fallback while a connection is down, `reporter` reports to the control plane, `metrics` reads the
+sources that have no WebSocket feed.
 """

@@ -1,7 +1,7 @@
-"""What is remembered of a worker across its connections: signs of people, and counts.
+"""The activity log of a worker, across its connections: activity events, and counters.
 
-Signs of people are numbered, so that telling them twice counts once, and kept until the control plane
-has confirmed them.
+Activity events are numbered, so that one that is reported twice counts once, and kept until the control
+plane has confirmed them.
 """
 
 from collections import deque
@@ -28,27 +28,27 @@ class _Numbered(NamedTuple):
 
 
 class ActivityLog:
-    """One worker's, from its first connection until the worker is gone or the lead is lost.
+    """One worker's, from its first connection until the worker is gone or the leadership is lost.
 
-    Most workers are left alone most of the time, so what holds signs of people is made for the first one.
+    Most workers are idle most of the time, so the queues of events are created for the first one.
     """
 
     __slots__ = (
         "_recent",
         "_sequence",
         "_unconfirmed",
-        "diary",
         "messages",
         "reconnects",
         "statuses",
         "stream",
+        "telemetry",
         "worker_id",
     )
 
-    def __init__(self, worker_id: WorkerId, stream: str, told: ReportedActivity) -> None:
-        """`told` is what the record holds when the account begins."""
+    def __init__(self, worker_id: WorkerId, stream: str, reported: ReportedActivity) -> None:
+        """`reported` is the activity that the record holds when the log begins."""
         self.worker_id = worker_id
-        self.diary = TelemetryLog(told.since, told.events)
+        self.telemetry = TelemetryLog(reported.since, reported.events)
         self.stream = stream
         self._sequence = 0
         self._unconfirmed: deque[_Numbered] | None = None
@@ -56,11 +56,11 @@ class ActivityLog:
         self.messages = FrameCounts()
         self.reconnects = 0
         self.statuses = 0
-        """How often the state of the connection was told: reports can overtake each other."""
+        """Numbers the reports of the connection's state: they can overtake each other."""
 
     @property
     def activity_events(self) -> int:
-        """How many signs of people there were."""
+        """The number of activity events."""
         return self._sequence
 
     @property
@@ -73,11 +73,11 @@ class ActivityLog:
 
     @property
     def recent(self) -> Sequence[LiveActivity]:
-        """The newest signs that came live, confirmed or not."""
+        """The newest events that came by WebSocket, confirmed or not."""
         return self._recent or ()
 
     def add(self, event: ActivityEvent, source: SampleSource, late_by: timedelta = timedelta(0)) -> None:
-        """When too many are unconfirmed the oldest are given up: only the newest decide anything."""
+        """Add an event. When too many are unconfirmed the oldest are dropped: only the newest matter."""
         self._sequence += 1
         if self._unconfirmed is None:
             self._unconfirmed = deque(maxlen=MAX_UNCONFIRMED)
@@ -88,7 +88,7 @@ class ActivityLog:
             self._recent.append(LiveActivity(self._sequence, event, late_by))
 
     def unconfirmed_reports(self) -> Iterator[ActivityReport]:
-        """All that was not confirmed yet, in order, one report for each stretch from one source."""
+        """All unconfirmed events, in order, one report for each run of events from one source."""
         for source, stretch in groupby(list(self._unconfirmed or ()), key=lambda numbered: numbered.source):
             events = list(stretch)
             yield ActivityReport(
@@ -100,7 +100,7 @@ class ActivityLog:
             )
 
     def confirm(self, last_sequence: int) -> None:
-        """The control plane has everything up to this one."""
+        """Drop the events up to this one: the control plane has them."""
         while self._unconfirmed and self._unconfirmed[0].sequence <= last_sequence:
             self._unconfirmed.popleft()
         if not self._unconfirmed:

@@ -1,4 +1,4 @@
-"""How patient monitoring is. The first group can be set, the second is part of the design."""
+"""Intervals and limits of monitoring. The first group can be set, the second is part of the design."""
 
 from dataclasses import dataclass
 
@@ -15,27 +15,27 @@ class MonitoringConfig:
     health_timeout: float = 60.0
     """Without a frame a connection counts as broken."""
     poll_interval: float = 60.0
-    """Between two looks by REST while there is no connection."""
+    """Between two REST polls while there is no connection."""
 
     stable_after: float = 60.0
-    """A connection that held this long forgives past failures."""
+    """A connection that lasted this long resets the count of failures."""
     first_event_within: float = 20.0
-    """CML closes after 10 s without a token it likes, and sends its first event after 3."""
+    """CML closes after 10 s without a valid token, and sends its first event after 3 s."""
     ping_after: float = 20.0
     pong_within: float = 20.0
     auth_retry_after: float = 120.0
     first_poll_after: float = 5.0
-    """A connection that comes back sooner needs no look by REST."""
+    """A connection that comes back sooner needs no REST poll."""
     catch_up_after: float = 2.0
-    """From a new connection to the look at what happened before it."""
+    """From a new connection to the poll of what happened before it."""
     handshakes_at_once: int = 50
     handshakes_per_second: float = 20.0
     polls_at_once: int = 50
     report_window: float = 0.025
-    """Changes within it travel together."""
+    """Changes within it are reported together."""
     bulk_interval: float = 1.0
     """Load is reported this often, for all workers together."""
     sweep_seconds: float = 1.0
-    """How often each monitor is looked at."""
+    """How often each monitor is checked."""
     sweep_slices: int = 10
-    """A sweep goes in so many steps: a long one would make others wait."""
+    """A sweep has so many steps: a long one would block the event loop."""

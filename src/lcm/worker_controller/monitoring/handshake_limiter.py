@@ -1,6 +1,6 @@
-"""The door through which all handshakes go: so many at once, so many a second.
+"""Limit handshakes: so many at once, so many per second.
 
-When a thousand connections break together they must not come back together.
+When a thousand connections break together they must not all reconnect at once.
 """
 
 import asyncio

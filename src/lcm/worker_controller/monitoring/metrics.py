@@ -1,6 +1,6 @@
-"""What has no live feed, once a minute for every running worker: CloudWatch, CML's health, its licence.
+"""Sources without a WebSocket feed, read once a minute per running worker: CloudWatch, CML health, license.
 
-The three fail independently of each other, and one worker's failure is nobody else's.
+The three fail independently of each other, and one worker's failure does not affect the others.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ _LOOP: Final = "metrics"
 
 
 class MetricsLoop:
-    """Run it while leading."""
+    """Runs on the leader."""
 
     def __init__(
         self,
@@ -57,57 +57,57 @@ class MetricsLoop:
         self._clock = clock
         self._health = health
         self.collected = 0
-        """Rounds in which something was learnt about a worker."""
+        """Successful collections, counted per worker."""
         self.licenses: dict[WorkerId, CmlLicense] = {}
         self.failures: Counter[str] = Counter()
         self._asked_at: dict[WorkerId, float] = {}
-        self._wanted: set[WorkerId] = set()
-        self._is_wanted = asyncio.Event()
+        self._requested: set[WorkerId] = set()
+        self._is_requested = asyncio.Event()
 
     async def run(self) -> None:
         self.licenses.clear()
         self._asked_at.clear()
-        next_round_at = self._clock.monotonic() + self._interval
+        next_interval_at = self._clock.monotonic() + self._interval
         try:
             while True:
                 self._health.tick(_LOOP, self._interval)
-                if await self._is_somebody_wanted_by(next_round_at):
-                    wanted, self._wanted = self._wanted, set()
-                    self._is_wanted.clear()
-                    await self.collect(wanted)
+                if await self._is_requested_before(next_interval_at):
+                    requested, self._requested = self._requested, set()
+                    self._is_requested.clear()
+                    await self.collect(requested)
                 else:
                     await self.collect()
-                    next_round_at = self._clock.monotonic() + self._interval
+                    next_interval_at = self._clock.monotonic() + self._interval
         finally:
             self._health.forget(_LOOP)
 
     def seconds_since(self, worker_id: WorkerId) -> float | None:
-        """How long ago it was last asked about; None if never."""
+        """Since its last collection; None if there was none."""
         at = self._asked_at.get(worker_id)
         return None if at is None else self._clock.monotonic() - at
 
-    def ask_soon(self, worker_id: WorkerId) -> None:
-        """Do not let this one wait for the round."""
+    def request_measurement(self, worker_id: WorkerId) -> None:
+        """Collect from this worker without waiting for the interval."""
         self._asked_at.setdefault(worker_id, self._clock.monotonic())
-        self._wanted.add(worker_id)
-        self._is_wanted.set()
+        self._requested.add(worker_id)
+        self._is_requested.set()
 
-    async def _is_somebody_wanted_by(self, deadline: float) -> bool:
+    async def _is_requested_before(self, deadline: float) -> bool:
         try:
             async with timeout(max(0.0, deadline - self._clock.monotonic())):
-                await self._is_wanted.wait()
+                await self._is_requested.wait()
         except TimeoutError:
             return False
         return True
 
     async def collect(self, only: Collection[WorkerId] | None = None) -> None:
-        """One round over all running workers, or over these of them."""
+        """Collect from all running workers, or from these of them."""
         try:
             listed = await self._control_plane.list_resources()
         except Fenced:
             raise
         except LcmError as error:
-            log.warning("cannot list workers", error=str(error))
+            log.warning("worker listing failed", error=str(error))
             return
         workers = [worker for worker in listed if worker.status is RUNNING]
         for gone in self.licenses.keys() - {worker.id for worker in workers}:
@@ -135,7 +135,7 @@ class MetricsLoop:
             measured = await self._cloud_metrics.get_instance_metrics(region, list(by_instance))
         except LcmError as error:
             self.failures["cloudwatch"] += 1
-            log.info("no cloud metrics", region=region, error=str(error))
+            log.info("CloudWatch metrics not read", region=region, error=str(error))
             return
         now = self._clock.now()
         for instance_id, metrics in measured.items():
@@ -159,25 +159,25 @@ class MetricsLoop:
             self.collected += health is not None or license_ is not None
             if license_ is not None:
                 self.licenses[worker.id] = license_
-            news = (
+            changes = (
                 health if health != worker.cml_health else None,
                 license_ if license_ != worker.cml_license else None,
             )
-            if news == (None, None):
+            if changes == (None, None):
                 return
             try:
-                await self._control_plane.report_cml_health(worker, *news)
+                await self._control_plane.report_cml_health(worker, *changes)
             except Fenced:
                 raise
             except LcmError as error:
-                log.info("cannot report CML's health", worker_id=worker.id, error=str(error))
+                log.info("CML health report failed", worker_id=worker.id, error=str(error))
 
     async def _try(self, worker: Worker, what: str, asking: Awaitable[T]) -> T | None:
         try:
             return await asking
         except LcmError as error:
             self.failures[what] += 1
-            log.info("CML does not tell", worker_id=worker.id, what=what, error=str(error))
+            log.info("CML not read", worker_id=worker.id, what=what, error=str(error))
             return None
 
 
@@ -232,18 +232,18 @@ class _Licensing(msgspec.Struct, frozen=True):
 
 
 async def _read_health(session: CmlSession) -> CmlHealth:
-    told = _decode((await session.get(HEALTH_PATH)).body, _SystemHealth)
+    answer = _decode((await session.get(HEALTH_PATH)).body, _SystemHealth)
     failing = [
         f"{host.hostname or host_id}: {check}"
-        for host_id, host in sorted(told.computes.items())
+        for host_id, host in sorted(answer.computes.items())
         for check in _failing_checks(host)
     ]
-    if told.controller is not None:
-        failing += [f"controller: {check}" for check in _failing_checks(told.controller)]
+    if answer.controller is not None:
+        failing += [f"controller: {check}" for check in _failing_checks(answer.controller)]
     return CmlHealth(
-        valid=told.valid,
-        is_licensed=told.is_licensed,
-        is_enterprise=told.is_enterprise,
+        valid=answer.valid,
+        is_licensed=answer.is_licensed,
+        is_enterprise=answer.is_enterprise,
         failing=tuple(failing[:MAX_FAILING]),
     )
 
@@ -253,11 +253,11 @@ def _failing_checks(part: msgspec.Struct) -> list[str]:
 
 
 async def _read_license(session: CmlSession) -> CmlLicense:
-    told = _decode((await session.get(LICENSING_PATH)).body, _Licensing)
+    answer = _decode((await session.get(LICENSING_PATH)).body, _Licensing)
     return CmlLicense(
-        registration_status=told.registration.status if told.registration else None,
-        authorization_status=told.authorization.status if told.authorization else None,
-        product_license=told.product_license.active if told.product_license else None,
+        registration_status=answer.registration.status if answer.registration else None,
+        authorization_status=answer.authorization.status if answer.authorization else None,
+        product_license=answer.product_license.active if answer.product_license else None,
     )
 
 
@@ -265,4 +265,4 @@ def _decode(body: bytes, shape: type[T]) -> T:
     try:
         return msgspec.json.decode(body, type=shape)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise Unreachable(f"the answer makes no sense: {error}") from None
+        raise Unreachable(f"CML sent an invalid answer: {error}") from None

@@ -1,14 +1,14 @@
-"""One worker's live connection: login, connect, listen, notice when it breaks, try again.
+"""One worker's WebSocket connection: login, connect, receive, detect failures, reconnect.
 
     CONNECTING ─> AUTHENTICATING ─> CONNECTED ─┐ any end
          any failure ┐                         v
                      └──────────────────> RECONNECTING ─> CONNECTED
                                                │ three failures in a row, or a refused login
                                                v
-                                             FAILED ── the next reconcile cycle tries again ─> CONNECTED
+                                             FAILED ── the next resync tries again ─> CONNECTED
 
 An open socket proves nothing: CONNECTED begins with the first event. There is no timer per frame:
-`check` is called for all monitors by one sweep and notices silence.
+one sweep calls `check` of all monitors, which detects silence.
 """
 
 import asyncio
@@ -44,11 +44,11 @@ _BAD_TOKEN: Final = frozenset({UNAUTHORIZED, 1008})
 
 
 class LiveSink(Protocol):
-    """Takes what monitors have to tell, without waiting."""
+    """Takes the reports of monitors, without waiting."""
 
     def add_change(self, change: LabChange) -> None: ...
 
-    def add_activity(self, ledger: ActivityLog) -> None: ...
+    def add_activity(self, activity_log: ActivityLog) -> None: ...
 
     def set_status(self, worker_id: WorkerId, report: WebSocketReport) -> None: ...
 
@@ -70,7 +70,7 @@ class _End:
 
 
 class _Link:
-    """The ear of one connection. Once it is over it hears nothing, whatever still arrives."""
+    """The listener of one connection. Once it has ended it ignores whatever still arrives."""
 
     __slots__ = (
         "_feed",
@@ -112,7 +112,7 @@ class _Link:
         if not self.ended.done():
             self.ended.set_result(_End(kind, detail))
 
-    def hang_up(self) -> None:
+    def close(self) -> None:
         self.on_message = _ignore
         if self.socket is not None:
             self.socket.close()
@@ -120,14 +120,14 @@ class _Link:
 
 
 def _ignore(_: bytes) -> None:
-    """A late frame of a connection that is over says nothing about the worker now."""
+    """Drop a late frame of a connection that has ended: it says nothing about the worker now."""
 
 
-class Hearing:
-    """Until when everything that came in was heard, for all connections of a process.
+class ReceiveWatermark:
+    """Until when every received frame was processed, for all connections of a process.
 
-    If the process was stopped for a while, what came in before may still wait at the next tick: at the one
-    after that it has been heard.
+    If the process was stopped for a while, earlier frames may still be unread at the next tick: at the one
+    after that they have been processed.
     """
 
     __slots__ = ("_ticked_at", "complete_until")
@@ -140,7 +140,7 @@ class Hearing:
 
 
 class CmlWebSocketMonitor:
-    """Watches one server until it is stopped."""
+    """Monitors one server until it is stopped."""
 
     def __init__(
         self,
@@ -149,18 +149,18 @@ class CmlWebSocketMonitor:
         session: CmlSession,
         websockets: WebSockets,
         limiter: HandshakeLimiter,
-        ledger: ActivityLog,
+        activity_log: ActivityLog,
         sink: LiveSink,
         config: MonitoringConfig,
         clock: Clock,
         chance: random.Random,
-        hearing: Hearing,
+        watermark: ReceiveWatermark,
         on_delivery: Callable[[bool, float], None],
     ) -> None:
-        """`on_delivery` is told when events begin to come and when they have stopped, and of the last one."""
+        """`on_delivery` is called when events begin and when they stop, with the time of the last one."""
         self.target = target
-        self._hearing = hearing
-        self.ledger = ledger
+        self._watermark = watermark
+        self.activity_log = activity_log
         self.session = session
         self._websockets = websockets
         self._limiter = limiter
@@ -171,7 +171,7 @@ class CmlWebSocketMonitor:
         self._on_delivery = on_delivery
         self._backoff = Backoff(max_seconds=config.reconnect_max_interval)
         self.protocol = LiveProtocol(
-            target.worker_id, clock.monotonic, clock.now, self._on_change, ledger.messages
+            target.worker_id, clock.monotonic, clock.now, self._on_change, activity_log.messages
         )
         self._feed = live_feed_of(target.cml_version) if config.websocket_enabled else LiveFeed.NO
         self.state = MonitorState.DISABLED if self._feed is LiveFeed.NO else MonitorState.CONNECTING
@@ -181,22 +181,18 @@ class CmlWebSocketMonitor:
         self._unauthorized = 0
         self._waits = 0
         self._retry: asyncio.Event | None = None
-        """There while somebody waits for it."""
+        """Set only while `run` waits for it."""
         self._retry_not_before = 0.0
-        self._told: MonitorState | None = None
+        self._reported_state: MonitorState | None = None
         self.lost_at = clock.monotonic()
         self._token_newer_than = float("-inf")
         self.has_connected = False
 
-    # What others ask.
+    # Queries.
 
     @property
     def worker_id(self) -> WorkerId:
         return self.target.worker_id
-
-    @property
-    def is_enabled(self) -> bool:
-        return self.state is not MonitorState.DISABLED
 
     @property
     def is_connected(self) -> bool:
@@ -208,16 +204,16 @@ class CmlWebSocketMonitor:
 
     @property
     def last_message_at(self) -> float | None:
-        """Monotonic time of the last frame that made sense."""
+        """Monotonic time of the last valid frame."""
         return self.protocol.last_message_at
 
     @property
     def recent_activity_events(self) -> list[ActivityEvent]:
-        return [told.event for told in self.ledger.recent]
+        return [entry.event for entry in self.activity_log.recent]
 
     def drain_activity_events(self) -> list[ActivityReport]:
-        """What the control plane has not confirmed; it stays until `ledger.confirm`."""
-        return list(self.ledger.unconfirmed_reports())
+        """The reports that the control plane has not confirmed; they stay until `activity_log.confirm`."""
+        return list(self.activity_log.unconfirmed_reports())
 
     @property
     def connected_seconds(self) -> float | None:
@@ -226,17 +222,17 @@ class CmlWebSocketMonitor:
             return None
         return self._clock.monotonic() - link.connected_at
 
-    # What others do to it.
+    # Commands.
 
     def retry(self) -> None:
-        """Another cycle has come: try again, unless it is too soon after a refused login."""
+        """Connect again at the next resync, unless it is too soon after a refused login."""
         if self._retry is not None and self._clock.monotonic() >= self._retry_not_before:
             self._retry.set()
 
     def check(self, now: float) -> float:
-        """Notice what a socket does not tell: silence, a peer that is gone, a token about to end.
+        """Detect what a socket does not report: silence, a lost peer, a token about to expire.
 
-        Returns until when the connection as it is needs no other look.
+        Returns until when the connection as it is needs no other check.
         """
         link = self._link
         if link is None or link.socket is None or link.ended.done():
@@ -254,32 +250,33 @@ class CmlWebSocketMonitor:
         elif link.pinged_at is not None and now - link.pinged_at >= self._config.pong_within:
             link.end(_Kind.BROKEN, "no answer to a ping")
         elif now >= link.renew_at:
-            link.end(_Kind.RENEWAL, "the token is about to end")
+            link.end(_Kind.RENEWAL, "the token is about to expire")
         elif link.pinged_at is None and silent_seconds >= self._config.ping_after:
             link.pinged_at = now
             link.socket.ping()
         return now
 
-    def hang_up(self) -> None:
-        """Close whatever is open, at once; nothing is heard any more."""
+    def close(self) -> None:
+        """Close the connection at once; later frames are ignored."""
         if self._link is not None:
-            self._link.hang_up()
+            self._link.close()
             self._link = None
         self.state = MonitorState.DISCONNECTED
 
-    def say_that_it_is_off(self) -> None:
-        """There is no connection and will be none, whatever the record says of an earlier one."""
+    def report_disabled(self) -> None:
+        """Report that there is no connection and will be none, whatever the record says of an earlier one."""
         is_too_old = self._config.websocket_enabled
-        self.reason = f"CML {self.target.cml_version} has no live feed" if is_too_old else "it is turned off"
-        self._tell()
+        version = self.target.cml_version
+        self.reason = f"CML {version} has no WebSocket feed" if is_too_old else "CML_WEBSOCKET_ENABLED is off"
+        self._report_state()
 
-    def say_goodbye(self, reason: str) -> None:
-        """Stopped on purpose: the control plane is told, if it was told of this connection at all."""
-        if self._told is not None:
+    def report_stopped(self, reason: str) -> None:
+        """Report the end of a connection that was closed on purpose, if it was ever reported."""
+        if self._reported_state is not None:
             self.state, self.reason = MonitorState.DISCONNECTED, reason
-            self._tell()
+            self._report_state()
 
-    # The life of the connection.
+    # The lifecycle of the connection.
 
     async def run(self) -> None:
         """Keep a connection until cancelled."""
@@ -287,16 +284,16 @@ class CmlWebSocketMonitor:
             while True:
                 end, held_seconds = await self._hold_connection()
                 self.lost_at = self._token_newer_than = self._clock.monotonic()
-                if self._is_given_up(end, held_seconds):
+                if self._record_end(end, held_seconds):
                     await self._wait_for_retry()
                 elif end.kind is not _Kind.RENEWAL:
                     await self._clock.sleep(self._next_delay())
-                self.ledger.reconnects += 1
+                self.activity_log.reconnects += 1
         finally:
-            self.hang_up()
+            self.close()
 
     async def _hold_connection(self) -> tuple[_End, float]:
-        """Connect and listen until it ends. Returns how, and for how many seconds events had come."""
+        """Connect and receive until it ends. Returns how, and for how many seconds events had come."""
         link = self._link = _Link(self.protocol.feed, self._on_first_event)
         try:
             async with self._limiter.slot():
@@ -317,7 +314,7 @@ class CmlWebSocketMonitor:
         except LcmError as error:
             return _End(_Kind.BROKEN, str(error)), 0.0
         finally:
-            link.hang_up()
+            link.close()
             self._link = None
         if end.kind is _Kind.UNAUTHORIZED:
             self.session.discard(token)
@@ -332,12 +329,12 @@ class CmlWebSocketMonitor:
         self.protocol.begin()
         self.has_connected = True
         self.state, self.reason = MonitorState.CONNECTED, ""
-        log.info("live", worker_id=self.worker_id, host=self.target.server.host)
+        log.info("websocket connected", worker_id=self.worker_id, host=self.target.server.host)
         self._on_delivery(True, link.connected_at)
-        self._tell()
+        self._report_state()
 
-    def _is_given_up(self, end: _End, held_seconds: float) -> bool:
-        """Count this end; says whether the monitor is FAILED now."""
+    def _record_end(self, end: _End, held_seconds: float) -> bool:
+        """Count, log and report the end of a connection. Returns whether the monitor is FAILED now."""
         if held_seconds >= self._config.stable_after:
             self._failures = self._unauthorized = self._waits = 0
         else:
@@ -353,23 +350,23 @@ class CmlWebSocketMonitor:
         )
         kind = _Kind.AUTH_FAILED if is_refused else end.kind
         log.warning(
-            "live connection failed" if has_failed else "live connection lost",
+            "websocket failed" if has_failed else "websocket lost",
             worker_id=self.worker_id,
             host=self.target.server.host,
             reason=kind.value,
             detail=end.detail,
             failures=self._failures,
         )
-        self._on_delivery(False, min(self.protocol.last_message_at or 0.0, self._hearing.complete_until))
+        self._on_delivery(False, min(self.protocol.last_message_at or 0.0, self._watermark.complete_until))
         if not has_failed:
             if end.kind is not _Kind.RENEWAL:
                 self.state, self.reason = MonitorState.RECONNECTING, end.detail
-                self._tell()
+                self._report_state()
             return False
         self.state, self.reason = MonitorState.FAILED, f"{kind.value}: {end.detail}"
         pause = self._config.auth_retry_after if is_refused else 0.0
         self._retry_not_before = float("inf") if is_hopeless else self._clock.monotonic() + pause
-        self._tell()
+        self._report_state()
         return True
 
     async def _wait_for_retry(self) -> None:
@@ -381,7 +378,7 @@ class CmlWebSocketMonitor:
         self._unauthorized = 0
 
     def _next_delay(self) -> float:
-        """1, 2, 4 … seconds up to the cap, a little less by chance: not all at once."""
+        """1, 2, 4 … seconds up to the cap, minus a random part: not all at once."""
         delay = self._backoff.delay_seconds(self._waits)
         self._waits += 1
         return delay * self._chance.uniform(0.75, 1.0)
@@ -390,16 +387,16 @@ class CmlWebSocketMonitor:
         self._sink.add_change(change)
         event = activity_of(change)
         if event is not None:
-            late_by = timedelta(seconds=self._clock.monotonic() - self._hearing.complete_until)
-            self.ledger.add(event, SampleSource.WEBSOCKET, late_by)
-            self._sink.add_activity(self.ledger)
+            late_by = timedelta(seconds=self._clock.monotonic() - self._watermark.complete_until)
+            self.activity_log.add(event, SampleSource.WEBSOCKET, late_by)
+            self._sink.add_activity(self.activity_log)
 
-    def _tell(self) -> None:
-        """Where the connection stands, once for each state; the control plane decides whom it tells."""
-        if self.state is self._told:
+    def _report_state(self) -> None:
+        """Report the state of the connection, once for each change; the control plane publishes it."""
+        if self.state is self._reported_state:
             return
-        self._told = self.state
-        self.ledger.statuses += 1
+        self._reported_state = self.state
+        self.activity_log.statuses += 1
         now = self._clock.now()
         self._sink.set_status(
             self.worker_id,
@@ -409,7 +406,7 @@ class CmlWebSocketMonitor:
                 reason=self.reason,
                 connected_at=now if self.is_connected else None,
                 disconnected_at=None if self.is_connected else now,
-                stream=self.ledger.stream,
-                sequence=self.ledger.statuses,
+                stream=self.activity_log.stream,
+                sequence=self.activity_log.statuses,
             ),
         )

@@ -1,9 +1,8 @@
-"""What CML's live frames mean. No sockets, no tasks: bytes go in, facts come out.
+"""Decode CML's WebSocket frames. No sockets, no tasks: bytes go in, reports come out.
 
-Frames arrive for ever and most of them only repeat how busy a worker is. So a frame of statistics is
-recognised by its first bytes and kept as it came; it is decoded when somebody asks, or once in a
-report interval. Only frames that tell of a change are decoded at once. What makes no sense is
-counted and ignored. Counts are plain integers, read when somebody looks.
+Most frames only repeat the load of a worker. So a frame of statistics is recognised by its first bytes and
+kept undecoded; it is decoded when it is read, or once per report interval. Only frames of changes are
+decoded at once. Invalid frames are counted and ignored. Counters are plain integers, read at each scrape.
 """
 
 from collections.abc import Callable
@@ -41,9 +40,9 @@ EVENT_TYPES: Final = (
 )
 
 MAX_LABS: Final = 256
-"""Labs of one worker whose newest statistics are kept; the one that was silent longest gives way."""
+"""Labs of one worker whose newest statistics are kept; the one that was silent longest is dropped."""
 LAB_IS_RUNNING_SECONDS: Final = 30.0
-"""A running lab sends statistics every 3.3 s; one that was silent this long runs no more."""
+"""A running lab sends statistics every 3.3 s; one that was silent this long is not running."""
 
 _SYSTEM_STATS_HEAD: Final = b'{"event_type":"system_stats"'
 _SYSTEM_STATS_HEAD_END: Final = len(_SYSTEM_STATS_HEAD)
@@ -91,20 +90,20 @@ class _Whole(msgspec.Struct, frozen=True, gc=False):
 
 
 class SystemStats(msgspec.Struct, frozen=True, gc=False):
-    """How busy a CML system is; the WebSocket and REST tell the same."""
+    """The load of a CML system; WebSocket and REST send the same."""
 
     all: _Whole
     computes: dict[str, _Host] = {}
 
     @property
     def nodes_count(self) -> int | None:
-        """Nodes that run, on all hosts; None if no host knows."""
-        told = [
+        """Running nodes of all hosts; None if no host reports them."""
+        values = [
             host.stats.dominfo.running_nodes
             for host in self.computes.values()
             if host.stats and host.stats.dominfo and host.stats.dominfo.running_nodes is not None
         ]
-        return sum(told) if told else None
+        return sum(values) if values else None
 
     def sample(
         self,
@@ -127,12 +126,12 @@ class SystemStats(msgspec.Struct, frozen=True, gc=False):
 
 
 def _head_of(lab_id: str) -> bytes:
-    """How CML begins a frame of this lab's statistics."""
+    """The first bytes of a frame of this lab's statistics."""
     return _LAB_STATS_HEAD + lab_id.encode()
 
 
 def _percent(value: float | None) -> float | None:
-    """CML rounds as it likes: a hair above 100 is 100."""
+    """Clamp to 0 … 100: CML's rounding can exceed 100."""
     return None if value is None else round(min(max(value, 0.0), 100.0), 2)
 
 
@@ -141,7 +140,7 @@ class _SystemStatsFrame(msgspec.Struct, frozen=True, gc=False):
 
 
 class LabLoad(msgspec.Struct, frozen=True, gc=False):
-    """How busy a lab is."""
+    """The load of a lab."""
 
     nodes: dict[_Id, NodeStats] = {}
     links: dict[_Id, LinkStats] = {}
@@ -152,8 +151,8 @@ class _LabStatsFrame(msgspec.Struct, frozen=True, gc=False):
     data: LabLoad
 
 
-class _Told(msgspec.Struct, frozen=True):
-    """What a change may bring along and is worth passing on."""
+class _ChangeDetails(msgspec.Struct, frozen=True):
+    """The fields of a change that are reported."""
 
     state: _Word | None = None
     title: _Text | None = None
@@ -166,15 +165,15 @@ class _Told(msgspec.Struct, frozen=True):
     interface_b: _Id | None = None
 
     def as_data(self) -> dict[str, str]:
-        if self is _NOTHING_TOLD:
+        if self is _NO_DETAILS:
             return {}
-        told = {name: value for name, value in msgspec.structs.asdict(self).items() if value is not None}
-        if "lab_title" in told:
-            told["title"] = told.pop("lab_title")
-        return told
+        values = {name: value for name, value in msgspec.structs.asdict(self).items() if value is not None}
+        if "lab_title" in values:
+            values["title"] = values.pop("lab_title")
+        return values
 
 
-_NOTHING_TOLD: Final = _Told()
+_NO_DETAILS: Final = _ChangeDetails()
 
 
 class _Frame(msgspec.Struct, frozen=True):
@@ -191,7 +190,7 @@ _frame = msgspec.json.Decoder(_Frame)
 _system_stats = msgspec.json.Decoder(SystemStats)
 _system_stats_frame = msgspec.json.Decoder(_SystemStatsFrame)
 _lab_stats_frame = msgspec.json.Decoder(_LabStatsFrame)
-_told = msgspec.json.Decoder(_Told | None)
+_details = msgspec.json.Decoder(_ChangeDetails | None)
 
 _ELEMENTS: Final = frozenset({"lab", "node", "interface", "link"})
 
@@ -202,11 +201,11 @@ _ACTIVITY: Final = {
     ("node", "QUEUED"): "queue_node",
     ("node", "STARTED"): "start_node",
 }
-"""Only people start and stop labs and nodes; booting is the machine's own doing."""
+"""Only people start and stop labs and nodes; booting happens without them."""
 
 
 def activity_of(change: LabChange) -> ActivityEvent | None:
-    """Whether a change is a sign of people, and of what."""
+    """The activity event that a change stands for, if any."""
     category = _ACTIVITY.get((change.element_type, change.event.upper()))
     if category is None:
         return None
@@ -215,7 +214,7 @@ def activity_of(change: LabChange) -> ActivityEvent | None:
 
 
 def read_system_stats(body: bytes) -> SystemStats | None:
-    """The answer of GET system_stats; None if it makes no sense."""
+    """The answer of GET system_stats; None if it is invalid."""
     try:
         return _system_stats.decode(body)
     except _GARBAGE_ERRORS:
@@ -223,7 +222,7 @@ def read_system_stats(body: bytes) -> SystemStats | None:
 
 
 class FrameCounts:
-    """Frames by kind, in plain integers: this is touched for every frame."""
+    """Frames by kind, in plain integers: updated for every frame."""
 
     __slots__ = EVENT_TYPES
 
@@ -245,7 +244,7 @@ class FrameCounts:
 
 
 class _Newest:
-    """The newest frame of one kind, as it came, and when its content was last reported."""
+    """The newest frame of one kind, undecoded, and when its content was last reported."""
 
     __slots__ = ("at", "payload", "reported_at", "reported_frame_at")
 
@@ -266,7 +265,7 @@ class _Newest:
 
 
 class LiveProtocol:
-    """Listens to one worker. `feed` takes every frame; the rest reads what came in."""
+    """The frames of one worker. `feed` takes every frame; the other methods read what was received."""
 
     __slots__ = (
         "_began_at",
@@ -295,27 +294,27 @@ class LiveProtocol:
         self._on_change = on_change
         self._stats = _Newest()
         self._labs: dict[bytes, _Newest] = {}
-        """By how the frames of a lab begin."""
+        """By the first bytes of a lab's frames."""
         self.counts = counts if counts is not None else FrameCounts()
-        """A caller's own go on where an earlier connection stopped."""
+        """A caller's own counts continue those of an earlier connection."""
         self._other_at = float("-inf")
         self._began_at = 0.0
         self.report_due_at = float("-inf")
         """Before this moment there is nothing to report."""
 
     def begin(self) -> None:
-        """Another connection delivers from now on."""
+        """Start a new connection."""
         self._began_at = self._monotonic()
 
     def feed(self, payload: bytes) -> bool:
-        """Take a frame; says whether it made sense. Never raises. Called for every frame: keep it short."""
+        """Take a frame; return whether it is valid. Never raises. Called for every frame: keep it short."""
         if payload[:_SYSTEM_STATS_HEAD_END] == _SYSTEM_STATS_HEAD:
             self.counts.system_stats += 1
             newest = self._stats
         else:
             lab = self._labs.get(payload[:_LAB_ID_END])
             if lab is None:
-                return self._decode(payload)  # a change, a lab not met before, or an id that is no UUID
+                return self._decode(payload)  # a change, a new lab, or an id that is no UUID
             self.counts.lab_stats += 1
             newest = lab
         newest.payload = payload
@@ -323,7 +322,7 @@ class LiveProtocol:
         return True
 
     def _decode(self, payload: bytes) -> bool:
-        """Frames of changes, and those whose head is written in another way than CML's."""
+        """Decode frames of changes, and those that do not begin as CML's do."""
         counts = self.counts
         try:
             frame = _frame.decode(payload)
@@ -365,16 +364,16 @@ class LiveProtocol:
 
     def _change(self, frame: _Frame) -> None:
         event, element_type, element_id = frame.event, frame.element_type.lower(), frame.element_id
-        data = (_told.decode(frame.data) if frame.data else None) or _NOTHING_TOLD
+        data = (_details.decode(frame.data) if frame.data else None) or _NO_DETAILS
         event = event.upper() if frame.event_type == STATE_CHANGE else event.lower()
         if frame.event_type == LAB_EVENT:
             element_type, element_id = "lab", frame.lab_id
             if event == "state":
                 event = (data.state or "").upper()
         if not (event and frame.lab_id and element_id):
-            raise ValueError("a change of nothing")
+            raise ValueError("a change without an element")
         if element_type not in _ELEMENTS:
-            return  # annotations and the like: nobody's state
+            return  # annotations and the like have no state
         if element_type == "lab" and event == "deleted":
             self._labs.pop(_head_of(frame.lab_id), None)
         self._on_change(
@@ -389,7 +388,7 @@ class LiveProtocol:
             )
         )
 
-    # What can be read at any time.
+    # Readable at any time.
 
     @property
     def stats_at(self) -> float:
@@ -398,33 +397,28 @@ class LiveProtocol:
 
     @property
     def last_message_at(self) -> float | None:
-        """Monotonic time of the last frame that made sense."""
+        """Monotonic time of the last valid frame."""
         newest = max([self._stats.at, self._other_at, *(lab.at for lab in self._labs.values())])
         return newest if newest > float("-inf") else None
 
     @property
     def latest_system_stats(self) -> SystemStats | None:
-        """What the newest frame says, decoded now."""
+        """The newest frame, decoded now."""
         frame: _SystemStatsFrame | None = self._read(self._stats, _system_stats_frame)
-        return frame.data if frame is not None else None
-
-    def latest_lab_stats(self, lab_id: str) -> LabLoad | None:
-        lab = self._labs.get(_head_of(lab_id))
-        frame: _LabStatsFrame | None = self._read(lab, _lab_stats_frame) if lab is not None else None
         return frame.data if frame is not None else None
 
     @property
     def labs_count(self) -> int:
-        """Labs that run now."""
+        """Running labs."""
         seen_after = self._monotonic() - LAB_IS_RUNNING_SECONDS
         return sum(lab.at > seen_after for lab in self._labs.values())
 
-    # What is due to be reported.
+    # Reports.
 
-    def rest(self, interval_seconds: float) -> None:
-        """After the reports: nothing is due before the oldest is that old, unless a new lab shows up.
+    def schedule_next_report(self, interval_seconds: float) -> None:
+        """Set when the oldest report is due again; a new lab makes it due at once.
 
-        A lab that runs no more is forgotten; should it run again, it is a new one.
+        A lab that is not running any more is forgotten; if it runs again, it counts as new.
         """
         seen_after = self._monotonic() - LAB_IS_RUNNING_SECONDS
         oldest, silent = self._stats.reported_at, []
@@ -438,7 +432,7 @@ class LiveProtocol:
         self.report_due_at = oldest + interval_seconds
 
     def take_sample(self, interval_seconds: float) -> Sample | None:
-        """The newest load, if there is news and the last report is old enough."""
+        """The newest load, if it changed and the last report is old enough."""
         now = self._monotonic()
         if not self._stats.is_due(now, interval_seconds):
             return None
@@ -447,7 +441,7 @@ class LiveProtocol:
             return None
         is_first = self._stats.reported_at < self._began_at
         self._stats.report(now)
-        # Right after the login labs have not had the time to show up: none seen is not none there.
+        # Right after the login no lab has sent statistics yet: zero is unknown then.
         labs_count = self.labs_count or (None if is_first else 0)
         collected_at = self._now() - timedelta(seconds=now - self._stats.at)
         return stats.sample(self._worker_id, collected_at, SampleSource.WEBSOCKET, labs_count)
@@ -475,7 +469,7 @@ class LiveProtocol:
         return taken
 
     def _read(self, newest: _Newest, decoder: "msgspec.json.Decoder[Any]") -> Any:
-        """Decode what was kept; what turns out to be garbage is dropped and counted as such."""
+        """Decode the kept frame; an invalid one is dropped and counted as garbage."""
         if newest.payload is None:
             return None
         try:

@@ -1,4 +1,4 @@
-"""All monitors of the leader: one per worker, swept by one loop, gone when the lead is."""
+"""All monitors of the leader: one per worker, swept by one loop, stopped with the leadership."""
 
 import asyncio
 import random
@@ -18,7 +18,7 @@ from lcm.worker_controller.cml_sessions import CmlSessions
 from lcm.worker_controller.monitoring.activity_log import ActivityLog
 from lcm.worker_controller.monitoring.config import MonitoringConfig
 from lcm.worker_controller.monitoring.handshake_limiter import HandshakeLimiter
-from lcm.worker_controller.monitoring.monitor import CmlWebSocketMonitor, Hearing
+from lcm.worker_controller.monitoring.monitor import CmlWebSocketMonitor, ReceiveWatermark
 from lcm.worker_controller.monitoring.polling import RestFallback
 from lcm.worker_controller.monitoring.protocol import LiveProtocol
 from lcm.worker_controller.monitoring.reporter import LiveReporter
@@ -30,9 +30,9 @@ _LOOP: Final = "monitors"
 
 
 class _Watched:
-    """A monitor, its stand-in and its task."""
+    """A monitor, its REST fallback and its tasks."""
 
-    __slots__ = ("fallback", "look_at", "monitor", "polling", "protocol", "task")
+    __slots__ = ("check_at", "fallback", "monitor", "polling", "protocol", "task")
 
     monitor: CmlWebSocketMonitor
     protocol: LiveProtocol
@@ -41,12 +41,12 @@ class _Watched:
         self.fallback = fallback
         self.task: asyncio.Task[None] | None = None
         self.polling: asyncio.Task[None] | None = None
-        self.look_at = float("-inf")
-        """Before this moment nothing can be wrong that the connection itself would not tell."""
+        self.check_at = float("-inf")
+        """Before this moment nothing can fail that the connection itself would not report."""
 
-    def follow(self, is_connected: bool, heard_at: float) -> None:
-        self.fallback.follow(is_connected, heard_at)
-        self.look_at = float("-inf")
+    def on_connection_change(self, is_connected: bool, received_at: float) -> None:
+        self.fallback.on_connection_change(is_connected, received_at)
+        self.check_at = float("-inf")
 
     @property
     def is_polling(self) -> bool:
@@ -54,7 +54,7 @@ class _Watched:
 
 
 class CmlWebSocketMonitorRegistry:
-    """Run it while leading; outside of `run` it watches nobody."""
+    """Runs on the leader; outside of `run` nothing is monitored."""
 
     def __init__(
         self,
@@ -78,15 +78,15 @@ class CmlWebSocketMonitorRegistry:
         self._health = health
         self._tasks: asyncio.TaskGroup | None = None
         self._watched: dict[WorkerId, _Watched] = {}
-        self.ledgers: dict[WorkerId, ActivityLog] = {}
+        self.activity_logs: dict[WorkerId, ActivityLog] = {}
         self._begin()
 
     def _begin(self) -> None:
         config = self._config
         self._limiter = HandshakeLimiter(self._clock, config.handshakes_at_once, config.handshakes_per_second)
         self._polls = asyncio.Semaphore(config.polls_at_once)
-        self._hearing = Hearing(self._clock.monotonic())
-        self.ledgers.clear()
+        self._watermark = ReceiveWatermark(self._clock.monotonic())
+        self.activity_logs.clear()
         self._sessions.forget_all()
 
     async def run(self) -> None:
@@ -102,10 +102,10 @@ class CmlWebSocketMonitorRegistry:
             self._tasks = None
             self._health.forget(_LOOP)
 
-    # What the reconciler asks for.
+    # Commands of the reconciler.
 
     def ensure_monitoring(self, target: MonitorTarget) -> None:
-        """Watch this worker at this address; what was given up is tried again."""
+        """Monitor this worker at this address; a FAILED connection is tried again."""
         if self._tasks is None:
             return
         watched = self._watched.get(target.worker_id)
@@ -113,7 +113,7 @@ class CmlWebSocketMonitorRegistry:
             if watched.monitor.target == target:
                 watched.monitor.retry()
                 return
-            log.info("watching another server", worker_id=target.worker_id, host=target.server.host)
+            log.info("monitor target changed", worker_id=target.worker_id, host=target.server.host)
             self._drop(watched)
         self._watch(target, self._tasks)
 
@@ -121,22 +121,22 @@ class CmlWebSocketMonitorRegistry:
         watched = self._watched.get(worker_id)
         if watched is not None:
             self._drop(watched)
-            watched.monitor.say_goodbye(reason)
+            watched.monitor.report_stopped(reason)
 
     def stop_all(self) -> None:
-        """Close every connection now. Nobody is told: whoever leads next watches the same workers."""
+        """Close every connection now, without reports: the next leader monitors the same workers."""
         for watched in list(self._watched.values()):
             self._drop(watched)
 
     def forget(self, worker_id: WorkerId) -> None:
         self.stop_monitoring(worker_id, "the worker is gone")
-        self.ledgers.pop(worker_id, None)
+        self.activity_logs.pop(worker_id, None)
         self._sessions.forget(worker_id)
 
-    # What others read.
+    # Queries.
 
     def has_activity_log(self, worker_id: WorkerId) -> bool:
-        return self._tasks is not None and worker_id in self.ledgers
+        return self._tasks is not None and worker_id in self.activity_logs
 
     def get_monitor(self, worker_id: WorkerId) -> CmlWebSocketMonitor | None:
         watched = self._watched.get(worker_id)
@@ -147,20 +147,20 @@ class CmlWebSocketMonitorRegistry:
         return [watched.monitor for watched in self._watched.values()]
 
     def session_of(self, worker_id: WorkerId) -> CmlSession | None:
-        """The login that everybody shares."""
+        """The session that all clients of its CML share."""
         monitor = self.get_monitor(worker_id)
         return monitor.session if monitor is not None else None
 
     def _watch(self, target: MonitorTarget, tasks: asyncio.TaskGroup) -> None:
-        ledger = self.ledgers.get(target.worker_id)
-        if ledger is None:
-            ledger = self.ledgers[target.worker_id] = ActivityLog(
+        activity_log = self.activity_logs.get(target.worker_id)
+        if activity_log is None:
+            activity_log = self.activity_logs[target.worker_id] = ActivityLog(
                 target.worker_id, self._ids.new_id(), target.reported
             )
         session = self._sessions.of(target.server)
         fallback = RestFallback(
             session,
-            ledger,
+            activity_log,
             on_sample=self._reporter.add_sample,
             on_activity=self._reporter.add_activity,
             config=self._config,
@@ -172,18 +172,18 @@ class CmlWebSocketMonitorRegistry:
             session=session,
             websockets=self._websockets,
             limiter=self._limiter,
-            ledger=ledger,
+            activity_log=activity_log,
             sink=self._reporter,
             config=self._config,
             clock=self._clock,
             chance=self._chance,
-            hearing=self._hearing,
-            on_delivery=watched.follow,
+            watermark=self._watermark,
+            on_delivery=watched.on_connection_change,
         )
         watched.protocol = monitor.protocol
         if monitor.state is MonitorState.DISABLED:
-            log.info("no live feed, polling", worker_id=target.worker_id, version=target.cml_version)
-            monitor.say_that_it_is_off()
+            log.info("websocket disabled", worker_id=target.worker_id, version=target.cml_version)
+            monitor.report_disabled()
             return
         watched.task = tasks.create_task(
             supervise(monitor.run, name="monitor", clock=self._clock), name=f"monitor-{target.worker_id}"
@@ -191,7 +191,7 @@ class CmlWebSocketMonitorRegistry:
 
     def _drop(self, watched: _Watched) -> None:
         del self._watched[watched.monitor.worker_id]
-        watched.monitor.hang_up()
+        watched.monitor.close()
         for task in (watched.task, watched.polling):
             if task is not None:
                 task.cancel()
@@ -199,26 +199,26 @@ class CmlWebSocketMonitorRegistry:
     # The sweep.
 
     async def _sweep_forever(self) -> None:
-        """Most monitors are passed over each time: their connection delivers and was reported lately."""
+        """Check monitors in slices; most are skipped: they deliver and were reported lately."""
         seconds, slices = self._config.sweep_seconds, self._config.sweep_slices
         while True:
-            everybody = list(self._watched.values())
+            watched_workers = list(self._watched.values())
             for step in range(slices):
                 self._health.tick(_LOOP, 5 * seconds)
                 await self._clock.sleep(seconds / slices)
                 now = self._clock.monotonic()
-                self._hearing.tick(now)
-                for watched in everybody[step::slices]:
-                    if now >= watched.look_at or now >= watched.protocol.report_due_at:
-                        self._look_at(watched, now)
+                self._watermark.tick(now)
+                for watched in watched_workers[step::slices]:
+                    if now >= watched.check_at or now >= watched.protocol.report_due_at:
+                        self._check(watched, now)
 
-    def _look_at(self, watched: _Watched, now: float) -> None:
+    def _check(self, watched: _Watched, now: float) -> None:
         monitor, protocol, fallback = watched.monitor, watched.protocol, watched.fallback
         if self._watched.get(monitor.worker_id) is not watched:
             return  # dropped since the sweep began
         if fallback.is_due(now) and not watched.is_polling and self._tasks is not None:
             watched.polling = self._tasks.create_task(self._poll(fallback), name="poll")
-        watched.look_at = min(monitor.check(now), fallback.due_at)
+        watched.check_at = min(monitor.check(now), fallback.due_at)
         if now < protocol.report_due_at:
             return
         sample = protocol.take_sample(self._config.report_interval)
@@ -226,11 +226,11 @@ class CmlWebSocketMonitorRegistry:
             self._reporter.add_sample(sample)
         for stats in protocol.take_lab_stats(self._config.report_interval):
             self._reporter.add_lab_stats(stats)
-        protocol.rest(self._config.report_interval)
+        protocol.schedule_next_report(self._config.report_interval)
 
     async def _poll(self, fallback: RestFallback) -> None:
         async with self._polls:
             try:
                 await fallback.poll()
             except Exception:
-                log.exception("a poll failed")  # one worker's oddity must not end the others' monitors
+                log.exception("poll failed")  # a fault of one worker must not end the others' monitors

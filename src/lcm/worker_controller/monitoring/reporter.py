@@ -1,9 +1,9 @@
-"""Tells the control plane what came in from all workers, in as few requests as possible.
+"""Report what was received from all workers to the control plane, in as few requests as possible.
 
-Changes and signs of people leave at once; whatever comes in while a request is on its way, or within
-25 ms of the last one, travels together in the next. Load is told once a second, in small pieces, so that
-a change never waits for all of it. Everything is bounded: of load the newest wins, of changes the oldest
-are given up, and signs of people stay in their ledger until the control plane has confirmed them.
+Changes and activity are sent at once; what arrives during a request, or within 25 ms of the last one, is
+sent together in the next. Load is sent once a second, in small batches, so that a change never waits for
+all of it. Everything is bounded: of load the newest wins, of changes the oldest are dropped, and activity
+stays in its activity log until the control plane has confirmed it.
 """
 
 import asyncio
@@ -34,22 +34,22 @@ MAX_LAB_STATS: Final = 20_000
 MAX_BATCH_BYTES: Final = 512 * 1024
 """Half of what the control plane takes: sizes are estimates."""
 MAX_LOAD_BYTES: Final = 64 * 1024
-"""Of load in one request: the control plane is busy for a few milliseconds with so much."""
+"""Of load in one request: it takes the control plane a few milliseconds."""
 
-UNTOLD: Final = Backoff(max_seconds=30.0)
-"""How long to wait before what could not be told is told again."""
+RETRY_BACKOFF: Final = Backoff(max_seconds=30.0)
+"""The delay before a failed report is repeated."""
 
 _LOOP: Final = "live reports"
 _STATUS_LOOP: Final = "connection reports"
 _LOOP_PERIOD: Final = 10.0
-"""A request that is not answered in time takes half of it."""
+"""A request that times out takes half of it."""
 
 _Lab = tuple[WorkerId, str]
 
 
 @dataclass
 class _Batch:
-    """What one request carries; `room` is what is left of it."""
+    """The content of one request; `room` is the size that is left."""
 
     samples: list[Sample] = field(default_factory=list)
     lab_stats: dict[_Lab, bytes] = field(default_factory=dict)
@@ -87,22 +87,22 @@ class LiveReporter:
         self._clear()
 
     def _clear(self) -> None:
-        # Taken from the front, one of thousands at a time: a plain dict would pass over all the gone ones.
+        # Taken from the front, one of thousands at a time: a plain dict would skip all removed ones.
         self._samples: OrderedDict[tuple[WorkerId, SampleSource], Sample] = OrderedDict()
         self._lab_stats: OrderedDict[_Lab, bytes] = OrderedDict()
         self._changes: deque[LabChange] = deque(maxlen=MAX_CHANGES)
-        self._ledgers: dict[WorkerId, ActivityLog] = {}
+        self._activity_logs: dict[WorkerId, ActivityLog] = {}
         self._statuses: dict[WorkerId, WebSocketReport] = {}
         self._urgent = asyncio.Event()
-        self._status_news = asyncio.Event()
+        self._status_changed = asyncio.Event()
 
-    # What is to be told.
+    # Input.
 
     def add_sample(self, sample: Sample) -> None:
         self._samples[sample.worker_id, sample.source] = sample
 
     def add_lab_stats(self, stats: LabStats) -> None:
-        """Encoded at once: what waits is one block for each lab, not its nodes and links."""
+        """Encode at once: the queue holds one block for each lab, not its nodes and links."""
         if len(self._lab_stats) < MAX_LAB_STATS:
             self._lab_stats[stats.worker_id, stats.lab_id] = msgspec.json.encode(stats)
 
@@ -110,29 +110,29 @@ class LiveReporter:
         self._changes.append(change)
         self._urgent.set()
 
-    def add_activity(self, ledger: ActivityLog) -> None:
-        self._ledgers[ledger.worker_id] = ledger
+    def add_activity(self, activity_log: ActivityLog) -> None:
+        self._activity_logs[activity_log.worker_id] = activity_log
         self._urgent.set()
 
     def set_status(self, worker_id: WorkerId, report: WebSocketReport) -> None:
-        """Told until it is confirmed, or until there is something newer to tell."""
+        """Report the status until it is confirmed or replaced by a newer one."""
         self._statuses[worker_id] = report
-        self._status_news.set()
+        self._status_changed.set()
 
-    # Telling it.
+    # Output.
 
     async def run(self) -> None:
-        """Tell until cancelled. Raises Fenced if a newer leader exists."""
+        """Report until cancelled. Raises Fenced if a newer leader exists."""
         self._clear()
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._tell_forever(), name="live-reports")
-                tasks.create_task(self._tell_statuses_forever(), name="ws-status")
+                tasks.create_task(self._report_forever(), name="live-reports")
+                tasks.create_task(self._report_statuses_forever(), name="ws-status")
         finally:
             self._health.forget(_LOOP)
             self._health.forget(_STATUS_LOOP)
 
-    async def _tell_forever(self) -> None:
+    async def _report_forever(self) -> None:
         next_bulk_at = self._clock.monotonic() + self._config.bulk_interval
         failures = 0
         while True:
@@ -151,17 +151,17 @@ class LiveReporter:
                 if rest > 0 and batch.is_urgent:
                     await self._clock.sleep(rest)
             else:
-                self._health.tick(_LOOP, _LOOP_PERIOD + UNTOLD.max_seconds)
-                await self._clock.sleep(UNTOLD.delay_seconds(failures))
+                self._health.tick(_LOOP, _LOOP_PERIOD + RETRY_BACKOFF.max_seconds)
+                await self._clock.sleep(RETRY_BACKOFF.delay_seconds(failures))
                 failures += 1
 
     def _take(self, is_bulk_due: bool) -> _Batch:
-        """Whatever is waiting, as much as fits; the rest stays and is urgent."""
+        """Take what is waiting, as much as fits; the rest stays and is urgent."""
         batch = _Batch()
-        for ledger in list(self._ledgers.values()):
-            for report in ledger.unconfirmed_reports():
+        for activity_log in list(self._activity_logs.values()):
+            for report in activity_log.unconfirmed_reports():
                 if batch.room > 0:
-                    batch.activity.append((ledger, report))
+                    batch.activity.append((activity_log, report))
                     batch.room -= 200 + 160 * len(report.activity_events)
         while self._changes and batch.room > 0:
             change = self._changes.popleft()
@@ -182,20 +182,20 @@ class LiveReporter:
         return batch
 
     async def _send(self, batch: _Batch) -> bool:
-        """Says whether the control plane has it now."""
+        """Send a batch; return whether the control plane confirmed it."""
         try:
             await self._control_plane.report_worker_metrics(batch.reports())
         except Fenced:
             raise
         except LcmError as error:
-            log.warning("cannot report", error=str(error))
+            log.warning("report failed", error=str(error))
             if isinstance(error, TransientError):
                 self._put_back(batch)
             return False
-        for ledger, report in batch.activity:
-            ledger.confirm(report.last_sequence)
-            if ledger.is_confirmed:
-                self._ledgers.pop(ledger.worker_id, None)
+        for activity_log, report in batch.activity:
+            activity_log.confirm(report.last_sequence)
+            if activity_log.is_confirmed:
+                self._activity_logs.pop(activity_log.worker_id, None)
         return True
 
     def _put_back(self, batch: _Batch) -> None:
@@ -207,24 +207,24 @@ class LiveReporter:
         self._changes.extendleft(reversed(batch.changes[-room:] if room else []))
         self._urgent.set()
 
-    async def _tell_statuses_forever(self) -> None:
+    async def _report_statuses_forever(self) -> None:
         failures = 0
         while True:
             self._health.tick(_STATUS_LOOP, _LOOP_PERIOD)
-            if not await _is_set_within(self._status_news, _LOOP_PERIOD):
+            if not await _is_set_within(self._status_changed, _LOOP_PERIOD):
                 continue
-            self._status_news.clear()
-            if await self._tell_statuses():
+            self._status_changed.clear()
+            if await self._report_statuses():
                 failures = 0
                 continue
-            self._health.tick(_STATUS_LOOP, _LOOP_PERIOD + UNTOLD.max_seconds)
-            await self._clock.sleep(UNTOLD.delay_seconds(failures))
+            self._health.tick(_STATUS_LOOP, _LOOP_PERIOD + RETRY_BACKOFF.max_seconds)
+            await self._clock.sleep(RETRY_BACKOFF.delay_seconds(failures))
             failures += 1
-            self._status_news.set()
+            self._status_changed.set()
 
-    async def _tell_statuses(self) -> bool:
-        """Says whether everything that was to be told is told."""
-        is_all_told = True
+    async def _report_statuses(self) -> bool:
+        """Report all statuses; return whether every one was confirmed."""
+        is_all_reported = True
         for worker_id, report in list(self._statuses.items()):
             try:
                 with span(worker_id=worker_id):
@@ -232,14 +232,14 @@ class LiveReporter:
             except Fenced:
                 raise
             except NotFound:
-                log.info("nobody to tell the connection of", worker_id=worker_id)
+                log.info("worker gone; websocket status dropped", worker_id=worker_id)
             except LcmError as error:
-                log.warning("cannot report the connection", worker_id=worker_id, error=str(error))
-                is_all_told = False
+                log.warning("websocket status report failed", worker_id=worker_id, error=str(error))
+                is_all_reported = False
                 continue
             if self._statuses.get(worker_id) is report:
                 del self._statuses[worker_id]
-        return is_all_told
+        return is_all_reported
 
 
 async def _is_set_within(event: asyncio.Event, seconds: float) -> bool:

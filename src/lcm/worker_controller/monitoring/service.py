@@ -1,4 +1,4 @@
-"""Live monitoring as a whole: what the leader runs beside its reconciliation."""
+"""The monitoring service: what the leader runs beside the reconcile loop."""
 
 import asyncio
 import random
@@ -23,13 +23,13 @@ from lcm.worker_controller.monitoring.metrics import MetricsLoop
 from lcm.worker_controller.monitoring.polling import TELEMETRY_PATH
 from lcm.worker_controller.monitoring.registry import CmlWebSocketMonitorRegistry
 from lcm.worker_controller.monitoring.reporter import LiveReporter
-from lcm.worker_controller.monitoring.telemetry_log import signs_of_people
+from lcm.worker_controller.monitoring.telemetry_log import activity_in_telemetry
 from lcm.worker_controller.ports import LiveControlPlane, MetricsProvider, MonitorTarget, WebSockets
 
 log = structlog.get_logger(__name__)
 
 NEWEST_EVENTS: Final = 20
-"""Enough to tell when people were last there; the whole diary can be long."""
+"""Enough for the last activity; the whole telemetry can be long."""
 
 
 class LiveMonitoring:
@@ -72,7 +72,7 @@ class LiveMonitoring:
         return self.metrics.seconds_since(worker_id)
 
     def request_measurement(self, worker_id: WorkerId) -> None:
-        self.metrics.ask_soon(worker_id)
+        self.metrics.request_measurement(worker_id)
 
     def has_activity_log(self, worker_id: WorkerId) -> bool:
         return self.registry.has_activity_log(worker_id)
@@ -90,14 +90,14 @@ class LiveMonitoring:
             return None
         try:
             answer = await session.get(TELEMETRY_PATH)
-            events = signs_of_people(
+            events = activity_in_telemetry(
                 answer.body,
                 own_user_id=session.user_id,
                 now=self._clock.now(),
                 server_now=answer.date,
             )
         except (LcmError, msgspec.MsgspecError, ValueError, RecursionError) as error:
-            log.info("cannot ask for activity", worker_id=worker_id, error=str(error))
+            log.info("telemetry not read", worker_id=worker_id, error=str(error))
             return None
         newest = sorted(events, key=lambda event: event.at)[-NEWEST_EVENTS:]
         return [TelemetryEvent(category=event.category, timestamp=event.at) for event in newest]
@@ -115,7 +115,7 @@ def assemble_monitoring(
     chance: random.Random,
     health: Health,
 ) -> LiveMonitoring:
-    """All of it, over whatever stands behind the ports."""
+    """Wire monitoring over the given ports."""
     reporter = LiveReporter(control_plane, config, clock, health)
     registry = CmlWebSocketMonitorRegistry(
         websockets, sessions, reporter, config, clock=clock, ids=ids, chance=chance, health=health
@@ -133,11 +133,11 @@ def assemble_monitoring(
 
 
 def register_monitoring_metrics(telemetry: Telemetry, monitoring: LiveMonitoring, clock: Clock) -> None:
-    """Read when somebody looks; a worker's series end with the worker."""
+    """Register metrics that are read at each scrape; a worker's series end with the worker."""
     registry = monitoring.registry
 
-    def of_ledgers(read: Callable[[WorkerId], float]) -> Iterable[Reading]:
-        return [(read(worker_id), {"worker_id": worker_id}) for worker_id in registry.ledgers]
+    def by_worker(read: Callable[[WorkerId], float]) -> Iterable[Reading]:
+        return [(read(worker_id), {"worker_id": worker_id}) for worker_id in registry.activity_logs]
 
     def is_connected(worker_id: WorkerId) -> float:
         monitor = registry.get_monitor(worker_id)
@@ -153,29 +153,29 @@ def register_monitoring_metrics(telemetry: Telemetry, monitoring: LiveMonitoring
 
     telemetry.gauge(
         "lcm.worker.websocket.connected",
-        "1 while a worker's live connection delivers, 0 otherwise.",
-        lambda: of_ledgers(is_connected),
+        "1 while a worker's WebSocket connection delivers events, 0 otherwise.",
+        lambda: by_worker(is_connected),
     )
     telemetry.counter(
         "lcm.worker.websocket.messages_total",
         "Frames received, by kind.",
         lambda: [
             (count, {"worker_id": worker_id, "event_type": kind})
-            for worker_id, ledger in registry.ledgers.items()
-            for kind, count in ledger.messages.by_kind().items()
+            for worker_id, activity_log in registry.activity_logs.items()
+            for kind, count in activity_log.messages.by_kind().items()
         ],
     )
     telemetry.counter(
         "lcm.worker.websocket.reconnects_total",
-        "Attempts to connect again.",
-        lambda: of_ledgers(lambda worker_id: registry.ledgers[worker_id].reconnects),
+        "Attempts to reconnect.",
+        lambda: by_worker(lambda worker_id: registry.activity_logs[worker_id].reconnects),
     )
     telemetry.counter(
         "lcm.worker.websocket.activity_events_total",
-        "Signs of people, live or by REST.",
-        lambda: of_ledgers(lambda worker_id: registry.ledgers[worker_id].activity_events),
+        "Activity events, by WebSocket or REST.",
+        lambda: by_worker(lambda worker_id: registry.activity_logs[worker_id].activity_events),
     )
-    telemetry.gauge("lcm.worker.websocket.last_message_age_seconds", "Since the last frame.", ages)
+    telemetry.gauge("lcm.worker.websocket.last_message_age_seconds", "Seconds since the last frame.", ages)
     telemetry.gauge(
         "worker_cml_license_status",
         "1 if CML is registered and its authorization in compliance, 0 otherwise.",

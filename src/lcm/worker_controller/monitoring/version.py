@@ -1,20 +1,20 @@
-"""Which CML versions have a live feed."""
+"""Which CML versions have a WebSocket feed."""
 
 import re
 from enum import Enum
 
 
 class LiveFeed(Enum):
-    """What can be expected of a server."""
+    """Whether a server has a WebSocket feed."""
 
     YES = "yes"
     MAYBE = "maybe"
-    """It may be there: worth one attempt."""
+    """It may have one: try once."""
     NO = "no"
 
 
 def live_feed_of(cml_version: str | None) -> LiveFeed:
-    """2.9 has it, 2.7 and 2.8 may, older ones do not. What cannot be read is taken for a new one."""
+    """2.9 has one, 2.7 and 2.8 may, older ones do not. An unreadable version counts as a new one."""
     match = re.match(r"(\d+)\.(\d+)", cml_version or "")
     if match is None:
         return LiveFeed.YES

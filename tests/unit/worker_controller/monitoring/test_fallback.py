@@ -281,7 +281,7 @@ async def test_unconfirmed_activity_is_bounded_and_the_newest_is_kept(
     for number in range(800):
         start_node(cml, clock, lab_id=f"lab-{number}")
         await clock.sleep(0.01)
-    assert len(live.registry.ledgers[live.monitor.worker_id].unconfirmed) == 1_000
+    assert len(live.registry.activity_logs[live.monitor.worker_id].unconfirmed) == 1_000
     live.plane.is_reachable = True
     await clock.sleep(40)
     assert len(live.plane.activity) == 1_000

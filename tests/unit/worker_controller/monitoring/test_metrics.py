@@ -121,7 +121,7 @@ async def test_one_that_cannot_wait_is_asked_about_at_once_and_alone(collected: 
         life = tasks.create_task(collected.loop.run())
         await collected.clock.sleep(5)
         assert collected.loop.seconds_since(first.id) is None
-        collected.loop.ask_soon(first.id)
+        collected.loop.request_measurement(first.id)
         await collected.clock.sleep(1)
         assert [sample.worker_id for sample in collected.samples] == [first.id]
         assert collected.loop.seconds_since(first.id) == 1

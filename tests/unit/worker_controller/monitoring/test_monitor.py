@@ -118,7 +118,7 @@ async def test_a_lost_connection_comes_back_by_itself_and_nobody_is_told(
         assert 0.7 < seconds < 1.2, code
         await live.clock.sleep(61)
     assert live.plane.told() == ["connected"]
-    assert live.registry.ledgers[W1].reconnects == 8
+    assert live.registry.activity_logs[W1].reconnects == 8
 
 
 async def test_a_lab_that_runs_is_not_forgotten_when_the_connection_comes_back_after_a_while(
@@ -247,7 +247,7 @@ async def test_garbage_does_not_disturb_and_does_not_count_as_a_sign_of_life(
         for socket in list(cml.sockets):
             socket.push(b"\xff\x00{{{")
     await live.until_state(RECONNECTING, within_seconds=10)
-    assert live.registry.ledgers[W1].messages.garbage == 55
+    assert live.registry.activity_logs[W1].messages.garbage == 55
 
 
 async def test_an_oversize_message_ends_the_connection_and_it_comes_back(
@@ -302,11 +302,11 @@ async def test_a_worker_that_was_forgotten_by_mistake_gets_another_account(
     live: Watching, cml: MemoryLiveServer
 ) -> None:
     await connected(live)
-    before = live.monitor.ledger.stream
+    before = live.monitor.activity_log.stream
     live.registry.forget(a_target().worker_id)
     live.registry.ensure_monitoring(a_target())
     await live.until_state(CONNECTED)
-    assert live.monitor.ledger.stream != before
+    assert live.monitor.activity_log.stream != before
 
 
 # Refusals.
@@ -471,7 +471,7 @@ async def test_switched_off_means_polling_and_no_event_for_people(
 
 @pytest.mark.parametrize(
     ("is_on", "version", "reason"),
-    [(False, "2.9.1", "it is turned off"), (True, "2.6.1", "CML 2.6.1 has no live feed")],
+    [(False, "2.9.1", "CML_WEBSOCKET_ENABLED is off"), (True, "2.6.1", "CML 2.6.1 has no WebSocket feed")],
 )
 async def test_that_there_is_no_connection_is_told_for_the_record_may_hold_an_earlier_one(
     clock: VirtualClock, cml: MemoryLiveServer, is_on: bool, version: str, reason: str
@@ -492,12 +492,12 @@ async def test_another_address_gets_a_new_connection_and_the_old_one_is_closed(c
     old, new = MemoryLiveServer(clock), MemoryLiveServer(clock)
     async with watching_memory({"10.0.0.1": old, "10.0.0.2": new}, clock) as (live, _):
         await connected(live)
-        frames = live.registry.ledgers[W1].messages.system_stats
+        frames = live.registry.activity_logs[W1].messages.system_stats
         live.registry.ensure_monitoring(a_target(host="10.0.0.2"))
         assert not old.sockets
         await live.until_state(CONNECTED)
         assert (len(old.sockets), len(new.sockets)) == (0, 1)
-        assert live.registry.ledgers[W1].messages.system_stats > frames
+        assert live.registry.activity_logs[W1].messages.system_stats > frames
         assert live.plane.told() == ["connected"]
 
 

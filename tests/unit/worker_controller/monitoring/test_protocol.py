@@ -205,9 +205,6 @@ def test_each_lab_has_its_own_interval(listening: Listening) -> None:
     listening.lab_stats(LAB, 2.0)
     listening.lab_stats(NODE, 3.0)
     assert [stats.lab_id for stats in listening.protocol.take_lab_stats(10.0)] == [NODE]
-    newest = listening.protocol.latest_lab_stats(LAB)
-    assert newest is not None
-    assert newest.nodes[NODE].cpu_usage == 2.0
     listening.seconds += 5
     [stats] = listening.protocol.take_lab_stats(10.0)
     assert (stats.lab_id, stats.nodes[NODE].cpu_usage, stats.links["l-1"].readbytes) == (LAB, 2.0, 1.0)
@@ -229,9 +226,9 @@ def test_nothing_is_due_until_the_oldest_report_is_an_interval_old(listening: Li
         listening.stats()
         listening.protocol.take_sample(10.0)
         listening.protocol.take_lab_stats(10.0)
-        listening.protocol.rest(10.0)
+        listening.protocol.schedule_next_report(10.0)
 
-    listening.protocol.rest(10.0)
+    listening.protocol.schedule_next_report(10.0)
     assert listening.protocol.report_due_at < listening.seconds  # nothing was reported yet
     report()
     assert listening.protocol.report_due_at == listening.seconds + 10
@@ -252,8 +249,8 @@ def test_a_lab_that_runs_no_more_is_forgotten_and_a_new_one_when_it_runs_again(l
     listening.seconds += 31
     listening.stats()
     listening.protocol.take_sample(10.0)
-    listening.protocol.rest(10.0)
-    assert listening.protocol.latest_lab_stats(LAB) is None
+    listening.protocol.schedule_next_report(10.0)
+    assert listening.protocol.labs_count == 0
     assert listening.protocol.report_due_at == listening.seconds + 10
     listening.lab_stats(LAB)
     assert listening.protocol.report_due_at < listening.seconds
@@ -264,8 +261,9 @@ def test_labs_are_bounded_and_the_one_silent_longest_gives_way(listening: Listen
     for number in range(MAX_LABS + 10):
         listening.seconds += 0.001
         listening.lab_stats(f"lab-{number}")
-    assert listening.protocol.latest_lab_stats("lab-9") is None
-    assert listening.protocol.latest_lab_stats("lab-10") is not None
+    kept = {stats.lab_id for stats in listening.protocol.take_lab_stats(10.0)}
+    assert "lab-9" not in kept
+    assert "lab-10" in kept
 
 
 @pytest.mark.parametrize(

@@ -189,14 +189,14 @@ async def test_a_refused_report_is_dropped_but_activity_is_kept(
     reporter: LiveReporter, plane: CollectingControlPlane
 ) -> None:
     plane.error = RequestError("no")
-    ledger = ActivityLog(W1, "s", ReportedActivity(BEGINNING))
-    ledger.add(ActivityEvent(category="start_lab", at=BEGINNING), SampleSource.WEBSOCKET)
-    reporter.add_activity(ledger)
+    activity_log = ActivityLog(W1, "s", ReportedActivity(BEGINNING))
+    activity_log.add(ActivityEvent(category="start_lab", at=BEGINNING), SampleSource.WEBSOCKET)
+    reporter.add_activity(activity_log)
     reporter.add_change(change())
     await VirtualClock().sleep(5)
     plane.error = None
     await VirtualClock().sleep(40)
-    assert (plane.changes, plane.categories, ledger.is_confirmed) == ([], ["start_lab"], True)
+    assert (plane.changes, plane.categories, activity_log.is_confirmed) == ([], ["start_lab"], True)
 
 
 async def test_the_newest_status_of_a_connection_is_told_until_confirmed(
