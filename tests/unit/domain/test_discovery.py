@@ -85,7 +85,7 @@ class TestThePlan:
 
 
 class TestWhatIsImported:
-    def test_a_machine_nobody_knows_is_new(self) -> None:
+    def test_an_instance_without_a_record_is_new(self) -> None:
         assert reason_not_to_import(an_instance(), NOBODY, "production") is None
 
     @pytest.mark.parametrize("status", [RUNNING, STOPPED, TERMINATED])
@@ -94,22 +94,22 @@ class TestWhatIsImported:
         known = KnownWorkers.of([a_worker(status=status, ec2_instance_id=instance.id)])
         assert "already" in str(reason_not_to_import(instance, known, "production"))
 
-    def test_a_machine_that_lcm_launched_for_a_known_worker_is_never_imported(self) -> None:
+    def test_an_instance_that_lcm_launched_for_a_known_worker_is_never_imported(self) -> None:
         known = KnownWorkers.of([a_worker()])
         instance = replace(an_instance(), tags={**LCM, "worker_id": "w-1"})
         assert "w-1" in str(reason_not_to_import(instance, known, "production"))
 
-    def test_a_machine_that_lcm_launched_and_nobody_remembers_is_imported(self) -> None:
+    def test_an_instance_that_lcm_launched_and_no_record_names_is_imported(self) -> None:
         instance = replace(an_instance(), tags={**LCM, "worker_id": "w-lost"})
         assert reason_not_to_import(instance, NOBODY, "production") is None
 
-    def test_h7_a_machine_of_another_fleet_is_left_to_that_fleet(self) -> None:
+    def test_h7_an_instance_of_another_fleet_is_left_to_that_fleet(self) -> None:
         """H7: import of another fleet."""
         instance = replace(an_instance(), tags={**LCM, "worker_id": "w-9", "cml-environment": "staging"})
         assert "staging" in str(reason_not_to_import(instance, NOBODY, "production"))
 
     @pytest.mark.parametrize("state", ["shutting-down", "terminated"])
-    def test_a_machine_that_is_going_is_not_imported(self, state: str) -> None:
+    def test_an_instance_that_is_being_terminated_is_not_imported(self, state: str) -> None:
         assert reason_not_to_import(replace(an_instance(), state=state), NOBODY, "p") is not None
 
     @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ class TestTheRecord:
         assert (entry.source, entry.target) == (None, worker.status)
         assert "imported" in entry.reason
 
-    def test_it_says_what_was_learnt_about_the_machine(self) -> None:
+    def test_it_holds_what_was_observed_of_the_instance(self) -> None:
         worker = self.record(
             image=Ami(id="ami-1", name="CML-2.9.1", description="d", creation_date="2026"),
             cml_version="2.9.1",

@@ -52,7 +52,7 @@ def test_what_keeps_a_running_worker_is_named(fields: dict[str, object], code: s
     assert code in codes(worker)[0]
 
 
-def test_an_idle_worker_shows_the_second_look_it_waits_for() -> None:
+def test_an_idle_worker_shows_the_second_idle_check_it_waits_for() -> None:
     idle = replace(running(pause_decided_at=NOON), last_activity_at=NOON - 90 * MINUTE)
     assert "second_look" in codes(idle)[0]
 

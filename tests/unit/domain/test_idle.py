@@ -60,7 +60,7 @@ def test_activity_in_the_future_of_our_clock_is_activity_now() -> None:
 # Guards, in their order
 
 
-def test_nothing_forbids_pausing_a_proven_idle_worker_at_the_second_look() -> None:
+def test_nothing_forbids_pausing_a_proven_idle_worker_at_the_second_idle_check() -> None:
     assert pause_guard(decided(used(61)), POLICY, PROOF, NOON) is None
 
 
@@ -85,7 +85,7 @@ def test_nothing_forbids_pausing_a_proven_idle_worker_at_the_second_look() -> No
         ("unconfirmed", used(61), POLICY, Evidence(telemetry_fetched=False)),
     ],
 )
-def test_a_guard_forbids_the_pause_even_at_the_second_look(
+def test_a_guard_forbids_the_pause_even_at_the_second_idle_check(
     guard: str, worker: Worker, policy: IdlePolicy, evidence: Evidence
 ) -> None:
     if guard == "not_running":
@@ -96,7 +96,7 @@ def test_a_guard_forbids_the_pause_even_at_the_second_look(
 @pytest.mark.parametrize(
     "seconds_ago", [None, SECOND_CHECK_AFTER.total_seconds() - 1, DECISION_EXPIRES_AFTER.total_seconds() + 1]
 )
-def test_a_pause_needs_a_recent_decision_and_a_second_look_at_it(seconds_ago: float | None) -> None:
+def test_a_pause_needs_a_recent_decision_and_a_second_idle_check(seconds_ago: float | None) -> None:
     worker = used(61) if seconds_ago is None else decided(used(61), seconds_ago)
     assert pause_guard(worker, POLICY, PROOF, NOON) is PauseGuard.SECOND_CHECK
 
@@ -126,7 +126,7 @@ def test_there_is_no_countdown_for_a_worker_that_is_never_paused() -> None:
 
 
 @pytest.mark.parametrize(("seconds_ago", "proves"), [(0, True), (30, True), (31, False), (-31, False)])
-def test_a_look_that_is_old_or_from_the_future_proves_nothing(seconds_ago: float, proves: bool) -> None:
+def test_evidence_that_is_old_or_from_the_future_proves_nothing(seconds_ago: float, proves: bool) -> None:
     assert is_fresh(NOON - timedelta(seconds=seconds_ago), NOON) is proves
 
 

@@ -71,7 +71,7 @@ def tags(**overrides: str) -> dict[str, str]:
     )
 
 
-def test_a_promise_names_generation_token_parameters_and_time() -> None:
+def test_a_launch_intent_names_generation_token_parameters_and_time() -> None:
     worker = planned(a_worker())
     assert worker.launch is not None
     assert worker.launch.generation == worker.launch_generation == 1
@@ -108,12 +108,12 @@ def test_an_unresolved_launch_is_repeated_not_replaced() -> None:
 
 
 @pytest.mark.parametrize("status", sorted(set(WorkerStatus) - {PENDING}))
-def test_only_a_pending_worker_can_promise_a_launch(status: WorkerStatus) -> None:
+def test_only_a_pending_worker_can_have_a_new_launch_intent(status: WorkerStatus) -> None:
     with pytest.raises(IllegalTransition):
         planned(a_worker(status=status))
 
 
-def test_no_launch_is_promised_while_an_earlier_instance_is_not_proven_gone() -> None:
+def test_no_launch_intent_is_recorded_while_an_earlier_instance_is_not_proven_gone() -> None:
     failed = a_worker(status=FAILED, ec2_instance_id=InstanceId("i-1"))
     retried = request(failed, Action.RETRY, by="ada", now=LATER)
     with pytest.raises(Conflict, match="i-1"):
@@ -187,7 +187,7 @@ def test_without_overrides_every_tag_of_the_contract_is_there() -> None:
 
 
 @pytest.mark.parametrize("tag", ["worker_id", "lcm:managed_by", "cml-managed"])
-def test_nobody_can_override_who_owns_an_instance(tag: str) -> None:
+def test_ownership_tags_cannot_be_overridden(tag: str) -> None:
     assert tags(**{tag: "somebody else"}) == tags()
 
 

@@ -25,7 +25,7 @@ def wished(license: License = UNLICENSED, operation: LicenseOperation = REGISTER
     return request_operation(license, operation, now=NOON)
 
 
-def test_a_wish_is_pending_until_it_is_done() -> None:
+def test_a_request_is_pending_until_it_is_completed() -> None:
     license = wished()
     assert (license.status, license.pending_operation) == (LicenseStatus.UNLICENSED, REGISTER)
 
@@ -36,7 +36,7 @@ def test_a_completed_registration_is_true() -> None:
     assert (license.pending_operation, license.operation_in_progress) == (None, False)
 
 
-def test_a_failure_keeps_the_wish_until_the_last_attempt() -> None:
+def test_a_failure_keeps_the_request_until_the_last_attempt() -> None:
     license = wished()
     for attempt in range(1, MAX_ATTEMPTS + 1):
         assert license.pending_operation is REGISTER
@@ -50,7 +50,7 @@ def test_a_completion_said_twice_changes_nothing() -> None:
     assert complete(done, REGISTER, tier=None, now=NOON) is done
 
 
-def test_a_completion_nobody_wished_for_is_refused() -> None:
+def test_a_completion_without_a_request_is_refused() -> None:
     with pytest.raises(Conflict, match="no deregister is pending"):
         complete(wished(), DEREGISTER, tier=None, now=NOON)
 
@@ -71,6 +71,6 @@ def test_a_registered_license_can_be_deregistered() -> None:
     assert (license.status, license.tier) == (LicenseStatus.DEREGISTERED, None)
 
 
-def test_a_new_wish_starts_with_fresh_attempts() -> None:
+def test_a_new_request_starts_with_fresh_attempts() -> None:
     tired = replace(wished(), attempts=4, last_error="no")
     assert (wished(tired).attempts, wished(tired).last_error) == (0, "")

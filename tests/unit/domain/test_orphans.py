@@ -71,7 +71,7 @@ def launched(status: WorkerStatus = RUNNING, generations: int = 2) -> Worker:
         ),
     ],
 )
-def test_an_orphan_is_told_by_tag_record_and_token(
+def test_an_orphan_is_recognised_by_tag_record_and_token(
     instance: Instance, workers: list[Worker], kind: OrphanKind
 ) -> None:
     [orphan] = find_orphans([instance], workers, "production").values()
@@ -108,7 +108,7 @@ def test_these_are_no_orphans(instance: Instance) -> None:
         (UNKNOWN, False, True),
     ],
 )
-def test_a_record_is_looked_after_unless_its_own_step_does(
+def test_a_record_is_swept_unless_its_own_step_handles_it(
     status: WorkerStatus, imported: bool, expected: bool
 ) -> None:
     worker = replace(launched(status), imported=imported)

@@ -25,7 +25,7 @@ ON_IT = {**DEFAULTS, "team": "a", "put-there": "by somebody"}
         ({"worker_id": "w-2", "cml-managed": "no"}, ("worker_id",), {}, ()),
     ],
 )
-def test_only_tags_that_people_named_are_touched(
+def test_only_tags_that_people_set_are_touched(
     wanted: dict[str, str], retired: tuple[str, ...], put: dict[str, str], remove: tuple[str, ...]
 ) -> None:
     assert tag_changes(ON_IT, wanted=wanted, retired=retired, defaults=DEFAULTS) == (put, remove)
@@ -36,7 +36,7 @@ def test_a_default_that_was_overridden_comes_back() -> None:
     assert changes == ({"Name": "lab-1"}, ())
 
 
-def test_other_tags_are_a_new_wish_and_the_old_ones_are_remembered_as_taken_back() -> None:
+def test_other_tags_are_a_new_request_and_the_old_ones_are_kept_as_retired() -> None:
     worker = retag(
         a_worker(status=RUNNING, tags={"team": "a", "room": "1"}), {"room": "2"}, by="ada", now=NOON
     )

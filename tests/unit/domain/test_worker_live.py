@@ -69,7 +69,7 @@ def told(worker: Worker, *states: MonitorState) -> list[bool]:
         ((CONNECTING, DISCONNECTED), []),
     ],
 )
-def test_a_connection_and_its_end_are_told_once_and_reconnections_never(
+def test_a_connection_and_its_end_are_published_once_and_reconnections_never(
     worker: Worker, states: tuple[MonitorState, ...], heard: list[bool]
 ) -> None:
     assert told(worker, *states) == heard

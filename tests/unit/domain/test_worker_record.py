@@ -188,7 +188,7 @@ def test_an_attached_instance_is_recorded_with_its_image() -> None:
     assert not worker.has_unresolved_launch
 
 
-def test_an_instance_with_another_image_than_promised_is_not_given_the_promised_name() -> None:
+def test_an_instance_with_another_ami_than_intended_does_not_get_the_intended_name() -> None:
     worker = attach_instance(a_worker(launch=INTENT), an_instance(image_id="ami-2"), now=LATER)
     assert (worker.ami_id, worker.ami_name) == ("ami-2", None)
 
@@ -220,7 +220,7 @@ def test_a_void_launch_leaves_no_address_behind() -> None:
         (None, InstanceId("i-1"), True, False),
     ],
 )
-def test_a_promised_launch_without_a_known_instance_is_unresolved(
+def test_an_intended_launch_without_a_known_instance_is_unresolved(
     launch: LaunchIntent | None, instance_id: InstanceId | None, may_have: bool, is_unresolved: bool
 ) -> None:
     worker = a_worker(launch=launch, ec2_instance_id=instance_id)

@@ -57,7 +57,9 @@ def test_a_status_allows_certain_actions(status: WorkerStatus) -> None:
     ("status", "action"),
     [(s, a) for s, a in product(WorkerStatus, Action) if a in POSSIBLE[s] and a in WISH],
 )
-def test_an_action_changes_the_wish_and_not_the_status(status: WorkerStatus, action: Action) -> None:
+def test_an_action_changes_the_desired_status_and_not_the_status(
+    status: WorkerStatus, action: Action
+) -> None:
     other = DesiredStatus.STOPPED if WISH[action] is DesiredStatus.RUNNING else DesiredStatus.RUNNING
     worker = asked(a_worker(status=status, desired_status=other, unattended_launches=2), action)
     assert worker.desired_status is WISH[action]
@@ -144,7 +146,7 @@ def drained(worker: Worker) -> Worker:
     return drain(worker, deadline=LATER + timedelta(hours=4), by="bob", reason="maintenance", now=LATER)
 
 
-def test_a_drained_worker_takes_nobody_new_from_that_moment_on() -> None:
+def test_a_drained_worker_takes_no_new_session_from_that_moment_on() -> None:
     worker = drained(a_worker(status=RUNNING))
     assert worker.drain_deadline_at == LATER + timedelta(hours=4)
     assert (worker.status, worker.desired_status) == (DRAINING, DesiredStatus.STOPPED)
@@ -242,7 +244,7 @@ def test_a_start_by_a_person_is_a_manual_resumption() -> None:
 # Refresh
 
 
-def test_a_refresh_is_a_new_wish_that_wakes_the_controller() -> None:
+def test_a_refresh_is_a_new_request_that_wakes_the_controller() -> None:
     worker = refresh(a_worker(status=RUNNING), now=LATER)
     assert (worker.refresh_requested_at, worker.generation) == (LATER, 2)
 

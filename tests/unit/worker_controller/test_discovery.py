@@ -43,7 +43,7 @@ async def workers(fleet: Fleet) -> list[Worker]:
     return await fleet.workers.list_all()
 
 
-async def test_a_machine_with_the_tag_becomes_a_worker_with_what_its_cml_says() -> None:
+async def test_an_instance_with_the_tag_becomes_a_worker_with_its_cml_version() -> None:
     fleet = Fleet()
     machine = await an_instance(fleet)
     await fleet.clock.sleep(300)
@@ -71,7 +71,7 @@ async def test_a_cml_that_does_not_answer_does_not_block_the_import() -> None:
         assert (worker.status, worker.cml_version, worker.cml_ready) == (RUNNING, None, False)
 
 
-async def test_a_machine_is_found_within_the_interval_and_imported_once() -> None:
+async def test_an_instance_is_found_within_the_interval_and_imported_once() -> None:
     async with Fleet().running() as fleet:
         await fleet.clock.sleep(20)
         await an_instance(fleet)
@@ -121,7 +121,7 @@ async def test_people_can_stop_start_and_delete_an_imported_worker() -> None:
 
 
 @pytest.mark.parametrize("status", [RUNNING, STOPPED])
-async def test_an_imported_worker_whose_machine_is_gone_is_terminated_and_never_relaunched(
+async def test_an_imported_worker_whose_instance_is_gone_is_terminated_and_never_relaunched(
     status: str,
 ) -> None:
     fleet = Fleet()
@@ -198,7 +198,7 @@ async def test_switched_off_nothing_is_imported(settings: WorkerControllerSettin
         assert await workers(fleet) == []
 
 
-async def test_a_region_that_cannot_be_listed_is_told_and_tried_again() -> None:
+async def test_a_region_that_cannot_be_listed_is_reported_and_tried_again() -> None:
     fleet = Fleet(WorkerControllerSettings(worker_discovery_regions="us-east-1, eu-west-1"), REGION, EUROPE)
     await an_instance(fleet, region="eu-west-1")
     broken = True
@@ -219,7 +219,7 @@ async def test_a_region_that_cannot_be_listed_is_told_and_tried_again() -> None:
         assert len(await workers(fleet)) == 2
 
 
-async def test_only_the_leader_looks() -> None:
+async def test_only_the_leader_scans() -> None:
     fleet = Fleet()
     await an_instance(fleet)
     async with fleet.running(controllers=3):
@@ -299,7 +299,7 @@ def test_a_tag_filter_that_cannot_be_read_is_refused_at_start() -> None:
         WorkerControllerSettings(worker_discovery_tag_filter="cml-managed")
 
 
-async def test_a_look_asked_for_while_the_settings_are_read_goes_by_the_newest() -> None:
+async def test_a_scan_triggered_while_the_settings_are_read_uses_the_newest() -> None:
     async with Fleet(None, REGION, EUROPE).running() as fleet:
         port, is_reading = fleet.ports[0], asyncio.Event()
         read = port.get_discovery_settings

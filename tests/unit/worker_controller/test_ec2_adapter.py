@@ -56,7 +56,7 @@ class TestCoalescing:
                 tasks.create_task(desk.questions.get(key))
         assert sorted(map(len, desk.batches)) == [1, 2, 2]
 
-    async def test_an_error_is_everybodys(self) -> None:
+    async def test_an_error_is_raised_to_all_callers(self) -> None:
         desk = Desk()
         desk.error = errors.Throttled("slow down")
 
@@ -69,7 +69,7 @@ class TestCoalescing:
             asked = [tasks.create_task(ask(key)) for key in "abc"]
         assert len(asked) == 3
 
-    async def test_when_the_one_who_asks_is_cancelled_the_others_are_told_to_ask_again(self) -> None:
+    async def test_when_the_first_caller_is_cancelled_the_others_must_repeat(self) -> None:
         desk = Desk()
 
         async def join() -> None:
@@ -114,7 +114,7 @@ class TestErrors:
         assert len(told) < LONGEST_MESSAGE + 100
 
 
-def test_of_two_images_made_at_once_everybody_takes_the_same() -> None:
+def test_of_two_amis_created_at_once_all_callers_take_the_same() -> None:
     older = Ami(id="ami-9", name="CML-1", creation_date="2025")
     one = Ami(id="ami-1", name="CML-3", creation_date="2026")
     two = Ami(id="ami-2", name="CML-2", creation_date="2026")

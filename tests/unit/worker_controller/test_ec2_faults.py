@@ -191,7 +191,7 @@ class TestA4LaunchLandsLate:
             await fleet.until(worker, RUNNING)
             assert len(fleet.cloud.machines) == 1
 
-    async def test_a_refusal_after_an_unanswered_launch_keeps_the_promise(self) -> None:
+    async def test_a_refusal_after_an_unanswered_launch_keeps_the_launch_intent(self) -> None:
         fleet = Fleet()
         errors: list[Exception] = [LaunchRefused("InvalidSubnetID.NotFound"), Unreachable("EC2: no answer")]
 
@@ -215,7 +215,7 @@ class TestA5ActionReplyLost:
         ("action", "call", "goal"),
         [(Action.STOP, "stop_instance", STOPPED), (Action.DELETE, "terminate_instance", TERMINATED)],
     )
-    async def test_a_lost_reply_is_followed_by_a_look_and_not_by_a_second_move(
+    async def test_a_lost_reply_is_followed_by_an_observation_and_not_by_a_second_move(
         self, action: Action, call: str, goal: WorkerStatus
     ) -> None:
         async with Fleet().running() as fleet:
@@ -231,7 +231,7 @@ class TestA5ActionReplyLost:
 class TestA6WriteReplyLost:
     """A6: a write was committed and nobody heard; reading again shows our own write."""
 
-    async def test_a_promise_whose_reply_was_lost_is_kept_and_not_made_again(self) -> None:
+    async def test_a_launch_intent_whose_reply_was_lost_is_kept_and_not_recorded_again(self) -> None:
         async with Fleet().running() as fleet:
             lost: list[str] = []
 
@@ -292,7 +292,7 @@ class TestE1Throttling:
             await fleet.until(worker, RUNNING)
             assert len(fleet.cloud.machines) == 1
 
-    async def test_looks_at_a_worker_on_its_way_are_repeated_with_growing_gaps(self) -> None:
+    async def test_observations_of_a_worker_in_transition_are_repeated_with_growing_gaps(self) -> None:
         async with Fleet().running() as fleet:
             worker = await fleet.running_worker()
             storm = Disturbance("describe_instance", Throttled("RequestLimitExceeded")).on(fleet)
@@ -398,7 +398,7 @@ class TestE3Quota:
 class TestE4CredentialsLost:
     """E4: we may not ask any more; everything freezes and nothing is read as gone."""
 
-    async def test_a_refused_look_at_one_instance_freezes_the_whole_region(self) -> None:
+    async def test_a_refused_describe_of_one_instance_freezes_the_whole_region(self) -> None:
         async with Fleet().running() as fleet:
             first, second = await fleet.running_worker("first"), await fleet.running_worker("second")
             await fleet.ask(first, Action.STOP)
@@ -412,7 +412,7 @@ class TestE4CredentialsLost:
             denial.is_on = False
             await fleet.until(second, STOPPED, within_seconds=120)
 
-    async def test_a_region_is_seen_again_also_where_nobody_polls(self) -> None:
+    async def test_a_region_is_readable_again_also_without_polling(self) -> None:
         async with Fleet(WorkerControllerSettings(reconcile_polling_enabled=False)).running() as fleet:
             worker = await fleet.running_worker()
             await fleet.past_the_first_sweep()
@@ -436,7 +436,7 @@ class TestE4CredentialsLost:
             assert (await fleet.get(worker)).status is RUNNING
             assert fleet.effects() == ["launch_instance"]
 
-    async def test_a_launch_that_was_promised_is_not_repeated_before_anybody_may_look(self) -> None:
+    async def test_an_intended_launch_is_not_repeated_before_ec2_can_be_observed(self) -> None:
         async with Fleet().running() as fleet:
             worker = await fleet.create()
             lost = Disturbance("launch_instance", Unreachable("no answer"), "after").on(fleet)
@@ -457,7 +457,7 @@ class TestE4CredentialsLost:
 class TestE5TokenMismatch:
     """E5: the token was used with other parameters; keep it, for an instance may exist."""
 
-    async def test_a_mismatch_fails_the_worker_and_keeps_its_promise(self) -> None:
+    async def test_a_mismatch_fails_the_worker_and_keeps_its_launch_intent(self) -> None:
         fleet = Fleet(None, TWO_SUBNETS)
         Disturbance("launch_instance", TokenMismatch("IdempotentParameterMismatch")).on(fleet)
         async with fleet.running():
@@ -469,7 +469,7 @@ class TestE5TokenMismatch:
 class TestE6GivenUpByEc2:
     """E6: pending, then terminated by EC2 itself; keep the reason, launch anew, three times at most."""
 
-    async def test_a_machine_that_ec2_gives_up_is_launched_anew_and_the_reason_is_kept(self) -> None:
+    async def test_an_instance_that_ec2_terminates_is_launched_again_and_the_reason_is_kept(self) -> None:
         async with Fleet().running() as fleet:
             worker = await fleet.create()
             await fleet.until(worker, PROVISIONING)
@@ -480,7 +480,7 @@ class TestE6GivenUpByEc2:
             assert any("Server.InternalError" in reason for reason in reasons)
             assert len(fleet.cloud.live_machines(worker.id)) == 1
 
-    async def test_after_three_such_machines_the_worker_has_failed(self) -> None:
+    async def test_after_three_such_instances_the_worker_has_failed(self) -> None:
         async with Fleet().running() as fleet:
             worker = await fleet.create()
             for _ in range(3):
@@ -490,7 +490,7 @@ class TestE6GivenUpByEc2:
             assert "Client.VolumeLimitExceeded" in worker.status_reason
             assert len(fleet.cloud.machines) == 3
 
-    async def test_a_machine_that_a_person_ended_is_not_launched_anew(self) -> None:
+    async def test_an_instance_that_a_person_terminated_is_not_launched_again(self) -> None:
         async with Fleet().running() as fleet:
             worker = await fleet.create()
             await fleet.until(worker, PROVISIONING)
@@ -509,7 +509,7 @@ class TestE7Stuck:
         ("action", "status", "state"),
         [(Action.STOP, STOPPING, "stopping"), (Action.DELETE, TERMINATING, "shutting-down")],
     )
-    async def test_a_machine_that_does_not_get_on_raises_an_alarm_and_nothing_is_forced(
+    async def test_an_instance_stuck_in_transition_raises_an_alarm_and_nothing_is_forced(
         self,
         template: str,
         quiet_minutes: int,
@@ -585,7 +585,7 @@ class TestE9ChangedOutside:
             assert back.last_resumed_at is not None
             assert back.desired_status is DesiredStatus.RUNNING
 
-    async def test_a_start_in_the_console_of_a_worker_that_shall_rest_is_told_and_undone(self) -> None:
+    async def test_a_start_in_the_console_of_a_worker_to_be_stopped_is_reported_and_undone(self) -> None:
         async with Fleet().running() as fleet:
             worker = await fleet.running_worker()
             await fleet.ask(worker, Action.STOP)
@@ -595,7 +595,7 @@ class TestE9ChangedOutside:
             stopped = await fleet.until(worker, STOPPED)
             assert (stopped.pause_reason, stopped.auto_resume_count) == (PauseReason.MANUAL, 0)
 
-    async def test_a_retirement_by_ec2_of_a_running_machine_is_told_and_not_undone(self) -> None:
+    async def test_a_retirement_by_ec2_of_a_running_instance_is_reported_and_not_undone(self) -> None:
         async with Fleet().running() as fleet:
             worker = await fleet.running_worker()
             fleet.cloud.terminate(fleet.instance_id(worker), "Server.ScheduledStop")
@@ -607,7 +607,7 @@ class TestE10NotFound:
     """E10: EC2 does not know an id that we know; three reads over five minutes before it is gone."""
 
     @pytest.mark.parametrize("blind_seconds", [60, 200, 290])
-    async def test_a_machine_not_shown_for_less_than_five_minutes_is_not_gone(
+    async def test_an_instance_missing_for_less_than_five_minutes_is_not_gone(
         self, blind_seconds: float
     ) -> None:
         async with Fleet().running() as fleet:
@@ -651,7 +651,7 @@ class TestE12AddressChanged:
 class TestE13Tags:
     """E13: tags copied to a foreign machine, or taken from ours; ownership is tag, record and token."""
 
-    async def test_a_foreign_machine_with_a_copied_tag_is_not_taken_for_the_worker(self) -> None:
+    async def test_a_foreign_instance_with_a_copied_tag_is_not_taken_for_the_worker(self) -> None:
         fleet = Fleet()
         drought = Disturbance("launch_instance", CapacityShortage("InsufficientInstanceCapacity")).on(fleet)
         async with fleet.running():
@@ -664,7 +664,7 @@ class TestE13Tags:
             worker = await fleet.until(worker, RUNNING)
             assert worker.ec2_instance_id != foreign.id
 
-    async def test_a_machine_whose_tags_were_removed_is_still_found_by_its_id(self) -> None:
+    async def test_an_instance_whose_tags_were_removed_is_still_found_by_its_id(self) -> None:
         async with Fleet().running() as fleet:
             worker = await fleet.running_worker()
             fleet.cloud.retag(fleet.instance_id(worker), {})
@@ -698,7 +698,7 @@ class TestE14Hanging:
 class TestSeveralRegions:
     """One client per region: a region that fails says nothing about another."""
 
-    async def test_a_blind_region_does_not_stop_another_one(self) -> None:
+    async def test_a_region_that_cannot_be_listed_does_not_stop_another_one(self) -> None:
         fleet = Fleet(None, REGION, EUROPE)
 
         async def blind_in_europe(moment: Moment, operation: str, subject: str) -> None:
@@ -716,7 +716,7 @@ class TestSeveralRegions:
             assert "stop_instance" not in fleet.effects()
 
     @pytest.mark.parametrize("blind_seconds", [130, 160, 190])
-    async def test_what_waited_for_a_blind_region_is_done_with_the_first_list_that_succeeds(
+    async def test_workers_that_waited_for_a_region_are_reconciled_with_the_first_list_that_succeeds(
         self, blind_seconds: float
     ) -> None:
         fleet = Fleet()

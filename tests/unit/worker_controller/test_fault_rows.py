@@ -34,7 +34,7 @@ class TestA7DeregistrationIsCut:
     """A7: the controller dies between giving a license back and terminating; it is finished once."""
 
     @pytest.mark.parametrize(("moment", "debts"), [("before", []), ("after", [ANSWER_LOST])])
-    async def test_a_license_is_given_back_once_and_owed_if_nobody_heard_the_answer(
+    async def test_a_license_is_deregistered_once_and_a_debt_if_the_answer_was_lost(
         self, moment: str, debts: list[str]
     ) -> None:
         async with Fleet().running(controllers=2) as fleet:
@@ -186,7 +186,7 @@ class TestB2OldAndNew:
             assert machine_moves == [["new to running", "running to stopped", "stopped to running"]]
             assert (await fleet.get(worker)).status is RUNNING
 
-    async def test_a_machine_that_is_missing_in_a_list_is_asked_for_by_name(self) -> None:
+    async def test_an_instance_that_is_missing_in_a_list_is_described_by_its_id(self) -> None:
         async with Fleet(NOBODY_IS_PAUSED).running() as fleet:
             worker = await fleet.running_worker()
             fleet.cloud.unlisted.add(fleet.instance_id(worker))
@@ -198,7 +198,7 @@ class TestB2OldAndNew:
 class TestB3StaleRecord:
     """B3: the controller reads a record that is out of date; the compare-and-set refuses what follows."""
 
-    async def test_a_wish_that_is_over_leads_to_no_effect(self) -> None:
+    async def test_an_outdated_request_leads_to_no_effect(self) -> None:
         async with Fleet(NOBODY_IS_PAUSED).running() as fleet:
             worker = await fleet.running_worker()
             await fleet.clock.sleep(60)
@@ -222,7 +222,7 @@ class TestB3StaleRecord:
 class TestB4WatchLies:
     """B4: changes are missed, told twice or told out of order; the end is the same, by the next poll."""
 
-    async def test_a_change_that_nobody_told_is_found_by_the_next_poll(self) -> None:
+    async def test_a_change_without_a_frame_is_found_by_the_next_poll(self) -> None:
         fleet = Fleet(NOBODY_IS_PAUSED)
 
         async def silence(prefix: str, start_revision: int) -> AsyncGenerator[Change, None]:
@@ -235,7 +235,7 @@ class TestB4WatchLies:
             await fleet.ask(worker, Action.STOP)
             await fleet.until(worker, STOPPED, within_seconds=2 * fleet.settings.reconcile_interval)
 
-    async def test_changes_of_the_past_told_again_change_nothing(self) -> None:
+    async def test_repeated_changes_of_the_past_change_nothing(self) -> None:
         async with Fleet(NOBODY_IS_PAUSED).running() as fleet:
             worker = await fleet.running_worker()
             await fleet.clock.sleep(60)
@@ -250,7 +250,7 @@ class TestB5FlippingWish:
     """B5: people change their minds inside one reconcile; the last wish wins."""
 
     @pytest.mark.parametrize("flips", range(1, 5))
-    async def test_the_last_wish_wins_whenever_it_comes(self, flips: int) -> None:
+    async def test_the_last_request_wins_whenever_it_comes(self, flips: int) -> None:
         async with Fleet(NOBODY_IS_PAUSED).running() as fleet:
             worker = await fleet.running_worker()
             await fleet.clock.sleep(60)
@@ -274,7 +274,7 @@ class TestB5FlippingWish:
 class TestH4RestartAndIdleTime:
     """H4: a new controller neither resets nor inflates the time that a worker was unused."""
 
-    async def test_a_worker_is_paused_after_an_hour_whoever_leads(self) -> None:
+    async def test_a_worker_is_paused_after_an_hour_across_leaders(self) -> None:
         async with Fleet().running(controllers=2) as fleet:
             worker = await fleet.running_worker()
             for _ in range(5):
@@ -319,7 +319,7 @@ class TestH6ScaleDownChoosesWell:
             assert (await fleet.get(worker)).sessions == ("session-1",)
             assert "stop_instance" not in fleet.effects()
 
-    async def test_nobody_is_placed_on_a_worker_that_drains(self) -> None:
+    async def test_no_session_is_placed_on_a_worker_that_drains(self) -> None:
         settings = WorkerControllerSettings(scale_down_enabled=True)
         async with Fleet(settings).running() as fleet:
             worker = await fleet.running_worker()

@@ -81,7 +81,7 @@ class TestWhoMay:
             status, told = await ask(controller, path, method, key)
             assert (status, "X-API-Key" in told["detail"]) == (401, True), path
 
-    async def test_where_no_key_is_configured_nobody_gets_in(self) -> None:
+    async def test_without_a_configured_key_all_requests_are_refused(self) -> None:
         controller = Fleet().add_controller("one")
         status, _ = await request(app_of(controller, key=""), "GET", "/admin/stats", {"X-API-Key": ""}, None)
         assert status == 401
@@ -148,7 +148,7 @@ class TestFleet:
         assert (shown["has_drift"], shown["is_stuck"]) == (False, False)
         assert shown["last_reconciled_at"] is not None
 
-    async def test_who_no_longer_leads_manages_nobody(self) -> None:
+    async def test_a_former_leader_manages_no_worker(self) -> None:
         async with a_leader_and_a_standby() as (fleet, leader, standby):
             await fleet.running_worker()
             await fleet.clock.sleep(60)
@@ -220,7 +220,7 @@ class TestLeadership:
             assert (leader.election.is_leader, standby.election.is_leader) == (False, True)
             await fleet.running_worker()  # and the new one works
 
-    async def test_a_look_that_needs_an_absent_control_plane_says_to_try_later(self) -> None:
+    async def test_a_scan_that_needs_an_absent_control_plane_is_answered_try_later(self) -> None:
         async with Fleet().running() as fleet:
             fleet.ports[0].is_reachable = False
             status, told = await ask(fleet.leader, "/admin/trigger-reconcile", "POST")
@@ -238,7 +238,7 @@ class TestReadiness:
             await fleet.clock.sleep(60)
             assert (await ask(leader, "/ready")) == (200, {"ready": True, "frozen": []})
 
-    async def test_a_region_out_of_sight_is_not_missed_once_no_worker_is_in_it(self) -> None:
+    async def test_a_region_failure_is_cleared_once_no_worker_is_in_the_region(self) -> None:
         async with Fleet(None, REGION, EUROPE).running() as fleet:
             fleet.cloud.images = ()  # it fails before it is launched
             worker = await fleet.create(region=EUROPE.region)

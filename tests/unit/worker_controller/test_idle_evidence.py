@@ -283,7 +283,7 @@ async def test_a_login_refused_too_often_is_unknown_while_it_is_not_tried() -> N
         assert len(scene.cml.logins) == logins
 
 
-async def test_a_cml_that_answers_that_nobody_was_there_is_paused_at_the_second_look() -> None:
+async def test_a_worker_without_activity_is_paused_at_the_second_idle_check() -> None:
     """The same worker without a failure: it is the failure that keeps the others."""
     async with unused_for_hours() as scene:
         assert await scene.monitoring.fetch_telemetry(W1) == []
@@ -294,7 +294,7 @@ async def test_a_cml_that_answers_that_nobody_was_there_is_paused_at_the_second_
         assert (await scene.worker()).desired_status is DesiredStatus.STOPPED
 
 
-async def test_what_the_telemetry_tells_of_people_reaches_the_record() -> None:
+async def test_activity_in_the_telemetry_reaches_the_record() -> None:
     async with unused_for_hours() as scene:
         at = scene.clock.now() - timedelta(minutes=5)
         scene.cml.note("start_lab", at)
@@ -302,7 +302,7 @@ async def test_what_the_telemetry_tells_of_people_reaches_the_record() -> None:
         assert (await scene.worker()).last_activity_at == at
 
 
-async def test_a_failure_between_the_two_looks_takes_the_decision_back() -> None:
+async def test_a_failure_between_the_two_idle_checks_cancels_the_decision() -> None:
     async with unused_for_hours() as scene:
         assert (await scene.check()).guard == "second_look"
         unreachable(scene)

@@ -69,7 +69,7 @@ async def licensed(fleet: Fleet) -> Worker:
     return worker
 
 
-async def test_a_wished_license_is_registered_soon() -> None:
+async def test_a_requested_license_is_registered_soon() -> None:
     async with Fleet().running() as fleet:
         worker = await licensed(fleet)
         assert (worker.license.tier, worker.license.pending_operation) == ("CML_Enterprise", None)
@@ -77,7 +77,7 @@ async def test_a_wished_license_is_registered_soon() -> None:
         assert [call.split()[0] for call in fleet.licensing.calls] == ["register"]
 
 
-async def test_a_license_wished_before_cml_is_ready_waits_for_it() -> None:
+async def test_a_license_requested_before_cml_is_ready_waits_for_it() -> None:
     async with Fleet().running() as fleet:
         worker = await fleet.create()
         await request_license(fleet.plane.records, worker.id, TOKEN)
@@ -85,7 +85,7 @@ async def test_a_license_wished_before_cml_is_ready_waits_for_it() -> None:
         assert (await fleet.get(worker)).license.status is LicenseStatus.REGISTERED
 
 
-async def test_a_token_nobody_knows_fails_five_times_and_is_given_up() -> None:
+async def test_an_unknown_token_fails_five_times_and_is_not_tried_again() -> None:
     async with Fleet().running() as fleet:
         worker = await fleet.running_worker()
         await request_license(fleet.plane.records, worker.id, "a-token-of-another-account")
@@ -115,7 +115,7 @@ async def test_a_corrected_token_is_asked_for_at_once_and_only_once(attempts: in
         assert len(fleet.licensing.calls) == attempts + 1
 
 
-async def test_a_corrected_fleet_token_is_tried_at_once_when_somebody_asks_again() -> None:
+async def test_a_corrected_fleet_token_is_tried_at_once_when_it_is_requested_again() -> None:
     async with Fleet().running() as fleet:
         worker = await asked_with_a_wrong_fleet_token(fleet)
         while len(fleet.licensing.calls) < 4 or (await fleet.get(worker)).license.operation_in_progress:
@@ -225,7 +225,7 @@ async def test_an_exhausted_pool_is_tried_again_and_then_has_room() -> None:
         assert (await fleet.get(worker)).license.status is LicenseStatus.REGISTERED
 
 
-async def test_a_license_is_given_back_on_request() -> None:
+async def test_a_license_is_deregistered_on_request() -> None:
     async with Fleet().running() as fleet:
         worker = await licensed(fleet)
         await request_deregistration(fleet.plane.records, worker.id)
@@ -246,7 +246,9 @@ async def test_a_deleted_worker_gives_its_license_back_before_it_is_terminated()
         assert (entry.worker_id, entry.by) == (worker.id, "worker-controller")
 
 
-async def test_a_license_that_cannot_be_given_back_is_owed_and_the_machine_goes_after_two_minutes() -> None:
+async def test_a_license_that_cannot_be_deregistered_is_a_debt_and_the_instance_goes_after_two_minutes() -> (
+    None
+):
     async with Fleet().running() as fleet:
         worker = await licensed(fleet)
         fleet.licensing.unreachable = Unreachable("no route")
@@ -282,7 +284,7 @@ async def test_a_new_leader_finishes_what_the_old_one_began() -> None:
         assert replace(license, changed_at=None).status is LicenseStatus.REGISTERED
 
 
-async def test_a_wish_for_a_license_goes_through_backoff_once() -> None:
+async def test_a_license_request_goes_through_backoff_once() -> None:
     tries: list[float] = []
 
     async def refuse(moment: str, operation: str, subject: str) -> None:
@@ -342,7 +344,7 @@ async def test_an_unlicensed_worker_that_should_be_licensed_is_registered_by_its
         looking.cancel()
 
 
-async def test_a_worker_deleted_while_it_registers_gives_back_what_it_gets() -> None:
+async def test_a_worker_deleted_while_it_registers_is_deregistered() -> None:
     async with Fleet().running() as fleet:
         worker = await fleet.running_worker()
         await fleet.clock.sleep(60)
@@ -360,7 +362,7 @@ async def test_a_worker_deleted_while_it_registers_gives_back_what_it_gets() -> 
         assert await list_debts(fleet.plane.records) == []
 
 
-async def test_a_license_that_the_pool_was_not_told_of_is_owed_at_once() -> None:
+async def test_a_deregistration_of_which_the_pool_was_not_notified_is_a_debt_at_once() -> None:
     async with Fleet().running() as fleet:
         worker = await licensed(fleet)
         fleet.licensing.forgets_to_tell = True
@@ -370,7 +372,7 @@ async def test_a_license_that_the_pool_was_not_told_of_is_owed_at_once() -> None
         assert (debt.worker_id, debt.reason) == (worker.id, POOL_NOT_NOTIFIED)
 
 
-async def test_a_license_whose_deregistration_was_not_answered_is_owed() -> None:
+async def test_a_license_whose_deregistration_was_not_answered_is_a_debt() -> None:
     fleet = Fleet()
     fleet.licensing = AnswersOfDeregistrationsGetLost()
     async with fleet.running():
@@ -409,7 +411,7 @@ async def test_a_new_leader_that_did_not_hear_the_answer_to_a_deregistration_owe
         assert (debt.worker_id, debt.reason) == (worker.id, ANSWER_LOST)
 
 
-async def test_a_confirmed_deregistration_is_not_owed_though_its_report_was_lost() -> None:
+async def test_a_confirmed_deregistration_is_no_debt_though_its_report_was_lost() -> None:
     fleet = Fleet()
     fleet.licensing = LosesTheControlPlane(fleet)
     async with fleet.running():
@@ -442,7 +444,7 @@ class LeadersAreCutOff(MemoryLicensing):
         return answer
 
 
-async def test_what_a_leader_heard_once_says_nothing_of_a_later_deregistration() -> None:
+async def test_an_earlier_answer_proves_nothing_about_a_later_deregistration() -> None:
     fleet = Fleet()
     fleet.licensing = LeadersAreCutOff(fleet)
     async with fleet.running(controllers=2):
@@ -460,7 +462,7 @@ async def test_what_a_leader_heard_once_says_nothing_of_a_later_deregistration()
             assert (await fleet.get(worker)).license.status is LicenseStatus.REGISTERED
 
 
-async def test_a_license_that_is_free_before_anybody_asked_is_not_owed() -> None:
+async def test_a_license_that_is_free_before_any_request_is_no_debt() -> None:
     async with Fleet().running() as fleet:
         worker = await licensed(fleet)
         fleet.licensing.registered.clear()
@@ -470,7 +472,7 @@ async def test_a_license_that_is_free_before_anybody_asked_is_not_owed() -> None
         assert await list_debts(fleet.plane.records) == []
 
 
-async def test_a_license_that_five_attempts_did_not_free_is_owed() -> None:
+async def test_a_license_that_five_attempts_did_not_free_is_a_debt() -> None:
     async with Fleet().running() as fleet:
         worker = await licensed(fleet)
 
@@ -484,7 +486,7 @@ async def test_a_license_that_five_attempts_did_not_free_is_owed() -> None:
         assert debt.reason == "another operation is under way"
 
 
-async def test_a_license_that_went_with_its_machine_is_owed_and_the_next_machine_has_none() -> None:
+async def test_a_license_lost_with_its_instance_is_a_debt_and_the_next_instance_has_none() -> None:
     async with Fleet().running() as fleet:
         worker = await licensed(fleet)
         fleet.cloud.forget(fleet.instance_id(worker))

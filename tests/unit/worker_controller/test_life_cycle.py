@@ -317,7 +317,7 @@ async def test_stopping_a_worker_during_its_launch_ends_with_it_stopped(early: f
         await fleet.until(worker, STOPPED)
 
 
-async def test_a_worker_stopped_before_its_launch_rests_and_can_be_started_hours_later() -> None:
+async def test_a_worker_stopped_before_its_launch_stays_pending_and_can_be_started_hours_later() -> None:
     async with Fleet().running(controllers=2) as fleet:
         worker = await fleet.create()
         await fleet.ask(worker, Action.STOP)
@@ -408,7 +408,7 @@ async def test_a_region_that_is_no_longer_configured_never_fails_a_running_worke
         assert any("EC2 us-east-1" in reason for reason in fleet.leader.loop.health.freeze_reasons)
 
 
-async def test_a_worker_that_was_never_launched_is_deleted_though_its_region_is_out_of_sight() -> None:
+async def test_a_worker_that_was_never_launched_is_deleted_though_its_region_cannot_be_listed() -> None:
     async with Fleet().running() as fleet:
         await fleet.running_worker("other")
 

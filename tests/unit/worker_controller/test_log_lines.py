@@ -89,7 +89,7 @@ async def test_the_moves_of_one_pass_share_a_trace_and_another_pass_has_another(
     assert len({to["starting"], to["stopping"], to["stopped"]}) == 3
 
 
-async def test_a_failure_in_the_middle_is_told_with_its_worker(log: Log) -> None:
+async def test_a_failure_in_the_middle_is_logged_with_its_worker(log: Log) -> None:
     async with Fleet().running() as fleet:
 
         async def fail(moment: Moment, operation: str, _: str) -> None:
@@ -148,7 +148,7 @@ async def test_the_control_plane_goes_on_in_the_trace_of_the_controller(log: Log
     assert (refusal["trace_id"], refusal["caller"]) == (work.trace_id, "worker-controller")
 
 
-async def test_a_commit_is_told_in_the_trace_of_whoever_asked_for_it(log: Log) -> None:
+async def test_a_commit_is_logged_in_the_trace_of_its_request(log: Log) -> None:
     wire = InMemory()
     worker = a_worker(id=WORKER)
     await wire.parts.app.state.services.control_plane.records.workers.add(worker)

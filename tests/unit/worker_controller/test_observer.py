@@ -80,7 +80,7 @@ async def test_one_listing_serves_all_workers_of_a_cycle(
     assert operations(cloud) == ["launch_instance", "list_instances"]
 
 
-async def test_a_worker_just_acted_on_is_looked_at_afresh(
+async def test_a_worker_just_acted_on_is_observed_anew(
     cloud: MemoryCloud, observer: InstanceObserver, clock: VirtualClock
 ) -> None:
     instance = await cloud.launch_instance(SPEC, "lcm-1")
@@ -93,7 +93,7 @@ async def test_a_worker_just_acted_on_is_looked_at_afresh(
     assert operations(cloud)[-1] == "describe_instance"
 
 
-async def test_a_refresh_that_somebody_asked_for_looks_at_ec2_now(
+async def test_a_requested_refresh_observes_ec2_now(
     cloud: MemoryCloud, observer: InstanceObserver, clock: VirtualClock
 ) -> None:
     instance = await cloud.launch_instance(SPEC, "lcm-1")
@@ -108,7 +108,7 @@ async def test_a_refresh_that_somebody_asked_for_looks_at_ec2_now(
     assert operations(cloud) == ["launch_instance", "list_instances", "describe_instance"]
 
 
-async def test_a_running_worker_is_called_stopped_only_after_two_looks(
+async def test_a_running_worker_is_reported_stopped_only_after_two_reads(
     cloud: MemoryCloud, observer: InstanceObserver, clock: VirtualClock
 ) -> None:
     instance = await cloud.launch_instance(SPEC, "lcm-1")

@@ -60,7 +60,7 @@ def is_alive(fleet: Fleet, instance: Instance) -> bool:
 
 class TestRecordsWithoutMachines:
     @pytest.mark.parametrize("status", [STOPPED, FAILED])
-    async def test_a_resting_worker_whose_machine_vanished_is_ended_after_three_looks(
+    async def test_a_stopped_worker_whose_instance_vanished_is_ended_after_three_reads(
         self, status: str
     ) -> None:
         async with Fleet(REPORT_ONLY).running() as fleet:
@@ -84,7 +84,7 @@ class TestRecordsWithoutMachines:
             assert fleet.leader.reconciler.scope.discovery.orphans.counts["records_ended"] == 1
             assert terminations(fleet) == 0
 
-    async def test_a_failed_worker_whose_machine_ec2_reports_terminated_is_ended(self) -> None:
+    async def test_a_failed_worker_whose_instance_ec2_reports_terminated_is_ended(self) -> None:
         async with Fleet(REPORT_ONLY).running() as fleet:
             await fleet.running_worker("other")
             worker = await fleet.create("failing")
@@ -94,7 +94,7 @@ class TestRecordsWithoutMachines:
             ended = await fleet.until(worker, TERMINATED, within_seconds=1_000)
             assert "EC2 reports terminated" in ended.status_reason
 
-    async def test_a_machine_that_is_not_shown_for_a_while_is_not_lost(self) -> None:
+    async def test_an_instance_that_is_missing_for_a_while_is_not_lost(self) -> None:
         async with Fleet(REPORT_ONLY).running() as fleet:
             await fleet.running_worker("other")
             worker = await fleet.running_worker("hidden")
@@ -107,7 +107,7 @@ class TestRecordsWithoutMachines:
             await fleet.clock.sleep(3_600)
             assert (await fleet.get(worker)).status is STOPPED
 
-    async def test_a_machine_that_ec2_gave_up_is_launched_anew_though_orphans_are_looked_for_first(
+    async def test_an_instance_that_ec2_terminated_is_launched_again_though_orphans_are_swept_first(
         self,
     ) -> None:
         async with Fleet(REPORT_ONLY).running() as fleet:
@@ -140,7 +140,7 @@ class TestRecordsWithoutMachines:
                 ended_at.append(fleet.clock.monotonic())
             assert all(b - a >= 590 for a, b in itertools.pairwise(ended_at))
 
-    async def test_an_end_of_which_nobody_hears_is_spent_all_the_same(self) -> None:
+    async def test_an_end_whose_reply_is_lost_is_spent_all_the_same(self) -> None:
         async with Fleet(REPORT_ONLY).running() as fleet:
             workers = [await fleet.running_worker(f"lab-{n}") for n in range(4)]
             for worker in workers[:3]:
@@ -171,7 +171,7 @@ class TestMachinesWithoutRecords:
             assert is_alive(fleet, orphan)
             assert terminations(fleet) == 0
 
-    async def test_with_the_setting_one_is_terminated_after_two_sightings_ten_minutes_apart(self) -> None:
+    async def test_with_the_setting_one_is_terminated_after_two_observations_ten_minutes_apart(self) -> None:
         fleet = Fleet(SWEEPING)
         async with fleet.running():
             await fleet.running_worker()
@@ -185,7 +185,7 @@ class TestMachinesWithoutRecords:
             await fleet.clock.sleep(10 * MINUTE)
             assert kinds(fleet) == {}
 
-    async def test_a_machine_left_by_an_earlier_launch_is_found(self) -> None:
+    async def test_an_instance_left_by_an_earlier_launch_is_found(self) -> None:
         fleet = Fleet(SWEEPING)
         async with fleet.running():
             worker = await fleet.running_worker()
@@ -202,7 +202,7 @@ class TestMachinesWithoutRecords:
             assert (await fleet.get(worker)).ec2_instance_id == mine
             assert (await fleet.get(worker)).status is RUNNING
 
-    async def test_e13_a_machine_with_copied_tags_is_never_destroyed(self) -> None:
+    async def test_e13_an_instance_with_copied_tags_is_never_destroyed(self) -> None:
         """E13: tags copied to a foreign machine; the conflict is reported."""
         fleet = Fleet(SWEEPING)
         async with fleet.running():
@@ -213,7 +213,7 @@ class TestMachinesWithoutRecords:
             assert kinds(fleet) == {copied.id: OrphanKind.CONFLICT, staging.id: OrphanKind.CONFLICT}
             assert terminations(fleet) == 0
 
-    async def test_an_imported_machine_is_never_swept(self) -> None:
+    async def test_an_imported_instance_is_never_swept(self) -> None:
         fleet = Fleet(WorkerControllerSettings(orphan_termination_enabled=True))
         machine = await leave_behind(fleet)
         async with fleet.running():
@@ -323,7 +323,7 @@ class TestH9SweepRacesLaunch:
     """H9: a launch in progress while the sweep looks; the token counts as owned."""
 
     @pytest.mark.parametrize("visibility", [0.0, 100.0, 280.0])
-    async def test_a_launch_that_was_promised_is_never_swept(self, visibility: float) -> None:
+    async def test_an_intended_launch_is_never_swept(self, visibility: float) -> None:
         fleet = Fleet(
             WorkerControllerSettings(
                 worker_discovery_tag_filter="nothing=here",
@@ -384,7 +384,7 @@ async def test_who_no_longer_leads_shows_no_orphans() -> None:
         assert "worker_orphan_instances{" not in leader.loop.telemetry.render().decode()
 
 
-async def test_a_machine_that_may_not_be_terminated_does_not_protect_the_others() -> None:
+async def test_an_instance_that_may_not_be_terminated_does_not_protect_the_others() -> None:
     async with Fleet(SWEEPING).running() as fleet:
         await fleet.running_worker()
         protected, other = await leave_behind(fleet, "w-protected"), await leave_behind(fleet, "w-other")

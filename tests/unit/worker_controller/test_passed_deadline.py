@@ -189,7 +189,7 @@ async def test_no_license_is_registered_when_the_deadline_passes_after_its_token
         assert await scene.new_effects(seconds=60) == ["register"]
 
 
-async def test_no_license_is_given_back_when_the_deadline_passes_after_the_decision() -> None:
+async def test_no_license_is_deregistered_when_the_deadline_passes_after_the_decision() -> None:
     async with Scene().running() as scene:
         worker = await scene.ready_worker()
         await request_license(scene.fleet.plane.records, worker.id, TOKEN)

@@ -68,7 +68,7 @@ async def test_switched_off_nothing_is_purged() -> None:
         assert await names(fleet) == ["old"]
 
 
-async def test_a_record_whose_machine_may_live_is_kept() -> None:
+async def test_a_record_whose_instance_may_exist_is_kept() -> None:
     async with Fleet(QUIET).running() as fleet:
         kept = await an_old_worker(fleet, "kept")
         await an_old_worker(fleet, "gone")
@@ -77,7 +77,7 @@ async def test_a_record_whose_machine_may_live_is_kept() -> None:
         assert await names(fleet) == ["kept"]
 
 
-async def test_while_ec2_cannot_say_which_machines_live_nothing_is_purged() -> None:
+async def test_while_ec2_cannot_be_listed_nothing_is_purged() -> None:
     fleet = Fleet(QUIET)
 
     async def fail(moment: Moment, operation: str, subject: str) -> None:

@@ -56,7 +56,7 @@ async def test_five_minutes_ask_once_for_each_worker_whether_it_is_used() -> Non
         assert set(calls) == {"list_resources", "DescribeInstances us-east-1", "detect_worker_idle"}
 
 
-async def test_a_worker_whose_machine_shows_something_new_is_looked_at_and_no_other() -> None:
+async def test_a_worker_whose_instance_changed_is_reconciled_and_no_other() -> None:
     async with settled(1_000) as (fleet, clock):
         looked_at = {name: state.started_at for name, state in fleet.controller.loop.states.items()}
         fleet.pages["us-east-1"].machines[7]["PrivateIpAddress"] = "10.9.9.9"
@@ -67,7 +67,7 @@ async def test_a_worker_whose_machine_shows_something_new_is_looked_at_and_no_ot
         assert again == {"us-east-1-7"}
 
 
-async def test_a_worker_whose_record_changed_is_looked_at_and_no_other() -> None:
+async def test_a_worker_whose_record_changed_is_reconciled_and_no_other() -> None:
     async with settled(1_000) as (fleet, clock):
         looked_at = {name: state.started_at for name, state in fleet.controller.loop.states.items()}
         changed = WorkerId("us-east-1-7")

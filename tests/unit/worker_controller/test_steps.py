@@ -209,7 +209,7 @@ class TestPending:
     def test_a_new_worker_is_launched(self) -> None:
         assert decide(self.fresh(), Absent("no launch was ever requested")) == Launch()
 
-    def test_a_promised_launch_is_repeated_while_its_instance_is_not_seen(self) -> None:
+    def test_an_intended_launch_is_repeated_while_its_instance_is_not_observed(self) -> None:
         assert decide(self.promised(), NO_IDEA) == Launch()
         assert decide(self.promised(WANT_STOPPED), NO_IDEA) == Launch()
 
@@ -221,7 +221,7 @@ class TestPending:
         assert isinstance(decide(a_worker(PENDING, WANT_RUNNING), shows("terminated")), WithdrawLaunchIntent)
         assert isinstance(decide(a_worker(PENDING, WANT_RUNNING), GONE), WithdrawLaunchIntent)
 
-    def test_an_instance_that_cannot_be_looked_at_is_waited_for(self) -> None:
+    def test_an_instance_that_cannot_be_observed_is_waited_for(self) -> None:
         assert isinstance(decide(a_worker(PENDING, WANT_RUNNING), NO_IDEA), Wait)
 
     def test_a_worker_deleted_before_its_launch_just_ends(self) -> None:
@@ -243,7 +243,7 @@ class TestPending:
         assert moves_to(decide(worker, Absent("never"))) is FAILED
 
 
-def test_a_machine_found_by_its_launch_is_recorded_before_it_is_terminated() -> None:
+def test_an_instance_found_by_its_launch_is_recorded_before_it_is_terminated() -> None:
     worker = replace(a_worker(TERMINATING, WANT_TERMINATED), ec2_instance_id=None)
     decision = decide(worker, shows("running"))
     assert moves_to(decision) is TERMINATING

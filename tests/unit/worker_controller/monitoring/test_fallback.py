@@ -136,7 +136,7 @@ async def test_what_people_did_while_the_connection_was_open_and_silent_is_found
     assert sorted(live.plane.categories) == ["queue_node", "start_node"]
 
 
-async def test_a_new_leader_finds_what_happened_while_nobody_led_and_nothing_else(
+async def test_a_new_leader_finds_what_happened_without_a_leader_and_nothing_else(
     clock: VirtualClock, cml: MemoryLiveServer
 ) -> None:
     await clock.sleep(100)
@@ -156,7 +156,7 @@ async def test_a_new_leader_finds_what_happened_while_nobody_led_and_nothing_els
         assert {event.at for _, event in watching.plane.activity} == {BEGINNING + timedelta(seconds=103)}
 
 
-async def test_another_address_does_not_make_the_diary_news_again(
+async def test_another_address_does_not_count_the_telemetry_again(
     live: Watching, cml: MemoryLiveServer, clock: VirtualClock
 ) -> None:
     cml.refuses_sockets = True
@@ -261,7 +261,7 @@ async def test_a_lost_reply_does_not_count_activity_twice(
     assert live.plane.categories == ["queue_node", "start_node"]
 
 
-async def test_a_crooked_diary_cannot_make_a_report_too_large_for_the_control_plane(
+async def test_malformed_telemetry_cannot_make_a_report_too_large_for_the_control_plane(
     live: Watching, cml: MemoryLiveServer, clock: VirtualClock
 ) -> None:
     """All workers' reports would be refused with it, again and again."""
@@ -347,7 +347,7 @@ def test_an_event_of_the_same_second_as_the_last_one_still_counts() -> None:
     assert read(log, entry("start_lab", 10), entry("start_lab", 10), entry("stop_lab", 9)) == ["stop_lab"]
 
 
-def test_machines_and_ourselves_are_not_people() -> None:
+def test_automatic_entries_and_our_own_are_not_activity() -> None:
     log = TelemetryLog(BEGINNING)
     entries = [
         entry("system_stats", 10),
@@ -359,7 +359,7 @@ def test_machines_and_ourselves_are_not_people() -> None:
     assert read(log, *entries) == ["user_activity"]
 
 
-def test_what_was_told_live_is_not_counted_again() -> None:
+def test_what_was_counted_live_is_not_counted_again() -> None:
     log = TelemetryLog(BEGINNING)
     told = [ActivityEvent(category="start_node", at=BEGINNING + timedelta(seconds=11), lab_id="l")]
     entries = [entry("start_node", 10, lab_id="l"), entry("start_node", 10, lab_id="other")]
@@ -367,7 +367,7 @@ def test_what_was_told_live_is_not_counted_again() -> None:
     assert read(log, *entries, live=told) == []
 
 
-def test_what_the_record_holds_is_no_news_and_one_entry_each_is_meant_by_it() -> None:
+def test_each_event_of_the_record_matches_one_entry_and_is_not_counted_again() -> None:
     recorded = ActivityEvent(category="start_lab", at=BEGINNING + timedelta(seconds=12), lab_id="l")
     log = TelemetryLog(BEGINNING, [recorded])
     entries = [entry("start_lab", 9, lab_id="l"), entry("start_lab", 11, lab_id="l")]
@@ -375,14 +375,14 @@ def test_what_the_record_holds_is_no_news_and_one_entry_each_is_meant_by_it() ->
     assert read(log, *entries) == []
 
 
-def test_a_leader_that_was_stopped_heard_late_and_is_believed_all_the_same() -> None:
+def test_events_that_a_stopped_leader_received_late_count_all_the_same() -> None:
     recorded = ActivityEvent(category="start_lab", at=BEGINNING + timedelta(seconds=70), lab_id="l")
     assert read(TelemetryLog(BEGINNING, [recorded]), entry("start_lab", 10, lab_id="l")) == []
     entries = [entry("start_lab", 10, lab_id="l"), entry("start_lab", 69, lab_id="l")]
     assert read(TelemetryLog(BEGINNING, [recorded]), *entries) == ["start_lab"]
 
 
-def test_what_we_heard_late_is_the_same_only_if_we_were_stopped() -> None:
+def test_a_late_event_matches_an_entry_only_if_the_process_was_stopped() -> None:
     told = ActivityEvent(category="start_lab", at=BEGINNING + timedelta(seconds=40), lab_id="l")
     for late_by, fresh in ((0, 1), (30, 0)):
         found = TelemetryLog(BEGINNING).take_new(
@@ -408,7 +408,7 @@ def test_what_we_heard_late_is_the_same_only_if_we_were_stopped() -> None:
         (23.0, 420.0, None),
     ],
 )
-def test_an_answer_that_took_long_tells_the_servers_clock_only_if_it_agrees_with_ours(
+def test_a_slow_answer_gives_the_servers_clock_only_if_it_agrees_with_ours(
     took: float, server: float, skew: float | None
 ) -> None:
     now = BEGINNING + timedelta(minutes=60)
@@ -416,7 +416,7 @@ def test_an_answer_that_took_long_tells_the_servers_clock_only_if_it_agrees_with
     assert found == (timedelta(seconds=skew) if skew is not None else None)
 
 
-def test_clocks_of_two_leaders_that_differ_by_seconds_do_not_make_a_deed_look_like_the_next_one() -> None:
+def test_clocks_of_two_leaders_that_differ_by_seconds_do_not_mix_up_consecutive_events() -> None:
     told = [
         ActivityEvent(category="start_lab", at=BEGINNING + timedelta(seconds=seconds), lab_id="l")
         for seconds in (10, 14)
@@ -425,7 +425,7 @@ def test_clocks_of_two_leaders_that_differ_by_seconds_do_not_make_a_deed_look_li
     assert read(TelemetryLog(BEGINNING, told), *entries) == []
 
 
-def test_of_two_entries_the_closer_one_was_told_live() -> None:
+def test_of_two_entries_the_closer_one_was_counted_live() -> None:
     log = TelemetryLog(BEGINNING)
     told = [ActivityEvent(category="start_lab", at=BEGINNING + timedelta(seconds=13), lab_id="l")]
     fresh = log.take_new(

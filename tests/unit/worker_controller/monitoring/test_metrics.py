@@ -74,7 +74,7 @@ async def test_all_three_are_asked_every_minute(collected: Collected) -> None:
     assert "/api/v0/system_stats" not in [path for _, path in collected.cml.requests]
 
 
-async def test_what_is_no_news_is_not_reported(collected: Collected) -> None:
+async def test_unchanged_facts_are_not_reported(collected: Collected) -> None:
     health = CmlHealth(valid=True, is_licensed=True)
     collected.plane.workers = [
         a_worker(status=RUNNING, cml_ready=True, cml_health=health, cml_license=LICENSE)

@@ -107,7 +107,7 @@ def node(event: str, lab_id: str = "lab-1") -> dict[str, str]:
 # Breaking, and coming back.
 
 
-async def test_a_lost_connection_comes_back_by_itself_and_nobody_is_told(
+async def test_a_lost_connection_comes_back_by_itself_and_is_not_published(
     live: Watching, cml: MemoryLiveServer
 ) -> None:
     await connected(live)
@@ -166,7 +166,7 @@ async def test_waits_double_up_to_the_cap(clock: VirtualClock, cml: MemoryLiveSe
             assert 0.75 * expected <= wait <= expected + 0.1
 
 
-async def test_three_failures_in_a_row_are_failed_and_told_once(
+async def test_three_failures_in_a_row_are_failed_and_reported_once(
     live: Watching, cml: MemoryLiveServer
 ) -> None:
     await connected(live)
@@ -345,7 +345,7 @@ async def test_refusals_are_remembered_when_a_worker_is_watched_again(
         assert len(cml.logins) == 3
 
 
-async def test_refusals_are_remembered_when_the_machine_has_another_address(
+async def test_refusals_are_kept_when_the_instance_has_another_address(
     clock: VirtualClock, cml: MemoryLiveServer
 ) -> None:
     servers = {f"10.0.0.{number}": cml for number in range(1, 6)}
@@ -473,7 +473,7 @@ async def test_switched_off_means_polling_and_no_event_for_people(
     ("is_on", "version", "reason"),
     [(False, "2.9.1", "CML_WEBSOCKET_ENABLED is off"), (True, "2.6.1", "CML 2.6.1 has no WebSocket feed")],
 )
-async def test_that_there_is_no_connection_is_told_for_the_record_may_hold_an_earlier_one(
+async def test_a_disabled_connection_is_reported_because_the_record_may_hold_an_earlier_one(
     clock: VirtualClock, cml: MemoryLiveServer, is_on: bool, version: str, reason: str
 ) -> None:
     config = MonitoringConfig(websocket_enabled=is_on)
@@ -509,7 +509,7 @@ async def test_the_same_worker_is_watched_once(live: Watching, cml: MemoryLiveSe
     assert (len(cml.sockets), len(cml.connects)) == (1, 1)
 
 
-async def test_a_deliberate_stop_closes_and_is_told_once(live: Watching, cml: MemoryLiveServer) -> None:
+async def test_a_deliberate_stop_closes_and_is_reported_once(live: Watching, cml: MemoryLiveServer) -> None:
     await connected(live)
     live.registry.stop_monitoring(W1, "the worker is stopping")
     live.registry.stop_monitoring(W1, "the worker is stopping")
@@ -523,7 +523,7 @@ async def test_a_deliberate_stop_closes_and_is_told_once(live: Watching, cml: Me
     assert [path for at, path in cml.requests if at > 70] == []
 
 
-async def test_losing_the_lead_closes_everything_and_tells_nobody(
+async def test_losing_the_leadership_closes_everything_and_reports_nothing(
     live: Watching, cml: MemoryLiveServer
 ) -> None:
     await connected(live)

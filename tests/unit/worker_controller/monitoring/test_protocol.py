@@ -94,7 +94,7 @@ def lab_event(event: str, **data: Any) -> dict[str, Any]:
         (lab_event("modified", lab_title="STARTED"), None),
     ],
 )
-def test_only_starting_and_stopping_is_a_sign_of_people(
+def test_only_starting_and_stopping_is_activity(
     listening: Listening, event: Any, category: str | None
 ) -> None:
     assert listening.feed(event)
@@ -109,7 +109,7 @@ def test_only_starting_and_stopping_is_a_sign_of_people(
 # What changes look like.
 
 
-def test_a_nodes_new_state_is_told(listening: Listening) -> None:
+def test_a_nodes_new_state_is_reported(listening: Listening) -> None:
     listening.feed(state_change("node", "booted"))
     assert listening.changes == [
         LabChange(
@@ -123,14 +123,14 @@ def test_a_nodes_new_state_is_told(listening: Listening) -> None:
     ]
 
 
-def test_a_labs_new_state_is_told_with_its_title(listening: Listening) -> None:
+def test_a_labs_new_state_is_reported_with_its_title(listening: Listening) -> None:
     listening.feed(lab_event("state", state="STARTED", lab_title="demo", other={"deep": [1]}))
     [change] = listening.changes
     assert (change.element_type, change.element_id, change.event) == ("lab", LAB, "STARTED")
     assert change.data == {"state": "STARTED", "title": "demo"}
 
 
-def test_a_new_node_is_told_with_its_label(listening: Listening) -> None:
+def test_a_new_node_is_reported_with_its_label(listening: Listening) -> None:
     listening.feed(
         {
             "event_type": "lab_element_event",
@@ -145,7 +145,7 @@ def test_a_new_node_is_told_with_its_label(listening: Listening) -> None:
     assert (change.element_type, change.event, change.data["label"]) == ("node", "created", "a")
 
 
-def test_annotations_are_nobodys_state(listening: Listening) -> None:
+def test_annotations_have_no_state(listening: Listening) -> None:
     event = {**state_change("annotation", "x"), "event_type": "lab_element_event", "event": "created"}
     assert listening.feed(event)
     assert listening.changes == []
@@ -296,7 +296,7 @@ def test_no_data_is_unknown_never_zero(listening: Listening) -> None:
     assert (sample.cpu_utilization, sample.memory_utilization, sample.nodes_count) == (None, None, None)
 
 
-def test_rest_tells_the_same(listening: Listening) -> None:
+def test_rest_reports_the_same(listening: Listening) -> None:
     stats = read_system_stats(msgspec.json.encode(system_stats(42.0)))
     listening.stats(42.0)
     assert stats == listening.protocol.latest_system_stats
@@ -386,7 +386,7 @@ def test_no_event_of_any_shape_raises(event_type: str, fields: dict[str, Any]) -
 
 
 @pytest.mark.parametrize("bytes_read", [2**63 - 1, 2**64, -(10**40), 1e300, 0.5])
-def test_whatever_number_a_link_tells_can_be_passed_on(listening: Listening, bytes_read: float) -> None:
+def test_every_number_that_a_link_reports_can_be_passed_on(listening: Listening, bytes_read: float) -> None:
     listening.feed(
         b'{"event_type":"lab_stats","lab_id":"%s","data":{"links":{"l-1":{"readbytes":%s}}}}'
         % (LAB.encode(), str(bytes_read).encode())

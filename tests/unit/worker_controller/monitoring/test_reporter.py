@@ -86,7 +86,7 @@ async def test_changes_of_one_window_travel_together(
     assert 4 <= len(plane.requests) <= 6
 
 
-async def test_while_a_request_is_on_its_way_the_rest_is_collected(
+async def test_reports_are_collected_while_a_request_is_in_flight(
     reporter: LiveReporter, plane: CollectingControlPlane
 ) -> None:
     plane.answer_seconds = 0.2
@@ -109,7 +109,7 @@ async def test_load_rides_in_one_batch_a_second_and_the_newest_wins(
     assert [s.cpu_utilization for s in reports.samples] == [9.0, 9.0]
 
 
-async def test_a_change_does_not_wait_until_all_of_the_load_is_told(
+async def test_a_change_does_not_wait_until_all_of_the_load_is_reported(
     reporter: LiveReporter, plane: CollectingControlPlane
 ) -> None:
     plane.answer_seconds = 0.01
@@ -153,7 +153,7 @@ async def test_changes_are_bounded_and_the_oldest_give_way(
     assert told[-1] == f"n-{MAX_CHANGES + 499}"
 
 
-async def test_the_load_of_a_lab_arrives_as_it_was_also_if_it_must_be_told_twice(
+async def test_the_load_of_a_lab_arrives_unchanged_also_if_it_must_be_reported_twice(
     reporter: LiveReporter, plane: CollectingControlPlane
 ) -> None:
     stats = LabStats(
@@ -199,7 +199,7 @@ async def test_a_refused_report_is_dropped_but_activity_is_kept(
     assert (plane.changes, plane.categories, activity_log.is_confirmed) == ([], ["start_lab"], True)
 
 
-async def test_the_newest_status_of_a_connection_is_told_until_confirmed(
+async def test_the_newest_status_of_a_connection_is_reported_until_confirmed(
     reporter: LiveReporter, plane: CollectingControlPlane
 ) -> None:
     plane.is_reachable = False

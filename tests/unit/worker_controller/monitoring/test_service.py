@@ -19,7 +19,7 @@ from support.memory_live import MemoryLiveServers, MemoryMetrics
 from support.virtual_time import VirtualClock
 
 
-async def test_while_monitoring_runs_every_minute_what_has_no_live_feed_is_told() -> None:
+async def test_sources_without_a_websocket_feed_are_reported_every_minute() -> None:
     clock = VirtualClock()
     plane, cloud, servers = CollectingControlPlane(clock), MemoryMetrics(["eu-west-1"]), MemoryLiveServers({})
     plane.workers = [a_worker(status=RUNNING, ec2_instance_id=InstanceId("i-1"))]

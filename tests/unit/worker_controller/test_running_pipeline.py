@@ -197,7 +197,7 @@ async def test_a_settled_worker_is_only_watched() -> None:
     assert world.steps == ["4 confirm the record", "4 ensure_monitoring", "5 measure"]
 
 
-async def test_nothing_beyond_readiness_is_looked_at_while_cml_boots() -> None:
+async def test_only_readiness_is_observed_while_cml_boots() -> None:
     world = World(a_running_worker(cml_ready=False))
     world.cml_answers = False
     result = await world.tender.run(world.worker, an_instance(private_ip="10.0.0.1", public_ip=None))
@@ -214,19 +214,19 @@ class TestWishBeforeDrift:
     @pytest.mark.parametrize(
         ("wanted", "target"), [(DesiredStatus.STOPPED, STOPPING), (DesiredStatus.TERMINATED, TERMINATING)]
     )
-    def test_the_wish_wins(self, seen: Any, wanted: DesiredStatus, target: Any) -> None:
+    def test_the_desired_status_wins(self, seen: Any, wanted: DesiredStatus, target: Any) -> None:
         worker = a_running_worker(desired_status=wanted)
         decision = running.decide(Situation(worker, seen, NOON, timedelta(minutes=15)))
         assert isinstance(decision, Move)
         assert decision.to is target
 
-    def test_without_a_wish_drift_is_looked_for(self) -> None:
+    def test_without_a_request_drift_is_detected(self) -> None:
         assert wish.decide(a_running_worker()) is None
         worker, instance = a_running_worker(), an_instance()
         assert drift.decide(worker, Known(instance, NOON)) == Maintain(instance)
         assert drift.decide(worker, Unknown("throttled")) == Wait("throttled")
 
-    def test_a_pause_says_that_nobody_uses_it(self) -> None:
+    def test_a_pause_has_the_reason_idle(self) -> None:
         paused = a_running_worker(desired_status=DesiredStatus.STOPPED, pause_reason=PauseReason.IDLE_TIMEOUT)
         assert wish.decide(paused) == Move(STOPPING, "idle")
 
@@ -243,7 +243,7 @@ class TestRefresh:
         worker = a_running_worker(refresh_requested_at=NOON)
         assert not refresh.is_requested(worker, done_for=None, now=NOON + timedelta(minutes=3))
 
-    def test_nobody_asked(self) -> None:
+    def test_nothing_is_checked_without_a_request(self) -> None:
         assert not refresh.is_requested(a_running_worker(), done_for=None, now=NOON)
 
     async def test_a_server_that_does_not_answer_leaves_the_record_as_it_is(self) -> None:

@@ -88,7 +88,7 @@ async def test_a_worker_is_not_blamed_any_longer_for_what_has_passed() -> None:
         assert (await fleet.get(worker)).status_reason == worker.status_reason
 
 
-async def test_a_controller_that_may_not_tag_says_so_and_does_the_rest() -> None:
+async def test_a_controller_that_may_not_tag_reports_it_and_continues() -> None:
     async with Fleet().running() as fleet:
         worker = await fleet.running_worker()
 

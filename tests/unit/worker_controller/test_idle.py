@@ -118,7 +118,7 @@ async def test_a_held_worker_runs_until_the_hold_ends() -> None:
         assert stopped.last_paused_at >= until
 
 
-async def test_nobody_is_asked_about_where_detection_is_off() -> None:
+async def test_no_idle_check_is_made_where_detection_is_off() -> None:
     settings = WorkerControllerSettings(worker_activity_detection_enabled=False)
     async with Fleet(settings).running() as fleet:
         worker = await fleet.running_worker()
@@ -209,7 +209,7 @@ async def test_scale_down_drains_and_does_not_pause() -> None:
         assert DRAINING in fleet.life_of(gone[0])
 
 
-async def test_a_machine_that_works_hard_is_no_failed_scale_down() -> None:
+async def test_a_busy_worker_is_no_failed_scale_down() -> None:
     async with Fleet(WorkerControllerSettings(scale_down_enabled=True)).running() as fleet:
         worker = await fleet.running_worker()
         for _ in range(100):
