@@ -44,8 +44,8 @@ from lcm.worker_controller.monitoring.service import (
 )
 from lcm.worker_controller.ports import CloudProvider, CmlLicensing, CmlSystem, ControlPlane, Monitors
 from lcm.worker_controller.reconciler import LeadershipScope, WorkerReconciler
-from lcm.worker_controller.running.idle import IdleKeeper
-from lcm.worker_controller.running.license import LicenseKeeper
+from lcm.worker_controller.running.idle import IdleChecker
+from lcm.worker_controller.running.license import LicenseRegistrar
 from lcm.worker_controller.running.monitoring import server_of
 from lcm.worker_controller.running.pipeline import RunningPipeline
 from lcm.worker_controller.running.scale_down import ScaleDown
@@ -230,7 +230,7 @@ def _running_pipeline(
     monitors: Monitors | None,
 ) -> RunningPipeline:
     use_private_ip = settings.use_private_ip_for_monitoring
-    licenses = LicenseKeeper(
+    licenses = LicenseRegistrar(
         control_plane,
         licensing,
         lambda worker: server_of(worker, use_private_ip=use_private_ip),
@@ -239,7 +239,7 @@ def _running_pipeline(
         stats.counts,
     )
     idle = (
-        IdleKeeper(control_plane, monitors, settings.scale_down_enabled, clock, stats.counts)
+        IdleChecker(control_plane, monitors, settings.scale_down_enabled, clock, stats.counts)
         if monitors is not None and settings.worker_activity_detection_enabled
         else None
     )
