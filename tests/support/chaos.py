@@ -32,7 +32,7 @@ from lcm.domain.lifecycle import (
 )
 from lcm.domain.worker import Worker
 from lcm.rest.schemas import WorkerRecords
-from lcm.simulator.listing import InstanceListing, SimulatedInstance
+from lcm.simulator.listing import InstanceListing, ListedInstance
 from support.api import Api, Console, Json, admin_of, console_of
 from support.canaries import watched_session
 from support.ports import reserve_port
@@ -68,13 +68,13 @@ class EndState:
     """LCM's records, the cloud's instances, and the wishes that were acknowledged."""
 
     records: Sequence[Worker]
-    instances: Sequence[SimulatedInstance]
+    instances: Sequence[ListedInstance]
     wishes: Mapping[str, Wish]
 
-    def launched_for(self, worker_id: str) -> list[SimulatedInstance]:
+    def launched_for(self, worker_id: str) -> list[ListedInstance]:
         return [i for i in self.instances if i.tags.get(WORKER_ID_TAG) == worker_id]
 
-    def alive_for(self, worker_id: str) -> list[SimulatedInstance]:
+    def alive_for(self, worker_id: str) -> list[ListedInstance]:
         return [instance for instance in self.launched_for(worker_id) if is_alive(instance)]
 
     @property
@@ -85,11 +85,11 @@ class EndState:
         return [f"{rule.__name__}: {case}" for rule in INVARIANTS for case in rule(self)]
 
 
-def is_alive(instance: SimulatedInstance) -> bool:
+def is_alive(instance: ListedInstance) -> bool:
     return instance.state not in ("shutting-down", "terminated")
 
 
-def is_as_wanted(worker: Worker, alive: Sequence[SimulatedInstance]) -> bool:
+def is_as_wanted(worker: Worker, alive: Sequence[ListedInstance]) -> bool:
     """Whether nothing is left to do, except to wait for the proof that nothing was launched."""
     states = {instance.state for instance in alive}
     match worker.desired_status:
@@ -383,11 +383,11 @@ class Life:
         async with self.http.delete(f"{self.site.simulator.info.control_url}/calls") as response:
             assert response.status < 300
 
-    async def instances(self) -> list[SimulatedInstance]:
+    async def instances(self) -> list[ListedInstance]:
         async with self.http.get(f"{self.site.simulator.info.control_url}/instances") as response:
             return msgspec.json.decode(await response.read(), type=InstanceListing).instances
 
-    async def instance_of(self, worker: Json) -> SimulatedInstance | None:
+    async def instance_of(self, worker: Json) -> ListedInstance | None:
         found = [i for i in await self.instances() if i.tags.get(WORKER_ID_TAG) == worker["id"]]
         assert len(found) <= 1
         return found[0] if found else None

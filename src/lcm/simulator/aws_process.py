@@ -1,4 +1,4 @@
-"""The AWS process as its parent sees it: started, asked, and always ended."""
+"""The AWS process as its parent sees it: started, queried, and always ended."""
 
 import asyncio
 import sys
@@ -11,19 +11,19 @@ import msgspec
 
 from lcm.core.timeouts import timeout
 from lcm.simulator.aws.config import AwsConfig, AwsReady
-from lcm.simulator.listing import InstanceListing, SimulatedInstance
+from lcm.simulator.listing import InstanceListing, ListedInstance
 
 START_SECONDS: Final = 60.0
 END_SECONDS: Final = 2.0
 WAIT_SECONDS: Final = 5.0
-"""How long one question for news is left open; an answer comes at once when something happens."""
+"""How long one long poll stays open; it is answered at once when something changes."""
 LAUNCH_BATCH: Final = 50
-"""Machines made in one request; the AWS process answers nothing else meanwhile."""
+"""Instances launched in one request; the AWS process answers nothing else meanwhile."""
 REQUEST_TIMEOUT: Final = aiohttp.ClientTimeout(total=WAIT_SECONDS + 10)
 
 
 class SimulationError(Exception):
-    """The simulated world cannot go on."""
+    """The simulation cannot continue."""
 
 
 class AwsProcess:
@@ -41,7 +41,7 @@ class AwsProcess:
         raise SimulationError(f"the AWS process ended unexpectedly with code {code}")
 
     async def publish(self, info: msgspec.Struct) -> None:
-        """Let it tell others what the simulation is made of."""
+        """Publish the parts of the simulation at its control endpoint."""
         async with aiohttp.ClientSession(timeout=REQUEST_TIMEOUT) as http:
             body = msgspec.json.encode(info)
             async with http.put(f"{self.control_url}/simulation", data=body) as response:
@@ -49,8 +49,8 @@ class AwsProcess:
 
     async def launch(
         self, region: str, instance_types: Sequence[str], tags: Mapping[str, str]
-    ) -> list[SimulatedInstance]:
-        """Machines of these types that have been running for a while."""
+    ) -> list[ListedInstance]:
+        """Launch instances of these types that have been running for a while."""
         launched = []
         async with aiohttp.ClientSession(timeout=REQUEST_TIMEOUT) as http:
             for batch in range(0, len(instance_types), LAUNCH_BATCH):
@@ -58,7 +58,7 @@ class AwsProcess:
                 body = msgspec.json.encode({"region": region, "instance_types": types, "tags": tags})
                 async with http.post(f"{self.control_url}/instances", data=body) as response:
                     response.raise_for_status()
-                    launched += msgspec.json.decode(await response.read(), type=list[SimulatedInstance])
+                    launched += msgspec.json.decode(await response.read(), type=list[ListedInstance])
         return launched
 
     async def listings(self) -> AsyncIterator[InstanceListing]:
@@ -66,8 +66,8 @@ class AwsProcess:
         after = -1
         async with aiohttp.ClientSession(timeout=REQUEST_TIMEOUT) as http:
             while True:
-                question = {"after": str(after), "wait": str(WAIT_SECONDS)}
-                async with http.get(f"{self.control_url}/instances", params=question) as response:
+                query = {"after": str(after), "wait": str(WAIT_SECONDS)}
+                async with http.get(f"{self.control_url}/instances", params=query) as response:
                     response.raise_for_status()
                     listing = msgspec.json.decode(await response.read(), type=InstanceListing)
                 after = listing.version
@@ -100,7 +100,7 @@ async def _readiness(process: asyncio.subprocess.Process) -> AwsReady:
     except TimeoutError as late:
         raise SimulationError(f"the AWS process was not ready within {START_SECONDS:.0f} s") from late
     if not line:
-        raise SimulationError("the AWS process ended before it was ready; its last words are above")
+        raise SimulationError("the AWS process ended before it was ready; its last output is above")
     return msgspec.json.decode(line, type=AwsReady)
 
 

@@ -1,8 +1,8 @@
 """The AWS process: `python -m lcm.simulator.aws_server '{"seed": 0, "speed": 1.0, …}'`.
 
 Prints one JSON line (`port`, `regions`) when it can answer, then serves until its standard input
-ends. Whoever starts it holds the other end of that pipe, so it cannot outlive its parent, however
-the parent dies.
+ends. Its parent holds the other end of that pipe, so it cannot outlive the parent, however the
+parent dies.
 """
 
 import os

@@ -1,10 +1,10 @@
-"""The instances as the AWS process tells them to the CML process (`GET /_lcm/instances`)."""
+"""The instances as the AWS process reports them to the CML process (`GET /_lcm/instances`)."""
 
 import msgspec
 
 
-class SimulatedInstance(msgspec.Struct, frozen=True, kw_only=True):
-    """One EC2 instance, as much of it as the machine itself would know."""
+class ListedInstance(msgspec.Struct, frozen=True, kw_only=True):
+    """One EC2 instance, as far as its operating system would know it."""
 
     id: str
     region: str
@@ -25,4 +25,4 @@ class InstanceListing(msgspec.Struct, frozen=True, kw_only=True):
     """Every instance of every region; the version differs whenever anything in it does."""
 
     version: int
-    instances: list[SimulatedInstance]
+    instances: list[ListedInstance]

@@ -37,22 +37,22 @@ __all__ = [
 
 CML_USERNAME: Final = "admin"
 INSTANCE_TYPES: Final = ("t3.large", "t3.medium", "m5zn.metal", "t3.small", "t3.micro")
-"""Of the workers that are there from the beginning, in turn."""
+"""Of the workers that exist from the beginning, in turn."""
 WORKER_TAGS: Final = {"cml-managed": "true"}
-"""What discovery looks for; nothing says that LCM has launched them."""
+"""The tag that discovery filters by; no tag marks them as launched by LCM."""
 WORKERS_READY_SECONDS: Final = 60.0
 FILES_PER_WORKER: Final = 8
 """Two listeners and a few connections."""
 PORT_KEEPER: Final = "127.64.0.1"
-"""No machine has this address; whoever holds the CML port here may use it in the whole network."""
+"""No instance has this address; the simulator that holds the CML port here may use it in all networks."""
 
 
 @dataclass(frozen=True)
 class SimulationSettings:
-    """What can be chosen about a simulation."""
+    """The options of a simulation."""
 
     seed: int = 0
-    """Decides delays, load and the password; the same seed gives the same world."""
+    """Decides delays, load and the password; the same seed gives the same simulation."""
     host: str = "127.0.0.1"
     port: int = 0
     """Of the AWS endpoint; 0 takes a free one."""
@@ -64,7 +64,7 @@ class SimulationSettings:
     """Where temporary files go; None: the system's place for them."""
     delays: Delays = field(default_factory=Delays)
     workers: int = 0
-    """CML servers that are there from the beginning, up and ready."""
+    """CML servers that exist from the beginning, up and ready."""
     manner: Manner = field(default_factory=Manner)
     """How CML servers behave; the control endpoint can change it."""
     license_pool: int = 10_000
@@ -88,7 +88,7 @@ class SimulatedWorker(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SimulationInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """All that another program needs to use the simulation."""
+    """Everything a client needs to use the simulation."""
 
     aws_endpoint: str
     control_url: str
@@ -100,12 +100,12 @@ class SimulationInfo(msgspec.Struct, frozen=True, kw_only=True):
     cml_control_url: str = ""
     """The part of the control endpoint below `cml/`, without the detour through the AWS process."""
     license_token: str = ""
-    """What the simulated licensing accepts."""
+    """The token that the simulated licensing accepts."""
     workers: list[SimulatedWorker] = []
 
 
 async def run(settings: SimulationSettings, announce: Callable[[SimulationInfo], None]) -> None:
-    """Run the simulated world until cancelled; `announce` is called once, when all of it answers."""
+    """Run the simulated AWS and CML until cancelled; `announce` is called once, when all of it answers."""
     pace = Pace(seed=settings.seed, speed=settings.speed)
     credentials = Credentials(CML_USERNAME, simulated_password(settings.seed))
     config = AwsConfig(host=settings.host, port=settings.port, pace=pace, delays=settings.delays)
@@ -169,7 +169,7 @@ async def _first_workers(
 
 
 def _allow_open_files(wanted: int) -> None:
-    """As many as the system lets us have without asking; the usual 1,024 is too few for a large fleet."""
+    """Raise the soft limit to the hard one; the usual 1,024 is too few for a large fleet."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     limit = hard if hard != resource.RLIM_INFINITY else max(soft, wanted + 1024)
     if limit > soft:
@@ -177,7 +177,7 @@ def _allow_open_files(wanted: int) -> None:
 
 
 def simulated_password(seed: int) -> str:
-    """Of the account that every simulated CML server has."""
+    """The password of the account that every simulated CML server has."""
     return "".join(random.Random(f"cml-password/{seed}").choices(string.ascii_letters + string.digits, k=20))
 
 

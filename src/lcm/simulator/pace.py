@@ -1,4 +1,4 @@
-"""How long things take in the simulated world: means to set, and a seeded draw around them."""
+"""Durations in the simulation: configurable means, and a seeded draw around them."""
 
 import random
 import time
@@ -21,21 +21,21 @@ class Delays(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     cml_gateway_seconds: float = 1.0
     """How long the open port answers 502."""
     cml_loading_seconds: float = 1.0
-    """How long CML says `ready: false`."""
+    """How long CML reports `ready: false`."""
 
 
 class Pace(msgspec.Struct, frozen=True, kw_only=True):
-    """Turns a mean into the seconds one particular thing takes; the same thing always takes the same."""
+    """Turns a mean into the seconds one named operation takes; the same name always takes the same."""
 
     seed: int
     speed: float
 
-    def seconds(self, mean: float, *thing: object) -> float:
-        """Within a fifth of the mean, divided by the speed; chosen by the seed and the thing's name."""
-        name = "/".join(map(str, (self.seed, *thing)))
+    def seconds(self, mean: float, *operation: object) -> float:
+        """Within a fifth of the mean, divided by the speed; chosen by the seed and the operation's name."""
+        name = "/".join(map(str, (self.seed, *operation)))
         return mean * random.Random(name).uniform(0.8, 1.2) / self.speed
 
 
 def steady_unix_time(offset: float = time.time() - time.monotonic()) -> float:
-    """Unix seconds that never jump, whatever is done to the machine's clock."""
+    """Unix seconds that never jump, whatever is done to the host's clock."""
     return time.monotonic() + offset

@@ -18,7 +18,7 @@ from lcm.domain.lifecycle import (
     WorkerStatus,
 )
 from lcm.domain.worker import HistoryEntry, Worker
-from lcm.simulator.listing import SimulatedInstance
+from lcm.simulator.listing import ListedInstance
 from support.chaos import EndState, Wish, Witness
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -43,7 +43,7 @@ WORKER = Worker(
     ec2_instance_id=InstanceId("i-1"),
     state_history=history(PENDING, PROVISIONING, STARTING, RUNNING),
 )
-INSTANCE = SimulatedInstance(
+INSTANCE = ListedInstance(
     id="i-1",
     region="us-east-1",
     state="running",

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from lcm.simulator.cml.accounts import ADMIN_ID
 from lcm.simulator.cml.licensing import LicensePool
 from lcm.simulator.cml.server import CmlServer, Credentials, Manner, Query
-from lcm.simulator.listing import SimulatedInstance
+from lcm.simulator.listing import ListedInstance
 from lcm.simulator.pace import Delays, Pace
 
 NOW = 1_000_000.0
@@ -63,7 +63,7 @@ class Client:
     """Asks one server; time stands still until told otherwise."""
 
     def __init__(self, version: str = "2.9.1") -> None:
-        instance = SimulatedInstance(
+        instance = ListedInstance(
             id="i-1",
             region="us-east-1",
             state="running",

@@ -9,7 +9,7 @@ from lcm.domain.idle import IdlePolicy
 from lcm.simulator.cml.lab import State
 from lcm.simulator.cml.licensing import LicensePool
 from lcm.simulator.cml.server import CmlServer, Credentials, Manner
-from lcm.simulator.listing import SimulatedInstance
+from lcm.simulator.listing import ListedInstance
 from lcm.simulator.pace import Delays, Pace
 
 POWERED_ON_AT = 1_000_000.0
@@ -17,7 +17,7 @@ HOUR = 3600.0
 
 
 def server(*, seed: int = 1, speed: float = 1.0, type_: str = "t3.large", people: bool = True) -> CmlServer:
-    instance = SimulatedInstance(
+    instance = ListedInstance(
         id="i-1",
         region="us-east-1",
         state="running",

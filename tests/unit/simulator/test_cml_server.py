@@ -8,7 +8,7 @@ import pytest
 from lcm.simulator.cml.hardware import HARDWARE, Load, system_stats
 from lcm.simulator.cml.licensing import LicensePool
 from lcm.simulator.cml.server import CmlServer, Credentials, Manner, Query, is_cml_image
-from lcm.simulator.listing import SimulatedInstance
+from lcm.simulator.listing import ListedInstance
 from lcm.simulator.pace import Delays, Pace
 
 POWERED_ON_AT = 1_000_000.0
@@ -16,8 +16,8 @@ DAY = 86_400
 ADMIN = Credentials("admin", "correct horse")
 
 
-def instance(*, image_name: str = "CML-2.9.1-20260415", generation: int = 1) -> SimulatedInstance:
-    return SimulatedInstance(
+def instance(*, image_name: str = "CML-2.9.1-20260415", generation: int = 1) -> ListedInstance:
+    return ListedInstance(
         id="i-1",
         region="us-east-1",
         state="running",

@@ -1,1 +1,1 @@
-"""The simulated AWS. `server.py` wires it; `machines.py` holds its rules and knows nothing of moto."""
+"""The simulated AWS. `server.py` wires it; `instances.py` is the instance lifecycle, without moto."""

@@ -1,4 +1,4 @@
-"""Where simulated machines live: all of it loopback, no two regions overlapping."""
+"""Networks of the simulated instances: loopback only, no two regions overlap."""
 
 import itertools
 from ipaddress import IPv4Network
@@ -13,17 +13,17 @@ PUBLIC: Final = IPv4Network("127.64.128.0/17")
 
 
 class PublicAddresses:
-    """Hands out public addresses; one that was given back comes round again as late as possible."""
+    """Allocates public addresses; a released one is reused as late as possible."""
 
     def __init__(self, network: IPv4Network = PUBLIC) -> None:
         self._round = itertools.cycle(map(str, network.hosts()))
         self._in_use: set[str] = set()
 
-    def take(self) -> str:
-        """An address nobody has. There are more of them than the subnets have room for machines."""
+    def allocate(self) -> str:
+        """A free address. There are more of them than instances fit into the subnets."""
         address = next(candidate for candidate in self._round if candidate not in self._in_use)
         self._in_use.add(address)
         return address
 
-    def give_back(self, address: str) -> None:
+    def release(self, address: str) -> None:
         self._in_use.discard(address)

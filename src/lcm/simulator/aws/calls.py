@@ -1,4 +1,4 @@
-"""EC2 calls as they came in: told apart from other requests, and kept for those who ask later."""
+"""The log of EC2 calls: recognised among other requests, and kept for `GET /_lcm/calls`."""
 
 import io
 import re
@@ -28,7 +28,7 @@ class Call(msgspec.Struct, kw_only=True):
     client_token: str | None
     at: float
     caller: str
-    """The access key it was signed with: two controllers with keys of their own can be told apart."""
+    """The access key it was signed with: it distinguishes two controllers with keys of their own."""
     outcome: str = "in progress"
 
 

@@ -1,4 +1,4 @@
-"""What the AWS process is told on its command line, and what it tells when it is ready."""
+"""The AWS process's command line argument and the line it prints when it is ready."""
 
 import msgspec
 

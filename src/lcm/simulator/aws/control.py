@@ -1,7 +1,7 @@
-"""The simulator's own endpoint under `/_lcm/`: look behind the scenes, cause trouble, play the console.
+"""The simulator's own endpoint under `/_lcm/`: inspect its state, inject faults, act as the AWS console.
 
-What lies under `/_lcm/cml/` belongs to the CML servers, which live in the parent process: such requests
-are passed on to it, so that one address is enough to control everything.
+Routes under `/_lcm/cml/` belong to the CML servers, which live in the parent process: such requests
+are forwarded to it, so that one address is enough to control everything.
 """
 
 from collections.abc import Callable, Iterable
@@ -14,7 +14,7 @@ from werkzeug.wrappers import Request, Response
 
 from lcm.simulator.aws.errors import Ec2Error
 from lcm.simulator.aws.faults import Fault
-from lcm.simulator.aws.world import World
+from lcm.simulator.aws.state import AwsState
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse
@@ -25,7 +25,7 @@ FORWARD_SECONDS: Final = 30.0
 
 
 class ConsoleAction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a person does to an instance in the AWS console, or fate (`forget`)."""
+    """What a person does to an instance in the AWS console; `forget` removes it without a trace."""
 
     action: Literal["start", "stop", "terminate", "forget"]
     region: str
@@ -33,7 +33,7 @@ class ConsoleAction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Machines that are there from the beginning: they run, and have done so for a while."""
+    """Instances that exist from the beginning: they have been running for a while."""
 
     region: str
     instance_types: list[str]
@@ -42,7 +42,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Launcher(Protocol):
-    """Makes a machine that is on its way to running."""
+    """Launches a pending instance and returns its id."""
 
     def __call__(self, region: str, instance_type: str, tags: dict[str, str], /) -> str: ...
 
@@ -50,8 +50,8 @@ class Launcher(Protocol):
 class Control:
     """The WSGI application behind `/_lcm/`."""
 
-    def __init__(self, world: World, launcher: Launcher) -> None:
-        self._world = world
+    def __init__(self, state: AwsState, launcher: Launcher) -> None:
+        self._state = state
         self._launcher = launcher
         self._routes: dict[tuple[str, str], Callable[[Request], Response]] = {
             ("GET", "/_lcm/instances"): self._instances,
@@ -81,28 +81,28 @@ class Control:
     def _instances(self, request: Request) -> Response:
         after, wait = request.args.get("after"), float(request.args.get("wait", 0))
         return _json(
-            self._world.listing(
+            self._state.listing(
                 after=None if after is None else int(after), wait_seconds=min(wait, MAX_WAIT_SECONDS)
             )
         )
 
     def _launch(self, request: Request) -> Response:
-        wish = msgspec.json.decode(request.get_data(), type=Launch)
-        with self._world.changed:
+        order = msgspec.json.decode(request.get_data(), type=Launch)
+        with self._state.changed:
             launched = [
-                self._world.machines.age(
-                    self._launcher(wish.region, instance_type, wish.tags), wish.seconds_up
+                self._state.instances.backdate(
+                    self._launcher(order.region, instance_type, order.tags), order.seconds_up
                 )
-                for instance_type in wish.instance_types
+                for instance_type in order.instance_types
             ]
-            self._world.changed.notify_all()
-            return _json([self._world.instances.describe(machine) for machine in launched])
+            self._state.changed.notify_all()
+            return _json([self._state.describer.describe(instance) for instance in launched])
 
     def _forward(self, request: Request) -> Response:
-        """Let the parent process answer."""
-        if self._world.simulation is None:
+        """Forward the request to the parent process."""
+        if self._state.simulation is None:
             return _json({"error": "the simulation is not complete yet"}, status=503)
-        split = urlsplit(self._world.simulation["cml_control_url"])
+        split = urlsplit(self._state.simulation["cml_control_url"])
         path = f"{split.path}/{request.path.removeprefix(CML)}"
         query = request.query_string.decode()
         connection = HTTPConnection(str(split.hostname), split.port, timeout=FORWARD_SECONDS)
@@ -116,40 +116,40 @@ class Control:
             connection.close()
 
     def _add_fault(self, request: Request) -> Response:
-        self._world.faults.add(msgspec.json.decode(request.get_data(), type=Fault))
+        self._state.faults.add(msgspec.json.decode(request.get_data(), type=Fault))
         return Response(status=204)
 
     def _clear_faults(self, request: Request) -> Response:
-        self._world.faults.clear()
-        with self._world.changed:
-            self._world.machines.go_on()
-            self._world.changed.notify_all()
+        self._state.faults.clear()
+        with self._state.changed:
+            self._state.instances.resume_stalled()
+            self._state.changed.notify_all()
         return Response(status=204)
 
     def _calls(self, request: Request) -> Response:
-        return _json(self._world.calls.newest())
+        return _json(self._state.calls.newest())
 
     def _reset_calls(self, request: Request) -> Response:
-        self._world.calls.reset()
+        self._state.calls.reset()
         return Response(status=204)
 
     def _console(self, request: Request) -> Response:
-        wish = msgspec.json.decode(request.get_data(), type=ConsoleAction)
-        with self._world.changed:
-            if wish.action == "forget":
-                self._world.machines.forget(wish.region, wish.instance_id)
+        step = msgspec.json.decode(request.get_data(), type=ConsoleAction)
+        with self._state.changed:
+            if step.action == "forget":
+                self._state.instances.forget(step.region, step.instance_id)
             else:
-                self._world.machines.move(wish.action, wish.region, [wish.instance_id])
-            self._world.changed.notify_all()
+                self._state.instances.change_state(step.action, step.region, [step.instance_id])
+            self._state.changed.notify_all()
         return Response(status=204)
 
     def _simulation(self, request: Request) -> Response:
-        if self._world.simulation is None:
+        if self._state.simulation is None:
             return _json({"error": "the simulation is not complete yet"}, status=503)
-        return _json(self._world.simulation)
+        return _json(self._state.simulation)
 
     def _publish_simulation(self, request: Request) -> Response:
-        self._world.simulation = msgspec.json.decode(request.get_data())
+        self._state.simulation = msgspec.json.decode(request.get_data())
         return Response(status=204)
 
 

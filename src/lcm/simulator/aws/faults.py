@@ -1,4 +1,4 @@
-"""Things that go wrong on demand: EC2 calls that fail, hang, dawdle, lose their reply or end badly."""
+"""Faults on demand: EC2 calls that fail, hang, are slow, lose their reply or end badly."""
 
 import threading
 from collections.abc import Collection
@@ -9,7 +9,7 @@ import msgspec
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is to happen to calls of one operation, as `POST /_lcm/faults` takes it."""
+    """A fault in calls of one operation, as `POST /_lcm/faults` takes it."""
 
     operation: str
     kind: Literal["error", "hang", "lose_reply", "delay", "stall", "give_up"]
@@ -18,7 +18,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     instance_id: str | None = None
     """Only calls that name this instance."""
     code: str = "InternalError"
-    """Of the error, or the reason that EC2 has for giving a machine up."""
+    """Error code, or EC2's reason code for terminating an instance (`give_up`)."""
     status: int = 500
     seconds: float | None = None
     """How long a call hangs (null: until the faults are cleared) or is delayed (null: one second)."""
@@ -42,7 +42,7 @@ class Strike:
     cleared: threading.Event
 
     def wait(self, default_seconds: float | None = None) -> None:
-        """Take the fault's time; clearing the faults ends the wait. Never call it with the lock held."""
+        """Wait as long as the fault says, or until faults are cleared. Never call it with the lock held."""
         self.cleared.wait(default_seconds if self.fault.seconds is None else self.fault.seconds)
 
 
@@ -59,7 +59,7 @@ class Faults:
             self._armed.append(_Armed(fault, fault.count))
 
     def clear(self) -> None:
-        """End every fault, and let go of the calls that wait in one."""
+        """End every fault, and release the calls that wait in one."""
         with self._lock:
             self._armed.clear()
             self._cleared.set()

@@ -1,4 +1,4 @@
-"""The door of the AWS process: faults first, then moto, one request at a time."""
+"""The WSGI entry point of the AWS process: faults first, then moto, one request at a time."""
 
 import re
 import traceback
@@ -9,28 +9,28 @@ from xml.sax.saxutils import escape
 from werkzeug.wrappers import Response
 
 from lcm.simulator.aws.calls import Call, read_call
-from lcm.simulator.aws.machines import Fate
-from lcm.simulator.aws.world import World
+from lcm.simulator.aws.instances import TransitionFault
+from lcm.simulator.aws.state import AwsState
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication
 
 CONTROL: Final = "/_lcm/"
 READING: Final = ("Describe", "Get")
-"""How operations begin that change nothing."""
+"""Prefixes of the operations that change nothing."""
 
 _CODE: Final = re.compile(rb"<Code>([^<]+)</Code>")
 
 
 class ReplyLostError(ConnectionError):
-    """The connection is to be closed without an answer."""
+    """Raised to close the connection without an answer."""
 
 
 class Front:
     """The WSGI application of the AWS process."""
 
-    def __init__(self, world: World, *, aws: "WSGIApplication", control: "WSGIApplication") -> None:
-        self._world = world
+    def __init__(self, state: AwsState, *, aws: "WSGIApplication", control: "WSGIApplication") -> None:
+        self._state = state
         self._aws = aws
         self._control = control
 
@@ -42,14 +42,14 @@ class Front:
         return response(environ, start_response)
 
     def _answer(self, call: Call, environ: dict[str, Any]) -> Response:
-        self._world.calls.add(call)
-        strike = self._world.faults.strike(call.operation, call.instance_ids)
+        self._state.calls.add(call)
+        strike = self._state.faults.strike(call.operation, call.instance_ids)
         if strike is None:
             return self._perform(call, environ)
         match strike.fault.kind:
             case "error":
                 call.outcome = strike.fault.code
-                return error(strike.fault.status, strike.fault.code, "The simulator was told to fail.")
+                return error(strike.fault.status, strike.fault.code, "Fault injected by the simulator.")
             case "hang":
                 call.outcome = "hung"
                 strike.wait()
@@ -62,25 +62,31 @@ class Front:
                 call.outcome = "reply lost"
                 raise ReplyLostError
             case "stall":
-                with self._world.changed, self._world.machines.under(Fate(given_up=None)):
+                with (
+                    self._state.changed,
+                    self._state.instances.with_fault(TransitionFault(failure_code=None)),
+                ):
                     return self._perform(call, environ)
             case "give_up":
-                with self._world.changed, self._world.machines.under(Fate(strike.fault.code)):
+                with (
+                    self._state.changed,
+                    self._state.instances.with_fault(TransitionFault(strike.fault.code)),
+                ):
                     return self._perform(call, environ)
 
     def _perform(self, call: Call, environ: dict[str, Any]) -> Response:
         response = self._ask_moto(environ)
         call.outcome = _outcome(response)
         if not call.operation.startswith(READING):
-            with self._world.changed:
-                self._world.machines.touch()
-                self._world.changed.notify_all()
+            with self._state.changed:
+                self._state.instances.mark_changed()
+                self._state.changed.notify_all()
         return response
 
     def _ask_moto(self, environ: dict[str, Any]) -> Response:
-        """moto is not thread-safe: one request at a time, answered completely."""
-        with self._world.changed:
-            self._world.machines.settle()
+        """Answer one request at a time and completely, because moto is not thread-safe."""
+        with self._state.changed:
+            self._state.instances.settle()
             try:
                 return Response.from_app(self._aws, environ, buffered=True)
             except NotImplementedError as missing:

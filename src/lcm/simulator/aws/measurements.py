@@ -1,7 +1,7 @@
-"""What CloudWatch has measured of a machine: a function of the machine and the moment, nothing is stored.
+"""CloudWatch metrics of an instance: a function of the instance and the time, nothing is stored.
 
-The load is the one that the CML server on the machine tells of itself when no lab runs. There is no
-CloudWatch agent in the image, so nobody has measured memory or the fill of disks.
+The load equals what the CML server on the instance reports while no lab runs. The image has no
+CloudWatch agent, so there are no metrics of memory or disk usage.
 """
 
 import math
@@ -30,7 +30,7 @@ class Measured(NamedTuple):
 
 
 class Subject(NamedTuple):
-    """What has to be known of a machine that runs."""
+    """What the metrics of a running instance depend on."""
 
     seed: int
     private_ip: str
@@ -40,7 +40,7 @@ class Subject(NamedTuple):
 def measure(
     subject: Subject, metric: str, statistic: str, *, start: float, end: float, period: float
 ) -> Iterator[Measured]:
-    """The values of every period between the two moments in which the machine ran, oldest first."""
+    """The values of every period between start and end in which the instance ran, oldest first."""
     if metric != "CPUUtilization" and metric not in BYTES_PER_SECOND:
         return
     load = Load(f"{subject.seed}/load/{subject.private_ip}")

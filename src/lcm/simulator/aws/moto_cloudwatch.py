@@ -1,4 +1,4 @@
-"""moto as CloudWatch's wire protocol, with values for our machines.
+"""moto as CloudWatch's wire protocol, with values for the simulated instances.
 
 Reaches into moto's private names, as `moto_ec2` does. Imported after the environment that moto reads
 is set.
@@ -13,11 +13,11 @@ from moto.cloudwatch.models import CloudWatchBackend
 from lcm.simulator.aws.measurements import DIMENSION, NAMESPACE, Subject, measure
 
 Lookup = Callable[[str], Subject | None]
-"""A machine by its instance id; None unless it runs."""
+"""Finds an instance by its id; None unless it is running."""
 
 
 def install(lookup: Lookup) -> None:
-    """Answer `GetMetricData` for what EC2 measures; everything else stays moto's."""
+    """Answer `GetMetricData` for the metrics of EC2; moto answers everything else."""
     backend: Any = CloudWatchBackend
     backend.get_metric_data = _get_metric_data(backend.get_metric_data, lookup)
 
@@ -30,17 +30,17 @@ def _get_metric_data(original: Callable[..., Any], lookup: Lookup) -> Callable[.
         end_time: datetime,
         scan_by: str = "TimestampAscending",
     ) -> list[dict[str, Any]]:
-        others = [query for query in queries if not _is_about_a_machine(query)]
+        others = [query for query in queries if not _is_about_an_instance(query)]
         results = original(self, others, start_time, end_time, scan_by) if others else []
         for query in queries:
-            if _is_about_a_machine(query) and query.get("ReturnData", True):
+            if _is_about_an_instance(query) and query.get("ReturnData", True):
                 results.append(_result(query, lookup, start_time, end_time, scan_by))
         return results
 
     return get_metric_data
 
 
-def _is_about_a_machine(query: dict[str, Any]) -> bool:
+def _is_about_an_instance(query: dict[str, Any]) -> bool:
     metric = query.get("MetricStat", {}).get("Metric", {})
     return metric.get("Namespace") == NAMESPACE and [
         dimension["Name"] for dimension in metric.get("Dimensions", [])

@@ -1,4 +1,4 @@
-"""moto as EC2's wire protocol: its answers, with instances that live by the rules of `Machines`.
+"""moto as EC2's wire protocol: its answers, with with the instance lifecycle of `SimulatedInstances`.
 
 The only module that reaches into moto's private names, which is why moto is pinned exactly.
 Imported after the environment that moto reads is set.
@@ -22,9 +22,9 @@ from moto.ec2.responses import instances as responses_module
 from lcm.domain.template import RegionConfig
 from lcm.simulator.aws.addresses import SUBNETS, VPC
 from lcm.simulator.aws.errors import Ec2Error
-from lcm.simulator.aws.machines import Change, Machine, Machines
+from lcm.simulator.aws.instances import SimulatedInstance, SimulatedInstances, StateChange
 from lcm.simulator.aws.tokens import LaunchTokens
-from lcm.simulator.listing import SimulatedInstance
+from lcm.simulator.listing import ListedInstance
 
 ACCOUNT: Final = "123456789012"
 KEY_NAME: Final = "cml-workers"
@@ -32,7 +32,7 @@ IMAGES: Final = (
     ("CML-2.8.1-20250310", "Cisco Modeling Labs 2.8.1", datetime(2025, 3, 10, tzinfo=UTC)),
     ("CML-2.9.0-20251102", "Cisco Modeling Labs 2.9.0", datetime(2025, 11, 2, tzinfo=UTC)),
     ("CML-2.9.1-20260415", "Cisco Modeling Labs 2.9.1", datetime(2026, 4, 15, tzinfo=UTC)),
-    # Newer than all of the above: whoever takes just the newest image gets a machine without CML.
+    # Newer than all of the above: a client that takes just the newest image gets an instance without CML.
     ("build-agent-20260501", "Not a CML server", datetime(2026, 5, 1, tzinfo=UTC)),
 )
 
@@ -52,61 +52,61 @@ Operation = Callable[[Any], Any]
 
 
 class MotoInstances:
-    """moto's instance objects, kept in step with our machines (the `MachineView` of the server)."""
+    """moto's instance objects, kept in step with `SimulatedInstances` (the `InstanceView` of the server)."""
 
     def __init__(self) -> None:
         self._by_id: dict[str, Any] = {}
 
     def adopt(self, instance: Any) -> None:
-        """Know moto's object for a machine that is about to be launched."""
+        """Register moto's object for an instance that is about to be launched."""
         self._by_id[instance.id] = instance
 
-    def show(self, machine: Machine) -> None:
-        instance = self._by_id[machine.id]
-        match machine.state:  # moto's own effects (volumes, reasons); the state it sets is replaced below
+    def show(self, instance: SimulatedInstance) -> None:
+        moto_instance = self._by_id[instance.id]
+        match instance.state:  # moto's own effects (volumes, reasons); the state it sets is replaced below
             case "stopping":
-                instance.stop()
+                moto_instance.stop()
             case "shutting-down":
-                instance.terminate()
-            case "terminated" if machine.given_up is not None:
-                instance.terminate()
-                instance.state_reason = instances_module.StateReason(
-                    f"{machine.given_up}: The simulator was told to give it up.", machine.given_up
+                moto_instance.terminate()
+            case "terminated" if instance.failure_code is not None:
+                moto_instance.terminate()
+                moto_instance.state_reason = instances_module.StateReason(
+                    f"{instance.failure_code}: Fault injected by the simulator.", instance.failure_code
                 )
             case "pending":
-                instance.start()
-                instance.launch_time = utcnow()
-        instance._state = instances_module.InstanceState(machine.state, STATE_CODES[machine.state])
-        instance.nics[0].public_ip = machine.public_ip
+                moto_instance.start()
+                moto_instance.launch_time = utcnow()
+        moto_instance._state = instances_module.InstanceState(instance.state, STATE_CODES[instance.state])
+        moto_instance.nics[0].public_ip = instance.public_ip
 
-    def drop(self, machine: Machine) -> None:
-        instance = self._by_id.pop(machine.id)
-        backend = instance.ec2_backend
+    def drop(self, instance: SimulatedInstance) -> None:
+        moto_instance = self._by_id.pop(instance.id)
+        backend = moto_instance.ec2_backend
         for reservation in list(backend.reservations.values()):
-            if instance in reservation.instances:
-                reservation.instances.remove(instance)
+            if moto_instance in reservation.instances:
+                reservation.instances.remove(moto_instance)
                 if not reservation.instances:
                     del backend.reservations[reservation.id]
-        for nic in instance.nics.values():
+        for nic in moto_instance.nics.values():
             if nic.id in backend.enis:
                 nic.delete()
-        backend.tags.pop(machine.id, None)
+        backend.tags.pop(instance.id, None)
 
-    def describe(self, machine: Machine) -> SimulatedInstance:
-        """What the machine itself would know."""
-        instance = self._by_id[machine.id]
-        return SimulatedInstance(
-            id=machine.id,
-            region=machine.region,
-            state=machine.state,
-            private_ip=instance.private_ip,
-            public_ip=machine.public_ip,
-            image_name=instance.ec2_backend.amis[instance.image_id].name,
-            image_id=instance.image_id,
-            instance_type=instance.instance_type,
-            tags=dict(instance.ec2_backend.tags.get(machine.id, {})),
-            running_since=machine.running_since,
-            generation=machine.generation,
+    def describe(self, instance: SimulatedInstance) -> ListedInstance:
+        """Describe the instance as its operating system would know it."""
+        moto_instance = self._by_id[instance.id]
+        return ListedInstance(
+            id=instance.id,
+            region=instance.region,
+            state=instance.state,
+            private_ip=moto_instance.private_ip,
+            public_ip=instance.public_ip,
+            image_name=moto_instance.ec2_backend.amis[moto_instance.image_id].name,
+            image_id=moto_instance.image_id,
+            instance_type=moto_instance.instance_type,
+            tags=dict(moto_instance.ec2_backend.tags.get(instance.id, {})),
+            running_since=instance.running_since,
+            generation=instance.generation,
         )
 
 
@@ -129,7 +129,7 @@ def furnish(region: str) -> RegionConfig:
 
 
 def launch(region: RegionConfig, instance_type: str, tags: dict[str, str]) -> str:
-    """The id of a new instance with the newest CML image, without a call and its answer.
+    """The id of a new instance with the newest CML image, without a call on the wire.
 
     Goes through the launch that `install` put in the place of moto's, as every other one does.
     """
@@ -143,7 +143,7 @@ def launch(region: RegionConfig, instance_type: str, tags: dict[str, str]) -> st
         [],
         region_name=region.region,
         instance_type=instance_type,
-        # A thousand machines take seconds instead of half a minute without moto's search for the type and
+        # A thousand instances take seconds instead of half a minute without moto's search for the type and
         # without volumes, for each of which it walks over all instances.
         is_instance_type_default=True,
         block_device_mappings={},
@@ -158,16 +158,16 @@ def launch(region: RegionConfig, instance_type: str, tags: dict[str, str]) -> st
     return instance_id
 
 
-def install(machines: Machines, view: MotoInstances, subnet_ids: dict[str, str]) -> None:
-    """Replace moto's idea of an instance's life by ours, once per process."""
+def install(instances: SimulatedInstances, view: MotoInstances, subnet_ids: dict[str, str]) -> None:
+    """Replace moto's instance lifecycle by `SimulatedInstances`, once per process."""
     backend: Any = instances_module.InstanceBackend
-    backend.run_instances = _run_instances(backend.run_instances, machines, view, subnet_ids)
+    backend.run_instances = _run_instances(backend.run_instances, instances, view, subnet_ids)
     responses: Any = responses_module.InstanceResponse
-    responses.start_instances = _moving("start", "StartingInstances", machines)
-    responses.stop_instances = _moving("stop", "StoppingInstances", machines)
-    responses.terminate_instances = _moving("terminate", "TerminatingInstances", machines)
-    responses.reboot_instances = _rebooting(machines)
-    # Public addresses come from the machines; moto would invent routable ones.
+    responses.start_instances = _state_change("start", "StartingInstances", instances)
+    responses.stop_instances = _state_change("stop", "StoppingInstances", instances)
+    responses.terminate_instances = _state_change("terminate", "TerminatingInstances", instances)
+    responses.reboot_instances = _rebooting(instances)
+    # Public addresses come from `SimulatedInstances`; moto would invent routable ones.
     nic: Any = interfaces_module.NetworkInterface
     nic.check_auto_public_ip = nic.stop = lambda self: None
     # moto matches every tag of the region against a pattern for each instance it lists.
@@ -177,9 +177,9 @@ def install(machines: Machines, view: MotoInstances, subnet_ids: dict[str, str])
 
 
 def _run_instances(
-    launch: Callable[..., Any], machines: Machines, view: MotoInstances, subnet_ids: dict[str, str]
+    launch: Callable[..., Any], instances: SimulatedInstances, view: MotoInstances, subnet_ids: dict[str, str]
 ) -> Callable[..., Any]:
-    tokens = LaunchTokens(machines)
+    tokens = LaunchTokens(instances)
 
     def run_instances(
         backend: Any, image_id: str, count: int, user_data: Any, group_names: list[str], **options: Any
@@ -194,7 +194,7 @@ def _run_instances(
         reservation = launch(backend, image_id, count, user_data, group_names, **options)
         for instance in reservation.instances:
             view.adopt(instance)
-            machines.launch(instance.id, region)
+            instances.launch(instance.id, region)
         instance_ids = [instance.id for instance in reservation.instances]
         if token != NO_TOKEN:
             tokens.remember(region, token, parameters, instance_ids, reservation)
@@ -204,7 +204,7 @@ def _run_instances(
 
 
 def _stay_on_loopback(options: dict[str, Any], subnet_id: str | None) -> None:
-    """Whatever names no subnet goes into ours, as if it were the account's default."""
+    """Put a launch that names no subnet into ours, as if it were the account's default."""
     if not options["nics"]:
         options["subnet_id"] = options["subnet_id"] or subnet_id
     for nic in options["nics"]:
@@ -212,21 +212,21 @@ def _stay_on_loopback(options: dict[str, Any], subnet_id: str | None) -> None:
             nic.setdefault("SubnetId", subnet_id)
 
 
-def _moving(move: str, answer: str, machines: Machines) -> Operation:
+def _state_change(name: str, answer: str, instances: SimulatedInstances) -> Operation:
     def operation(self: Any) -> Any:
         self.error_on_dryrun()
         with _refusals_on_the_wire():
-            changes = machines.move(move, self.region, self._get_param("InstanceIds", []))
+            changes = instances.change_state(name, self.region, self._get_param("InstanceIds", []))
         return ActionResult({answer: [_described(change) for change in changes]})
 
     return operation
 
 
-def _rebooting(machines: Machines) -> Operation:
+def _rebooting(instances: SimulatedInstances) -> Operation:
     def operation(self: Any) -> Any:
         self.error_on_dryrun()
         with _refusals_on_the_wire():
-            machines.reboot(self.region, self._get_param("InstanceIds", []))
+            instances.reboot(self.region, self._get_param("InstanceIds", []))
         return EmptyResult()
 
     return operation
@@ -240,10 +240,10 @@ def _refusals_on_the_wire() -> Iterator[None]:
         raise EC2ClientError(refusal.code, refusal.message) from refusal
 
 
-def _described(change: Change) -> dict[str, Any]:
+def _described(change: StateChange) -> dict[str, Any]:
     return {
-        "InstanceId": change.machine.id,
-        "CurrentState": _state(change.machine.state),
+        "InstanceId": change.instance.id,
+        "CurrentState": _state(change.instance.state),
         "PreviousState": _state(change.previous),
     }
 

@@ -1,4 +1,4 @@
-"""Wires the AWS process: moto, our rules and the control endpoint behind one port.
+"""Wires the AWS process: moto, the instance model and the control endpoint behind one port.
 
 Imports moto, so it is imported after the environment that moto reads is set.
 """
@@ -15,31 +15,31 @@ from lcm.simulator.aws.addresses import SUBNETS
 from lcm.simulator.aws.config import AwsConfig, AwsReady
 from lcm.simulator.aws.control import Control
 from lcm.simulator.aws.front import Front
-from lcm.simulator.aws.machines import Machines
+from lcm.simulator.aws.instances import SimulatedInstances
 from lcm.simulator.aws.measurements import Subject
-from lcm.simulator.aws.world import World
+from lcm.simulator.aws.state import AwsState
 from lcm.simulator.pace import steady_unix_time
 
 
 def serve(config: AwsConfig, announce: Callable[[AwsReady], None]) -> None:
     """Announce once everything answers at full speed, then serve for ever."""
-    instances = moto_ec2.MotoInstances()
-    machines = Machines(pace=config.pace, delays=config.delays, view=instances, now=steady_unix_time)
+    view = moto_ec2.MotoInstances()
+    instances = SimulatedInstances(pace=config.pace, delays=config.delays, view=view, now=steady_unix_time)
     regions = [moto_ec2.furnish(region) for region in SUBNETS]
-    moto_ec2.install(machines, instances, {region.region: region.subnet_id for region in regions})
+    moto_ec2.install(instances, view, {region.region: region.subnet_id for region in regions})
 
     def subject(instance_id: str) -> Subject | None:
-        machine = machines.running(instance_id)
-        if machine is None or machine.running_since is None:
+        instance = instances.running(instance_id)
+        if instance is None or instance.running_since is None:
             return None
-        return Subject(config.pace.seed, instances.describe(machine).private_ip, machine.running_since)
+        return Subject(config.pace.seed, view.describe(instance).private_ip, instance.running_since)
 
     moto_cloudwatch.install(subject)
     aws: Any = DomainDispatcherApplication(create_backend_app)
     for region in SUBNETS:
         _warm_up(aws, region)
 
-    world = World(machines, instances)
+    state = AwsState(instances, view)
     by_name = {region.region: region for region in regions}
 
     def launch(region: str, instance_type: str, tags: dict[str, str]) -> str:
@@ -47,7 +47,7 @@ def serve(config: AwsConfig, announce: Callable[[AwsReady], None]) -> None:
             raise ValueError(f"there is no region {region}")
         return moto_ec2.launch(by_name[region], instance_type, tags)
 
-    front: Any = Front(world, aws=aws, control=Control(world, launch))
+    front: Any = Front(state, aws=aws, control=Control(state, launch))
     server = make_server(config.host, config.port, front, threaded=True, request_handler=QuietHandler)
     announce(AwsReady(port=server.server_port, regions=regions))
     server.serve_forever()
@@ -64,7 +64,7 @@ class QuietHandler(WSGIRequestHandler):
 
 
 def _warm_up(aws: Any, region: str) -> None:
-    """moto's first answers take seconds; let nobody wait for them."""
+    """Trigger moto's first answers, which take seconds, before a client waits for them."""
     scope = f"Credential=warm-up/20260101/{region}/ec2/aws4_request"
     for operation in ("DescribeInstances", "DescribeImages"):
         Client(aws).post(

@@ -3,7 +3,7 @@
 from typing import Any, NamedTuple
 
 from lcm.simulator.aws.errors import Ec2Error
-from lcm.simulator.aws.machines import Machines
+from lcm.simulator.aws.instances import SimulatedInstances
 
 
 class _Launch(NamedTuple):
@@ -15,8 +15,8 @@ class _Launch(NamedTuple):
 class LaunchTokens:
     """Remembers every launch that named a token, for as long as the simulator runs."""
 
-    def __init__(self, machines: Machines) -> None:
-        self._machines = machines
+    def __init__(self, instances: SimulatedInstances) -> None:
+        self._instances = instances
         self._launches: dict[tuple[str, str], _Launch] = {}
 
     def recall(self, region: str, token: str, parameters: Any) -> Any | None:
@@ -32,7 +32,7 @@ class LaunchTokens:
                 "IdempotentParameterMismatch",
                 "Arguments on this idempotent request are inconsistent with those of a previous request.",
             )
-        if all(map(self._machines.is_gone, launch.instance_ids)):
+        if all(map(self._instances.is_gone, launch.instance_ids)):
             raise Ec2Error(
                 "IdempotentInstanceTerminated",
                 "The instance launched with this client token has been terminated.",
@@ -42,5 +42,5 @@ class LaunchTokens:
     def remember(
         self, region: str, token: str, parameters: Any, instance_ids: list[str], reservation: Any
     ) -> None:
-        """Call it only for launches that succeeded: a failed one may be tried again with its token."""
+        """Record a launch that succeeded. Not a failed one: it may be retried with the same token."""
         self._launches[region, token] = _Launch(parameters, instance_ids, reservation)

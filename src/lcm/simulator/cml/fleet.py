@@ -17,7 +17,7 @@ from lcm.simulator.cml.licensing import LicensePool
 from lcm.simulator.cml.refusal import Refused
 from lcm.simulator.cml.server import CmlServer, Credentials, Manner, is_cml_image
 from lcm.simulator.cml.site import Site
-from lcm.simulator.listing import InstanceListing, SimulatedInstance
+from lcm.simulator.listing import InstanceListing, ListedInstance
 from lcm.simulator.pace import Delays, Pace, steady_unix_time
 
 BIND_RETRY_SECONDS: Final = 1.0
@@ -127,7 +127,7 @@ class Fleet:
             async for listing in listings:
                 self._adjust(listing.instances, boots)
 
-    def _adjust(self, instances: Iterable[SimulatedInstance], boots: asyncio.TaskGroup) -> None:
+    def _adjust(self, instances: Iterable[ListedInstance], boots: asyncio.TaskGroup) -> None:
         described = {i.id: i for i in instances if is_cml_image(i.image_name)}
         running = {(i.id, i.generation): i for i in described.values() if i.state == "running"}
         for boot in self._boots.keys() - running.keys():
@@ -138,7 +138,7 @@ class Fleet:
             if boot not in self._boots:
                 self._boots[boot] = boots.create_task(self._serve(instance), name=f"cml-{boot[0]}")
 
-    async def _serve(self, instance: SimulatedInstance) -> None:
+    async def _serve(self, instance: ListedInstance) -> None:
         """One boot of one server, from power to cancellation."""
         site = self._site(instance)
         schedule = site.server.power_on(instance)
@@ -169,7 +169,7 @@ class Fleet:
             site.hang_up()
             self._listening.discard(instance.id)
 
-    def _site(self, instance: SimulatedInstance) -> Site:
+    def _site(self, instance: ListedInstance) -> Site:
         """The server of an instance, with the certificate it has had since its first boot."""
         if instance.id not in self._sites:
             server = CmlServer(

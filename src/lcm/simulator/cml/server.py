@@ -29,7 +29,7 @@ from lcm.simulator.cml.sessions import Sessions
 from lcm.simulator.cml.telemetry import HARDWARE_CATEGORIES, Telemetry
 from lcm.simulator.cml.ui import Audience, Listener
 from lcm.simulator.cml.version import CmlVersion
-from lcm.simulator.listing import SimulatedInstance
+from lcm.simulator.listing import ListedInstance
 from lcm.simulator.pace import Delays, Pace
 
 __all__ = ["Answer", "CmlServer", "Credentials", "Manner", "Query", "is_cml_image"]
@@ -91,7 +91,7 @@ class CmlServer:
 
     def __init__(
         self,
-        instance: SimulatedInstance,
+        instance: ListedInstance,
         *,
         credentials: Credentials,
         pace: Pace,
@@ -138,7 +138,7 @@ class CmlServer:
 
     # Power
 
-    def power_on(self, instance: SimulatedInstance) -> BootSchedule:
+    def power_on(self, instance: ListedInstance) -> BootSchedule:
         """Begin a boot; the schedule says when to listen."""
         self.instance = instance
         self._running_since = instance.running_since or 0.0

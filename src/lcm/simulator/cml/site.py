@@ -181,7 +181,7 @@ def _failure(status: int, path: str) -> Answer:
         return error(401, "Authorization token is invalid or has expired.")
     if status == 500:
         return error(500, f"The API at {path} encountered an unexpected error.")
-    return error(status, "The simulator was told to fail.")
+    return error(status, "Fault injected by the simulator.")
 
 
 def _oversize(size: int) -> bytes:
