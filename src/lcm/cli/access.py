@@ -1,4 +1,4 @@
-"""`lcm token` and `lcm secrets`: asked of the running control plane with the admin key of its directory."""
+"""`lcm token` and `lcm secrets`: requests to the running control plane, with the admin key of its files."""
 
 import asyncio
 import json
@@ -20,11 +20,9 @@ TIMEOUT_SECONDS = 10.0
 tokens = typer.Typer(no_args_is_help=True, help="Access tokens for people and scripts.")
 secrets = typer.Typer(no_args_is_help=True, help="The key that seals stored secrets.")
 
-DataDir = Annotated[
-    Path, typer.Option(envvar="LCM_DATA_DIR", help="The data directory of the LCM to talk to.")
-]
+DataDir = Annotated[Path, typer.Option(envvar="LCM_DATA_DIR", help="The data directory of the running LCM.")]
 Url = Annotated[
-    str | None, typer.Option(help="Where its control plane answers. Default: as it wrote in its directory.")
+    str | None, typer.Option(help="URL of its control plane. Default: read from the data directory.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -33,30 +31,30 @@ _DURATION_SECONDS = {"m": 60, "h": 3600, "d": 86400}
 
 @tokens.command("create")
 def create(
-    name: Annotated[str, typer.Option(help="Who or what will use it; shown in timelines.")],
+    name: Annotated[str, typer.Option(help="The user or script it is for; shown in timelines.")],
     role: Annotated[Literal["viewer", "operator", "admin"], typer.Option(help="What it may do.")],
     expires: Annotated[
-        str | None, typer.Option(help="After how long it ends, as 45m, 12h or 90d. Default: never.")
+        str | None, typer.Option(help="Lifetime, for example 45m, 12h or 90d. Default: unlimited.")
     ] = None,
     data_dir: DataDir = Path("lcm-data"),
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a token and print it, this once."""
+    """Create a token and print it. It cannot be shown again."""
     body: dict[str, Any] = {"name": name, "role": role}
     if expires is not None:
         body["expires_in_seconds"] = _seconds(expires)
-    made = _ask(data_dir, url, "POST", "/api/tokens", body)
+    created = _ask(data_dir, url, "POST", "/api/tokens", body)
     if as_json:
-        print(json.dumps(made))
+        print(json.dumps(created))
         return
-    print(made["token"])
+    print(created["token"])
     Console(stderr=True).print("Keep it now: it is not shown again.", style="dim")
 
 
 @tokens.command("list")
 def list_all(data_dir: DataDir = Path("lcm-data"), url: Url = None, as_json: AsJson = False) -> None:
-    """Show every token but not the tokens themselves."""
+    """List the tokens, without their secret values."""
     items = _ask(data_dir, url, "GET", "/api/tokens")["items"]
     if as_json:
         print(json.dumps(items))
@@ -80,7 +78,7 @@ def revoke(
     data_dir: DataDir = Path("lcm-data"),
     url: Url = None,
 ) -> None:
-    """End a token; sessions and streams opened with it end within seconds."""
+    """Revoke a token; sessions and streams opened with it end within seconds."""
     items = _ask(data_dir, url, "GET", "/api/tokens")["items"]
     found = [item for item in items if token in (item["id"], item["name"])]
     if not found:
@@ -99,12 +97,12 @@ def rotate(data_dir: DataDir = Path("lcm-data"), url: Url = None) -> None:
 
 
 def _ask(data_dir: Path, url: str | None, method: str, path: str, body: object = None) -> Any:
-    """What the control plane answers; ends the program with its reason if it refuses."""
+    """The control plane's answer; a refusal is printed and ends the program."""
     try:
         key = json.loads((data_dir / "keys.json").read_text())["admin"]
         address = url or (data_dir / "control-plane.url").read_text().strip()
     except (OSError, ValueError, KeyError):
-        _fail(f"{data_dir} is not the data directory of a running LCM; say which with --data-dir")
+        _fail(f"{data_dir} is not the data directory of a running LCM; name it with --data-dir")
     status, answer = asyncio.run(_send(address, method, path, {"Authorization": f"Bearer {key}"}, body))
     if status >= 400:
         _fail(answer["detail"])

@@ -2,15 +2,14 @@
 
 import contextlib
 import sys
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import msgspec
 import typer
-from pydantic_settings import BaseSettings
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -21,10 +20,7 @@ from lcm.cli.simulator_child import SimulatorChild
 from lcm.core.telemetry import configure_logging
 
 if TYPE_CHECKING:
-    from lcm.cli.processes import Announce
     from lcm.cli.up import UpOptions
-
-S = TypeVar("S", bound=BaseSettings)
 
 app = typer.Typer(
     name="lcm",
@@ -37,14 +33,14 @@ app = typer.Typer(
 app.add_typer(access.tokens, name="token")
 app.add_typer(access.secrets, name="secrets")
 
-Seed = Annotated[int, typer.Option(help="Decides everything random in the simulated world.")]
-Speed = Annotated[float, typer.Option(help="Divides the simulated world's delays.", min=0.01)]
+Seed = Annotated[int, typer.Option(help="Seed of every random choice of the simulation.")]
+Speed = Annotated[float, typer.Option(help="Divides the delays of the simulation.", min=0.01)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the ready line as one JSON object.")]
 LogLevel = Annotated[str, typer.Option(help="DEBUG, INFO, WARNING or ERROR, on standard error.")]
 LogJson = Annotated[bool, typer.Option(help="Log JSON lines instead of text.")]
 
 SHOWN_WORKERS = 10
-"""Named on the screen, of the workers of a simulation."""
+"""How many workers of a simulation are printed."""
 
 
 @app.command()
@@ -57,34 +53,34 @@ def up(
     data_dir: Annotated[
         Path | None,
         typer.Option(
-            help="Where records and keys are kept. Default: temporary, or lcm-data with --no-simulator."
+            help="Directory of records and keys. Default: temporary, or lcm-data with --no-simulator."
         ),
     ] = None,
-    workers: Annotated[int, typer.Option(help="Simulated workers to begin with.", min=0, max=200)] = 5,
+    workers: Annotated[int, typer.Option(help="Workers of the demo fleet.", min=0, max=200)] = 5,
     seed: Seed = 0,
     speed: Speed = 1.0,
     simulator: Annotated[bool, typer.Option(help="Simulate AWS and CML, or use the real ones.")] = True,
     ha: Annotated[
         bool,
-        typer.Option(help="Several processes on an etcd, to see one take over from another; simulated."),
+        typer.Option(help="Run several processes on an etcd, to watch failovers; simulated cloud only."),
     ] = False,
     aws_endpoint: Annotated[
-        str | None, typer.Option(help="Use the AWS behind this URL, for example that of 'lcm simulate'.")
+        str | None, typer.Option(help="Use the AWS endpoint at this URL, for example that of 'lcm simulate'.")
     ] = None,
     templates: Annotated[Path, typer.Option(help="Worker templates to seed.")] = Path(
         "config/worker_templates.yaml"
     ),
-    regions: Annotated[Path, typer.Option(help="Regions, when AWS is not simulated.")] = Path(
+    regions: Annotated[Path, typer.Option(help="Region config, when AWS is not simulated.")] = Path(
         "config/regions.yaml"
     ),
     as_json: AsJson = False,
     log_level: LogLevel = "WARNING",
     log_json: LogJson = False,
 ) -> None:
-    """Run everything on this machine: control plane, worker controller, dashboard, simulated cloud."""
+    """Run everything on this host: control plane, worker controller, dashboard, simulated cloud."""
     configure_logging("json" if log_json else "human", log_level)
     with contextlib.ExitStack() as stack:
-        # The simulator takes seconds to start; so do the imports below. Let them do so together.
+        # The simulator takes seconds to start; so do the imports below. Both run in parallel.
         child = None
         if simulator and aws_endpoint is None:
             child = stack.enter_context(SimulatorChild(seed=seed, speed=speed))
@@ -117,7 +113,7 @@ def up(
             regions=regions,
         )
         expected = (StartFailed, WrongSettings, AddressInUse, StoreUnavailable, ConfigurationError)
-        with _said_in_one_sentence(*expected):
+        with _errors_in_one_sentence(*expected):
             if ha:
                 _up_ha(options, child, as_json)
                 return
@@ -128,7 +124,7 @@ def _up_ha(options: "UpOptions", child: SimulatorChild | None, as_json: bool) ->
     from lcm.cli.ha import HaReady, up_ha
 
     if child is None:
-        _say_and_exit("--ha works with the simulated cloud only")
+        _fail("--ha works with the simulated cloud only: leave out --no-simulator and --aws-endpoint")
     console = Console(stderr=True) if as_json else Console()
 
     def announce(ready: HaReady) -> None:
@@ -138,34 +134,34 @@ def _up_ha(options: "UpOptions", child: SimulatorChild | None, as_json: bool) ->
         for name, pid in ready.processes.items():
             console.print(f"  {name:22} pid {pid:<8} port {ready.ports[name]}", highlight=False)
         console.print(f"[bold green]LCM is ready.[/] Dashboard: [bold]{ready.url}[/]", soft_wrap=True)
-        console.print("Kill one and look what happens. Ctrl-C stops everything.", style="dim")
+        console.print("Kill one to watch the failover. Ctrl-C stops everything.", style="dim")
 
-    run_until_signalled(up_ha(options, child, announce, lambda said: console.print(said, style="dim")))
+    run_until_signalled(up_ha(options, child, announce, lambda line: console.print(line, style="dim")))
 
 
 @app.command()
 def simulate(
     workers: Annotated[
-        int, typer.Option(help="CML servers that are up from the beginning.", min=0, max=5000)
+        int, typer.Option(help="CML servers that run from the beginning.", min=0, max=5000)
     ] = 0,
     port: Annotated[int, typer.Option(help="Port of the AWS endpoint; 0: any.")] = 0,
     cml_port: Annotated[int, typer.Option(help="HTTPS port of every CML server; 0: any.")] = 0,
     cml_version: Annotated[
-        str | None, typer.Option(help="Release that every CML server plays. Default: that of its image.")
+        str | None, typer.Option(help="CML release to simulate. Default: that of the image.")
     ] = None,
     people: Annotated[bool, typer.Option(help="Let simulated people use the CML servers.")] = True,
     license_pool: Annotated[
-        int, typer.Option(help="How many servers the license token registers at a time.", min=0)
+        int, typer.Option(help="How many servers may be registered with the license token at a time.", min=0)
     ] = 10_000,
     seed: Seed = 0,
     speed: Speed = 1.0,
     as_json: AsJson = False,
     until_stdin_closes: Annotated[bool, typer.Option(hidden=True)] = False,
 ) -> None:
-    """Run the simulated world alone: AWS on its real wire protocol, a CML server per instance.
+    """Run the simulator alone: AWS on its real wire protocol, a CML server per instance.
 
     Use it with `lcm up --aws-endpoint URL`; it keeps its instances when LCM restarts. The ready line
-    (--json) tells the address and login of every worker, the control endpoint, and a license token.
+    (--json) holds the address and login of every worker, the control endpoint, and a license token.
     """
     from lcm.simulator.main import Manner, SimulationError, SimulationInfo, SimulationSettings, run
 
@@ -183,7 +179,7 @@ def simulate(
         console.print(f"License token: {info.license_token}", highlight=False, soft_wrap=True)
         console.print(f"Control: {info.control_url}", highlight=False)
         console.print(f"Use it: lcm up --aws-endpoint {info.aws_endpoint}", style="dim")
-        console.print("Ctrl-C ends it.", style="dim")
+        console.print("Ctrl-C stops it.", style="dim")
 
     try:
         settings = SimulationSettings(
@@ -197,13 +193,13 @@ def simulate(
         )
     except ValueError as mistake:
         raise typer.BadParameter(str(mistake)) from None
-    with _said_in_one_sentence(SimulationError, OSError):
+    with _errors_in_one_sentence(SimulationError, OSError):
         run_until_signalled(run(settings, announce), until_stdin_closes=until_stdin_closes)
 
 
 @dataclass(frozen=True)
-class Running:
-    """What every process command is told besides its settings."""
+class RunOptions:
+    """The options of every process command besides its settings."""
 
     as_json: bool
     log_level: str
@@ -211,12 +207,25 @@ class Running:
     until_stdin_closes: bool
 
 
-store_commands = typer.Typer(help="Look after the records.", no_args_is_help=True)
+CONTROLLERS = {
+    "worker-controller": (
+        "Run a worker controller: EC2 instances and CML systems. One of several leads, the others stand by."
+    ),
+    "resource-scheduler": (
+        "Run a resource scheduler. It elects a leader and answers /health; it places nothing yet."
+    ),
+    "lablet-controller": (
+        "Run a lablet controller. It elects a leader and answers /health; it runs no labs yet."
+    ),
+}
+"""The commands that run a controller, and their help."""
+
+store_commands = typer.Typer(help="Maintain the records.", no_args_is_help=True)
 app.add_typer(store_commands, name="store")
 
 Config = Annotated[
     Path | None,
-    typer.Option(envvar="LCM_CONFIG", help="YAML file with settings; the environment and flags win over it."),
+    typer.Option(envvar="LCM_CONFIG", help="YAML file with settings; the environment and flags override it."),
 ]
 Host = Annotated[str | None, typer.Option(help="Address to listen on.")]
 Port = Annotated[int | None, typer.Option(help="Port to listen on; 0: any.")]
@@ -232,7 +241,7 @@ def control_plane(
     config: Config = None,
     host: Host = None,
     port: Port = None,
-    data_dir: Annotated[Path | None, typer.Option(help="Where records and keys are kept.")] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Directory of records and keys.")] = None,
     settings: Set = None,
     as_json: AsJson = False,
     log_level: LogLevel = "INFO",
@@ -240,78 +249,36 @@ def control_plane(
     until_stdin_closes: UntilStdinCloses = False,
 ) -> None:
     """Run a control plane: the records, the API, the dashboard."""
-    from lcm.cli.processes import run_control_plane
-    from lcm.control_plane.settings import ControlPlaneSettings
-
     flags = _flags(settings, CONTROL_PLANE_HOST=host, CONTROL_PLANE_PORT=port, LCM_DATA_DIR=data_dir)
-    how = Running(as_json, log_level, log_json, until_stdin_closes)
-    _run("control-plane", ControlPlaneSettings, run_control_plane, config, flags, how)
+    _run_process("control-plane", config, flags, RunOptions(as_json, log_level, log_json, until_stdin_closes))
 
 
-@app.command(name="worker-controller")
-def worker_controller(
-    config: Config = None,
-    host: Host = None,
-    port: Port = None,
-    settings: Set = None,
-    as_json: AsJson = False,
-    log_level: LogLevel = "INFO",
-    log_json: LogJson = False,
-    until_stdin_closes: UntilStdinCloses = False,
-) -> None:
-    """Run a worker controller: EC2 instances and CML systems. One of several leads, the others stand by."""
-    from lcm.cli.processes import run_worker_controller
-    from lcm.worker_controller.settings import WorkerControllerSettings as Settings
+def _add_controller_command(name: str, summary: str) -> None:
+    prefix = name.replace("-", "_").upper()
 
-    flags = _flags(settings, WORKER_CONTROLLER_HOST=host, WORKER_CONTROLLER_PORT=port)
-    how = Running(as_json, log_level, log_json, until_stdin_closes)
-    _run("worker-controller", Settings, run_worker_controller, config, flags, how)
+    @app.command(name=name, help=summary)
+    def run_controller(
+        config: Config = None,
+        host: Host = None,
+        port: Port = None,
+        settings: Set = None,
+        as_json: AsJson = False,
+        log_level: LogLevel = "INFO",
+        log_json: LogJson = False,
+        until_stdin_closes: UntilStdinCloses = False,
+    ) -> None:
+        flags = _flags(settings, **{f"{prefix}_HOST": host, f"{prefix}_PORT": port})
+        _run_process(name, config, flags, RunOptions(as_json, log_level, log_json, until_stdin_closes))
 
 
-@app.command(name="resource-scheduler")
-def resource_scheduler(
-    config: Config = None,
-    host: Host = None,
-    port: Port = None,
-    settings: Set = None,
-    as_json: AsJson = False,
-    log_level: LogLevel = "INFO",
-    log_json: LogJson = False,
-    until_stdin_closes: UntilStdinCloses = False,
-) -> None:
-    """Run a resource scheduler. It elects a leader and answers /health; it places nothing yet."""
-    from lcm.cli.processes import run_resource_scheduler
-    from lcm.resource_scheduler.settings import ResourceSchedulerSettings as Settings
-
-    flags = _flags(settings, RESOURCE_SCHEDULER_HOST=host, RESOURCE_SCHEDULER_PORT=port)
-    how = Running(as_json, log_level, log_json, until_stdin_closes)
-    _run("resource-scheduler", Settings, run_resource_scheduler, config, flags, how)
-
-
-@app.command(name="lablet-controller")
-def lablet_controller(
-    config: Config = None,
-    host: Host = None,
-    port: Port = None,
-    settings: Set = None,
-    as_json: AsJson = False,
-    log_level: LogLevel = "INFO",
-    log_json: LogJson = False,
-    until_stdin_closes: UntilStdinCloses = False,
-) -> None:
-    """Run a lablet controller. It elects a leader and answers /health; it runs no labs yet."""
-    from lcm.cli.processes import run_lablet_controller
-    from lcm.lablet_controller.settings import LabletControllerSettings as Settings
-
-    flags = _flags(settings, LABLET_CONTROLLER_HOST=host, LABLET_CONTROLLER_PORT=port)
-    how = Running(as_json, log_level, log_json, until_stdin_closes)
-    _run("lablet-controller", Settings, run_lablet_controller, config, flags, how)
+for _name, _summary in CONTROLLERS.items():
+    _add_controller_command(_name, _summary)
 
 
 @app.command(name="config")
 def show_config(
     process: Annotated[
-        str | None, typer.Argument(help="Only of this process, for example control-plane.")
+        str | None, typer.Argument(help="Only this process, for example control-plane.")
     ] = None,
     config: Config = None,
     settings: Set = None,
@@ -321,12 +288,12 @@ def show_config(
     from lcm.cli.settings import PROCESSES, WrongSettings, load
 
     if process is not None and process not in PROCESSES:
-        _say_and_exit(f"there is no process {process!r}; choose one of: {', '.join(PROCESSES)}")
+        _fail(f"there is no process {process!r}; choose one of: {', '.join(PROCESSES)}")
     names = [process] if process is not None else list(PROCESSES)
     try:
         loaded = {name: load(name, PROCESSES[name], config, _flags(settings)) for name in names}
     except WrongSettings as wrong:
-        _say_and_exit(str(wrong))
+        _fail(str(wrong))
     if as_json:
         shown = {name: {s.variable: s for s in found.shown()} for name, found in loaded.items()}
         print(msgspec.json.encode(shown).decode())
@@ -339,7 +306,7 @@ def show_config(
         for setting in found.shown():
             table.add_row(
                 setting.variable,
-                Text(setting.value),  # brackets are not ours to interpret
+                Text(setting.value),  # not markup: a value may contain brackets
                 Text(setting.source),
                 style="dim" if setting.source == "default" else None,
             )
@@ -349,23 +316,24 @@ def show_config(
 @store_commands.command(name="copy")
 def copy_records(
     source: Annotated[
-        tuple[str, Path], typer.Option("--from", metavar="sqlite PATH", help="The file of an embedded LCM.")
+        tuple[str, Path],
+        typer.Option("--from", metavar="sqlite PATH", help="The database file of an embedded LCM."),
     ],
     target: Annotated[
-        tuple[str, str], typer.Option("--to", metavar="mongodb URL", help="An empty database of MongoDB.")
+        tuple[str, str], typer.Option("--to", metavar="mongodb URL", help="An empty MongoDB database.")
     ],
 ) -> None:
-    """Move the records of an embedded LCM, which must not run, to MongoDB, and check that they arrived."""
+    """Copy the records of an embedded LCM, which must not run, to MongoDB, and verify the copy."""
     from lcm.cli.store_copy import copy_with_progress
     from lcm.control_plane.store.copy import CopyFailed
     from lcm.control_plane.store.port import StoreUnavailable
 
     (source_kind, path), (target_kind, url) = source, target
     if (source_kind, target_kind) != ("sqlite", "mongodb"):
-        _say_and_exit("only --from sqlite PATH --to mongodb URL is possible")
+        _fail("only --from sqlite PATH --to mongodb URL is supported")
     if not path.is_file():
-        _say_and_exit(f"there is no file {path}; an embedded LCM keeps it as lcm.db in its data directory")
-    with _said_in_one_sentence(CopyFailed, StoreUnavailable):
+        _fail(f"there is no file {path}; an embedded LCM keeps it as lcm.db in its data directory")
+    with _errors_in_one_sentence(CopyFailed, StoreUnavailable):
         run_until_signalled(copy_with_progress(path, url))
 
 
@@ -376,64 +344,59 @@ def show_version() -> None:
 
 
 def _flags(pairs: list[str] | None, **flags: object) -> dict[str, str]:
-    """What was given on the command line, by the name of its variable."""
+    """The settings given on the command line, by the name of their variable."""
     given = {name: str(value) for name, value in flags.items() if value is not None}
     for pair in pairs or ():
         name, separator, value = pair.partition("=")
         if not separator:
-            _say_and_exit(f"--set {pair}: write NAME=VALUE")
+            _fail(f"--set {pair}: write NAME=VALUE")
         given[name] = value
     return given
 
 
-def _run(
-    process: str,
-    kind: "type[S]",
-    run: "Callable[[S, Announce], Coroutine[Any, Any, None]]",
-    config: Path | None,
-    flags: dict[str, str],
-    how: Running,
-) -> None:
-    """What every process command does: settings, logging, running, and a clean word when it cannot."""
-    from lcm.cli.processes import Answering, StartFailed
-    from lcm.cli.settings import WrongSettings, load
+def _run_process(process: str, config: Path | None, flags: dict[str, str], options: RunOptions) -> None:
+    """Load the settings, configure logging, and run; print one sentence if the process cannot start."""
+    from lcm.cli.processes import RUNNERS, Answering, StartFailed
+    from lcm.cli.settings import PROCESSES, WrongSettings, load
     from lcm.control_plane.store.port import StoreUnavailable
     from lcm.core.configuration import ConfigurationError
     from lcm.web.server import AddressInUse
 
-    configure_logging("json" if how.log_json else "human", how.log_level)
+    configure_logging("json" if options.log_json else "human", options.log_level)
 
     def announce(answering: Answering) -> None:
-        if how.as_json:
+        if options.as_json:
             print(msgspec.json.encode(answering).decode(), flush=True)
         else:
             Console().print(f"[bold green]{process} answers[/] at [bold]{answering.url}[/]", soft_wrap=True)
 
     try:
-        loaded = load(process, kind, config, flags)
+        loaded = load(process, PROCESSES[process], config, flags)
     except WrongSettings as wrong:
-        _say_and_exit(str(wrong))
+        _fail(str(wrong))
     expected = (StartFailed, AddressInUse, StoreUnavailable, ConfigurationError, FileNotFoundError)
-    with _said_in_one_sentence(*expected):
-        run_until_signalled(run(loaded.settings, announce), until_stdin_closes=how.until_stdin_closes)
+    with _errors_in_one_sentence(*expected):
+        run_until_signalled(
+            RUNNERS[process](loaded.settings, announce), until_stdin_closes=options.until_stdin_closes
+        )
 
 
 @contextlib.contextmanager
-def _said_in_one_sentence(*expected: type[Exception]) -> Iterator[None]:
-    """If one of these comes up, say so without a stack trace, and end with an error."""
+def _errors_in_one_sentence(*expected: type[Exception]) -> Iterator[None]:
+    """Print one of these errors without a stack trace, and exit with an error."""
     error: BaseException | None = None
     try:
         yield
     except* expected as errors:
-        error = errors  # to leave from in here would wrap the way out into a group, before Python 3.11.4
+        error = errors  # before Python 3.11.4 an exit from inside this block would be wrapped into a group
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     if error is not None:
-        _say_and_exit(str(error))
+        _fail(str(error))
 
 
-def _say_and_exit(what: str) -> NoReturn:
-    Console(stderr=True).print(Text("lcm: ", "bold red") + Text(what, "default"), soft_wrap=True)
+def _fail(message: str) -> NoReturn:
+    Console(stderr=True).print(Text("lcm: ", "bold red") + Text(message, "default"), soft_wrap=True)
     sys.exit(1)
 
 

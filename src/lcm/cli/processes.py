@@ -1,15 +1,15 @@
-"""One process of LCM on its own, as a deployment on several machines runs it.
+"""One process of LCM on its own, as a deployment on several hosts runs it.
 
 Between processes there is only HTTP, the coordination store and the store. Without etcd a control plane keeps
 its keys to itself, and a controller polls and leads alone. Each command loads the code of its own process
-only: loading is most of what a start takes.
+only: loading takes most of the start time.
 """
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from typing import Protocol
+from typing import Any, Protocol
 
 import aiohttp
 import msgspec
@@ -38,7 +38,7 @@ class StartFailed(Exception):
 
 
 class Answering(msgspec.Struct, frozen=True, kw_only=True):
-    """The process answers at this address. Printed once, as the only line on standard output."""
+    """Where the process answers. Printed once, as the only line on standard output."""
 
     service: str
     url: str
@@ -47,7 +47,7 @@ class Answering(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Process(Protocol):
-    """A process that was put together and waits to be run."""
+    """A process that is wired and ready to run."""
 
     @property
     def services(self) -> tuple[HostedService, ...]: ...
@@ -73,7 +73,7 @@ async def run_control_plane(settings: ControlPlaneSettings, announce: Announce) 
         own = MemoryKv(clock, ids)
         kv: Kv = shared if shared is not None else own
         if shared is None:
-            log.warning("no etcd is configured: controllers of other processes learn of changes by polling")
+            log.warning("no etcd configured: controllers in other processes poll for changes")
         process = control_plane_process(
             settings, kv, clock, ids, tuple(sorted(regions)), fetch_document, peer_feed
         )
@@ -111,6 +111,15 @@ async def run_lablet_controller(settings: LabletControllerSettings, announce: An
     async with _coordination(settings, clock, ids) as kv:
         process = lablet_controller_process(settings, kv, clock, ids)
         await _run("lablet-controller", process, clock, announce)
+
+
+RUNNERS: Mapping[str, Callable[[Any, Announce], Coroutine[Any, Any, None]]] = {
+    "control-plane": run_control_plane,
+    "worker-controller": run_worker_controller,
+    "resource-scheduler": run_resource_scheduler,
+    "lablet-controller": run_lablet_controller,
+}
+"""What runs each process, with the settings of that process."""
 
 
 @asynccontextmanager

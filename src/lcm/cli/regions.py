@@ -1,4 +1,4 @@
-"""The regions file: where workers may be launched, and in which network."""
+"""The regions file: the regions and networks in which workers may be launched."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ def read_regions(path: Path) -> tuple[dict[str, RegionConfig], str]:
         if isinstance(found, list):
             mistakes += found
         elif found.region != name:
-            message = f"it is {found.region!r} but stands under {name!r}"
+            message = f"it is {found.region!r}, but its key is {name!r}"
             mistakes.append(Mistake(str(path), entry.lines.get("region"), f"{name}.region", message))
         else:
             regions[name] = found

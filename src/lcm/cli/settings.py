@@ -1,6 +1,6 @@
-"""Where the settings of a process come from: defaults, a YAML file, the environment, flags. The later wins.
+"""Sources of a process's settings: defaults, a YAML file, the environment, flags. Later sources override.
 
-Everything goes by the name of its environment variable; the file uses it in lower case. One file serves all
+A setting is named by its environment variable; the file uses it in lower case. One file serves all
 processes, so a name that belongs to another process is fine, and one that belongs to none is a mistake.
 """
 
@@ -39,7 +39,7 @@ MASK: Final = "********"
 
 
 class WrongSettings(Exception):
-    """Everything that is wrong, one line each."""
+    """Every wrong setting, one line each."""
 
     def __init__(self, process: str, problems: Iterable[str]) -> None:
         self.problems = list(problems)
@@ -49,7 +49,7 @@ class WrongSettings(Exception):
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting as it is in force."""
+    """One setting in force."""
 
     variable: str
     value: str
@@ -59,13 +59,13 @@ class Setting:
 
 @dataclass(frozen=True)
 class Loaded(Generic[S]):
-    """Settings in force, and where each came from."""
+    """Settings in force, and the source of each."""
 
     settings: S
     sources: Mapping[str, str]
 
     def shown(self) -> list[Setting]:
-        """For people: secrets are masked."""
+        """The settings to print; secrets are masked."""
         return [
             Setting(
                 variables[0],
@@ -78,7 +78,7 @@ class Loaded(Generic[S]):
 
 
 def load(process: str, kind: type[S], config: Path | None, flags: Mapping[str, str]) -> Loaded[S]:
-    """Raises WrongSettings, which names all that is wrong at once. No secret among them is ever logged."""
+    """Load and check. Raises WrongSettings with every problem. Secrets among them are never logged."""
     problems: list[str] = []
     from_file = _read(config, problems)
     known = {variable for settings in PROCESSES.values() for _, _, vs in _fields(settings) for variable in vs}
@@ -118,7 +118,7 @@ def _protect_secrets(settings: BaseSettings) -> None:
 
 
 def _password_in(address: str) -> str:
-    """Of https://user:password@host; empty if there is none."""
+    """The password in https://user:password@host; empty if there is none."""
     user, at, _ = address.partition("://")[2].partition("@")
     return unquote(user.partition(":")[2]) if at else ""
 

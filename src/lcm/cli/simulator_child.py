@@ -1,4 +1,4 @@
-"""The simulator as a child process. Imports next to nothing: it is started before the slow imports."""
+"""The simulator as a child process. Imports almost nothing: it is started before the slow imports."""
 
 import subprocess
 import sys
@@ -9,7 +9,7 @@ END_SECONDS = 4.0
 
 
 class SimulatorChild:
-    """`lcm simulate`, alive as long as the block; it ends by itself if we are killed."""
+    """`lcm simulate`, running as long as the block; it ends by itself if its parent is killed."""
 
     def __init__(self, *, seed: int, speed: float) -> None:
         command = ["simulate", "--json", "--until-stdin-closes", "--seed", str(seed), "--speed", str(speed)]
@@ -17,12 +17,12 @@ class SimulatorChild:
             [sys.executable, "-m", "lcm", *command],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            # Ctrl-C reaches the whole group; the simulator must outlive those who still talk to it.
+            # Ctrl-C reaches the whole group; the simulator must outlive the processes that still call it.
             start_new_session=True,
         )
 
     def read_ready_line(self) -> bytes:
-        """Blocks until the simulator is ready; empty if it ended instead."""
+        """Block until the simulator is ready; empty if it ended instead."""
         assert self._process.stdout is not None
         return self._process.stdout.readline()
 
@@ -35,7 +35,7 @@ class SimulatorChild:
         self.end()
 
     def end(self) -> None:
-        """Close its standard input, which is its signal to leave, and wait until it has."""
+        """Close its standard input, which makes it exit, and wait for that."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:

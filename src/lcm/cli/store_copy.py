@@ -1,4 +1,4 @@
-"""`lcm store copy`: the embedded store's records to MongoDB, with a bar to watch."""
+"""`lcm store copy`: the embedded store's records to MongoDB, with a progress bar."""
 
 from pathlib import Path
 

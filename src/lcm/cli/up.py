@@ -1,7 +1,7 @@
 """`lcm up`: everything in one process, on the embedded default.
 
 The control plane and the worker controller talk over HTTP and the in-process coordination store,
-exactly as they would from different machines. The simulator is a child process.
+exactly as they would on different hosts. The simulator is a child process.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ DEMO_FLEET = (
 
 @dataclass(frozen=True)
 class UpOptions:
-    """What `lcm up` was told."""
+    """The options of `lcm up`."""
 
     port: int
     worker_controller_port: int
@@ -131,13 +131,13 @@ async def up(options: UpOptions, simulator: SimulatorChild | None, announce: Cal
                 announce(_ready(control_plane, controller, cloud, data_dir))
 
 
-def _settings(process: str, kind: type[S], **told: object) -> S:
-    """As the environment says, but for what `lcm up` decides. Raises WrongSettings, which shows no secret."""
-    return load(process, kind, None, {name: str(value) for name, value in told.items()}).settings
+def _settings(process: str, kind: type[S], **overrides: object) -> S:
+    """Load from the environment, except what `lcm up` decides. Raises WrongSettings, without secrets."""
+    return load(process, kind, None, {name: str(value) for name, value in overrides.items()}).settings
 
 
 def _cml_login(simulation: SimulationInfo | None) -> dict[str, str]:
-    """The simulated servers' account; real ones have theirs in the environment."""
+    """The login of the simulated servers; that of real ones is in the environment."""
     if simulation is None:
         return {}
     return {
@@ -148,7 +148,7 @@ def _cml_login(simulation: SimulationInfo | None) -> dict[str, str]:
 
 @contextmanager
 def data_dir_for(options: UpOptions, *, is_simulated: bool) -> Iterator[Path]:
-    """The one given, or a temporary one for a simulation: its cloud ends with it, so would its records."""
+    """The given one, or a temporary one for a simulation: its records would outlive its instances."""
     if options.data_dir is not None:
         yield options.data_dir
     elif is_simulated:
@@ -162,19 +162,19 @@ async def _cloud(options: UpOptions, simulator: SimulatorChild | None) -> Cloud:
     if simulator is not None:
         return _simulated(await ready_simulation(simulator))
     if options.aws_endpoint is not None:
-        info = await _ask_simulation(options.aws_endpoint)
+        info = await _fetch_simulation_info(options.aws_endpoint)
         return _simulated(info) if info else _configured(options)
     return _configured(options)
 
 
 async def ready_simulation(simulator: SimulatorChild) -> SimulationInfo:
-    """Waits in a thread: the simulator announces itself on a pipe."""
+    """Wait in a thread for the ready line, which the simulator writes to a pipe."""
     reading = asyncio.get_running_loop().run_in_executor(None, simulator.read_ready_line)
     try:
         async with timeout(READY_WITHIN_SECONDS):
             line = await asyncio.shield(reading)
     except TimeoutError:
-        simulator.end()  # which also ends the reading
+        simulator.end()  # this also ends the read
         late = f"the simulator was not ready within {READY_WITHIN_SECONDS:g} s; try 'lcm simulate' alone"
         raise StartFailed(late) from None
     except asyncio.CancelledError:
@@ -197,14 +197,14 @@ def _simulated(info: SimulationInfo) -> Cloud:
 
 
 def _configured(options: UpOptions) -> Cloud:
-    """AWS itself, or an endpoint that is no simulator of ours: regions come from the file."""
+    """AWS itself, or an endpoint other than `lcm simulate`: regions come from the file."""
     regions, default = read_regions(options.regions)
     settings = _settings("worker-controller", WorkerControllerSettings)
     return Cloud(regions, default, Ec2Settings(endpoint_url=options.aws_endpoint), settings.cml_port)
 
 
-async def _ask_simulation(endpoint: str) -> SimulationInfo | None:
-    """What the simulator behind an endpoint says about itself; None if it is something else."""
+async def _fetch_simulation_info(endpoint: str) -> SimulationInfo | None:
+    """The description that `lcm simulate` serves at an endpoint; None if something else answers there."""
     try:
         async with (
             timeout(5),
@@ -223,7 +223,7 @@ async def _ask_simulation(endpoint: str) -> SimulationInfo | None:
 async def _wait_until_ready(
     control_plane: ControlPlaneProcess, controller: WorkerControllerProcess, clock: Clock
 ) -> None:
-    """Ready means: the API answers, everything is published, and the controller leads."""
+    """Wait until the API answers, everything is published, and the controller leads."""
     async with timeout(READY_WITHIN_SECONDS), aiohttp.ClientSession() as session:
         while True:
             try:
@@ -236,7 +236,7 @@ async def _wait_until_ready(
 
 
 async def create_demo_fleet(url: str, token: str, options: UpOptions) -> None:
-    """A few workers to look at, asked for as a person would; none if there are workers already."""
+    """Create a few workers through the public API; none if there are workers already."""
     chance = random.Random(options.seed)
     headers = {"Authorization": f"Bearer {token}"}
     async with (
