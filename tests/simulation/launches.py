@@ -76,7 +76,7 @@ class Cutter:
         if process.role == "user" or not process.is_alive or not call.state.startswith(LAUNCHING):
             return None
         subject = call.subject.partition(" ")[0]
-        machine = self._world.cloud.machines.get(InstanceId(subject))
+        machine = self._world.cloud.instances.get(InstanceId(subject))
         worker_id = machine.tags[WORKER_ID_TAG] if machine is not None else subject
         return None if worker_id in self.cut else worker_id
 
@@ -114,11 +114,11 @@ async def _launch_and_cut(seed: int) -> Launches:
 
 
 def _count(world: World, cutter: Cutter) -> Launches:
-    machines = [machine for machine in world.cloud.machines.values() if not machine.is_gone]
+    machines = [machine for machine in world.cloud.instances.values() if not machine.is_gone]
     owners: list[Any] = [machine.tags[WORKER_ID_TAG] for machine in machines]
     running = {w.ec2_instance_id for w in world.disk.peek_all() if w.status is RUNNING}
     return Launches(
-        launched=len(world.cloud.machines),
+        launched=len(world.cloud.instances),
         cut=len(cutter.cut),
         duplicates=sorted({owner for owner in owners if owners.count(owner) > 1}),
         orphans=[machine.id for machine in machines if machine.id not in running],

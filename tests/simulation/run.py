@@ -188,7 +188,7 @@ async def _tell(
 def _effects(world: World) -> dict[str, int]:
     ours = [
         m
-        for m in world.cloud.machines.values()
+        for m in world.cloud.instances.values()
         if not m.spec.tags.get(WORKER_ID_TAG, "").startswith("foreign")
     ]
-    return dict(Counter(move for machine in ours for move in machine.moves))
+    return dict(Counter(move for machine in ours for move in machine.transitions))

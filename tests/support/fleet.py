@@ -235,7 +235,7 @@ class MemoryCml:
         self.system_info: SystemInfo = {"oui": "52:54:00:00:00:00"}
 
     async def get_system_information(self, host: str, pinned_sha256: str | None) -> CmlSystemInformation:
-        machine = self._cloud.machine_at(host)
+        machine = self._cloud.instance_at(host)
         if machine is None or machine.running_since is None:
             raise Unreachable(f"CML at {host}: connection refused")
         if pinned_sha256 not in (None, self.certificate):
@@ -436,7 +436,7 @@ class Fleet:
         return [call.operation for call in self.cloud.calls if call.operation in changing]
 
     def instance_id(self, worker: Worker) -> InstanceId:
-        [machine] = self.cloud.live_machines(worker.id)
+        [machine] = self.cloud.live_instances(worker.id)
         return machine.id
 
     def _on_commit(self, before: Worker | None, after: Worker) -> None:

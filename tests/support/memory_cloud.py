@@ -1,10 +1,12 @@
-"""EC2 in memory, on whatever clock it is given: the same behaviour as the simulated AWS, without a wire.
+"""EC2 in memory, on any clock: the simulator's model of instances behind the `CloudProvider` port.
 
-Keeps the truth about its machines apart from what it shows: a new machine can stay invisible for a
-while. Passes the same contract suite as the real adapter.
+State transitions, durations and client tokens are those of `lcm.simulator.aws`. This module adds what the
+port shows of an instance, eventual visibility of new instances, and the AWS console. Passes the same contract
+suite as the real adapter.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -20,6 +22,18 @@ from lcm.domain.launch import (
     newest_image,
 )
 from lcm.domain.worker import Instance
+from lcm.simulator.aws.errors import Ec2Error
+from lcm.simulator.aws.instances import (
+    GONE,
+    RUNNING,
+    STOPPED,
+    TRANSITIONS,
+    SimulatedInstance,
+    SimulatedInstances,
+)
+from lcm.simulator.aws.tokens import LaunchTokens
+from lcm.simulator.pace import Delays as MeanDelays
+from lcm.simulator.pace import Pace
 
 USER_INITIATED = "Client.UserInitiatedShutdown"
 
@@ -27,45 +41,79 @@ Moment = Literal["before", "after"]
 Interference = Callable[[Moment, str, str], Awaitable[None]]
 """Called around every effect with the operation and its subject; raise or wait to disturb it."""
 
+ERRORS: Mapping[str, type[Exception]] = {
+    "IncorrectInstanceState": WrongInstanceState,
+    "InvalidInstanceID.NotFound": Unreachable,
+    "IdempotentParameterMismatch": TokenMismatch,
+    "IdempotentInstanceTerminated": LaunchLapsed,
+}
+"""What the real adapter raises for EC2's error codes."""
+
 
 @dataclass(frozen=True)
 class Delays:
-    """Seconds that machines take."""
+    """Exact seconds that state transitions take."""
 
     launch: float = 20.0
     start: float = 10.0
     stop: float = 10.0
     terminate: float = 10.0
     visibility: float = 0.0
-    """How long a new machine is not shown."""
+    """How long a new instance is not shown."""
+
+    @property
+    def of_model(self) -> MeanDelays:
+        """A terminated instance is described for ever."""
+        return MeanDelays(
+            launch_seconds=self.launch,
+            start_seconds=self.start,
+            stop_seconds=self.stop,
+            terminate_seconds=self.terminate,
+            forget_seconds=float("inf"),
+        )
 
 
 @dataclass
-class Machine:
-    """The truth about one instance."""
+class MemoryInstance:
+    """The actual state of one instance, whatever the port shows of it."""
 
-    id: InstanceId
+    model: SimulatedInstance
     spec: LaunchSpec
     token: str
     private_ip: str
     created_at: float
-    state: str = "pending"
-    next_state: str | None = None
-    changes_at: float = 0.0
-    public_ip: str | None = None
-    running_since: float | None = None
     state_reason: str | None = None
     state_reason_code: str | None = None
     stopped_until: float = float("-inf")
     """When it was last started again."""
     tags: dict[str, str] = field(default_factory=dict)
-    """Those of the launch, until somebody changes them."""
-    moves: list[str] = field(default_factory=list)
-    """What really happened to it, in order."""
+    """Those of the launch, until a person changes them."""
+    transitions: list[str] = field(default_factory=list)
+    """The state transitions that really began, in order."""
+
+    @property
+    def id(self) -> InstanceId:
+        return InstanceId(self.model.id)
+
+    @property
+    def state(self) -> str:
+        return self.model.state
+
+    @property
+    def running_since(self) -> float | None:
+        return self.model.running_since
+
+    @property
+    def public_ip(self) -> str | None:
+        return self.model.public_ip
+
+    @public_ip.setter
+    def public_ip(self, address: str) -> None:
+        self.model.public_ip = address
 
     @property
     def is_gone(self) -> bool:
-        return self.state in {"shutting-down", "terminated"}
+        return self.model.state in GONE
 
 
 @dataclass
@@ -77,49 +125,76 @@ class Call:
     at: float
 
 
-@dataclass
-class MemoryCloud:
-    """Implements `CloudProvider`, and lets a human use the console."""
+class _NoView:
+    """Nothing follows the instances: the port reads them when it is called."""
 
-    clock: Clock
-    delays: Delays = field(default_factory=Delays)
-    machines: dict[InstanceId, Machine] = field(default_factory=dict)
-    calls: list[Call] = field(default_factory=list)
-    interfere: Interference | None = None
-    unlisted: set[InstanceId] = field(default_factory=set)
-    """Left out of lists, as if a page were missing; shown to whoever asks for them by name."""
-    images: tuple[Ami, ...] = (
-        Ami(id="ami-1", name="CML-2.8.1-20250310", creation_date="2025-03-10T00:00:00.000Z"),
-        Ami(id="ami-2", name="CML-2.9.1-20260415", creation_date="2026-04-15T00:00:00.000Z"),
-    )
-    _launches: int = 0
-    _public_ips: int = 0
+    def show(self, instance: SimulatedInstance) -> None:
+        pass
+
+    def drop(self, instance: SimulatedInstance) -> None:
+        pass
+
+
+class MemoryCloud:
+    """Implements `CloudProvider`, and the actions of a person in the AWS console."""
+
+    def __init__(self, clock: Clock, delays: Delays | None = None) -> None:
+        self.clock = clock
+        self._delays = delays or Delays()
+        self.instances: dict[InstanceId, MemoryInstance] = {}
+        self.calls: list[Call] = []
+        self.interfere: Interference | None = None
+        self.unlisted: set[InstanceId] = set()
+        """Left out of lists, as if a page were missing; shown in reads that name them."""
+        self.images: tuple[Ami, ...] = (
+            Ami(id="ami-1", name="CML-2.8.1-20250310", creation_date="2025-03-10T00:00:00.000Z"),
+            Ami(id="ami-2", name="CML-2.9.1-20260415", creation_date="2026-04-15T00:00:00.000Z"),
+        )
+        self._model = SimulatedInstances(
+            pace=Pace(seed=0, speed=1.0, spread=0.0),
+            delays=self._delays.of_model,
+            view=_NoView(),
+            now=clock.monotonic,
+        )
+        self._tokens = LaunchTokens(self._model)
+        self._launches = 0
+
+    @property
+    def delays(self) -> Delays:
+        return self._delays
+
+    @delays.setter
+    def delays(self, delays: Delays) -> None:
+        self._delays, self._model.delays = delays, delays.of_model
 
     # The port.
 
     async def list_instances(self, region: str, tags: Mapping[str, str] | None = None) -> Sequence[Instance]:
         await self._called("before", "list_instances", region)
         wanted = (tags or {DISCOVERY_TAG: "true"}).items()
-        listed = (m for m in self._shown(region) if m.id not in self.unlisted)
-        return [m for m in listed if wanted <= m.tags.items()]
+        listed = (shown for shown in self._shown(region) if shown.id not in self.unlisted)
+        return [instance for instance in listed if wanted <= instance.tags.items()]
 
     async def describe_instance(self, region: str, instance_id: InstanceId) -> Instance | None:
         await self._called("before", "describe_instance", instance_id)
-        return next((m for m in self._shown(region) if m.id == instance_id), None)
+        return next((shown for shown in self._shown(region) if shown.id == instance_id), None)
 
     async def describe_instances(self, region: str, instance_ids: Sequence[InstanceId]) -> Sequence[Instance]:
         await self._called("before", "describe_instances", " ".join(instance_ids))
-        return [m for m in self._shown(region) if m.id in instance_ids]
+        return [shown for shown in self._shown(region) if shown.id in instance_ids]
 
     async def find_instances(self, region: str, worker_id: WorkerId) -> Sequence[Instance]:
         await self._called("before", "find_instances", worker_id)
-        return [m for m in self._shown(region) if m.tags.get(WORKER_ID_TAG) == worker_id]
+        return [shown for shown in self._shown(region) if shown.tags.get(WORKER_ID_TAG) == worker_id]
 
     async def launch_instance(self, spec: LaunchSpec, client_token: str) -> Instance:
         await self._called("before", "launch_instance", client_token)
-        machine = self._machine_of(spec, client_token) or self._new_machine(spec, client_token)
+        self._model.settle()
+        with _errors_of_the_adapter():
+            known: MemoryInstance | None = self._tokens.recall(spec.region, client_token, spec)
+        instance = known or self.add(spec, client_token)
         await self._called("after", "launch_instance", client_token)
-        return self._show(machine)
+        return self._show(instance)
 
     async def start_instance(self, region: str, instance_id: InstanceId) -> None:
         await self._called("before", "start_instance", instance_id)
@@ -133,7 +208,7 @@ class MemoryCloud:
 
     async def terminate_instance(self, region: str, instance_id: InstanceId) -> None:
         await self._called("before", "terminate_instance", instance_id)
-        if instance_id in self.machines:
+        if instance_id in self.instances:
             self.terminate(instance_id)
         await self._called("after", "terminate_instance", instance_id)
 
@@ -160,136 +235,116 @@ class MemoryCloud:
         await self._called("before", "list_images", " ".join(image_ids))
         return [image for image in self.images if image.id in image_ids]
 
-    # The console: what a human can do behind our back, and what the port does in the end.
+    # The AWS console: what a person can do outside LCM, and what the port does in the end.
 
     def start(self, instance_id: InstanceId) -> None:
-        machine = self._existing(instance_id)
-        if machine.state in {"running", "pending"}:
-            return
-        if machine.state != "stopped":
-            raise WrongInstanceState(f"{instance_id} is {machine.state}")
-        self._go(machine, "pending", "running", self.delays.start)
+        self._change_state("start", instance_id)
 
     def stop(self, instance_id: InstanceId) -> None:
-        machine = self._existing(instance_id)
-        if machine.state in {"stopping", "stopped"}:
-            return
-        if machine.state != "running":
-            raise WrongInstanceState(f"{instance_id} is {machine.state}")
-        self._go(machine, "stopping", "stopped", self.delays.stop)
+        self._change_state("stop", instance_id)
 
     def terminate(self, instance_id: InstanceId, code: str = USER_INITIATED) -> None:
         """By a person, or with another code by EC2 itself."""
-        machine = self._existing(instance_id)
-        if machine.is_gone:
-            return
-        machine.state_reason_code, machine.state_reason = code, f"{code}: the machine was terminated"
-        self._go(machine, "shutting-down", "terminated", self.delays.terminate)
+        instance = self._existing(instance_id)
+        if self._change_state("terminate", instance_id):
+            instance.state_reason_code, instance.state_reason = code, f"{code}: the instance was terminated"
 
-    def add(self, spec: LaunchSpec, token: str = "") -> Machine:
-        """A machine that was launched by somebody else, or long ago."""
-        return self._new_machine(spec, token)
-
-    def retag(self, instance_id: InstanceId, tags: Mapping[str, str]) -> None:
-        """Put other tags on a machine, as people do."""
-        machine = self._existing(instance_id)
-        machine.tags = dict(tags)
-
-    def forget(self, instance_id: InstanceId) -> None:
-        """As if it had never been."""
-        del self.machines[instance_id]
-
-    # The truth.
-
-    def live_machines(self, worker_id: str) -> list[Machine]:
-        """The machines somebody pays for on behalf of a worker."""
-        return [
-            machine
-            for machine in self._current()
-            if machine.spec.tags.get(WORKER_ID_TAG) == worker_id and not machine.is_gone
-        ]
-
-    def machine_at(self, address: str) -> Machine | None:
-        """The running machine that is reached at this address."""
-        return next(
-            (m for m in self._current() if m.state == "running" and address in (m.public_ip, m.private_ip)),
-            None,
-        )
-
-    def _machine_of(self, spec: LaunchSpec, token: str) -> Machine | None:
-        machine = next((m for m in self._current() if m.token == token), None)
-        if machine is None:
-            return None
-        if machine.spec != spec:
-            raise TokenMismatch("IdempotentParameterMismatch: the token was used with other parameters")
-        if machine.is_gone:
-            raise LaunchLapsed(f"IdempotentInstanceTerminated: {machine.id} is {machine.state}")
-        return machine
-
-    def _new_machine(self, spec: LaunchSpec, token: str) -> Machine:
+    def add(self, spec: LaunchSpec, token: str = "") -> MemoryInstance:
+        """Launch an instance outside LCM, or long ago."""
         self._launches += 1
         number = self._launches
-        machine = Machine(
-            id=InstanceId(f"i-{number:017x}"),
+        instance = MemoryInstance(
+            model=self._model.launch(f"i-{number:017x}", spec.region),
             spec=spec,
             token=token,
             private_ip=f"10.0.{number // 250}.{number % 250 + 4}",
             created_at=self.clock.monotonic(),
             tags=dict(spec.tags),
+            transitions=[f"new to {RUNNING}"],
         )
-        self.machines[machine.id] = machine
-        self._go(machine, "pending", "running", self.delays.launch)
-        return machine
+        self.instances[instance.id] = instance
+        self._tokens.remember(spec.region, token, spec, [instance.id], instance)
+        return instance
 
-    def _go(self, machine: Machine, now: str, then: str, seconds: float) -> None:
-        machine.moves.append(f"{machine.state if machine.moves else 'new'} to {then}")
-        if machine.state == "stopped":
-            machine.stopped_until = self.clock.monotonic()
-        machine.state, machine.next_state = now, then
-        machine.changes_at = self.clock.monotonic() + seconds
-        if now != "running":
-            machine.public_ip = machine.running_since = None
+    def retag(self, instance_id: InstanceId, tags: Mapping[str, str]) -> None:
+        """Put other tags on an instance, as people do."""
+        self._existing(instance_id).tags = dict(tags)
 
-    def _current(self) -> list[Machine]:
-        """Every machine, with the changes that are due by now."""
-        now = self.clock.monotonic()
-        for machine in self.machines.values():
-            if machine.next_state is not None and machine.changes_at <= now:
-                machine.state, machine.next_state = machine.next_state, None
-                if machine.state == "running":
-                    self._public_ips += 1
-                    machine.public_ip = f"198.51.100.{self._public_ips}"
-                    machine.running_since = machine.changes_at
-        return list(self.machines.values())
+    def forget(self, instance_id: InstanceId) -> None:
+        """Remove an instance as if it had never existed."""
+        instance = self.instances.pop(instance_id)
+        self._model.forget(instance.spec.region, instance_id)
 
-    def _existing(self, instance_id: InstanceId) -> Machine:
-        self._current()
-        machine = self.machines.get(instance_id)
-        if machine is None:
+    # The actual state.
+
+    def live_instances(self, worker_id: str) -> list[MemoryInstance]:
+        """The instances that cost money on behalf of a worker."""
+        return [
+            instance
+            for instance in self._current()
+            if instance.spec.tags.get(WORKER_ID_TAG) == worker_id and not instance.is_gone
+        ]
+
+    def instance_at(self, address: str) -> MemoryInstance | None:
+        """The running instance that is reached at this address."""
+        return next(
+            (
+                instance
+                for instance in self._current()
+                if instance.state == RUNNING and address in (instance.public_ip, instance.private_ip)
+            ),
+            None,
+        )
+
+    def settle(self) -> None:
+        """Apply the state transitions that are due by now."""
+        self._model.settle()
+
+    def _current(self) -> list[MemoryInstance]:
+        self.settle()
+        return list(self.instances.values())
+
+    def _change_state(self, name: str, instance_id: InstanceId) -> bool:
+        """Whether the state transition began; False if there was nothing to change."""
+        instance = self._existing(instance_id)
+        with _errors_of_the_adapter():
+            [change] = self._model.change_state(name, instance.spec.region, [instance_id])
+        transition = TRANSITIONS[name]
+        if change.previous not in transition.from_states:
+            return False
+        instance.transitions.append(f"{change.previous} to {transition.to}")
+        if change.previous == STOPPED:
+            instance.stopped_until = self.clock.monotonic()
+        return True
+
+    def _existing(self, instance_id: InstanceId) -> MemoryInstance:
+        self.settle()
+        instance = self.instances.get(instance_id)
+        if instance is None:
             raise Unreachable(f"InvalidInstanceID.NotFound: {instance_id}")
-        return machine
+        return instance
 
     def _shown(self, region: str) -> list[Instance]:
         visible_since = self.clock.monotonic() - self.delays.visibility
         return [
-            self._show(machine)
-            for machine in self._current()
-            if machine.spec.region == region and machine.created_at <= visible_since
+            self._show(instance)
+            for instance in self._current()
+            if instance.spec.region == region and instance.created_at <= visible_since
         ]
 
-    def _show(self, machine: Machine) -> Instance:
+    def _show(self, instance: MemoryInstance) -> Instance:
         return Instance(
-            id=machine.id,
-            region=machine.spec.region,
-            state=machine.state,
-            instance_type=machine.spec.instance_type,
-            image_id=machine.spec.image.id,
-            private_ip=machine.private_ip,
-            public_ip=machine.public_ip,
-            state_reason=machine.state_reason,
-            state_reason_code=machine.state_reason_code,
-            client_token=machine.token or None,
-            tags=dict(machine.tags),
+            id=instance.id,
+            region=instance.spec.region,
+            state=instance.state,
+            instance_type=instance.spec.instance_type,
+            image_id=instance.spec.image.id,
+            private_ip=instance.private_ip,
+            public_ip=instance.public_ip,
+            state_reason=instance.state_reason,
+            state_reason_code=instance.state_reason_code,
+            client_token=instance.token or None,
+            tags=dict(instance.tags),
         )
 
     async def _called(self, moment: Moment, operation: str, subject: str) -> None:
@@ -297,3 +352,11 @@ class MemoryCloud:
             self.calls.append(Call(operation, subject, self.clock.monotonic()))
         if self.interfere is not None:
             await self.interfere(moment, operation, subject)
+
+
+@contextmanager
+def _errors_of_the_adapter() -> Iterator[None]:
+    try:
+        yield
+    except Ec2Error as refusal:
+        raise ERRORS[refusal.code](f"{refusal.code}: {refusal.message}") from refusal

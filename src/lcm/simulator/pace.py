@@ -29,11 +29,13 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
 
     seed: int
     speed: float
+    spread: float = 0.2
+    """How far a duration may be from its mean, as a fraction of it."""
 
     def seconds(self, mean: float, *operation: object) -> float:
-        """Within a fifth of the mean, divided by the speed; chosen by the seed and the operation's name."""
+        """The mean, give or take the spread, divided by speed; drawn by seed and operation name."""
         name = "/".join(map(str, (self.seed, *operation)))
-        return mean * random.Random(name).uniform(0.8, 1.2) / self.speed
+        return mean * random.Random(name).uniform(1 - self.spread, 1 + self.spread) / self.speed
 
 
 def steady_unix_time(offset: float = time.time() - time.monotonic()) -> float:

@@ -101,7 +101,7 @@ class I9DestructionGuard(Invariant):
             self._spend(self._ended, GRACE_SECONDS - LATEST_LANDING_SECONDS)
 
     def _judge_sweep(self, seen: Seen, call: Call) -> None:
-        machine, now = self.world.cloud.machines[InstanceId(call.subject)], call.at
+        machine, now = self.world.cloud.instances[InstanceId(call.subject)], call.at
         is_imported = any(w.imported and w.ec2_instance_id == machine.id for w in self.world.disk.peek_all())
         owner = WorkerId(machine.tags.get(WORKER_ID_TAG, ""))
         self.require(call.site == "ec2.terminate_instance", f"{call.site} of {machine.id}, which nobody owns")
@@ -155,12 +155,12 @@ class I16Licenses(Invariant):
         licensing = self.world.licensing
         for machine_id in sorted(licensing.held):
             is_lost = (
-                machine_id in licensing.owed or self.world.cloud.machines[InstanceId(machine_id)].is_gone
+                machine_id in licensing.owed or self.world.cloud.instances[InstanceId(machine_id)].is_gone
             )
             self.require(not is_lost or self._is_owed(machine_id), f"nobody owes the license of {machine_id}")
 
     def _is_owed(self, machine_id: str) -> bool:
-        tagged = self.world.cloud.machines[InstanceId(machine_id)].spec.tags.get(WORKER_ID_TAG)
+        tagged = self.world.cloud.instances[InstanceId(machine_id)].spec.tags.get(WORKER_ID_TAG)
         recorded = (w.id for w in self.world.disk.peek_all() if w.ec2_instance_id == machine_id)
         return tagged in self._debts or any(worker_id in self._debts for worker_id in recorded)
 

@@ -29,7 +29,7 @@ class I1OneLiveInstance(Invariant):
     def on_effect(self, process: Process, call: Call) -> None:
         if call.site == "ec2.launch_instance":
             worker_id = call.subject.split(" ")[0]
-            live = self.world.cloud.live_machines(worker_id)
+            live = self.world.cloud.live_instances(worker_id)
             self.require(len(live) <= 1, f"worker {worker_id} has {len(live)} live instances")
 
 
@@ -38,7 +38,7 @@ class I2Bijection(Invariant):
 
     def at_rest(self) -> None:
         workers = {worker.id: worker for worker in self.world.disk.peek_all()}
-        for machine in self.world.cloud.machines.values():
+        for machine in self.world.cloud.instances.values():
             worker_id = machine.spec.tags.get(WORKER_ID_TAG, "")
             if machine.is_gone or worker_id.startswith("foreign"):
                 continue
@@ -51,7 +51,7 @@ class I2Bijection(Invariant):
         for worker in workers.values():
             if worker.status in (RUNNING, STOPPED) and worker.ec2_instance_id is not None:
                 self.require(
-                    worker.ec2_instance_id in self.world.cloud.machines, f"{worker.name} points at nothing"
+                    worker.ec2_instance_id in self.world.cloud.instances, f"{worker.name} points at nothing"
                 )
 
 
@@ -64,7 +64,7 @@ class I3IntentFirst(Invariant):
             worker = self.world.disk.peek(worker_id)
             promised = worker.launch if worker else None
             self.require(promised is not None and promised.client_token == token, f"{token} was not promised")
-            machine = next(m for m in self.world.cloud.machines.values() if m.token == token)
+            machine = next(m for m in self.world.cloud.instances.values() if m.token == token)
             assert promised is not None
             self.require(promised.spec == machine.spec, f"{token} was promised with other parameters")
 
@@ -78,7 +78,7 @@ class I4BoundedLaunches(Invariant):
             worker = self.world.disk.peek(worker_id)
             created = sum(
                 machine.spec.tags.get(WORKER_ID_TAG) == worker_id
-                for machine in self.world.cloud.machines.values()
+                for machine in self.world.cloud.instances.values()
             )
             assert worker is not None
             self.require(created <= worker.launch_generation, f"{created} instances for {worker_id}")
@@ -224,8 +224,8 @@ class I19UnknownIsNotAValue(Invariant):
     def on_worker(self, before: Worker | None, after: Worker, fence: Fence | None) -> None:
         if before is None or before.status is after.status:
             return
-        named = self.world.cloud.machines.get(before.ec2_instance_id) if before.ec2_instance_id else None
-        live = self.world.cloud.live_machines(after.id)
+        named = self.world.cloud.instances.get(before.ec2_instance_id) if before.ec2_instance_id else None
+        live = self.world.cloud.live_instances(after.id)
         if named is not None and not named.is_gone and named not in live:
             live.append(named)
         if after.status is TERMINATED or (after.status is PENDING and before.status is RUNNING):

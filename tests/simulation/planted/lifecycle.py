@@ -41,7 +41,7 @@ def no_client_token() -> Iterator[None]:
     original = SimulatedCloud.launch_instance
 
     async def launch(self: SimulatedCloud, spec: Any, client_token: str) -> Instance:
-        fresh = f"{client_token}-{len(self._world.cloud.machines)}"
+        fresh = f"{client_token}-{len(self._world.cloud.instances)}"
         return await original(self, spec, fresh)
 
     yield from swapped(SimulatedCloud, "launch_instance", launch)

@@ -23,7 +23,7 @@ from simulation.scenarios.lifecycle import disturb
 from simulation.story import PATIENCE_SECONDS, Story, TooLate
 from simulation.world.knobs import Knobs
 from simulation.world.world import World
-from support.memory_cloud import Machine, Moment
+from support.memory_cloud import MemoryInstance, Moment
 
 LOOKING = Knobs(discovery=True, discovery_interval=60.0)
 SWEEPING = replace(LOOKING, orphan_termination=True)
@@ -32,7 +32,7 @@ SWEEPING = replace(LOOKING, orphan_termination=True)
 # What the outside does.
 
 
-def bring(story: Story, name: str) -> Machine:
+def bring(story: Story, name: str) -> MemoryInstance:
     """Somebody else launches a machine that is to be imported."""
     machine = story.world.cloud.add(_spec({DISCOVERY_TAG: "true", "Name": name}))
 
@@ -44,7 +44,7 @@ def bring(story: Story, name: str) -> Machine:
     return machine
 
 
-def leave_behind(story: Story, name: str, *, is_ours: bool = True) -> Machine:
+def leave_behind(story: Story, name: str, *, is_ours: bool = True) -> MemoryInstance:
     """A machine with our tags that no record knows; if its token is none of ours, it is not ours either."""
     owner = WorkerId(f"foreign-{name}")
     tags = {MANAGED_BY_TAG: MANAGED_BY, WORKER_ID_TAG: owner, ENVIRONMENT_TAG: "production"}
@@ -92,7 +92,7 @@ class SlowEc2:
             self._granted_at[operation] = now
 
 
-async def until_imported(story: Story, machine: Machine) -> Worker:
+async def until_imported(story: Story, machine: MemoryInstance) -> Worker:
     ends = story.world.clock.monotonic() + PATIENCE_SECONDS
     while (owner := story.world.disk.owner_of(machine.id)) is None:
         if story.world.clock.monotonic() > ends:
@@ -196,10 +196,10 @@ async def lists_with_gaps(story: Story) -> None:
     await story.until(ada, RUNNING)
     await story.until(bob, RUNNING)
     cloud = story.world.cloud
-    cloud.unlisted.update(machine.id for machine in cloud.live_machines(ada))
+    cloud.unlisted.update(machine.id for machine in cloud.live_instances(ada))
     await story.act(ada, "stop")
     await story.until(ada, STOPPED)
-    cloud.unlisted.update(cloud.machines)
+    cloud.unlisted.update(cloud.instances)
     await story.pause(700)
     cloud.unlisted.clear()
 
@@ -251,7 +251,7 @@ async def a_tended_fleet(story: Story) -> None:
     """Machines come from everywhere, licenses run short, and EC2 has its moods."""
     rng = Random(f"tended fleet/{story.world.faults.seed}")
     workers = [await story.create("w-0")]
-    brought: list[Machine] = []
+    brought: list[MemoryInstance] = []
     for step in range(1, rng.randint(6, 12)):
         await story.pause(rng.choice([0.0, 2.0, 15.0, 60.0, 150.0]))
         match rng.choices(range(7), [3, 3, 6, 6, 3, 4, 2])[0]:
@@ -288,7 +288,7 @@ def _change_mood(world: World, rng: Random) -> None:
         case 2:
             cloud.interfere = SlowEc2(world, rng.choice([2.0, 20.0]))
         case 3:
-            cloud.unlisted = {machine for machine in cloud.machines if rng.random() < 0.5}
+            cloud.unlisted = {machine for machine in cloud.instances if rng.random() < 0.5}
         case 4:
             world.licensing.unreachable = Unreachable("no route to CML")
         case 5:

@@ -92,7 +92,7 @@ async def a_foreign_instance_with_our_tags_is_left_alone(story: Story) -> None:
     await story.until(worker, RUNNING)
     await story.act(worker, "delete")
     await story.until(worker, TERMINATED)
-    assert not story.world.cloud.machines[machine.id].is_gone
+    assert not story.world.cloud.instances[machine.id].is_gone
 
 
 @scenario
@@ -153,7 +153,7 @@ async def a_human_stops_and_terminates_in_the_console(story: Story) -> None:
     await story.pause(60)
     cloud = story.world.cloud
     for worker, click in zip(running, (cloud.stop, cloud.terminate), strict=True):
-        live = cloud.live_machines(worker.id)
+        live = cloud.live_instances(worker.id)
         if live and live[0].state == "running":
             click(live[0].id)
     await story.pause(120)
@@ -163,7 +163,7 @@ async def a_human_stops_and_terminates_in_the_console(story: Story) -> None:
 async def an_instance_dies_while_it_launches(story: Story) -> None:
     worker = await story.create("ada")
     await story.until(worker, PROVISIONING)
-    for machine in story.world.cloud.live_machines(worker):
+    for machine in story.world.cloud.live_instances(worker):
         story.world.cloud.terminate(machine.id, "Server.InternalError")
     await story.until(worker, RUNNING)
 
@@ -173,7 +173,7 @@ async def a_person_retries_when_three_launches_failed(story: Story) -> None:
     world = story.world
     worker = await story.create("ada")
     while (record := world.disk.peek(worker)) is None or record.status is not FAILED:
-        for machine in world.cloud.live_machines(worker):
+        for machine in world.cloud.live_instances(worker):
             world.cloud.terminate(machine.id, "Server.InternalError")
         await story.pause(1)
     await story.until(worker, RUNNING)
@@ -185,7 +185,7 @@ async def a_human_restarts_in_the_console(story: Story) -> None:
     worker = await story.create("ada")
     await story.until(worker, RUNNING)
     cloud = story.world.cloud
-    for machine in cloud.live_machines(worker):
+    for machine in cloud.live_instances(worker):
         if machine.state == "running":
             cloud.stop(machine.id)
             await story.pause(1)
@@ -263,7 +263,7 @@ async def disturb(story: Story, rng: Random) -> None:
         case 6:
             rng.choice(processes).skew = timedelta(minutes=rng.choice([-60, -5, 5, 60]))
         case 7:
-            machines = [m for m in world.cloud.machines.values() if m.state == "running" and not m.next_state]
+            machines = [m for m in world.cloud.instances.values() if m.state == "running"]
             if machines:
                 click: Any = rng.choice([world.cloud.stop, world.cloud.stop, world.cloud.terminate])
                 click(rng.choice(machines).id)

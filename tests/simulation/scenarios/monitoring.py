@@ -293,6 +293,6 @@ def meddle(story: Story, rng: Random) -> None:
                 assert leader.controller is not None
                 leader.controller.election.resign()
         case 7:
-            machines = [m for m in world.cloud.machines.values() if m.state == "running" and not m.next_state]
+            machines = [m for m in world.cloud.instances.values() if m.state == "running"]
             if machines:
                 world.cloud.stop(rng.choice(machines).id)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from lcm.domain.errors import Unreachable
 from lcm.domain.launch import WORKER_ID_TAG, InstanceId, WorkerId
 from lcm.worker_controller.ports import WebSocketListener
-from support.memory_cloud import Machine
+from support.memory_cloud import MemoryInstance
 from support.memory_live import AT_REST_PERCENT, MemoryLiveServer, MemorySocket
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Refusal(NamedTuple):
 class WorldServer(MemoryLiveServer):
     """The CML of one machine, with the machine's life."""
 
-    def __init__(self, world: "World", machine: Machine) -> None:
+    def __init__(self, world: "World", machine: MemoryInstance) -> None:
         super().__init__(world.clock, certificate_of(machine))
         self.machine = machine
         self.booted_at = machine.running_since
@@ -122,7 +122,7 @@ class WorldServer(MemoryLiveServer):
             self.drop(1006)
 
 
-def certificate_of(machine: Machine) -> str:
+def certificate_of(machine: MemoryInstance) -> str:
     return machine.id.ljust(64, "0")
 
 
@@ -187,7 +187,7 @@ class LiveFleet:
         """Statistics for who listens, as CML sends them."""
         while True:
             await self._world.clock.sleep(self._world.knobs.statistics_seconds)
-            self._world.cloud.machine_at("")  # machines change when somebody looks
+            self._world.cloud.instance_at("")  # machines change when somebody looks
             for server in self.servers.values():
                 server.live_with_the_machine()
                 for socket in [s for s in server.sockets if isinstance(s, LiveSocket) and not s.wire.is_held]:
@@ -201,12 +201,12 @@ class LiveFleet:
 
     def server_of(self, worker_id: str) -> WorldServer | None:
         """The CML of a worker, if it is up."""
-        machines = self._world.cloud.live_machines(worker_id)
+        machines = self._world.cloud.live_instances(worker_id)
         server = self._server(machines[0]) if machines else None
         return server if server is not None and server.is_up else None
 
     def server_at(self, host: str) -> WorldServer:
-        machine = self._world.cloud.machine_at(host)
+        machine = self._world.cloud.instance_at(host)
         server = self._server(machine) if machine is not None else None
         if server is None or not server.is_up:
             raise Unreachable(f"CML at {host}: connection refused")
@@ -214,7 +214,7 @@ class LiveFleet:
         return server
 
     def worker_at(self, host: str) -> str:
-        machine = self._world.cloud.machine_at(host)
+        machine = self._world.cloud.instance_at(host)
         return machine.spec.tags.get(WORKER_ID_TAG, "") if machine is not None else ""
 
     def use(self, worker_id: str, category: str, lab_id: str = "lab-1") -> WorldServer | None:
@@ -238,7 +238,7 @@ class LiveFleet:
             if isinstance(socket, LiveSocket) and socket.wire.process is process
         ]
 
-    def _server(self, machine: Machine) -> WorldServer:
+    def _server(self, machine: MemoryInstance) -> WorldServer:
         server = self.servers.get(machine.id)
         if server is None:
             server = self.servers[machine.id] = WorldServer(self._world, machine)

@@ -127,7 +127,7 @@ class SimulatedMetrics(_LivePort):
         self, region: str, instance_ids: Sequence[InstanceId]
     ) -> Mapping[InstanceId, InstanceMetrics]:
         async def measure() -> Mapping[InstanceId, InstanceMetrics]:
-            running = [id_ for id_ in instance_ids if self._world.cloud.machines[id_].state == "running"]
+            running = [id_ for id_ in instance_ids if self._world.cloud.instances[id_].state == "running"]
             return {instance_id: InstanceMetrics(cpu_utilization=5.0) for instance_id in running}
 
         return await self._read("get_instance_metrics", "", measure)

@@ -345,7 +345,7 @@ class SimulatedCml(SimulatedPort):
         return await self._read("get_system_information", "", lambda: self._answer(host))
 
     async def _answer(self, host: str) -> CmlSystemInformation:
-        machine = self._world.cloud.machine_at(host)
+        machine = self._world.cloud.instance_at(host)
         if machine is None or machine.running_since is None:
             raise Unreachable(f"CML at {host}: connection refused")
         is_ready = self._world.clock.monotonic() - machine.running_since >= BOOT_SECONDS
@@ -391,11 +391,11 @@ class SimulatedLicensing(SimulatedPort):
             self._world.licensing.under_way.pop(machine_id, None)
 
     def _at(self, host: str) -> str:
-        machine = self._world.cloud.machine_at(host)
+        machine = self._world.cloud.instance_at(host)
         return machine.id if machine is not None else ""
 
     def _booted_at(self, host: str) -> str:
-        machine = self._world.cloud.machine_at(host)
+        machine = self._world.cloud.instance_at(host)
         if machine is None or machine.running_since is None:
             raise Unreachable(f"CML at {host}: connection refused")
         if self._world.clock.monotonic() - machine.running_since < BOOT_SECONDS:

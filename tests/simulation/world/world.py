@@ -314,7 +314,7 @@ class World:
     def _state_of(self, subject: str) -> str:
         """Status and wish of the worker that a call is about; only the disk knows."""
         worker_id = subject.partition(" ")[0]
-        machine = self.cloud.machines.get(InstanceId(worker_id))
+        machine = self.cloud.instances.get(InstanceId(worker_id))
         if machine is not None:
             worker_id = machine.spec.tags.get(WORKER_ID_TAG, "")
         worker = self.disk.peek(worker_id)

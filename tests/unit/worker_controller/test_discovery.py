@@ -140,7 +140,7 @@ async def test_an_imported_worker_whose_instance_is_gone_is_terminated_and_never
         await fleet.until(worker, TERMINATED)
         await fleet.clock.sleep(1_800)
         assert len(fleet.effects()) == calls
-        assert not fleet.cloud.machines
+        assert not fleet.cloud.instances
 
 
 async def test_a_failed_imported_worker_that_is_retried_launches_nothing() -> None:

@@ -115,7 +115,7 @@ class TestA1LaunchIsCut:
             worker = await fleet.create()
             worker = await fleet.until(worker, RUNNING)
             assert cut
-            assert len(fleet.cloud.machines) == 1
+            assert len(fleet.cloud.instances) == 1
             assert worker.launch_generation == 1
 
 
@@ -136,7 +136,7 @@ class TestA2ActionIsCut:
         async with Fleet().running(controllers=2) as fleet:
             worker = await fleet.running_worker()
             first = fleet.leader
-            [machine] = fleet.cloud.live_machines(worker.id)
+            [machine] = fleet.cloud.live_instances(worker.id)
 
             async def die(when: Moment, operation: str, subject: str) -> None:
                 if (when, operation) == (moment, call) and first.election.is_leader:
@@ -147,7 +147,7 @@ class TestA2ActionIsCut:
             fleet.cloud.interfere = die
             await fleet.ask(worker, action)
             await fleet.until(worker, goal)
-            assert len(machine.moves) == 2  # launched, and moved once more
+            assert len(machine.transitions) == 2  # launched, and moved once more
 
 
 class TestA3LaunchReplyLost:
@@ -163,7 +163,7 @@ class TestA3LaunchReplyLost:
             assert len(disturbance.times) > 2
             disturbance.is_on = False
             worker = await fleet.until(worker, RUNNING)
-            assert len(fleet.cloud.machines) == 1
+            assert len(fleet.cloud.instances) == 1
             assert worker.launch_generation == 1
 
 
@@ -189,7 +189,7 @@ class TestA4LaunchLandsLate:
             fleet.cloud.interfere = None
             await fleet.cloud.launch_instance(promised.spec, promised.client_token)
             await fleet.until(worker, RUNNING)
-            assert len(fleet.cloud.machines) == 1
+            assert len(fleet.cloud.instances) == 1
 
     async def test_a_refusal_after_an_unanswered_launch_keeps_the_launch_intent(self) -> None:
         fleet = Fleet()
@@ -220,11 +220,11 @@ class TestA5ActionReplyLost:
     ) -> None:
         async with Fleet().running() as fleet:
             worker = await fleet.running_worker()
-            [machine] = fleet.cloud.live_machines(worker.id)
+            [machine] = fleet.cloud.live_instances(worker.id)
             disturbance = Disturbance(call, Unreachable("EC2: reset"), "after").on(fleet)
             await fleet.ask(worker, action)
             await fleet.until(worker, goal)
-            assert len(machine.moves) == 2
+            assert len(machine.transitions) == 2
             assert len(disturbance.times) == 1
 
 
@@ -244,7 +244,7 @@ class TestA6WriteReplyLost:
             worker = await fleet.running_worker()
             assert lost
             assert worker.launch_generation == 1
-            assert len(fleet.cloud.machines) == 1
+            assert len(fleet.cloud.instances) == 1
 
 
 class TestA9PoisonRecord:
@@ -290,7 +290,7 @@ class TestE1Throttling:
             assert len(storm.times) < 20
             storm.is_on = False
             await fleet.until(worker, RUNNING)
-            assert len(fleet.cloud.machines) == 1
+            assert len(fleet.cloud.instances) == 1
 
     async def test_observations_of_a_worker_in_transition_are_repeated_with_growing_gaps(self) -> None:
         async with Fleet().running() as fleet:
@@ -314,7 +314,7 @@ class TestE2Capacity:
             worker = await fleet.running_worker()
             assert subnet_of_newest_promise(fleet) == "subnet-b"
             assert (worker.launch_generation, worker.unattended_launches) == (2, 1)
-            assert len(fleet.cloud.machines) == 1
+            assert len(fleet.cloud.instances) == 1
 
     async def test_every_subnet_is_tried_once_and_then_there_is_a_wait_of_three_minutes(self) -> None:
         fleet = Fleet(None, THREE_SUBNETS)
@@ -332,7 +332,7 @@ class TestE2Capacity:
             fleet.cloud.interfere = no_capacity_in(fleet, "subnet-c", "subnet-a")
             worker = await fleet.until(worker, RUNNING)
             assert subnet_of_newest_promise(fleet) == "subnet-b"
-            assert len(fleet.cloud.machines) == 1
+            assert len(fleet.cloud.instances) == 1
 
     async def test_a_drought_in_every_subnet_uses_up_no_launches(self) -> None:
         fleet = Fleet(None, THREE_SUBNETS)
@@ -376,7 +376,7 @@ class TestE2Capacity:
             assert min(drought.gaps()) >= 180
             drought.is_on = False
             await fleet.until(worker, RUNNING)
-            assert len(fleet.cloud.machines) == 1
+            assert len(fleet.cloud.instances) == 1
 
 
 class TestE3Quota:
@@ -451,7 +451,7 @@ class TestE4CredentialsLost:
             assert fleet.effects() == ["launch_instance"]
             fleet.cloud.interfere = None
             await fleet.until(worker, RUNNING)
-            assert len(fleet.cloud.machines) == 1
+            assert len(fleet.cloud.instances) == 1
 
 
 class TestE5TokenMismatch:
@@ -478,7 +478,7 @@ class TestE6GivenUpByEc2:
             assert worker.launch_generation == 2
             reasons = [entry.reason for entry in worker.state_history]
             assert any("Server.InternalError" in reason for reason in reasons)
-            assert len(fleet.cloud.live_machines(worker.id)) == 1
+            assert len(fleet.cloud.live_instances(worker.id)) == 1
 
     async def test_after_three_such_instances_the_worker_has_failed(self) -> None:
         async with Fleet().running() as fleet:
@@ -488,7 +488,7 @@ class TestE6GivenUpByEc2:
                 fleet.cloud.terminate(fleet.instance_id(worker), "Client.VolumeLimitExceeded")
             worker = await fleet.until(worker, FAILED)
             assert "Client.VolumeLimitExceeded" in worker.status_reason
-            assert len(fleet.cloud.machines) == 3
+            assert len(fleet.cloud.instances) == 3
 
     async def test_an_instance_that_a_person_terminated_is_not_launched_again(self) -> None:
         async with Fleet().running() as fleet:
@@ -496,7 +496,7 @@ class TestE6GivenUpByEc2:
             await fleet.until(worker, PROVISIONING)
             fleet.cloud.terminate(fleet.instance_id(worker))
             await fleet.until(worker, FAILED)
-            assert len(fleet.cloud.machines) == 1
+            assert len(fleet.cloud.instances) == 1
 
 
 class TestE7Stuck:
@@ -613,9 +613,9 @@ class TestE10NotFound:
         async with Fleet().running() as fleet:
             worker = await fleet.running_worker()
             await fleet.clock.sleep(60)
-            hidden = fleet.cloud.machines.pop(fleet.instance_id(worker))
+            hidden = fleet.cloud.instances.pop(fleet.instance_id(worker))
             await fleet.clock.sleep(blind_seconds)
-            fleet.cloud.machines[hidden.id] = hidden
+            fleet.cloud.instances[hidden.id] = hidden
             await fleet.clock.sleep(600)
             assert fleet.life_of(worker) == ["pending", "provisioning", "starting", "running"]
             assert fleet.effects() == ["launch_instance"]
@@ -627,7 +627,7 @@ class TestE12AddressChanged:
     async def test_the_record_follows_the_address_of_the_instance(self) -> None:
         async with Fleet().running() as fleet:
             before = await fleet.running_worker()
-            machine = fleet.cloud.machines[fleet.instance_id(before)]
+            machine = fleet.cloud.instances[fleet.instance_id(before)]
             machine.public_ip = "203.0.113.9"
             await fleet.clock.sleep(60)
             assert (await fleet.get(before)).public_ip == "203.0.113.9"
@@ -740,7 +740,7 @@ class TestSeveralRegions:
         async with Fleet(None, EUROPE, REGION).running() as fleet:
             worker = await fleet.running_worker()
             assert worker.aws_region == "eu-west-1"
-            assert [machine.spec.region for machine in fleet.cloud.machines.values()] == ["eu-west-1"]
+            assert [machine.spec.region for machine in fleet.cloud.instances.values()] == ["eu-west-1"]
 
     async def test_a_worker_whose_region_is_not_configured_fails_and_says_what_to_do(self) -> None:
         fleet = Fleet(None, REGION, EUROPE)
@@ -761,6 +761,6 @@ class TestSeveralRegions:
     async def test_workers_are_launched_into_the_network_of_their_region(self) -> None:
         async with Fleet(None, REGION, EUROPE).running() as fleet:
             await fleet.until(await fleet.create("europe", region="eu-west-1"), RUNNING)
-            [machine] = fleet.cloud.machines.values()
+            [machine] = fleet.cloud.instances.values()
             assert (machine.spec.region, machine.spec.subnet_id) == ("eu-west-1", "subnet-9")
             assert machine.spec.tags["cml-region"] == "eu-west-1"

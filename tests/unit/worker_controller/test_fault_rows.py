@@ -126,7 +126,7 @@ class TestA8RollingUpgrade:
                 await fleet.clock.sleep(0.1)
             assert fleet.clock.monotonic() - ended[0] <= 2.0
             await fleet.until(worker, RUNNING)
-            assert len(fleet.cloud.machines) == 1
+            assert len(fleet.cloud.instances) == 1
 
     async def test_fields_of_a_later_version_are_passed_over_and_never_sent_back(self) -> None:
         worker = a_worker(status=RUNNING)
@@ -150,7 +150,7 @@ class TestB1NotShownYet:
         async with fleet.running():
             worker = await fleet.create()
             worker = await fleet.until(worker, RUNNING)
-            assert (worker.launch_generation, len(fleet.cloud.machines)) == (1, 1)
+            assert (worker.launch_generation, len(fleet.cloud.instances)) == (1, 1)
 
 
 class Wavering(MemoryCloud):
@@ -182,7 +182,7 @@ class TestB2OldAndNew:
             await fleet.ask(worker, Action.START)
             await fleet.until(worker, RUNNING)
             await fleet.clock.sleep(600)
-            machine_moves = [machine.moves for machine in fleet.cloud.machines.values()]
+            machine_moves = [machine.transitions for machine in fleet.cloud.instances.values()]
             assert machine_moves == [["new to running", "running to stopped", "stopped to running"]]
             assert (await fleet.get(worker)).status is RUNNING
 

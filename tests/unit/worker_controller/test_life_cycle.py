@@ -100,7 +100,7 @@ class TestAcceptanceExamples:
             worker = await fleet.running_worker()
             await fleet.ask(worker, Action.DELETE)
             await fleet.until(worker, TERMINATED)
-            assert fleet.cloud.live_machines(worker.id) == []
+            assert fleet.cloud.live_instances(worker.id) == []
 
     async def test_desired_running_and_ec2_missing_launches_it_anew(self) -> None:
         async with Fleet().running() as fleet:
@@ -110,7 +110,7 @@ class TestAcceptanceExamples:
             await fleet.until(worker, PENDING)
             worker = await fleet.until(worker, RUNNING)
             assert worker.ec2_instance_id != gone
-            assert len(fleet.cloud.live_machines(worker.id)) == 1
+            assert len(fleet.cloud.live_instances(worker.id)) == 1
 
 
 async def test_a_click_reaches_ec2_before_the_debounce_window_is_over() -> None:
@@ -143,7 +143,7 @@ async def test_watch_and_poll_on_the_same_pending_worker_launch_one_instance() -
             await fleet.clock.sleep(0.01)
         await fleet.until(worker, RUNNING)
         assert fleet.effects() == ["launch_instance"]
-        assert len(fleet.cloud.machines) == 1
+        assert len(fleet.cloud.instances) == 1
 
 
 async def test_a_worker_whose_ec2_call_hangs_does_not_delay_another() -> None:
@@ -179,7 +179,7 @@ async def test_a_lost_reply_to_a_launch_does_not_launch_twice() -> None:
     async with fleet.running():
         worker = await fleet.running_worker()
         assert lost
-        assert len(fleet.cloud.machines) == 1
+        assert len(fleet.cloud.instances) == 1
         assert worker.launch_generation == 1
 
 
@@ -188,7 +188,7 @@ async def test_a_new_instance_that_ec2_does_not_show_for_minutes_is_waited_for()
     fleet.cloud.delays = Delays(visibility=280)
     async with fleet.running():
         worker = await fleet.running_worker()
-        assert len(fleet.cloud.machines) == 1
+        assert len(fleet.cloud.instances) == 1
         assert worker.launch_generation == 1
 
 
@@ -209,7 +209,7 @@ async def test_a_capacity_drought_keeps_the_worker_pending_with_the_reason() -> 
         assert "InsufficientInstanceCapacity" in worker.status_reason
         drought = False
         await fleet.until(worker, RUNNING)
-        assert len(fleet.cloud.machines) == 1
+        assert len(fleet.cloud.instances) == 1
 
 
 @pytest.mark.parametrize("shortage", [CapacityShortage("none left"), QuotaExceeded("too many")])
@@ -230,7 +230,7 @@ async def test_a_worker_stopped_while_ec2_has_no_room_is_not_launched_when_it_ha
         assert (await fleet.get(worker)).status is PENDING
         is_short = False
         await fleet.clock.sleep(1_200)
-        assert fleet.cloud.live_machines(worker.id) == []
+        assert fleet.cloud.live_instances(worker.id) == []
         await fleet.ask(worker, Action.START)
         await fleet.until(worker, RUNNING)
 
@@ -244,7 +244,7 @@ async def test_a_worker_that_does_not_run_in_time_fails_and_a_retry_uses_the_sam
         await fleet.ask(worker, Action.RETRY)
         await fleet.until(worker, PROVISIONING)
         worker = await fleet.until(worker, RUNNING)
-        assert len(fleet.cloud.machines) == 1
+        assert len(fleet.cloud.instances) == 1
 
 
 async def test_a_refused_launch_fails_the_worker_and_a_retry_asks_for_something_else() -> None:
@@ -305,7 +305,7 @@ async def test_deleting_a_worker_at_any_time_of_its_launch_leaves_nothing_behind
         await fleet.clock.sleep(early)
         await fleet.ask(worker, Action.DELETE)
         await fleet.until(worker, TERMINATED)
-        assert fleet.cloud.live_machines(worker.id) == []
+        assert fleet.cloud.live_instances(worker.id) == []
 
 
 @pytest.mark.parametrize("early", [0.5, 5.0, 25.0])
@@ -442,7 +442,7 @@ async def test_a_standby_takes_over_and_finishes_a_launch_without_a_second_insta
         first = fleet.leader
         first.election.resign()
         worker = await fleet.until(worker, RUNNING)
-        assert len(fleet.cloud.machines) == 1
+        assert len(fleet.cloud.instances) == 1
         assert fleet.leader is not first or not first.election.is_leader
 
 

@@ -184,13 +184,13 @@ async def test_seeing_it_once_starts_the_count_again(
     cloud: MemoryCloud, observer: InstanceObserver, clock: VirtualClock
 ) -> None:
     instance = await cloud.launch_instance(SPEC, "lcm-1")
-    hidden = cloud.machines.pop(instance.id)
+    hidden = cloud.instances.pop(instance.id)
     for _ in range(10):
         await observer.observe(a_worker(instance.id))
         await clock.sleep(29)
-    cloud.machines[instance.id] = hidden
+    cloud.instances[instance.id] = hidden
     assert isinstance(await observer.observe(a_worker(instance.id)), Known)
-    del cloud.machines[instance.id]
+    del cloud.instances[instance.id]
     await clock.sleep(60)
     assert isinstance(await observer.observe(a_worker(instance.id)), Unknown)
 

@@ -55,7 +55,7 @@ def terminations(fleet: Fleet) -> int:
 
 
 def is_alive(fleet: Fleet, instance: Instance) -> bool:
-    return not fleet.cloud.machines[instance.id].is_gone
+    return not fleet.cloud.instances[instance.id].is_gone
 
 
 class TestRecordsWithoutMachines:
@@ -101,9 +101,9 @@ class TestRecordsWithoutMachines:
             await fleet.ask(worker, Action.STOP)
             await fleet.until(worker, STOPPED)
             await fleet.clock.sleep(15 * MINUTE)
-            hidden = fleet.cloud.machines.pop(fleet.instance_id(worker))
+            hidden = fleet.cloud.instances.pop(fleet.instance_id(worker))
             await fleet.clock.sleep(8 * MINUTE)
-            fleet.cloud.machines[hidden.id] = hidden
+            fleet.cloud.instances[hidden.id] = hidden
             await fleet.clock.sleep(3_600)
             assert (await fleet.get(worker)).status is STOPPED
 
@@ -189,16 +189,15 @@ class TestMachinesWithoutRecords:
         fleet = Fleet(SWEEPING)
         async with fleet.running():
             worker = await fleet.running_worker()
-            fleet.cloud.forget(fleet.instance_id(worker))
+            left = fleet.cloud.instances.pop(fleet.instance_id(worker))
             await fleet.until(worker, PENDING)
             worker = await fleet.until(worker, RUNNING)
             mine = worker.ec2_instance_id
-            # The first launch lands again, as if EC2 had only mislaid it.
-            left = await leave_behind(fleet, worker.id)
+            fleet.cloud.instances[left.id] = left  # EC2 shows the first launch again
             await fleet.clock.sleep(6 * MINUTE)
             assert kinds(fleet) == {left.id: OrphanKind.SUPERSEDED}
             await fleet.clock.sleep(15 * MINUTE)
-            assert not is_alive(fleet, left)
+            assert left.is_gone
             assert (await fleet.get(worker)).ec2_instance_id == mine
             assert (await fleet.get(worker)).status is RUNNING
 
@@ -271,7 +270,7 @@ class TestH8NoAuthority:
             await trouble(fleet)
             await fleet.clock.sleep(2 * 3_600)
             assert terminations(fleet) == 0
-            assert all(not machine.is_gone for machine in fleet.cloud.machines.values())
+            assert all(not machine.is_gone for machine in fleet.cloud.instances.values())
 
     async def test_an_empty_list_ends_no_record(self) -> None:
         async with Fleet(SWEEPING).running() as fleet:
@@ -281,7 +280,7 @@ class TestH8NoAuthority:
                 await fleet.until(worker, STOPPED)
             await fleet.clock.sleep(20 * MINUTE)
             # As with the credentials of another account: everything answers, and nothing is there.
-            fleet.cloud.machines.clear()
+            fleet.cloud.instances.clear()
             await fleet.clock.sleep(2 * 3_600)
             assert {(await fleet.get(worker)).status for worker in workers} == {STOPPED}
             orphans = fleet.leader.reconciler.scope.discovery.orphans
@@ -344,7 +343,7 @@ class TestH9SweepRacesLaunch:
             worker = await fleet.until(worker, RUNNING)
             await fleet.clock.sleep(30 * MINUTE)
             assert terminations(fleet) == 0
-            assert len(fleet.cloud.machines) == 1
+            assert len(fleet.cloud.instances) == 1
             assert kinds(fleet) == {}
 
     async def test_a_launch_that_lands_after_its_worker_was_given_up_is_waiting_for_a_person(self) -> None:

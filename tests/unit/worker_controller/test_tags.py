@@ -15,7 +15,7 @@ async def tagged(fleet: Fleet, worker: Worker, tags: Mapping[str, str]) -> None:
 
 
 def on_instance(fleet: Fleet, worker: Worker) -> dict[str, str]:
-    [machine] = fleet.cloud.live_machines(worker.id)
+    [machine] = fleet.cloud.live_instances(worker.id)
     return machine.tags
 
 

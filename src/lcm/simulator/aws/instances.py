@@ -113,7 +113,8 @@ class SimulatedInstances:
 
     def __init__(self, *, pace: Pace, delays: Delays, view: InstanceView, now: Callable[[], float]) -> None:
         self._pace = pace
-        self._delays = delays
+        self.delays = delays
+        """Of transitions that are yet to begin."""
         self._view = view
         self._now = now
         self._by_id: dict[str, SimulatedInstance] = {}
@@ -138,7 +139,7 @@ class SimulatedInstances:
         self._launched += 1
         instance = SimulatedInstance(id=instance_id, region=region, ordinal=self._launched)
         self._by_id[instance_id] = instance
-        self._set_target(instance, Target(RUNNING, self._delays.launch_seconds, "launch"))
+        self._set_target(instance, Target(RUNNING, self.delays.launch_seconds, "launch"))
         self._show(instance)
         return instance
 
@@ -239,9 +240,9 @@ class SimulatedInstances:
         if name == "start":
             instance.generation += 1
         mean_seconds = {
-            "start": self._delays.start_seconds,
-            "stop": self._delays.stop_seconds,
-            "terminate": self._delays.terminate_seconds,
+            "start": self.delays.start_seconds,
+            "stop": self.delays.stop_seconds,
+            "terminate": self.delays.terminate_seconds,
         }[name]
         self._set_target(instance, Target(transition.to, mean_seconds, name))
         self._show(instance)
@@ -267,7 +268,7 @@ class SimulatedInstances:
             instance.running_since = scheduled.at
             instance.public_ip = self._addresses.allocate()
         if scheduled.state == TERMINATED:
-            self._schedule(instance, Target(FORGOTTEN, self._delays.forget_seconds, "forget"))
+            self._schedule(instance, Target(FORGOTTEN, self.delays.forget_seconds, "forget"))
         self._show(instance)
 
     def _schedule(self, instance: SimulatedInstance, target: Target) -> None:
