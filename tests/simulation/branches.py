@@ -1,4 +1,4 @@
-"""Runs that have their beginning in common: it is run once, and forked where their faults set in."""
+"""Runs with a common beginning: it is run once, and forked where their faults begin."""
 
 import asyncio
 import os
@@ -15,7 +15,7 @@ Plan = tuple[Fault, ...]
 
 
 def simulate_branches(scenario: str, plans: Iterable[Plan], quiet_seconds: float) -> dict[Plan, Outcome]:
-    """What `simulate` says of each plan with seed 0, at the cost of what is not the same as in another."""
+    """The outcome of `simulate` for each plan with seed 0; what plans have in common is run once."""
     faults = _BranchingFaults(plans)
     try:
         outcome = simulate_under(faults, scenario, quiet_seconds)
@@ -32,21 +32,21 @@ def simulate_branches(scenario: str, plans: Iterable[Plan], quiet_seconds: float
 
 
 class _BranchingFaults(Faults):
-    """None, up to where a plan has its next fault: there a copy of this process goes on with it.
+    """No fault until a plan has its next one: there a fork of this process continues with it.
 
-    With the last plan this process goes on itself.
+    With the last plan this process continues itself.
     """
 
     def __init__(self, plans: Iterable[Plan]) -> None:
         super().__init__(seed=0)
         self.outcomes: dict[Plan, Outcome] = {}
-        """Of the copies that have come to their end."""
+        """Of the forks that have ended."""
         self.original: Connection | None = None
-        """In a copy, who waits for its outcomes."""
+        """In a fork, the connection to the process that waits for its outcomes."""
         self._expect(plans)
 
     def _expect(self, plans: Iterable[Plan]) -> None:
-        """These, which all begin with what has happened so far."""
+        """Set the plans, which all begin with the faults so far."""
         done = len(tuple(self.plan))
         self._is_complete = False
         """Whether one of them has no other fault than those."""
@@ -64,27 +64,27 @@ class _BranchingFaults(Faults):
         while here:
             fault, plans = here.popitem()
             is_the_last = not here and not self._ahead and not self._is_complete
-            if is_the_last or self._is_the_copy_for(fault):
+            if is_the_last or self._is_fork_for(fault):
                 self.follow((*self.plan, fault))
                 self._expect(plans)
                 break
         return super().choose(role, site, nth, possible)
 
-    def _is_the_copy_for(self, fault: Fault) -> bool:
-        """True in the new copy of this process; here False, once the copy has come to its end."""
+    def _is_fork_for(self, fault: Fault) -> bool:
+        """True in the new fork of this process; here False, once the fork has ended."""
         loop = asyncio.get_running_loop()
-        hears, tells = Pipe(duplex=False)
+        receiver, sender = Pipe(duplex=False)
         pid = os.fork()
         if pid == 0:
             asyncio._set_running_loop(loop)  # a fork does not take it for running
-            self.original = tells
+            self.original = sender
             self.outcomes = {}
             return True
-        tells.close()
-        with hears:
-            told = hears.recv()
+        sender.close()
+        with receiver:
+            received = receiver.recv()
         os.waitpid(pid, 0)
-        if not isinstance(told, dict):
-            raise RuntimeError(f"the run with {fault} broke off: {told}")
-        self.outcomes.update(told)
+        if not isinstance(received, dict):
+            raise RuntimeError(f"the run with {fault} broke off: {received}")
+        self.outcomes.update(received)
         return False

@@ -1,4 +1,4 @@
-"""A browser that follows the stream: its copy must end up equal to the truth (I14)."""
+"""A browser that follows the event stream: its copy must become equal to the records (I14)."""
 
 import asyncio
 import json
@@ -12,7 +12,7 @@ from simulation.world.world import World
 
 
 class Browser:
-    """Reconnects whenever the control plane goes away, with the last id it saw."""
+    """Reconnects whenever the control plane goes away, with the last event id."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -67,7 +67,7 @@ class Browser:
             self._world.fail(Violation("I14Monotonic", f"event {event_id} after {self._last_id}"))
 
     def differences(self) -> list[str]:
-        """Live workers of which the copy is not the truth."""
+        """Live workers whose copy differs from the record."""
         wrong = []
         for worker in self._world.disk.peek_all():
             if worker.status is not TERMINATED:

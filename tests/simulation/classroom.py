@@ -1,4 +1,4 @@
-"""People who work on workers: they use them, hold them, and ask for the same thing twice."""
+"""People who use workers, hold them, and repeat requests."""
 
 import asyncio
 from collections.abc import Callable
@@ -22,7 +22,7 @@ CONTROLLER = {"X-API-Key": KEYS.controller}
 
 
 class Sent(NamedTuple):
-    """A request under a key, and how it was answered."""
+    """A request with an idempotency key, and its answer."""
 
     method: str
     path: str
@@ -32,18 +32,18 @@ class Sent(NamedTuple):
 
 
 class Classroom(Story):
-    """Teachers and students. What they ask for has a key, so asking twice is asking once."""
+    """Teachers and students. Their requests carry idempotency keys, so a repeated one has no effect."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self.sent: list[Sent] = []
 
     def use(self, worker_id: str) -> bool:
-        """Somebody does something in a lab, if CML is up."""
+        """Do a user action in a lab, if CML is up."""
         return self._cml.use(worker_id, "start_node") is not None
 
     def build_for(self, worker_id: str, seconds: float) -> None:
-        """Somebody starts a long build in a lab and leaves, if CML is up."""
+        """Start a long build in a lab and leave, if CML is up."""
         server = self._cml.use(worker_id, "start_node")
         if server is not None:
             server.put_to_work(seconds)
@@ -54,7 +54,7 @@ class Classroom(Story):
         return self.world.live
 
     def is_running(self, worker_id: str) -> bool:
-        """As its record says."""
+        """Whether its record says RUNNING."""
         worker = self.world.disk.peek(worker_id)
         return worker is not None and worker.status is RUNNING
 
@@ -69,7 +69,7 @@ class Classroom(Story):
         await self._keyed("DELETE", f"/api/workers/{worker_id}/hold", None)
 
     async def ask_again(self, rng: Random) -> None:
-        """A client that did not hear the answer repeats itself; now and then it mixes up its keys."""
+        """Repeat a request, as after a lost answer; sometimes reuse its key for another request."""
         if not self.sent:
             return
         again = rng.choice(self.sent[-8:])
@@ -78,14 +78,14 @@ class Classroom(Story):
             path = f"/api/workers/{again.path.split('/')[3]}/hold"
             status, answer = await self._ask("PUT", path, body, again.key, OPERATOR)
             if again.status == 202 and status != 422:
-                self._accuse(f"another request under the key of {again} was answered with {status}: {answer}")
+                self._fail(f"another request under the key of {again} was answered with {status}: {answer}")
             return
         status, answer = await self._ask(again.method, again.path, again.body, again.key, OPERATOR)
         if again.status == 202 and status != 202:
-            self._accuse(f"{again} was answered with {status} when it was sent again: {answer}")
+            self._fail(f"{again} was answered with {status} when it was sent again: {answer}")
 
     async def place(self, worker_id: str, session_id: str) -> bool:
-        """A lablet session comes to the worker, if it takes one."""
+        """Place a lablet session on the worker, if it accepts one."""
         path = f"/api/internal/workers/{worker_id}/sessions"
         status, _ = await self._ask_as_controller("POST", path, {"session_id": session_id})
         return status == 200
@@ -95,11 +95,11 @@ class Classroom(Story):
         await self._ask_as_controller("DELETE", path, None)
 
     async def until_a_pause_is_decided(self, within_seconds: float) -> str | None:
-        """The first worker that waits for a second look."""
+        """The first worker that awaits its second idle check."""
         return await self._until_some(lambda worker: worker.pause_decided_at is not None, within_seconds)
 
     async def until_a_pause_is_wanted(self, within_seconds: float) -> str | None:
-        """The first worker that LCM wants stopped because nobody uses it, at that very moment."""
+        """The first worker that LCM is about to stop because it is idle, at that very moment."""
         return await self._until_some(is_being_paused, within_seconds)
 
     async def until_so_many_are_stopped(self, count: int) -> None:
@@ -124,21 +124,21 @@ class Classroom(Story):
         """Whether something was written in this time."""
         written = asyncio.Event()
 
-        def look(before: Document | None, after: Document, fence: Fence | None) -> None:
+        def on_commit(before: Document | None, after: Document, fence: Fence | None) -> None:
             written.set()
 
-        self.world.disk.on_commit.append(look)
+        self.world.disk.on_commit.append(on_commit)
         try:
             async with timeout(within_seconds):
                 await written.wait()
         except TimeoutError:
             return False
         finally:
-            self.world.disk.on_commit.remove(look)
+            self.world.disk.on_commit.remove(on_commit)
         return True
 
     async def keep_everything(self) -> None:
-        """School is over for LCM: what runs now is left running."""
+        """Hold every worker, so that the run can settle."""
         for worker in self.world.disk.peek_all():
             if worker.status is not TERMINATED:
                 await self.hold(worker.id, DAY.total_seconds())
@@ -153,12 +153,12 @@ class Classroom(Story):
     async def _ask_as_controller(self, method: str, path: str, body: Any) -> tuple[int, Any]:
         return await self._ask(method, path, body, credentials=CONTROLLER)
 
-    def _accuse(self, detail: str) -> None:
+    def _fail(self, detail: str) -> None:
         self.world.fail(Violation("I13OneEffectPerKey", detail))
 
 
 def is_being_paused(worker: Worker) -> bool:
-    """LCM wants it stopped because nobody uses it, and nothing has been done yet."""
+    """Whether LCM has requested its stop because it is idle, and has not acted yet."""
     return (
         worker.is_live
         and worker.desired_status is DesiredStatus.STOPPED

@@ -1,4 +1,4 @@
-"""Which faults were injected at which call site, in how many abstract states: `make sim-coverage`."""
+"""Fault coverage: injected faults by call site, in how many abstract states: `make sim-coverage`."""
 
 import os
 from collections import Counter
@@ -26,7 +26,7 @@ SHORT = {
 
 @dataclass
 class Coverage:
-    """Sites, what can go wrong at each, the states each was met in, and what was injected."""
+    """Call sites, the possible faults and met states of each, and the injected faults."""
 
     acts: dict[Site, tuple[Act, ...]] = field(default_factory=dict)
     met: set[Point] = field(default_factory=set)
@@ -44,7 +44,7 @@ class Coverage:
         return coverage
 
     def missing(self, *others: Iterable[Outcome]) -> list[str]:
-        """What can go wrong at a call site that these or other runs met, and did not go wrong there."""
+        """Faults that are possible at a call site these or other runs met, and were not injected there."""
         done = {(role, site, act) for (role, site, _), act in self.injected}
         possible = {(*site, act) for site, acts in self.acts.items() for act in acts}
         possible.update(met for outcome in chain(*others) for met in possible_faults(outcome))

@@ -1,8 +1,8 @@
 """Every call site × every fault × every abstract state that a scenario meets, one fault at a time.
 
-The fault-free run shows the points; each point is disturbed once with each act. A point that an earlier
-scenario has already been disturbed at is not repeated. Call sites that only a fault leads to are disturbed
-in the run with that fault. Then pairs: a second crash while the first is being recovered from.
+The fault-free run shows the points; each act is injected once at each point. A point that an
+earlier scenario covered is not repeated. Call sites that only a fault leads to get their faults in the run
+with that fault. Then pairs: a second crash during the recovery from the first.
 """
 
 from collections import Counter
@@ -19,14 +19,14 @@ from simulation.world.faults import Act, Fault
 from simulation.world.world import Point
 
 LONG = ("an_idle_day", "thirty_idle_days", "from_none_to_twenty_and_back")
-"""These meet no state the others do not."""
+"""They meet no state that the others do not."""
 
 PASS = [name for name in SCENARIOS if name not in LONG]
 
 
 LAUNCHED = "new to running"
 IMPATIENT = (
-    "the_wish_flips_inside_a_reconcile",
+    "the_desired_status_flips_inside_a_reconcile",
     "leader_changes_every_thirty_seconds",
     "control_plane_restarts",
     "a_human_stops_and_terminates_in_the_console",
@@ -35,15 +35,15 @@ IMPATIENT = (
     "a_watched_worker_gets_another_address",
     "a_person_starts_what_is_being_paused",
 )
-"""Here people do not wait for what they asked for, so how far a wish gets depends on time."""
+"""Here people do not wait for the effect of a request, so how far it gets depends on timing."""
 
 
 QUIET_SECONDS = 600.0
-"""With the time before, more than the longest that anything here waits. Scenarios without a fault, seeds that
-once failed, planted bugs and a soak rest for half an hour."""
+"""With the time before, longer than any timer here. Scenarios without a fault, seeds that once failed,
+planted bugs and a soak rest for half an hour."""
 
 TOGETHER = 20
-"""So many runs share a beginning: with more of them a core would be without work at the end."""
+"""So many runs share a beginning: with more of them a core would idle at the end."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def faults_behind_faults(
 
 
 def possible_faults(outcome: Outcome) -> Iterator[tuple[str, str, Act]]:
-    """What can go wrong where, in a run like this one."""
+    """The faults that are possible at each call site of this run."""
     stale = {(role, site) for role, site, _ in outcome.stale_points}
     for role, site in {(role, site) for role, site, _ in outcome.points}:
         for act in outcome.acts[role, site]:
@@ -94,7 +94,7 @@ def possible_faults(outcome: Outcome) -> Iterator[tuple[str, str, Act]]:
 
 
 def crash_pairs(disturbed_once: Iterable[tuple[Job, Outcome]]) -> Iterator[Job]:
-    """After each crash of the pass another one while it is recovered from: where that was least often yet."""
+    """After each crash of the pass another one during its recovery, at the point chosen least so far."""
     chosen: Counter[Point] = Counter()
     for job, outcome in disturbed_once:
         (first,) = job.plan
@@ -115,12 +115,12 @@ def long_faults(scenario: str, outcome: Outcome) -> Iterator[Job]:
 
 
 def run_all(pool: Executor, jobs: Iterable[Job], together: int = TOGETHER) -> Iterator[tuple[Job, Outcome]]:
-    """In groups of that size."""
+    """Run all jobs, in groups of that size."""
     return chain.from_iterable(pool.map(_run_group, _in_groups(jobs, together)))
 
 
 def _in_groups(jobs: Iterable[Job], size: int) -> Iterator[list[Job]]:
-    """Each of one scenario, whose beginning they share."""
+    """Group jobs of one scenario, whose beginning they share."""
     for _, of_scenario in groupby(jobs, key=lambda job: job.scenario):
         while group := list(islice(of_scenario, size)):
             yield group
@@ -132,17 +132,17 @@ def _run_group(jobs: Sequence[Job]) -> list[tuple[Job, Outcome]]:
 
 
 def run_alone(job: Job) -> Outcome:
-    """From its own beginning, as a replay does."""
+    """Run one job from its own beginning, as a replay does."""
     return simulate(job.scenario, 0, plan=job.plan, quiet_seconds=QUIET_SECONDS)
 
 
 def differs(job: Job, outcome: Outcome, fault_free: Mapping[str, Outcome]) -> Violation | None:
-    """I20: the machines went through what they go through without the fault, no more and no less."""
+    """I20: the instances made the same transitions as without the fault, no more and no less."""
     expected = fault_free[job.scenario].effects
     if job.scenario in IMPATIENT:
         return None
     if any(fault.act is Act.LATE for fault in job.plan):
-        # A stop or a wish that lands minutes late is carried out, and then put right; a launch is not.
+        # A stop or a request that lands minutes late is carried out, and then corrected; a launch is not.
         is_same = outcome.effects.get(LAUNCHED) == expected.get(LAUNCHED)
     else:
         is_same = outcome.effects == expected

@@ -46,7 +46,7 @@ def hunt_in(name: str, seeds: Sequence[int]) -> Catch | None:
 
 
 def hunt_again(pool: Executor, before: Mapping[str, int]) -> Caught:
-    """Look first where each was caught before, and everywhere for those that are no longer there."""
+    """Run first the seed that caught each bug before, then all seeds for bugs it no longer catches."""
     known = [name for name in PLANTED if name in before]
     found = pool.map(hunt_in, known, [[before[name]] for name in known])
     caught: Caught = {**dict.fromkeys(PLANTED), **dict(zip(known, found, strict=True))}
@@ -54,7 +54,7 @@ def hunt_again(pool: Executor, before: Mapping[str, int]) -> Caught:
 
 
 def hunt(pool: Executor, names: Iterable[str], max_runs: int = MAX_RUNS) -> Caught:
-    """A batch of seeds after the other for each, as long as it is at large."""
+    """Run batches of seeds for each bug until it is caught."""
     caught: Caught = dict.fromkeys(names)
     for first in range(0, max_runs, BATCH):
         at_large = [name for name, catch in caught.items() if catch is None]

@@ -1,4 +1,4 @@
-"""Many launches at once, each cut once: whoever works on it dies at a random call of it."""
+"""Many launches at once, each interrupted once: the process that works on it crashes at a random call."""
 
 from dataclasses import dataclass
 from random import Random
@@ -20,20 +20,20 @@ from support.virtual_time import run_in_virtual_time
 
 WORKERS = 20
 CALLS_OF_A_LAUNCH = 40
-"""What the control plane and the controller ask for on behalf of one worker until EC2 runs it."""
+"""Calls of the control plane and the controller for one worker until its instance runs."""
 LAUNCHING = ("pending>", "provisioning>")
 QUICK = Knobs(
     lease_ttl=3,
     election_retry_seconds=1.0,
     reconcile_interval=10.0,
-    machine_seconds=5.0,
+    instance_seconds=5.0,
     wait_seconds=5.0,
 )
 
 
 @dataclass(frozen=True)
 class Launches:
-    """What came of one run."""
+    """The result of one run."""
 
     launched: int
     cut: int
@@ -43,7 +43,7 @@ class Launches:
 
 
 class Cutter:
-    """Ends the process that makes the n-th call about a launch, right before or right after it."""
+    """Crashes the process that makes the n-th call of a launch, right before or right after it."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -76,8 +76,8 @@ class Cutter:
         if process.role == "user" or not process.is_alive or not call.state.startswith(LAUNCHING):
             return None
         subject = call.subject.partition(" ")[0]
-        machine = self._world.cloud.instances.get(InstanceId(subject))
-        worker_id = machine.tags[WORKER_ID_TAG] if machine is not None else subject
+        instance = self._world.cloud.instances.get(InstanceId(subject))
+        worker_id = instance.tags[WORKER_ID_TAG] if instance is not None else subject
         return None if worker_id in self.cut else worker_id
 
     def _cut(self, process: Process, worker_id: str) -> None:
@@ -86,7 +86,7 @@ class Cutter:
 
 
 def launch_and_cut(seed: int) -> Launches:
-    """Twenty workers, of which each loses whoever launches it."""
+    """Launch twenty workers, and crash the process that launches each once."""
     with undisturbed():
         return run_in_virtual_time(_launch_and_cut(seed))
 
@@ -114,13 +114,13 @@ async def _launch_and_cut(seed: int) -> Launches:
 
 
 def _count(world: World, cutter: Cutter) -> Launches:
-    machines = [machine for machine in world.cloud.instances.values() if not machine.is_gone]
-    owners: list[Any] = [machine.tags[WORKER_ID_TAG] for machine in machines]
+    instances = [instance for instance in world.cloud.instances.values() if not instance.is_gone]
+    owners: list[Any] = [instance.tags[WORKER_ID_TAG] for instance in instances]
     running = {w.ec2_instance_id for w in world.disk.peek_all() if w.status is RUNNING}
     return Launches(
         launched=len(world.cloud.instances),
         cut=len(cutter.cut),
         duplicates=sorted({owner for owner in owners if owners.count(owner) > 1}),
-        orphans=[machine.id for machine in machines if machine.id not in running],
+        orphans=[instance.id for instance in instances if instance.id not in running],
         violation=world.violation,
     )

@@ -16,7 +16,7 @@ import yaml
 from lcm.domain.launch import WORKER_ID_TAG
 from simulation.browser import Browser
 from simulation.invariants import ALL, Invariant
-from simulation.scenarios import RANDOM_STORIES, SCENARIOS, Tell, knobs_of, story_of
+from simulation.scenarios import RANDOM_STORIES, SCENARIOS, Script, knobs_of, story_of
 from simulation.story import RunEnded, Story, TooLate
 from simulation.world.calls import Call, Violation
 from simulation.world.faults import DEFAULT_RATES, Act, Fault, Faults
@@ -32,7 +32,7 @@ NO_FAULT = "none"
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a run."""
+    """The result of a run."""
 
     scenario: str
     seed: int
@@ -44,16 +44,16 @@ class Outcome:
     stale_points: Mapping[Point, int]
     injected: frozenset[tuple[Point, Act]]
     recovery: Mapping[Point, int]
-    """What was met first after the first crash, by its kind of process, and at which call."""
+    """What a process of the crashed kind met first after the first crash, and at which call."""
     acts: Mapping[Site, tuple[Act, ...]]
     calls: int
     effects: Mapping[str, int]
-    """How often machines were really launched, stopped, started and terminated, over all workers."""
+    """How often instances were really launched, stopped, started and terminated, over all workers."""
     recent: tuple[Call, ...]
     """The last calls before the violation."""
 
     def explain(self) -> str:
-        """All that is needed to see it again."""
+        """Everything needed to reproduce the violation."""
         lines = [
             f"VIOLATION {self.violation}",
             f"scenario {self.scenario}, seed {self.seed}, {knobs_of(self.scenario, self.seed)}",
@@ -84,7 +84,7 @@ def simulate(
 
 
 def simulate_under(faults: Faults, scenario: str, quiet_seconds: float) -> Outcome:
-    """Run a scenario under these faults, heal, let it settle, let it rest; the first violation ends it."""
+    """Run a scenario under these faults, heal, settle, rest; the first violation ends the run."""
     with undisturbed():
         knobs = knobs_of(scenario, faults.seed)
         return run_in_virtual_time(_simulate(scenario, faults, knobs, quiet_seconds))
@@ -92,7 +92,7 @@ def simulate_under(faults: Faults, scenario: str, quiet_seconds: float) -> Outco
 
 @contextlib.contextmanager
 def undisturbed() -> Iterator[None]:
-    """Nothing but the run itself takes part in it."""
+    """Switch off logging and garbage collection for a run."""
     with _without_logs(), _without_collector():
         yield
 
@@ -109,7 +109,7 @@ def _without_logs() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _without_collector() -> Iterator[None]:
-    """Garbage is collected after how much was allocated, in earlier runs too: a run must not notice it."""
+    """Garbage collection depends on allocations of earlier runs too: a run must not depend on it."""
     gc.collect()
     _set_aside_what_was_imported()
     gc.disable()
@@ -121,12 +121,12 @@ def _without_collector() -> Iterator[None]:
 
 @cache
 def _set_aside_what_was_imported() -> None:
-    """It stays; to look through it after every run takes longer than the run."""
+    """Imported modules stay; scanning them after every run takes longer than the run."""
     gc.freeze()
 
 
 def simulate_random(seed: int, story: str | None = None, *, quiet_seconds: float = QUIET_SECONDS) -> Outcome:
-    """A run in which everything is drawn from the seed, if need be the story too."""
+    """Run with everything drawn from the seed, and the story too unless one is given."""
     return simulate(story or story_of(seed), seed, rates=DEFAULT_RATES, quiet_seconds=quiet_seconds)
 
 
@@ -137,8 +137,8 @@ async def _simulate(scenario: str, faults: Faults, knobs: Knobs, quiet_seconds: 
         async with world.running():
             browser = Browser(world)
             world.start(browser.run(), "browser")
-            told = RANDOM_STORIES[scenario] if scenario in RANDOM_STORIES else SCENARIOS[scenario].tell
-            await _tell(world, told, invariants, browser, quiet_seconds)
+            script = RANDOM_STORIES[scenario] if scenario in RANDOM_STORIES else SCENARIOS[scenario].script
+            await _play(world, script, invariants, browser, quiet_seconds)
     return Outcome(
         scenario,
         faults.seed,
@@ -156,13 +156,13 @@ async def _simulate(scenario: str, faults: Faults, knobs: Knobs, quiet_seconds: 
     )
 
 
-async def _tell(
-    world: World, tell: Tell, invariants: Sequence[Invariant], browser: Browser, quiet_seconds: float
+async def _play(
+    world: World, script: Script, invariants: Sequence[Invariant], browser: Browser, quiet_seconds: float
 ) -> None:
-    """Safety, liveness, quiescence."""
+    """Play the script, then check liveness, quiescence and the invariants at rest."""
     story = Story(world)
     try:
-        await tell(story)
+        await script(story)
         world.heal()
         await story.settle(SETTLE_SECONDS)
         await story.pause(400)  # late effects land, proofs of absence come in
@@ -171,7 +171,7 @@ async def _tell(
         await story.pause(quiet_seconds)
         if world.mutations != before:
             changes = world.mutations - before
-            world.fail(Violation("I10Quiescence", f"{changes} changes while all was as wanted"))
+            world.fail(Violation("I10Quiescence", f"{changes} changes though nothing was to do"))
         for invariant in invariants:
             invariant.at_rest()
         await story.read_all()
@@ -191,4 +191,4 @@ def _effects(world: World) -> dict[str, int]:
         for m in world.cloud.instances.values()
         if not m.spec.tags.get(WORKER_ID_TAG, "").startswith("foreign")
     ]
-    return dict(Counter(move for machine in ours for move in machine.transitions))
+    return dict(Counter(transition for instance in ours for transition in instance.transitions))

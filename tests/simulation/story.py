@@ -1,4 +1,4 @@
-"""What people do in a scenario, in few words. They repeat a request until it is answered."""
+"""What people do in a scenario. They repeat a request until it is answered."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -19,11 +19,11 @@ ADMIN = {"Authorization": f"Bearer {KEYS.admin}"}
 
 
 class RunEnded(Exception):
-    """A violation ended the run; the story need not go on."""
+    """A violation ended the run; the story need not continue."""
 
 
 class TooLate(Exception):
-    """Something did not come about in all this time."""
+    """Something did not happen in time."""
 
 
 class Story:
@@ -33,10 +33,10 @@ class Story:
         self.world = world
         self._transport = SimulatedTransport(world.user)
         self.expectations: list[Callable[[], str | None]] = []
-        """Besides what people want of workers; each says what is missing, or None."""
+        """Besides the desired statuses; each returns what is missing, or None."""
 
     async def create(self, name: str, template: str = "small") -> str:
-        """The new worker's id."""
+        """Create a worker and return its id."""
         body = {"name": name, "template_name": template}
         status, answer = await self._ask("POST", "/api/workers", body, key=f"create {name}")
         if status != 202:
@@ -53,24 +53,24 @@ class Story:
             self._acknowledge(answer)
 
     async def license(self, worker_id: str, token: str = TOKEN) -> None:
-        """Ask for a license; a worker that is gone gets none."""
-        await self._wish_license("POST", worker_id, {"token": token})
+        """Request a license; a terminated worker gets none."""
+        await self._request_license("POST", worker_id, {"token": token})
 
-    async def give_license_back(self, worker_id: str) -> None:
-        await self._wish_license("DELETE", worker_id, None)
+    async def deregister_license(self, worker_id: str) -> None:
+        await self._request_license("DELETE", worker_id, None)
 
-    async def _wish_license(self, method: str, worker_id: str, body: Any) -> None:
+    async def _request_license(self, method: str, worker_id: str, body: Any) -> None:
         status, answer = await self._ask(method, f"/api/workers/{worker_id}/license", body)
         assert status in (202, 409), answer
         if status == 202:
             self._acknowledge(answer)
 
     async def log_in_as(self, worker_id: str, username: str, password: str) -> None:
-        """Tell LCM the login of one worker."""
+        """Set the login of one worker."""
         await self._change_login("PUT", worker_id, {"username": username, "password": password})
 
     async def log_in_as_everywhere(self, worker_id: str) -> None:
-        """Have LCM use the fleet's login again."""
+        """Remove it: LCM uses the fleet's login again."""
         await self._change_login("DELETE", worker_id, None)
 
     async def _change_login(self, method: str, worker_id: str, body: Any) -> None:
@@ -80,7 +80,7 @@ class Story:
         self._acknowledge(answer)
 
     async def read_all(self) -> None:
-        """Page through the list, as large as a page may be: who is there all the time is seen once."""
+        """Page through the list: a worker that exists all the time must appear exactly once."""
         before = self._live_ids()
         seen: list[str] = []
         query = f"?limit={self.world.knobs.page_size}"
@@ -95,7 +95,7 @@ class Story:
             self.world.fail(Violation("I14Monotonic", f"pages show {seen}, and miss {sorted(missed)}"))
 
     async def until(self, worker_id: str, status: WorkerStatus) -> Worker:
-        """Wait for it, and retry for it where a person would."""
+        """Wait for a status, and send a retry where a person would."""
         ends = self.world.clock.monotonic() + PATIENCE_SECONDS
         while self.world.clock.monotonic() < ends:
             self._stop_if_over()
@@ -116,7 +116,7 @@ class Story:
         return {worker.id for worker in self.world.disk.peek_all() if worker.status is not TERMINATED}
 
     def unsettled(self) -> list[str]:
-        """Workers that are not what people want, and whatever else has not come about."""
+        """Workers without their desired status, and unmet expectations."""
         awaited = [missing for expectation in self.expectations if (missing := expectation()) is not None]
         return awaited + [
             f"{worker.name} is {worker.status}, wanted {worker.desired_status}: {worker.status_reason}"
@@ -125,7 +125,7 @@ class Story:
         ]
 
     async def settle(self, within_seconds: float) -> None:
-        """Everything becomes what people want; where LCM gave up, people retry."""
+        """Wait until nothing is unsettled; where LCM gave up, people retry."""
         ends = self.world.clock.monotonic() + within_seconds
         while self.unsettled():
             self._stop_if_over()

@@ -1,4 +1,4 @@
-"""Somebody who has no business here tries what they can."""
+"""An intruder sends requests without the right to."""
 
 from random import Random
 from typing import Final
@@ -28,7 +28,7 @@ _TRIES: Final = (
 
 
 class Stranger(Story):
-    """Without a token, with a wrong one, or with one that is good for less."""
+    """Sends no token, a wrong one, or one whose role is too weak."""
 
     def __init__(self, world: World, rng: Random) -> None:
         super().__init__(world)
@@ -39,7 +39,7 @@ class Stranger(Story):
         await self._ask(method, path.replace("{id}", worker_id), body, credentials=self._credentials(path))
 
     async def try_everything(self, worker_id: str) -> None:
-        """With a token that looks like one of ours."""
+        """Try every request with a token of the right form."""
         credentials = {"Authorization": f"Bearer {WRONG_TOKENS[0]}"}
         for method, path, body in _TRIES:
             await self._ask(method, path.replace("{id}", worker_id), body, credentials=credentials)

@@ -1,4 +1,4 @@
-"""A thousand launches, each cut at a random step by the death of whoever works on it."""
+"""A thousand launches, each interrupted at a random step by a crash of the process that works on it."""
 
 from concurrent.futures import ProcessPoolExecutor
 

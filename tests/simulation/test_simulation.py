@@ -53,19 +53,19 @@ def pool() -> Iterator[ProcessPoolExecutor]:
 
 @pytest.fixture(scope="module")
 def running(pool: ProcessPoolExecutor) -> dict[str, Future[Outcome]]:
-    """Every scenario without a fault, the longest first; they go on beside whatever else is done."""
+    """Every scenario without a fault, the longest first; they run beside the other tests."""
     return {name: pool.submit(simulate, name, 0) for name in (*LONG, *PASS)}
 
 
 @pytest.fixture(scope="module")
 def failed_once(pool: ProcessPoolExecutor, running: dict[str, Future[Outcome]]) -> list[Future[Outcome]]:
-    """Those seeds, begun while the scenarios still run: the pool is never without work."""
+    """The regression seeds, submitted while the scenarios still run: the pool is never idle."""
     return [pool.submit(simulate_random, known["seed"], known["story"]) for known in REGRESSIONS]
 
 
 @pytest.fixture(scope="module")
 def random_runs(pool: ProcessPoolExecutor, failed_once: list[Future[Outcome]]) -> list[Future[list[Outcome]]]:
-    """In small groups, begun right after them."""
+    """The random runs in small groups, submitted right after them."""
     return [
         pool.submit(simulate_some, RANDOM_SEEDS[first : first + TOGETHER])
         for first in range(0, len(RANDOM_SEEDS), TOGETHER)

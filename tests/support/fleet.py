@@ -225,7 +225,7 @@ class DirectControlPlane:
 
 
 class MemoryCml:
-    """A CML server on every running machine; it answers once it has booted."""
+    """A CML server on every running instance; it answers once it has booted."""
 
     def __init__(self, cloud: MemoryCloud, boot_seconds: float = 30.0) -> None:
         self._cloud = cloud
@@ -235,12 +235,12 @@ class MemoryCml:
         self.system_info: SystemInfo = {"oui": "52:54:00:00:00:00"}
 
     async def get_system_information(self, host: str, pinned_sha256: str | None) -> CmlSystemInformation:
-        machine = self._cloud.instance_at(host)
-        if machine is None or machine.running_since is None:
+        instance = self._cloud.instance_at(host)
+        if instance is None or instance.running_since is None:
             raise Unreachable(f"CML at {host}: connection refused")
         if pinned_sha256 not in (None, self.certificate):
             raise CertificateChanged(f"{host} shows another certificate")
-        uptime = self._cloud.clock.monotonic() - machine.running_since
+        uptime = self._cloud.clock.monotonic() - instance.running_since
         is_ready = uptime >= self._boot_seconds
         return CmlSystemInformation(self.version, is_ready, self.certificate, self.system_info)
 
@@ -436,8 +436,8 @@ class Fleet:
         return [call.operation for call in self.cloud.calls if call.operation in changing]
 
     def instance_id(self, worker: Worker) -> InstanceId:
-        [machine] = self.cloud.live_instances(worker.id)
-        return machine.id
+        [instance] = self.cloud.live_instances(worker.id)
+        return instance.id
 
     def _on_commit(self, before: Worker | None, after: Worker) -> None:
         self.commits.append(after)

@@ -190,7 +190,7 @@ class Ensemble:
 
     @contextmanager
     def long_leases(self) -> Iterator[None]:
-        """Nobody loses the lead by waiting, however slow the machine is."""
+        """Nobody loses the lead by waiting, however slow the host is."""
         self.restart_controllers(AGES)
         try:
             yield
@@ -282,7 +282,7 @@ class Life:
         instances = {(await self.launched_for(worker))[0]["id"] for worker in workers}
 
         async def is_so() -> bool:
-            leader = await self.leader()  # on a slow machine it may have changed once more
+            leader = await self.leader()  # on a slow host it may have changed once more
             listeners = {i: n for i, n in (await self._listeners()).items() if i in instances}
             return (
                 leader is not None
@@ -364,14 +364,14 @@ class Life:
 
 
 def assert_promised(seconds: float, took: Sequence[float]) -> None:
-    """One in five may be late: the bound is ours, but a busy machine can hold up anybody."""
+    """One in five may be late: the bound is ours, but a busy host can delay any of them."""
     late = [f"{one:.2f}" for one in took if one > seconds]
     assert not IS_MEASURING or len(late) <= len(took) // 5, f"longer than {seconds} s: {late}"
 
 
 @contextmanager
 def told(what: str) -> Iterator[dict[str, Any]]:
-    """Collects seconds under names and prints them: figures for people, not for judging machines."""
+    """Collects seconds under names and prints them: figures for people, not for judging hosts."""
     figures: dict[str, Any] = {}
     yield figures
     print(f"FIGURE {what}: " + ", ".join(f"{name} {value}" for name, value in figures.items()))

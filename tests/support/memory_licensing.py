@@ -19,7 +19,7 @@ class MemoryLicensing:
         self.unreachable: Exception | None = None
         self.refusal = ""
         """What it says to a registration that it does not even accept."""
-        self.forgets_to_tell = False
+        self.loses_deregistrations = False
         """A deregistration is done on the server, but the pool does not hear of it."""
         self.calls: list[str] = []
 
@@ -45,10 +45,10 @@ class MemoryLicensing:
     def give_back(self, host: str) -> str:
         self._answer()
         self.calls.append(f"deregister {host}")
-        if self.forgets_to_tell:
+        if self.loses_deregistrations:
             self.owed |= self.registered & {host}
         self.registered.discard(host)
-        return POOL_NOT_NOTIFIED if self.forgets_to_tell else ""
+        return POOL_NOT_NOTIFIED if self.loses_deregistrations else ""
 
     def begin(self, host: str, token: str) -> None:
         """CML accepts a registration; it is decided later."""

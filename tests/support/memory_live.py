@@ -21,7 +21,7 @@ UNAUTHORIZED = (3000, "Unauthorized")
 PATIENCE_SECONDS = 5.0
 """How long clients wait for an answer."""
 AT_REST_PERCENT = 7.25
-"""The load of a machine that only runs."""
+"""The load of an instance that only runs."""
 
 Carry = Callable[[Callable[[], None]], None]
 """Brings something to a client: at once, later or never."""
@@ -161,7 +161,7 @@ class MemoryLiveServer:
         self.drop(3000, "Unauthorized")
 
     def push(self, event: Mapping[str, Any]) -> None:
-        """Tell everyone who is listening."""
+        """Push an event to every open socket."""
         self.push_bytes(msgspec.json.encode(event))
 
     def push_bytes(self, payload: bytes) -> None:
@@ -204,7 +204,7 @@ class MemoryLiveServer:
 
     @property
     def cpu_percent(self) -> float:
-        """How hard its machine works."""
+        """How hard its instance works."""
         return AT_REST_PERCENT
 
     def _stats(self, cpu_percent: float | None = None) -> dict[str, Any]:

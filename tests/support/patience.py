@@ -3,4 +3,4 @@
 from typing import Final
 
 PATIENCE_SECONDS: Final = 60.0
-"""For what must happen. It ends a hang and is no promise about speed: machines stand still now and then."""
+"""For what must happen. It ends a hang and is no promise about speed: hosts stand still now and then."""

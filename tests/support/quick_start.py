@@ -281,7 +281,7 @@ def _main_of(module: str) -> Callable[[], None]:
 
     from lcm.simulator.aws_server import main as aws_main
 
-    mock_random.seed()  # or every one of them would give its machines the same names
+    mock_random.seed()  # or every one of them would give its instances the same names
     return aws_main
 
 

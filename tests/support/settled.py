@@ -1,4 +1,4 @@
-"""A large fleet in which nothing happens: records and machines in memory, every call counted.
+"""A large fleet in which nothing happens: records and instances in memory, every call counted.
 
 The real reconciler and the real EC2 adapter on top; below them a client that hands out prepared pages.
 """
@@ -30,18 +30,18 @@ THEN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class Pages:
-    """A client of EC2 that shows prepared machines, at most a thousand at a time."""
+    """A client of EC2 that shows prepared instances, at most a thousand at a time."""
 
-    def __init__(self, machines: Sequence[dict[str, Any]]) -> None:
-        self.machines = list(machines)
+    def __init__(self, instances: Sequence[dict[str, Any]]) -> None:
+        self.instances = list(instances)
         self.calls: Counter[str] = Counter()
 
     async def describe_instances(self, **request: Any) -> dict[str, Any]:
         self.calls["DescribeInstances"] += 1
         first = int(request.get("NextToken", 0))
         last = first + request["MaxResults"]
-        answer: dict[str, Any] = {"Reservations": [{"Instances": self.machines[first:last]}]}
-        if last < len(self.machines):
+        answer: dict[str, Any] = {"Reservations": [{"Instances": self.instances[first:last]}]}
+        if last < len(self.instances):
             answer["NextToken"] = str(last)
         return answer
 
@@ -97,12 +97,12 @@ class SilentRecords:
 
 
 class SettledFleet:
-    """So many RUNNING workers in each region, each with its machine."""
+    """So many RUNNING workers in each region, each with its instance."""
 
     def __init__(self, size: int, clock: Clock, regions: Sequence[str] = ("us-east-1",)) -> None:
         self.clock = clock
         self.regions = {name: _region(name) for name in regions}
-        self.pages = {name: Pages([_machine(name, number) for number in range(size)]) for name in regions}
+        self.pages = {name: Pages([_instance(name, number) for number in range(size)]) for name in regions}
         self.records = SilentRecords(
             [_worker(name, number) for name in regions for number in range(size)], clock
         )
@@ -177,7 +177,7 @@ def _worker(region: str, number: int) -> Worker:
     )
 
 
-def _machine(region: str, number: int) -> dict[str, Any]:
+def _instance(region: str, number: int) -> dict[str, Any]:
     return {
         "InstanceId": f"i-{region}-{number}",
         "State": {"Name": "running"},

@@ -1,4 +1,4 @@
-"""What must hold in every simulated run, one module for each capability."""
+"""The invariants of every simulated run, one module for each capability."""
 
 from simulation.invariants import fleet, idle, lifecycle, monitoring
 from simulation.invariants.base import ALL, Invariant

@@ -1,6 +1,6 @@
-"""How an invariant is added: a class whose docstring says the sentence it enforces.
+"""The base of invariants. To add one, write a subclass whose docstring states the rule it enforces.
 
-The truth is the world's (disk, cloud), not what any process was shown.
+Invariants check the actual state (disk, cloud), not what a process was shown.
 """
 
 from collections.abc import Mapping
@@ -16,11 +16,11 @@ from simulation.world.processes import Process
 from simulation.world.world import World
 
 ALL: list[type["Invariant"]] = []
-"""To be written is to be checked."""
+"""Every subclass is checked in every run."""
 
 
 class Invariant:
-    """Looks at calls, effects and commits, and at the world when it has come to rest."""
+    """Checks calls, effects and commits, and the final state at rest."""
 
     def __init_subclass__(cls) -> None:
         ALL.append(cls)
@@ -44,14 +44,14 @@ class Invariant:
     def on_effect(self, process: Process, call: Call) -> None: ...
 
     def on_answer(self, process: Process, call: Call, answer: Any) -> None:
-        """A process is shown this; take it down, and judge when something follows from it."""
+        """Record what a process is shown, to judge what follows from it."""
 
     def on_worker(self, before: Worker | None, after: Worker, fence: Fence | None) -> None: ...
 
     def on_document(self, before: Document | None, after: Document, fence: Fence | None) -> None: ...
 
     def on_event(self, event: str, data: Mapping[str, Any]) -> None:
-        """An open page was told this."""
+        """Check an event that an open page received."""
 
     def at_rest(self) -> None: ...
 
@@ -76,5 +76,5 @@ class Invariant:
 
 @lru_cache(maxsize=8)
 def _worker_in(body: bytes) -> Worker:
-    """Read once for all invariants, one after the other."""
+    """Decoded once for all invariants."""
     return msgspec.json.decode(body, type=Worker)

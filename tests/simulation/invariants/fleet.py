@@ -1,4 +1,4 @@
-"""What must hold of a fleet that is looked after: sweeps, licenses, rates, and what is concluded."""
+"""Invariants of fleet maintenance: sweeps, licenses, rate limits, and conclusions from reads."""
 
 from collections import defaultdict, deque
 from collections.abc import Iterable
@@ -30,7 +30,7 @@ SWEPT_LIST: Final = " ".join(f"{key}={value}" for key, value in OURS.items())
 LATEST_LANDING_SECONDS: Final = 300.0
 
 Life = tuple[str, int]
-"""One incarnation of a process; nothing it has seen outlives it."""
+"""One incarnation of a process; what it was shown ends with it."""
 
 
 def life_of(process: Process) -> Life:
@@ -38,61 +38,61 @@ def life_of(process: Process) -> Life:
 
 
 @dataclass
-class Seen:
-    """What one incarnation has been shown."""
+class Reads:
+    """What one incarnation has read."""
 
     since: float
     ec2_asked_at: float = float("-inf")
-    """When it last asked EC2 something that was answered."""
+    """When it last sent EC2 a read that was answered."""
     listed_at: float = float("-inf")
-    """When it last asked for the machines with our tags, and was told all of them."""
+    """When it last listed the instances with our tags, and got all of them."""
     records_asked_at: float = float("-inf")
     unowned_since: dict[InstanceId, float] = field(default_factory=dict)
     """In every list since then, and owned by no record."""
     described_at: dict[str, float] = field(default_factory=dict)
-    """When it last asked for each machine by itself."""
+    """When it last described each single instance."""
 
 
 class I9DestructionGuard(Invariant):
-    """Nothing changes at EC2 on a sight older than two polls. A swept machine carries our tags, was never
+    """Nothing changes at EC2 on a read older than two polls. A swept instance carries our tags, was never
     imported, was unowned in complete lists ten minutes apart, the records read after the last of them, and
-    was itself looked at once more; sweeps are switched on, not within ten minutes of a start, and at most a
+    was itself described once more; sweeps are switched on, not within ten minutes of a start, and at most a
     tenth of the fleet, at least one, in ten minutes."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self._seen: dict[Life, Seen] = {}
+        self._reads: dict[Life, Reads] = {}
         self._swept: deque[float] = deque()
         self._ended: deque[float] = deque()
 
     def on_call(self, process: Process, call: Call) -> None:
         if process.role != "controller":
             return
-        seen = self._seen.get(life_of(process))
-        if seen is None:
-            seen = self._seen[life_of(process)] = Seen(call.at)
+        reads = self._reads.get(life_of(process))
+        if reads is None:
+            reads = self._reads[life_of(process)] = Reads(call.at)
         if call.site in CHANGES:
             knobs = self.world.knobs
             oldest = 2 * (knobs.reconcile_interval + knobs.no_answer_seconds) + 5.0
-            age = call.at - seen.ec2_asked_at
-            self.require(age <= oldest, f"{call.site} {call.subject} on a sight {age:.0f} s old")
+            age = call.at - reads.ec2_asked_at
+            self.require(age <= oldest, f"{call.site} {call.subject} on a read {age:.0f} s old")
         if call.site in CHANGES[1:] and self.world.disk.owner_of(call.subject) is None:
-            self._judge_sweep(seen, call)
+            self._judge_sweep(reads, call)
 
     def on_answer(self, process: Process, call: Call, answer: Any) -> None:
         if process.role != "controller" or call.mutates:
             return
-        seen = self._seen[life_of(process)]
+        reads = self._reads[life_of(process)]
         if call.site.startswith("ec2."):
-            seen.ec2_asked_at = max(seen.ec2_asked_at, call.at)
+            reads.ec2_asked_at = max(reads.ec2_asked_at, call.at)
         if call.site == "ec2.describe_instance":
-            seen.described_at[call.subject] = call.at
+            reads.described_at[call.subject] = call.at
         if call.site == RECORDS:
-            seen.records_asked_at = max(seen.records_asked_at, call.at)  # answers may overtake each other
+            reads.records_asked_at = max(reads.records_asked_at, call.at)  # answers may overtake each other
         if call.site == "ec2.list_instances" and call.subject == SWEPT_LIST:
-            seen.listed_at = call.at
+            reads.listed_at = call.at
             unowned = (i.id for i in answer if not i.is_gone and self.world.disk.owner_of(i.id) is None)
-            seen.unowned_since = {i: seen.unowned_since.get(i, call.at) for i in unowned}
+            reads.unowned_since = {i: reads.unowned_since.get(i, call.at) for i in unowned}
 
     def on_worker(self, before: Worker | None, after: Worker, fence: Fence | None) -> None:
         is_ended = before is not None and before.status is not after.status
@@ -100,24 +100,26 @@ class I9DestructionGuard(Invariant):
             # What was decided ten minutes after the last may have landed late.
             self._spend(self._ended, GRACE_SECONDS - LATEST_LANDING_SECONDS)
 
-    def _judge_sweep(self, seen: Seen, call: Call) -> None:
-        machine, now = self.world.cloud.instances[InstanceId(call.subject)], call.at
-        is_imported = any(w.imported and w.ec2_instance_id == machine.id for w in self.world.disk.peek_all())
-        owner = WorkerId(machine.tags.get(WORKER_ID_TAG, ""))
-        self.require(call.site == "ec2.terminate_instance", f"{call.site} of {machine.id}, which nobody owns")
-        self.require(self.world.knobs.orphan_termination, f"{machine.id} is swept, which is switched off")
-        self.require(machine.tags.get(MANAGED_BY_TAG) == MANAGED_BY, f"{machine.id} is not ours")
+    def _judge_sweep(self, reads: Reads, call: Call) -> None:
+        instance, now = self.world.cloud.instances[InstanceId(call.subject)], call.at
+        is_imported = any(w.imported and w.ec2_instance_id == instance.id for w in self.world.disk.peek_all())
+        owner = WorkerId(instance.tags.get(WORKER_ID_TAG, ""))
+        self.require(
+            call.site == "ec2.terminate_instance", f"{call.site} of {instance.id}, which has no owner"
+        )
+        self.require(self.world.knobs.orphan_termination, f"{instance.id} is swept, which is switched off")
+        self.require(instance.tags.get(MANAGED_BY_TAG) == MANAGED_BY, f"{instance.id} is not ours")
         launches = {client_token(owner, generation) for generation in range(1, 10)}
-        self.require(machine.token in launches, f"no launch of ours made {machine.id}")
-        self.require(not is_imported, f"{machine.id} was imported")
-        age = now - seen.listed_at
+        self.require(instance.token in launches, f"no launch of ours made {instance.id}")
+        self.require(not is_imported, f"{instance.id} was imported")
+        age = now - reads.listed_at
         self.require(age <= 2 * self.world.knobs.discovery_interval, f"swept by a list {age:.0f} s old")
-        self.require(seen.records_asked_at >= seen.listed_at, "records are read after the list")
-        is_read_again = seen.described_at.get(machine.id, float("-inf")) >= seen.listed_at
-        self.require(is_read_again, f"{machine.id} is swept without another look at it")
-        self.require(now - seen.since >= GRACE_SECONDS, "swept soon after a start")
-        since = seen.unowned_since.get(machine.id, now)
-        self.require(now - since >= GRACE_SECONDS, f"{machine.id} was unowned for {now - since:.0f} s")
+        self.require(reads.records_asked_at >= reads.listed_at, "records are read after the list")
+        is_read_again = reads.described_at.get(instance.id, float("-inf")) >= reads.listed_at
+        self.require(is_read_again, f"{instance.id} is swept without a second read")
+        self.require(now - reads.since >= GRACE_SECONDS, "swept soon after a start")
+        since = reads.unowned_since.get(instance.id, now)
+        self.require(now - since >= GRACE_SECONDS, f"{instance.id} was unowned for {now - since:.0f} s")
         self._spend(self._swept, GRACE_SECONDS)
 
     def _spend(self, times: deque[float], window: float) -> None:
@@ -130,9 +132,9 @@ class I9DestructionGuard(Invariant):
 
 
 class I16Licenses(Invariant):
-    """No machine is terminated while the pool counts a license for it, unless that is written down as a
-    debt; no more workers are registered, and keep it, than the pool has; at rest every license that the
-    pool counts and no worker has is owed."""
+    """No instance is terminated while the pool counts a license for it, unless that is recorded as a debt;
+    no more workers are and stay registered than the pool has licenses; at rest every license that the pool
+    counts and no worker has is a debt."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -144,7 +146,7 @@ class I16Licenses(Invariant):
 
     def on_effect(self, process: Process, call: Call) -> None:
         if call.site == "ec2.terminate_instance" and call.subject in self.world.licensing.registered:
-            self.require(self._is_owed(call.subject), f"{call.subject} goes with its license")
+            self.require(self._is_debt(call.subject), f"{call.subject} is terminated with its license")
 
     def on_worker(self, before: Worker | None, after: Worker, fence: Fence | None) -> None:
         if _is_licensed(after):
@@ -153,25 +155,27 @@ class I16Licenses(Invariant):
 
     def at_rest(self) -> None:
         licensing = self.world.licensing
-        for machine_id in sorted(licensing.held):
+        for instance_id in sorted(licensing.held):
             is_lost = (
-                machine_id in licensing.owed or self.world.cloud.instances[InstanceId(machine_id)].is_gone
+                instance_id in licensing.owed or self.world.cloud.instances[InstanceId(instance_id)].is_gone
             )
-            self.require(not is_lost or self._is_owed(machine_id), f"nobody owes the license of {machine_id}")
+            self.require(
+                not is_lost or self._is_debt(instance_id), f"no debt for the license of {instance_id}"
+            )
 
-    def _is_owed(self, machine_id: str) -> bool:
-        tagged = self.world.cloud.instances[InstanceId(machine_id)].spec.tags.get(WORKER_ID_TAG)
-        recorded = (w.id for w in self.world.disk.peek_all() if w.ec2_instance_id == machine_id)
+    def _is_debt(self, instance_id: str) -> bool:
+        tagged = self.world.cloud.instances[InstanceId(instance_id)].spec.tags.get(WORKER_ID_TAG)
+        recorded = (w.id for w in self.world.disk.peek_all() if w.ec2_instance_id == instance_id)
         return tagged in self._debts or any(worker_id in self._debts for worker_id in recorded)
 
 
 def _is_licensed(worker: Worker) -> bool:
-    """As far as its record says; one that gives its license back may not have it any more."""
+    """Whether its record says so; one that deregisters may no longer have a license."""
     return worker.license.status is LicenseStatus.REGISTERED and worker.license.pending_operation is None
 
 
 class I18Buckets(Invariant):
-    """A controller changes things at EC2 no faster than its buckets say."""
+    """A controller changes things at EC2 no faster than its rate limit allows."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -187,7 +191,7 @@ class I18Buckets(Invariant):
 
 
 def _of_last_minute(times: deque[float], now: float) -> int:
-    """How many there are, with this one."""
+    """Their number in the last minute, with this one."""
     times.append(now)
     while now - times[0] > 60:
         times.popleft()
@@ -196,10 +200,10 @@ def _of_last_minute(times: deque[float], now: float) -> int:
 
 @dataclass
 class Attempts:
-    """One thing that a controller asks for again and again."""
+    """One call that a controller repeats."""
 
     in_a_row: int = 0
-    """Since it was last answered."""
+    """Attempts since the last answer."""
     first_at: float = 0.0
     retried_at: deque[float] = field(default_factory=deque)
     """In the last minute, without an answer to the one before."""
@@ -208,8 +212,8 @@ class Attempts:
 class I18Retries(Invariant):
     """What EC2 or the control plane does not answer is repeated at most ten times in a minute, and as often
     as a tenth of all the calls of that controller; a change at EC2 that is not answered eight times in a
-    row took at least a minute over it. (The records are asked for by two loops, the poll and the watch. An
-    election goes on and a CML boots: those are waited for.)"""
+    row took at least a minute over it. (Two loops read the records, the poll and the watch. Elections and
+    CML boots are waited for.)"""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -241,24 +245,24 @@ class I18Retries(Invariant):
 
 
 @dataclass
-class Sight:
-    """What one incarnation was shown of one machine; an older answer may come while it reports a newer."""
+class Observed:
+    """What one incarnation was shown of one instance; an older answer may arrive while it reports a newer."""
 
     shown_at: dict[str, float] = field(default_factory=dict)
-    """When it last asked and was shown each state."""
+    """When it last sent a read that showed each state."""
     misses: int = 0
     missed_since: float = 0.0
     was_missing: bool = False
-    """Often enough, over enough time."""
+    """Missing often enough, over enough time."""
 
 
-class I19OnlyWhatWasSeen(Invariant):
-    """A worker is called stopped or terminated only after EC2 said so since the last change that was asked
-    for, and missing only after three complete reads over five minutes did not show it."""
+class I19OnlyWhatWasObserved(Invariant):
+    """A worker is recorded stopped or terminated only after EC2 reported it since the last requested change,
+    and missing only after three complete reads over five minutes did not show it."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self._sights: dict[tuple[Life, InstanceId], Sight] = defaultdict(Sight)
+        self._observed: dict[tuple[Life, InstanceId], Observed] = defaultdict(Observed)
         self._changed_at: dict[str, float] = {}
 
     def on_call(self, process: Process, call: Call) -> None:
@@ -284,28 +288,28 @@ class I19OnlyWhatWasSeen(Invariant):
             return
         is_lost = after.status is PENDING and before.status is RUNNING
         if after.status is STOPPED:
-            self.require(self._was_shown(before, "stopped"), f"{after.name} was not seen stopped")
+            self.require(self._was_shown(before, "stopped"), f"{after.name} was not observed stopped")
         elif after.status is TERMINATED or is_lost:
             is_seen = self._was_shown(before, "terminated")
-            self.require(is_seen, f"{after.name} is {after.status} and was not seen gone")
+            self.require(is_seen, f"{after.name} is {after.status} and was not observed gone")
 
     def _was_shown(self, worker: Worker, state: str) -> bool:
         assert worker.ec2_instance_id is not None
         changed_at = self._changed_at.get(worker.ec2_instance_id, float("-inf"))
-        sights = self._sights_of(worker.ec2_instance_id)
+        sights = self._observed_of(worker.ec2_instance_id)
         return any(s.was_missing or s.shown_at.get(state, float("-inf")) >= changed_at for s in sights)
 
-    def _sights_of(self, instance_id: InstanceId) -> list[Sight]:
-        return [sight for (_, seen_id), sight in self._sights.items() if seen_id == instance_id]
+    def _observed_of(self, instance_id: InstanceId) -> list[Observed]:
+        return [sight for (_, seen_id), sight in self._observed.items() if seen_id == instance_id]
 
     def _see(self, life: Life, instances: Iterable[Instance], at: float) -> None:
         for instance in instances:
-            sight = self._sights[life, instance.id]
+            sight = self._observed[life, instance.id]
             sight.shown_at[instance.state] = at
             sight.misses = 0
 
     def _miss(self, life: Life, instance_id: InstanceId, at: float) -> None:
-        sight = self._sights[life, instance_id]
+        sight = self._observed[life, instance_id]
         if not sight.misses:
             sight.missed_since = at
         sight.misses += 1

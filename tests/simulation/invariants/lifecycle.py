@@ -1,4 +1,4 @@
-"""What must hold of workers, machines and those who lead."""
+"""Invariants of workers, instances and leaders."""
 
 import asyncio
 from collections import Counter, defaultdict, deque
@@ -38,20 +38,21 @@ class I2Bijection(Invariant):
 
     def at_rest(self) -> None:
         workers = {worker.id: worker for worker in self.world.disk.peek_all()}
-        for machine in self.world.cloud.instances.values():
-            worker_id = machine.spec.tags.get(WORKER_ID_TAG, "")
-            if machine.is_gone or worker_id.startswith("foreign"):
+        for instance in self.world.cloud.instances.values():
+            worker_id = instance.spec.tags.get(WORKER_ID_TAG, "")
+            if instance.is_gone or worker_id.startswith("foreign"):
                 continue
-            imported = self.world.disk.owner_of(machine.id)
+            imported = self.world.disk.owner_of(instance.id)
             worker = workers.get(WorkerId(worker_id)) if worker_id else imported
             self.require(
-                worker is not None and worker.ec2_instance_id == machine.id,
-                f"{machine.id} ({machine.state}) runs for nobody",
+                worker is not None and worker.ec2_instance_id == instance.id,
+                f"{instance.id} ({instance.state}) runs without a record",
             )
         for worker in workers.values():
             if worker.status in (RUNNING, STOPPED) and worker.ec2_instance_id is not None:
                 self.require(
-                    worker.ec2_instance_id in self.world.cloud.instances, f"{worker.name} points at nothing"
+                    worker.ec2_instance_id in self.world.cloud.instances,
+                    f"{worker.name} names an instance that does not exist",
                 )
 
 
@@ -62,27 +63,29 @@ class I3IntentFirst(Invariant):
         if call.site == "ec2.launch_instance":
             worker_id, token = call.subject.split(" ")
             worker = self.world.disk.peek(worker_id)
-            promised = worker.launch if worker else None
-            self.require(promised is not None and promised.client_token == token, f"{token} was not promised")
-            machine = next(m for m in self.world.cloud.instances.values() if m.token == token)
-            assert promised is not None
-            self.require(promised.spec == machine.spec, f"{token} was promised with other parameters")
+            intent = worker.launch if worker else None
+            self.require(intent is not None and intent.client_token == token, f"{token} has no launch intent")
+            instance = next(m for m in self.world.cloud.instances.values() if m.token == token)
+            assert intent is not None
+            self.require(intent.spec == instance.spec, f"{token} has an intent with other parameters")
 
 
 class I4BoundedLaunches(Invariant):
-    """No more instances than launch generations, and at most three of those without a person asking."""
+    """No more instances than launch generations, and at most three of those without a person's request."""
 
     def on_effect(self, process: Process, call: Call) -> None:
         if call.site == "ec2.launch_instance":
             worker_id = call.subject.split(" ")[0]
             worker = self.world.disk.peek(worker_id)
             created = sum(
-                machine.spec.tags.get(WORKER_ID_TAG) == worker_id
-                for machine in self.world.cloud.instances.values()
+                instance.spec.tags.get(WORKER_ID_TAG) == worker_id
+                for instance in self.world.cloud.instances.values()
             )
             assert worker is not None
             self.require(created <= worker.launch_generation, f"{created} instances for {worker_id}")
-            self.require(worker.unattended_launches <= MAX_UNATTENDED_LAUNCHES, "too many launches unasked")
+            self.require(
+                worker.unattended_launches <= MAX_UNATTENDED_LAUNCHES, "too many unattended launches"
+            )
 
 
 class I5LegalTransitions(Invariant):
@@ -108,7 +111,7 @@ DECIDED = {
 
 
 class I7NewestIntent(Invariant):
-    """Every start, stop and terminate was decided in writing, and that decision still stands."""
+    """Every start, stop and terminate was recorded before, and the record still says so."""
 
     def on_call(self, process: Process, call: Call) -> None:
         decided = DECIDED.get(call.site)
@@ -118,7 +121,7 @@ class I7NewestIntent(Invariant):
 
 
 class I8Fencing(Invariant):
-    """Epochs of accepted writes never decrease; nobody acts at EC2 past its deadline; one leads at a time."""
+    """Epochs of accepted writes never decrease; no process acts past its deadline; one leads at a time."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -143,14 +146,14 @@ class I8Fencing(Invariant):
 
 
 class I11DurableAcknowledgements(Invariant):
-    """What was answered with 202 is in the record, unless a newer wish replaced it."""
+    """What was answered with 202 is in the record, unless a newer request replaced it."""
 
     def at_rest(self) -> None:
         for worker_id, generation in self.world.acknowledged.items():
             worker = self.world.disk.peek(worker_id)
             self.require(
                 worker is not None and worker.generation >= generation,
-                f"wish {generation} of {worker_id} is lost",
+                f"request {generation} of {worker_id} is lost",
             )
 
 
@@ -165,7 +168,7 @@ class I12NoLostUpdate(Invariant):
 
 
 class I13Idempotent(Invariant):
-    """A creation that is sent again under its key makes one worker and gets the same answer."""
+    """A creation that is sent again with its idempotency key makes one worker and gets the same answer."""
 
     def at_rest(self) -> None:
         names = Counter(worker.name for worker in self.world.disk.peek_all())
@@ -182,7 +185,7 @@ class I14Monotonic(Invariant):
             self.require(
                 after.launch_generation >= before.launch_generation, "the launch generation went back"
             )
-            self.require(after.unattended_launches <= MAX_UNATTENDED_LAUNCHES, "too many launches unasked")
+            self.require(after.unattended_launches <= MAX_UNATTENDED_LAUNCHES, "too many unattended launches")
 
 
 class I17Bounded(Invariant):
@@ -199,7 +202,7 @@ class I17Bounded(Invariant):
 
 
 class I18Rates(Invariant):
-    """No process asks the same thing more than twenty times in a second."""
+    """No process makes the same call more than twenty times in a second."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -218,8 +221,8 @@ class I18Rates(Invariant):
 
 
 class I19UnknownIsNotAValue(Invariant):
-    """A worker is called stopped, terminated or missing only if it really is. (One that was started within
-    two minutes may be called stopped: EC2 may still show it so.)"""
+    """A worker is recorded stopped, terminated or missing only if it really is. (One that was started within
+    two minutes may be recorded stopped: EC2 may still show it so.)"""
 
     def on_worker(self, before: Worker | None, after: Worker, fence: Fence | None) -> None:
         if before is None or before.status is after.status:

@@ -1,4 +1,4 @@
-"""What must hold of live connections, and of what they tell."""
+"""Invariants of live monitoring: activity, connections, logins, polling."""
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from lcm.domain.worker import Worker
 from lcm.worker_controller.monitoring.monitor import CmlWebSocketMonitor
 from simulation.invariants.base import Invariant
 from simulation.world.calls import Call
-from simulation.world.live_fleet import LiveFleet, WorldServer
+from simulation.world.live_fleet import LiveFleet, SimulatedCmlServer
 from simulation.world.live_ports import config_of
 from simulation.world.processes import ControllerProcess, Process
 from simulation.world.world import World
@@ -26,7 +26,7 @@ SMALL_SKEW = timedelta(seconds=2)
 
 
 class LiveInvariant(Invariant):
-    """Looks only where workers are watched."""
+    """Checks only runs with monitoring."""
 
     def __init__(self, world: World) -> None:
         if world.live is not None:
@@ -40,15 +40,15 @@ class LiveInvariant(Invariant):
 
     def at_rest(self) -> None:
         if self.world.live is not None:
-            self.when_watched_at_rest()
+            self.when_monitored_at_rest()
 
-    def when_watched_at_rest(self) -> None: ...
+    def when_monitored_at_rest(self) -> None: ...
 
-    def watched_workers(self) -> list[Worker]:
+    def monitored_workers(self) -> list[Worker]:
         return [worker for worker in self.world.disk.peek_all() if worker.is_live and worker.cml_ready]
 
     def monitors_of(self, process: Process) -> list[CmlWebSocketMonitor]:
-        """Of a controller that leads and was not stopped a moment ago."""
+        """The monitors of a controller that leads and was not frozen a moment ago."""
         is_awake = process.frozen_until < self.world.clock.monotonic() - 5
         if not isinstance(process, ControllerProcess) or process.monitoring is None or not is_awake:
             return []
@@ -56,8 +56,8 @@ class LiveInvariant(Invariant):
 
 
 class ActivityCountsOnce(LiveInvariant):
-    """What people did is in the record at most once, and at rest exactly once. (Where a clock of LCM was
-    wrong by minutes, what the record says cannot be found again in CML's diary.)"""
+    """A user action is in the record at most once, and at rest exactly once. (Where a clock of LCM was wrong
+    by minutes, recorded events cannot be matched with CML telemetry.)"""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -74,20 +74,23 @@ class ActivityCountsOnce(LiveInvariant):
         twice = _recorded(worker) - self._done(worker.id)
         self.require(not twice, f"counted more often than done on {worker.name}: {dict(twice)}")
 
-    def when_watched_at_rest(self) -> None:
-        for worker in [] if self._was_a_clock_wrong else self.watched_workers():
-            lost = self._told_apart(worker.id, worker.ec2_instance_id) - _recorded(worker)
+    def when_monitored_at_rest(self) -> None:
+        for worker in [] if self._was_a_clock_wrong else self.monitored_workers():
+            lost = self._distinguishable(worker.id, worker.ec2_instance_id) - _recorded(worker)
             self.require(not lost, f"lost on {worker.name}: {dict(lost)}")
 
     def _done(self, worker_id: str) -> Counter[tuple[str, str | None]]:
         return Counter(
-            (deed.category, deed.lab_id) for deed in self.fleet.deeds if deed.worker_id == worker_id
+            (action.category, action.lab_id)
+            for action in self.fleet.user_actions
+            if action.worker_id == worker_id
         )
 
-    def _told_apart(self, worker_id: str, on: str | None) -> Counter[tuple[str, str | None]]:
-        """Deeds of the same kind in the same moment are one entry to whoever reads CML's diary."""
-        here = (deed for deed in self.fleet.deeds if (deed.worker_id, deed.instance_id) == (worker_id, on))
-        moments = {(deed.category, deed.lab_id, deed.at) for deed in here}
+    def _distinguishable(self, worker_id: str, on: str | None) -> Counter[tuple[str, str | None]]:
+        """User actions of one kind at one moment are one entry of CML telemetry."""
+        actions = self.fleet.user_actions
+        here = (action for action in actions if (action.worker_id, action.instance_id) == (worker_id, on))
+        moments = {(action.category, action.lab_id, action.at) for action in here}
         return Counter((category, lab_id) for category, lab_id, _ in moments)
 
 
@@ -96,7 +99,7 @@ def _recorded(worker: Worker) -> Counter[tuple[str, str | None]]:
 
 
 class SocketsAreTheLeaders(LiveInvariant):
-    """Nobody connects twice to a server; at rest the leader is connected to each worker, others to none."""
+    """No process connects twice to a server; at rest only the leader is connected, to each worker."""
 
     def on_call(self, process: Process, call: Call) -> None:
         if call.site == "ws.connect":
@@ -104,57 +107,57 @@ class SocketsAreTheLeaders(LiveInvariant):
             mine = [s for s in self.fleet.sockets_of(process) if server and s in server.sockets]
             self.require(not mine, f"{process.name} is connected to {call.subject} and connects again")
 
-    def when_watched_at_rest(self) -> None:
+    def when_monitored_at_rest(self) -> None:
         [leader] = self.world.leaders()
         for process in self.world.controllers:
             held = self.fleet.sockets_of(process)
-            expected = len(self.watched_workers()) if process is leader else 0
+            expected = len(self.monitored_workers()) if process is leader else 0
             self.require(len(held) == expected, f"{process.name} holds {len(held)} sockets, not {expected}")
             self.require(all(socket.is_authorized for socket in held), "a connection without a login")
 
 
-class ConnectionsAreToldOnce(LiveInvariant):
-    """Pages hear of connections and of their ends in turn; at rest the record and the pages say what is."""
+class ConnectionChangesArePublishedOnce(LiveInvariant):
+    """Pages get connected and disconnected events in turn; at rest record and pages show the actual state."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self._told: dict[str, bool] = {}
+        self._published: dict[str, bool] = {}
 
     def on_event(self, event: str, data: Mapping[str, Any]) -> None:
         if event in ("reset", "connected"):
-            self._told.clear()
+            self._published.clear()
         elif event in ("worker.ws.connected", "worker.ws.disconnected"):
             is_connected = event == "worker.ws.connected"
             worker_id = data["worker_id"]
-            self.require(self._told.get(worker_id) is not is_connected, f"{event} twice for {worker_id}")
-            self._told[worker_id] = is_connected
+            self.require(self._published.get(worker_id) is not is_connected, f"{event} twice for {worker_id}")
+            self._published[worker_id] = is_connected
 
-    def when_watched_at_rest(self) -> None:
-        watched = {worker.id for worker in self.watched_workers()}
+    def when_monitored_at_rest(self) -> None:
+        watched = {worker.id for worker in self.monitored_workers()}
         for worker in self.world.disk.peek_all():
             expected = worker.id in watched
-            said = (worker.ws_connected, bool(worker.ws_told_connected))
-            self.require(said == (expected, expected), f"{worker.name}: {worker.ws_status} at rest")
-            told = self._told.get(worker.id, expected)
-            self.require(told is expected, f"pages think {told} of the connection to {worker.name}")
+            recorded = (worker.ws_connected, bool(worker.ws_told_connected))
+            self.require(recorded == (expected, expected), f"{worker.name}: {worker.ws_status} at rest")
+            published = self._published.get(worker.id, expected)
+            self.require(published is expected, f"pages show {published} for the connection to {worker.name}")
 
 
 class RefusedLoginsAreRare(LiveInvariant):
-    """A login that a machine refused three times is not tried there again for two minutes. (Refusals are
-    known to the leadership that met them: the next one, after an election, has three tries of its own.)"""
+    """A login that an instance refused three times is not tried there again for two minutes. (Refusals are
+    known to the leadership that got them: the next one, after an election, has three tries of its own.)"""
 
     def on_call(self, process: Process, call: Call) -> None:
         server = self.fleet.server_of(call.subject) if call.site == LOGIN else None
         if server is not None:
             self._judge(server)
 
-    def when_watched_at_rest(self) -> None:
-        for worker in self.watched_workers():
+    def when_monitored_at_rest(self) -> None:
+        for worker in self.monitored_workers():
             server = self.fleet.server_of(worker.id)
             if server is not None:
                 self._judge(server)
 
-    def _judge(self, server: WorldServer) -> None:
+    def _judge(self, server: SimulatedCmlServer) -> None:
         times: dict[tuple[str, str], deque[float]] = defaultdict(lambda: deque(maxlen=4))
         for refusal in server.refusals:
             recent = times[refusal.by, refusal.password]
@@ -166,7 +169,7 @@ class RefusedLoginsAreRare(LiveInvariant):
 class LoginsAreKept(LiveInvariant):
     """The password of a login that a record names can be read."""
 
-    def when_watched_at_rest(self) -> None:
+    def when_monitored_at_rest(self) -> None:
         for worker in self.world.disk.peek_all():
             if worker.cml_login is not None:
                 place = f"{PURPOSE}/{worker.cml_login.secret_ref}"
@@ -174,7 +177,7 @@ class LoginsAreKept(LiveInvariant):
 
 
 class ConnectsAreRare(LiveInvariant):
-    """However a connection ends, nobody connects to a worker more than fifteen times in a minute."""
+    """However a connection ends, no process connects to a worker more than fifteen times in a minute."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -200,7 +203,7 @@ class PollingStandsIn(LiveInvariant):
 
 
 class SilenceIsNoticed(LiveInvariant):
-    """A connection on which nothing came for longer than the health timeout is not called connected."""
+    """A connection without a message for longer than the health timeout is not shown as connected."""
 
     def on_call(self, process: Process, call: Call) -> None:
         if call.site == LIST:
@@ -212,9 +215,9 @@ class SilenceIsNoticed(LiveInvariant):
 
 
 class LiveMemoryIsBounded(LiveInvariant):
-    """At rest nothing waits to be told, and nothing is kept of workers that are gone."""
+    """At rest no report waits, and nothing is kept of terminated workers."""
 
-    def when_watched_at_rest(self) -> None:
+    def when_monitored_at_rest(self) -> None:
         known = {worker.id for worker in self.world.disk.peek_all() if worker.status is not TERMINATED}
         for process in self.world.leaders():
             assert process.monitoring is not None
@@ -226,4 +229,4 @@ class LiveMemoryIsBounded(LiveInvariant):
             running = {WorkerId(w.id) for w in self.world.disk.peek_all() if w.status is RUNNING}
             self.require(watched == running, f"watched {watched}, running {running}")
             waiting = len(reporter._changes) + len(reporter._activity_logs) + len(reporter._statuses)
-            self.require(waiting == 0, f"{waiting} reports wait to be told")
+            self.require(waiting == 0, f"{waiting} reports are to be told")

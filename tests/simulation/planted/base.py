@@ -1,4 +1,4 @@
-"""How a bug is planted: a small change to the real code that can be switched on."""
+"""Planted bugs: small changes to the real code that can be switched on."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -26,7 +26,7 @@ def planted(plant: Plant) -> Plant:
 
 
 def planted_in(story: Callable[..., Any]) -> Callable[[Plant], Plant]:
-    """A bug that another story than the common one shows."""
+    """Plant a bug that another story than the common one shows."""
 
     def add(plant: Plant) -> Plant:
         PLANTED[plant.__name__] = Planted(story.__name__, contextmanager(plant))
@@ -36,7 +36,7 @@ def planted_in(story: Callable[..., Any]) -> Callable[[Plant], Plant]:
 
 
 def swapped(owner: Any, name: str, replacement: Any) -> Iterator[None]:
-    """Put something else in its place, for the time of a run."""
+    """Replace an attribute for the time of a run."""
     original = owner.__dict__[name] if isinstance(owner, type) else getattr(owner, name)
     setattr(owner, name, replacement)
     try:

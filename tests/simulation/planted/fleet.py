@@ -1,4 +1,4 @@
-"""Bugs in looking after a fleet: sweeping, license, asking too often, concluding too soon."""
+"""Bugs in fleet maintenance: sweeps, licenses, rate limits, premature conclusions."""
 
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import suppress
@@ -20,28 +20,28 @@ from lcm.worker_controller.running.license import Next
 from lcm.worker_controller.sweeps import orphans as sweeping
 from lcm.worker_controller.sweeps.orphans import Orphans
 from simulation.planted.base import planted_in, swapped, swapped_in
-from simulation.scenarios.fleet import a_tended_fleet, licenses_come_and_go
+from simulation.scenarios.fleet import a_maintained_fleet, licenses_come_and_go
 
 
-@planted_in(a_tended_fleet)
-def a_sweep_after_one_sighting() -> Iterator[None]:
+@planted_in(a_maintained_fleet)
+def a_sweep_after_one_observation() -> Iterator[None]:
     yield from swapped(AbsenceTracker, "is_confirmed", lambda self, instance_id, now: True)
 
 
-@planted_in(a_tended_fleet)
+@planted_in(a_maintained_fleet)
 def a_sweep_right_after_a_start() -> Iterator[None]:
     with swapped_in(AbsenceTracker, "is_confirmed", lambda self, instance_id, now: True):
         yield from swapped(sweeping, "reason_for_dry_run", lambda **_: None)
 
 
-@planted_in(a_tended_fleet)
+@planted_in(a_maintained_fleet)
 def a_sweep_without_a_budget() -> Iterator[None]:
     yield from swapped(Budget, "allows", lambda self, fleet_size, now: True)
 
 
-@planted_in(a_tended_fleet)
-def a_sweep_without_another_look() -> Iterator[None]:
-    """Though the record may have come back since the machines were listed."""
+@planted_in(a_maintained_fleet)
+def a_sweep_without_a_second_read() -> Iterator[None]:
+    """The record may have appeared since the instances were listed."""
 
     async def terminate(self: Orphans, orphan: Orphan, sightings: AbsenceTracker) -> None:
         instance, now = orphan.instance, self.clock.monotonic()
@@ -55,13 +55,13 @@ def a_sweep_without_another_look() -> Iterator[None]:
     yield from swapped(Orphans, "_terminate", terminate)
 
 
-@planted_in(a_tended_fleet)
-def a_copied_tag_makes_a_machine_ours() -> Iterator[None]:
+@planted_in(a_maintained_fleet)
+def a_copied_tag_makes_an_instance_ours() -> Iterator[None]:
     yield from swapped(sweeping, "DESTROYABLE", frozenset(OrphanKind))
 
 
-@planted_in(a_tended_fleet)
-def a_sweep_although_nobody_switched_it_on() -> Iterator[None]:
+@planted_in(a_maintained_fleet)
+def a_sweep_although_it_is_switched_off() -> Iterator[None]:
     original = Orphans.__post_init__
 
     def begin(self: Orphans) -> None:
@@ -71,18 +71,18 @@ def a_sweep_although_nobody_switched_it_on() -> Iterator[None]:
     yield from swapped(Orphans, "__post_init__", begin)
 
 
-@planted_in(a_tended_fleet)
-def a_launch_is_repeated_without_looking() -> Iterator[None]:
+@planted_in(a_maintained_fleet)
+def a_launch_is_repeated_without_observing() -> Iterator[None]:
     yield from swapped(Situation, "observation_failure", None)
 
 
-@planted_in(a_tended_fleet)
-def a_license_goes_with_its_machine() -> Iterator[None]:
+@planted_in(a_maintained_fleet)
+def a_license_is_lost_with_its_instance() -> Iterator[None]:
     yield from swapped(License, "may_be_held", property(lambda self: False))
 
 
-@planted_in(a_tended_fleet)
-def a_debt_is_not_written_down() -> Iterator[None]:
+@planted_in(a_maintained_fleet)
+def a_debt_is_not_recorded() -> Iterator[None]:
     async def forget(*_: Any) -> None:
         return
 
@@ -90,7 +90,7 @@ def a_debt_is_not_written_down() -> Iterator[None]:
 
 
 @planted_in(licenses_come_and_go)
-def a_lost_answer_means_that_cisco_was_told() -> Iterator[None]:
+def a_lost_answer_means_that_cisco_was_notified() -> Iterator[None]:
     original = license.decide
 
     def decide(
@@ -101,20 +101,20 @@ def a_lost_answer_means_that_cisco_was_told() -> Iterator[None]:
     yield from swapped(license, "decide", decide)
 
 
-@planted_in(a_tended_fleet)
-def nobody_waits_for_a_permit() -> Iterator[None]:
+@planted_in(a_maintained_fleet)
+def no_call_waits_for_a_permit() -> Iterator[None]:
     async def take(self: TokenBucket, *, urgent: bool, within_seconds: float) -> None:
         return
 
     yield from swapped(TokenBucket, "take", take)
 
 
-@planted_in(a_tended_fleet)
+@planted_in(a_maintained_fleet)
 def failures_are_repeated_every_second() -> Iterator[None]:
     yield from swapped(Backoff, "delay_seconds", lambda self, retries: self.base_seconds)
 
 
-@planted_in(a_tended_fleet)
+@planted_in(a_maintained_fleet)
 def a_wait_forgives_every_failure() -> Iterator[None]:
     original = ReconcileLoop._apply
 
@@ -131,8 +131,8 @@ def a_wait_forgives_every_failure() -> Iterator[None]:
     yield from swapped(ReconcileLoop, "_apply", apply)
 
 
-@planted_in(a_tended_fleet)
-def a_machine_that_is_not_listed_has_lost_its_record() -> Iterator[None]:
+@planted_in(a_maintained_fleet)
+def an_instance_that_is_not_listed_has_lost_its_record() -> Iterator[None]:
     async def describe(
         self: Orphans, region: str, listed: Sequence[Instance], workers: Sequence[Worker]
     ) -> None:

@@ -1,4 +1,4 @@
-"""Mistakes in judging whether a worker is used, and in whom to listen to."""
+"""Bugs in idle detection, and in access control."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -25,17 +25,17 @@ from lcm.rest.schemas import TelemetryEvent
 from lcm.worker_controller.monitoring.service import LiveMonitoring
 from simulation.planted.base import planted_in, swapped
 from simulation.scenarios.idle import (
+    a_busy_instance_is_not_paused,
     a_class_day,
-    a_machine_at_work_is_left_alone,
     a_person_stops_what_is_being_paused,
-    nobody_can_be_asked,
-    only_the_diary_tells,
+    cml_cannot_be_asked,
+    only_telemetry_shows_the_use,
 )
 
 planted = planted_in(a_class_day)
 
 
-@planted_in(nobody_can_be_asked)
+@planted_in(cml_cannot_be_asked)
 def unknown_is_unused() -> Iterator[None]:
     def evidence(**known: Any) -> Evidence:
         return Evidence(**{**known, "telemetry_fetched": True})
@@ -43,8 +43,8 @@ def unknown_is_unused() -> Iterator[None]:
     yield from swapped(detect_idle, "Evidence", evidence)
 
 
-@planted_in(nobody_can_be_asked)
-def who_cannot_be_asked_is_unused() -> Iterator[None]:
+@planted_in(cml_cannot_be_asked)
+def a_worker_that_cannot_be_asked_is_unused() -> Iterator[None]:
     original = LiveMonitoring.fetch_telemetry
 
     async def fetch_telemetry(self: LiveMonitoring, worker_id: WorkerId) -> Sequence[TelemetryEvent]:
@@ -53,13 +53,13 @@ def who_cannot_be_asked_is_unused() -> Iterator[None]:
     yield from swapped(LiveMonitoring, "fetch_telemetry", fetch_telemetry)
 
 
-@planted_in(only_the_diary_tells)
-def what_the_diary_says_is_ignored() -> Iterator[None]:
+@planted_in(only_telemetry_shows_the_use)
+def what_telemetry_reports_is_ignored() -> Iterator[None]:
     yield from swapped(detect_idle, "newest_use", lambda events, now: None)
 
 
 @planted
-def one_look_is_enough() -> Iterator[None]:
+def one_idle_check_is_enough() -> Iterator[None]:
     original = idle.pause_guard
 
     def guard(*asked: Any) -> PauseGuard | None:
@@ -70,11 +70,11 @@ def one_look_is_enough() -> Iterator[None]:
 
 
 @planted
-def a_machine_at_work_is_unused() -> Iterator[None]:
+def a_busy_instance_is_unused() -> Iterator[None]:
     yield from swapped(detect_idle, "recent_load", lambda caches, policies, worker_id, now: None)
 
 
-@planted_in(a_machine_at_work_is_left_alone)
+@planted_in(a_busy_instance_is_not_paused)
 def a_worker_is_paused_while_it_is_licensed() -> Iterator[None]:
     original = idle.pause_guard
 

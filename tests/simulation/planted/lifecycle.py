@@ -1,4 +1,4 @@
-"""Mistakes in launching, stopping, leading and telling."""
+"""Bugs in launching, stopping, leading and publishing."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -48,7 +48,7 @@ def no_client_token() -> Iterator[None]:
 
 
 @planted
-def launched_before_it_is_promised() -> Iterator[None]:
+def launched_before_the_intent_is_stored() -> Iterator[None]:
     original = Launcher._record_intent
 
     async def promise(self: Launcher, worker: Worker) -> Worker:
@@ -124,7 +124,7 @@ def compare_and_set_without_compare() -> Iterator[None]:
 
 
 @planted
-def terminated_before_ec2_says_so() -> Iterator[None]:
+def terminated_before_ec2_reports_it() -> Iterator[None]:
     def decide(situation: Situation) -> Decision:
         return Move(TERMINATED, "surely gone by now")
 
@@ -257,13 +257,13 @@ def leases_are_numbered() -> Iterator[None]:
 
 
 @planted
-def a_commit_without_confirmation_is_never_told() -> Iterator[None]:
+def a_commit_without_confirmation_is_never_published() -> Iterator[None]:
     yield from swapped(EventHub, "on_worker_found", lambda self, worker: None)
 
 
 @planted
 def a_full_queue_forgets() -> Iterator[None]:
-    """A key that found no room counts as one that waits, and is never handed out."""
+    """A dropped key counts as queued, and is never handed out."""
     original = WorkQueue.offer
 
     def offer(self: WorkQueue[str], key: str) -> bool:

@@ -1,4 +1,4 @@
-"""Mistakes in watching workers, and in telling what was seen."""
+"""Bugs in monitoring workers and in reporting activity."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -24,7 +24,7 @@ from simulation.scenarios.monitoring import a_live_fleet, people_change_the_pass
 
 
 @planted_in(a_live_fleet)
-def what_the_record_holds_is_news() -> Iterator[None]:
+def what_the_record_holds_counts_again() -> Iterator[None]:
     original = TelemetryLog.__init__
 
     def begin(self: TelemetryLog, since: datetime, recorded: Iterable[ActivityEvent] = ()) -> None:
@@ -34,7 +34,7 @@ def what_the_record_holds_is_news() -> Iterator[None]:
 
 
 @planted_in(a_live_fleet)
-def a_silent_connection_told_everything() -> Iterator[None]:
+def a_silent_connection_reported_everything() -> Iterator[None]:
     original = RestFallback.on_connection_change
 
     def follow(self: RestFallback, is_connected: bool, received_at: float) -> None:
@@ -47,12 +47,12 @@ def a_silent_connection_told_everything() -> Iterator[None]:
 def activity_is_forgotten_once_it_is_sent() -> Iterator[None]:
     original = ActivityLog.unconfirmed_reports
 
-    def reports(self: ActivityLog) -> Iterator[ActivityReport]:
-        told = list(original(self))
+    def unconfirmed_reports(self: ActivityLog) -> Iterator[ActivityReport]:
+        reports = list(original(self))
         self._unconfirmed = None
-        return iter(told)
+        return iter(reports)
 
-    yield from swapped(ActivityLog, "unconfirmed_reports", reports)
+    yield from swapped(ActivityLog, "unconfirmed_reports", unconfirmed_reports)
 
 
 @planted_in(a_live_fleet)
@@ -125,12 +125,12 @@ def polling_goes_on_beside_the_connection() -> Iterator[None]:
 
 
 @planted_in(a_live_fleet)
-def every_reconnection_is_told() -> Iterator[None]:
+def every_reconnection_is_published() -> Iterator[None]:
     original = EventHub.on_worker_commit
 
-    def tell(self: EventHub, before: Worker | None, after: Worker) -> None:
+    def on_worker_commit(self: EventHub, before: Worker | None, after: Worker) -> None:
         if before is not None and before.ws_connected is not after.ws_connected:
             self._publish_connection(after)
         original(self, before, after)
 
-    yield from swapped(EventHub, "on_worker_commit", tell)
+    yield from swapped(EventHub, "on_worker_commit", on_worker_commit)

@@ -1,12 +1,12 @@
-"""What happens to a fleet, one module for each capability."""
+"""The scenarios, one module for each capability."""
 
 from simulation.scenarios import fleet, idle, lifecycle, monitoring
-from simulation.scenarios.base import RANDOM_STORIES, SCENARIOS, Tell, knobs_of, story_of
+from simulation.scenarios.base import RANDOM_STORIES, SCENARIOS, Script, knobs_of, story_of
 
 __all__ = [
     "RANDOM_STORIES",
     "SCENARIOS",
-    "Tell",
+    "Script",
     "fleet",
     "idle",
     "knobs_of",

@@ -1,4 +1,4 @@
-"""A fleet that is looked after: machines that others launched, licenses, lost credentials, a slow EC2."""
+"""Fleet maintenance: foreign instances, orphans, licenses, lost credentials, a slow EC2."""
 
 from dataclasses import dataclass, field, replace
 from random import Random
@@ -25,33 +25,33 @@ from simulation.world.knobs import Knobs
 from simulation.world.world import World
 from support.memory_cloud import MemoryInstance, Moment
 
-LOOKING = Knobs(discovery=True, discovery_interval=60.0)
-SWEEPING = replace(LOOKING, orphan_termination=True)
+DISCOVERING = Knobs(discovery=True, discovery_interval=60.0)
+SWEEPING = replace(DISCOVERING, orphan_termination=True)
 
 
-# What the outside does.
+# Events outside LCM.
 
 
-def bring(story: Story, name: str) -> MemoryInstance:
-    """Somebody else launches a machine that is to be imported."""
-    machine = story.world.cloud.add(_spec({DISCOVERY_TAG: "true", "Name": name}))
+def launch_foreign(story: Story, name: str) -> MemoryInstance:
+    """Launch an instance outside LCM that is to be imported."""
+    instance = story.world.cloud.add(_spec({DISCOVERY_TAG: "true", "Name": name}))
 
     def is_missing() -> str | None:
-        is_known = machine.is_gone or story.world.disk.owner_of(machine.id) is not None
+        is_known = instance.is_gone or story.world.disk.owner_of(instance.id) is not None
         return None if is_known else f"{name} is not imported"
 
     story.expectations.append(is_missing)
-    return machine
+    return instance
 
 
 def leave_behind(story: Story, name: str, *, is_ours: bool = True) -> MemoryInstance:
-    """A machine with our tags that no record knows; if its token is none of ours, it is not ours either."""
+    """Launch an instance with our tags, without a record; without our client token it is foreign."""
     owner = WorkerId(f"foreign-{name}")
     tags = {MANAGED_BY_TAG: MANAGED_BY, WORKER_ID_TAG: owner, ENVIRONMENT_TAG: "production"}
-    machine = story.world.cloud.add(_spec(tags), client_token(owner, 1) if is_ours else "copied-tags")
+    instance = story.world.cloud.add(_spec(tags), client_token(owner, 1) if is_ours else "copied-tags")
     if is_ours and story.world.knobs.orphan_termination:
-        story.expectations.append(lambda: None if machine.is_gone else f"{machine.id} is not swept")
-    return machine
+        story.expectations.append(lambda: None if instance.is_gone else f"{instance.id} is not swept")
+    return instance
 
 
 def _spec(tags: dict[str, str]) -> LaunchSpec:
@@ -67,7 +67,7 @@ def _spec(tags: dict[str, str]) -> LaunchSpec:
 
 
 def refuse_everything(world: World, error: LcmError) -> None:
-    """EC2 answers nothing but this, until it is told otherwise."""
+    """Let EC2 answer every call with this error until the interference is removed."""
 
     async def refuse(moment: Moment, operation: str, subject: str) -> None:
         if moment == "before":
@@ -78,7 +78,7 @@ def refuse_everything(world: World, error: LcmError) -> None:
 
 @dataclass
 class SlowEc2:
-    """Grants each operation once in so many seconds, whoever asks, and refuses the rest."""
+    """Grants each operation once in so many seconds over all callers, and refuses the rest."""
 
     world: World
     seconds: float
@@ -92,17 +92,17 @@ class SlowEc2:
             self._granted_at[operation] = now
 
 
-async def until_imported(story: Story, machine: MemoryInstance) -> Worker:
+async def until_imported(story: Story, instance: MemoryInstance) -> Worker:
     ends = story.world.clock.monotonic() + PATIENCE_SECONDS
-    while (owner := story.world.disk.owner_of(machine.id)) is None:
+    while (owner := story.world.disk.owner_of(instance.id)) is None:
         if story.world.clock.monotonic() > ends:
-            raise TooLate(f"{machine.id} is not imported")
+            raise TooLate(f"{instance.id} is not imported")
         await story.pause(1)
     return owner
 
 
 async def until_licensed(story: Story, worker_id: str, status: LicenseStatus) -> None:
-    """Wait for it, and ask again where a person would."""
+    """Wait for a license status, and request again where a person would."""
     ends = story.world.clock.monotonic() + PATIENCE_SECONDS
     while (worker := story.world.disk.peek(worker_id)) is None or worker.license.status is not status:
         if story.world.clock.monotonic() > ends:
@@ -132,14 +132,14 @@ async def license_exhausted_then_freed(story: Story) -> None:
     await until_licensed(story, ada, LicenseStatus.REGISTERED)
     await story.license(bob)
     await until_licensed(story, bob, LicenseStatus.FAILED)
-    await story.give_license_back(ada)
+    await story.deregister_license(ada)
     await until_licensed(story, bob, LicenseStatus.REGISTERED)
     await story.act(bob, "delete")
     await story.until(bob, TERMINATED)
 
 
 @scenario
-async def a_license_that_cannot_be_given_back_is_owed(story: Story) -> None:
+async def a_license_that_cannot_be_deregistered_is_a_debt(story: Story) -> None:
     worker = await a_licensed_worker(story)
     story.world.licensing.unreachable = Unreachable("no route to CML")
     await story.act(worker, "delete")
@@ -147,38 +147,38 @@ async def a_license_that_cannot_be_given_back_is_owed(story: Story) -> None:
 
 
 @scenario
-async def a_license_that_cisco_is_not_told_of_is_owed(story: Story) -> None:
+async def a_deregistration_that_cisco_does_not_receive_is_a_debt(story: Story) -> None:
     worker = await a_licensed_worker(story)
-    story.world.licensing.forgets_to_tell = True
+    story.world.licensing.loses_deregistrations = True
     await story.act(worker, "delete")
     await story.until(worker, TERMINATED)
 
 
-@under(LOOKING)
+@under(DISCOVERING)
 async def import_then_release(story: Story) -> None:
-    machine = bring(story, "eve")
-    worker = await until_imported(story, machine)
+    instance = launch_foreign(story, "eve")
+    worker = await until_imported(story, instance)
     await story.until(worker.id, RUNNING)
-    await until_imported(story, bring(story, "dan"))
+    await until_imported(story, launch_foreign(story, "dan"))
     await story.act(worker.id, "stop")
     await story.until(worker.id, STOPPED)
     await story.act(worker.id, "delete")
     await story.until(worker.id, TERMINATED)
 
 
-@under(LOOKING)
-async def an_imported_machine_ends_in_the_console(story: Story) -> None:
-    """It is never launched anew."""
-    machine = bring(story, "eve")
-    worker = await until_imported(story, machine)
+@under(DISCOVERING)
+async def an_imported_instance_is_terminated_in_the_console(story: Story) -> None:
+    """It is never launched again."""
+    instance = launch_foreign(story, "eve")
+    worker = await until_imported(story, instance)
     await story.until(worker.id, RUNNING)
-    story.world.cloud.terminate(machine.id)
+    story.world.cloud.terminate(instance.id)
     await story.until(worker.id, TERMINATED)
 
 
 @under(SWEEPING)
 async def a_sweep_meets_a_launch(story: Story) -> None:
-    """What is left behind is swept; what is being launched is not."""
+    """An orphan is swept; an instance that is being launched is not."""
     await story.create("ada")
     orphan = leave_behind(story, "ghost")
     copied = leave_behind(story, "copy", is_ours=False)
@@ -191,12 +191,12 @@ async def a_sweep_meets_a_launch(story: Story) -> None:
 
 @under(SWEEPING)
 async def lists_with_gaps(story: Story) -> None:
-    """A page is missing, then all of them: nobody is taken for gone."""
+    """A page is missing, then all of them: no worker is taken for gone."""
     ada, bob = await story.create("ada"), await story.create("bob")
     await story.until(ada, RUNNING)
     await story.until(bob, RUNNING)
     cloud = story.world.cloud
-    cloud.unlisted.update(machine.id for machine in cloud.live_instances(ada))
+    cloud.unlisted.update(instance.id for instance in cloud.live_instances(ada))
     await story.act(ada, "stop")
     await story.until(ada, STOPPED)
     cloud.unlisted.update(cloud.instances)
@@ -221,7 +221,7 @@ async def credentials_lost(story: Story) -> None:
 
 @under(Knobs(ec2_changes_per_second=0.5))
 async def throttled_recovery(story: Story) -> None:
-    """EC2 answers nobody for five minutes, and then hardly anybody."""
+    """EC2 throttles every call for five minutes, and then most of them."""
     workers = [await story.create(f"w-{number}") for number in range(3)]
     refuse_everything(story.world, Throttled("RequestLimitExceeded"))
     await story.pause(300)
@@ -247,28 +247,28 @@ def draw(seed: int) -> Knobs:
 
 
 @drawn_by(draw)
-async def a_tended_fleet(story: Story) -> None:
-    """Machines come from everywhere, licenses run short, and EC2 has its moods."""
+async def a_maintained_fleet(story: Story) -> None:
+    """Foreign instances appear, licenses run short, and EC2 fails in changing ways."""
     rng = Random(f"tended fleet/{story.world.faults.seed}")
     workers = [await story.create("w-0")]
-    brought: list[MemoryInstance] = []
+    foreign: list[MemoryInstance] = []
     for step in range(1, rng.randint(6, 12)):
         await story.pause(rng.choice([0.0, 2.0, 15.0, 60.0, 150.0]))
         match rng.choices(range(7), [3, 3, 6, 6, 3, 4, 2])[0]:
             case 0 if len(workers) < 3:
                 workers.append(await story.create(f"w-{step}"))
-            case 1 if len(brought) < 2:
-                brought.append(bring(story, f"brought-{step}"))
+            case 1 if len(foreign) < 2:
+                foreign.append(launch_foreign(story, f"brought-{step}"))
             case 2:
                 await story.act(rng.choice(_known(story)), rng.choice(["stop", "start", "delete"]))
             case 3:
                 worker = rng.choice(_known(story))
-                wish = rng.choices([story.license, story.give_license_back], [3, 1])[0]
-                await wish(worker)
+                request = rng.choices([story.license, story.deregister_license], [3, 1])[0]
+                await request(worker)
             case 4:
                 leave_behind(story, f"ghost-{step}", is_ours=rng.random() < 0.5)
             case 5:
-                _change_mood(story.world, rng)
+                _change_faults(story.world, rng)
             case _:
                 await disturb(story, rng)
     await story.pause(rng.choice([0.0, 60.0, 400.0]))
@@ -278,7 +278,7 @@ def _known(story: Story) -> list[str]:
     return [worker.id for worker in story.world.disk.peek_all()]
 
 
-def _change_mood(world: World, rng: Random) -> None:
+def _change_faults(world: World, rng: Random) -> None:
     cloud = world.cloud
     match rng.randrange(7):
         case 0:
@@ -288,14 +288,14 @@ def _change_mood(world: World, rng: Random) -> None:
         case 2:
             cloud.interfere = SlowEc2(world, rng.choice([2.0, 20.0]))
         case 3:
-            cloud.unlisted = {machine for machine in cloud.instances if rng.random() < 0.5}
+            cloud.unlisted = {instance for instance in cloud.instances if rng.random() < 0.5}
         case 4:
             world.licensing.unreachable = Unreachable("no route to CML")
         case 5:
-            world.licensing.forgets_to_tell = True
+            world.licensing.loses_deregistrations = True
         case _:
             cloud.interfere, world.licensing.unreachable = None, None
-            world.licensing.forgets_to_tell = False
+            world.licensing.loses_deregistrations = False
             cloud.unlisted.clear()
 
 
@@ -310,7 +310,7 @@ def draw_licenses(seed: int) -> Knobs:
 
 @drawn_by(draw_licenses)
 async def licenses_come_and_go(story: Story) -> None:
-    """Workers are licensed, deregistered and deleted, while CML cannot always be reached or tell Cisco."""
+    """Workers are licensed, deregistered and deleted, while CML and Cisco are not always reachable."""
     rng, licensing = Random(f"come and go/{story.world.faults.seed}"), story.world.licensing
     for step in range(rng.randint(1, 2)):
         worker = await story.create(f"w-{step}")
@@ -318,9 +318,9 @@ async def licenses_come_and_go(story: Story) -> None:
         for _ in range(rng.randint(1, 3)):
             await story.license(worker)
             await story.pause(rng.choice([2.0, 20.0, 90.0]))
-            licensing.forgets_to_tell = rng.random() < 0.6
+            licensing.loses_deregistrations = rng.random() < 0.6
             licensing.unreachable = Unreachable("no route to CML") if rng.random() < 0.1 else None
-            await story.give_license_back(worker)
+            await story.deregister_license(worker)
             await story.pause(rng.choice([0.5, 5.0, 60.0]))
         await story.license(worker)
         await story.pause(rng.choice([5.0, 90.0]))

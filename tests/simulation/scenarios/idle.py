@@ -1,4 +1,4 @@
-"""People work on workers and leave them; LCM pauses what nobody uses, and nothing else."""
+"""Idle detection: people use workers and leave them; LCM pauses idle workers and no others."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -13,8 +13,8 @@ from simulation.scenarios.monitoring import KEPT, fleet_of, misbehave, until_liv
 from simulation.story import Story
 from simulation.strangers import Stranger
 from simulation.world.knobs import Knobs
-from simulation.world.live_fleet import WorldServer
-from simulation.world.live_ports import DIARY, LOGIN
+from simulation.world.live_fleet import SimulatedCmlServer
+from simulation.world.live_ports import LOGIN, TELEMETRY_EVENTS
 from simulation.world.world import World
 
 HOUR = 3600.0
@@ -29,7 +29,7 @@ CLASSROOM = Knobs(
     publish_sweep_seconds=60.0,
     heartbeat_seconds=600.0,
 )
-"""Idle detection as installed: an hour without a sign of people, looked at every five minutes."""
+"""Idle detection as installed: an hour without activity, checked every five minutes."""
 
 
 @under(CLASSROOM)
@@ -48,7 +48,7 @@ async def an_unused_worker_is_paused_and_started_again(story: Story) -> None:
 
 @under(CLASSROOM)
 async def use_takes_a_decided_pause_back(story: Story) -> None:
-    """Between the two looks (H1)."""
+    """Between the two idle checks (H1)."""
     people = Classroom(story.world)
     worker = await people.create("ada")
     await people.until(worker, RUNNING)
@@ -60,8 +60,8 @@ async def use_takes_a_decided_pause_back(story: Story) -> None:
 
 
 @under(replace(CLASSROOM, idle_timeout_seconds=900.0, idle_check_seconds=120.0))
-async def only_the_diary_tells(story: Story) -> None:
-    """The live connection has fallen silent, which takes minutes to notice; CML is asked all the same."""
+async def only_telemetry_shows_the_use(story: Story) -> None:
+    """The live connection has fallen silent, which takes minutes to notice; telemetry is still read."""
     people = Classroom(story.world)
     worker = await people.create("ada")
     await until_live(story, worker)
@@ -78,7 +78,7 @@ async def only_the_diary_tells(story: Story) -> None:
 
 @under(CLASSROOM)
 async def a_person_starts_what_is_being_paused(story: Story) -> None:
-    """The newest wish wins, wherever the pause has got to (H5)."""
+    """The newest request wins, however far the pause has got (H5)."""
     people = Classroom(story.world)
     worker = await people.create("ada")
     await people.until(worker, RUNNING)
@@ -91,7 +91,7 @@ async def a_person_starts_what_is_being_paused(story: Story) -> None:
 
 @under(CLASSROOM)
 async def a_person_stops_what_is_being_paused(story: Story) -> None:
-    """Though it is used once more: what LCM takes back is its own pause, not a person's stop."""
+    """Though it is used once more: LCM cancels its own pause, not a person's stop."""
     people = Classroom(story.world)
     worker = await people.create("ada")
     await people.until(worker, RUNNING)
@@ -103,8 +103,8 @@ async def a_person_stops_what_is_being_paused(story: Story) -> None:
 
 
 @under(replace(CLASSROOM, idle_timeout_seconds=900.0, idle_check_seconds=120.0, license_seconds=200.0))
-async def a_machine_at_work_is_left_alone(story: Story) -> None:
-    """Though nobody clicks: a long build, then a license that is registered just before the pause (H3)."""
+async def a_busy_instance_is_not_paused(story: Story) -> None:
+    """Without user actions: a long build, then a license that is registered just before the pause (H3)."""
     people = Classroom(story.world)
     worker = await people.create("ada")
     await people.until(worker, RUNNING)
@@ -122,7 +122,7 @@ async def a_machine_at_work_is_left_alone(story: Story) -> None:
 
 @under(replace(CLASSROOM, scale_down=True, min_workers=1))
 async def only_what_may_go_is_drained(story: Story) -> None:
-    """One is held, then let go; one is not to be paused at all; one has a session; and one must stay."""
+    """One is held, then released; one has idle detection disabled; one has a session; one is the minimum."""
     people = Classroom(story.world)
     held, spared, busy = [await people.create(name) for name in ("ada", "bob", "eve")]
     for worker in (held, spared, busy):
@@ -154,8 +154,8 @@ async def a_released_worker_is_paused_and_a_stranger_changes_nothing(story: Stor
 
 
 @under(CLASSROOM)
-async def nobody_can_be_asked(story: Story) -> None:
-    """Unknown is used (H2); and a clock that is wrong by an hour is no hour without people (D9)."""
+async def cml_cannot_be_asked(story: Story) -> None:
+    """Unknown counts as used (H2); a clock that is wrong by an hour is no idle hour (D9)."""
     people, world = Classroom(story.world), story.world
     worker = await people.create("ada")
     await until_live(story, worker)
@@ -166,7 +166,7 @@ async def nobody_can_be_asked(story: Story) -> None:
     await people.pause(1.2 * HOUR)
     assert people.is_running(worker)
     world.mend_links()
-    server.failing[DIARY] = 500
+    server.failing[TELEMETRY_EVENTS] = 500
     await people.pause(HOUR / 5)
     assert people.is_running(worker)
     server.be_well()
@@ -180,10 +180,10 @@ async def nobody_can_be_asked(story: Story) -> None:
 
 @drawn_by(Knobs.draw_with_people)
 async def a_class_day(story: Story) -> None:
-    """People come, work, leave, hold and start what they need; LCM pauses behind them; things break."""
+    """People come, work, leave, hold and start what they need; LCM pauses idle workers; faults happen."""
     world, rng = story.world, Random(f"class/{story.world.faults.seed}")
     people, stranger = Classroom(world), Stranger(world, rng)
-    machines = Random(f"work/{world.faults.seed}")
+    instances = Random(f"work/{world.faults.seed}")
     timeout = world.knobs.idle_timeout_seconds
     workers = [await people.create(f"w-{number}") for number in range(rng.choice([1, 2, 2, 3]))]
     for worker in workers:
@@ -205,12 +205,12 @@ async def a_class_day(story: Story) -> None:
         else:
             await disturb_class(story, rng)
         await stranger.intrude(about)
-        await _work_on(people, about, machines)
+        await _work_on(people, about, instances)
     await people.keep_everything()
 
 
 def _has_run(world: World, worker_id: str) -> bool:
-    """By the time that the last of them runs, the first may be paused again."""
+    """Whether it ever ran: when the last worker runs, the first may be paused again."""
     worker = world.disk.peek(worker_id)
     return worker is not None and any(entry.target is RUNNING for entry in worker.state_history)
 
@@ -239,7 +239,7 @@ async def _do_something(people: Classroom, worker: str, rng: Random) -> None:
 
 
 async def _work_on(people: Classroom, worker: str, rng: Random) -> None:
-    """A machine is busy for a while, and nobody clicks."""
+    """Keep an instance busy for a while, without user actions."""
     timeout = people.world.knobs.idle_timeout_seconds
     match rng.randrange(10):
         case 0 | 1:
@@ -248,11 +248,11 @@ async def _work_on(people: Classroom, worker: str, rng: Random) -> None:
             await people.license(worker)
 
 
-def keep_people_secret(server: WorldServer, rng: Random) -> None:
-    """A CML server does not say what people do, in one of the ways there are."""
+def hide_activity(server: SimulatedCmlServer, rng: Random) -> None:
+    """Let a CML server not report activity, in one of several ways."""
     match rng.randrange(6):
         case 0:
-            server.failing[DIARY] = rng.choice([401, 403, 429, 500])
+            server.failing[TELEMETRY_EVENTS] = rng.choice([401, 403, 429, 500])
         case 1:
             server.failing[LOGIN] = rng.choice([429, 500])
             server.expire_tokens()
@@ -268,12 +268,12 @@ def keep_people_secret(server: WorldServer, rng: Random) -> None:
 
 
 async def disturb_class(story: Story, rng: Random) -> None:
-    """What can happen to any fleet, CML that cannot be asked, and a clock that is wrong."""
+    """Inject what can happen to any fleet, CML that cannot be read, or a wrong clock."""
     world, servers = story.world, list(fleet_of(story).servers.values())
     for process in world.processes:
-        process.skew = timedelta()  # if all clocks were wrong alike, nobody could tell
+        process.skew = timedelta()  # if all clocks were equally wrong, it could not be noticed
     for server in servers:
-        server.be_well()  # if none was ever well again, nothing would be paused
+        server.be_well()  # if all stayed broken, nothing would be paused
     match rng.randrange(7):
         case 0:
             world.cut_link(rng.choice(world.controllers), "cml")
@@ -281,7 +281,7 @@ async def disturb_class(story: Story, rng: Random) -> None:
             world.plane.skew = timedelta(minutes=rng.choice([-60, 5, 60, 60]))
         case 2:
             for server in servers:
-                keep_people_secret(server, rng)
+                hide_activity(server, rng)
         case 3:
             for server in servers:
                 server.is_mute = True

@@ -1,4 +1,4 @@
-"""Workers from their creation to their end, and what happens to them in between."""
+"""Workers from their creation to their termination, and the events in between."""
 
 from datetime import timedelta
 from random import Random
@@ -87,12 +87,12 @@ async def a_foreign_instance_with_our_tags_is_left_alone(story: Story) -> None:
         key_name=None,
         tags={"cml-managed": "true", "worker_id": "foreign-1"},
     )
-    machine = await story.world.cloud.launch_instance(spec, "somebody-elses-token")
+    instance = await story.world.cloud.launch_instance(spec, "foreign-token")
     worker = await story.create("ada")
     await story.until(worker, RUNNING)
     await story.act(worker, "delete")
     await story.until(worker, TERMINATED)
-    assert not story.world.cloud.instances[machine.id].is_gone
+    assert not story.world.cloud.instances[instance.id].is_gone
 
 
 @scenario
@@ -163,8 +163,8 @@ async def a_human_stops_and_terminates_in_the_console(story: Story) -> None:
 async def an_instance_dies_while_it_launches(story: Story) -> None:
     worker = await story.create("ada")
     await story.until(worker, PROVISIONING)
-    for machine in story.world.cloud.live_instances(worker):
-        story.world.cloud.terminate(machine.id, "Server.InternalError")
+    for instance in story.world.cloud.live_instances(worker):
+        story.world.cloud.terminate(instance.id, "Server.InternalError")
     await story.until(worker, RUNNING)
 
 
@@ -173,28 +173,28 @@ async def a_person_retries_when_three_launches_failed(story: Story) -> None:
     world = story.world
     worker = await story.create("ada")
     while (record := world.disk.peek(worker)) is None or record.status is not FAILED:
-        for machine in world.cloud.live_instances(worker):
-            world.cloud.terminate(machine.id, "Server.InternalError")
+        for instance in world.cloud.live_instances(worker):
+            world.cloud.terminate(instance.id, "Server.InternalError")
         await story.pause(1)
     await story.until(worker, RUNNING)
 
 
-@under(Knobs(machine_seconds=1.0))
+@under(Knobs(instance_seconds=1.0))
 async def a_human_restarts_in_the_console(story: Story) -> None:
-    """Too quickly to be seen: the worker runs all the time, and has another address."""
+    """Too quickly to be observed: the worker stays RUNNING, and has another address."""
     worker = await story.create("ada")
     await story.until(worker, RUNNING)
     cloud = story.world.cloud
-    for machine in cloud.live_instances(worker):
-        if machine.state == "running":
-            cloud.stop(machine.id)
+    for instance in cloud.live_instances(worker):
+        if instance.state == "running":
+            cloud.stop(instance.id)
             await story.pause(1)
-            cloud.start(machine.id)
+            cloud.start(instance.id)
     await story.pause(120)
 
 
 @scenario
-async def the_wish_flips_inside_a_reconcile(story: Story) -> None:
+async def the_desired_status_flips_inside_a_reconcile(story: Story) -> None:
     worker = await story.create("ada")
     rng = Random(story.world.faults.seed)
     for _ in range(12):
@@ -211,7 +211,7 @@ async def an_idle_day(story: Story) -> None:
 
 @under(CALM)
 async def thirty_idle_days(story: Story) -> None:
-    """Nothing wears out: a worker that runs and one that is stopped are the same after a month."""
+    """Nothing accumulates: a running and a stopped worker are the same after a month."""
     running, stopped = await story.create("ada"), await story.create("bob")
     for worker in (running, stopped):
         await story.until(worker, RUNNING)
@@ -226,7 +226,7 @@ async def thirty_idle_days(story: Story) -> None:
 
 @random_story
 async def wander(story: Story) -> None:
-    """People do anything at any time, and so does the world."""
+    """People send any request at any time, and any event outside LCM happens."""
     rng = Random(f"wander/{story.world.faults.seed}")
     workers: list[str] = []
     for step in range(rng.randint(6, 14)):
@@ -240,11 +240,11 @@ async def wander(story: Story) -> None:
             await story.read_all()
         else:
             await disturb(story, rng)
-    await story.pause(rng.choice([0.0, 60.0, 180.0]))  # the last wishes, too, are carried out under faults
+    await story.pause(rng.choice([0.0, 60.0, 180.0]))  # the last requests, too, are carried out under faults
 
 
 async def disturb(story: Story, rng: Random) -> None:
-    """Something happens that no call site is to blame for."""
+    """Inject an event that belongs to no call site."""
     world = story.world
     processes = world.processes
     match rng.randrange(8):
@@ -263,7 +263,7 @@ async def disturb(story: Story, rng: Random) -> None:
         case 6:
             rng.choice(processes).skew = timedelta(minutes=rng.choice([-60, -5, 5, 60]))
         case 7:
-            machines = [m for m in world.cloud.instances.values() if m.state == "running"]
-            if machines:
+            instances = [m for m in world.cloud.instances.values() if m.state == "running"]
+            if instances:
                 click: Any = rng.choice([world.cloud.stop, world.cloud.stop, world.cloud.terminate])
-                click(rng.choice(machines).id)
+                click(rng.choice(instances).id)

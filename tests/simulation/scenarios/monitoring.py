@@ -1,4 +1,4 @@
-"""Workers that are watched live, and everything that comes between a monitor and its worker."""
+"""Live monitoring of workers, and everything that can fail between a monitor and its worker."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -11,10 +11,10 @@ from lcm.worker_controller.ports import MAX_MESSAGE_BYTES
 from simulation.scenarios.base import random_story_with, under
 from simulation.story import PATIENCE_SECONDS, Story, TooLate
 from simulation.world.knobs import Knobs
-from simulation.world.live_fleet import DEEDS, LiveFleet, WorldServer
+from simulation.world.live_fleet import USER_ACTIONS, LiveFleet, SimulatedCmlServer
 
 KEPT = 1_000
-"""So many signs of people stay in the record: none is dropped for want of room."""
+"""The record keeps so many activity events that none is dropped."""
 
 WATCHED = Knobs(monitoring=True, activity_events_kept=KEPT)
 
@@ -25,7 +25,7 @@ def fleet_of(story: Story) -> LiveFleet:
 
 
 async def until(story: Story, worker_id: str, is_true: Callable[[Worker], bool], what: str) -> None:
-    """Wait until a record says so."""
+    """Wait until a record satisfies the condition."""
     ends = story.world.clock.monotonic() + PATIENCE_SECONDS
     while story.world.clock.monotonic() < ends:
         worker = story.world.disk.peek(worker_id)
@@ -36,15 +36,15 @@ async def until(story: Story, worker_id: str, is_true: Callable[[Worker], bool],
 
 
 async def until_live(story: Story, worker_id: str) -> None:
-    await until(story, worker_id, lambda worker: worker.ws_connected, "watched live")
+    await until(story, worker_id, lambda worker: worker.ws_connected, "connected")
 
 
 async def until_lost(story: Story, worker_id: str) -> None:
-    await until(story, worker_id, lambda worker: not worker.ws_connected, "known to be cut off")
+    await until(story, worker_id, lambda worker: not worker.ws_connected, "disconnected")
 
 
-async def a_watched_worker(story: Story, name: str = "ada") -> tuple[str, WorldServer]:
-    """One that somebody uses while it is watched."""
+async def a_watched_worker(story: Story, name: str = "ada") -> tuple[str, SimulatedCmlServer]:
+    """Create a monitored worker, and use it."""
     worker = await story.create(name)
     await story.until(worker, RUNNING)
     await until_live(story, worker)
@@ -55,7 +55,7 @@ async def a_watched_worker(story: Story, name: str = "ada") -> tuple[str, WorldS
 
 
 async def work(story: Story, worker_id: str, seconds: float = 2.0) -> None:
-    """Somebody starts a node of a lab."""
+    """Start a node of a lab, as a person."""
     for category in ("queue_node", "start_node"):
         fleet_of(story).use(worker_id, category)
         await story.pause(seconds / 2)
@@ -63,7 +63,7 @@ async def work(story: Story, worker_id: str, seconds: float = 2.0) -> None:
 
 @under(WATCHED)
 async def a_live_connection_is_cut_until_it_is_given_up(story: Story) -> None:
-    """Polling stands in, people are told once; when it is back they are told once more."""
+    """Polling takes over; pages are notified once of the loss and once of the recovery."""
     worker, server = await a_watched_worker(story)
     server.refuses_sockets = True
     server.drop(1006)
@@ -81,7 +81,7 @@ async def a_live_connection_is_cut_until_it_is_given_up(story: Story) -> None:
 
 @under(WATCHED)
 async def a_live_connection_falls_silent(story: Story) -> None:
-    """Open, answering pings, and dead."""
+    """The socket stays open and answers pings, but delivers no event."""
     worker, server = await a_watched_worker(story)
     await story.pause(30)
     server.is_mute = True
@@ -118,7 +118,7 @@ async def the_password_is_wrong(story: Story) -> None:
 
 @under(WATCHED)
 async def people_change_the_password_of_one_worker(story: Story) -> None:
-    """LCM is refused until it is told, and then goes on at once; later the fleet's password is back."""
+    """Logins are refused until the new login is set, then work at once; later the fleet's login is back."""
     worker, server = await a_watched_worker(story)
     server.change_password("its own")
     await work(story, worker)
@@ -136,13 +136,13 @@ async def people_change_the_password_of_one_worker(story: Story) -> None:
     await story.pause(60)
 
 
-@under(Knobs(machine_seconds=1.0, monitoring=True, activity_events_kept=KEPT))
+@under(Knobs(instance_seconds=1.0, monitoring=True, activity_events_kept=KEPT))
 async def a_watched_worker_gets_another_address(story: Story) -> None:
     worker, server = await a_watched_worker(story)
     cloud = story.world.cloud
-    cloud.stop(server.machine.id)
+    cloud.stop(server.instance.id)
     await story.pause(1)
-    cloud.start(server.machine.id)
+    cloud.start(server.instance.id)
     await story.pause(1)
     await until_lost(story, worker)
     await until_live(story, worker)
@@ -151,7 +151,7 @@ async def a_watched_worker_gets_another_address(story: Story) -> None:
 
 @under(WATCHED)
 async def the_lead_changes_while_people_work(story: Story) -> None:
-    """By a resignation, then by a crash; each time somebody works while nobody watches."""
+    """By a resignation, then by a crash; each time people act while no monitor is connected."""
     worker, _ = await a_watched_worker(story)
     for leader in story.world.leaders():
         assert leader.controller is not None
@@ -167,7 +167,7 @@ async def the_lead_changes_while_people_work(story: Story) -> None:
 
 @under(WATCHED)
 async def the_control_plane_is_away_while_people_work(story: Story) -> None:
-    """It hangs, then it dies; the connection to the worker is lost and comes back meanwhile."""
+    """It hangs, then it crashes; the connection to the worker is lost and restored meanwhile."""
     worker, server = await a_watched_worker(story)
     story.world.plane.freeze(90)
     await work(story, worker)
@@ -184,7 +184,7 @@ CLOSE_CODES = (1000, 1001, 1006, 1008, 1009, 1011, 1012, 3000, 4711)
 
 @random_story_with(monitoring=True, activity_events_kept=KEPT)
 async def a_live_fleet(story: Story) -> None:
-    """People work, and every link between them and the record breaks at any time."""
+    """People use workers, and every link between CML and the record breaks at any time."""
     rng = Random(f"live/{story.world.faults.seed}")
     fleet = fleet_of(story)
     fleet.clock_error = rng.choice(
@@ -207,7 +207,7 @@ async def a_live_fleet(story: Story) -> None:
                 await story.pause(rng.choice([0.0, 8.0]))
                 await be_busy(story, worker, rng)
         elif draw < 0.83 and server is not None:
-            await work_unheard(story, worker, server, rng)
+            await work_while_the_plane_hangs(story, worker, server, rng)
         elif draw < 0.94:
             meddle(story, rng)
         else:
@@ -215,14 +215,16 @@ async def a_live_fleet(story: Story) -> None:
 
 
 async def be_busy(story: Story, worker_id: str, rng: Random) -> None:
-    """A few deeds, of the same kind on the same lab now and then: only time tells them apart."""
+    """Do a few user actions, sometimes of one kind on one lab: only their times differ."""
     for _ in range(rng.choice([1, 1, 3])):
-        fleet_of(story).use(worker_id, rng.choice(list(DEEDS)), rng.choice(["lab-1", "lab-2"]))
+        fleet_of(story).use(worker_id, rng.choice(list(USER_ACTIONS)), rng.choice(["lab-1", "lab-2"]))
         await story.pause(rng.choice([0.1, 1.0, 4.0]))
 
 
-async def work_unheard(story: Story, worker_id: str, server: WorldServer, rng: Random) -> None:
-    """The control plane hangs while a connection is lost and comes back: all of it waits to be told."""
+async def work_while_the_plane_hangs(
+    story: Story, worker_id: str, server: SimulatedCmlServer, rng: Random
+) -> None:
+    """Freeze the control plane while a connection is lost and restored: reports queue up."""
     story.world.plane.freeze(rng.choice([10.0, 60.0]))
     await be_busy(story, worker_id, rng)
     server.drop(rng.choice(CLOSE_CODES))
@@ -231,8 +233,8 @@ async def work_unheard(story: Story, worker_id: str, server: WorldServer, rng: R
     await be_busy(story, worker_id, rng)
 
 
-def misbehave(server: WorldServer, rng: Random) -> None:
-    """A CML server, or the way to it, goes wrong."""
+def misbehave(server: SimulatedCmlServer, rng: Random) -> None:
+    """Break a CML server or the way to it."""
     match rng.randrange(17):
         case 0 | 1 | 2:
             server.drop(rng.choice(CLOSE_CODES))
@@ -273,7 +275,7 @@ def misbehave(server: WorldServer, rng: Random) -> None:
 
 
 def meddle(story: Story, rng: Random) -> None:
-    """Something happens to LCM itself."""
+    """Disturb LCM itself."""
     world = story.world
     match rng.randrange(8):
         case 0:
@@ -293,6 +295,6 @@ def meddle(story: Story, rng: Random) -> None:
                 assert leader.controller is not None
                 leader.controller.election.resign()
         case 7:
-            machines = [m for m in world.cloud.instances.values() if m.state == "running"]
-            if machines:
-                world.cloud.stop(rng.choice(machines).id)
+            instances = [m for m in world.cloud.instances.values() if m.state == "running"]
+            if instances:
+                world.cloud.stop(rng.choice(instances).id)

@@ -1,4 +1,4 @@
-"""What is known of a call that left a simulated process, and what is said when something did not hold."""
+"""Records of calls that leave simulated processes, and the violation of an invariant."""
 
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
@@ -17,7 +17,7 @@ class Call(NamedTuple):
     nth: int
     subject: str
     state: str
-    """The abstract state it met: status and wish of the worker it is about."""
+    """The abstract state it met: status and desired status of its worker."""
     mutates: bool
     fault: str
 
@@ -28,7 +28,7 @@ class Call(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What the control plane answered to a request; the headers are the request's."""
+    """An answer of the control plane; the headers are the request's."""
 
     sender: str
     method: str
@@ -40,7 +40,7 @@ class Answer(NamedTuple):
 
 
 class Violation(Exception):
-    """Something that must always hold did not."""
+    """An invariant did not hold."""
 
     def __init__(self, invariant: str, detail: str) -> None:
         super().__init__(invariant, detail)

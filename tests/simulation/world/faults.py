@@ -1,4 +1,4 @@
-"""What can go wrong at a call: decided by a plan, or by chance from a seed.
+"""Faults at calls: chosen by a plan, or by chance from a seed.
 
 A planned fault names its call by role, site and ordinal, so taking one out leaves the others where they
 are. Chance is a pure function of the seed and the same three, so a run can be repeated, and a random run
@@ -12,7 +12,7 @@ from enum import StrEnum
 
 
 class Act(StrEnum):
-    """What happens instead of a call that just works."""
+    """What happens instead of a successful call."""
 
     CRASH_BEFORE = "crash-before"
     CRASH_AFTER = "crash-after"
@@ -57,7 +57,7 @@ DEFAULT_RATES: Mapping[Act, float] = {
 
 @dataclass
 class Faults:
-    """Chooses the fault of every call, and remembers what it chose."""
+    """Chooses the fault of every call, and records its choices."""
 
     seed: int
     plan: Iterable[Fault] = ()
@@ -68,7 +68,7 @@ class Faults:
         self.follow(self.plan)
 
     def follow(self, plan: Iterable[Fault]) -> None:
-        """From here on these faults, instead of what was planned."""
+        """Replace the plan from here on."""
         self.plan = tuple(plan)
         self._planned = {(fault.role, fault.site, fault.nth): fault for fault in self.plan}
 
@@ -91,5 +91,5 @@ class Faults:
 
 
 def chance(seed: int, of: str, role: str, site: str, nth: int) -> float:
-    """A number in [0, 1) that only depends on what it is asked for."""
+    """A number in [0, 1) that depends on the arguments only."""
     return zlib.crc32(f"{seed}/{of}/{role}/{site}/{nth}".encode()) / 2**32

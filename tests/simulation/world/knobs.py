@@ -6,7 +6,7 @@ from random import Random
 
 @dataclass(frozen=True)
 class Knobs:
-    """How patient, how slow and how small everything is. The defaults are those of a real installation."""
+    """Timeouts, delays and sizes. The defaults are those of a real installation."""
 
     lease_ttl: int = 15
     reconcile_interval: float = 30.0
@@ -14,32 +14,31 @@ class Knobs:
     debounce_seconds: float = 0.5
     kv_history: int = 10_000
     visibility_seconds: float = 0.0
-    machine_seconds: float = 10.0
+    instance_seconds: float = 10.0
     latency_seconds: float = 0.02
     controllers: int = 2
     discovery: bool = False
-    """Whether foreign machines are imported and orphans are looked for."""
+    """Whether foreign instances are imported and orphans are swept."""
     discovery_interval: float = 300.0
     orphan_termination: bool = False
     license_pool: int = 100
     license_seconds: float = 0.0
     """How long CML takes to register a license."""
     ec2_changes_per_second: float = 0.0
-    """How fast a controller lets itself change things at EC2; 0: nobody counts."""
+    """Rate limit of a controller for changes at EC2; 0: unlimited."""
     monitoring: bool = False
-    """Whether there is a CML to watch on every machine, and controllers watch it."""
+    """Whether every instance has a CML server, and controllers monitor it."""
     statistics_seconds: float = 10.0
-    """How often a CML tells its load to who listens, less often than a real one; whoever watches it takes the
-    pace from it."""
+    """How often a CML server pushes its load, less often than a real one; monitoring follows it."""
     activity_events_kept: int = 10
 
     people: bool = False
-    """Whether workers that are watched and show no signs of people are paused."""
+    """Whether monitored workers without activity are paused."""
     idle_timeout_seconds: float = 3600.0
     idle_check_seconds: float = 300.0
     min_workers: int = 0
     scale_down: bool = False
-    """Whether unused workers are drained instead of paused."""
+    """Whether idle workers are drained instead of paused."""
 
     no_answer_seconds: float = 10.0
     """How long a caller waits for an answer that does not come."""
@@ -57,13 +56,13 @@ class Knobs:
 
     @staticmethod
     def draw(seed: int) -> "Knobs":
-        """Mostly as installed; now and then one of them is tiny, or huge."""
+        """Draw mostly the installed values; sometimes one is tiny, or huge."""
         rng = Random(f"knobs/{seed}")
         lease_ttl = rng.choice([15, 15, 15, 15, 6, 3])
         # A lease that cannot be renewed in time is a wrong setting, not a fault.
         slowest = 0.5 if lease_ttl >= 15 else 0.05
         latency_seconds = rng.choice([0.02, 0.02, slowest, 0.0])
-        machine_seconds = rng.choice([10.0, 10.0, 60.0, 1.0])
+        instance_seconds = rng.choice([10.0, 10.0, 60.0, 1.0])
         return Knobs(
             lease_ttl=lease_ttl,
             reconcile_interval=rng.choice([30.0, 30.0, 10.0]),
@@ -71,12 +70,12 @@ class Knobs:
             debounce_seconds=rng.choice([0.5, 0.5, 0.05]),
             kv_history=rng.choice([10_000, 10_000, 5]),
             visibility_seconds=rng.choice([0.0, 0.0, 30.0, 200.0]),
-            machine_seconds=machine_seconds,
+            instance_seconds=instance_seconds,
             latency_seconds=latency_seconds,
             controllers=rng.choice([2, 2, 3]),
             no_answer_seconds=rng.choice([10.0, 10.0, 1.0]),
             election_timeout_seconds=rng.choice([2.0, 2.0, 0.1]) if latency_seconds < 0.05 else 2.0,
-            provisioning_seconds=rng.choice([900.0, 900.0, 900.0, 6 * machine_seconds + 60]),
+            provisioning_seconds=rng.choice([900.0, 900.0, 900.0, 6 * instance_seconds + 60]),
             election_retry_seconds=rng.choice([5.0, 15.0, 15.0]),
             publish_sweep_seconds=rng.choice([5.0, 20.0, 20.0]),
             queue_capacity=rng.choice([100_000, 100_000, 1]),
@@ -89,7 +88,7 @@ class Knobs:
 
     @staticmethod
     def draw_with_people(seed: int) -> "Knobs":
-        """A place where people work: hours pass, so what only counts seconds is patient."""
+        """Draw settings for hours of use: timers that count seconds are longer."""
         rng = Random(f"people/{seed}")
         drawn = Knobs.draw(seed)
         return replace(
@@ -98,7 +97,7 @@ class Knobs:
             monitoring=True,
             statistics_seconds=60.0,
             activity_events_kept=1_000,
-            # A judgement takes several calls; what never fits into its time is a wrong setting.
+            # An idle check takes several calls; a timeout that they never meet is a wrong setting.
             no_answer_seconds=drawn.no_answer_seconds if drawn.latency_seconds < 0.1 else 10.0,
             lease_ttl=rng.choice([30, 60, 60]),
             heartbeat_seconds=300.0,
@@ -120,4 +119,4 @@ CALM = Knobs(
     publish_sweep_seconds=600.0,
     heartbeat_seconds=600.0,
 )
-"""Timers of a quiet place: a month of it is a minute's work."""
+"""Long timers: a simulated month runs within a minute."""

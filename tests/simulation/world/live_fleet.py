@@ -1,7 +1,7 @@
-"""CML on the machines of a simulated world: what people do there, who listens, and what goes wrong.
+"""CML servers on the simulated instances: user actions, open sockets and faults.
 
-The truth about people is kept here, apart from what monitors heard and what the records say. A machine that
-works hard without anybody clicking shows it by its load alone.
+The real user actions are kept here, apart from what monitors received and records hold. An instance that is
+busy without user actions shows it by its load alone.
 """
 
 from collections import deque
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
     from simulation.world.world import World
 
 BOOT_SECONDS: Final = 30.0
-HARD_AT_WORK_PERCENT: Final = 97.0
+BUSY_PERCENT: Final = 97.0
 
-DEEDS: Final[Mapping[str, Mapping[str, Any]]] = {
+USER_ACTIONS: Final[Mapping[str, Mapping[str, Any]]] = {
     "start_lab": {"event_type": "lab_event", "event": "state", "data": {"state": "STARTED"}},
     "stop_lab": {"event_type": "lab_event", "event": "state", "data": {"state": "STOPPED"}},
     "queue_node": {"event_type": "state_change", "element_type": "node", "event": "QUEUED"},
     "start_node": {"event_type": "state_change", "element_type": "node", "event": "STARTED"},
 }
-"""What people do, by the category of its entry in the diary, and the frame that tells it."""
+"""User actions by the category of their telemetry entry, with the frame that reports each."""
 
 
 @dataclass(frozen=True)
-class Deed:
-    """Something a person really did."""
+class UserAction:
+    """Something that a person really did."""
 
     worker_id: WorkerId
     instance_id: InstanceId
@@ -44,7 +44,7 @@ class Deed:
 
 
 class Work(NamedTuple):
-    """A machine computes at full load, though nobody clicks."""
+    """An instance computes at full load, without user actions."""
 
     since: float
     until: float
@@ -52,54 +52,54 @@ class Work(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """A login that a server did not take."""
+    """A login that a server refused."""
 
     at: float
     by: str
-    """The leadership that tried it."""
+    """The leadership that sent it."""
     password: str
 
 
-class WorldServer(MemoryLiveServer):
-    """The CML of one machine, with the machine's life."""
+class SimulatedCmlServer(MemoryLiveServer):
+    """The CML server of one instance: it is up while the instance runs."""
 
-    def __init__(self, world: "World", machine: MemoryInstance) -> None:
-        super().__init__(world.clock, certificate_of(machine))
-        self.machine = machine
-        self.booted_at = machine.running_since
+    def __init__(self, world: "World", instance: MemoryInstance) -> None:
+        super().__init__(world.clock, certificate_of(instance))
+        self.instance = instance
+        self.booted_at = instance.running_since
         self.refusals: list[Refusal] = []
-        self.diary_read_at = float("-inf")
-        """When it last answered what people did."""
+        self.telemetry_read_at = float("-inf")
+        """When it last answered a read of its telemetry."""
         self._work: Work | None = None
 
     @property
     def is_up(self) -> bool:
-        since = self.machine.running_since
+        since = self.instance.running_since
         return (
-            self.machine.state == "running"
+            self.instance.state == "running"
             and since is not None
             and self.clock.monotonic() - since >= BOOT_SECONDS
         )
 
     @property
     def cpu_percent(self) -> float:
-        return AT_REST_PERCENT if self.at_work_since is None else HARD_AT_WORK_PERCENT
+        return AT_REST_PERCENT if self.at_work_since is None else BUSY_PERCENT
 
     @property
     def at_work_since(self) -> float | None:
-        """Without a break; None if it does not work now."""
+        """Since when it has been busy without a break; None if it is not."""
         work = self._work
-        is_on = work is not None and work.power_since == self.machine.running_since
+        is_on = work is not None and work.power_since == self.instance.running_since
         return work.since if work and is_on and self.clock.monotonic() < work.until else None
 
     def put_to_work(self, seconds: float) -> None:
-        """A long build starts; if one is under way they go on together. It ends with the machine's power."""
+        """Start a long build, beside one that is under way. It ends when the instance stops."""
         now, since = self.clock.monotonic(), self.at_work_since
-        self._work = Work(now if since is None else since, now + seconds, self.machine.running_since)
+        self._work = Work(now if since is None else since, now + seconds, self.instance.running_since)
 
     def be_well(self) -> None:
-        """No more faults."""
-        fresh = MemoryLiveServer(self.clock, certificate_of(self.machine))
+        """Clear every fault."""
+        fresh = MemoryLiveServer(self.clock, certificate_of(self.instance))
         for name in (
             "certificate_sha256",
             "token_seconds",
@@ -115,19 +115,19 @@ class WorldServer(MemoryLiveServer):
             setattr(self, name, getattr(fresh, name))
         self.password = self.right_password
 
-    def live_with_the_machine(self) -> None:
-        """A machine that went down, however short, took its connections with it."""
-        if self.machine.running_since != self.booted_at:
-            self.booted_at = self.machine.running_since
+    def follow_the_instance(self) -> None:
+        """Drop the connections of an instance that was down, however briefly."""
+        if self.instance.running_since != self.booted_at:
+            self.booted_at = self.instance.running_since
             self.drop(1006)
 
 
-def certificate_of(machine: MemoryInstance) -> str:
-    return machine.id.ljust(64, "0")
+def certificate_of(instance: MemoryInstance) -> str:
+    return instance.id.ljust(64, "0")
 
 
 class Wire:
-    """From a server to one process: what comes while the process is frozen is heard when it wakes."""
+    """From a server to one process: messages to a frozen process are delivered when it wakes."""
 
     def __init__(self, process: "Process") -> None:
         self._process = process
@@ -137,7 +137,7 @@ class Wire:
 
     @property
     def is_held(self) -> bool:
-        """Whether the process that opened it still lives."""
+        """Whether the process that opened it is still alive."""
         return self._process.is_alive and self._process.incarnation == self._incarnation
 
     @property
@@ -146,7 +146,7 @@ class Wire:
 
     def carry(self, hear: Callable[[], None]) -> None:
         world = self._process.world
-        # What got lost on the way once is not made good by what comes later.
+        # After one lost message no later one may arrive.
         self._is_cut = self._is_cut or world.is_cut(self._process, "ws")
         if self._is_cut or not self.is_held:
             return
@@ -166,30 +166,30 @@ class Wire:
 
 
 class LiveSocket(MemorySocket):
-    """A connection that knows whose it is."""
+    """A connection of a known process."""
 
-    def __init__(self, server: WorldServer, listener: WebSocketListener, wire: Wire) -> None:
+    def __init__(self, server: SimulatedCmlServer, listener: WebSocketListener, wire: Wire) -> None:
         super().__init__(server, listener, wire.carry)
         self.wire = wire
 
 
 class LiveFleet:
-    """A CML on every running machine."""
+    """A CML server on every running instance."""
 
     def __init__(self, world: "World") -> None:
         self._world = world
-        self.servers: dict[InstanceId, WorldServer] = {}
-        self.deeds: list[Deed] = []
+        self.servers: dict[InstanceId, SimulatedCmlServer] = {}
+        self.user_actions: list[UserAction] = []
         self.clock_error = timedelta()
-        """How wrong the wall clocks of new servers are, for as long as they live."""
+        """The permanent error of the wall clocks of new servers."""
 
     async def run(self) -> None:
-        """Statistics for who listens, as CML sends them."""
+        """Push statistics to every open socket, as CML does."""
         while True:
             await self._world.clock.sleep(self._world.knobs.statistics_seconds)
-            self._world.cloud.instance_at("")  # machines change when somebody looks
+            self._world.cloud.settle()
             for server in self.servers.values():
-                server.live_with_the_machine()
+                server.follow_the_instance()
                 for socket in [s for s in server.sockets if isinstance(s, LiveSocket) and not s.wire.is_held]:
                     socket.close()
                 if server.is_up:
@@ -199,38 +199,38 @@ class LiveFleet:
         for server in self.servers.values():
             server.be_well()
 
-    def server_of(self, worker_id: str) -> WorldServer | None:
-        """The CML of a worker, if it is up."""
-        machines = self._world.cloud.live_instances(worker_id)
-        server = self._server(machines[0]) if machines else None
+    def server_of(self, worker_id: str) -> SimulatedCmlServer | None:
+        """The CML server of a worker, if it is up."""
+        instances = self._world.cloud.live_instances(worker_id)
+        server = self._server(instances[0]) if instances else None
         return server if server is not None and server.is_up else None
 
-    def server_at(self, host: str) -> WorldServer:
-        machine = self._world.cloud.instance_at(host)
-        server = self._server(machine) if machine is not None else None
+    def server_at(self, host: str) -> SimulatedCmlServer:
+        instance = self._world.cloud.instance_at(host)
+        server = self._server(instance) if instance is not None else None
         if server is None or not server.is_up:
             raise Unreachable(f"CML at {host}: connection refused")
-        server.live_with_the_machine()
+        server.follow_the_instance()
         return server
 
     def worker_at(self, host: str) -> str:
-        machine = self._world.cloud.instance_at(host)
-        return machine.spec.tags.get(WORKER_ID_TAG, "") if machine is not None else ""
+        instance = self._world.cloud.instance_at(host)
+        return instance.spec.tags.get(WORKER_ID_TAG, "") if instance is not None else ""
 
-    def use(self, worker_id: str, category: str, lab_id: str = "lab-1") -> WorldServer | None:
-        """Somebody does something, if there is a CML to do it on: it is noted, and told to who listens."""
+    def use(self, worker_id: str, category: str, lab_id: str = "lab-1") -> SimulatedCmlServer | None:
+        """Do a user action, if a CML server is up: it is recorded in telemetry and pushed to every socket."""
         server = self.server_of(worker_id)
         if server is None or server.is_frozen:
             return None
-        server.live_with_the_machine()
+        server.follow_the_instance()
         now = self._world.clock.monotonic()
-        self.deeds.append(Deed(WorkerId(worker_id), server.machine.id, category, lab_id, now))
+        self.user_actions.append(UserAction(WorkerId(worker_id), server.instance.id, category, lab_id, now))
         server.note(category, server.wall_time, lab_id=lab_id, user_id="a-person")
-        server.push({**DEEDS[category], "lab_id": lab_id, "element_id": "n-1"})
+        server.push({**USER_ACTIONS[category], "lab_id": lab_id, "element_id": "n-1"})
         return server
 
     def sockets_of(self, process: "Process") -> list[LiveSocket]:
-        """Those whose login was taken."""
+        """The open sockets of a process."""
         return [
             socket
             for server in self.servers.values()
@@ -238,9 +238,9 @@ class LiveFleet:
             if isinstance(socket, LiveSocket) and socket.wire.process is process
         ]
 
-    def _server(self, machine: MemoryInstance) -> WorldServer:
-        server = self.servers.get(machine.id)
+    def _server(self, instance: MemoryInstance) -> SimulatedCmlServer:
+        server = self.servers.get(instance.id)
         if server is None:
-            server = self.servers[machine.id] = WorldServer(self._world, machine)
+            server = self.servers[instance.id] = SimulatedCmlServer(self._world, instance)
             server.clock_error = self.clock_error
         return server

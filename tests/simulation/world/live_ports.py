@@ -1,4 +1,4 @@
-"""The ports of live monitoring in a simulated world, and monitoring as a controller runs it there."""
+"""The simulated ports of live monitoring, and a controller's monitoring over them."""
 
 from collections.abc import Mapping, Sequence
 from random import Random
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from simulation.world.processes import ControllerProcess
 
 LOGIN: Final = "/api/v0/authenticate"
-DIARY: Final = "/api/v0/telemetry/events"
+TELEMETRY_EVENTS: Final = "/api/v0/telemetry/events"
 
 
 def config_of(knobs: Knobs) -> MonitoringConfig:
-    """As installed, but for what only costs time here."""
+    """As installed, except intervals that only cost time here."""
     pace = knobs.statistics_seconds
     return MonitoringConfig(
         report_interval=60.0,
@@ -43,7 +43,7 @@ def config_of(knobs: Knobs) -> MonitoringConfig:
 
 
 class _LivePort(SimulatedPort):
-    """A way to the CML servers."""
+    """A port to the CML servers."""
 
     error = Unreachable
     _process: "ControllerProcess"
@@ -76,13 +76,13 @@ class SimulatedWebSockets(_LivePort):
         try:
             return await self._read("connect", self._fleet.worker_at(host), open_socket)
         except BaseException:
-            for socket in opened:  # whoever asked for it is gone
+            for socket in opened:  # the caller is gone
                 socket.close()
             raise
 
 
 class SimulatedCmlApi(_LivePort):
-    """The REST API, for who has logged in."""
+    """The REST API of a CML server."""
 
     name = "cml"
 
@@ -100,10 +100,10 @@ class SimulatedCmlApi(_LivePort):
             server = self._fleet.server_at(host)
             await server.check_reachable(pinned_sha256)
             status, content = server.answer(path, token, body)
-            if path == DIARY and status == 200:
-                server.diary_read_at = server.clock.monotonic()
+            if path == TELEMETRY_EVENTS and status == 200:
+                server.telemetry_read_at = server.clock.monotonic()
             if path == LOGIN:
-                # CML notes what LCM does, too; that is no sign of people.
+                # CML records what LCM does, too; that is no activity of people.
                 server.note("user_activity", server.wall_time, user_id=server.user_id)
                 if status in (401, 403):
                     tried = msgspec.json.decode(body or b"{}").get("password", "")

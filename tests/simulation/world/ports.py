@@ -1,7 +1,7 @@
-"""The ports of simulated processes: every call goes through the world, which may disturb it.
+"""The ports of simulated processes: every call goes through `World.call`, which may inject a fault.
 
-To add a call site, write the port's method and say whether it reads or writes; the faults, the trace, the
-coverage and the exhaustive pass find it by themselves.
+To add a call site, write the port's method with `_read` or `_write`; faults, trace, coverage and the
+exhaustive pass then include it.
 """
 
 import asyncio
@@ -29,21 +29,21 @@ Effect = Callable[[], Awaitable[T]]
 Error = Callable[[str], Exception]
 
 LIVE_REPORTS = "/api/internal/workers/metrics"
-"""From all workers together."""
+"""The batch report about all workers."""
 RECORD_STALENESS = 40
 """How many answers back a stale read of a record may be."""
 CLOUD_STALENESS = 3
-"""The same for EC2, which catches up within seconds."""
+"""The same for EC2, which becomes consistent within seconds."""
 
 
 class SimulatedPort:
-    """What a process reaches the outside through."""
+    """A port of a simulated process."""
 
     name: ClassVar[str]
     error: ClassVar[Error]
-    """What no answer looks like to the caller."""
+    """What the caller gets for no answer."""
     unconfirmed: ClassVar[Error | None] = None
-    """What no answer to a write looks like, if that is another thing."""
+    """What the caller gets for no answer to a write, if it differs."""
 
     def __init__(self, process: "Process") -> None:
         self._process = process
@@ -119,7 +119,7 @@ class SimulatedStore(SimulatedPort):
 
 
 class SimulatedKv(SimulatedPort):
-    """The coordination store, which may be another one after it was wiped."""
+    """The coordination store, which is a new one after a wipe."""
 
     name = "kv"
     error = KvUnavailable
@@ -172,7 +172,7 @@ class SimulatedKv(SimulatedPort):
 
 
 class SimulatedTransport(SimulatedPort):
-    """HTTP to the control plane: carried out by whichever of its incarnations is up."""
+    """HTTP to the control plane: handled by the incarnation that is up."""
 
     name = "http"
     error = Unreachable
@@ -194,7 +194,7 @@ class SimulatedTransport(SimulatedPort):
     async def _handle(
         self, method: str, path: str, headers: Mapping[str, str], body: bytes | None
     ) -> tuple[int, bytes]:
-        """The plane works on it for itself: a caller that goes away or gives up does not stop it."""
+        """Handle the request in the plane's own task: a caller that goes away does not stop it."""
         plane = self._world.plane
         if plane.requests is None or not plane.is_alive:
             raise Unreachable("control plane: connection refused")
@@ -221,7 +221,7 @@ async def _handled(
 
 
 class SimulatedCloud(SimulatedPort):
-    """EC2, as a controller reaches it: changes wait for a permit, as they do in the real adapter."""
+    """EC2, as a controller reaches it: changes wait for the rate limit, as in the real adapter."""
 
     name = "ec2"
     error = Unreachable
@@ -336,7 +336,7 @@ class SimulatedCloud(SimulatedPort):
 
 
 class SimulatedCml(SimulatedPort):
-    """A CML server on every running machine; it answers once it has booted."""
+    """A CML server on every running instance; it answers once it has booted."""
 
     name = "cml"
     error = Unreachable
@@ -345,18 +345,18 @@ class SimulatedCml(SimulatedPort):
         return await self._read("get_system_information", "", lambda: self._answer(host))
 
     async def _answer(self, host: str) -> CmlSystemInformation:
-        machine = self._world.cloud.instance_at(host)
-        if machine is None or machine.running_since is None:
+        instance = self._world.cloud.instance_at(host)
+        if instance is None or instance.running_since is None:
             raise Unreachable(f"CML at {host}: connection refused")
-        is_ready = self._world.clock.monotonic() - machine.running_since >= BOOT_SECONDS
+        is_ready = self._world.clock.monotonic() - instance.running_since >= BOOT_SECONDS
         return CmlSystemInformation(
-            "2.9.1+build.7", is_ready, certificate_of(machine), {"oui": "52:54:00:00:00:00"}
+            "2.9.1+build.7", is_ready, certificate_of(instance), {"oui": "52:54:00:00:00:00"}
         )
 
 
 class SimulatedLicensing(SimulatedPort):
-    """The licensing of every CML server. A registration belongs to the machine, whatever its address is,
-    and the pool counts it until it is given back, even if the machine is gone."""
+    """The licensing of every CML server. A registration belongs to the instance, whatever its address is,
+    and the pool counts it until it is deregistered, even if the instance is gone."""
 
     name = "cml"
     error = Unreachable
@@ -369,42 +369,42 @@ class SimulatedLicensing(SimulatedPort):
 
     async def register(self, server: CmlServer, token: str) -> str:
         async def begin() -> str:
-            machine_id = self._booted_at(server.host)
-            self._world.licensing.begin(machine_id, token)
-            self._world.start(self._finish_later(server.host, machine_id), "license")
+            instance_id = self._booted_at(server.host)
+            self._world.licensing.begin(instance_id, token)
+            self._world.start(self._finish_later(server.host, instance_id), "license")
             return ""
 
         return await self._write("register_license", self._at(server.host), begin)
 
     async def deregister(self, server: CmlServer) -> str:
-        async def give_back() -> str:
+        async def finish() -> str:
             return self._world.licensing.give_back(self._booted_at(server.host))
 
-        return await self._write("deregister_license", self._at(server.host), give_back)
+        return await self._write("deregister_license", self._at(server.host), finish)
 
-    async def _finish_later(self, host: str, machine_id: str) -> None:
-        """CML goes on by itself, unless its machine goes down."""
+    async def _finish_later(self, host: str, instance_id: str) -> None:
+        """CML finishes by itself, unless its instance stops."""
         await self._world.clock.sleep(self._world.knobs.license_seconds)
-        if self._at(host) == machine_id:
-            self._world.licensing.finish(machine_id)
+        if self._at(host) == instance_id:
+            self._world.licensing.finish(instance_id)
         else:
-            self._world.licensing.under_way.pop(machine_id, None)
+            self._world.licensing.under_way.pop(instance_id, None)
 
     def _at(self, host: str) -> str:
-        machine = self._world.cloud.instance_at(host)
-        return machine.id if machine is not None else ""
+        instance = self._world.cloud.instance_at(host)
+        return instance.id if instance is not None else ""
 
     def _booted_at(self, host: str) -> str:
-        machine = self._world.cloud.instance_at(host)
-        if machine is None or machine.running_since is None:
+        instance = self._world.cloud.instance_at(host)
+        if instance is None or instance.running_since is None:
             raise Unreachable(f"CML at {host}: connection refused")
-        if self._world.clock.monotonic() - machine.running_since < BOOT_SECONDS:
+        if self._world.clock.monotonic() - instance.running_since < BOOT_SECONDS:
             raise Unreachable(f"CML at {host}: it is booting")
-        return machine.id
+        return instance.id
 
 
 def _route_of(path: str) -> tuple[str, str]:
-    """The path with the worker's id taken out, and that id; of a list what it is to show."""
+    """The path without the worker's id, and that id; of a list its query."""
     route, _, query = path.partition("?")
     if route == LIVE_REPORTS:
         return route, ""
@@ -417,6 +417,6 @@ def _route_of(path: str) -> tuple[str, str]:
 
 
 def _subject(key: str) -> str:
-    """The worker a key of the coordination store is about, and what it says of it."""
+    """The worker and the field that a key of the coordination store names."""
     parts = key.split("/")
     return f"{parts[3]} {parts[4]}" if len(parts) > 4 and parts[2] == "workers" else ""

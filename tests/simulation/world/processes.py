@@ -1,7 +1,7 @@
 """Simulated processes: the real control plane and the real controllers, which can crash, freeze and restart.
 
-A process is its tasks and its memory; both go with it. To simulate another kind, subclass `Process`, put the
-real thing together in `run`, with the ports of `simulation.world.ports`, and name it in `World`.
+A process is its tasks and its memory; a crash ends both. To simulate another kind, subclass `Process`, wire
+the real thing in `run`, with the ports of `simulation.world.ports`, and name it in `World`.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ RESTART_SECONDS = 1.0
 
 
 class ProcessCrashed(BaseException):
-    """This process is gone; nothing of it goes on."""
+    """This process has crashed; none of its code may continue."""
 
 
 class ProcessClock:
@@ -86,10 +86,10 @@ class Process:
         """One incarnation, from start to crash."""
 
     def forget(self) -> None:
-        """The memory is gone."""
+        """Drop the memory of this incarnation."""
 
     async def live(self) -> None:
-        """One incarnation after another."""
+        """Run one incarnation after another."""
         while not self.world.is_over:
             self.incarnation += 1
             self.is_alive = True
@@ -108,19 +108,19 @@ class Process:
             await self.world.clock.sleep(RESTART_SECONDS)
 
     def crash(self) -> None:
-        """As SIGKILL: at once, and without a last word."""
+        """Crash as by SIGKILL: at once, and without clean-up."""
         if self.is_alive and self._task is not None:
             self.is_alive = False
             self.forget()
             self._task.cancel()
 
     def freeze(self, seconds: float) -> None:
-        """As SIGSTOP, and SIGCONT after that long: the world goes on, this process does not."""
+        """Freeze as by SIGSTOP, with SIGCONT after that long: only this process stands still."""
         self.frozen_until = self.world.clock.monotonic() + seconds
         self._thawed.clear()
 
     def thaw(self) -> None:
-        """SIGCONT now: all of it goes on together."""
+        """Thaw as by SIGCONT now: all its tasks continue together."""
         self.frozen_until = 0.0
         self._thawed.set()
 
@@ -146,7 +146,7 @@ class User(Process):
         self.is_alive = True
 
     async def run(self) -> None:
-        raise NotImplementedError("people are not run, they act")
+        raise NotImplementedError("the user has no process of its own")
 
 
 class PlaneProcess(Process):
@@ -164,7 +164,7 @@ class PlaneProcess(Process):
         try:
             await Templates(store).seed(self.world.templates)
         except StoreUnavailable:
-            # A control plane that cannot read its store does not start; whoever runs it starts it again.
+            # A control plane that cannot read its store does not start; its supervisor restarts it.
             self.crash()
             raise ProcessCrashed(self.name) from None
         async with asyncio.TaskGroup() as requests:
@@ -198,7 +198,7 @@ class PlaneProcess(Process):
 
 
 class ControllerProcess(Process):
-    """A worker controller, which competes with the others for the lead."""
+    """A worker controller, which competes with the others for the lease."""
 
     role = "controller"
     controller: WorkerController | None = None
@@ -213,13 +213,13 @@ class ControllerProcess(Process):
 
     @property
     def leadership_id(self) -> str:
-        """Tells one time of leading from another."""
+        """Identifies one leadership of this from another."""
         leadership = self.controller.election.leadership if self.controller is not None else None
         return f"{self.instance_id}/{leadership.epoch if leadership else 0}"
 
     @property
     def holds_the_lease(self) -> bool:
-        """Whether the coordination store says so, too."""
+        """Whether the coordination store holds so, too."""
         return self.controller is not None and (
             self.world.kv.peek(self.controller.election.config.key) == self.instance_id
         )
@@ -278,7 +278,7 @@ class ControllerProcess(Process):
 
 @lru_cache(maxsize=8)
 def _settings_of(knobs: Knobs) -> WorkerControllerSettings:
-    """Reading settings takes longer than many a simulated process lives."""
+    """Reading settings takes longer than many incarnations live."""
     return WorkerControllerSettings(
         leader_lease_ttl=knobs.lease_ttl,
         reconcile_interval=knobs.reconcile_interval,

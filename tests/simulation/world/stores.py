@@ -1,4 +1,4 @@
-"""What outlives simulated processes, and lets itself be looked at: the disk and the coordination store."""
+"""What outlives simulated processes and can be inspected: the disk and the coordination store."""
 
 from collections.abc import Callable
 
@@ -16,7 +16,7 @@ _decoder = msgspec.json.Decoder(Worker)
 
 
 class WatchedStore(MemoryStore):
-    """The disk. Tells its listeners of every commit, and shows records to whoever checks the truth."""
+    """The disk. Notifies its listeners of every commit, and shows records to invariants."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -25,12 +25,12 @@ class WatchedStore(MemoryStore):
 
     async def insert(self, document: Document, fence: Fence | None = None) -> None:
         await super().insert(document, fence)
-        self._tell(None, document, fence)
+        self._notify(None, document, fence)
 
     async def replace(self, document: Document, fence: Fence | None = None) -> None:
         before = await self.get(document.kind, document.id)
         await super().replace(document, fence)
-        self._tell(before, document, fence)
+        self._notify(before, document, fence)
 
     def peek(self, worker_id: str) -> Worker | None:
         document = self._documents.get(("worker", worker_id))
@@ -50,17 +50,17 @@ class WatchedStore(MemoryStore):
         return (kind, document_id) in self._documents
 
     def owner_of(self, instance_id: str) -> Worker | None:
-        """The worker whose record names this instance; one that is over owns nothing."""
+        """The worker whose record names this instance; a terminated one owns nothing."""
         named = (worker for worker in self.peek_all() if worker.ec2_instance_id == instance_id)
         return next((worker for worker in named if worker.status is not TERMINATED), None)
 
-    def _tell(self, before: Document | None, after: Document, fence: Fence | None) -> None:
+    def _notify(self, before: Document | None, after: Document, fence: Fence | None) -> None:
         for listener in self.on_commit:
             listener(before, after, fence)
 
 
 class WatchedKv(MemoryKv):
-    """The coordination store; it knows who holds a key at this moment."""
+    """The coordination store; shows the current holder of a key."""
 
     def peek(self, key: str) -> str | None:
         self._expire_leases()

@@ -1,8 +1,8 @@
 """A whole fleet in one thread and in virtual time: the real control plane, controllers and stream.
 
 Only ports are replaced. Every call that leaves a process goes through `World.call`: it takes its time,
-may meet a fault, is written to the trace, and is shown to the watchers that check what must always hold.
-The truth (disk, coordination store, cloud) is kept here, apart from what processes are shown.
+may meet a fault, is written to the trace, and is passed to the invariants.
+The actual state (disk, coordination store, cloud) is kept here, apart from what processes are shown.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ STREAM_NOTICE_SECONDS: Final = 5.0
 """How soon a broken stream is noticed."""
 
 READ_ACTS: Final = (Act.ERROR, Act.HANG)
-TOLD_ALL_THE_TIME: Final = f"http.POST {LIVE_REPORTS}"
+LIVE_REPORT: Final = f"http.POST {LIVE_REPORTS}"
 """No change by itself: what it changes is counted where it reaches the disk."""
 
 WRITE_ACTS: Final = (Act.LOST, Act.LATE, *READ_ACTS)
@@ -43,9 +43,9 @@ CRASHES: Final = (Act.CRASH_BEFORE, Act.CRASH_AFTER)
 PROCESS_ACTS: Final = (*CRASHES, Act.FREEZE)
 RECOVERY_POINTS: Final = 20
 
-LOOKS: Final = ("/detect-idle", "/scaling/audit", "insert audit")
-"""Not counted as changes: a look, whose consequences are counted where they are stored, and notes of why
-nothing was done."""
+UNCOUNTED: Final = ("/detect-idle", "/scaling/audit", "insert audit")
+"""Not counted as changes: an idle check, whose effects are counted where they are stored, and audit entries
+about why nothing was done."""
 
 Watch = Callable[[Process, Call], None]
 
@@ -57,7 +57,7 @@ Point = tuple[str, str, str]
 
 
 def acts_at(role: Role, *, mutates: bool, may_be_stale: bool = False) -> tuple[Act, ...]:
-    """What can go wrong at a call. People neither crash nor freeze."""
+    """The faults that are possible at a call. People neither crash nor freeze."""
     acts: tuple[Act, ...] = WRITE_ACTS if mutates else READ_ACTS
     if role != "user":
         acts = (*PROCESS_ACTS, *acts)
@@ -79,7 +79,7 @@ class World:
         self.ids = RandomIds(Random(f"ids/{self.faults.seed}"))
         self.disk = WatchedStore()
         self.kv = self._new_kv()
-        pace = self.knobs.machine_seconds
+        pace = self.knobs.instance_seconds
         self.licensing = MemoryLicensing(self.knobs.license_pool)
         self.cloud = MemoryCloud(
             self.clock,
@@ -98,29 +98,29 @@ class World:
         self.recent: deque[Call] = deque(maxlen=200)
         self.sites: Counter[Site] = Counter()
         self.acts: dict[Site, tuple[Act, ...]] = {}
-        """What can go wrong at each call site."""
+        """The faults that are possible at each call site."""
         self.points: dict[Point, int] = {}
         """The first ordinal at which each point was met, while faults are possible."""
         self.stale_points: dict[Point, int] = {}
         """The first ordinal at which a stale answer was possible at a point."""
         self.injected: set[tuple[Point, Act]] = set()
         self.recovery: dict[Point, int] = {}
-        """The first points that those met who took over from, or came back for, the first that crashed."""
+        """The first points met by the successor or next incarnation of the first process that crashed."""
         self._first_crashed: Role | None = None
         self.mutations = 0
         self._cuts: set[tuple[str, str]] = set()
         self._streams: dict[asyncio.Timeout, None] = {}
         """Open streams, in the order they were opened."""
         self.acknowledged: dict[str, int] = {}
-        """The newest generation of each worker that a person was told is recorded."""
+        """The newest generation of each worker that was acknowledged to a person."""
         self.violation: Violation | None = None
         self.on_call: list[Watch] = []
         self.on_effect: list[Watch] = []
         self.on_http_answer: list[Callable[[Answer], None]] = []
         self.on_event: list[Callable[[str, Mapping[str, Any]], None]] = []
-        """Told of every event that an open page gets."""
+        """Called for every event that an open page gets."""
         self.on_answer: list[Callable[[Process, Call, Any], None]] = []
-        """Told what a process was shown, when it is shown it."""
+        """Called with what a process is shown, when it is shown it."""
         self._calls = 0
         self._is_healed = False
         self._wiped_at = float("-inf")
@@ -137,7 +137,7 @@ class World:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["World"]:
-        """All processes, until the block is left."""
+        """Run all processes until the block is left."""
         async with asyncio.TaskGroup() as self._tasks:
             self.start(self.kv.run(), "kv")
             if self.live is not None:
@@ -154,7 +154,7 @@ class World:
                     task.cancel()
 
     def start(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        """Something of the outside that goes on by itself, as long as the world does."""
+        """Start a task outside the processes that runs as long as the simulation."""
         assert self._tasks is not None
         self._tasks.create_task(work, name=name)
 
@@ -172,7 +172,7 @@ class World:
         refusal: Callable[[str], Exception] | None = None,
         stale_depth: int = 0,
     ) -> T:
-        """The only way out of a process. `error` is what no answer looks like, `refusal` a clear no.
+        """Make a call: the only way out of a process. `error` stands for no answer, `refusal` for a clear no.
 
         A read may be answered with one of its last `stale_depth` answers.
         """
@@ -215,7 +215,7 @@ class World:
         return answer
 
     async def _travel(self, process: Process, seconds: float) -> None:
-        """The message is under way; a process that is frozen meanwhile goes on when it wakes up."""
+        """Delay a message; a process that is frozen meanwhile continues when it wakes."""
         if seconds:
             await self.clock.sleep(seconds)
         if process.frozen_until:
@@ -258,7 +258,7 @@ class World:
         return call, act
 
     def _latencies(self, call: Call) -> tuple[float, float]:
-        """How long a call takes there and back; no time at all, on either way, is as likely as any."""
+        """Draw how long a call takes there and back; zero in either direction is as likely as any."""
         draw = chance(self.faults.seed, "latency", call.role, call.site, call.nth)
         seconds = draw * self.knobs.latency_seconds
         match int(draw * 1_000) % 4:
@@ -278,15 +278,15 @@ class World:
     async def _perform(self, process: Process, call: Call, effect: Callable[[], Awaitable[T]]) -> T:
         answer = await effect()
         if call.mutates:
-            self.mutations += not call.site.endswith(LOOKS) and call.site != TOLD_ALL_THE_TIME
+            self.mutations += not call.site.endswith(UNCOUNTED) and call.site != LIVE_REPORT
             self._check(self.on_effect, process, call)
         return answer
 
     def _land_later(self, process: Process, call: Call, effect: Callable[[], Awaitable[Any]]) -> None:
-        """The request is on its way and arrives when its sender has given up.
+        """Let the request arrive after its sender has given up.
 
-        Together with the time that a new machine stays invisible this is less than five minutes: what takes
-        longer than that to show cannot be told from what is not there.
+        Together with the time that a new instance stays invisible this is less than five minutes: what takes
+        longer to show cannot be distinguished from what does not exist.
         """
         latest = 295.0 - self.knobs.visibility_seconds
 
@@ -296,7 +296,7 @@ class World:
             try:
                 await self._perform(process, call, effect)
             except Exception:
-                return  # refused on arrival; nobody is there to hear it
+                return  # refused on arrival; its sender no longer waits
 
         self.start(land(), f"late {call.site}")
 
@@ -312,26 +312,26 @@ class World:
             self.fail(violation)
 
     def _state_of(self, subject: str) -> str:
-        """Status and wish of the worker that a call is about; only the disk knows."""
+        """Status and desired status of the worker that a call is about, as on the disk."""
         worker_id = subject.partition(" ")[0]
-        machine = self.cloud.instances.get(InstanceId(worker_id))
-        if machine is not None:
-            worker_id = machine.spec.tags.get(WORKER_ID_TAG, "")
+        instance = self.cloud.instances.get(InstanceId(worker_id))
+        if instance is not None:
+            worker_id = instance.spec.tags.get(WORKER_ID_TAG, "")
         worker = self.disk.peek(worker_id)
-        if worker is None and machine is not None:
-            worker = self.disk.owner_of(machine.id)
+        if worker is None and instance is not None:
+            worker = self.disk.owner_of(instance.id)
         return f"{worker.status.value}>{worker.desired_status.value}" if worker else "-"
 
-    # What the outside does.
+    # Events outside the processes.
 
     def fail(self, violation: Violation) -> None:
-        """The first violation counts; it ends the run."""
+        """Record the first violation; it ends the run."""
         if self.violation is None:
             self.violation = violation
             self._over.set()
 
     def answered(self, answer: Answer) -> None:
-        """The control plane has answered a request."""
+        """Pass an answer of the control plane to the invariants."""
         for watch in self.on_http_answer:
             try:
                 watch(answer)
@@ -339,7 +339,7 @@ class World:
                 self.fail(violation)
 
     def heal(self) -> None:
-        """No more faults from here on."""
+        """Stop injecting faults, and repair everything."""
         self._is_healed = True
         self.mend_links()
         self.cloud.interfere = None
@@ -347,20 +347,20 @@ class World:
             self.live.heal()
         self.cloud.unlisted.clear()
         self.licensing.unreachable = None
-        self.licensing.forgets_to_tell = False
+        self.licensing.loses_deregistrations = False
         for process in self.processes:
             process.thaw()
             process.skew = timedelta()
 
     def wipe_kv(self) -> None:
-        """The coordination store loses its data, as after a disaster; its watchers are cut off."""
+        """Replace the coordination store by an empty one, as after a disaster; its watches break."""
         self._wiped_at = self.clock.monotonic()
         self.kv = self._new_kv()
         self.start(self.kv.run(), "kv")
         self._break_streams()
 
     def cut_link(self, process: Process, port: str) -> None:
-        """From now on nothing this process sends through that port arrives."""
+        """Lose everything that this process sends through that port from now on."""
         self._cuts.add((process.name, port))
         self._break_streams()
 
@@ -372,7 +372,7 @@ class World:
 
     @asynccontextmanager
     async def open_stream(self) -> AsyncIterator[None]:
-        """Wait on a stream; a TimeoutError says that it is time to see whether it is still whole."""
+        """Wait on a stream; a TimeoutError means that the link may be cut and must be checked."""
         async with timeout(None) as stream:
             self._streams[stream] = None
             try:
@@ -389,7 +389,7 @@ class World:
 
     @property
     def was_wiped_recently(self) -> bool:
-        """A leader of the store before the wipe may not have noticed yet."""
+        """Whether a leader of the store before the wipe may not have noticed it yet."""
         return self.clock.monotonic() - self._wiped_at < self.knobs.lease_ttl
 
     @property

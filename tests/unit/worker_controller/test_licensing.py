@@ -365,7 +365,7 @@ async def test_a_worker_deleted_while_it_registers_is_deregistered() -> None:
 async def test_a_deregistration_of_which_the_pool_was_not_notified_is_a_debt_at_once() -> None:
     async with Fleet().running() as fleet:
         worker = await licensed(fleet)
-        fleet.licensing.forgets_to_tell = True
+        fleet.licensing.loses_deregistrations = True
         await fleet.ask(worker, Action.DELETE)
         await fleet.until(worker, TERMINATED, within_seconds=60)
         (debt,) = await list_debts(fleet.plane.records)

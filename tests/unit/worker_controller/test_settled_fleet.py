@@ -59,7 +59,7 @@ async def test_five_minutes_ask_once_for_each_worker_whether_it_is_used() -> Non
 async def test_a_worker_whose_instance_changed_is_reconciled_and_no_other() -> None:
     async with settled(1_000) as (fleet, clock):
         looked_at = {name: state.started_at for name, state in fleet.controller.loop.states.items()}
-        fleet.pages["us-east-1"].machines[7]["PrivateIpAddress"] = "10.9.9.9"
+        fleet.pages["us-east-1"].instances[7]["PrivateIpAddress"] = "10.9.9.9"
         await clock.sleep(CYCLE)
         seen = fleet.calls()
         assert seen["report_instance"] >= 1  # and refused by the fake, which is not the point
