@@ -1,4 +1,4 @@
-"""Fakes for the shared machinery: things to reconcile, a link to the store that can fail, a worker."""
+"""Fakes for `lcm.core`: resources to reconcile, a link to the store that can fail; and builders."""
 
 import asyncio
 import random
@@ -38,14 +38,14 @@ R = TypeVar("R")
 
 @asynccontextmanager
 async def running(*services: HostedService) -> AsyncIterator[None]:
-    """The services run while the block does; they have taken their first step when it begins."""
+    """Run the services while the block does; they have taken their first step when it begins."""
     try:
         async with asyncio.TaskGroup() as tasks:
-            lives = [tasks.create_task(service.run(), name=service.name) for service in services]
+            started = [tasks.create_task(service.run(), name=service.name) for service in services]
             await VirtualClock().sleep(0)
             yield
-            for life in lives:
-                life.cancel()
+            for task in started:
+                task.cancel()
     except BaseExceptionGroup as errors:
         raise innermost(errors) from None
 
@@ -65,12 +65,12 @@ def innermost(error: BaseException) -> BaseException:
     return error
 
 
-# A world of things to reconcile.
+# Resources to reconcile.
 
 
 @dataclass(frozen=True)
 class Thing:
-    """The least that can be reconciled."""
+    """The smallest resource that can be reconciled."""
 
     id: str
     version: int = 1
@@ -85,8 +85,8 @@ class Run(NamedTuple):
     at: float
 
 
-class World:
-    """Things, what reconciling them does, and a diary of it. Refuses to run one thing twice at once."""
+class Resources:
+    """Resources, the outcomes of reconciling them, and a log. Fails if one is reconciled twice at once."""
 
     def __init__(self, clock: Clock, *ids: str) -> None:
         self.clock = clock
@@ -103,7 +103,7 @@ class World:
         return Success()
 
     def always(self, result: ReconciliationResult) -> None:
-        """Every reconcile comes to this."""
+        """Let every reconcile end with this result."""
 
         async def act(_: Thing) -> ReconciliationResult:
             return result
@@ -111,7 +111,7 @@ class World:
         self.act = act
 
     def script(self, *outcomes: ReconciliationResult | Exception) -> None:
-        """One outcome after the other, whatever the thing; success afterwards."""
+        """Let reconciles end with these outcomes in order, then with success."""
         left = list(outcomes)
 
         async def act(_: Thing) -> ReconciliationResult:
@@ -123,7 +123,7 @@ class World:
         self.act = act
 
     def last_for(self, seconds: float | Callable[[Thing], float]) -> None:
-        """Reconciles take their time, then succeed."""
+        """Let every reconcile take that long, then succeed."""
 
         async def act(thing: Thing) -> ReconciliationResult:
             duration = seconds(thing) if callable(seconds) else seconds
@@ -134,7 +134,7 @@ class World:
         self.act = act
 
     def change(self, thing_id: str, **fields: Any) -> None:
-        """Somebody changed the thing."""
+        """Change a resource, as another process does."""
         thing = self.things[thing_id]
         self.things[thing_id] = replace(thing, **{"version": thing.version + 1, **fields})
 
@@ -145,7 +145,7 @@ class World:
     def versions(self, thing_id: str) -> list[int]:
         return [run.version for run in self.runs if run.id == thing_id]
 
-    # What a reconciler of this world does.
+    # The work of a reconciler.
 
     async def list_things(self) -> list[Thing]:
         self.lists.append(self.clock.monotonic())
@@ -170,7 +170,7 @@ class World:
 class WorldReconciler(Reconciler[Thing]):
     """Reconciles the things of a world."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Resources) -> None:
         self.world = world
 
     async def list_resources(self) -> Sequence[Thing]:
@@ -195,16 +195,16 @@ NEVER_POLLS = ReconciliationConfig(initial_delay=0.0, polling_enabled=False)
 
 
 def loop_over(reconciler: WorldReconciler, config: ReconciliationConfig) -> ReconcileLoop[Thing]:
-    clock = reconciler.world.clock
+    clock = reconciler.resources.clock
     return ReconcileLoop(reconciler, config, clock=clock, telemetry=Telemetry(), health=Health(clock))
 
 
 class Polling(ReconciliationHostedService[Thing]):
-    """Polls a world."""
+    """Polls a resources."""
 
     def __init__(
         self,
-        world: World,
+        world: Resources,
         config: ReconciliationConfig = AT_ONCE,
         reconciler: type[WorldReconciler] = WorldReconciler,
     ) -> None:
@@ -212,8 +212,8 @@ class Polling(ReconciliationHostedService[Thing]):
 
 
 @dataclass
-class Office:
-    """Who was in office, from when to when; two at once are a scandal."""
+class LeadershipLog:
+    """Who led, from when to when. Fails if two lead at once."""
 
     clock: Clock
     terms: list[tuple[str, float, float]] = field(default_factory=list)
@@ -256,13 +256,13 @@ class LeadingReconciler(WorldReconciler):
 
 
 class Candidate(LeaderElectedHostedService[Thing]):
-    """Reconciles a world while it leads."""
+    """Reconciles a resources while it leads."""
 
     def __init__(
         self,
         name: str,
-        world: World,
-        office: Office,
+        world: Resources,
+        office: LeadershipLog,
         kv: Kv | None,
         config: ReconciliationConfig = AT_ONCE,
     ) -> None:
@@ -279,17 +279,17 @@ PREFIX = "/things/"
 
 
 class Watcher(WatchTriggeredHostedService[Thing]):
-    """Reconciles a thing when its key changes."""
+    """Reconciles a resource when its key changes."""
 
     def __init__(
         self,
-        world: World,
+        world: Resources,
         kv: Kv | None,
         config: ReconciliationConfig = NEVER_POLLS,
         watch: WatchConfig = WatchConfig(prefix=PREFIX),  # noqa: B008 (frozen)
     ) -> None:
         loop = loop_over(LeadingReconciler(world), config)
-        self.office = Office(world.clock)
+        self.office = LeadershipLog(world.clock)
         self.ignored: set[str] = set()
         super().__init__(
             "watcher",
@@ -311,7 +311,7 @@ def memory_kv(clock: Clock) -> MemoryKv:
 
 
 class Link(Kv):
-    """One process's way to the store, which can fail: for single operations or for `EVERY` one."""
+    """One process's link to the store, which can fail: for single operations or for `EVERY` one."""
 
     EVERY: Final = "every"
 
@@ -320,25 +320,25 @@ class Link(Kv):
         self._clock = clock
         self._streams: set[asyncio.Timeout] = set()
         self.broken: set[str] = set()
-        """Fail before the store hears of them."""
+        """Fail before they reach the store."""
         self.losing: set[str] = set()
         """Take effect, but the answer is lost."""
         self.hanging: set[str] = set()
         """Never end."""
         self.slow: dict[str, float] = {}
-        """Take so many seconds."""
+        """Take that many seconds."""
         self.calls: list[tuple[str, float]] = []
         self.leases: list[LeaseId] = []
         self.restored: Kv | None = None
-        """What is listed and watched instead, as after a backup was restored; leases live on."""
+        """Listed and watched instead, as after a restored backup; leases stay."""
 
     def cut(self) -> None:
-        """Every call fails, and every watch breaks."""
+        """Let every call fail, and break every watch."""
         self.broken = {self.EVERY}
         self.break_watches()
 
     def freeze(self) -> None:
-        """Every call hangs, and every watch is silent."""
+        """Let every call hang, and every watch stay silent."""
         self.hanging = {self.EVERY}
 
     def mend(self) -> None:
@@ -421,7 +421,7 @@ class Link(Kv):
         return operation in faults or self.EVERY in faults
 
 
-# A worker and what belongs to it.
+# Builders: a worker and what belongs to it.
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 IMAGE = Ami(id="ami-1", name="CML-2.9", description="CML 2.9.1", creation_date="2026-02-01T00:00:00Z")
@@ -437,7 +437,7 @@ SPEC = LaunchSpec(
 
 
 def a_worker(**fields: Any) -> Worker:
-    """A worker that Ada asked for at noon, with whatever else the test says."""
+    """A worker that Ada created at noon, with these fields replaced. The one builder of workers."""
     worker = new_worker(
         worker_id=WorkerId("w-1"),
         name="lab-1",

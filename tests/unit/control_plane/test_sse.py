@@ -44,21 +44,13 @@ from lcm.domain.telemetry import (
     lab_after,
 )
 from lcm.domain.transitions import move
-from lcm.domain.worker import Action, Worker, new_worker
+from lcm.domain.worker import Action, Worker
+from support import core
 from support.virtual_time import VirtualClock
 
 
 def a_worker(name: str, status: WorkerStatus = RUNNING) -> Worker:
-    worker = new_worker(
-        worker_id=WorkerId(name),
-        name=name,
-        template_name="small",
-        aws_region="us-east-1",
-        tags={},
-        by="ann",
-        now=datetime(2026, 1, 1, tzinfo=UTC),
-    )
-    return replace(worker, status=status)
+    return core.a_worker(id=WorkerId(name), name=name, status=status)
 
 
 def a_sample(name: str) -> Sample:

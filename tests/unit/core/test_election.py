@@ -21,10 +21,10 @@ from support.core import (
     AT_ONCE,
     NEVER_POLLS,
     Candidate,
+    LeadershipLog,
     Link,
-    Office,
+    Resources,
     Thing,
-    World,
     memory_kv,
     running,
 )
@@ -39,8 +39,8 @@ class Cluster:
 
     def __init__(self, *names: str, config: ReconciliationConfig = AT_ONCE) -> None:
         self.kv: MemoryKv = memory_kv(clock)
-        self.world = World(clock, "a")
-        self.office = Office(clock)
+        self.world = Resources(clock, "a")
+        self.office = LeadershipLog(clock)
         self.links = {name: Link(self.kv, clock) for name in names}
         self.candidates = {
             name: Candidate(name, self.world, self.office, link, config) for name, link in self.links.items()
@@ -112,8 +112,8 @@ async def test_a_leader_renews_every_third_of_the_lease() -> None:
 
 
 async def test_without_a_store_a_single_instance_leads_at_once() -> None:
-    office = Office(clock)
-    alone = Candidate("ada", World(clock, "a"), office, kv=None)
+    office = LeadershipLog(clock)
+    alone = Candidate("ada", Resources(clock, "a"), office, kv=None)
     async with running(alone):
         await clock.sleep(0)
         assert alone.election.is_leader

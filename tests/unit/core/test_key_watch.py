@@ -15,9 +15,9 @@ from support.core import (
     NEVER_POLLS,
     PREFIX,
     Link,
+    Resources,
     Thing,
     Watcher,
-    World,
     memory_kv,
     running,
 )
@@ -30,7 +30,7 @@ clock = VirtualClock()
 class Scene:
     kv: MemoryKv
     link: Link
-    world: World
+    world: Resources
     service: Watcher
 
     async def change(self, thing_id: str = "a", what: str = "desired_state") -> None:
@@ -47,7 +47,7 @@ class Scene:
 @asynccontextmanager
 async def watching(*ids: str, config: ReconciliationConfig = NEVER_POLLS) -> AsyncIterator[Scene]:
     """A leader that has watched for ten quiet seconds; the diary starts there."""
-    kv, world = memory_kv(clock), World(clock, *ids)
+    kv, world = memory_kv(clock), Resources(clock, *ids)
     link = Link(kv, clock)
     service = Watcher(world, link, config)
     async with running(kv, service):
@@ -181,7 +181,7 @@ async def test_changes_elsewhere_wake_nobody() -> None:
     ],
 )
 async def test_a_key_names_its_resource_right_after_the_prefix(key: str, resource_id: str | None) -> None:
-    service = Watcher(World(clock), None)
+    service = Watcher(Resources(clock), None)
     assert service.watch.parse_watch_key(key) == resource_id
 
 
@@ -244,7 +244,7 @@ async def test_while_the_watch_holds_an_enabled_poll_goes_on() -> None:
 
 @pytest.mark.parametrize("has_store", [True, False])
 async def test_without_a_watch_polling_cannot_be_switched_off(has_store: bool) -> None:
-    world, kv = World(clock, "a"), memory_kv(clock)
+    world, kv = Resources(clock, "a"), memory_kv(clock)
     watch = WatchConfig(prefix=PREFIX, enabled=not has_store)
     service = Watcher(world, kv if has_store else None, watch=watch)
     async with running(kv, service):

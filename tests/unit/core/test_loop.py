@@ -37,7 +37,7 @@ def test_the_defaults_are_those_of_the_contract() -> None:
 
 
 async def test_the_first_poll_waits_for_the_initial_delay_and_then_comes_every_interval() -> None:
-    world = World(clock, "a")
+    world = Resources(clock, "a")
     async with running(Polling(world, ReconciliationConfig())):
         await clock.sleep(70)
     assert world.starts("a") == [5.0, 35.0, 65.0]
@@ -57,7 +57,7 @@ async def test_the_first_poll_waits_for_the_initial_delay_and_then_comes_every_i
     ],
 )
 async def test_a_result_decides_the_next_look(result: ReconciliationResult, looks: list[float]) -> None:
-    world = World(clock, "a")
+    world = Resources(clock, "a")
     world.always(result)
     async with running(Polling(world)):
         await clock.sleep(101)
@@ -65,7 +65,7 @@ async def test_a_result_decides_the_next_look(result: ReconciliationResult, look
 
 
 async def test_failures_wait_1_2_4_8_16_32_60_60_seconds_whatever_the_poll_says() -> None:
-    world = World(clock, "a")
+    world = Resources(clock, "a")
     world.always(Retry("broken"))
     async with running(Polling(world)):
         await clock.sleep(244)
@@ -74,7 +74,7 @@ async def test_failures_wait_1_2_4_8_16_32_60_60_seconds_whatever_the_poll_says(
 
 
 async def test_an_exception_is_a_retry_with_backoff_and_does_not_kill_the_loop() -> None:
-    world = World(clock, "a", "b")
+    world = Resources(clock, "a", "b")
 
     async def act(thing: Thing) -> ReconciliationResult:
         if thing.id == "a":
@@ -98,7 +98,7 @@ async def test_a_failing_fetch_is_a_retry_too() -> None:
                 raise ConnectionError("no answer")
             return await super().fetch_single_resource(resource_id)
 
-    world = World(clock, "a")
+    world = Resources(clock, "a")
     service = Polling(world, NEVER_POLLS, Forgetful)
     async with running(service):
         service.loop.trigger("a")
@@ -108,7 +108,7 @@ async def test_a_failing_fetch_is_a_retry_too() -> None:
 
 @pytest.mark.parametrize("forgiving", [Success(), Skip("fine")])
 async def test_to_converge_forgives_past_failures(forgiving: ReconciliationResult) -> None:
-    world = World(clock, "a")
+    world = Resources(clock, "a")
     world.script(Retry("1"), Retry("2"), Retry("3"), forgiving, Retry("again"))
     service = Polling(world, NEVER_POLLS)
     async with running(service):
@@ -123,7 +123,7 @@ async def test_to_converge_forgives_past_failures(forgiving: ReconciliationResul
 
 async def test_to_wait_forgives_no_failure_of_the_last_minute() -> None:
     """I18: who is answered every second time only asks less and less often."""
-    world = World(clock, "a")
+    world = Resources(clock, "a")
     answers: list[ReconciliationResult] = [Retry("no answer"), Requeue("not yet", after_seconds=1)]
     world.script(*answers * 5)
     service = Polling(world, NEVER_POLLS)
@@ -134,7 +134,7 @@ async def test_to_wait_forgives_no_failure_of_the_last_minute() -> None:
 
 
 async def test_a_minute_of_waiting_without_a_failure_forgives_past_failures() -> None:
-    world = World(clock, "a")
+    world = Resources(clock, "a")
     world.script(Retry("1"), Retry("2"), *[Requeue("not yet", after_seconds=10)] * 7, Retry("again"))
     service = Polling(world, NEVER_POLLS)
     async with running(service):
@@ -144,7 +144,7 @@ async def test_a_minute_of_waiting_without_a_failure_forgives_past_failures() ->
 
 
 async def test_a_resources_state_tells_where_the_loop_stands() -> None:
-    world = World(clock, "a")
+    world = Resources(clock, "a")
     world.script(Retry("1"), Retry("2"))
     service = Polling(world)
     async with running(service):
@@ -165,7 +165,7 @@ async def test_a_resources_state_tells_where_the_loop_stands() -> None:
 
 
 async def test_a_poll_leaves_alone_what_is_in_progress() -> None:
-    world = World(clock, "a")
+    world = Resources(clock, "a")
     world.last_for(45)
     async with running(Polling(world)):
         await clock.sleep(100)
@@ -173,21 +173,21 @@ async def test_a_poll_leaves_alone_what_is_in_progress() -> None:
 
 
 async def test_without_polling_nothing_is_listed() -> None:
-    world = World(clock, "a")
+    world = Resources(clock, "a")
     async with running(Polling(world, NEVER_POLLS)):
         await clock.sleep(100)
     assert world.lists == []
 
 
 async def test_a_full_queue_leaves_nobody_out_for_ever() -> None:
-    world = World(clock, "a", "b", "c")
+    world = Resources(clock, "a", "b", "c")
     async with running(Polling(world, replace(AT_ONCE, queue_capacity=1))):
         await clock.sleep(100)
     assert [len(world.starts(name)) for name in "abc"] == [2, 1, 1]
 
 
 async def test_who_found_the_queue_full_is_looked_for_even_without_polling() -> None:
-    world = World(clock, "a", "b")
+    world = Resources(clock, "a", "b")
     service = Polling(world, replace(NEVER_POLLS, queue_capacity=1))
     async with running(service):
         service.loop.trigger("a")
@@ -201,7 +201,7 @@ async def test_who_found_the_queue_full_is_looked_for_even_without_polling() -> 
 
 
 async def test_a_trigger_runs_at_once_whatever_the_backoff_says() -> None:
-    world = World(clock, "a")
+    world = Resources(clock, "a")
     world.always(Retry("broken"))
     service = Polling(world)
     async with running(service):
@@ -212,7 +212,7 @@ async def test_a_trigger_runs_at_once_whatever_the_backoff_says() -> None:
 
 
 async def test_a_trigger_during_a_run_causes_one_more_run_with_the_newest_version() -> None:
-    world = World(clock, "a")
+    world = Resources(clock, "a")
     world.last_for(2)
     service = Polling(world)
     async with running(service):
@@ -226,7 +226,7 @@ async def test_a_trigger_during_a_run_causes_one_more_run_with_the_newest_versio
 
 
 async def test_a_triggered_resource_that_is_gone_is_forgotten() -> None:
-    world = World(clock, "a")
+    world = Resources(clock, "a")
     service = Polling(world, NEVER_POLLS)
     async with running(service):
         service.loop.trigger("a")
@@ -244,7 +244,7 @@ async def test_a_triggered_resource_that_is_gone_is_forgotten() -> None:
 
 
 async def test_a_poll_skips_a_settled_resource_until_it_changes() -> None:
-    world = World(clock, "a")
+    world = Resources(clock, "a")
     world.change("a", marker="rests at 2")
     async with running(Polling(world)):
         await clock.sleep(65)
@@ -256,7 +256,7 @@ async def test_a_poll_skips_a_settled_resource_until_it_changes() -> None:
 
 async def test_what_changes_during_a_look_is_looked_at_again() -> None:
     """The look may have begun before the change: what it found says nothing about it."""
-    world = World(clock, "a")
+    world = Resources(clock, "a")
     world.change("a", marker="as it was")
 
     async def act(_: Thing) -> ReconciliationResult:
@@ -275,7 +275,7 @@ async def test_a_settled_resource_is_looked_at_when_its_time_has_come() -> None:
         def is_due(self, resource: Thing) -> bool:
             return clock.monotonic() == 60
 
-    world = World(clock, "a")
+    world = Resources(clock, "a")
     world.change("a", marker="rests")
     async with running(Polling(world, reconciler=Punctual)):
         await clock.sleep(100)
@@ -283,7 +283,7 @@ async def test_a_settled_resource_is_looked_at_when_its_time_has_come() -> None:
 
 
 async def test_a_look_at_everything_includes_the_settled_and_the_backed_off() -> None:
-    world = World(clock, "settled", "failing")
+    world = Resources(clock, "settled", "failing")
     world.change("settled", marker="rests")
 
     async def act(thing: Thing) -> ReconciliationResult:
@@ -302,7 +302,7 @@ async def test_a_look_at_everything_includes_the_settled_and_the_backed_off() ->
 
 @pytest.mark.parametrize("result", [Retry("broken", at_least_seconds=29), Requeue("not yet")])
 async def test_a_resource_that_did_not_converge_is_not_settled(result: ReconciliationResult) -> None:
-    world = World(clock, "a")
+    world = Resources(clock, "a")
     world.change("a", marker="rests")
     world.script(result)
     async with running(Polling(world)):
@@ -314,7 +314,7 @@ async def test_a_resource_that_did_not_converge_is_not_settled(result: Reconcili
 
 
 async def test_a_run_asked_for_during_a_sweep_sees_the_newest_version() -> None:
-    world = World(clock, "a")
+    world = Resources(clock, "a")
     service = Polling(world, NEVER_POLLS)
     async with running(service):
         world.last_for(2)
@@ -332,7 +332,7 @@ async def test_a_run_asked_for_during_a_sweep_sees_the_newest_version() -> None:
 
 @pytest.mark.parametrize("everything", [True, False])
 async def test_a_copy_older_than_the_last_look_is_not_used(everything: bool) -> None:
-    world = World(clock, "a")
+    world = Resources(clock, "a")
     service = Polling(world, NEVER_POLLS)
     async with running(service):
         world.list_seconds = 2
@@ -347,7 +347,7 @@ async def test_a_copy_older_than_the_last_look_is_not_used(everything: bool) -> 
 
 @pytest.mark.parametrize("everything", [True, False])
 async def test_a_copy_from_before_the_end_of_the_last_look_is_not_used(everything: bool) -> None:
-    world = World(clock, "a")
+    world = Resources(clock, "a")
     service = Polling(world, NEVER_POLLS)
 
     async def change_it(_: Thing) -> ReconciliationResult:
@@ -370,7 +370,7 @@ async def test_a_copy_from_before_the_end_of_the_last_look_is_not_used(everythin
 async def test_what_was_forgotten_since_the_list_was_asked_for_is_not_looked_at_again(
     everything: bool,
 ) -> None:
-    world = World(clock, "a")
+    world = Resources(clock, "a")
     service = Polling(world, NEVER_POLLS)
     async with running(service):
         world.list_seconds = 2
@@ -390,7 +390,7 @@ async def test_what_was_forgotten_since_the_list_was_asked_for_is_not_looked_at_
 
 @pytest.mark.parametrize("seconds", [0.001, 0.003, 0.004])
 async def test_quick_reconciles_never_exceed_max_concurrent(seconds: float) -> None:
-    world = World(clock, *(f"t{n}" for n in range(200)))
+    world = Resources(clock, *(f"t{n}" for n in range(200)))
     world.last_for(seconds)
     async with running(Polling(world)):
         await clock.sleep(1)
@@ -401,7 +401,7 @@ async def test_quick_reconciles_never_exceed_max_concurrent(seconds: float) -> N
 
 @pytest.mark.parametrize("max_concurrent", [1, 10])
 async def test_one_hanging_resource_does_not_delay_another(max_concurrent: int) -> None:
-    world = World(clock, "hanging", "other")
+    world = Resources(clock, "hanging", "other")
     world.last_for(lambda thing: 1_000 if thing.id == "hanging" else 0)
     config = ReconciliationConfig(initial_delay=0, max_concurrent=max_concurrent)
     async with running(Polling(world, config)):
@@ -414,7 +414,7 @@ async def test_one_hanging_resource_does_not_delay_another(max_concurrent: int) 
 @pytest.mark.parametrize("moment", [0.05, 0.5, 1.9])
 async def test_fifty_hanging_resources_of_a_thousand_do_not_delay_a_hot_one(moment: float) -> None:
     hot = "t0001"
-    world = World(clock, *(f"t{n:04}" for n in range(1_000)))
+    world = Resources(clock, *(f"t{n:04}" for n in range(1_000)))
     world.last_for(lambda thing: 2 if int(thing.id[1:]) % 20 == 0 else 0)
     service = Polling(world)
     async with running(service):
@@ -427,7 +427,7 @@ async def test_fifty_hanging_resources_of_a_thousand_do_not_delay_a_hot_one(mome
 
 
 async def test_a_backlog_with_fifty_hanging_resources_is_worked_off_in_fifty_milliseconds() -> None:
-    world = World(clock, *(f"t{n:04}" for n in range(1_000)))
+    world = Resources(clock, *(f"t{n:04}" for n in range(1_000)))
     world.last_for(lambda thing: 2 if int(thing.id[1:]) < 50 else 0)  # all of them ahead of the rest
     async with running(Polling(world)):
         await clock.sleep(1)
@@ -436,7 +436,7 @@ async def test_a_backlog_with_fifty_hanging_resources_is_worked_off_in_fifty_mil
 
 
 async def test_no_more_than_max_parked_wait_beside_the_slots() -> None:
-    world = World(clock, *(f"t{n}" for n in range(30)))
+    world = Resources(clock, *(f"t{n}" for n in range(30)))
     world.last_for(1)
     config = ReconciliationConfig(initial_delay=0, max_concurrent=2, max_parked=5)
     async with running(Polling(world, config)):
@@ -454,7 +454,7 @@ async def test_nobody_looks_at_the_clock_while_every_slot_is_busy_and_no_key_wai
             await super().sleep(seconds)
 
     counting = CountingClock()
-    world = World(counting, "a")
+    world = Resources(counting, "a")
     world.last_for(20)
     async with running(Polling(world, ReconciliationConfig(initial_delay=0, max_concurrent=1))):
         await clock.sleep(1)
@@ -465,7 +465,7 @@ async def test_nobody_looks_at_the_clock_while_every_slot_is_busy_and_no_key_wai
 
 
 async def test_slots_given_away_are_not_gained() -> None:
-    world = World(clock, *(f"t{n}" for n in range(100)))
+    world = Resources(clock, *(f"t{n}" for n in range(100)))
     world.last_for(1)
     service = Polling(world)
     async with running(service):
@@ -485,7 +485,7 @@ async def test_a_fatal_error_ends_the_service() -> None:
     class Fragile(WorldReconciler):
         fatal = (KeyError,)
 
-    world = World(clock, "a")
+    world = Resources(clock, "a")
     world.script(KeyError("a newer leader"))
     assert isinstance(await first_error(Polling(world, reconciler=Fragile).run()), KeyError)
 
@@ -497,7 +497,7 @@ async def test_a_fatal_error_inside_a_group_ends_the_service_too() -> None:
     async def act(_: Thing) -> ReconciliationResult:
         raise ExceptionGroup("of a task group", [KeyError("a newer leader")])
 
-    world = World(clock, "a")
+    world = Resources(clock, "a")
     world.act = act
     service = Polling(world, reconciler=Fragile)
     async with timeout(10):
@@ -508,7 +508,7 @@ async def test_an_error_that_passes_by_itself_is_retried_without_a_stack_trace(l
     class Patient(WorldReconciler):
         passing = (ConnectionError,)
 
-    world = World(clock, "a")
+    world = Resources(clock, "a")
     world.script(ConnectionError("away for a moment"), KeyError("a bug"))
     async with running(Polling(world, reconciler=Patient)):
         await clock.sleep(0.5)
@@ -519,7 +519,7 @@ async def test_an_error_that_passes_by_itself_is_retried_without_a_stack_trace(l
 
 
 async def test_a_failing_list_is_tried_again_with_backoff_and_shown() -> None:
-    world = World(clock, "a")
+    world = Resources(clock, "a")
     world.list_error = ConnectionError("control plane away")
     service = Polling(world)
     async with running(service):
@@ -533,7 +533,7 @@ async def test_a_failing_list_is_tried_again_with_backoff_and_shown() -> None:
 
 
 async def test_after_a_long_time_without_records_everything_is_looked_at_within_fifteen_seconds() -> None:
-    world = World(clock, "a")
+    world = Resources(clock, "a")
     world.always(Retry("control plane away"))
     service = Polling(world)
     async with running(service):
@@ -546,7 +546,7 @@ async def test_after_a_long_time_without_records_everything_is_looked_at_within_
 
 
 async def test_a_list_that_never_ends_makes_the_loop_silent() -> None:
-    world = World(clock, "a")
+    world = Resources(clock, "a")
     world.list_seconds = 10_000
     service = Polling(world)
     async with running(service):
@@ -557,7 +557,7 @@ async def test_a_list_that_never_ends_makes_the_loop_silent() -> None:
 
 
 async def test_a_poll_that_ended_with_its_service_is_not_silent() -> None:
-    world = World(clock, "a")
+    world = Resources(clock, "a")
     service = Polling(world)
     async with running(service):
         await clock.sleep(10)
@@ -566,7 +566,7 @@ async def test_a_poll_that_ended_with_its_service_is_not_silent() -> None:
 
 
 async def test_a_service_that_runs_again_starts_afresh() -> None:
-    world = World(clock, "a")
+    world = Resources(clock, "a")
     world.always(Retry("broken"))
     service = Polling(world)
     async with running(service):
@@ -581,7 +581,7 @@ async def test_a_service_that_runs_again_starts_afresh() -> None:
 
 
 async def test_reconciles_are_counted_by_result() -> None:
-    world = World(clock, "a")
+    world = Resources(clock, "a")
     world.script(Retry("1"), Retry("2"), Requeue("3", after_seconds=1), Skip("4"), Success())
     service = Polling(world, AT_ONCE)
     async with running(service):

@@ -100,7 +100,7 @@ def test_what_somebody_deletes_behind_their_back_does_not_stop_them() -> None:
     assert len(live(cml, 2 * HOUR)) > before + 10
 
 
-def test_labs_that_merely_run_never_look_like_a_machine_at_work() -> None:
+def test_labs_that_merely_run_never_look_like_a_busy_instance() -> None:
     """Only booting does, which somebody asked for: a lab that is left alone is paused in the end."""
     cml = server(type_="t3.medium")
     settled: list[float] = []

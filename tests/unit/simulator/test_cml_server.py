@@ -65,7 +65,7 @@ def test_the_phases_of_a_boot_follow_its_schedule(server: CmlServer) -> None:
     assert b'"ready":true' in get(server, "system_information", after=boot.ready_at + 0.01)[1]
 
 
-def test_each_boot_of_a_machine_has_its_own_schedule(server: CmlServer) -> None:
+def test_each_boot_of_an_instance_has_its_own_schedule(server: CmlServer) -> None:
     assert server.power_on(instance()) == server.power_on(instance())
     assert server.power_on(instance()) != server.power_on(instance(generation=2))
 

@@ -1,7 +1,7 @@
 """Known, Absent, Unknown: what may be concluded from what EC2 shows."""
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import pytest
 from msgspec.structs import replace
@@ -11,8 +11,9 @@ from lcm.domain.errors import CredentialsRefused, Throttled, TransientError, Unr
 from lcm.domain.launch import Ami, InstanceId, LaunchIntent, LaunchSpec, WorkerId
 from lcm.domain.lifecycle import RUNNING
 from lcm.domain.observation import Absent, Known, Unknown
-from lcm.domain.worker import Instance, Worker, new_worker
+from lcm.domain.worker import Instance, Worker
 from lcm.worker_controller.instances.observer import InstanceObserver
+from support import core
 from support.memory_cloud import Delays, MemoryCloud
 from support.virtual_time import VirtualClock
 
@@ -43,20 +44,9 @@ def observer(cloud: MemoryCloud, clock: VirtualClock) -> InstanceObserver:
 
 
 def a_worker(instance_id: str | None = None) -> Worker:
-    now = datetime(2026, 1, 1, tzinfo=UTC)
-    worker = new_worker(
-        worker_id=WorkerId("w-1"),
-        name="lab",
-        template_name="small",
+    return core.a_worker(
         aws_region="us-east-1",
-        tags={},
-        by="ann",
-        now=now,
-    )
-    intent = LaunchIntent(generation=1, client_token="lcm-1", spec=SPEC, requested_at=now)
-    return replace(
-        worker,
-        launch=intent,
+        launch=LaunchIntent(generation=1, client_token="lcm-1", spec=SPEC, requested_at=core.NOON),
         launch_generation=1,
         ec2_instance_id=InstanceId(instance_id) if instance_id else None,
     )

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from lcm.domain.launch import Ami, InstanceId, LaunchIntent, LaunchSpec, WorkerId
+from lcm.domain.launch import Ami, InstanceId, LaunchIntent, LaunchSpec
 from lcm.domain.lifecycle import (
     DRAINING,
     FAILED,
@@ -23,7 +23,7 @@ from lcm.domain.lifecycle import (
 )
 from lcm.domain.observation import Absent, Known, Observation, Unknown
 from lcm.domain.requests import drain, request
-from lcm.domain.worker import Action, Instance, Worker, new_worker
+from lcm.domain.worker import Action, Instance, Worker
 from lcm.worker_controller.decisions import (
     Decision,
     Launch,
@@ -38,6 +38,7 @@ from lcm.worker_controller.decisions import (
     WithdrawLaunchIntent,
 )
 from lcm.worker_controller.reconciler import STEPS
+from support import core
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 ID = InstanceId("i-1")
@@ -59,16 +60,7 @@ def shows(state: str, *, address: bool = True) -> Known[Instance]:
 
 
 def a_worker(status: WorkerStatus, desired: DesiredStatus) -> Worker:
-    worker = new_worker(
-        worker_id=WorkerId("w-1"),
-        name="lab",
-        template_name="small",
-        aws_region="us-east-1",
-        tags={},
-        by="ann",
-        now=NOW,
-    )
-    return replace(worker, status=status, desired_status=desired, ec2_instance_id=ID)
+    return core.a_worker(status=status, desired_status=desired, ec2_instance_id=ID)
 
 
 def decide(worker: Worker, seen: Observation[Instance], *, minutes: float = 0.0) -> Decision:
