@@ -21,7 +21,7 @@ WINDOW_SECONDS = 0.5
 
 
 async def one_click(api: Api, console: Console, worker: dict[str, str], action: str, operation: str) -> float:
-    """Seconds from just before the request to EC2's own note of the call."""
+    """Seconds from just before the request to EC2's own record of the call."""
     earlier = len(await console.calls(operation))
     clicked_at = time.time()
     await api.act(worker, action)

@@ -43,7 +43,7 @@ HEADERS = {"Authorization": "Bearer v"}
 
 
 async def fill(store: SqliteStore) -> None:
-    """Workers with a life behind them."""
+    """Workers with a long history."""
     async with asyncio.TaskGroup() as tasks:
         for number in range(WORKERS):
             worker = new_worker(

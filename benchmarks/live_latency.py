@@ -66,7 +66,7 @@ NODES = 3
 """Of each lab: one runs from the beginning, the others are there to be started."""
 SETTLING_SECONDS = 6.0
 LATE_SECONDS = 10.0
-"""What has not arrived by then is lost."""
+"""An event that has not arrived by then is lost."""
 BUCKETS = (10, 20, 30, 40, 50, 75, 100, 200)
 """Milliseconds."""
 TYPES = (
@@ -95,7 +95,7 @@ def a_running_worker(number: int) -> Worker:
     return replace(worker, status=RUNNING)
 
 
-# The two processes under test, told what to do by their standard input.
+# The two processes under test, controlled by their standard input.
 
 
 async def lines_of_stdin() -> asyncio.StreamReader:
@@ -131,7 +131,7 @@ async def serve_control_plane(directory: Path, workers: int) -> None:
 
 
 async def control_workers() -> None:
-    """Watch the servers of the second line for the control plane of the first; say once all are live."""
+    """Monitor the servers of the second line for the control plane of the first; print once all are live."""
     lines = await lines_of_stdin()
     control_plane_url = (await lines.readline()).decode().strip()
     simulation = msgspec.json.decode(await lines.readline(), type=SimulationInfo)
@@ -207,7 +207,7 @@ class Costs:
     core: float
     """Seconds on a core."""
     queue: float
-    """Seconds in which it could have run but others did: nothing that the program could do about."""
+    """Seconds in which it was runnable but other processes ran: outside the program's control."""
     megabytes: float
 
     def since(self, before: "Costs") -> "Costs":
@@ -237,12 +237,12 @@ async def child(*arguments: str) -> AsyncIterator[Child]:
         await process.wait()
 
 
-# The people: those who start nodes, and those who look.
+# The people who start nodes, and their browsers.
 
 
 @dataclass
 class Watch:
-    """When each node was started, and how much later each browser knew."""
+    """When each node was started, and how much later each browser got the event."""
 
     started: dict[bytes, float] = field(default_factory=dict)
     latencies: list[float] = field(default_factory=list)
@@ -258,7 +258,7 @@ class Watch:
 
 
 class Browser(asyncio.Protocol):
-    """One EventSource: splits what comes into events, and looks for nodes that were started."""
+    """One EventSource: splits the stream into events, and finds nodes that were started."""
 
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
@@ -343,7 +343,7 @@ class People:
 
 
 async def bare_request(session: aiohttp.ClientSession, port: int) -> float:
-    """A round trip to the same control plane that does nothing: what this machine is like now."""
+    """A round trip to the same control plane that does nothing: the baseline of this host now."""
     began = time.perf_counter()
     async with session.get(
         f"http://127.0.0.1:{port}/api/session", headers={"Authorization": f"Bearer {TOKEN}"}
@@ -364,15 +364,15 @@ class Measured:
 async def start_nodes(
     people: People, nodes: list[Node], watch: Watch, seconds: float, bare: Callable[[], Awaitable[float]]
 ) -> list[float]:
-    """One after the other, at moments that have nothing to do with anybody's rhythm."""
-    chance, told = random.Random(2), []
+    """Start nodes one after the other, at times independent of every interval under test."""
+    chance, latencies = random.Random(2), []
     pause = seconds / len(nodes)
     for node in nodes:
         await asyncio.sleep(chance.expovariate(1 / pause))
         watch.started[node.node_id.encode()] = time.perf_counter()
         await people.start(node)
-        told.append(await bare())
-    return told
+        latencies.append(await bare())
+    return latencies
 
 
 async def run(arguments: argparse.Namespace, directory: Path) -> Measured:

@@ -1,4 +1,4 @@
-"""What the reconcile machinery itself costs, with nothing to reconcile, and whether slow ones get in the way.
+"""The cost of the reconcile loop itself, with nothing to reconcile, and the effect of slow reconciles.
 
 References: the straightforward cycle, a task per resource under a semaphore, gathered; and the least that a
 keyed queue needs, ten workers that take keys and give them back.
@@ -24,7 +24,7 @@ ROUNDS = 5
 
 
 class Resources(Reconciler[str]):
-    """Resources are their own ids; some wait long, one notes when it runs."""
+    """Resources are their own ids; some wait long, one records when it runs."""
 
     def __init__(self, ids: Sequence[str], slow: frozenset[str] = frozenset()) -> None:
         self._ids = ids
@@ -77,7 +77,7 @@ async def settled_seconds() -> float:
 
 
 async def no_op_seconds() -> float:
-    """CPU seconds per resource of one resync of everything, settled or not, that finds nothing to do."""
+    """CPU seconds per resource of one resync of everything, settled or not, that changes nothing to do."""
     resources = Resources([str(n) for n in range(RESOURCES)])
     loop = loop_over(resources)
     async with asyncio.TaskGroup() as tasks:
@@ -95,7 +95,7 @@ async def no_op_seconds() -> float:
 
 
 async def keyed_queue_seconds() -> float:
-    """The least that the same takes with a keyed queue: no timers, states, traces, results or metrics."""
+    """The minimum for the same with a keyed queue: no timers, states, traces, results or metrics."""
     ready: deque[str] = deque()
     waiting: set[str] = set()
     busy: set[str] = set()
@@ -157,7 +157,7 @@ async def hot_key_seconds() -> list[float]:
 
 
 async def best_of(measure: Callable[[], Awaitable[float]]) -> float:
-    """What others do on this machine only ever adds to it."""
+    """The cheapest of several: other load on this host only ever adds to it."""
     return min([await measure() for _ in range(ROUNDS)])
 
 

@@ -1,6 +1,6 @@
-"""How every benchmark here ends: a table for people, one JSON object for scripts.
+"""The output of every benchmark: a table for people, one JSON object for scripts.
 
-Machines differ and are noisy: the claim is a ratio of two things measured in the same run.
+Hosts differ and are noisy: the claim is a ratio of two things measured in the same run.
 """
 
 import argparse

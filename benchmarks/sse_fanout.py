@@ -134,7 +134,7 @@ def resident_bytes() -> int:
 
 
 async def serve(server: HttpServer, publish_sample: Publish, publish_change: Publish) -> None:
-    """Obey one line at a time: publish so many of a kind so often, and say what it cost."""
+    """Execute one line at a time: publish so many of a kind so often, and print the cost."""
     lines = asyncio.StreamReader()
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
@@ -181,7 +181,7 @@ class Browser(asyncio.Protocol):
 
 
 class Server:
-    """A server process, and the way to tell it what to do."""
+    """A server process, and the channel that controls it."""
 
     def __init__(self, process: asyncio.subprocess.Process, port: int) -> None:
         self._process = process

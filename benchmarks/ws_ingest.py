@@ -1,4 +1,4 @@
-"""What a frame of CML's live feed costs: our monitors, the straightforward client, and the limit.
+"""The cost of a frame of CML's live feed: our monitors, the straightforward client, and the limit.
 
 A server in another process sends the same frames over TLS to three kinds of clients, each in a process
 of its own:
@@ -8,7 +8,7 @@ of its own:
 - limit: picows, frames counted and dropped.
 
 Saturated, the server writes eight events at once so that the client is the bottleneck; one client after the
-other, in alternating rounds. Whatever else the machine does only makes a client slower, so the best round of
+other, in alternating rounds. Other load of the host only makes a client slower, so the best round of
 each counts. Steady, each connection gets 0.9 frames a second, as from a real server with two labs. This is a
 small load, so ours and the limit are measured in the same seconds, and the median of their ratios counts.
 CPU is user + system time of the client's process, whose collector is set as in the product.
@@ -280,7 +280,7 @@ class VoidControlPlane:
 
 
 class TokenTransport:
-    """Answers a login and an empty diary at once: this benchmark is about frames."""
+    """Answers a login and empty telemetry at once: this benchmark is about frames."""
 
     async def request(
         self,
@@ -317,8 +317,10 @@ async def connect_ours(port: int, connections: int, context: ssl.SSLContext) -> 
     await asyncio.sleep(0)
     for number in range(connections):
         worker_id = WorkerId(f"w-{number}")
-        told = ReportedActivity(clock.now())
-        registry.ensure_monitoring(MonitorTarget(CmlServer(worker_id, None, HOST, None, None), "2.9.1", told))
+        reported = ReportedActivity(clock.now())
+        registry.ensure_monitoring(
+            MonitorTarget(CmlServer(worker_id, None, HOST, None, None), "2.9.1", reported)
+        )
     while not all(monitor.is_connected for monitor in registry.monitors):
         await asyncio.sleep(0.05)
 
@@ -389,7 +391,7 @@ def _cpu(data: dict[str, Any]) -> _Cpu:
 
 
 class NaiveMonitor:
-    """What one writes first: decode everything, build objects, keep the newest, report now and then."""
+    """The straightforward client: decode everything, build objects, keep the newest, report now and then."""
 
     def __init__(self) -> None:
         self.system: _System | None = None
@@ -546,7 +548,7 @@ def alone(kind: str, port: int, server: Any, connections: int, mode: str, second
 def side_by_side(
     kinds: tuple[str, ...], port: int, server: Any, connections: int, rounds: int
 ) -> dict[str, list[Measured]]:
-    """All of them in the same seconds: whatever else the machine does, it does to each of them."""
+    """Run all of them in the same seconds: other load on the host affects each of them."""
     clients = {kind: Client(kind, port, connections) for kind in kinds}
     server.send("steady")
     time.sleep(SETTLING)

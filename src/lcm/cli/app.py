@@ -163,7 +163,7 @@ def simulate(
     Use it with `lcm up --aws-endpoint URL`; it keeps its instances when LCM restarts. The ready line
     (--json) holds the address and login of every worker, the control endpoint, and a license token.
     """
-    from lcm.simulator.main import Manner, SimulationError, SimulationInfo, SimulationSettings, run
+    from lcm.simulator.main import ServerOptions, SimulationError, SimulationInfo, SimulationSettings, run
 
     def announce(info: SimulationInfo) -> None:
         if as_json:
@@ -188,7 +188,7 @@ def simulate(
             cml_port=cml_port,
             speed=speed,
             workers=workers,
-            manner=Manner(version=cml_version, people=people),
+            server_options=ServerOptions(version=cml_version, people=people),
             license_pool=license_pool,
         )
     except ValueError as mistake:

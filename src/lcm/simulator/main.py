@@ -22,12 +22,12 @@ from lcm.simulator.aws_process import AwsProcess, SimulationError, aws_process
 from lcm.simulator.cml.control import control_endpoint
 from lcm.simulator.cml.fleet import Fleet
 from lcm.simulator.cml.licensing import LicensePool
-from lcm.simulator.cml.server import Credentials, Manner
+from lcm.simulator.cml.server import Credentials, ServerOptions
 from lcm.simulator.pace import Delays, Pace
 
 __all__ = [
     "Delays",
-    "Manner",
+    "ServerOptions",
     "SimulatedWorker",
     "SimulationError",
     "SimulationInfo",
@@ -65,7 +65,7 @@ class SimulationSettings:
     delays: Delays = field(default_factory=Delays)
     workers: int = 0
     """CML servers that exist from the beginning, up and ready."""
-    manner: Manner = field(default_factory=Manner)
+    server_options: ServerOptions = field(default_factory=ServerOptions)
     """How CML servers behave; the control endpoint can change it."""
     license_pool: int = 10_000
     """How many servers may be registered with the license token at a time."""
@@ -117,7 +117,7 @@ async def run(settings: SimulationSettings, announce: Callable[[SimulationInfo],
             pace=pace,
             delays=settings.delays,
             directory=settings.data_dir,
-            manner=settings.manner,
+            server_options=settings.server_options,
             pool=LicensePool(_license_token(settings.seed), settings.license_pool),
         )
         async with (

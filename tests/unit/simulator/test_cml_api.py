@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lcm.simulator.cml.accounts import ADMIN_ID
 from lcm.simulator.cml.licensing import LicensePool
-from lcm.simulator.cml.server import CmlServer, Credentials, Manner, Query
+from lcm.simulator.cml.server import CmlServer, Credentials, Query, ServerOptions
 from lcm.simulator.listing import ListedInstance
 from lcm.simulator.pace import Delays, Pace
 
@@ -83,7 +83,7 @@ class Client:
             delays=Delays(),
             secret=b"secret",
             pool=LicensePool("good", size=1),
-            manner=Manner(version=version, people=False),
+            server_options=ServerOptions(version=version, people=False),
         )
         self.server.power_on(instance)
         self.now = NOW

@@ -8,7 +8,7 @@ import pytest
 from lcm.domain.idle import IdlePolicy
 from lcm.simulator.cml.lab import State
 from lcm.simulator.cml.licensing import LicensePool
-from lcm.simulator.cml.server import CmlServer, Credentials, Manner
+from lcm.simulator.cml.server import CmlServer, Credentials, ServerOptions
 from lcm.simulator.listing import ListedInstance
 from lcm.simulator.pace import Delays, Pace
 
@@ -37,7 +37,7 @@ def server(*, seed: int = 1, speed: float = 1.0, type_: str = "t3.large", people
         delays=Delays(),
         secret=b"",
         pool=LicensePool("good", 1),
-        manner=Manner(people=people),
+        server_options=ServerOptions(people=people),
     )
     cml.power_on(instance)
     return cml
@@ -82,7 +82,7 @@ def test_speed_divides_the_pauses_between_their_acts() -> None:
 def test_a_quiet_server_stays_quiet_and_can_be_woken() -> None:
     cml = server(people=False)
     assert {event["category"] for event in live(cml, HOUR)}.isdisjoint({"start_lab", "user_activity"})
-    cml.behave(Manner(people=True), POWERED_ON_AT + HOUR)
+    cml.apply_options(ServerOptions(people=True), POWERED_ON_AT + HOUR)
     assert "start_lab" in {event["category"] for event in live(cml, 2 * HOUR)}
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from lcm.simulator.cml.hardware import HARDWARE, Load, system_stats
 from lcm.simulator.cml.licensing import LicensePool
-from lcm.simulator.cml.server import CmlServer, Credentials, Manner, Query, is_cml_image
+from lcm.simulator.cml.server import CmlServer, Credentials, Query, ServerOptions, is_cml_image
 from lcm.simulator.listing import ListedInstance
 from lcm.simulator.pace import Delays, Pace
 
@@ -41,7 +41,7 @@ def server() -> CmlServer:
         delays=Delays(),
         secret=b"only this server's",
         pool=LicensePool("a-good-token", size=1),
-        manner=Manner(people=False),
+        server_options=ServerOptions(people=False),
     )
     server.power_on(instance())
     return server

@@ -14,7 +14,7 @@ ADMIN_ID: Final = "00000000-0000-4000-a000-000000000000"
 
 @dataclass
 class User:
-    """Somebody with an account."""
+    """A user with an account."""
 
     id: str
     username: str
@@ -43,7 +43,7 @@ class Group:
 
 
 class Accounts:
-    """Who may log in. The administrator is always there."""
+    """The accounts. The administrator always has one."""
 
     def __init__(self, *, username: str, password: str, at: float, new_id: Callable[[], str]) -> None:
         self._new_id = new_id
@@ -91,7 +91,7 @@ class Accounts:
         del self.users[self.user(user_id).id]
 
     def person(self, name: str, at: float) -> User:
-        """The account of somebody who works here, made when they come for the first time."""
+        """The account of a simulated person, created at the first visit."""
         user_id = str(uuid.UUID(int=uuid.uuid5(uuid.NAMESPACE_OID, name).int, version=4))
         if user_id not in self.users:
             self.users[user_id] = User(

@@ -1,4 +1,4 @@
-"""How a CML server comes up, as its clients see it."""
+"""The boot of a CML server, as its clients observe it."""
 
 from enum import StrEnum
 
@@ -11,7 +11,7 @@ class BootPhase(StrEnum):
     """What the server does with a connection."""
 
     OFF = "off"
-    """Nobody listens: the connection is refused."""
+    """No listener: the connection is refused."""
     GATEWAY = "gateway"
     """nginx is up, the application is not: 502."""
     LOADING = "loading"
@@ -27,11 +27,11 @@ class BootSchedule(msgspec.Struct, frozen=True, kw_only=True):
     ready_at: float
 
     @staticmethod
-    def draw(pace: Pace, delays: Delays, *machine: object) -> "BootSchedule":
-        """The schedule of one boot of one machine, as the seed has it."""
-        gateway_at = pace.seconds(delays.cml_boot_seconds, "boot", *machine)
-        loading_at = gateway_at + pace.seconds(delays.cml_gateway_seconds, "gateway", *machine)
-        ready_at = loading_at + pace.seconds(delays.cml_loading_seconds, "loading", *machine)
+    def draw(pace: Pace, delays: Delays, *instance: object) -> "BootSchedule":
+        """The schedule of one boot of one instance, drawn by the seed."""
+        gateway_at = pace.seconds(delays.cml_boot_seconds, "boot", *instance)
+        loading_at = gateway_at + pace.seconds(delays.cml_gateway_seconds, "gateway", *instance)
+        ready_at = loading_at + pace.seconds(delays.cml_loading_seconds, "loading", *instance)
         return BootSchedule(gateway_at=gateway_at, loading_at=loading_at, ready_at=ready_at)
 
     def phase(self, seconds_up: float) -> BootPhase:

@@ -1,6 +1,6 @@
-"""The control endpoint of the CML side: cause trouble, act as a user, look behind the scenes.
+"""The control endpoint of the CML servers: inject faults, act as a user, inspect state.
 
-Listens on loopback; the AWS process passes on to it what it gets under `/_lcm/cml/`.
+Listens on loopback; the AWS process forwards requests under `/_lcm/cml/` to it.
 """
 
 import asyncio
@@ -16,30 +16,30 @@ from lcm.simulator.cml.faults import Fault
 from lcm.simulator.cml.fleet import Fleet
 from lcm.simulator.cml.lab import Lab
 from lcm.simulator.cml.refusal import Refused
-from lcm.simulator.cml.server import CmlServer, Manner
+from lcm.simulator.cml.server import CmlServer, ServerOptions
 from lcm.simulator.cml.site import Site
 from lcm.simulator.cml.websocket import Opcode, frame
 from lcm.simulator.cml.wire import Connection, Reply, Stream
 
 PREFIX: Final = "/cml/"
 DEFAULT_USER: Final = "operator"
-"""Who acts when a command names nobody."""
+"""The user of commands that name none."""
 MAX_FLOOD_BYTES: Final = 48 * 1024 * 1024
 
 T = TypeVar("T")
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What to change about servers; what is absent stays."""
+    """Options of servers to change; absent ones stay."""
 
     version: str | msgspec.UnsetType | None = msgspec.UNSET
     people: bool | msgspec.UnsetType = msgspec.UNSET
     stats_seconds: float | msgspec.UnsetType = msgspec.UNSET
 
-    def of(self, manner: Manner) -> Manner:
+    def of(self, server_options: ServerOptions) -> ServerOptions:
         given = {name: getattr(self, name) for name in self.__struct_fields__}
         return msgspec.structs.replace(
-            manner, **{name: value for name, value in given.items() if value is not msgspec.UNSET}
+            server_options, **{name: value for name, value in given.items() if value is not msgspec.UNSET}
         )
 
 
@@ -62,11 +62,11 @@ class Act(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class Flood(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Many frames at once, to everyone who listens."""
+    """Many frames at once, to every subscriber."""
 
     frames: int = 1000
     event: dict[str, Any] | None = None
-    """What each of them is; null: the load of the host."""
+    """The content of each frame; null: the load of the host."""
 
 
 class Licenses(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -77,7 +77,7 @@ class Licenses(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class Control:
-    """The `Door` of the control endpoint."""
+    """The `RequestHandler` of the control endpoint."""
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
@@ -98,7 +98,7 @@ class Control:
             PREFIX,
         )
 
-    # As a door
+    # As a request handler
 
     def opened(self, connection: Connection) -> None: ...
 
@@ -120,7 +120,7 @@ class Control:
         except (msgspec.DecodeError, ValueError) as mistake:
             return Reply(_json({"error": str(mistake)}, 400))
 
-    # Looking
+    # State
 
     def _workers(self, query: Query) -> list[dict[str, Any]]:
         return [self._summary(site) for site in self._fleet.sites()]
@@ -135,21 +135,21 @@ class Control:
             "private_ip": server.instance.private_ip,
             "public_ip": server.instance.public_ip,
             "version": server.version.with_build,
-            "people": server.manner.people,
+            "people": server.server_options.people,
             "is_licensed": server.licensing.is_licensed(now),
-            "listeners": len(server.audience),
-            "frames": server.audience.frames,
+            "listeners": len(server.subscribers),
+            "frames": server.subscribers.frames,
             "lab_count": len(server.labs.all()),
             "running_nodes": sum(node.is_running for node in server.labs.nodes()),
             "counters": dict(server.counters),
         }
 
-    # Acting
+    # Actions
 
     def _change_all(self, query: Query) -> None:
-        """Every server there is, and every one to come."""
+        """Change the options of every server, present and future."""
         change = _decode(query, Change)
-        self._fleet.manner = change.of(self._fleet.manner)
+        self._fleet.server_options = change.of(self._fleet.server_options)
         for site in self._fleet.sites():
             self._behave(site, change)
 
@@ -157,32 +157,32 @@ class Control:
         self._behave(site, _decode(query, Change))
 
     def _behave(self, site: Site, change: Change) -> None:
-        site.server.behave(change.of(site.server.manner), self._fleet.now())
+        site.server.apply_options(change.of(site.server.server_options), self._fleet.now())
         self._fleet.schedule(site)
 
     def _create_lab(self, query: Query, site: Site) -> dict[str, Any]:
-        wish, server, now = _decode(query, NewLab), site.server, self._fleet.now()
-        user = server.accounts.person(wish.user, now)
-        lab = server.labs.create(now, title=wish.title, owner_id=user.id)
+        order, server, now = _decode(query, NewLab), site.server, self._fleet.now()
+        user = server.accounts.person(order.user, now)
+        lab = server.labs.create(now, title=order.title, owner_id=user.id)
         nodes = [
-            server.labs.add_node(lab, now, label=f"n{number}", definition_id=wish.definition, x=100 * number)
-            for number in range(wish.nodes)
+            server.labs.add_node(lab, now, label=f"n{number}", definition_id=order.definition, x=100 * number)
+            for number in range(order.nodes)
         ]
         for a, b in pairwise(nodes):
             server.labs.connect(server.labs.add_interface(a, now), server.labs.add_interface(b, now), now)
         return _lab(lab)
 
     def _act(self, query: Query, site: Site) -> dict[str, Any]:
-        wish, server, now = _decode(query, Act), site.server, self._fleet.now()
+        order, server, now = _decode(query, Act), site.server, self._fleet.now()
         server.labs.advance(now)
-        lab = server.labs.get(wish.lab_id)
-        user_id = server.accounts.person(wish.user, now).id
+        lab = server.labs.get(order.lab_id)
+        user_id = server.accounts.person(order.user, now).id
         server.telemetry.see(user_id, now)
-        self._perform(server, wish, lab, user_id, now)
+        self._perform(server, order, lab, user_id, now)
         self._fleet.schedule(site)
         return _lab(lab)
 
-    def _perform(self, server: CmlServer, wish: Act, lab: Lab, user_id: str, now: float) -> None:
+    def _perform(self, server: CmlServer, order: Act, lab: Lab, user_id: str, now: float) -> None:
         labs = server.labs
         on_lab: dict[str, Callable[..., None]] = {"start": labs.start, "stop": labs.stop, "wipe": labs.wipe}
         on_node: dict[str, Callable[..., None]] = {
@@ -190,33 +190,33 @@ class Control:
             "stop": labs.stop_node,
             "wipe": labs.wipe_node,
         }
-        if wish.action == "delete" and wish.node_id is None:
+        if order.action == "delete" and order.node_id is None:
             labs.delete(lab)
-        elif wish.action == "delete":
-            labs.remove_node(lab.node(wish.node_id or ""), now)
-        elif wish.node_id is None:
-            on_lab[wish.action](lab, now, user_id)
+        elif order.action == "delete":
+            labs.remove_node(lab.node(order.node_id or ""), now)
+        elif order.node_id is None:
+            on_lab[order.action](lab, now, user_id)
         else:
-            on_node[wish.action](lab.node(wish.node_id), now, user_id)
+            on_node[order.action](lab.node(order.node_id), now, user_id)
 
     def _flood(self, query: Query, site: Site) -> dict[str, int]:
-        wish = _decode(query, Flood)
-        event = wish.event or {
+        order = _decode(query, Flood)
+        event = order.event or {
             "event_type": "system_stats",
             "data": site.server.system_stats(self._fleet.now()),
         }
         data = frame(Opcode.TEXT, msgspec.json.encode(event))
-        if len(data) * wish.frames > MAX_FLOOD_BYTES:
+        if len(data) * order.frames > MAX_FLOOD_BYTES:
             raise Refused(400, f"that is more than {MAX_FLOOD_BYTES} bytes")
-        site.server.audience.send(data * wish.frames, frames=wish.frames)
-        return {"listeners": len(site.server.audience), "bytes": len(data) * wish.frames}
+        site.server.subscribers.send(data * order.frames, frames=order.frames)
+        return {"listeners": len(site.server.subscribers), "bytes": len(data) * order.frames}
 
-    # Trouble
+    # Faults
 
     def _add_fault(self, query: Query) -> None:
         fault: Fault = msgspec.json.decode(query.body, type=Fault)
         for site in self._meant(fault.worker):
-            site.suffer(fault)
+            site.apply_fault(fault)
             self._fleet.schedule(site)
 
     def _clear_faults(self, query: Query) -> None:
@@ -227,18 +227,18 @@ class Control:
     def _meant(self, worker: str | None) -> list[Site]:
         return self._fleet.sites() if worker is None else [self._fleet.find(worker)]
 
-    # Licences
+    # Licenses
 
     def _licenses(self, query: Query) -> dict[str, Any]:
         pool = self._fleet.pool
         return {"size": pool.size, "is_reachable": pool.is_reachable, "holders": list(pool.holders.values())}
 
     def _change_licenses(self, query: Query) -> None:
-        wish, pool = _decode(query, Licenses), self._fleet.pool
-        if wish.size is not msgspec.UNSET:
-            pool.size = wish.size
-        if wish.is_reachable is not msgspec.UNSET:
-            pool.is_reachable = wish.is_reachable
+        order, pool = _decode(query, Licenses), self._fleet.pool
+        if order.size is not msgspec.UNSET:
+            pool.size = order.size
+        if order.is_reachable is not msgspec.UNSET:
+            pool.is_reachable = order.is_reachable
 
 
 @asynccontextmanager

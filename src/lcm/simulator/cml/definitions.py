@@ -10,9 +10,9 @@ class NodeDefinition(NamedTuple):
     label: str
     nature: str
     driver: str
-    """KVM, IOL, or NONE for what is part of the fabric, as console keys tell it."""
+    """KVM, IOL, or NONE for what is part of the fabric, as console keys name it."""
     ram: int | None
-    """MiB; None: it is no machine of its own."""
+    """MiB; None: it is no virtual machine."""
     cpus: int | None
     boot_seconds: float
     ports: int
@@ -20,20 +20,20 @@ class NodeDefinition(NamedTuple):
 
     @property
     def image(self) -> str | None:
-        """The id of its only image; what is no machine needs none."""
-        return f"{self.id}-simulated" if self.has_machine else None
+        """The id of its only image; a definition without a virtual machine needs none."""
+        return f"{self.id}-simulated" if self.has_vm else None
 
     @property
-    def has_machine(self) -> bool:
+    def has_vm(self) -> bool:
         return self.ram is not None
 
     @property
     def serial_ports(self) -> int:
-        return int(self.has_machine)
+        return int(self.has_vm)
 
     @property
     def has_loopback(self) -> bool:
-        return self.has_machine and self.nature in {ROUTER, SWITCH}
+        return self.has_vm and self.nature in {ROUTER, SWITCH}
 
     @property
     def prefix(self) -> str:
@@ -43,7 +43,7 @@ class NodeDefinition(NamedTuple):
     @property
     def boot_text(self) -> str:
         """What its console shows when it is up."""
-        if not self.has_machine:
+        if not self.has_vm:
             return ""
         return "Press RETURN to get started" if self.has_loopback else "login:"
 
@@ -122,7 +122,7 @@ def node_definition(definition: NodeDefinition) -> dict[str, Any]:
                 "ram": definition.ram,
                 "cpus": definition.cpus,
             }
-            if definition.has_machine
+            if definition.has_vm
             else {}
         },
         "boot": {

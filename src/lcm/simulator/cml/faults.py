@@ -1,7 +1,7 @@
-"""Trouble on demand for simulated CML servers, as `POST {control_url}/cml/faults` takes it.
+"""Faults on demand for simulated CML servers, as `POST {control_url}/cml/faults` takes it.
 
-Some kinds happen at once, some hold until the faults are cleared; each says which. A fault names a
-worker by its instance id or one of its addresses, or strikes all of them.
+Some kinds happen once, some last until the faults are cleared; each says which. A fault names a
+worker by its instance id or one of its addresses, or affects all of them.
 """
 
 from typing import ClassVar
@@ -11,7 +11,7 @@ import msgspec
 
 class _Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind"):
     worker: str | None = None
-    """Instance id, private or public address; null: every worker there is."""
+    """Instance id, private or public address; null: every worker."""
 
 
 class Close(_Fault, frozen=True, kw_only=True, tag="close"):
@@ -26,20 +26,20 @@ class Close(_Fault, frozen=True, kw_only=True, tag="close"):
 
 
 class Silence(_Fault, frozen=True, kw_only=True, tag="silence"):
-    """Nothing comes any more, on open sockets and new ones, until cleared."""
+    """Send nothing, on open sockets and new ones, until cleared."""
 
     answer_pings: bool = True
 
 
 class Garbage(_Fault, frozen=True, kw_only=True, tag="garbage"):
-    """Frames that mean nothing, now; `lasting`: in the place of every event until cleared."""
+    """Send invalid frames now; `lasting`: instead of every event until cleared."""
 
     frames: int = 9
     lasting: bool = False
 
 
 class Oversize(_Fault, frozen=True, kw_only=True, tag="oversize"):
-    """One huge frame now; `lasting`: also to every new WebSocket."""
+    """Send one huge frame now; `lasting`: also to every new WebSocket."""
 
     size: int = 2 * 1024 * 1024
     lasting: bool = False
@@ -50,31 +50,31 @@ class Http(_Fault, frozen=True, kw_only=True, tag="http"):
 
     status: int
     path: str = "/api/v0/"
-    """How the paths begin that it strikes."""
+    """Prefix of the affected paths."""
     count: int | None = None
-    """How many requests it strikes on each worker; null: all, until cleared."""
+    """How many requests it affects on each worker; null: all, until cleared."""
 
 
 class Slow(_Fault, frozen=True, kw_only=True, tag="slow"):
-    """Answers come that much later, until cleared."""
+    """Delay answers by that much, until cleared."""
 
     seconds: float
     path: str = "/"
 
 
 class ExpiredToken(_Fault, frozen=True, kw_only=True, tag="expired_token"):
-    """Every token given out so far is dead; `lasting`: also every new one, from its first moment."""
+    """Invalidate every token issued so far; `lasting`: also every new one, from its first moment."""
 
     lasting: bool = False
 
 
 class Certificate(_Fault, frozen=True, kw_only=True, tag="certificate"):
-    """Another certificate for every new connection. Stays: clearing brings the old one not back."""
+    """Present another certificate to new connections. Permanent: clearing does not restore the old one."""
 
 
 class Refuse(_Fault, frozen=True, kw_only=True, tag="refuse"):
-    """Connections break and new ones are refused, until cleared."""
+    """Break connections and refuse new ones, until cleared."""
 
 
 Fault = Close | Silence | Garbage | Oversize | Http | Slow | ExpiredToken | Certificate | Refuse
-"""Told apart by `kind`."""
+"""Distinguished by `kind`."""

@@ -1,7 +1,7 @@
 """Keeps one CML server reachable for every running instance, and none for the others.
 
-Time moves in one place for all of them: `keep_time` looks at the server whose next event is due, and
-at no other. A fleet of a thousand quiet servers costs nothing.
+Time advances in one place for all of them: `keep_time` advances the server whose next event is due, and
+no other. A fleet of a thousand quiet servers costs nothing.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from typing import Final
 from lcm.core.timeouts import timeout
 from lcm.simulator.cml.licensing import LicensePool
 from lcm.simulator.cml.refusal import Refused
-from lcm.simulator.cml.server import CmlServer, Credentials, Manner, is_cml_image
+from lcm.simulator.cml.server import CmlServer, Credentials, ServerOptions, is_cml_image
 from lcm.simulator.cml.site import Site
 from lcm.simulator.listing import InstanceListing, ListedInstance
 from lcm.simulator.pace import Delays, Pace, steady_unix_time
@@ -24,7 +24,7 @@ BIND_RETRY_SECONDS: Final = 1.0
 BACKLOG: Final = 16
 """Of each listener: there are two per worker."""
 MIN_TICK_SECONDS: Final = 0.005
-"""What falls due within this time of each other happens in one go."""
+"""Events that are due within this time of each other are applied together."""
 
 
 class Fleet:
@@ -38,7 +38,7 @@ class Fleet:
         pace: Pace,
         delays: Delays,
         directory: Path | None,
-        manner: Manner,
+        server_options: ServerOptions,
         pool: LicensePool,
         clock: Callable[[], float] = steady_unix_time,
     ) -> None:
@@ -48,18 +48,18 @@ class Fleet:
         self._delays = delays
         self._directory = directory
         self._clock = clock
-        self.manner = manner
-        """Of servers that are yet to come."""
+        self.server_options = server_options
+        """The options of future servers."""
         self.pool = pool
         self._sites: dict[str, Site] = {}
         self._boots: dict[tuple[str, int], asyncio.Task[None]] = {}
         self._listening: set[str] = set()
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
         self._due: list[tuple[float, int, Site]] = []
         self._serial = 0
         self._wake = asyncio.Event()
 
-    # Looking
+    # State
 
     def now(self) -> float:
         return self._clock()
@@ -78,13 +78,13 @@ class Fleet:
     async def until_listening(self, instance_ids: Collection[str]) -> None:
         """Wait until all of these can be reached."""
         while not self._listening.issuperset(instance_ids):
-            self._news.clear()
-            await self._news.wait()
+            self._changed.clear()
+            await self._changed.wait()
 
     # Time
 
     async def keep_time(self) -> None:
-        """Let things happen on every server when they are due, until cancelled."""
+        """Advance every server when its next event is due, until cancelled."""
         while True:
             now = self._clock()
             for site in self._take_due(now):
@@ -108,7 +108,7 @@ class Fleet:
         return due
 
     def schedule(self, site: Site) -> None:
-        """Look at a server again when it says so; call it after anything that may have changed that."""
+        """Advance a server at its next due time; call this after anything that may have changed that time."""
         due_at = site.server.due_at() if site.is_powered else None
         if due_at == site.due_at:
             return
@@ -119,10 +119,10 @@ class Fleet:
             if self._due[0][2] is site:
                 self._wake.set()
 
-    # Machines
+    # Instances
 
     async def follow(self, listings: AsyncIterator[InstanceListing]) -> None:
-        """Serve what each listing shows as running until the listings end or this is cancelled."""
+        """Serve the running instances of each listing until the listings end or this is cancelled."""
         async with asyncio.TaskGroup() as boots:
             async for listing in listings:
                 self._adjust(listing.instances, boots)
@@ -139,7 +139,7 @@ class Fleet:
                 self._boots[boot] = boots.create_task(self._serve(instance), name=f"cml-{boot[0]}")
 
     async def _serve(self, instance: ListedInstance) -> None:
-        """One boot of one server, from power to cancellation."""
+        """Run one boot of one server, from power-on to cancellation."""
         site = self._site(instance)
         schedule = site.server.power_on(instance)
         try:
@@ -154,14 +154,14 @@ class Fleet:
             self.schedule(site)
 
     async def _listen(self, site: Site) -> None:
-        """Be reachable until the site is shut or the power goes."""
+        """Accept connections until the site is shut or the instance stops."""
         instance = site.server.instance
         listeners: list[asyncio.Server] = []
         try:
             for address in filter(None, (instance.private_ip, instance.public_ip)):
                 listeners.append(await self._bind(address, site))
             self._listening.add(instance.id)
-            self._news.set()
+            self._changed.set()
             await site.until_shut()
         finally:
             for listener in listeners:
@@ -179,7 +179,7 @@ class Fleet:
                 delays=self._delays,
                 secret=secrets.token_bytes(32),
                 pool=self.pool,
-                manner=self.manner,
+                server_options=self.server_options,
             )
             self._sites[instance.id] = Site(
                 server, directory=self._directory, clock=self._clock, settled=self.schedule
@@ -187,7 +187,7 @@ class Fleet:
         return self._sites[instance.id]
 
     async def _bind(self, address: str, site: Site) -> asyncio.Server:
-        """Another program on our port at this address is a nuisance to one worker, not to the fleet."""
+        """Listen, and retry while another program holds the port: that affects one worker, not the fleet."""
         while True:
             try:
                 return await asyncio.get_running_loop().create_server(

@@ -1,4 +1,4 @@
-"""The machine under a CML server: what its instance type gives it, and how busy it is."""
+"""The hardware of a CML server: the resources of its instance type, and its load."""
 
 import math
 import random
@@ -14,7 +14,7 @@ NO_DEMAND: Final = Demand()
 
 
 class Hardware(NamedTuple):
-    """What an instance type has."""
+    """The resources of an instance type."""
 
     vcpus: int
     memory_gib: int
@@ -36,11 +36,11 @@ HARDWARE: Final = {
 # fmt: on
 
 OTHER: Final = Hardware(4, 16, 128, _BURSTABLE)
-"""Types nobody has written down yet."""
+"""The resources of instance types that are not listed."""
 
 
 class Load:
-    """How busy one server is without labs: slow waves whose shape the machine's name decides."""
+    """The load of one server without labs: slow waves whose shape its name decides."""
 
     def __init__(self, name: str) -> None:
         rng = random.Random(name)

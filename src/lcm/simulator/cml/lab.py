@@ -18,9 +18,9 @@ class State(StrEnum):
     DEFINED_ON_CORE = "DEFINED_ON_CORE"
     """Never started, or wiped."""
     QUEUED = "QUEUED"
-    """Waits for a place."""
+    """Waits for a compute host."""
     STARTED = "STARTED"
-    """The machine runs; its system boots."""
+    """The node runs; its operating system boots."""
     BOOTED = "BOOTED"
     STOPPED = "STOPPED"
     """Off, but its disk is kept."""
@@ -41,14 +41,14 @@ RESTING: Final = frozenset({DEFINED_ON_CORE, STOPPED})
 # fmt: off
 TRANSITIONS: Final = (
     # from             to               because
-    (DEFINED_ON_CORE,  QUEUED,          "somebody starts it"),
-    (STOPPED,          QUEUED,          "somebody starts it again"),
+    (DEFINED_ON_CORE,  QUEUED,          "a user starts it"),
+    (STOPPED,          QUEUED,          "a user starts it again"),
     (QUEUED,           STARTED,         "a compute host has room"),
     (STARTED,          BOOTED,          "the console shows that its system is up"),
-    (QUEUED,           STOPPED,         "somebody stops it"),
-    (STARTED,          STOPPED,         "somebody stops it, or the host loses power"),
-    (BOOTED,           STOPPED,         "somebody stops it, or the host loses power"),
-    (STOPPED,          DEFINED_ON_CORE, "somebody wipes it"),
+    (QUEUED,           STOPPED,         "a user stops it"),
+    (STARTED,          STOPPED,         "a user stops it, or the host loses power"),
+    (BOOTED,           STOPPED,         "a user stops it, or the host loses power"),
+    (STOPPED,          DEFINED_ON_CORE, "a user wipes it"),
 )
 # fmt: on
 ALLOWED: Final = frozenset((source, target) for source, target, _ in TRANSITIONS)
@@ -87,7 +87,7 @@ class Link:
 
 @dataclass(eq=False)
 class Node:
-    """A machine or device in a lab."""
+    """A virtual machine or device in a lab."""
 
     id: str
     lab: "Lab"
@@ -157,7 +157,7 @@ class Lab:
 
     @property
     def has_converged(self) -> bool:
-        """Whether nothing in it is on its way."""
+        """Whether no change of state is pending."""
         return all(node.plan is None for node in self.nodes.values())
 
     def node(self, node_id: str) -> Node:

@@ -1,9 +1,8 @@
-"""Labs, and how their nodes come up and go down: a state machine on a clock that others drive.
+"""Labs, and how their nodes come up and go down: a state machine on a clock that the caller drives.
 
-Nothing here does I/O or reads the time. Every change takes the moment it happens at; what happens by
-itself (a queued node is placed, a started one has booted) waits in a plan until `advance` reaches it.
-Whoever watches is told through the two functions given at the start: `emit` gets what `/ws/ui` shows,
-`record` what telemetry keeps.
+Nothing here does I/O or reads the time. Every change takes its time as an argument; changes that happen by
+themselves (a queued node is placed, a started one has booted) are scheduled until `advance` reaches them.
+Two functions given at the start publish changes: `emit` to `/ws/ui`, `record` to telemetry.
 """
 
 import heapq
@@ -40,13 +39,13 @@ MAX_TITLE: Final = 64
 
 
 class Emit(Protocol):
-    """Shows something to whoever has the user interface open."""
+    """Sends an event to every open user interface."""
 
     def __call__(self, event: dict[str, Any], /) -> None: ...
 
 
 class Record(Protocol):
-    """Keeps something in the telemetry."""
+    """Records an event in the telemetry."""
 
     def __call__(self, category: str, at: float, data: dict[str, Any], /) -> None: ...
 
@@ -63,7 +62,7 @@ class Labs:
         self._plans: list[Plan] = []
         self._serial = 0
 
-    # Looking
+    # State
 
     def all(self) -> list[Lab]:
         """Oldest first."""
@@ -76,13 +75,13 @@ class Labs:
         return (node for lab in self._by_id.values() for node in lab.nodes.values())
 
     def next_change_at(self) -> float | None:
-        """When something may happen by itself; None if nothing ever will."""
+        """When the next scheduled change is due; None if there is none."""
         return self._plans[0].at if self._plans else None
 
     # Time
 
     def advance(self, now: float) -> None:
-        """Let everything happen that is due, each thing at its own moment."""
+        """Apply every change that is due, each at its own time."""
         while self._plans and self._plans[0].at <= now:
             plan = heapq.heappop(self._plans)
             if plan.node.plan is plan:
@@ -90,7 +89,7 @@ class Labs:
                 self._arrive(plan.node, plan.state, plan.at)
 
     def lose_power(self, at: float) -> None:
-        """The host went down: what ran is off, what was on its way is forgotten."""
+        """Stop everything because the host went down; pending changes are dropped."""
         self._plans.clear()
         for node in self.nodes():
             node.plan = None
@@ -267,7 +266,7 @@ class Labs:
     def new_id(self) -> str:
         return str(uuid.UUID(int=self._rng.getrandbits(128), version=4))
 
-    # Moves
+    # Transitions
 
     def _start(self, node: Node, at: float, user_id: str) -> None:
         if node.state in RESTING:
@@ -339,7 +338,7 @@ class Labs:
         node.plan = Plan(at + seconds, self._serial, node, state)
         heapq.heappush(self._plans, node.plan)
 
-    # Telling
+    # Events
 
     def _emit_lab(self, lab: Lab, event: str, data: dict[str, Any]) -> None:
         self._emit({"event_type": "lab_event", "lab_id": lab.id, "event": event, "data": data})

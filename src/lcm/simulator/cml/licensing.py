@@ -1,7 +1,7 @@
-"""Smart licensing as one server goes through it: a request is accepted at once and decided later.
+"""Smart Licensing of one server: a request is accepted at once and decided later.
 
-Time passes only when somebody looks. All servers share one pool of licences, kept by whoever plays
-Cisco; a server that goes without deregistering keeps its licence there.
+State advances when it is read. All servers share one pool of licenses, on Cisco's side; a server that is
+terminated without deregistering keeps its license there.
 """
 
 import re
@@ -37,7 +37,7 @@ MAX_NODES: Final = 500
 
 
 class LicensePool:
-    """Cisco's side: which token is good, and which products hold a licence."""
+    """Cisco's side: the valid token, and the products that hold a license."""
 
     def __init__(self, token: str, size: int) -> None:
         self.token = token
@@ -47,7 +47,7 @@ class LicensePool:
         """Product uuid to the name of the server; the oldest first."""
 
     def claim(self, product: str, name: str) -> bool:
-        """False when all licences are taken; a product that holds one keeps it."""
+        """False when all licenses are taken; a product that holds one keeps it."""
         if product not in self.holders and len(self.holders) >= self.size:
             return False
         self.holders[product] = name
@@ -72,14 +72,14 @@ class Licensing:
         self._is_reservation = False
         self._registration, self._authorization = "NOT_REGISTERED", "INIT"
         self._token: str | None = None
-        """Of the attempt under way."""
+        """The token of the attempt under way."""
         self._due: float | None = None
-        """When it is decided."""
+        """When the attempt is decided."""
         self._attempted_at: float | None = None
         self._failure: str | None = None
         self._registered_at = self._authorized_at = 0.0
 
-    # Looking
+    # State
 
     @property
     def is_enterprise(self) -> bool:
@@ -125,10 +125,10 @@ class Licensing:
             "product_license": {"active": self._product, "is_enterprise": self.is_enterprise},
         }
 
-    # Acting
+    # Requests
 
     def register(self, token: object, *, reregister: bool, now: float) -> None:
-        """Accepted, not registered yet: only later looks tell what became of it."""
+        """Accept a registration; only later reads show its outcome."""
         self._settle(now)
         if not isinstance(token, str) or not TOKEN.fullmatch(token):
             raise Refused(400, "The registration token is missing or malformed.")
@@ -143,7 +143,7 @@ class Licensing:
         self._due = now + self._pace.seconds(REGISTER_SECONDS, "register", self._name, self._attempts)
 
     def deregister(self, now: float) -> bool:
-        """Whether Cisco was told."""
+        """Deregister; return whether Cisco was notified."""
         self._settle(now)
         if self._registration == "NOT_REGISTERED":
             raise Refused(400, "The product instance is not registered.")
@@ -216,7 +216,7 @@ class Licensing:
         self._attempted_at = self._failure = self._token = self._due = None
         self._registered_at = self._authorized_at = 0.0
 
-    # Words
+    # Messages
 
     def _register_time(self, is_registered: bool) -> dict[str, Any]:
         """CML's quirks: after a success the failure is "OK", and nothing has `succeeded`."""

@@ -1,4 +1,4 @@
-"""What nodes and links do to their host: figures that are a function of the moment and of nothing else."""
+"""The load of nodes and links on their host: a function of time only."""
 
 import math
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ RUNNING_IN_ORDER: Final = ("QUEUED", "STARTED", "BOOTED")
 
 
 class Demand(NamedTuple):
-    """What the running nodes of a server take."""
+    """The resources that the running nodes of a server use."""
 
     total_nodes: int = 0
     running_nodes: int = 0
@@ -35,7 +35,7 @@ def demand(nodes: Iterable[Node], now: float) -> Demand:
         if node.state not in RUNNING:
             continue
         running += 1
-        if node.definition.has_machine and node.state in (STARTED, BOOTED):
+        if node.definition.has_vm and node.state in (STARTED, BOOTED):
             cpus += node.given_cpus
             memory_mib += node.given_ram
             busy += node.given_cpus * cpu_usage(node, now) / 100
@@ -44,7 +44,7 @@ def demand(nodes: Iterable[Node], now: float) -> Demand:
 
 
 def cpu_usage(node: Node, now: float) -> float:
-    """Percent of what the node was given: busy while it boots, then a slow breath."""
+    """Percent of what the node was given: high while it boots, then a slow wave."""
     breath = math.sin(now / 40 + _phase(node.id))
     if node.state is STARTED:
         return round(BOOT_CPU_PERCENT + 20 * breath, 2)
@@ -64,7 +64,7 @@ def _node_stats(node: Node, now: float) -> dict[str, Any]:
         state: round(node.times.get(state, 0.0) + (now - node.since if node.state is state else 0.0), 1)
         for state in RUNNING_IN_ORDER
     }
-    if not node.definition.has_machine or node.state not in (STARTED, BOOTED):
+    if not node.definition.has_vm or node.state not in (STARTED, BOOTED):
         return {"times": times}
     seconds_on = times["STARTED"] + times["BOOTED"]
     return {

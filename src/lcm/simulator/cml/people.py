@@ -1,7 +1,7 @@
-"""The people who use one server: they come, open labs, work, and leave, as the seed has it.
+"""The simulated people of one server: they arrive, open labs, work, and leave, as the seed decides.
 
 They act through the same functions as the REST API, so what they do is seen on `/ws/ui` and kept in
-the telemetry. Like everything here they live on a clock that others drive.
+the telemetry. Their clock is driven by the caller, as everywhere here.
 """
 
 import random
@@ -55,19 +55,19 @@ SHARE_OF_MEMORY: Final = 0.5
 
 
 class Stage(StrEnum):
-    """Where somebody is."""
+    """What a person is doing."""
 
     AWAY = "away"
     AT_THE_LAB = "at the lab"
-    """It is open, not started yet."""
+    """The lab is open, not started yet."""
     WORKING = "working"
     TIDYING = "tidying"
-    """The lab is stopped and goes next."""
+    """The lab is stopped and deleted next."""
 
 
 @dataclass
 class Person:
-    """One of them."""
+    """One simulated person."""
 
     name: str
     rng: random.Random
@@ -78,7 +78,7 @@ class Person:
 
 
 class People:
-    """Everyone who works on one server."""
+    """The people of one server."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class People:
         ]
 
     def begin(self, at: float) -> None:
-        """Everyone comes some time after this moment; who was here has gone."""
+        """Let every person arrive some time after this moment."""
         for person in self._people:
             person.stage = Stage.AWAY
             self._plan(person, at, ARRIVAL_SECONDS)
@@ -113,14 +113,14 @@ class People:
         return min(person.next_at for person in self._people)
 
     def advance(self, now: float) -> None:
-        """Let them do what they do by then, each act at its own moment, in the order of the clock."""
+        """Apply every action that is due by then, each at its own time, in order."""
         while (person := min(self._people, key=lambda p: p.next_at)).next_at <= now:
             at = person.next_at
             self._labs.advance(at)
             try:
                 self._act(person, at)
             except Refused:
-                # Somebody else has changed the lab meanwhile: take a break, come back later.
+                # Another user has changed the lab meanwhile: take a break, come back later.
                 person.stage = Stage.AWAY
                 self._plan(person, at, BREAK_SECONDS)
 
@@ -207,7 +207,7 @@ class People:
             self._plan(person, at, BREAK_SECONDS)
 
     def _tidy(self, person: Person, user_id: str, at: float) -> None:
-        """Half of them delete what they have stopped."""
+        """Half of the people delete the lab they have stopped."""
         if person.rng.random() < 0.5:
             lab = self._lab(person)
             self._labs.wipe(lab, at, user_id)

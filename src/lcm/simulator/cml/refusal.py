@@ -1,4 +1,4 @@
-"""How a server says no."""
+"""Refusals of a server."""
 
 from typing import NoReturn
 

@@ -1,8 +1,8 @@
-"""One CML server: requests in, answers out, events shown, no sockets and no clock of its own.
+"""One CML server: requests in, answers and events out, no sockets and no clock of its own.
 
-Answers as the release it plays does, byte for byte where clients look. It lives as long as its
-instance: a stop and a start boot it again with the same users, labs and licence. Whoever owns it calls
-`advance` when `due_at` is reached, and again after every request, which may have moved that moment.
+Answers as the simulated release does, byte for byte where clients depend on it. It exists as long as its
+instance: a stop and a start boot it again with the same users, labs and license. Its owner calls
+`advance` when `due_at` is reached, and again after every request, which may have changed that time.
 """
 
 import random
@@ -27,12 +27,12 @@ from lcm.simulator.cml.people import People
 from lcm.simulator.cml.refusal import Refused, lab_not_found
 from lcm.simulator.cml.sessions import Sessions
 from lcm.simulator.cml.telemetry import HARDWARE_CATEGORIES, Telemetry
-from lcm.simulator.cml.ui import Audience, Listener
+from lcm.simulator.cml.ui import Subscriber, Subscribers
 from lcm.simulator.cml.version import CmlVersion
 from lcm.simulator.listing import ListedInstance
 from lcm.simulator.pace import Delays, Pace
 
-__all__ = ["Answer", "CmlServer", "Credentials", "Manner", "Query", "is_cml_image"]
+__all__ = ["Answer", "CmlServer", "Credentials", "Query", "ServerOptions", "is_cml_image"]
 
 IMAGE_NAME: Final = re.compile(r"CML-(?P<version>\d+\.\d+\.\d+)-\d+")
 STATS_SECONDS: Final = 3.3
@@ -59,17 +59,17 @@ _ROUTES: Final = Router(
 
 
 class Credentials(msgspec.Struct, frozen=True):
-    """Who may log in as the administrator."""
+    """The login of the administrator."""
 
     username: str
     password: str
 
 
-class Manner(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What can be chosen about a server, and changed while it runs."""
+class ServerOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Options of a server that can be changed while it runs."""
 
     version: str | None = None
-    """The release it plays; null: that of its image."""
+    """The release to simulate; null: that of the image."""
     people: bool = True
     """Whether simulated people use it."""
     stats_seconds: float = STATS_SECONDS
@@ -82,7 +82,7 @@ class Manner(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 def is_cml_image(image_name: str) -> bool:
-    """Whether a machine with this image is a CML server at all."""
+    """Whether an instance with this image is a CML server."""
     return IMAGE_NAME.fullmatch(image_name) is not None
 
 
@@ -98,18 +98,18 @@ class CmlServer:
         delays: Delays,
         secret: bytes,
         pool: LicensePool,
-        manner: Manner,
+        server_options: ServerOptions,
     ) -> None:
         self._pace = pace
         self._delays = delays
         self.instance = instance
-        # The address, not the id, names the machine for the seed: ids differ from run to run.
+        # The address, not the id, names the instance for the seed: ids differ from run to run.
         name = instance.private_ip
         rng = random.Random(f"{pace.seed}/labs/{name}")
         self.sessions = Sessions(secret)
         self.telemetry = Telemetry()
-        self.audience = Audience()
-        self.labs = Labs(pace=pace, rng=rng, emit=self.audience.show, record=self.telemetry.record)
+        self.subscribers = Subscribers()
+        self.labs = Labs(pace=pace, rng=rng, emit=self.subscribers.show, record=self.telemetry.record)
         self.accounts = Accounts(
             username=credentials.username,
             password=credentials.password,
@@ -130,7 +130,7 @@ class CmlServer:
         self._stats_offset = random.Random(f"{pace.seed}/stats/{name}").random()
         self._next_stats_at = 0.0
         self._are_people_here = False
-        self.manner = manner
+        self.server_options = server_options
         self.counters: Counter[str] = Counter()
         self.web_session_seconds = 86_400
         self.is_in_maintenance = False
@@ -150,12 +150,12 @@ class CmlServer:
             self.telemetry.record(category, self._ready_since, {})
         return self._boot
 
-    # What others know about it
+    # State
 
     @property
     def version(self) -> CmlVersion:
-        if self.manner.version is not None:
-            return CmlVersion.parse(self.manner.version)
+        if self.server_options.version is not None:
+            return CmlVersion.parse(self.server_options.version)
         match = IMAGE_NAME.fullmatch(self.instance.image_name)
         return CmlVersion.parse(match["version"]) if match else CmlVersion(0, 0, 0)
 
@@ -189,31 +189,31 @@ class CmlServer:
     def due_at(self) -> float | None:
         """When `advance` has something to do; None if nothing will happen by itself."""
         moments = [self.labs.next_change_at()]
-        if self.manner.people:
+        if self.server_options.people:
             moments.append(self._people.next_act_at() if self._are_people_here else self._ready_since)
-        if self.audience:
+        if self.subscribers:
             moments.append(self._next_stats_at)
         return min((moment for moment in moments if moment is not None), default=None)
 
     def advance(self, now: float) -> None:
-        """Let everything happen that is due: nodes, people, and what `/ws/ui` shows of the load."""
-        if self.manner.people:
+        """Apply everything that is due: nodes, people, and the statistics on `/ws/ui`."""
+        if self.server_options.people:
             self._let_people_act(now)
         else:
             self._are_people_here = False
         self.labs.advance(now)
-        if self.audience and now >= self._next_stats_at:
+        if self.subscribers and now >= self._next_stats_at:
             self._show_stats(now)
 
-    def welcome(self, listener: Listener, now: float) -> None:
-        """Somebody has shown a token on `/ws/ui`: events follow, the load within one interval."""
-        if not self.audience:
+    def subscribe(self, subscriber: Subscriber, now: float) -> None:
+        """Add a subscriber of `/ws/ui`: it gets events, and the load within one interval."""
+        if not self.subscribers:
             self._next_stats_at = self._next_on_grid(now)
-        self.audience.join(listener)
+        self.subscribers.join(subscriber)
 
-    def behave(self, manner: Manner, now: float) -> None:
-        """Go on in another manner from now on."""
-        self.manner = manner
+    def apply_options(self, server_options: ServerOptions, now: float) -> None:
+        """Change the options from now on."""
+        self.server_options = server_options
         self._next_stats_at = self._next_on_grid(now)
 
     def _let_people_act(self, now: float) -> None:
@@ -224,17 +224,19 @@ class CmlServer:
             self._people.advance(now)
 
     def _next_on_grid(self, now: float) -> float:
-        """The next moment to show the load. Each server has its own: a fleet does not speak in unison."""
-        every = self.manner.stats_seconds
+        """The next time to send the load. Servers have offsets, so that a fleet does not send at once."""
+        every = self.server_options.stats_seconds
         offset = self._stats_offset * every
         return ((now - offset) // every + 1) * every + offset
 
     def _show_stats(self, now: float) -> None:
         self._next_stats_at = self._next_on_grid(now)
-        self.audience.show({"event_type": "system_stats", "data": self.system_stats(now)})
+        self.subscribers.show({"event_type": "system_stats", "data": self.system_stats(now)})
         for lab in self.labs.all():
             if lab.state is STARTED:
-                self.audience.show({"event_type": "lab_stats", "lab_id": lab.id, "data": lab_stats(lab, now)})
+                self.subscribers.show(
+                    {"event_type": "lab_stats", "lab_id": lab.id, "data": lab_stats(lab, now)}
+                )
 
     def _phase(self, now: float) -> BootPhase:
         return self._boot.phase(now - self._running_since)
@@ -242,7 +244,7 @@ class CmlServer:
     # Requests
 
     def answer(self, query: Query, now: float) -> Answer:
-        """What a client gets at that moment (Unix seconds)."""
+        """The answer to a request at that time (Unix seconds)."""
         self.counters["requests"] += 1
         if not self.is_serving(now):
             return Answer(502, BAD_GATEWAY, "text/html")
@@ -252,7 +254,7 @@ class CmlServer:
         except Refused as refusal:
             return error(refusal.code, refusal.description)
         except Exception:
-            traceback.print_exc()  # a fault of the simulator; a client of CML sees what CML would show
+            traceback.print_exc()  # a bug of the simulator; a client gets what CML would answer
             return error(500, f"The API at {query.path} encountered an unexpected error.")
 
     def user_of(self, token: str, now: float) -> User | None:

@@ -1,4 +1,4 @@
-"""The tokens a CML server gives out: JWT, HS256, good for a day or until somebody logs out."""
+"""The tokens that a CML server issues: JWT, HS256, valid for a day or until logout."""
 
 import base64
 import hashlib
@@ -19,17 +19,17 @@ class _Session(NamedTuple):
 
 
 class Sessions:
-    """Gives out tokens and knows its own again; one server's tokens mean nothing to another."""
+    """Issues and verifies tokens; one server's tokens are invalid on another."""
 
     def __init__(self, secret: bytes) -> None:
         self._secret = secret
         self._by_token: dict[str, _Session] = {}
         self._count = 0
         self.gives_expired_tokens = False
-        """A fault: every token is too old from the first moment."""
+        """A fault: every token has expired from the first moment."""
 
     def open(self, user_id: str, now: float) -> str:
-        """A new token for a user."""
+        """Issue a token for a user."""
         issued_at = int(now) - (LIFETIME_SECONDS if self.gives_expired_tokens else 0)
         expires_at = issued_at + LIFETIME_SECONDS
         self._count += 1
@@ -47,7 +47,7 @@ class Sessions:
         return token
 
     def user_of(self, token: str, now: float) -> str | None:
-        """Whose token it is; None unless this server gave it out and it is still good."""
+        """The user of a token; None unless this server issued it and it is still valid."""
         session = self._by_token.get(token)
         return session.user_id if session is not None and now < session.expires_at else None
 
@@ -55,7 +55,7 @@ class Sessions:
         self._by_token.pop(token, None)
 
     def close_all(self, user_id: str | None = None) -> None:
-        """Those of one user, or everybody's."""
+        """Revoke the tokens of one user, or of all users."""
         self._by_token = {
             token: session
             for token, session in self._by_token.items()

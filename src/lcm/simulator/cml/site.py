@@ -1,4 +1,4 @@
-"""A server where clients find it: its connections, its certificate, and the faults it suffers from."""
+"""One server on the network: its connections, its certificate and its faults."""
 
 import asyncio
 from collections.abc import Callable
@@ -24,7 +24,7 @@ class _Struck:
 
 
 class Site:
-    """One server and everything between it and its clients: the `Door` of its connections.
+    """One server and everything between it and its clients: the `RequestHandler` of its connections.
 
     `settled` is called after anything that may have changed when the server has to do something next.
     """
@@ -39,7 +39,7 @@ class Site:
     ) -> None:
         self.server = server
         self.due_at: float | None = None
-        """When the fleet looks at it next."""
+        """When the fleet advances it next."""
         self.is_powered = False
         self.tls = self_signed_context(server.instance.id, directory)
         self.answers_pings = True
@@ -68,16 +68,16 @@ class Site:
         self._connections.discard(connection)
 
     def hang_up(self) -> None:
-        """Break every connection, as a machine without power does."""
+        """Break every connection, as an instance without power does."""
         for connection in tuple(self._connections):
             connection.abort()
 
     async def until_open(self) -> None:
-        """Wait until connections are to be accepted."""
+        """Wait until connections may be accepted."""
         await self._is_open.wait()
 
     async def until_shut(self) -> None:
-        """Wait until they are to be refused."""
+        """Wait until they must be refused."""
         await self._is_shut.wait()
 
     # Requests
@@ -120,7 +120,7 @@ class Site:
             self.server.counters["refused_tokens"] += 1
             return False
         self.server.counters["sockets"] += 1
-        self.server.welcome(socket, now)
+        self.server.subscribe(socket, now)
         self._settled(self)
         if self._oversize is not None:
             socket.send(_oversize(self._oversize.size))
@@ -129,25 +129,25 @@ class Site:
         return True
 
     def dismiss(self, socket: UiSocket) -> None:
-        self.server.audience.leave(socket)
+        self.server.subscribers.leave(socket)
 
     # Faults
 
-    def suffer(self, fault: faults.Fault) -> None:
-        """From now on, or once, as the fault says."""
-        audience = self.server.audience
+    def apply_fault(self, fault: faults.Fault) -> None:
+        """Apply a fault, once or from now on, as it says."""
+        subscribers = self.server.subscribers
         match fault:
             case faults.Close():
-                audience.close(fault.code, fault.reason)
+                subscribers.close(fault.code, fault.reason)
                 self._close = fault if fault.lasting else self._close
             case faults.Silence():
-                audience.is_silent = True
+                subscribers.is_silent = True
                 self.answers_pings = fault.answer_pings
             case faults.Garbage():
-                audience.send_garbage(fault.frames)
-                audience.is_garbled = audience.is_garbled or fault.lasting
+                subscribers.send_garbage(fault.frames)
+                subscribers.is_garbled = subscribers.is_garbled or fault.lasting
             case faults.Oversize():
-                audience.send(_oversize(fault.size))
+                subscribers.send(_oversize(fault.size))
                 self._oversize = fault if fault.lasting else self._oversize
             case faults.Http():
                 self._http.append(_Struck(fault, fault.count))
@@ -168,7 +168,7 @@ class Site:
         self._slow.clear()
         self._close = self._oversize = None
         self.answers_pings = True
-        self.server.audience.is_silent = self.server.audience.is_garbled = False
+        self.server.subscribers.is_silent = self.server.subscribers.is_garbled = False
         self.server.sessions.gives_expired_tokens = False
         self._is_shut.clear()
         self._is_open.set()

@@ -1,4 +1,4 @@
-"""What a server has noticed about its use: the newest events, in the order they happened."""
+"""CML telemetry of one server: the newest events, in order."""
 
 from collections import deque
 from datetime import UTC, datetime
@@ -7,7 +7,7 @@ from typing import Any, Final
 EVENTS_KEPT: Final = 10_000
 
 HARDWARE_CATEGORIES: Final = ("blkinfo", "dmiinfo", "cpuinfo", "meminfo", "hypervisor", "license_info")
-"""Noticed at every boot; no sign of people."""
+"""Recorded at every boot; no activity of people."""
 ACTIVITY_SECONDS: Final = 60.0
 """The requests of one user within this time are one `user_activity`."""
 
@@ -23,7 +23,7 @@ class Telemetry:
         self._events.append((category, at, data))
 
     def see(self, user_id: str, at: float) -> None:
-        """A user asked for something."""
+        """Record a request of a user as activity."""
         if at - self._seen_at.get(user_id, -ACTIVITY_SECONDS) >= ACTIVITY_SECONDS:
             self._seen_at[user_id] = at
             self.record("user_activity", at, {"user_id": user_id})

@@ -1,4 +1,4 @@
-"""How CML's objects write a moment: with a zone, to the second."""
+"""The time format of CML's objects: with a zone, to the second."""
 
 from datetime import UTC, datetime
 

@@ -70,7 +70,7 @@ class _Head(msgspec.Struct):
 
 
 class File(msgspec.Struct):
-    """A topology file; keys it does not know are left alone."""
+    """A topology file; unknown keys are ignored."""
 
     lab: _Head
     nodes: list[_Node]
@@ -90,7 +90,7 @@ def read_file(body: bytes) -> File:
 
 
 def import_file(labs: Labs, file: File, at: float, *, owner_id: str, title: str) -> Lab:
-    """A new lab from a file; refuses a file whose links lead nowhere, and leaves nothing behind then."""
+    """A new lab from a file; refuses a file with dangling links, and creates nothing then."""
     lab = labs.create(
         at,
         title=title,
@@ -108,19 +108,19 @@ def import_file(labs: Labs, file: File, at: float, *, owner_id: str, title: str)
 
 def _fill(labs: Labs, lab: Lab, file: File, at: float) -> None:
     ports: dict[tuple[str, str], Interface] = {}
-    for wish in file.nodes:
+    for order in file.nodes:
         node = labs.add_node(
             lab,
             at,
-            label=wish.label,
-            definition_id=wish.node_definition,
-            x=int(wish.x),
-            y=int(wish.y),
-            configuration=configuration_of(wish.configuration),
-            **{name: getattr(wish, name) for name in OPTIONAL},
+            label=order.label,
+            definition_id=order.node_definition,
+            x=int(order.x),
+            y=int(order.y),
+            configuration=configuration_of(order.configuration),
+            **{name: getattr(order, name) for name in OPTIONAL},
         )
-        for port in wish.interfaces:
-            ports[wish.id, port.id] = labs.add_interface(
+        for port in order.interfaces:
+            ports[order.id, port.id] = labs.add_interface(
                 node, at, slot=port.slot, label=port.label, kind=port.type
             )
     for link in file.links:

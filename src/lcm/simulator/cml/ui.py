@@ -1,6 +1,6 @@
-"""`/ws/ui` of one server: who listens, and what they get to see.
+"""`/ws/ui` of one server: its subscribers and the events they get.
 
-An event is encoded once, however many listen, and not at all when nobody does.
+An event is encoded once for any number of subscribers, and not at all without any.
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ import msgspec
 from lcm.simulator.cml.websocket import Opcode, frame
 
 AUTH_SECONDS: Final = 10.0
-"""How long a connection may stay without showing a token."""
+"""How long a connection may stay open without sending a token."""
 UNAUTHORIZED: Final = (3000, "Unauthorized")
 
 GARBAGE: Final = (
@@ -25,53 +25,53 @@ GARBAGE: Final = (
     frame(Opcode.TEXT, b'{"event_type":"a_kind_of_tomorrow","data":[1,2,3]}'),
     frame(Opcode.TEXT, b""),
 )
-"""One of each kind of nonsense that has been seen to break clients."""
+"""One of each kind of invalid frame that has broken clients."""
 
 
-class Listener(Protocol):
-    """A connection that has shown a token."""
+class Subscriber(Protocol):
+    """A connection that has sent a valid token."""
 
     def send(self, data: bytes, /) -> None: ...
 
     def close(self, code: int, reason: str, /) -> None: ...
 
 
-class Audience:
-    """Everyone who listens to one server."""
+class Subscribers:
+    """The subscribers of one server."""
 
     def __init__(self) -> None:
-        self._listeners: dict[Listener, None] = {}
+        self._subscribers: dict[Subscriber, None] = {}
         self._round = 0
         self.frames = 0
-        """How many were shown, each counted once per listener."""
+        """How many frames were sent, each counted once per subscriber."""
         self.is_silent = False
-        """A fault: connections stay open and nothing comes."""
+        """A fault: connections stay open and get no events."""
         self.is_garbled = False
-        """A fault: nonsense comes in the place of every event."""
+        """A fault: an invalid frame replaces every event."""
 
     def __len__(self) -> int:
-        return len(self._listeners)
+        return len(self._subscribers)
 
-    def __iter__(self) -> Iterator[Listener]:
-        return iter(tuple(self._listeners))
+    def __iter__(self) -> Iterator[Subscriber]:
+        return iter(tuple(self._subscribers))
 
-    def join(self, listener: Listener) -> None:
-        self._listeners[listener] = None
+    def join(self, subscriber: Subscriber) -> None:
+        self._subscribers[subscriber] = None
 
-    def leave(self, listener: Listener) -> None:
-        self._listeners.pop(listener, None)
+    def leave(self, subscriber: Subscriber) -> None:
+        self._subscribers.pop(subscriber, None)
 
     def show(self, event: dict[str, Any]) -> None:
-        """Send an event to everyone."""
-        if self._listeners and not self.is_silent:
+        """Send an event to every subscriber."""
+        if self._subscribers and not self.is_silent:
             garbled = self._next_garbage() if self.is_garbled else None
             self.send(garbled or frame(Opcode.TEXT, msgspec.json.encode(event)))
 
     def send(self, data: bytes, *, frames: int = 1) -> None:
         """Send bytes that are frames already, whatever they are and whatever fault is in force."""
-        for listener in self:
-            listener.send(data)
-        self.frames += frames * len(self._listeners)
+        for subscriber in self:
+            subscriber.send(data)
+        self.frames += frames * len(self._subscribers)
 
     def send_garbage(self, count: int) -> None:
         for _ in range(count):
@@ -79,8 +79,8 @@ class Audience:
 
     def close(self, code: int, reason: str) -> None:
         """Close every connection."""
-        for listener in self:
-            listener.close(code, reason)
+        for subscriber in self:
+            subscriber.close(code, reason)
 
     def _next_garbage(self) -> bytes:
         self._round += 1
@@ -88,7 +88,7 @@ class Audience:
 
 
 def token_in(payload: bytes) -> str | None:
-    """What a first frame shows: `{"token": …}` with any other keys; None if it is something else."""
+    """The token of a first frame: `{"token": …}` with any other keys; None if there is none."""
     try:
         shown = msgspec.json.decode(payload)
     except (msgspec.DecodeError, UnicodeDecodeError):

@@ -1,4 +1,4 @@
-"""One connection to `/ws/ui`: a token first, then events, until somebody closes."""
+"""One connection to `/ws/ui`: a token first, then events, until either side closes."""
 
 import asyncio
 from typing import Final, Protocol
@@ -10,7 +10,7 @@ from lcm.simulator.cml.websocket import FrameReader, Message, Opcode, ProtocolVi
 CLOSE_SECONDS: Final = 2.0
 """How long the client has to answer a close."""
 MAX_UNREAD: Final = 64 * 1024 * 1024
-"""A client that lets more than this pile up is cut off."""
+"""A client with more unread bytes than this is disconnected."""
 NO_CODE: Final = 1005
 """RFC 6455's name for a close frame without a code."""
 
@@ -21,14 +21,14 @@ class UiHost(Protocol):
     answers_pings: bool
 
     def admit(self, token: str, socket: "UiSocket") -> bool:
-        """Whether the token is good; the socket gets events from now on."""
+        """Whether the token is valid; then the socket gets events from now on."""
 
     def dismiss(self, socket: "UiSocket") -> None:
-        """It gets no more events."""
+        """Stop sending events to the socket."""
 
 
 class UiSocket:
-    """A `Stream` of a connection and a `Listener` of a server."""
+    """A `Stream` of a connection and a `Subscriber` of a server."""
 
     def __init__(self, host: UiHost, transport: asyncio.Transport) -> None:
         self._host = host
@@ -85,7 +85,7 @@ class UiSocket:
             self._transport.write(data)
 
     def close(self, code: int, reason: str) -> None:
-        """Say goodbye and wait a little for the answer; 1006 is not said but done."""
+        """Send a close frame and wait briefly for the answer; 1006 cuts the connection without one."""
         if code == Close.ABNORMAL:
             self._transport.abort()
         elif not self._is_closing:

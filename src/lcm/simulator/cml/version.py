@@ -1,4 +1,4 @@
-"""The releases of CML a server can play, and what differs between them for a client."""
+"""The CML releases that can be simulated, and their differences for a client."""
 
 import re
 from typing import Final, NamedTuple, Self

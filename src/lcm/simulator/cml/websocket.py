@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 GUID: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 MAX_MESSAGE: Final = 64 * 1024
-"""Clients have little to say."""
+"""Clients send only short messages."""
 
 
 class Opcode(IntEnum):
@@ -29,7 +29,7 @@ class Message(NamedTuple):
 
 
 class ProtocolViolation(Exception):
-    """The peer does not speak WebSocket; `code` is how to close."""
+    """The peer violates the protocol; `code` is the close code."""
 
     def __init__(self, code: int) -> None:
         super().__init__(f"close with {code}")
@@ -58,7 +58,7 @@ def close_frame(code: int, reason: str = "") -> bytes:
 
 
 class FrameReader:
-    """Puts the bytes of a client together to messages."""
+    """Assembles the bytes of a client into messages."""
 
     def __init__(self) -> None:
         self._unread = bytearray()
@@ -91,7 +91,9 @@ class FrameReader:
             return None
         first, second = unread[0], unread[1]
         if first & 0x70 or not second & 0x80:
-            raise ProtocolViolation(1002)  # an extension nobody agreed on, or a client that does not mask
+            raise ProtocolViolation(
+                1002
+            )  # an extension that was not negotiated, or a client that does not mask
         size, at = second & 0x7F, 2
         if size >= 126:
             width = 2 if size == 126 else 8

@@ -1,7 +1,7 @@
 """HTTP/1.1 on a connection, and WebSocket once a client asks for it: bytes to requests and back.
 
 A connection is a protocol with callbacks and has no task: a thousand quiet ones cost memory only.
-What to answer is decided behind the `Door`.
+The `RequestHandler` decides what to answer.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ TOO_LARGE: Final = Answer(
 
 
 class Reply(NamedTuple):
-    """An answer, and how long to keep the client waiting for it."""
+    """An answer, and its delay."""
 
     answer: Answer
     after_seconds: float = 0.0
@@ -38,8 +38,8 @@ class Stream(Protocol):
     def lost(self) -> None: ...
 
 
-class Door(Protocol):
-    """Where requests lead."""
+class RequestHandler(Protocol):
+    """Answers the requests of a connection."""
 
     def opened(self, connection: "Connection") -> None: ...
 
@@ -48,17 +48,17 @@ class Door(Protocol):
     def respond(self, query: Query) -> Reply: ...
 
     def refuse_upgrade(self, query: Query) -> Reply | None:
-        """Why this is no place for a WebSocket; None if it is one."""
+        """The reply that refuses a WebSocket; None if it is accepted."""
 
     def upgrade(self, transport: asyncio.Transport) -> Stream:
-        """Speak WebSocket from now on: the handshake is done."""
+        """Switch to WebSocket: the handshake is done."""
 
 
 class Connection(asyncio.Protocol):
     """One client, one request after the other."""
 
-    def __init__(self, door: Door) -> None:
-        self._door = door
+    def __init__(self, handler: RequestHandler) -> None:
+        self._handler = handler
         self._transport: asyncio.Transport | None = None
         self._parser = httptools.HttpRequestParser(self)
         self._stream: Stream | None = None
@@ -75,7 +75,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's TLS transport only behaves as one
-        self._door.opened(self)
+        self._handler.opened(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._waiting is not None:
@@ -83,16 +83,14 @@ class Connection(asyncio.Protocol):
         if self._stream is not None:
             self._stream.lost()
         self._transport = None
-        self._door.lost(self)
+        self._handler.lost(self)
 
     def data_received(self, data: bytes) -> None:
         if self._stream is not None:
             self._stream.feed(data)
             return
         if self._waiting is not None:
-            self._early += (
-                data  # its turn comes after the answer; reading goes on, to notice a client that left
-            )
+            self._early += data  # handled after the answer; reading continues, to notice a client that left
             return
         try:
             self._parser.feed_data(data)
@@ -130,7 +128,7 @@ class Connection(asyncio.Protocol):
         if len(self._body) > (LARGE_BODY if is_large else SMALL_BODY):
             self._send(TOO_LARGE, keep_alive=False)
         else:
-            self._reply(self._door.respond(query), keep_alive=keep_alive)
+            self._reply(self._handler.respond(query), keep_alive=keep_alive)
         self._clear()
 
     # To the client
@@ -174,12 +172,12 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
     def _upgrade(self, rest: bytes) -> None:
-        """To WebSocket, if the client asks properly and the door leads there."""
+        """Upgrade to WebSocket, if the request is valid and the handler accepts it."""
         query, key = self._query(), self._headers.get(b"sec-websocket-key")
         if self._headers.get(b"upgrade", b"").lower() != b"websocket" or key is None:
-            self._reply(self._door.respond(query), keep_alive=False)  # nginx knows no other upgrade
+            self._reply(self._handler.respond(query), keep_alive=False)  # nginx knows no other upgrade
             return
-        refusal = self._door.refuse_upgrade(query)
+        refusal = self._handler.refuse_upgrade(query)
         if refusal is not None:
             self._reply(refusal, keep_alive=False)
             return
@@ -189,7 +187,7 @@ class Connection(asyncio.Protocol):
             b"HTTP/1.1 101 Switching Protocols\r\nServer: nginx\r\nUpgrade: websocket\r\n"
             b"Connection: upgrade\r\nSec-WebSocket-Accept: " + accept.encode() + b"\r\n\r\n"
         )
-        self._stream = self._door.upgrade(self._transport)
+        self._stream = self._handler.upgrade(self._transport)
         self._clear()
         if rest:
             self._stream.feed(rest)

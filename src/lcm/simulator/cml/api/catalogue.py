@@ -67,7 +67,7 @@ def users(call: Call) -> list[dict[str, Any]]:
     return [_user(call, user) for user in call.server.accounts.users.values()]
 
 
-class UserWish(msgspec.Struct, frozen=True):
+class UserFields(msgspec.Struct, frozen=True):
     """A new user."""
 
     username: str
@@ -81,7 +81,7 @@ class UserWish(msgspec.Struct, frozen=True):
 
 def create_user(call: Call) -> dict[str, Any]:
     call.need_admin()
-    user = call.server.accounts.add_user(call.now, **msgspec.structs.asdict(call.read(UserWish)))
+    user = call.server.accounts.add_user(call.now, **msgspec.structs.asdict(call.read(UserFields)))
     return _user(call, user)
 
 
@@ -90,14 +90,14 @@ def one_user(call: Call) -> dict[str, Any]:
 
 
 def change_user(call: Call) -> dict[str, Any]:
-    user, wish = call.server.accounts.user(call.names["user_id"]), call.fields()
+    user, requested = call.server.accounts.user(call.names["user_id"]), call.fields()
     if user.id != call.user.id:
         call.need_admin()
     for name in ("fullname", "description", "email"):
-        if name in wish:
-            setattr(user, name, str(wish[name]))
-    if isinstance(wish.get("password"), dict):
-        user.password = str(wish["password"].get("new_password", user.password))
+        if name in requested:
+            setattr(user, name, str(requested[name]))
+    if isinstance(requested.get("password"), dict):
+        user.password = str(requested["password"].get("new_password", user.password))
     user.modified = call.now
     return _user(call, user)
 
@@ -125,7 +125,7 @@ def groups(call: Call) -> list[dict[str, Any]]:
     return [group_object(group) for group in call.server.accounts.groups.values()]
 
 
-class GroupWish(msgspec.Struct, frozen=True):
+class GroupFields(msgspec.Struct, frozen=True):
     """A new group."""
 
     name: str
@@ -136,7 +136,7 @@ class GroupWish(msgspec.Struct, frozen=True):
 
 def create_group(call: Call) -> dict[str, Any]:
     call.need_admin()
-    group = call.server.accounts.add_group(call.now, **msgspec.structs.asdict(call.read(GroupWish)))
+    group = call.server.accounts.add_group(call.now, **msgspec.structs.asdict(call.read(GroupFields)))
     return group_object(group)
 
 
@@ -146,13 +146,13 @@ def one_group(call: Call) -> dict[str, Any]:
 
 def change_group(call: Call) -> dict[str, Any]:
     call.need_admin()
-    group, wish = call.server.accounts.group(call.names["group_id"]), call.fields()
+    group, requested = call.server.accounts.group(call.names["group_id"]), call.fields()
     for name in ("name", "description"):
-        if name in wish:
-            setattr(group, name, str(wish[name]))
+        if name in requested:
+            setattr(group, name, str(requested[name]))
     for name in ("members", "associations"):
-        if isinstance(wish.get(name), list):
-            setattr(group, name, wish[name])
+        if isinstance(requested.get(name), list):
+            setattr(group, name, requested[name])
     group.modified = call.now
     return group_object(group)
 

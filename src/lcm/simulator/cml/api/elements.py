@@ -12,8 +12,8 @@ from lcm.simulator.cml.times import shown
 from lcm.simulator.cml.topology import OPTIONAL, configuration_of, shown_configuration
 
 
-class NodeWish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a client may say about a node; to make one, the first four are needed."""
+class NodeFields(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The fields of a node that a client may set; a new node needs the first four."""
 
     label: str | UnsetType = UNSET
     node_definition: str | UnsetType = UNSET
@@ -35,7 +35,7 @@ class NodeWish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pyats: dict[str, str | None] | UnsetType = UNSET
 
     def properties(self) -> dict[str, Any]:
-        """What was said, as a node keeps it."""
+        """The given fields, as a node stores them."""
         ignored = {"node_definition", "resource_pool", "pyats"}
         names = (name for name in self.__struct_fields__ if name not in ignored)
         said = {name: value for name in names if (value := getattr(self, name)) is not UNSET}
@@ -91,8 +91,8 @@ def list_nodes(call: Call) -> list[Any]:
 
 
 def create_node(call: Call) -> dict[str, str]:
-    lab, wish, labs = call.lab, call.read(NodeWish), call.server.labs
-    definition_id, properties = wish.node_definition, wish.properties()
+    lab, requested, labs = call.lab, call.read(NodeFields), call.server.labs
+    definition_id, properties = requested.node_definition, requested.properties()
     if isinstance(definition_id, UnsetType) or not {"label", "x", "y"} <= properties.keys():
         raise Refused(400, "Bad request: label, node_definition, x and y are required")
     node = labs.add_node(lab, call.now, definition_id=definition_id, **properties)
@@ -112,7 +112,7 @@ def get_node(call: Call) -> dict[str, Any]:
 
 def change_node(call: Call) -> str:
     node = _node(call)
-    call.server.labs.change_node(node, call.now, **call.read(NodeWish).properties())
+    call.server.labs.change_node(node, call.now, **call.read(NodeFields).properties())
     return node.id
 
 
@@ -238,8 +238,8 @@ def list_interfaces(call: Call) -> list[dict[str, Any]]:
 
 def create_interface(call: Call) -> Any:
     """One interface, or a list of all that were missing up to the slot that was given."""
-    lab, wish = call.lab, call.fields()
-    node, slot = lab.node(str(wish.get("node"))), wish.get("slot")
+    lab, requested = call.lab, call.fields()
+    node, slot = lab.node(str(requested.get("node"))), requested.get("slot")
     if slot is None:
         return interface_object(call, call.server.labs.add_interface(node, call.now))
     if not isinstance(slot, int):
@@ -298,8 +298,8 @@ def list_links(call: Call) -> list[Any]:
 
 
 def create_link(call: Call) -> dict[str, Any]:
-    lab, wish = call.lab, call.fields()
-    a, b = lab.interface(str(wish.get("src_int"))), lab.interface(str(wish.get("dst_int")))
+    lab, requested = call.lab, call.fields()
+    a, b = lab.interface(str(requested.get("src_int"))), lab.interface(str(requested.get("dst_int")))
     return link_object(call.server.labs.connect(a, b, call.now))
 
 

@@ -1,4 +1,4 @@
-"""Labs: made, imported, looked at, started, stopped, wiped, removed."""
+"""Labs: created, imported, read, started, stopped, wiped, removed."""
 
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -47,12 +47,12 @@ def list_labs(call: Call) -> list[str]:
 
 
 def create_lab(call: Call) -> dict[str, Any]:
-    wish = call.fields(default={})
-    texts = _texts(wish)
-    owner_id = _owner(call, wish) or call.user.id
+    requested = call.fields(default={})
+    texts = _texts(requested)
+    owner_id = _owner(call, requested) or call.user.id
     texts.setdefault("title", datetime.fromtimestamp(call.now, UTC).strftime("Lab at %a %H:%M %p"))
     lab = call.server.labs.create(call.now, owner_id=owner_id, **texts)
-    _set_objects(lab, wish)
+    _set_objects(lab, requested)
     return _shown(call, lab)
 
 
@@ -69,13 +69,13 @@ def get_lab(call: Call) -> dict[str, Any]:
 
 
 def change_lab(call: Call) -> dict[str, Any]:
-    lab, wish = call.lab, call.fields()
-    changes = _texts(wish)
-    owner_id = _owner(call, wish)
+    lab, requested = call.lab, call.fields()
+    changes = _texts(requested)
+    owner_id = _owner(call, requested)
     if owner_id is not None:
         changes["owner"] = owner_id
     call.server.labs.modify(lab, call.now, **changes)
-    _set_objects(lab, wish)
+    _set_objects(lab, requested)
     return _shown(call, lab)
 
 
@@ -139,7 +139,7 @@ def events(call: Call) -> list[dict[str, Any]]:
 
 
 def layer3_addresses(call: Call) -> dict[str, Any]:
-    """Nobody listens in on simulated ports: names, no addresses."""
+    """Simulated ports carry no traffic: names, no addresses."""
     return {
         node.id: {"name": node.label, "interfaces": {}} for node in call.lab.nodes.values() if node.is_running
     }
@@ -156,10 +156,10 @@ def associations(call: Call) -> dict[str, list[Any]]:
 
 
 def change_associations(call: Call) -> dict[str, list[Any]]:
-    lab, wish = call.lab, call.fields()
+    lab, requested = call.lab, call.fields()
     for kind in ("groups", "users"):
-        if isinstance(wish.get(kind), list):
-            lab.associations[kind] = wish[kind]
+        if isinstance(requested.get(kind), list):
+            lab.associations[kind] = requested[kind]
     return lab.associations
 
 
@@ -201,28 +201,28 @@ def _tile(call: Call, lab: Lab) -> dict[str, Any]:
     return _shown(call, lab) | {"topology": {"nodes": whole["nodes"], "links": whole["links"]}}
 
 
-def _texts(wish: dict[str, Any]) -> dict[str, str]:
-    texts: dict[str, str] = {name: wish[name] for name in TEXTS if name in wish}
+def _texts(requested: dict[str, Any]) -> dict[str, str]:
+    texts: dict[str, str] = {name: requested[name] for name in TEXTS if name in requested}
     if not all(isinstance(text, str) for text in texts.values()):
         raise Refused(400, "Bad request: title, description and notes are texts")
     return texts
 
 
-def _owner(call: Call, wish: dict[str, Any]) -> str | None:
-    if wish.get("owner") is None:
+def _owner(call: Call, requested: dict[str, Any]) -> str | None:
+    if requested.get("owner") is None:
         return None
     call.need_admin()
-    return call.server.accounts.user(str(wish["owner"])).id
+    return call.server.accounts.user(str(requested["owner"])).id
 
 
-def _set_objects(lab: Lab, wish: dict[str, Any]) -> None:
+def _set_objects(lab: Lab, requested: dict[str, Any]) -> None:
     for name in ("autostart", "node_staging"):
-        if isinstance(wish.get(name), dict):
-            setattr(lab, name, getattr(lab, name) | wish[name])
-    if isinstance(wish.get("associations"), dict):
-        lab.associations |= wish["associations"]
-    if isinstance(wish.get("groups"), list):
-        lab.associations["groups"] = wish["groups"]
+        if isinstance(requested.get(name), dict):
+            setattr(lab, name, getattr(lab, name) | requested[name])
+    if isinstance(requested.get("associations"), dict):
+        lab.associations |= requested["associations"]
+    if isinstance(requested.get("groups"), list):
+        lab.associations["groups"] = requested["groups"]
 
 
 ROUTES: Final[tuple[Route, ...]] = (

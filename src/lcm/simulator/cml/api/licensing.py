@@ -18,8 +18,10 @@ def tech_support(call: Call) -> str:
 
 
 def register(call: Call) -> None:
-    wish = call.fields()
-    call.server.licensing.register(wish.get("token"), reregister=bool(wish.get("reregister")), now=call.now)
+    requested = call.fields()
+    call.server.licensing.register(
+        requested.get("token"), reregister=bool(requested.get("reregister")), now=call.now
+    )
 
 
 def deregister(call: Call) -> Answer:
@@ -37,16 +39,20 @@ def product_license(call: Call) -> None:
 
 def features(call: Call) -> None:
     """A list of `{id, count}`, or the older `{id: count}`."""
-    wish = call.body()
+    requested = call.body()
     try:
-        counts = dict(wish) if isinstance(wish, dict) else {item["id"]: item["count"] for item in wish}
+        counts = (
+            dict(requested)
+            if isinstance(requested, dict)
+            else {item["id"]: item["count"] for item in requested}
+        )
         call.server.licensing.set_features({str(name): int(count) for name, count in counts.items()})
     except (TypeError, KeyError, ValueError):
         raise Refused(400, "Bad request: a list of id and count is expected") from None
 
 
 class Proxy(msgspec.Struct, frozen=True):
-    """Between the server and Cisco."""
+    """The connection between the server and Cisco."""
 
     server: str | None = None
     port: int | None = None
@@ -60,8 +66,8 @@ class Transport(msgspec.Struct, frozen=True):
 
 
 def transport(call: Call) -> None:
-    wish = call.read(Transport)
-    call.server.licensing.set_transport(wish.ssms, msgspec.structs.asdict(wish.proxy))
+    requested = call.read(Transport)
+    call.server.licensing.set_transport(requested.ssms, msgspec.structs.asdict(requested.proxy))
 
 
 def reservation_mode(call: Call) -> None:

@@ -1,4 +1,4 @@
-"""From a request to the function that answers it."""
+"""Routes requests to the functions that answer them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True):
-    """A request, as far as a server looks at it."""
+    """A request, as far as a server reads it."""
 
     method: str
     path: str
@@ -46,7 +46,7 @@ class Call:
     query: Query
     now: float
     names: Mapping[str, str] = field(default_factory=dict)
-    """What stood at the places that a route leaves open."""
+    """The values of the route's path parameters."""
     caller: User | None = None
     token: str = ""
 
@@ -95,7 +95,7 @@ class Call:
 
 Handler = Callable[[Call], Any]
 Route = tuple[str, str, Handler]
-"""Method, path below the prefix with `{names}` for what is open, and who answers."""
+"""Method, path below the prefix with `{names}` for parameters, and handler."""
 
 
 @dataclass
@@ -120,7 +120,7 @@ class Router:
             branch.methods[method] = (handler, tuple(names))
 
     def find(self, method: str, path: str) -> tuple[Any, dict[str, str]]:
-        """The handler and what stood at the open places; refuses unknown paths and wrong methods."""
+        """The handler and the path parameters; refuses unknown paths and wrong methods."""
         if not path.startswith(self._prefix):
             raise _unknown(path)
         branch, open_segments = self._root, []

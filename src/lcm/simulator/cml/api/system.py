@@ -1,4 +1,4 @@
-"""The machine and the software on it."""
+"""The host and the software on it."""
 
 from typing import Any, Final
 
@@ -75,9 +75,9 @@ def maintenance_mode(call: Call) -> dict[str, Any]:
 
 def set_maintenance_mode(call: Call) -> dict[str, Any]:
     call.need_admin()
-    wish = call.fields()
-    if "maintenance_mode" in wish:
-        call.server.is_in_maintenance = bool(wish["maintenance_mode"])
+    requested = call.fields()
+    if "maintenance_mode" in requested:
+        call.server.is_in_maintenance = bool(requested["maintenance_mode"])
         call.server.telemetry.record("maintenance_state_change", call.now, {})
     return maintenance_mode(call)
 
