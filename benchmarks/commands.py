@@ -1,7 +1,8 @@
 """Commands per second: a whole one through `Workers.change`, against one commit per update.
 
-Sixty-four callers load, decide, compare-and-set and get an answer, as the routes do; every acknowledged change was
-flushed to disk (synchronous=FULL). CPU is reported too: it does not depend on other load of the host.
+Sixty-four callers load, decide, compare-and-set and get an answer, as the routes do; every acknowledged
+change was flushed to disk (synchronous=FULL). CPU is reported too: it does not depend on other load of the
+host.
 """
 
 import asyncio

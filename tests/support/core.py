@@ -167,20 +167,20 @@ class Resources:
             self.busy.discard(thing.id)
 
 
-class WorldReconciler(Reconciler[Thing]):
-    """Reconciles the things of a world."""
+class ResourceReconciler(Reconciler[Thing]):
+    """Lists and reconciles `Resources`."""
 
-    def __init__(self, world: Resources) -> None:
-        self.world = world
+    def __init__(self, resources: Resources) -> None:
+        self.resources = resources
 
     async def list_resources(self) -> Sequence[Thing]:
-        return await self.world.list_things()
+        return await self.resources.list_things()
 
     async def fetch_single_resource(self, resource_id: str) -> Thing | None:
-        return self.world.things.get(resource_id)
+        return self.resources.things.get(resource_id)
 
     async def reconcile_resource(self, resource: Thing) -> ReconciliationResult:
-        return await self.world.reconcile(resource)
+        return await self.resources.reconcile(resource)
 
     def resource_id(self, resource: Thing) -> str:
         return resource.id
@@ -194,21 +194,21 @@ AT_ONCE = ReconciliationConfig(initial_delay=0.0)
 NEVER_POLLS = ReconciliationConfig(initial_delay=0.0, polling_enabled=False)
 
 
-def loop_over(reconciler: WorldReconciler, config: ReconciliationConfig) -> ReconcileLoop[Thing]:
+def loop_over(reconciler: ResourceReconciler, config: ReconciliationConfig) -> ReconcileLoop[Thing]:
     clock = reconciler.resources.clock
     return ReconcileLoop(reconciler, config, clock=clock, telemetry=Telemetry(), health=Health(clock))
 
 
 class Polling(ReconciliationHostedService[Thing]):
-    """Polls a resources."""
+    """Polls resources."""
 
     def __init__(
         self,
-        world: Resources,
+        resources: Resources,
         config: ReconciliationConfig = AT_ONCE,
-        reconciler: type[WorldReconciler] = WorldReconciler,
+        reconciler: type[ResourceReconciler] = ResourceReconciler,
     ) -> None:
-        super().__init__("polling", loop_over(reconciler(world), config))
+        super().__init__("polling", loop_over(reconciler(resources), config))
 
 
 @dataclass
@@ -251,22 +251,22 @@ def election_for(name: str, loop: ReconcileLoop[Thing], kv: Kv | None) -> Electi
     )
 
 
-class LeadingReconciler(WorldReconciler):
+class LeadingReconciler(ResourceReconciler):
     fatal = (LeadershipLost,)
 
 
 class Candidate(LeaderElectedHostedService[Thing]):
-    """Reconciles a resources while it leads."""
+    """Reconciles resources while it leads."""
 
     def __init__(
         self,
         name: str,
-        world: Resources,
+        resources: Resources,
         office: LeadershipLog,
         kv: Kv | None,
         config: ReconciliationConfig = AT_ONCE,
     ) -> None:
-        loop = loop_over(LeadingReconciler(world), config)
+        loop = loop_over(LeadingReconciler(resources), config)
         super().__init__(name, loop, election_for(name, loop, kv), office.claim)
         self.office = office
 
@@ -283,19 +283,19 @@ class Watcher(WatchTriggeredHostedService[Thing]):
 
     def __init__(
         self,
-        world: Resources,
+        resources: Resources,
         kv: Kv | None,
         config: ReconciliationConfig = NEVER_POLLS,
         watch: WatchConfig = WatchConfig(prefix=PREFIX),  # noqa: B008 (frozen)
     ) -> None:
-        loop = loop_over(LeadingReconciler(world), config)
-        self.office = LeadershipLog(world.clock)
+        loop = loop_over(LeadingReconciler(resources), config)
+        self.office = LeadershipLog(resources.clock)
         self.ignored: set[str] = set()
         super().__init__(
             "watcher",
             loop,
             election_for("watcher", loop, kv),
-            KeyWatch(watch, kv, clock=world.clock, wakes=self._wakes, fatal=loop.reconciler.fatal),
+            KeyWatch(watch, kv, clock=resources.clock, wakes=self._wakes, fatal=loop.reconciler.fatal),
             self.office.claim,
         )
 

@@ -132,7 +132,7 @@ class I6PauseSafety(Invariant):
         used = max([*uses, self._came[worker.id]])
         self.require(now - used >= patience, f"{worker.name} is stopped {now - used:.0f} s after its use")
         recorded = (self.world.clock.now() - idle_since(worker)).total_seconds()
-        self.require(recorded >= patience, f"{worker.name} is stopped {recorded:.0f} s after its last activity")
+        self.require(recorded >= patience, f"{worker.name} is stopped {recorded:.0f} s after its activity")
         age = now - fleet.servers[instance_id].telemetry_read_at
         self.require(age <= UNOBSERVED_SECONDS, f"{worker.name} is stopped on evidence {age:.0f} s old")
         self.require(not worker.sessions, f"{worker.name} is stopped under {worker.sessions}")

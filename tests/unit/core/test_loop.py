@@ -14,9 +14,9 @@ from support.core import (
     AT_ONCE,
     NEVER_POLLS,
     Polling,
+    ResourceReconciler,
+    Resources,
     Thing,
-    World,
-    WorldReconciler,
     first_error,
     running,
 )
@@ -92,7 +92,7 @@ async def test_an_exception_is_a_retry_with_backoff_and_does_not_kill_the_loop()
 
 
 async def test_a_failing_fetch_is_a_retry_too() -> None:
-    class Forgetful(WorldReconciler):
+    class Forgetful(ResourceReconciler):
         async def fetch_single_resource(self, resource_id: str) -> Thing | None:
             if clock.monotonic() < 3:
                 raise ConnectionError("no answer")
@@ -271,7 +271,7 @@ async def test_what_changes_during_a_look_is_looked_at_again() -> None:
 
 
 async def test_a_settled_resource_is_looked_at_when_its_time_has_come() -> None:
-    class Punctual(WorldReconciler):
+    class Punctual(ResourceReconciler):
         def is_due(self, resource: Thing) -> bool:
             return clock.monotonic() == 60
 
@@ -482,7 +482,7 @@ async def test_slots_given_away_are_not_gained() -> None:
 
 
 async def test_a_fatal_error_ends_the_service() -> None:
-    class Fragile(WorldReconciler):
+    class Fragile(ResourceReconciler):
         fatal = (KeyError,)
 
     world = Resources(clock, "a")
@@ -491,7 +491,7 @@ async def test_a_fatal_error_ends_the_service() -> None:
 
 
 async def test_a_fatal_error_inside_a_group_ends_the_service_too() -> None:
-    class Fragile(WorldReconciler):
+    class Fragile(ResourceReconciler):
         fatal = (KeyError,)
 
     async def act(_: Thing) -> ReconciliationResult:
@@ -505,7 +505,7 @@ async def test_a_fatal_error_inside_a_group_ends_the_service_too() -> None:
 
 
 async def test_an_error_that_passes_by_itself_is_retried_without_a_stack_trace(logs: list[EventDict]) -> None:
-    class Patient(WorldReconciler):
+    class Patient(ResourceReconciler):
         passing = (ConnectionError,)
 
     world = Resources(clock, "a")
