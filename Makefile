@@ -79,8 +79,9 @@ soak-ha: setup ## Try failovers of real processes on a real etcd many times, and
 soak-kill: setup ## Kill a control plane under load many times: make soak-kill [KILLS=1000 KILL_SEED=1]
 	@LCM_KILLS=$(or $(KILLS),1000) LCM_KILL_SEED=$(or $(KILL_SEED),1) $(BIN)/python -m pytest -q -rP --timeout=0 tests/integration/test_kill_under_load.py | grep -E '^FIGURE|passed|failed'
 
-docs: setup ## Generate docs/reference from the code
+docs: setup ## Generate docs/reference and ui/src/generated from the code
 	$(BIN)/python -m tools.generate_docs
+	$(BIN)/python -m tools.generate_ui
 
 lock: $(VENV)/uv ## Resolve the dependencies anew and pin them
 	$(BIN)/uv pip compile pyproject.toml --extra simulator --group dev --universal --generate-hashes \

@@ -38,6 +38,7 @@ def worker_states() -> str:
     out.write("| status | meaning |\n|---|---|\n")
     for status, meaning in MEANING.items():
         out.write(f"| {status.name} | {meaning} |\n")
+    out.write("\nWhether CML answers on a RUNNING worker is its flag `cml_ready`.\n")
     out.write("\n## Transitions\n\n```mermaid\nstateDiagram-v2\n    [*] --> PENDING: a person creates it\n")
     for row in TRANSITIONS:
         if not row.observed:

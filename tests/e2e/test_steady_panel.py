@@ -51,7 +51,7 @@ async def let_labs_arrive(page: Page, plane: LonePlane, *names: str) -> None:
 async def let_figures_arrive(page: Page, plane: LonePlane) -> None:
     figures = {"cpu_utilization": 95, "memory_utilization": 43.6, "disk_utilization": 61}
     await plane.accepted("/metrics", {"samples": [plane.sample(since=SystemClock().now(), **figures)]})
-    await expect(page.locator('.chart-value[data-tone="red"]')).to_have_text("95%")
+    await expect(page.locator('.chart-value[data-color="red"]')).to_have_text("95%")
 
 
 async def let_it_stop(page: Page, plane: LonePlane) -> None:

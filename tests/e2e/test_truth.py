@@ -36,28 +36,28 @@ async def test_every_status_has_its_colour(page: Page, plane: LonePlane) -> None
     worker_id = (await plane.admin.create("colours"))["id"]
     row = page.locator('[data-worker-name="colours"]')
 
-    async def shows(status: str, tone: str) -> None:
+    async def shows(status: str, color: str) -> None:
         await expect(row).to_have_attribute("data-status", status)
-        await expect(row.locator(".badge")).to_have_attribute("data-tone", tone)
+        await expect(row.locator(".badge")).to_have_attribute("data-color", color)
 
     await shows("pending", "orange")
-    for status, tone in (("provisioning", "orange"), ("starting", "orange"), ("running", "green")):
+    for status, color in (("provisioning", "orange"), ("starting", "orange"), ("running", "green")):
         await report_status(plane, worker_id, status)
-        await shows(status, tone)
+        await shows(status, color)
     await plane.admin.accepted("POST", f"/api/workers/{worker_id}/drain")
     await shows("draining", "blue")
-    for status, tone in (
+    for status, color in (
         ("running", "green"),
         ("failed", "red"),
         ("terminating", "red"),
         ("terminated", "grey"),
     ):
         await report_status(plane, worker_id, status)
-        await shows(status, tone)
+        await shows(status, color)
     live = page.locator('[data-worker-name="live"]')
     for status in ("stopping", "stopped"):
         await report_status(plane, plane.worker_id, status)
-    await expect(live.locator(".badge")).to_have_attribute("data-tone", "grey")
+    await expect(live.locator(".badge")).to_have_attribute("data-color", "grey")
 
 
 async def test_an_answer_that_comes_late_undoes_nothing(page: Page, plane: LonePlane) -> None:

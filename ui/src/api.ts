@@ -1,20 +1,32 @@
 /** The control plane's HTTP API. Every failure surfaces as an ApiError a person can read. */
 
-import type { CostReport } from "./cost";
-import type { Explanation } from "./explain";
-import type { Lab } from "./labs";
-import type { LicenseDebt } from "./license";
-import type { Resources } from "./live";
-import type { Action, Region, Session, Template, TimelineItem, WorkerView } from "./model";
-import type { AuditEvent, AuditPage } from "./scaling";
+import type {
+  Action,
+  AuditEvent,
+  AuditPage,
+  CostReport,
+  Explanation,
+  HistoryEntry,
+  LabList,
+  LabRecord,
+  LicenseDebt,
+  LicenseDebts,
+  LicenseSettings,
+  NewWorker,
+  Problem,
+  RegionList,
+  RegionView,
+  Resources,
+  SessionView,
+  TemplateList,
+  Timeline,
+  WorkerPage,
+  WorkerTemplate,
+  WorkerView,
+} from "./generated/api";
+import type { Role } from "./generated/rules";
 
-/** RFC 9457. */
-interface Problem {
-  readonly type?: string;
-  readonly title?: string;
-  readonly detail?: string;
-  readonly errors?: readonly { readonly field: string; readonly message: string }[];
-}
+export type Session = SessionView & { readonly role: Role };
 
 export class ApiError extends Error {
   /** 0 if there was no answer at all. */
@@ -70,9 +82,9 @@ async function send(method: string, path: string, body: unknown): Promise<Respon
 }
 
 async function readProblem(response: Response): Promise<ApiError> {
-  let problem: Problem = {};
+  let problem: Partial<Problem> = {};
   try {
-    problem = (await response.json()) as Problem;
+    problem = (await response.json()) as Partial<Problem>;
   } catch {
     // A proxy's error page: the status is all there is to tell.
   }
@@ -94,11 +106,6 @@ export function signOut(): Promise<void> {
   return request("DELETE", "/api/session");
 }
 
-interface Page<T> {
-  readonly items: readonly T[];
-  readonly next?: string | null;
-}
-
 /** All workers but the terminated ones. */
 export function listWorkers(): Promise<WorkerView[]> {
   return listAllPages("/api/workers?limit=500");
@@ -113,9 +120,9 @@ async function listAllPages(path: string): Promise<WorkerView[]> {
   let after: string | null = null;
   do {
     const query: string = after === null ? "" : `&after=${encodeURIComponent(after)}`;
-    const page: Page<WorkerView> = await request("GET", path + query);
+    const page: WorkerPage = await request("GET", path + query);
     workers.push(...page.items);
-    after = page.next ?? null;
+    after = page.next;
   } while (after !== null);
   return workers;
 }
@@ -128,16 +135,16 @@ export function getWorker(id: string): Promise<WorkerView> {
   return request("GET", workerPath(id));
 }
 
-export async function getTimeline(id: string): Promise<readonly TimelineItem[]> {
-  return (await request<Page<TimelineItem>>("GET", `${workerPath(id)}/timeline`)).items;
+export async function getTimeline(id: string): Promise<readonly HistoryEntry[]> {
+  return (await request<Timeline>("GET", `${workerPath(id)}/timeline`)).items;
 }
 
 export function getResources(id: string): Promise<Resources> {
   return request("GET", `${workerPath(id)}/resources`);
 }
 
-export async function listLabs(id: string): Promise<readonly Lab[]> {
-  return (await request<Page<Lab>>("GET", `${workerPath(id)}/labs`)).items;
+export async function listLabs(id: string): Promise<readonly LabRecord[]> {
+  return (await request<LabList>("GET", `${workerPath(id)}/labs`)).items;
 }
 
 export function explain(id: string): Promise<Explanation> {
@@ -176,15 +183,11 @@ export function setTags(id: string, tags: Readonly<Record<string, string>>): Pro
   return request("PUT", `${workerPath(id)}/tags`, { tags });
 }
 
-interface FleetLicense {
-  readonly has_token: boolean;
-}
-
-export function getFleetLicense(): Promise<FleetLicense> {
+export function getFleetLicense(): Promise<LicenseSettings> {
   return request("GET", "/api/settings/license");
 }
 
-export function setFleetLicense(token: string): Promise<FleetLicense> {
+export function setFleetLicense(token: string): Promise<LicenseSettings> {
   return request("PUT", "/api/settings/license", { token });
 }
 
@@ -193,7 +196,7 @@ export function removeFleetLicense(): Promise<void> {
 }
 
 export async function listDebts(): Promise<readonly LicenseDebt[]> {
-  return (await request<Page<LicenseDebt>>("GET", "/api/license-debts")).items;
+  return (await request<LicenseDebts>("GET", "/api/license-debts")).items;
 }
 
 export function settleDebt(workerId: string): Promise<LicenseDebt> {
@@ -212,12 +215,6 @@ export function getCost(): Promise<CostReport> {
   return request("GET", "/api/cost");
 }
 
-export interface NewWorker {
-  readonly name: string;
-  readonly template_name: string;
-  readonly aws_region: string;
-}
-
 export function createWorker(worker: NewWorker): Promise<WorkerView> {
   return request("POST", "/api/workers", worker);
 }
@@ -226,10 +223,10 @@ export function act(id: string, action: Action): Promise<WorkerView> {
   return action === "delete" ? request("DELETE", workerPath(id)) : request("POST", `${workerPath(id)}/${action}`);
 }
 
-export async function listTemplates(): Promise<readonly Template[]> {
-  return (await request<Page<Template>>("GET", "/api/worker-templates")).items;
+export async function listTemplates(): Promise<readonly WorkerTemplate[]> {
+  return (await request<TemplateList>("GET", "/api/worker-templates")).items;
 }
 
-export async function listRegions(): Promise<readonly Region[]> {
-  return (await request<Page<Region>>("GET", "/api/regions")).items;
+export async function listRegions(): Promise<readonly RegionView[]> {
+  return (await request<RegionList>("GET", "/api/regions")).items;
 }

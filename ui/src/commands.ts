@@ -2,8 +2,9 @@
 
 import { signal } from "@preact/signals";
 import * as api from "./api";
-import { ACTION_LABEL, type Action, type WorkerView } from "./model";
-import { refusalFor } from "./session";
+import type { Action, NewWorker, WorkerView } from "./generated/api";
+import { ACTION_LABEL } from "./model";
+import { denialFor } from "./session";
 import { applyWorkers, type WorkerEntry } from "./store";
 import { showError } from "./toasts";
 
@@ -17,7 +18,7 @@ export type OpenDialog =
 export const openDialog = signal<OpenDialog | null>(null);
 
 export function askToCreate(): void {
-  if (refusalFor("create") === null) openDialog.value = { kind: "create" };
+  if (denialFor("create") === null) openDialog.value = { kind: "create" };
 }
 
 export function closeDialog(): void {
@@ -52,7 +53,7 @@ export async function change(entry: WorkerEntry, what: string, answer: Promise<W
   }
 }
 
-export async function create(worker: api.NewWorker): Promise<string> {
+export async function create(worker: NewWorker): Promise<string> {
   const created = await api.createWorker(worker);
   applyWorkers([created]);
   return created.id;

@@ -1,25 +1,7 @@
 /** What the fleet costs, as the control plane counts it. */
 
 import { signal } from "@preact/signals";
-
-/** In US dollars: now per hour, this month so far, and what pausing saved this month. */
-export interface CostLine {
-  readonly key: string;
-  readonly usd_per_hour: number;
-  readonly usd_this_month: number;
-  readonly usd_saved_this_month: number;
-  readonly running_hours_this_month: number;
-  readonly paused_hours_this_month: number;
-}
-
-export interface CostReport {
-  /** "2026-11". */
-  readonly month: string;
-  readonly total: CostLine;
-  readonly by_worker: readonly CostLine[];
-  readonly by_template: readonly CostLine[];
-  readonly by_region: readonly CostLine[];
-}
+import type { CostLine, CostReport } from "./generated/api";
 
 /** Null until it is known. */
 export const costReport = signal<CostReport | null>(null);

@@ -2,7 +2,7 @@
 
 import { computed, signal } from "@preact/signals";
 import * as api from "./api";
-import type { LicenseDebt } from "./license";
+import type { LicenseDebt } from "./generated/api";
 import { showError } from "./toasts";
 
 const known = signal<readonly LicenseDebt[]>([]);

@@ -4,9 +4,9 @@
  * connection.
  */
 
+import type { Sample, WorkerView } from "./generated/api";
+import { STREAM_EVENT, WORKER_EVENTS } from "./generated/rules";
 import type { LabChange, LabStatus } from "./labs";
-import type { Sample } from "./live";
-import type { WorkerView } from "./model";
 
 export interface FleetSink {
   replaceWorkers(workers: readonly WorkerView[]): void;
@@ -28,35 +28,14 @@ interface WorkerEvent {
   readonly worker: WorkerView;
 }
 
-/** Each carries the whole record: whatever is missing here is a change the page would not see. */
-export const WORKER_EVENTS = [
-  "worker.created",
-  "worker.imported",
-  "worker.status.updated",
-  "worker.endpoint.updated",
-  "worker.ec2_details.updated",
-  "worker.drain.timed_out",
-  "worker.terminated",
-  "worker.paused",
-  "worker.resumed",
-  "worker.idle_detection.toggled",
-  "worker.license.updated",
-  "worker.license.registration.started",
-  "worker.license.registration.completed",
-  "worker.license.registration.failed",
-  "worker.license.deregistered",
-  "worker.activity.updated",
-  "worker.labs.updated",
-] as const;
-
-/** What the server is asked for: everything above, load and labs, but not the load of every node. */
-export const WANTED_TYPES = [
-  "worker.snapshot",
+/** What the page subscribes to: every change of a worker, load and labs, but not the load of every node. */
+export const SUBSCRIBED_TYPES: readonly string[] = [
+  STREAM_EVENT.WORKER_SNAPSHOT,
   ...WORKER_EVENTS,
-  "worker.metrics.updated",
-  "worker.lab.state_change",
-  "lab.status.updated",
-] as const;
+  STREAM_EVENT.METRICS_UPDATED,
+  STREAM_EVENT.LAB_STATE_CHANGE,
+  STREAM_EVENT.LAB_STATUS_UPDATED,
+];
 
 export class EventReader {
   readonly #sink: FleetSink;

@@ -1,27 +1,13 @@
 /** Why a worker is as it is and what comes next: the server's account, as people read it. */
 
 import { formatAgo, formatLeft } from "./format";
+import type { Explanation, Reason, WorkerView } from "./generated/api";
 import type { Judgement } from "./idle";
-import { isKnownStatus, type Status, statusInfo, type WorkerView } from "./model";
+import { statusInfo } from "./model";
 
-/** One thing that holds a worker where it is, or that will happen to it. */
-export interface Reason {
-  readonly code: string;
-  readonly text: string;
-  readonly at: string | null;
-}
-
-export interface Explanation {
-  readonly status: Status;
-  readonly summary: string;
-  readonly holding: readonly Reason[];
-  readonly next: readonly Reason[];
-}
-
-/** What the worker's status means: in this page's words, or the server's for one it has never heard of. */
+/** What the worker's status means, in the server's words: they also explain a status that this page does not know. */
 export function meaningOf({ status }: WorkerView, explanation: Explanation | null): string {
-  const isTold = explanation !== null && explanation.status === status;
-  return isTold && !isKnownStatus(status) ? explanation.summary : statusInfo(status).meaning;
+  return explanation !== null && explanation.status === status ? explanation.summary : statusInfo(status).meaning;
 }
 
 /** Keeps the worker until then, rather than happening then. */

@@ -1,7 +1,7 @@
 /** When a worker is paused, what keeps it, and how long people may want to keep it: rules without a browser. */
 
 import { formatCount, formatLeft, formatLeftRoughly, formatUntil } from "./format";
-import type { Hold, WorkerView } from "./model";
+import type { Hold, WorkerView } from "./generated/api";
 
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;

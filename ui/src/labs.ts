@@ -5,30 +5,18 @@
  */
 
 import { computed, effect, signal } from "@preact/signals";
-import type { Tone } from "./model";
+import type * as generated from "./generated/api";
+import type { Color } from "./generated/rules";
 import { snapshots } from "./store";
 import { connection } from "./stream";
 
-export interface LabNode {
-  readonly label: string | null;
-  readonly state: string | null;
-}
+export type LabNode = Pick<generated.LabNode, "label" | "state">;
 
-export interface Lab {
-  readonly lab_id: string;
-  readonly title: string | null;
-  readonly state: string | null;
+export type Lab = Pick<generated.LabRecord, "lab_id" | "title" | "state"> & {
   readonly nodes: Readonly<Record<string, LabNode>>;
-}
+};
 
-export interface LabChange {
-  readonly worker_id: string;
-  readonly lab_id: string;
-  readonly element_type: string;
-  readonly element_id: string;
-  readonly event: string;
-  readonly data: Readonly<Record<string, string>>;
-}
+export type LabChange = Omit<generated.LabChange, "at">;
 
 export interface LabStatus {
   readonly worker_id: string;
@@ -144,7 +132,7 @@ function labAfter(known: Lab | undefined, change: LabChange): Lab | undefined {
   return { ...lab, nodes: { ...lab.nodes, [change.element_id]: { label, state: state ?? node?.state ?? null } } };
 }
 
-const TONES: Readonly<Record<string, Tone>> = {
+const COLORS: Readonly<Record<string, Color>> = {
   BOOTED: "green",
   STARTED: "orange",
   QUEUED: "orange",
@@ -152,11 +140,11 @@ const TONES: Readonly<Record<string, Tone>> = {
 };
 
 /** A node that has booted is up; one that has only started is on its way. */
-export function nodeTone(state: string | null): Tone {
-  return TONES[state ?? ""] ?? "grey";
+export function nodeColor(state: string | null): Color {
+  return COLORS[state ?? ""] ?? "grey";
 }
 
-export function labTone(state: string | null): Tone {
+export function labColor(state: string | null): Color {
   if (state === "STARTED") return "green";
   return state === "QUEUED" ? "orange" : "grey";
 }

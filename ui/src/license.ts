@@ -1,31 +1,21 @@
 /** How a worker stands with its license, in words. */
 
-import type { License, Tone, WorkerView } from "./model";
-
-/** A license that a worker may still hold in the pool although the worker is gone. */
-export interface LicenseDebt {
-  readonly worker_id: string;
-  readonly worker_name: string;
-  readonly reason: string;
-  readonly since: string;
-  readonly settled_by: string | null;
-}
+import type { LicenseStatus, WorkerView } from "./generated/api";
+import { type Color, MAX_LICENSE_ATTEMPTS } from "./generated/rules";
 
 export interface Standing {
   readonly label: string;
-  readonly tone: Tone;
+  readonly color: Color;
   readonly moving: boolean;
   /** What it waits for or what went wrong; empty if there is nothing to say. */
   readonly detail: string;
 }
 
-const MAX_ATTEMPTS = 5;
-
-const STANDING: Readonly<Record<License["status"], Omit<Standing, "detail" | "moving">>> = {
-  unlicensed: { label: "Not licensed", tone: "grey" },
-  registered: { label: "Registered", tone: "green" },
-  deregistered: { label: "Given back", tone: "grey" },
-  failed: { label: "Failed", tone: "red" },
+const STANDING: Readonly<Record<LicenseStatus, Omit<Standing, "detail" | "moving">>> = {
+  unlicensed: { label: "Not licensed", color: "grey" },
+  registered: { label: "Registered", color: "green" },
+  deregistered: { label: "Given back", color: "grey" },
+  failed: { label: "Failed", color: "red" },
 };
 
 export function licenseStanding(worker: WorkerView): Standing {
@@ -35,7 +25,7 @@ export function licenseStanding(worker: WorkerView): Standing {
     return { ...standing, moving: false, detail: status === "registered" ? "" : last_error };
   }
   const label = pending_operation === "register" ? "Registering" : "Giving back";
-  return { label, tone: "orange", moving: true, detail: progress(worker) };
+  return { label, color: "orange", moving: true, detail: progress(worker) };
 }
 
 function progress({ license, status, cml_ready }: WorkerView): string {
@@ -44,7 +34,7 @@ function progress({ license, status, cml_ready }: WorkerView): string {
     const again = attempts > 1 ? ` for the ${ordinal(attempts)} time` : "";
     return `CML is being asked${again}; this takes up to a minute and a half.`;
   }
-  if (last_error !== "") return `Attempt ${attempts} of ${MAX_ATTEMPTS} failed: ${last_error}`;
+  if (last_error !== "") return `Attempt ${attempts} of ${MAX_LICENSE_ATTEMPTS} failed: ${last_error}`;
   if (status !== "running") return "Begins when the worker runs.";
   return cml_ready ? "Begins in a moment." : "Begins when CML is ready.";
 }

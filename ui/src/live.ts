@@ -4,28 +4,8 @@
  */
 
 import { batch, type Signal, signal } from "@preact/signals";
-import type { WorkerView } from "./model";
-
-export type SampleSource = "websocket" | "rest" | "cloudwatch";
-
-/** One sample as the control plane sends it; what is left out is unknown. */
-export interface Sample {
-  readonly worker_id: string;
-  readonly collected_at: string;
-  readonly source: SampleSource;
-  readonly cpu_utilization?: number | null;
-  readonly memory_utilization?: number | null;
-  readonly disk_utilization?: number | null;
-  readonly nodes_count?: number | null;
-}
-
-/** Seconds since 1970, then percent of CPU, memory and disk. */
-export type WirePoint = readonly [number, number | null, number | null, number | null];
-
-export interface Resources {
-  readonly samples: readonly Sample[];
-  readonly points: readonly WirePoint[];
-}
+import type { MonitorState, Resources, Sample, WorkerView } from "./generated/api";
+import { CLOUDWATCH_WAITS_MS, MAX_LOAD_POINTS } from "./generated/rules";
 
 export interface Point {
   /** Milliseconds since 1970. */
@@ -50,9 +30,6 @@ export interface Load {
   readonly points: readonly Point[];
 }
 
-export const MAX_POINTS = 60;
-/** CloudWatch tells averages of minutes: it counts only where CML itself has been silent this long. */
-const CLOUDWATCH_WAITS_MS = 180_000;
 /** Data younger than this is called live. */
 export const LIVE_MS = 15_000;
 
@@ -88,7 +65,7 @@ export function withSample(load: Load | null, sample: Sample): Load {
   if (load === null) return { newest, nodes, points: [newest] };
   const waits = sample.source === "cloudwatch" ? CLOUDWATCH_WAITS_MS : 0;
   if (newest.at <= load.newest.at + waits) return load;
-  return { newest, nodes, points: [...load.points, newest].slice(-MAX_POINTS) };
+  return { newest, nodes, points: [...load.points, newest].slice(-MAX_LOAD_POINTS) };
 }
 
 /** Puts what the server remembers before what the stream has brought since: the stream wins. */
@@ -99,7 +76,7 @@ export function applyHistory(workerId: string, resources: Resources): void {
   const older = resources.points
     .map(([at, cpu, memory, disk]) => ({ at: at * 1_000, cpu, memory, disk }))
     .filter(({ at }) => at < since);
-  const points = [...older, ...(told?.points ?? [])].slice(-MAX_POINTS);
+  const points = [...older, ...(told?.points ?? [])].slice(-MAX_LOAD_POINTS);
   const newest = points.at(-1);
   if (newest === undefined) return;
   const nodes =
@@ -134,7 +111,7 @@ export function linkOf(worker: WorkerView): Link {
   return worker.ws_connected ? "websocket" : "polling";
 }
 
-const WAITING_FOR: Readonly<Record<string, string>> = {
+const WAITING_FOR: Readonly<Partial<Record<MonitorState, string>>> = {
   connecting: "connecting",
   authenticating: "signing in",
   reconnecting: "reconnecting",
@@ -148,7 +125,7 @@ export function linkMeaning(worker: WorkerView): string {
     case "websocket":
       return "Connected: changes arrive as they happen";
     case "polling": {
-      const why = WAITING_FOR[worker.ws_status ?? ""];
+      const why = worker.ws_status === null ? undefined : WAITING_FOR[worker.ws_status];
       return why === undefined ? "Polled once a minute" : `Polled once a minute: ${why}`;
     }
     case "off":

@@ -1,234 +1,86 @@
-/** What the control plane tells us, and every rule about it that needs no browser. */
+/** The rules of the dashboard about workers that need no browser. */
 
-export const STATUSES = [
-  "pending",
-  "provisioning",
-  "starting",
-  "running",
-  "draining",
-  "stopping",
-  "stopped",
-  "terminating",
-  "terminated",
-  "failed",
-  "unknown",
-] as const;
-
-export type Status = (typeof STATUSES)[number];
-export type DesiredStatus = "running" | "stopped" | "terminated";
-export type Action = "start" | "stop" | "drain" | "cancel-drain" | "retry" | "delete";
-export type Role = "viewer" | "operator" | "admin";
-
-export interface WorkerView {
-  readonly id: string;
-  readonly name: string;
-  readonly template_name: string;
-  readonly aws_region: string;
-  readonly tags: Readonly<Record<string, string>>;
-  readonly created_at: string;
-  readonly created_by: string;
-  readonly updated_at: string;
-  readonly version: number;
-  readonly generation: number;
-  readonly desired_status: DesiredStatus;
-  readonly status: Status;
-  readonly status_reason: string;
-  readonly ec2_instance_id: string | null;
-  readonly instance_type: string | null;
-  readonly ami_id: string | null;
-  readonly ami_name: string | null;
-  readonly public_ip: string | null;
-  readonly private_ip: string | null;
-  readonly cml_version: string | null;
-  readonly cml_ready: boolean;
-  /** Null if LCM uses the fleet's login. */
-  readonly cml_username: string | null;
-  readonly labs_count: number | null;
-  readonly ws_connected: boolean;
-  /** Where the live connection stands; null before there was one. */
-  readonly ws_status: string | null;
-  readonly last_activity_at: string | null;
-  readonly is_idle_detection_enabled: boolean;
-  /** When it is paused unless somebody uses it. */
-  readonly target_pause_at: string | null;
-  readonly hold: Hold | null;
-  readonly sessions: readonly string[];
-  readonly drain_deadline_at: string | null;
-  readonly license: License;
-  readonly possible_actions: readonly Action[];
-}
-
-/** Somebody wants the worker left running, used or not, until then. */
-export interface Hold {
-  readonly until: string;
-  readonly by: string;
-  readonly reason: string;
-}
-
-export interface License {
-  readonly status: "unlicensed" | "registered" | "deregistered" | "failed";
-  readonly tier: string | null;
-  readonly pending_operation: "register" | "deregister" | null;
-  readonly operation_in_progress: boolean;
-  readonly attempts: number;
-  readonly last_error: string;
-}
-
-export interface TimelineItem {
-  readonly from: Status | null;
-  readonly to: Status;
-  readonly by: string;
-  readonly reason: string;
-  readonly at: string;
-}
-
-export interface Template {
-  readonly name: string;
-  readonly description: string;
-  readonly instance_type: string;
-  readonly cpu: number;
-  readonly memory_gb: number;
-  readonly disk_gb: number;
-  readonly max_nodes: number;
-  readonly usd_per_hour: number;
-  readonly enabled: boolean;
-}
-
-export interface Region {
-  readonly name: string;
-  readonly is_default: boolean;
-}
-
-export interface Session {
-  readonly actor: string;
-  readonly role: Role;
-}
-
-/** Each tone is a set of colours in styles/tokens.css. */
-export type Tone = "green" | "orange" | "red" | "grey" | "blue" | "purple" | "fading";
+import type { Action, DesiredStatus, WorkerStatus, WorkerTemplate, WorkerView } from "./generated/api";
+import {
+  BILLED,
+  type Color,
+  MAX_NAME_LENGTH,
+  ROLE_OF_REQUEST,
+  ROLES,
+  type Role,
+  STATUS_COLOR,
+  STATUS_MEANING,
+  STATUSES,
+  WORKER_NAME,
+} from "./generated/rules";
 
 export type GroupId = "running" | "rising" | "falling" | "stopped" | "attention" | "terminated";
 
 interface StatusInfo {
   readonly label: string;
-  readonly tone: Tone;
+  readonly color: Color;
   readonly group: GroupId;
   readonly meaning: string;
   /** On its way to another status: the badge breathes. */
   readonly moving: boolean;
 }
 
-const STATUS_INFO: Readonly<Record<Status, StatusInfo>> = {
-  pending: {
-    label: "Pending",
-    tone: "orange",
-    group: "rising",
-    moving: true,
-    meaning: "The record exists; no instance is known yet.",
-  },
-  provisioning: {
-    label: "Provisioning",
-    tone: "orange",
-    group: "rising",
-    moving: true,
-    meaning: "EC2 accepted the launch; the instance is not running yet.",
-  },
-  starting: {
-    label: "Starting",
-    tone: "orange",
-    group: "rising",
-    moving: true,
-    meaning: "The instance is on its way to running, or runs without a known address.",
-  },
-  running: {
-    label: "Running",
-    tone: "green",
-    group: "running",
-    moving: false,
-    meaning: "The instance runs and has an address.",
-  },
-  draining: {
-    label: "Draining",
-    tone: "blue",
-    group: "falling",
-    moving: true,
-    meaning: "Takes no new sessions; stops when the present ones are over.",
-  },
-  stopping: {
-    label: "Stopping",
-    tone: "fading",
-    group: "falling",
-    moving: true,
-    meaning: "A stop was decided; the instance is on its way down.",
-  },
-  stopped: {
-    label: "Stopped",
-    tone: "grey",
-    group: "stopped",
-    moving: false,
-    meaning: "The instance is stopped. Its disk is kept; compute costs nothing.",
-  },
-  terminating: {
-    label: "Terminating",
-    tone: "red",
-    group: "falling",
-    moving: true,
-    meaning: "Termination was decided; the instance is on its way out.",
-  },
-  terminated: {
-    label: "Terminated",
-    tone: "grey",
-    group: "terminated",
-    moving: false,
-    meaning: "The instance is gone for good. The record stays for the audit.",
-  },
-  failed: {
-    label: "Failed",
-    tone: "red",
-    group: "attention",
-    moving: false,
-    meaning: "LCM gave up. Retry tries again, Delete cleans up.",
-  },
-  unknown: {
-    label: "Unknown",
-    tone: "purple",
-    group: "attention",
-    moving: false,
-    meaning: "EC2 reports something LCM does not understand; it keeps looking.",
-  },
+const GROUP_OF: Readonly<Record<WorkerStatus, GroupId>> = {
+  pending: "rising",
+  provisioning: "rising",
+  starting: "rising",
+  running: "running",
+  draining: "falling",
+  stopping: "falling",
+  stopped: "stopped",
+  terminating: "falling",
+  terminated: "terminated",
+  failed: "attention",
+  unknown: "attention",
 };
 
-export function isKnownStatus(status: Status): boolean {
-  return status in STATUS_INFO;
-}
+const STATUS_INFO: ReadonlyMap<WorkerStatus, StatusInfo> = new Map(
+  STATUSES.map((status) => {
+    const group = GROUP_OF[status];
+    return [
+      status,
+      {
+        label: status.charAt(0).toUpperCase() + status.slice(1),
+        color: STATUS_COLOR[status],
+        group,
+        meaning: STATUS_MEANING[status],
+        moving: group === "rising" || group === "falling",
+      },
+    ];
+  }),
+);
 
-/** A status this page has never heard of is shown as unknown rather than breaking the page. */
-export function statusInfo(status: Status): StatusInfo {
-  return STATUS_INFO[status] ?? STATUS_INFO.unknown;
+const UNKNOWN = STATUS_INFO.get("unknown") as StatusInfo;
+
+/** A status of a newer server is shown as unknown. */
+export function statusInfo(status: WorkerStatus): StatusInfo {
+  return STATUS_INFO.get(status) ?? UNKNOWN;
 }
 
 export interface Group {
   readonly id: GroupId;
   readonly label: string;
-  readonly tone: Tone;
+  readonly color: Color;
 }
 
 export const GROUPS: readonly Group[] = [
-  { id: "running", label: "Running", tone: "green" },
-  { id: "rising", label: "Coming up", tone: "orange" },
-  { id: "falling", label: "Going down", tone: "blue" },
-  { id: "stopped", label: "Stopped", tone: "grey" },
-  { id: "attention", label: "Attention", tone: "red" },
+  { id: "running", label: "Running", color: "green" },
+  { id: "rising", label: "Coming up", color: "orange" },
+  { id: "falling", label: "Going down", color: "blue" },
+  { id: "stopped", label: "Stopped", color: "grey" },
+  { id: "attention", label: "Attention", color: "red" },
 ];
 
-/** Statuses in which EC2 bills compute. */
-const BILLED: ReadonlySet<Status> = new Set<Status>(["starting", "running", "draining", "stopping"]);
-
-export function usdPerHour(workers: Iterable<WorkerView>, templates: readonly Template[]): number {
+export function usdPerHour(workers: Iterable<WorkerView>, templates: readonly WorkerTemplate[]): number {
   const prices = new Map(templates.map((template) => [template.name, template.usd_per_hour]));
   let total = 0;
   for (const worker of workers) {
-    if (BILLED.has(worker.status)) total += prices.get(worker.template_name) ?? 0;
+    if (BILLED.includes(worker.status)) total += prices.get(worker.template_name) ?? 0;
   }
   return total;
 }
@@ -244,29 +96,27 @@ export const ACTION_LABEL: Readonly<Record<Action, string>> = {
   delete: "Delete",
 };
 
-const ROLE_RANK: Readonly<Record<Role, number>> = { viewer: 0, operator: 1, admin: 2 };
+/** What a user can request of the API; "hold" is everything about pausing. */
+export type Operation = Action | "create" | "hold" | "license" | "cml-login" | "tags";
 
-/** What a role is needed for; "hold" is everything about pausing. */
-export type Deed = Action | "create" | "hold" | "license" | "cml-login" | "tags";
-
-const ROLE_FOR: Readonly<Record<Deed, Role>> = {
-  start: "operator",
-  stop: "operator",
-  drain: "operator",
-  "cancel-drain": "operator",
-  retry: "operator",
-  hold: "operator",
-  tags: "operator",
-  delete: "admin",
-  create: "admin",
-  license: "admin",
-  "cml-login": "admin",
+const REQUEST_FOR: Readonly<Record<Operation, keyof typeof ROLE_OF_REQUEST>> = {
+  start: "POST /api/workers/{worker_id}/start",
+  stop: "POST /api/workers/{worker_id}/stop",
+  drain: "POST /api/workers/{worker_id}/drain",
+  "cancel-drain": "POST /api/workers/{worker_id}/cancel-drain",
+  retry: "POST /api/workers/{worker_id}/retry",
+  hold: "PUT /api/workers/{worker_id}/hold",
+  tags: "PUT /api/workers/{worker_id}/tags",
+  delete: "DELETE /api/workers/{worker_id}",
+  create: "POST /api/workers",
+  license: "POST /api/workers/{worker_id}/license",
+  "cml-login": "PUT /api/workers/{worker_id}/cml-login",
 };
 
-/** Why this role may not do it, or null if it may. */
-export function refusal(role: Role, deed: Deed): string | null {
-  const needed = ROLE_FOR[deed];
-  if (ROLE_RANK[role] >= ROLE_RANK[needed]) return null;
+/** Why this role may not request the operation, or null if it may. */
+export function denialReason(role: Role, operation: Operation): string | null {
+  const needed = ROLE_OF_REQUEST[REQUEST_FOR[operation]];
+  if (ROLES.indexOf(role) >= ROLES.indexOf(needed)) return null;
   return `Needs the role ${needed}; you are signed in as ${role}.`;
 }
 
@@ -350,9 +200,16 @@ export interface Sort {
 
 const natural = new Intl.Collator("en", { numeric: true, sensitivity: "base" });
 
-/** What needs a person comes first, then the order of a worker's life. */
-const STATUS_RANK: ReadonlyMap<Status, number> = new Map(
-  (["failed", "unknown", ...STATUSES.slice(0, -2)] as const).map((status, rank) => [status, rank]),
+function needsAttention(status: WorkerStatus): boolean {
+  return GROUP_OF[status] === "attention";
+}
+
+/** What needs a user comes first, then the order of a worker's life. */
+const STATUS_RANK: ReadonlyMap<WorkerStatus, number> = new Map(
+  [...STATUSES.filter(needsAttention), ...STATUSES.filter((status) => !needsAttention(status))].map((status, rank) => [
+    status,
+    rank,
+  ]),
 );
 
 function sortKey(worker: WorkerView, column: SortColumn): string {
@@ -384,13 +241,11 @@ export function compareWorkers(sort: Sort): (a: WorkerView, b: WorkerView) => nu
     natural.compare(a.id, b.id);
 }
 
-const NAME = /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/;
-
 /** What is wrong with a worker's name in words that say how to mend it, or null. */
 export function nameProblem(name: string): string | null {
-  if (NAME.test(name)) return null;
+  if (WORKER_NAME.test(name)) return null;
   if (name === "") return "Give the worker a name.";
-  if (name.length > 63) return `At most 63 characters; this has ${name.length}.`;
+  if (name.length > MAX_NAME_LENGTH) return `At most ${MAX_NAME_LENGTH} characters; this has ${name.length}.`;
   if (/[A-Z]/.test(name)) return "Lower case letters only.";
   if (/[^a-z0-9-]/.test(name)) return "Only the letters a to z, digits and hyphens.";
   return "Begin and end with a letter or a digit.";

@@ -4,10 +4,11 @@ import { computed, effect, signal } from "@preact/signals";
 import * as api from "./api";
 import { costReport } from "./cost";
 import { forgetDebts } from "./debts";
+import type { Role } from "./generated/rules";
 import { forgetHistory } from "./history";
 import { applyLabChange, applyLabStatus } from "./labs";
 import { applySamples, forgetLoads, keepLoads } from "./live";
-import { type Deed, type Role, refusal, type Session } from "./model";
+import { denialReason, type Operation } from "./model";
 import * as store from "./store";
 import { connection, EventStream } from "./stream";
 import { showError } from "./toasts";
@@ -16,15 +17,15 @@ import { showTerminated } from "./view";
 export type SessionState =
   | { readonly kind: "checking" }
   | { readonly kind: "signed-out" }
-  | ({ readonly kind: "signed-in" } & Session);
+  | ({ readonly kind: "signed-in" } & api.Session);
 
 export const session = signal<SessionState>({ kind: "checking" });
 
 const role = computed<Role>(() => (session.value.kind === "signed-in" ? session.value.role : "viewer"));
 
-/** Why the person may not do it, or null. */
-export function refusalFor(deed: Deed): string | null {
-  return refusal(role.value, deed);
+/** Why the user may not request the operation, or null. */
+export function denialFor(operation: Operation): string | null {
+  return denialReason(role.value, operation);
 }
 
 const RETRY_MS = 3_000;
@@ -83,7 +84,7 @@ export function reconnectNow(): void {
   stream.retryNow();
 }
 
-function enter(who: Session): void {
+function enter(who: api.Session): void {
   session.value = { kind: "signed-in", ...who };
   stream.open();
   void load();

@@ -4,16 +4,8 @@
  */
 
 import { batch, computed, type Signal, signal } from "@preact/signals";
-import {
-  type Action,
-  type DesiredStatus,
-  desiredAfter,
-  type Region,
-  statusInfo,
-  type Template,
-  usdPerHour,
-  type WorkerView,
-} from "./model";
+import type { Action, DesiredStatus, RegionView, WorkerTemplate, WorkerView } from "./generated/api";
+import { desiredAfter, statusInfo, usdPerHour } from "./model";
 
 export interface WorkerEntry {
   readonly id: string;
@@ -30,8 +22,8 @@ export function desiredStatus(entry: WorkerEntry): DesiredStatus {
 
 export const entries = signal<ReadonlyMap<string, WorkerEntry>>(new Map());
 export const isLoaded = signal(false);
-export const templates = signal<readonly Template[]>([]);
-export const regions = signal<readonly Region[]>([]);
+export const templates = signal<readonly WorkerTemplate[]>([]);
+export const regions = signal<readonly RegionView[]>([]);
 
 /** What a screen reader is told about changes that nobody asked for just now. */
 export const announcement = signal("");

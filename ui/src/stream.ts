@@ -2,7 +2,8 @@
 
 import { signal } from "@preact/signals";
 import { clockSkew } from "./clock";
-import { EventReader, type FleetSink, WANTED_TYPES, WORKER_EVENTS } from "./events";
+import { EventReader, type FleetSink, SUBSCRIBED_TYPES } from "./events";
+import { HEARTBEAT_MS, STREAM_EVENT, WORKER_EVENTS } from "./generated/rules";
 
 export type Connection = "connecting" | "live" | "offline";
 
@@ -10,8 +11,8 @@ export const connection = signal<Connection>("connecting");
 
 /** Events that arrive within this time are shown together. */
 const FLUSH_MS = 16;
-/** The server's heartbeat comes every 30 s: after two missed ones nobody is there. */
-const SILENCE_MS = 75_000;
+/** After two missed heartbeats the connection counts as lost. */
+const SILENCE_MS = 2.5 * HEARTBEAT_MS;
 /** A reconnection that takes longer is called offline. */
 const PATIENCE_MS = 8_000;
 const FIRST_RETRY_MS = 1_000;
@@ -39,31 +40,31 @@ export class EventStream {
 
   open(): void {
     this.#release();
-    const source = new EventSource(`/api/events/stream?event_types=${WANTED_TYPES.join(",")}`);
+    const source = new EventSource(`/api/events/stream?event_types=${SUBSCRIBED_TYPES.join(",")}`);
     this.#source = source;
     let wasConnected = false;
     this.#waitPatiently();
 
-    this.#on(source, "connected", (data) => {
+    this.#on(source, STREAM_EVENT.CONNECTED, (data) => {
       this.#isLive();
       setClock(data);
       this.#reader.connected(data, wasConnected);
       wasConnected = true;
     });
-    this.#on(source, "reset", (data) => {
+    this.#on(source, STREAM_EVENT.RESET, (data) => {
       // Also the first word of a server that cannot resume where the last one ended.
       this.#isLive();
       this.#reader.reset(data);
       wasConnected = true;
     });
-    this.#on(source, "worker.snapshot", (data) => this.#reader.snapshot(data));
+    this.#on(source, STREAM_EVENT.WORKER_SNAPSHOT, (data) => this.#reader.snapshot(data));
     for (const type of WORKER_EVENTS) this.#on(source, type, (data) => this.#reader.changed(data));
-    this.#on(source, "worker.metrics.updated.batch", (data) => this.#reader.samples(data));
-    this.#on(source, "worker.lab.state_change", (data) => this.#reader.labChange(data));
-    this.#on(source, "lab.status.updated", (data) => this.#reader.labStatus(data));
-    this.#on(source, "heartbeat", setClock);
-    this.#on(source, "system.sse.shutdown", () => this.#waitPatiently());
-    this.#on(source, "auth.session.expired", () => void this.#owner.recover());
+    this.#on(source, STREAM_EVENT.METRICS_BATCH, (data) => this.#reader.samples(data));
+    this.#on(source, STREAM_EVENT.LAB_STATE_CHANGE, (data) => this.#reader.labChange(data));
+    this.#on(source, STREAM_EVENT.LAB_STATUS_UPDATED, (data) => this.#reader.labStatus(data));
+    this.#on(source, STREAM_EVENT.HEARTBEAT, setClock);
+    this.#on(source, STREAM_EVENT.SHUTDOWN, () => this.#waitPatiently());
+    this.#on(source, STREAM_EVENT.SESSION_EXPIRED, () => void this.#owner.recover());
     source.onerror = () => this.#failed(source);
   }
 

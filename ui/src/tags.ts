@@ -1,14 +1,13 @@
 /** A worker's EC2 tags as a person edits them: rows of a key and a value, in the order they are shown. */
 
+import { MAX_TAGS } from "./generated/rules";
+
 export interface TagRow {
   readonly key: string;
   readonly value: string;
 }
 
 type Tags = Readonly<Record<string, string>>;
-
-/** As the server takes them. */
-const MAX_TAGS = 40;
 
 const EMPTY: TagRow = { key: "", value: "" };
 

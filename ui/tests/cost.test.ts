@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { byCost, type CostLine, formatHours, formatMonth, shareOf } from "../src/cost";
+import { byCost, formatHours, formatMonth, shareOf } from "../src/cost";
+import type { CostLine } from "../src/generated/api";
 
 function line(key: string, usd_this_month: number): CostLine {
   return {

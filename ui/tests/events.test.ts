@@ -1,8 +1,7 @@
 import { beforeEach, describe, expect, test } from "vitest";
 import { EventReader, type FleetSink } from "../src/events";
+import type { Sample, WorkerView } from "../src/generated/api";
 import type { LabChange, LabStatus } from "../src/labs";
-import type { Sample } from "../src/live";
-import type { WorkerView } from "../src/model";
 import { worker } from "./examples";
 
 class RecordingSink implements FleetSink {

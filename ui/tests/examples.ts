@@ -1,6 +1,5 @@
+import type { LicenseView, WorkerTemplate, WorkerView } from "../src/generated/api";
 /** Workers and templates for tests: a test names only what it is about. */
-
-import type { License, Template, WorkerView } from "../src/model";
 
 export function worker(fields: Partial<WorkerView> = {}): WorkerView {
   return {
@@ -21,11 +20,14 @@ export function worker(fields: Partial<WorkerView> = {}): WorkerView {
     instance_type: null,
     ami_id: null,
     ami_name: null,
+    ami_description: null,
+    ami_creation_date: null,
     public_ip: null,
     private_ip: null,
     cml_version: null,
     cml_ready: false,
     cml_username: null,
+    imported: false,
     labs_count: null,
     ws_connected: false,
     ws_status: null,
@@ -33,7 +35,14 @@ export function worker(fields: Partial<WorkerView> = {}): WorkerView {
     is_idle_detection_enabled: true,
     target_pause_at: null,
     hold: null,
+    pause_reason: null,
+    last_paused_at: null,
+    last_paused_by: null,
+    last_resumed_at: null,
     sessions: [],
+    declared_capacity: null,
+    allocated_capacity: { cpu: 0, memory_gb: 0, storage_gb: 0, nodes: 0 },
+    drain_started_at: null,
     drain_deadline_at: null,
     license: license(),
     possible_actions: [],
@@ -41,19 +50,22 @@ export function worker(fields: Partial<WorkerView> = {}): WorkerView {
   };
 }
 
-export function license(fields: Partial<License> = {}): License {
+export function license(fields: Partial<LicenseView> = {}): LicenseView {
   return {
+    declared: false,
     status: "unlicensed",
     tier: null,
     pending_operation: null,
+    pending_token: false,
     operation_in_progress: false,
     attempts: 0,
     last_error: "",
+    changed_at: null,
     ...fields,
   };
 }
 
-export function template(fields: Partial<Template> = {}): Template {
+export function template(fields: Partial<WorkerTemplate> = {}): WorkerTemplate {
   return {
     name: "small",
     description: "",
@@ -63,7 +75,9 @@ export function template(fields: Partial<Template> = {}): Template {
     disk_gb: 50,
     max_nodes: 5,
     usd_per_hour: 0.0208,
+    ami_name_pattern: "CML-*",
     enabled: true,
+    drain_timeout_hours: 4,
     ...fields,
   };
 }

@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
-import { type Explanation, judgementOf, meaningOf, type Reason, reasonText, reasonTime, staleAt } from "../src/explain";
-import { type Status, statusInfo } from "../src/model";
+import { judgementOf, meaningOf, reasonText, reasonTime, staleAt } from "../src/explain";
+import type { Explanation, Reason, WorkerStatus } from "../src/generated/api";
+import { statusInfo } from "../src/model";
 import { worker } from "./examples";
 
 const NOW = Date.parse("2026-11-16T12:00:00Z");
@@ -10,7 +11,16 @@ function reason(code: string, at: string | null = null, text = "it is so"): Reas
 }
 
 function explanation(fields: Partial<Explanation> = {}): Explanation {
-  return { status: "running", summary: "It runs.", holding: [], next: [], ...fields };
+  return {
+    worker_id: "w-1",
+    status: "running",
+    desired_status: "running",
+    code: "running",
+    summary: "It runs.",
+    holding: [],
+    next: [],
+    ...fields,
+  };
 }
 
 describe("a reason", () => {
@@ -51,11 +61,12 @@ describe("an account", () => {
     expect(staleAt(account, NOW)).toBeNull();
   });
 
-  test("explains a status of a newer server in that server's words, all others in ours", () => {
-    const status = "hibernating" as Status;
+  test("explains the status in the server's words once they are there", () => {
+    const status = "hibernating" as WorkerStatus;
     const account = explanation({ status, summary: "It sleeps." });
     expect(meaningOf(worker({ status }), account)).toBe("It sleeps.");
-    expect(meaningOf(worker({ status: "running" }), explanation())).toBe(statusInfo("running").meaning);
+    expect(meaningOf(worker({ status: "running" }), explanation())).toBe("It runs.");
+    expect(meaningOf(worker({ status: "stopped" }), explanation())).toBe(statusInfo("stopped").meaning);
     expect(meaningOf(worker({ status }), null)).toBe(statusInfo("unknown").meaning);
   });
 

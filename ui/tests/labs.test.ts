@@ -8,7 +8,7 @@ import {
   type Lab,
   type LabChange,
   labs,
-  nodeTone,
+  nodeColor,
   sortedLabs,
   sortedNodes,
   stateLabel,
@@ -83,8 +83,8 @@ describe("in words and colours", () => {
     ["QUEUED", "orange"],
     ["STOPPED", "grey"],
     [null, "grey"],
-  ])("a node that is %s is %s", (state, tone) => {
-    expect(nodeTone(state)).toBe(tone);
+  ])("a node that is %s is %s", (state, color) => {
+    expect(nodeColor(state)).toBe(color);
   });
 
   test("states read like words", () => {

@@ -1,9 +1,9 @@
 import { describe, expect, test } from "vitest";
+import type { LicenseView } from "../src/generated/api";
 import { canDeregister, canRegister, licenseStanding } from "../src/license";
-import type { License } from "../src/model";
 import { license, worker } from "./examples";
 
-function licensed(fields: Partial<License>, others: Parameters<typeof worker>[0] = {}) {
+function licensed(fields: Partial<LicenseView>, others: Parameters<typeof worker>[0] = {}) {
   return worker({ cml_ready: true, ...others, license: license(fields) });
 }
 
@@ -13,8 +13,8 @@ describe("how a worker stands with its license", () => {
     ["registered", "Registered", "green"],
     ["deregistered", "Given back", "grey"],
     ["failed", "Failed", "red"],
-  ] as const)("%s", (status, label, tone) => {
-    expect(licenseStanding(licensed({ status }))).toMatchObject({ label, tone, moving: false });
+  ] as const)("%s", (status, label, color) => {
+    expect(licenseStanding(licensed({ status }))).toMatchObject({ label, color, moving: false });
   });
 
   test("a wish says what it waits for", () => {
@@ -26,7 +26,7 @@ describe("how a worker stands with its license", () => {
 
   test("an attempt under way counts itself", () => {
     const trying = { pending_operation: "register", operation_in_progress: true, attempts: 2 } as const;
-    expect(licenseStanding(licensed(trying))).toMatchObject({ label: "Registering", tone: "orange", moving: true });
+    expect(licenseStanding(licensed(trying))).toMatchObject({ label: "Registering", color: "orange", moving: true });
     expect(licenseStanding(licensed(trying)).detail).toContain("second time");
   });
 

@@ -1,4 +1,6 @@
 import { beforeEach, describe, expect, test } from "vitest";
+import type { Sample } from "../src/generated/api";
+import { MAX_LOAD_POINTS } from "../src/generated/rules";
 import {
   applyHistory,
   applySamples,
@@ -8,8 +10,6 @@ import {
   linkMeaning,
   linkOf,
   loadOf,
-  MAX_POINTS,
-  type Sample,
   sparklinePath,
   withSample,
 } from "../src/live";
@@ -33,9 +33,9 @@ describe("the load", () => {
   beforeEach(() => keepLoads(new Set()));
 
   test("each sample adds a point, and the oldest leave", () => {
-    applySamples(Array.from({ length: MAX_POINTS + 5 }, (_, second) => sample(second)));
-    expect(cpus()).toHaveLength(MAX_POINTS);
-    expect(loadOf("w-1").value?.newest.cpu).toBe(MAX_POINTS + 4);
+    applySamples(Array.from({ length: MAX_LOAD_POINTS + 5 }, (_, second) => sample(second)));
+    expect(cpus()).toHaveLength(MAX_LOAD_POINTS);
+    expect(loadOf("w-1").value?.newest.cpu).toBe(MAX_LOAD_POINTS + 4);
   });
 
   test("a sample that is not newer changes nothing", () => {
@@ -59,6 +59,7 @@ describe("the load", () => {
   test("an answer of the server fills in what came before, and the stream wins", () => {
     applySamples([sample(20), sample(30)]);
     applyHistory("w-1", {
+      worker_id: "w-1",
       samples: [],
       points: [5, 10, 20, 25].map((second) => [T0 / 1_000 + second, 99, null, null]),
     });

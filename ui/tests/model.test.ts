@@ -1,16 +1,16 @@
 import { describe, expect, test } from "vitest";
+import type { WorkerStatus } from "../src/generated/api";
+import { BILLED, STATUSES } from "../src/generated/rules";
 import {
   actionObstacle,
   compareWorkers,
+  denialReason,
   desiredAfter,
   matchesText,
   nameProblem,
   panelActions,
-  refusal,
   rowActions,
   type Sort,
-  STATUSES,
-  type Status,
   sensibleActions,
   statusInfo,
   suggestName,
@@ -19,7 +19,7 @@ import {
 import { template, worker } from "./examples";
 
 describe("statuses", () => {
-  test.each<[Status, string]>([
+  test.each<[WorkerStatus, string]>([
     ["running", "green"],
     ["pending", "orange"],
     ["provisioning", "orange"],
@@ -30,19 +30,20 @@ describe("statuses", () => {
     ["terminated", "grey"],
     ["draining", "blue"],
     ["unknown", "purple"],
-  ])("%s is %s", (status, tone) => {
-    expect(statusInfo(status).tone).toBe(tone);
+  ])("%s is %s", (status, color) => {
+    expect(statusInfo(status).color).toBe(color);
   });
 
   test("a status from a newer server is shown as unknown", () => {
-    expect(statusInfo("hibernating" as Status)).toBe(statusInfo("unknown"));
+    expect(statusInfo("hibernating" as WorkerStatus)).toBe(statusInfo("unknown"));
   });
 });
 
 describe("the running cost", () => {
-  test("counts what EC2 bills: from starting to stopping, and nothing else", () => {
+  test("counts what EC2 bills, and nothing else: a worker that is stopping costs nothing any more", () => {
     const billed = STATUSES.filter((status) => usdPerHour([worker({ status })], [template({ usd_per_hour: 2 })]) > 0);
-    expect(billed).toEqual(["starting", "running", "draining", "stopping"]);
+    expect(billed).toEqual(BILLED);
+    expect(billed).not.toContain("stopping");
   });
 
   test("a template without a known price costs nothing rather than breaking the sum", () => {
@@ -93,15 +94,15 @@ describe("actions", () => {
   });
 
   test("a viewer reads, an operator runs, an admin creates and deletes", () => {
-    expect(refusal("viewer", "stop")).toBe("Needs the role operator; you are signed in as viewer.");
-    expect(refusal("operator", "stop")).toBeNull();
-    expect(refusal("operator", "delete")).toContain("admin");
-    expect(refusal("operator", "hold")).toBeNull();
-    expect(refusal("viewer", "drain")).toContain("operator");
-    expect(refusal("operator", "license")).toContain("admin");
-    expect(refusal("operator", "cml-login")).toContain("admin");
-    expect(refusal("admin", "cml-login")).toBeNull();
-    expect(refusal("admin", "create")).toBeNull();
+    expect(denialReason("viewer", "stop")).toBe("Needs the role operator; you are signed in as viewer.");
+    expect(denialReason("operator", "stop")).toBeNull();
+    expect(denialReason("operator", "delete")).toContain("admin");
+    expect(denialReason("operator", "hold")).toBeNull();
+    expect(denialReason("viewer", "drain")).toContain("operator");
+    expect(denialReason("operator", "license")).toContain("admin");
+    expect(denialReason("operator", "cml-login")).toContain("admin");
+    expect(denialReason("admin", "cml-login")).toBeNull();
+    expect(denialReason("admin", "create")).toBeNull();
   });
 });
 

@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { type AuditEntry, type AuditEvent, type AuditPage, auditInfo, withNewest, withOlder } from "../src/scaling";
+import type { AuditEntry, AuditEvent, AuditPage } from "../src/generated/api";
+import { auditInfo, withNewest, withOlder } from "../src/scaling";
 
 function entry(id: string): AuditEntry {
   return {

@@ -32,7 +32,7 @@ from lcm.control_plane.replication.publisher import Publisher
 from lcm.control_plane.settings import DEFAULT_REQUESTS_PER_SECOND, ControlPlaneSettings
 from lcm.control_plane.store.port import Store
 from lcm.control_plane.store.sqlite import SqliteStore
-from lcm.control_plane.streaming.hub import EventHub
+from lcm.control_plane.streaming.hub import HEARTBEAT_SECONDS, EventHub
 from lcm.control_plane.streaming.outbox import SEND_BUFFER_BYTES, SUBSCRIBER_BYTES
 from lcm.core.clock import Clock
 from lcm.core.configuration import ConfigurationError, read_yaml
@@ -73,7 +73,7 @@ class Limits:
 
     event_buffer: int = 1_000
     event_backlog_bytes: int = SUBSCRIBER_BYTES
-    heartbeat_seconds: float = 30.0
+    heartbeat_seconds: float = HEARTBEAT_SECONDS
     publish_sweep_seconds: float = 5.0
 
 

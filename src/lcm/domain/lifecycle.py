@@ -54,7 +54,7 @@ MEANING: Final = {
     PENDING: "The record exists; no instance is known yet.",
     PROVISIONING: "EC2 accepted the launch; the instance is not running yet.",
     STARTING: "The instance is starting, or runs without a known address.",
-    RUNNING: "The instance runs and has an address. Whether CML answers is the flag `cml_ready`.",
+    RUNNING: "The instance runs and has an address. Whether CML may is the flag `cml_ready`.",
     DRAINING: "No new sessions; stops when the present ones are over.",
     STOPPING: "A stop was decided; the instance is not stopped yet.",
     STOPPED: "The instance is stopped; its disk is kept, compute costs nothing.",
@@ -63,6 +63,21 @@ MEANING: Final = {
     FAILED: "LCM gave up, with a reason; `retry` tries again, `delete` cleans up.",
     UNKNOWN: "EC2 reports a state that LCM does not know; LCM keeps observing.",
 }
+
+COLOR: Final = {
+    PENDING: "orange",
+    PROVISIONING: "orange",
+    STARTING: "orange",
+    RUNNING: "green",
+    DRAINING: "blue",
+    STOPPING: "fading",
+    STOPPED: "grey",
+    TERMINATING: "red",
+    TERMINATED: "grey",
+    FAILED: "red",
+    UNKNOWN: "purple",
+}
+"""The color of a status in the dashboard; `fading` is grey with an orange dot."""
 
 
 class Transition(NamedTuple):

@@ -1,12 +1,16 @@
 """Templates define the instance of a worker; region configs define its network."""
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
 
-Name = Annotated[str, Meta(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
+MAX_NAME_LENGTH: Final = 63
+NAME_PATTERN: Final = rf"^[a-z0-9]([a-z0-9-]{{0,{MAX_NAME_LENGTH - 2}}}[a-z0-9])?$"
+"""A host name's label: what workers, templates and regions are named by."""
+
+Name = Annotated[str, Meta(pattern=NAME_PATTERN)]
 Count = Annotated[int, Meta(ge=1, le=1_000_000)]
 
 

@@ -4,8 +4,9 @@ import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect } from "preact/hooks";
 import * as api from "../api";
-import { byCost, type CostLine, type CostReport, costReport, formatHours, formatMonth, shareOf } from "../cost";
+import { byCost, costReport, formatHours, formatMonth, shareOf } from "../cost";
 import { formatSum, formatUsd, formatUsdPerMonth } from "../format";
+import type { CostLine, CostReport } from "../generated/api";
 import { keepFresh } from "../refresh";
 import { WorkerLink } from "./scaling";
 

@@ -3,8 +3,9 @@ import { useRef } from "preact/hooks";
 import { ApiError } from "../api";
 import { closeDialog, create } from "../commands";
 import { formatUsd } from "../format";
+import type { WorkerTemplate } from "../generated/api";
 import { focusOn, rowLinkId } from "../keyboard";
-import { nameProblem, suggestName, type Template } from "../model";
+import { nameProblem, suggestName } from "../model";
 import { entries, regions, templates } from "../store";
 import { Dialog } from "./dialog";
 import { Spinner } from "./icons";
@@ -140,7 +141,7 @@ function FieldError({ message }: { message: string | undefined }) {
 }
 
 interface TemplateCardProps {
-  readonly template: Template;
+  readonly template: WorkerTemplate;
   readonly isChosen: boolean;
   readonly onChoose: () => void;
 }

@@ -4,21 +4,21 @@ import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { loadDebts, openDebts, settle } from "../debts";
 import { formatCount } from "../format";
-import type { LicenseDebt } from "../license";
+import type { LicenseDebt } from "../generated/api";
 import { keepFresh } from "../refresh";
-import { refusalFor } from "../session";
+import { denialFor } from "../session";
 import { Glyph, Spinner } from "./icons";
 import { Ago } from "./time";
 
 const PACE = { everyMs: 300_000, soonMs: 2_000 };
 
 export function Debts() {
-  const isAdmin = refusalFor("license") === null;
+  const isAdmin = denialFor("license") === null;
   useEffect(() => (isAdmin ? keepFresh(() => void loadDebts(), PACE) : undefined), [isAdmin]);
   const debts = openDebts.value;
   if (!isAdmin || debts.length === 0) return null;
   return (
-    <section class="notice" data-tone="orange" aria-label="License debts">
+    <section class="notice" data-color="orange" aria-label="License debts">
       <h2>
         <Glyph name="license" />
         {formatCount(debts.length, "license")} may still be in use

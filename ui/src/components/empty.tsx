@@ -1,10 +1,10 @@
 import { askToCreate } from "../commands";
-import { refusalFor } from "../session";
+import { denialFor } from "../session";
 import { clearFilters, showTerminated } from "../view";
 import { Glyph } from "./icons";
 
 export function NoWorkers() {
-  const refusal = refusalFor("create");
+  const refusal = denialFor("create");
   return (
     <section class="empty">
       <Constellation />

@@ -5,7 +5,7 @@ import { useEffect } from "preact/hooks";
 import { openDialog } from "../commands";
 import { hasFleetToken, loadFleetToken, removeFleetToken } from "../fleet-license";
 import { keepFresh } from "../refresh";
-import { refusalFor } from "../session";
+import { denialFor } from "../session";
 import { Glyph, Spinner } from "./icons";
 
 const PACE = { everyMs: 300_000, soonMs: 30_000 };
@@ -15,7 +15,7 @@ export function FleetLicense() {
   const isBusy = useSignal(false);
   const hasToken = hasFleetToken.value;
   if (hasToken === null) return null;
-  const refusal = refusalFor("license");
+  const refusal = denialFor("license");
 
   async function remove(): Promise<void> {
     isBusy.value = true;

@@ -15,7 +15,7 @@ export function FleetToolbar() {
             key={group.id}
             type="button"
             class="chip"
-            data-tone={group.tone}
+            data-color={group.color}
             aria-pressed={chosenGroups.value.has(group.id)}
             onClick={() => toggleGroup(group.id)}
           >

@@ -1,5 +1,5 @@
 import { askToCreate } from "../commands";
-import { refusalFor } from "../session";
+import { denialFor } from "../session";
 import { entries, isLoaded } from "../store";
 import { listableCount, rows } from "../view";
 import { Debts } from "./debts";
@@ -25,7 +25,7 @@ export function Fleet() {
 }
 
 function CreateButton() {
-  const refusal = refusalFor("create");
+  const refusal = denialFor("create");
   return (
     <button
       type="button"

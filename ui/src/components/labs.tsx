@@ -7,9 +7,9 @@ import {
   keepLabs,
   type Lab,
   type LabNode,
+  labColor,
   labs,
-  labTone,
-  nodeTone,
+  nodeColor,
   sortedLabs,
   sortedNodes,
   stateLabel,
@@ -41,7 +41,7 @@ function LabItem({ lab }: { lab: Lab }) {
         <span class="lab-title" title={lab.lab_id}>
           {lab.title ?? lab.lab_id}
         </span>
-        <span class="badge" data-tone={labTone(lab.state)}>
+        <span class="badge" data-color={labColor(lab.state)}>
           <span class="dot" />
           {stateLabel(lab.state)}
         </span>
@@ -57,14 +57,14 @@ function LabItem({ lab }: { lab: Lab }) {
 }
 
 function NodeItem({ id, node }: { id: string; node: LabNode }) {
-  const tone = nodeTone(node.state);
+  const color = nodeColor(node.state);
   return (
     <li
       class="node"
       data-node-id={id}
       data-state={node.state ?? ""}
-      data-tone={tone}
-      data-moving={tone === "orange"}
+      data-color={color}
+      data-moving={color === "orange"}
       title={`${node.label ?? id}: ${stateLabel(node.state)}`}
     >
       <span class="dot" />

@@ -6,12 +6,12 @@ import type { WorkerEntry } from "../store";
 export function LicenseSection({ entry }: { entry: WorkerEntry }) {
   const worker = entry.worker.value;
   if (worker.status === "terminated") return null;
-  const { label, tone, moving, detail } = licenseStanding(worker);
+  const { label, color, moving, detail } = licenseStanding(worker);
   return (
     <section class="panel-section" aria-label="License">
       <div class="section-head">
         <h3>License</h3>
-        <span class="badge" data-tone={tone} data-moving={moving} data-testid="license">
+        <span class="badge" data-color={color} data-moving={moving} data-testid="license">
           <span class="dot" />
           {label}
         </span>

@@ -3,6 +3,8 @@
 import { computed, type Signal, useComputed } from "@preact/signals";
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import { now } from "../clock";
+import type { WorkerView } from "../generated/api";
+import type { Color } from "../generated/rules";
 import { wantHistory } from "../history";
 import {
   formatPercent,
@@ -17,23 +19,22 @@ import {
   type Measure,
   sparklinePath,
 } from "../live";
-import type { Tone, WorkerView } from "../model";
 import type { WorkerEntry } from "../store";
 import { useSeen } from "./seen";
 import { Ago } from "./time";
 
-const LINK: Readonly<Record<Link, { readonly tone: Tone; readonly label: string }>> = {
-  websocket: { tone: "green", label: "Connected" },
-  polling: { tone: "orange", label: "Polling" },
-  off: { tone: "grey", label: "Not running" },
+const LINK: Readonly<Record<Link, { readonly color: Color; readonly label: string }>> = {
+  websocket: { color: "green", label: "Connected" },
+  polling: { color: "orange", label: "Polling" },
+  off: { color: "grey", label: "Not running" },
 };
 
 /** Green while data are pushed, amber while they are asked for, grey while there are none. */
 export function LinkDot({ worker }: { worker: WorkerView }) {
   const link = linkOf(worker);
-  const { tone, label } = LINK[link];
+  const { color, label } = LINK[link];
   return (
-    <span class="link" data-link={link} data-tone={tone} title={linkMeaning(worker)}>
+    <span class="link" data-link={link} data-color={color} title={linkMeaning(worker)}>
       <span class="dot" />
       <span class="visually-hidden">{label}</span>
     </span>
@@ -67,7 +68,7 @@ function LoadNow({ worker }: { worker: WorkerView }) {
         </span>
       </span>
       {MEASURES.map(({ id, label }) => (
-        <span key={id} class="load-value" data-measure={id} data-tone={toneOf(known?.newest[id] ?? null)}>
+        <span key={id} class="load-value" data-measure={id} data-color={colorOf(known?.newest[id] ?? null)}>
           <span class="load-label">{label === "Memory" ? "Mem" : label}</span>
           <span class="load-number">{formatPercent(known?.newest[id] ?? null)}</span>
         </span>
@@ -88,7 +89,7 @@ function Freshness({ worker, load }: { worker: WorkerView; load: Signal<Load | n
   return <Ago at={new Date(at.value).toISOString()} />;
 }
 
-function toneOf(value: number | null): Tone | undefined {
+function colorOf(value: number | null): Color | undefined {
   if (value === null || value < 75) return undefined;
   return value < 90 ? "orange" : "red";
 }
@@ -144,7 +145,7 @@ function Chart({ load, measure, label }: { load: Load | null; measure: Measure; 
   return (
     <div class="chart" role="img" aria-label={`${label}: ${chartMeaning(load, measure)}`}>
       <span class="chart-label">{label}</span>
-      <span class="chart-value" data-tone={toneOf(value)}>
+      <span class="chart-value" data-color={colorOf(value)}>
         {formatPercent(value)}
       </span>
       <Sparkline load={load} measure={measure} />

@@ -3,10 +3,10 @@
 import { useComputed } from "@preact/signals";
 import { useCallback } from "preact/hooks";
 import { now } from "../clock";
-import { type Explanation, judgementOf } from "../explain";
+import { judgementOf } from "../explain";
 import { formatExact } from "../format";
+import type { Explanation, Hold, WorkerView } from "../generated/api";
 import { holdNow, idleSign, mayBePaused, pauseSentence } from "../idle";
-import type { Hold, WorkerView } from "../model";
 import type { WorkerEntry } from "../store";
 import { Glyph } from "./icons";
 import { Ago, Ticking } from "./time";
@@ -75,7 +75,7 @@ export function PauseSign({ entry }: { entry: WorkerEntry }) {
     <span
       class="pause-sign"
       data-sign={kind.value}
-      data-tone={kind.value === "held" ? "blue" : "orange"}
+      data-color={kind.value === "held" ? "blue" : "orange"}
       title={SIGN_MEANING[kind.value]}
     >
       <Glyph name={kind.value} />

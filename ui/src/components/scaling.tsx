@@ -5,17 +5,11 @@ import { useEffect } from "preact/hooks";
 import * as api from "../api";
 import { now } from "../clock";
 import { formatMoment } from "../format";
+import type { AuditEntry, AuditEvent, AuditPage } from "../generated/api";
+import { AUDIT_EVENTS } from "../generated/rules";
 import { keepFresh } from "../refresh";
 import { workerHref } from "../router";
-import {
-  AUDIT_EVENTS,
-  type AuditEntry,
-  type AuditEvent,
-  type AuditPage,
-  auditInfo,
-  withNewest,
-  withOlder,
-} from "../scaling";
+import { auditInfo, withNewest, withOlder } from "../scaling";
 import { entries } from "../store";
 import { showError } from "../toasts";
 import { FleetLicense } from "./fleet-license";
@@ -117,9 +111,9 @@ function AuditLog({ event }: { event: AuditEvent | null }) {
 }
 
 function Decision({ entry }: { entry: AuditEntry }) {
-  const { label, tone } = auditInfo(entry.event);
+  const { label, color } = auditInfo(entry.event);
   return (
-    <li class="decision" data-event={entry.event} data-tone={tone}>
+    <li class="decision" data-event={entry.event} data-color={color}>
       <span class="decision-event">
         <span class="dot" />
         {label}

@@ -1,9 +1,10 @@
-import { type DesiredStatus, type Status, statusInfo } from "../model";
+import type { DesiredStatus, WorkerStatus } from "../generated/api";
+import { statusInfo } from "../model";
 
-export function StatusBadge({ status }: { status: Status }) {
-  const { label, tone, moving } = statusInfo(status);
+export function StatusBadge({ status }: { status: WorkerStatus }) {
+  const { label, color, moving } = statusInfo(status);
   return (
-    <span class="badge" data-tone={tone} data-moving={moving} data-hollow={status === "terminated"}>
+    <span class="badge" data-color={color} data-moving={moving} data-hollow={status === "terminated"}>
       <span class="dot" />
       {label}
     </span>
@@ -11,7 +12,7 @@ export function StatusBadge({ status }: { status: Status }) {
 }
 
 /** Where the worker is heading, if it is not there yet. */
-export function DesiredHint({ status, desired }: { status: Status; desired: DesiredStatus }) {
+export function DesiredHint({ status, desired }: { status: WorkerStatus; desired: DesiredStatus }) {
   if (status === desired) return null;
   return (
     <span class="desired" title={`Wanted: ${desired}`}>

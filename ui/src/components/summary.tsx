@@ -14,7 +14,7 @@ export function Summary() {
         {GROUPS.map((group) => {
           const count = counts.get(group.id) ?? 0;
           return (
-            <div key={group.id} class="summary-cell" data-tone={group.tone} data-empty={count === 0}>
+            <div key={group.id} class="summary-cell" data-color={group.color} data-empty={count === 0}>
               <dt>
                 <span class="dot" />
                 {group.label}
@@ -83,7 +83,7 @@ function Proportions() {
   return (
     <div class="proportions" aria-hidden="true">
       {GROUPS.map((group) => (
-        <span key={group.id} data-tone={group.tone} style={{ flexGrow: counts.get(group.id) ?? 0 }} />
+        <span key={group.id} data-color={group.color} style={{ flexGrow: counts.get(group.id) ?? 0 }} />
       ))}
     </div>
   );

@@ -3,12 +3,13 @@ import { useEffect } from "preact/hooks";
 import * as api from "../api";
 import { now } from "../clock";
 import { formatDuration, formatMoment } from "../format";
-import { statusInfo, type TimelineItem, type WorkerView } from "../model";
+import type { HistoryEntry, WorkerView } from "../generated/api";
+import { statusInfo } from "../model";
 import { Age, Ago } from "./time";
 
 /** What happened to the worker, newest first; fetched again whenever something was added to it. */
 export function Timeline({ worker }: { worker: WorkerView }) {
-  const items = useSignal<readonly TimelineItem[] | null>(null);
+  const items = useSignal<readonly HistoryEntry[] | null>(null);
   const problem = useSignal<string | null>(null);
 
   useEffect(() => {
@@ -39,16 +40,16 @@ export function Timeline({ worker }: { worker: WorkerView }) {
 }
 
 /** When the status that this item began was over; null if it still lasts. */
-function endOf(items: readonly TimelineItem[], index: number): string | null {
+function endOf(items: readonly HistoryEntry[], index: number): string | null {
   return items.slice(index + 1).find((later) => later.to !== later.from)?.at ?? null;
 }
 
-function Step({ item, endedAt }: { item: TimelineItem; endedAt: string | null }) {
+function Step({ item, endedAt }: { item: HistoryEntry; endedAt: string | null }) {
   // A wish is recorded where it was made, without a change of status.
   if (item.from === item.to) return <WishStep item={item} />;
-  const { label, tone, moving } = statusInfo(item.to);
+  const { label, color, moving } = statusInfo(item.to);
   return (
-    <li class="step" data-to={item.to} data-tone={tone} data-moving={endedAt === null && moving}>
+    <li class="step" data-to={item.to} data-color={color} data-moving={endedAt === null && moving}>
       <span class="dot" />
       <div class="step-head">
         <span class="step-status">{label}</span>
@@ -68,7 +69,7 @@ function Step({ item, endedAt }: { item: TimelineItem; endedAt: string | null })
   );
 }
 
-function WishStep({ item }: { item: TimelineItem }) {
+function WishStep({ item }: { item: HistoryEntry }) {
   return (
     <li class="step step-wish" data-to={item.to}>
       <span class="dot" />
@@ -78,7 +79,7 @@ function WishStep({ item }: { item: TimelineItem }) {
   );
 }
 
-function When({ item }: { item: TimelineItem }) {
+function When({ item }: { item: HistoryEntry }) {
   return (
     <p class="step-when">
       <Ago at={item.at} />

@@ -4,10 +4,10 @@ import { type ReadonlySignal, useSignal } from "@preact/signals";
 import { useCallback, useEffect } from "preact/hooks";
 import * as api from "../api";
 import { now } from "../clock";
-import { type Explanation, meaningOf, type Reason, reasonText, reasonTime, staleAt } from "../explain";
+import { meaningOf, reasonText, reasonTime, staleAt } from "../explain";
 import { formatExact } from "../format";
+import type { Explanation, Reason, WorkerView } from "../generated/api";
 import { drainSentence } from "../idle";
-import type { WorkerView } from "../model";
 import { Ticking } from "./time";
 
 /** A browser's timers cannot wait longer: whoever waits for more asks once in between. */

@@ -1,6 +1,7 @@
 import { ask } from "../commands";
-import { ACTION_LABEL, type Action, rowActions } from "../model";
-import { refusalFor } from "../session";
+import type { Action } from "../generated/api";
+import { ACTION_LABEL, rowActions } from "../model";
+import { denialFor } from "../session";
 import type { WorkerEntry } from "../store";
 import { Glyph, Spinner } from "./icons";
 
@@ -14,7 +15,7 @@ export function WorkerActions({ entry }: { entry: WorkerEntry }) {
   return (
     <div class="actions">
       {rowActions(worker)
-        .filter((action) => refusalFor(action) === null)
+        .filter((action) => denialFor(action) === null)
         .map((action) => (
           <ActionButton
             key={action}

@@ -9,10 +9,11 @@ import type { ComponentChildren } from "preact";
 import * as api from "../api";
 import { now } from "../clock";
 import { ask, change, openDialog } from "../commands";
+import type { Action } from "../generated/api";
 import { holdNow, mayBePaused } from "../idle";
 import { canDeregister, canRegister } from "../license";
-import { ACTION_LABEL, type Action, actionObstacle, panelActions } from "../model";
-import { refusalFor } from "../session";
+import { ACTION_LABEL, actionObstacle, panelActions } from "../model";
+import { denialFor } from "../session";
 import type { WorkerEntry } from "../store";
 import { Glyph, Spinner } from "./icons";
 
@@ -45,7 +46,7 @@ export function WorkerControls({ entry }: { entry: WorkerEntry }) {
 }
 
 function LifeButton({ entry, action }: { entry: WorkerEntry; action: Action }) {
-  const obstacle = refusalFor(action) ?? actionObstacle(entry.worker.value, action);
+  const obstacle = denialFor(action) ?? actionObstacle(entry.worker.value, action);
   const pending = entry.pending.value;
   return (
     <button
@@ -66,7 +67,7 @@ function LifeButton({ entry, action }: { entry: WorkerEntry; action: Action }) {
 const CANNOT_PAUSE = "Only a worker that runs, and should, is ever paused.";
 
 function pausingObstacle(entry: WorkerEntry): string | null {
-  return refusalFor("hold") ?? (mayBePaused(entry.worker.value) ? null : CANNOT_PAUSE);
+  return denialFor("hold") ?? (mayBePaused(entry.worker.value) ? null : CANNOT_PAUSE);
 }
 
 function HoldButton({ entry }: { entry: WorkerEntry }) {
@@ -136,7 +137,7 @@ function LicenseButton({ entry }: { entry: WorkerEntry }) {
   const worker = entry.worker.value;
   const kind = worker.license.status === "registered" ? "deregister" : "register";
   const isFree = kind === "register" ? canRegister(worker) : canDeregister(worker);
-  const obstacle = refusalFor("license") ?? (isFree ? null : "Its license is being changed.");
+  const obstacle = denialFor("license") ?? (isFree ? null : "Its license is being changed.");
   return (
     <button
       key={kind}
@@ -161,7 +162,7 @@ interface EditButtonProps {
 }
 
 function EditButton({ entry, kind, name, children }: EditButtonProps) {
-  const refusal = refusalFor(kind);
+  const refusal = denialFor(kind);
   return (
     <button
       type="button"

@@ -4,10 +4,10 @@ import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import * as api from "../api";
-import type { Explanation } from "../explain";
 import { formatUsd } from "../format";
+import type { Explanation, WorkerView } from "../generated/api";
 import { focusOn, isWalkingRows, rowLinkId } from "../keyboard";
-import { statusInfo, type WorkerView } from "../model";
+import { statusInfo } from "../model";
 import { showFleet } from "../router";
 import { applyWorkers, desiredStatus, entries, isLoaded, templates, type WorkerEntry } from "../store";
 import { Copyable } from "./copyable";
@@ -112,7 +112,7 @@ function Details({ entry }: { entry: WorkerEntry }) {
 function State({ entry, explanation }: { entry: WorkerEntry; explanation: Explanation | null }) {
   const worker = entry.worker.value;
   return (
-    <section class="state" data-tone={statusInfo(worker.status).tone} aria-label="Why and what next">
+    <section class="state" data-color={statusInfo(worker.status).color} aria-label="Why and what next">
       <span class="status-line">
         <StatusBadge status={worker.status} />
         <DesiredHint status={worker.status} desired={desiredStatus(entry)} />

@@ -1,7 +1,7 @@
 import { useComputed } from "@preact/signals";
 import { useRef } from "preact/hooks";
+import type { WorkerView } from "../generated/api";
 import { rowLinkId } from "../keyboard";
-import type { WorkerView } from "../model";
 import { openWorkerId, showWorker, workerHref } from "../router";
 import { desiredStatus, type WorkerEntry } from "../store";
 import { useStatusGlow } from "./glow";
@@ -94,7 +94,7 @@ export function CmlVersion({ worker }: { worker: WorkerView }) {
   const version = worker.cml_version ?? "CML";
   return (
     <span class="first cml" title={`${version}: ${readiness}`}>
-      <span class="dot" data-tone={worker.cml_ready ? "green" : "grey"} />
+      <span class="dot" data-color={worker.cml_ready ? "green" : "grey"} />
       {version.split("+", 1)[0]}
       <span class="visually-hidden">, {readiness}</span>
     </span>

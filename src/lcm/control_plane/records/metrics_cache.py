@@ -18,7 +18,7 @@ POINTS: Final = 60
 """Kept for each worker: ten minutes while its websocket is connected."""
 
 _VALUES: Final = 4
-_CLOUDWATCH_WAITS_SECONDS: Final = 180.0
+CLOUDWATCH_WAITS_SECONDS: Final = 180.0
 """CloudWatch's averages of minutes join the chart only when CML itself has been silent this long."""
 
 
@@ -38,7 +38,7 @@ class _Load:
         self.newest[sample.source] = sample
         at = sample.collected_at.timestamp()
         last = self.points[-_VALUES] if self.points else 0.0
-        waits = _CLOUDWATCH_WAITS_SECONDS if sample.source is SampleSource.CLOUDWATCH else 0.0
+        waits = CLOUDWATCH_WAITS_SECONDS if sample.source is SampleSource.CLOUDWATCH else 0.0
         if at > last + waits:
             self.points.extend(
                 (

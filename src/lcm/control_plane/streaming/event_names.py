@@ -1,5 +1,6 @@
 """The event name of a commit of a worker."""
 
+from enum import StrEnum
 from operator import attrgetter
 
 from lcm.domain.license import License, LicenseOperation, LicenseStatus
@@ -10,31 +11,31 @@ from lcm.domain.worker import Worker
 def event_of(before: Worker | None, after: Worker) -> str:
     """Return the event name; of several changes in one commit, the one that matters most to users."""
     if before is None:
-        return "worker.imported" if after.imported else "worker.created"
+        return WorkerEvent.IMPORTED if after.imported else WorkerEvent.CREATED
     if _drain_timed_out(before, after):
-        return "worker.drain.timed_out"
+        return WorkerEvent.DRAIN_TIMED_OUT
     if before.last_paused_at != after.last_paused_at:
-        return "worker.paused"
+        return WorkerEvent.PAUSED
     if before.last_resumed_at != after.last_resumed_at:
-        return "worker.resumed"
+        return WorkerEvent.RESUMED
     if before.status is not after.status:
-        return "worker.terminated" if after.status is TERMINATED else "worker.status.updated"
+        return WorkerEvent.TERMINATED if after.status is TERMINATED else WorkerEvent.STATUS_UPDATED
     if before.is_idle_detection_enabled is not after.is_idle_detection_enabled:
-        return "worker.idle_detection.toggled"
+        return WorkerEvent.IDLE_DETECTION_TOGGLED
     if before.license != after.license:
         return _license_event(before.license, after.license)
     if (before.public_ip, before.private_ip) != (after.public_ip, after.private_ip):
-        return "worker.endpoint.updated"
+        return WorkerEvent.ENDPOINT_UPDATED
     if _ec2_details(before) != _ec2_details(after):
-        return "worker.ec2_details.updated"
+        return WorkerEvent.EC2_DETAILS_UPDATED
     if before.last_activity_check_at != after.last_activity_check_at:
-        return "worker.activity.updated"
+        return WorkerEvent.ACTIVITY_UPDATED
     if (before.labs_count, before.lab_discovery_requested_at) != (
         after.labs_count,
         after.lab_discovery_requested_at,
     ):
-        return "worker.labs.updated"
-    return "worker.status.updated"
+        return WorkerEvent.LABS_UPDATED
+    return WorkerEvent.STATUS_UPDATED
 
 
 def _drain_timed_out(before: Worker, after: Worker) -> bool:
@@ -49,15 +50,15 @@ _ec2_details = attrgetter(
 )
 
 
-def _license_event(before: License, after: License) -> str:
+def _license_event(before: License, after: License) -> WorkerEvent:
     if after.operation_in_progress and not before.operation_in_progress:
         is_registration = after.pending_operation is LicenseOperation.REGISTER
         return "worker.license.registration.started" if is_registration else "worker.license.updated"
     if after.status is LicenseStatus.REGISTERED and before.status is not after.status:
-        return "worker.license.registration.completed"
+        return WorkerEvent.LICENSE_REGISTRATION_COMPLETED
     if after.status is LicenseStatus.DEREGISTERED and before.status is not after.status:
-        return "worker.license.deregistered"
+        return WorkerEvent.LICENSE_DEREGISTERED
     if after.last_error and before.operation_in_progress:
         failed = before.pending_operation is LicenseOperation.REGISTER
-        return "worker.license.registration.failed" if failed else "worker.license.updated"
-    return "worker.license.updated"
+        return WorkerEvent.LICENSE_REGISTRATION_FAILED if failed else WorkerEvent.LICENSE_UPDATED
+    return WorkerEvent.LICENSE_UPDATED

@@ -26,7 +26,7 @@ from lcm.control_plane.streaming.encoding import (
     encode,
     in_pieces,
 )
-from lcm.control_plane.streaming.event_names import event_of
+from lcm.control_plane.streaming.event_names import StreamEvent, WorkerEvent, event_of
 from lcm.control_plane.streaming.outbox import SUBSCRIBER_BYTES, Channel, Subscriber
 from lcm.core.clock import Clock
 from lcm.core.ids import Ids
@@ -38,6 +38,7 @@ from lcm.rest.schemas import WorkerView
 
 BUFFER_BYTES: Final = 4 * 1024 * 1024
 
+HEARTBEAT_SECONDS: Final = 30.0
 BATCH_SECONDS: Final = 1.0
 BATCH_EVENTS: Final = 50
 BATCH_BYTES: Final = 32 * 1024
@@ -45,9 +46,9 @@ MAX_COALESCE_SECONDS: Final = 0.025
 COALESCE_SECONDS_PER_SUBSCRIBER: Final = 0.0001
 """A write to a subscriber takes about 30 µs: the window leaves time for other work."""
 
-SNAPSHOT: Final = "worker.snapshot"
-METRICS: Final = "worker.metrics.updated"
-LAB_STATS: Final = "worker.lab.stats_updated"
+SNAPSHOT: Final = StreamEvent.WORKER_SNAPSHOT
+METRICS: Final = StreamEvent.METRICS_UPDATED
+LAB_STATS: Final = StreamEvent.LAB_STATS_UPDATED
 
 
 class _OpenBatch:
@@ -75,7 +76,7 @@ class EventHub:
         worker_cache: WorkerCache,
         *,
         newest_samples: Callable[[], Iterable[Sample]] = lambda: (),
-        heartbeat_seconds: float = 30.0,
+        heartbeat_seconds: float = HEARTBEAT_SECONDS,
         buffer_size: int = 1_000,
         subscriber_bytes: int = SUBSCRIBER_BYTES,
     ) -> None:
@@ -129,7 +130,8 @@ class EventHub:
             self._worker_cache.learn(worker)
             self._publish_connection_once(worker, worker.ws_told_connected)
             is_over = worker.status is TERMINATED
-            self._publish_worker("worker.terminated" if is_over else "worker.status.updated", None, worker)
+            kind = WorkerEvent.TERMINATED if is_over else WorkerEvent.STATUS_UPDATED
+            self._publish_worker(kind, None, worker)
 
     def on_peer_commit(self, before: Worker | None, after: Worker) -> None:
         """Publish a commit of another control plane, unless a newer version was published before."""
@@ -167,7 +169,7 @@ class EventHub:
     ) -> None:
         for change in changes:
             self.publish(
-                "worker.lab.state_change",
+                StreamEvent.LAB_STATE_CHANGE,
                 {
                     "worker_id": change.worker_id,
                     "lab_id": change.lab_id,
@@ -182,7 +184,7 @@ class EventHub:
         if shown_before != shown_after:
             lab = after or before or changes[0]
             self.publish(
-                "lab.status.updated",
+                StreamEvent.LAB_STATUS_UPDATED,
                 {
                     "worker_id": lab.worker_id,
                     "lab_id": lab.lab_id,
@@ -203,17 +205,17 @@ class EventHub:
         }
         self._collect(LAB_STATS, stats.worker_id, msgspec.json.encode(data))
 
-    def _publish_worker(self, kind: str, before: Worker | None, after: Worker) -> None:
+    def _publish_worker(self, kind: WorkerEvent, before: Worker | None, after: Worker) -> None:
         known = self._worker_cache.get(after.id)
         is_encoded = known is not None and known.version == after.version
         view = known.view if known and is_encoded else msgspec.json.encode(WorkerView.of(after))
         data: dict[str, Any] = {"worker_id": after.id, "worker": msgspec.Raw(view)}
-        if kind == "worker.activity.updated":
+        if kind is WorkerEvent.ACTIVITY_UPDATED:
             data |= {
                 "last_activity_at": after.last_activity_at,
                 "recent_activity_events": after.recent_activity_events,
             }
-        elif kind == "worker.labs.updated":
+        elif kind is WorkerEvent.LABS_UPDATED:
             data |= {
                 "labs_count": after.labs_count,
                 "lab_discovery_requested_at": after.lab_discovery_requested_at,
@@ -234,11 +236,11 @@ class EventHub:
     def _publish_connection(self, worker: Worker) -> None:
         if worker.ws_told_connected:
             self.publish(
-                "worker.ws.connected", {"worker_id": worker.id, "connected_at": worker.ws_connected_at}
+                StreamEvent.WS_CONNECTED, {"worker_id": worker.id, "connected_at": worker.ws_connected_at}
             )
         else:
             self.publish(
-                "worker.ws.disconnected",
+                StreamEvent.WS_DISCONNECTED,
                 {
                     "worker_id": worker.id,
                     "disconnected_at": worker.ws_disconnected_at,
@@ -313,7 +315,7 @@ class EventHub:
         self._heartbeat = None
         if not self._channels:
             return
-        beat = encode("heartbeat", {"server_time": self._clock.now()})
+        beat = encode(StreamEvent.HEARTBEAT, {"server_time": self._clock.now()})
         for channel in self._channels.values():
             channel.add(beat if channel.wanted.include_system else KEEPALIVE)
         self._flush_soon()
@@ -354,7 +356,7 @@ class EventHub:
             if subscriber.is_expired:
                 yield encode("auth.session.expired", {})
             elif wanted.include_system:
-                yield encode("system.sse.shutdown", {})
+                yield encode(StreamEvent.SHUTDOWN, {})
 
     def reset_all(self, reason: str) -> None:
         """Send `reset` and fresh snapshots to every subscriber: changes may have happened without an event.
@@ -411,7 +413,7 @@ class EventHub:
             reason = {"reason": "the missed events are no longer buffered"}
             yield from self._start_with_snapshots("reset", reason, wanted)
             return
-        yield encode("connected", {**greeting, "workers": 0})
+        yield encode(StreamEvent.CONNECTED, {**greeting, "workers": 0})
         for event in missed:
             chunk = event.chunk_for(wanted)
             if chunk is not None:

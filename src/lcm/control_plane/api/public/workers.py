@@ -16,14 +16,12 @@ from lcm.control_plane.queries.workers import list_workers, page_of_workers
 from lcm.control_plane.records.preconditions import etag
 from lcm.domain.launch import OWNERSHIP_TAGS
 from lcm.domain.lifecycle import WorkerStatus
+from lcm.domain.template import NAME_PATTERN
 from lcm.domain.worker import Action
 from lcm.rest.schemas import Activity, LabList, Resources, Timeline, WorkerPage, WorkerView
 from lcm.web.answers import answer, documented
 
 router = APIRouter(prefix="/api/workers", tags=["workers"])
-
-
-NAME_PATTERN = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
 
 
 def _is_host_name(name: str) -> str:
