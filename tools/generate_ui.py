@@ -147,7 +147,6 @@ def _union(types: Iterable[str]) -> str:
 
 
 def rules(components: Mapping[str, Schema]) -> str:
-    tags = components["Tags"]["properties"]["tags"]
     return HEADER + "\n".join(
         (
             '\nimport type { AuditEvent, WorkerStatus } from "./api";\n',
@@ -168,8 +167,9 @@ def rules(components: Mapping[str, Schema]) -> str:
             _constant("STREAM_EVENT", _stream_events()),
             _constant("AUDIT_EVENTS", list(AuditEvent), "readonly AuditEvent[]"),
             f"export const WORKER_NAME = /{NAME_PATTERN}/;",
-            f"export const MAX_NAME_LENGTH = {MAX_NAME_LENGTH};",
-            f"export const MAX_TAGS = {tags['maxProperties']};",
+            "/** The most characters of what users type. */",
+            _constant("MAX_LENGTH", _max_lengths(components)),
+            f"export const MAX_TAGS = {_field(components, 'Tags', 'tags')['maxProperties']};",
             "/** Attempts at one license operation. */",
             f"export const MAX_LICENSE_ATTEMPTS = {MAX_ATTEMPTS};",
             "/** Points of a worker's load that are kept. */",
@@ -184,6 +184,25 @@ def rules(components: Mapping[str, Schema]) -> str:
 def _constant(name: str, value: Any, kind: str | None = None) -> str:
     text = json.dumps(value, indent=2, ensure_ascii=False)
     return f"export const {name}{f': {kind}' if kind else ''} = {text}{'' if kind else ' as const'};\n"
+
+
+def _max_lengths(components: Mapping[str, Schema]) -> dict[str, int]:
+    tags = _field(components, "Tags", "tags")
+    (tag_value,) = tags["patternProperties"].values()
+    limited = {
+        "holdReason": _field(components, "NewHold", "reason"),
+        "username": _field(components, "NewLogin", "username"),
+        "password": _field(components, "NewLogin", "password"),
+        "licenseToken": _field(components, "FleetLicense", "token"),
+        "tagKey": tags["propertyNames"],
+        "tagValue": tag_value,
+    }
+    return {"workerName": MAX_NAME_LENGTH} | {name: part["maxLength"] for name, part in limited.items()}
+
+
+def _field(components: Mapping[str, Schema], name: str, field: str) -> Schema:
+    schema: Schema = components[name]["properties"][field]
+    return schema
 
 
 def _stream_events() -> dict[str, str]:

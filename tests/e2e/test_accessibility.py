@@ -1,4 +1,4 @@
-"""Every view of the dashboard, light and dark, as axe-core sees it: is there anybody who could not use it?"""
+"""axe-core finds no violation in any view of the dashboard, light or dark."""
 
 from pathlib import Path
 from typing import Any, Literal
@@ -12,7 +12,7 @@ from support.lone_plane import LonePlane
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 AXE = Path(__file__).parents[2] / "ui/node_modules/axe-core/axe.min.js"
-LOOK = """
+RUN_AXE = """
 async () => {
   const rules = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
   const { violations } = await axe.run(document, { runOnly: rules });
@@ -34,17 +34,17 @@ WAYS = {
 
 
 async def open_page(page: Page, plane: LonePlane, scheme: Scheme, place: str = "") -> None:
-    # What moves or fades has other colours on its way.
+    # An animation passes through other colors.
     await page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
     await page.goto(f"{plane.url}/?token={plane.token}{place}")
     await page.wait_for_selector('[data-connection="live"]')
 
 
-async def complaints(page: Page) -> list[Any]:
-    """What axe-core finds. A dialog's backdrop, like everything, has to have arrived first."""
+async def violations(page: Page) -> list[Any]:
+    """Return what axe-core finds once all animations have finished."""
     await page.evaluate("Promise.allSettled(document.getAnimations().map(({ finished }) => finished))")
     await page.evaluate(AXE.read_text("utf-8"))
-    found: list[Any] = await page.evaluate(LOOK)
+    found: list[Any] = await page.evaluate(RUN_AXE)
     return found
 
 
@@ -55,8 +55,8 @@ async def add_worker_that_is(plane: LonePlane, status: str) -> None:
         await plane.accepted(f"/{worker_id}/status", report)
 
 
-async def let_it_be_busy(plane: LonePlane) -> None:
-    """A lab with nodes in each state, and load in each colour."""
+async def report_labs_and_load(plane: LonePlane) -> None:
+    """Report a lab with nodes in each state, and load in each color."""
     lab = {"element_type": "lab", "element_id": "lab-1", "lab_id": "lab-1", "data": {"title": "BGP"}}
     await plane.accepted("/{id}/lab-state-change", {**lab, "event": "STARTED"})
     for state in ("QUEUED", "STARTED", "BOOTED", "STOPPED", "DISCONNECTED"):
@@ -70,98 +70,98 @@ async def let_it_be_busy(plane: LonePlane) -> None:
 
 
 @SCHEMES
-async def test_the_sign_in_excludes_nobody(page: Page, plane: LonePlane, scheme: Scheme) -> None:
+async def test_the_sign_in_is_accessible(page: Page, plane: LonePlane, scheme: Scheme) -> None:
     await page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
     await page.goto(plane.url)
     field = page.get_by_label("Access token")
     await expect(field).to_be_visible()
-    assert await complaints(page) == []
+    assert await violations(page) == []
     await field.fill("guess")
     await field.press("Enter")
     await expect(page.get_by_text("not valid")).to_be_visible()
-    assert await complaints(page) == []
+    assert await violations(page) == []
 
 
 @SCHEMES
-async def test_the_fleet_excludes_nobody(page: Page, plane: LonePlane, scheme: Scheme) -> None:
+async def test_the_fleet_is_accessible(page: Page, plane: LonePlane, scheme: Scheme) -> None:
     for status in WAYS:
         await add_worker_that_is(plane, status)
     await open_page(page, plane, scheme)
     await page.get_by_label("Show terminated").check()
-    await let_it_be_busy(plane)
+    await report_labs_and_load(plane)
     await expect(page.locator("[data-worker-name]")).to_have_count(1 + len(WAYS))
     await expect(page.locator(".live-badge")).to_be_visible()
-    assert await complaints(page) == []
+    assert await violations(page) == []
     await page.set_viewport_size(PHONE)
-    assert await complaints(page) == []
+    assert await violations(page) == []
     await page.get_by_role("searchbox").fill("nothing has this name")
-    await expect(page.get_by_role("heading", name="Nothing matches")).to_be_visible()
-    assert await complaints(page) == []
+    await expect(page.get_by_role("heading", name="No matching workers")).to_be_visible()
+    assert await violations(page) == []
 
 
 @SCHEMES
-async def test_a_worker_excludes_nobody(page: Page, plane: LonePlane, scheme: Scheme) -> None:
-    await let_it_be_busy(plane)
+async def test_a_worker_is_accessible(page: Page, plane: LonePlane, scheme: Scheme) -> None:
+    await report_labs_and_load(plane)
     await open_page(page, plane, scheme, f"#/workers/{plane.worker_id}")
     panel = page.get_by_role("complementary", name="live")
     await expect(panel.get_by_test_id("timeline")).to_be_visible()
     await expect(panel.locator('[data-node-id="QUEUED"]')).to_be_visible()
-    assert await complaints(page) == []
+    assert await violations(page) == []
     await page.set_viewport_size(PHONE)
-    assert await complaints(page) == []
+    assert await violations(page) == []
     worker = await plane.admin.get(f"/api/workers/{plane.worker_id}")
-    report = {"status": "failed", "reason": "gave up", "expected_version": worker["version"]}
+    report = {"status": "failed", "reason": "launch failed", "expected_version": worker["version"]}
     await plane.accepted("/{id}/status", report)
     await expect(panel.get_by_role("button", name="Retry")).to_be_enabled()
-    assert await complaints(page) == []
-    await page.goto(f"{plane.url}/#/workers/unheard-of")
-    await expect(page.get_by_role("heading", name="No such worker")).to_be_visible()
-    assert await complaints(page) == []
+    assert await violations(page) == []
+    await page.goto(f"{plane.url}/#/workers/unknown-id")
+    await expect(page.get_by_role("heading", name="Worker not found")).to_be_visible()
+    assert await violations(page) == []
 
 
 @SCHEMES
 @pytest.mark.parametrize("name", ["Scaling", "Cost"])
-async def test_the_other_pages_exclude_nobody(
+async def test_the_other_pages_are_accessible(
     page: Page, plane: LonePlane, scheme: Scheme, name: str
 ) -> None:
     await open_page(page, plane, scheme, f"#/{name.lower()}")
     await expect(page.get_by_role("heading", name=name, level=1)).to_be_visible()
     await expect(page.get_by_role("link", name="live", exact=True)).to_be_visible()
-    assert await complaints(page) == []
+    assert await violations(page) == []
 
 
-async def look_at_dialogs(page: Page, *names: str) -> None:
+async def check_dialogs(page: Page, *names: str) -> None:
     dialog = page.get_by_role("dialog")
     for name in names:
         await page.get_by_role("button", name=name, exact=True).click()
         await expect(dialog).to_be_visible()
-        assert (name, await complaints(page)) == (name, [])
+        assert (name, await violations(page)) == (name, [])
         await page.keyboard.press("Escape")
         await expect(dialog).to_have_count(0)
 
 
-async def let_it_be_licensed(plane: LonePlane) -> None:
+async def register_license(plane: LonePlane) -> None:
     await plane.admin.accepted("POST", f"/api/workers/{plane.worker_id}/license", {"token": "a-token"})
     await plane.accepted("/{id}/license/start-registration", {})
     await plane.accepted("/{id}/license/complete-registration", {})
 
 
 @SCHEMES
-async def test_no_dialog_excludes_anybody(page: Page, plane: LonePlane, scheme: Scheme) -> None:
+async def test_every_dialog_is_accessible(page: Page, plane: LonePlane, scheme: Scheme) -> None:
     await open_page(page, plane, scheme, f"#/workers/{plane.worker_id}")
-    await look_at_dialogs(page, "Create worker", "Delete", "Keep running until…")
-    await look_at_dialogs(page, "Register…", "Edit CML login", "Edit tags")
-    await let_it_be_licensed(plane)
-    await look_at_dialogs(page, "Give back…")
+    await check_dialogs(page, "Create worker", "Delete", "Hold until…")
+    await check_dialogs(page, "Register…", "Edit CML login", "Edit tags")
+    await register_license(plane)
+    await check_dialogs(page, "Deregister…")
     await page.get_by_role("link", name="Scaling", exact=True).click()
-    await look_at_dialogs(page, "Set token…")
+    await check_dialogs(page, "Set token…")
 
 
 @SCHEMES
-async def test_a_license_debt_and_a_refusal_exclude_nobody(
+async def test_a_license_debt_and_an_error_message_are_accessible(
     page: Page, plane: LonePlane, scheme: Scheme
 ) -> None:
-    await let_it_be_licensed(plane)
+    await register_license(plane)
     await plane.accepted(
         "/{id}/license/fail-deregistration", {"reason": "CML did not answer", "is_debt": True}
     )
@@ -170,4 +170,4 @@ async def test_a_license_debt_and_a_refusal_exclude_nobody(
     await page.route("**/stop", lambda route: route.fulfill(status=503))
     await page.get_by_role("button", name="Stop live").click()
     await expect(page.get_by_role("alert")).to_be_visible()
-    assert await complaints(page) == []
+    assert await violations(page) == []

@@ -1,4 +1,4 @@
-"""The dashboard as a person uses it."""
+"""The dashboard as a user operates it."""
 
 import re
 
@@ -35,7 +35,7 @@ async def test_the_list_changes_without_a_reload(page: Page, lcm: RunningLcm) ->
     assert await page.evaluate("window.loadedOnce") is True
 
 
-async def test_a_person_takes_a_worker_through_its_life_by_clicks(page: Page, lcm: RunningLcm) -> None:
+async def test_a_user_takes_a_worker_through_its_lifecycle_by_clicks(page: Page, lcm: RunningLcm) -> None:
     await open_dashboard(page, lcm)
     await page.get_by_role("button", name="Create worker").first.click()
     dialog = page.get_by_role("dialog")
@@ -59,7 +59,7 @@ async def test_a_person_takes_a_worker_through_its_life_by_clicks(page: Page, lc
     await expect(timeline.locator('[data-to="terminated"]')).to_be_visible()
 
 
-async def test_a_name_that_is_taken_is_said_at_the_field(page: Page, lcm: RunningLcm) -> None:
+async def test_a_taken_name_is_reported_at_its_field(page: Page, lcm: RunningLcm) -> None:
     await open_dashboard(page, lcm)
     await shows(page, "ccna-morning", "running")
     await page.get_by_role("button", name="Create worker").first.click()
@@ -69,7 +69,7 @@ async def test_a_name_that_is_taken_is_said_at_the_field(page: Page, lcm: Runnin
     await expect(dialog.get_by_text("choose another name")).to_be_visible()
 
 
-async def test_without_a_token_there_is_only_the_sign_in(page: Page, lcm: RunningLcm) -> None:
+async def test_without_a_token_only_the_sign_in_is_shown(page: Page, lcm: RunningLcm) -> None:
     await page.goto(lcm.url)
     field = page.get_by_label(re.compile("token", re.IGNORECASE))
     await field.fill("guess")
@@ -80,16 +80,16 @@ async def test_without_a_token_there_is_only_the_sign_in(page: Page, lcm: Runnin
     await page.wait_for_selector('[data-connection="live"]')
 
 
-async def test_the_page_asks_nobody_else_and_breaks_no_rule(page: Page, lcm: RunningLcm) -> None:
+async def test_the_page_contacts_no_other_host_and_logs_no_error(page: Page, lcm: RunningLcm) -> None:
     hosts: set[str] = set()
-    complaints: list[str] = []
+    errors: list[str] = []
 
     def on_request(request: Request) -> None:
         hosts.add(request.url.split("/")[2])
 
     def on_console(message: ConsoleMessage) -> None:
         if message.type in ("error", "warning"):
-            complaints.append(message.text)
+            errors.append(message.text)
 
     page.on("request", on_request)
     page.on("console", on_console)
@@ -97,10 +97,10 @@ async def test_the_page_asks_nobody_else_and_breaks_no_rule(page: Page, lcm: Run
     await row(page, "ccna-morning").click()
     await expect(page.get_by_test_id("timeline")).to_be_visible()
     assert hosts == {lcm.url.removeprefix("http://")}
-    assert complaints == []
+    assert errors == []
 
 
-async def test_the_page_says_so_when_the_server_is_gone(page: Page) -> None:
+async def test_the_page_shows_that_the_server_is_unreachable(page: Page) -> None:
     with running_lcm("--workers", "0") as lcm:
         await open_dashboard(page, lcm)
     pill = page.locator("[data-connection]").first

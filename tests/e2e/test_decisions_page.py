@@ -1,4 +1,4 @@
-"""The dashboard where people decide: why a worker is as it is, when it pauses, drains, licenses."""
+"""The panel of a worker: its explanation, pausing, drain, license, tags and CML login."""
 
 import json
 import re
@@ -26,7 +26,7 @@ async def api(lcm: RunningLcm) -> AsyncIterator[Api]:
 
 
 async def open_worker(page: Page, lcm: RunningLcm, worker: Any, key: str | None = None) -> Locator:
-    """The worker's panel, with the live stream open and nothing that a reload could hide."""
+    """Open the worker's panel with the event stream connected; a reload would be noticed."""
     await page.goto(f"{lcm.url}/?token={key or lcm.ready.token}#/workers/{worker['id']}")
     await page.wait_for_selector('[data-connection="live"]')
     await page.evaluate("window.loadedOnce = true")
@@ -48,7 +48,7 @@ def keys_of(lcm: RunningLcm) -> dict[str, str]:
 
 @asynccontextmanager
 async def scheduler_of(lcm: RunningLcm) -> AsyncIterator[aiohttp.ClientSession]:
-    """Whoever places sessions, with an epoch of its own."""
+    """A session as the resource scheduler, with an epoch of its own."""
     service = "resource-scheduler"
     claim = {"service": service, "cluster_id": "test", "revision": 1, "instance_id": "test"}
     headers = {"X-API-Key": keys_of(lcm)["controller"], "X-LCM-Service": service}
@@ -62,12 +62,12 @@ async def test_the_panel_says_why_and_what_comes_next(page: Page, lcm: RunningLc
     worker = await running(api, "explained")
     panel = await open_worker(page, lcm, worker)
     why = panel.get_by_role("region", name="Why and what next")
-    await expect(why.locator('[data-code="status_reason"]')).to_contain_text("EC2 reports running")
-    await expect(why.locator('[data-code="pause"]')).to_contain_text(
+    reason expect(why.locator('[data-code="status_reason"]')).to_have_text("EC2 reports running")
+    reason expect(why.locator('[data-code="pause"]')).to_have_text(
         re.compile(r"unless used before.*in \d+")
     )
     await api.act(worker, "stop")
-    await expect(why.locator('[data-code="stop_requested"]')).to_contain_text("Stop requested")
+    await expect(why.locator('[data-code="stop_requested"]')).to_be_visible("Stop requested")
     assert await was_never_reloaded(page)
 
 
@@ -75,49 +75,49 @@ async def test_a_hold_is_set_shown_and_ended(page: Page, lcm: RunningLcm, api: A
     worker = await running(api, "held")
     panel = await open_worker(page, lcm, worker)
     pausing = panel.get_by_role("region", name="Pausing")
-    outlook = pausing.get_by_test_id("outlook")
-    await expect(outlook).to_have_text(re.compile(r"Pauses in .* unless used\."))
+    forecast = pausing.get_by_test_id("pause-forecast")
+    await expect(forecast).to_have_text(re.compile(r"Pauses in .* unless used\."))
 
-    await panel.get_by_role("button", name="Keep running until…").click()
+    await panel.get_by_role("button", name="Hold until…").click()
     dialog = page.get_by_role("dialog")
     await dialog.get_by_role("radio", name=re.compile("4 hours")).check()
     await dialog.get_by_label("Reason").fill("exam in room 4")
-    await dialog.get_by_role("button", name="Keep running").click()
-    await expect(outlook).to_have_text(re.compile(r"Kept running until .*, another 4 h\."))
+    await dialog.get_by_role("button", name="Set hold").click()
+    await expect(forecast).to_have_text(re.compile(r"Held until .*, 4 h left\."))
     await expect(pausing).to_contain_text("Held by admin: exam in room 4")
     row = page.locator('[data-worker-name="held"]')
-    await expect(row.locator('[data-sign="held"]')).to_contain_text("4 h")
+    await expect(row.locator('[data-indicator="held"]')).to_contain_text("4 h")
     assert (await api.get(f"/api/workers/{worker['id']}"))["hold"]["reason"] == "exam in room 4"
 
     await panel.get_by_role("button", name="End hold").click()
-    await expect(outlook).to_have_text(re.compile(r"Pauses in .* unless used\."))
-    await expect(row.locator("[data-sign]")).to_have_count(0)
+    await expect(forecast).to_have_text(re.compile(r"Pauses in .* unless used\."))
+    await expect(row.locator("[data-indicator]")).to_have_count(0)
     assert await was_never_reloaded(page)
 
 
-async def test_a_time_that_is_over_is_no_time_to_hold_until(page: Page, lcm: RunningLcm, api: Api) -> None:
-    worker = await running(api, "own-time")
+async def test_a_hold_cannot_end_in_the_past(page: Page, lcm: RunningLcm, api: Api) -> None:
+    worker = await running(api, "custom-time")
     panel = await open_worker(page, lcm, worker)
-    await panel.get_by_role("button", name="Keep running until…").click()
+    await panel.get_by_role("button", name="Hold until…").click()
     dialog = page.get_by_role("dialog")
     await dialog.get_by_label("Day and time").fill("2020-01-01T12:00")
-    await dialog.get_by_role("button", name="Keep running").click()
-    await expect(dialog).to_contain_text("still to come")
+    await dialog.get_by_role("button", name="Set hold").click()
+    await expect(dialog).to_contain_text("in the future")
     await dialog.get_by_label("Day and time").fill("2099-01-01T12:00")
-    await dialog.get_by_role("button", name="Keep running").click()
-    await expect(panel.get_by_test_id("outlook")).to_contain_text("2099")
+    await dialog.get_by_role("button", name="Set hold").click()
+    await expect(panel.get_by_test_id("pause-forecast")).to_contain_text("2099")
 
 
 async def test_auto_pause_is_switched_off_and_on(page: Page, lcm: RunningLcm, api: Api) -> None:
     worker = await running(api, "switched")
     panel = await open_worker(page, lcm, worker)
-    outlook = panel.get_by_test_id("outlook")
+    forecast = panel.get_by_test_id("pause-forecast")
     switch = panel.get_by_role("switch", name="Auto-pause")
     await switch.click()
-    await expect(outlook).to_have_text("Never pauses: auto-pause is off for this worker.")
+    await expect(forecast).to_have_text("Never pauses: auto-pause is off for this worker.")
     await api.accepted("POST", f"/api/workers/{worker['id']}/idle-detection/enable")
     await expect(switch).to_be_checked()
-    await expect(outlook).to_contain_text("unless used")
+    await expect(forecast).to_contain_text("unless used")
 
 
 async def test_a_drain_waits_for_sessions_and_can_be_cancelled(page: Page, lcm: RunningLcm, api: Api) -> None:
@@ -138,8 +138,8 @@ async def test_a_drain_waits_for_sessions_and_can_be_cancelled(page: Page, lcm: 
     assert await was_never_reloaded(page)
 
 
-async def test_a_license_is_registered_and_given_back(page: Page, lcm: RunningLcm, api: Api) -> None:
-    # The simulator's own endpoint: it gives its secrets away on purpose.
+async def test_a_license_is_registered_and_deregistered(page: Page, lcm: RunningLcm, api: Api) -> None:
+    # The simulator's own endpoint: it exposes its secrets on purpose.
     async with (
         aiohttp.ClientSession() as session,
         session.get(f"{lcm.ready.aws_endpoint}/_lcm/simulation") as response,
@@ -147,38 +147,40 @@ async def test_a_license_is_registered_and_given_back(page: Page, lcm: RunningLc
         token: str = (await response.json())["license_token"]
     worker = await running(api, "licensed")
     panel = await open_worker(page, lcm, worker)
-    standing = panel.get_by_test_id("license")
-    await expect(standing).to_have_text("Not licensed")
+    license_badge = panel.get_by_test_id("license")
+    await expect(license_badge).to_have_text("Not licensed")
 
     await panel.get_by_role("button", name="Register…").click()
     field = page.get_by_label("Registration token")
     await expect(field).to_have_attribute("type", "password")
     await field.fill(token)
     await field.press("Enter")
-    await expect(standing).to_have_text("Registered", timeout=30_000)
+    await expect(license_badge).to_have_text("Registered", timeout=30_000)
     assert token not in await page.content()
 
-    await panel.get_by_role("button", name="Give back…").click()
-    await page.get_by_role("dialog").get_by_role("button", name="Give back").click()
-    await expect(standing).to_have_text("Given back", timeout=30_000)
+    await panel.get_by_role("button", name="Deregister…").click()
+    await page.get_by_role("dialog").get_by_role("button", name="Deregister").click()
+    await expect(license_badge).to_have_text("Deregistered", timeout=30_000)
     assert await was_never_reloaded(page)
 
 
-async def test_a_token_that_is_refused_is_told_in_cmls_words(page: Page, lcm: RunningLcm, api: Api) -> None:
+async def test_a_rejected_token_shows_the_message_of_cml(page: Page, lcm: RunningLcm, api: Api) -> None:
     worker = await running(api, "unlicensed")
     panel = await open_worker(page, lcm, worker)
     await panel.get_by_role("button", name="Register…").click()
-    await page.get_by_label("Registration token").fill("nobody-knows-this-one")
+    await page.get_by_label("Registration token").fill("not-a-token-of-this-account")
     await page.get_by_role("dialog").get_by_role("button", name="Register").click()
     license_section = panel.get_by_role("region", name="License")
     await expect(license_section).to_contain_text("Registering")
     await expect(license_section).to_contain_text(re.compile(r"Attempt \d of 5 failed: \w+"), timeout=30_000)
 
 
-async def test_a_viewer_sees_everything_and_is_told_why_not(page: Page, lcm: RunningLcm, api: Api) -> None:
-    worker = await running(api, "watched")
+async def test_a_viewer_sees_every_control_disabled_with_the_reason(
+    page: Page, lcm: RunningLcm, api: Api
+) -> None:
+    worker = await running(api, "read-only")
     panel = await open_worker(page, lcm, worker, keys_of(lcm)["viewer"])
-    for name in ("Drain", "Keep running until…", "Register…"):
+    for name in ("Drain", "Hold until…", "Register…"):
         button = panel.get_by_role("button", name=name, exact=True)
         await expect(button).to_be_disabled()
         await expect(button).to_have_attribute("title", re.compile("Needs the role"))
@@ -194,7 +196,7 @@ async def test_tags_are_shown_and_edited(page: Page, lcm: RunningLcm, api: Api) 
     await dialog.get_by_label("Value 1").fill("networking")
     await dialog.get_by_label("Key 2").fill("team")
     await dialog.get_by_role("button", name="Save tags").click()
-    await expect(dialog.get_by_role("alert")).to_have_text("“team” is there twice.")
+    await expect(dialog.get_by_role("alert")).to_have_text("“team” appears twice.")
     await dialog.get_by_label("Key 2").fill("course")
     await dialog.get_by_label("Value 2").fill("ccna")
     await dialog.get_by_role("button", name="Save tags").click()
@@ -209,7 +211,7 @@ async def test_tags_are_shown_and_edited(page: Page, lcm: RunningLcm, api: Api) 
     assert await was_never_reloaded(page)
 
 
-async def test_a_worker_is_given_a_cml_login_of_its_own_and_back_the_fleets(
+async def test_a_worker_gets_its_own_cml_login_and_the_fleets_again(
     page: Page, lcm: RunningLcm, api: Api
 ) -> None:
     password = "sesame-of-one-worker"
@@ -229,11 +231,11 @@ async def test_a_worker_is_given_a_cml_login_of_its_own_and_back_the_fleets(
     await expect(password_field).to_have_attribute("type", "password")
     await expect(remove).to_have_count(0)
     await dialog.get_by_role("button", name="Save login").click()
-    await expect(dialog.get_by_role("alert")).to_have_text("Give the password of this user.")
+    await expect(dialog.get_by_role("alert")).to_have_text("Enter the password of this user.")
     await username_field.fill("")
     await password_field.fill(password)
     await dialog.get_by_role("button", name="Save login").click()
-    await expect(dialog.get_by_role("alert")).to_have_text("Give a user name.")
+    await expect(dialog.get_by_role("alert")).to_have_text("Enter a user name.")
     await username_field.fill("instructor")
     await dialog.get_by_role("button", name="Save login").click()
     await expect(login).to_contain_text("instructor")
@@ -269,10 +271,10 @@ async def test_the_fleets_license_token_is_set_and_removed_and_never_shown(
     assert await api.get("/api/settings/license") == {"has_token": False}
 
 
-async def test_who_may_not_set_them_sees_tags_and_logins_and_the_token_and_why_they_cannot_be_changed(
+async def test_a_viewer_sees_why_tags_login_and_fleet_token_cannot_be_changed(
     page: Page, lcm: RunningLcm, api: Api
 ) -> None:
-    worker = await api.create("looked-at")
+    worker = await api.create("viewed")
     viewer = keys_of(lcm)["viewer"]
     panel = await open_worker(page, lcm, worker, viewer)
     await expect(panel.get_by_role("button", name="Edit tags")).to_be_disabled()

@@ -1,4 +1,4 @@
-"""The dashboard while workers are busy: load, connection, labs and nodes change as it happens."""
+"""Live updates of load, connection, labs and nodes."""
 
 import re
 from typing import Any
@@ -55,7 +55,7 @@ async def test_load_and_connection_of_a_worker_change_as_it_happens(page: Page, 
     await expect(cpu).to_have_text("95%")
 
 
-async def test_labs_and_nodes_change_state_while_one_looks(page: Page, plane: LonePlane) -> None:
+async def test_labs_and_nodes_change_state_live(page: Page, plane: LonePlane) -> None:
     await plane.accepted("/{id}/lab-state-change", lab_change("lab", "lab-1", "created", title="BGP"))
     await plane.accepted("/{id}/lab-state-change", lab_change("node", "n1", "QUEUED", label="R1"))
     row = await open_dashboard(page, plane)
@@ -72,7 +72,7 @@ async def test_labs_and_nodes_change_state_while_one_looks(page: Page, plane: Lo
     await expect(labs).to_have_count(0)
 
 
-async def test_a_chart_shows_what_was_before_the_page_was_opened(page: Page, plane: LonePlane) -> None:
+async def test_a_chart_shows_the_load_before_the_page_was_opened(page: Page, plane: LonePlane) -> None:
     await feed(plane, [-50, -40, -30, -20, -10], cpu=30)
     row = await open_dashboard(page, plane)
     await expect(row.locator(".sparkline-line")).to_have_attribute("d", re.compile("(L[^L]*){4}"))

@@ -1,4 +1,4 @@
-"""The pages beside the fleet, and what only admins see."""
+"""The pages besides the fleet, and what only admins see."""
 
 import re
 
@@ -75,7 +75,7 @@ async def test_older_decisions_are_a_page_away(page: Page, plane: LonePlane) -> 
     await expect(page.get_by_role("button", name="Show older")).to_have_count(0)
 
 
-async def test_cost_is_told_in_the_fleet_and_on_its_page(page: Page, plane: LonePlane) -> None:
+async def test_cost_is_shown_in_the_fleet_and_on_its_page(page: Page, plane: LonePlane) -> None:
     await open_page(page, plane)
     summary = page.get_by_role("region", name="Summary")
     await expect(summary).to_contain_text(re.compile(r"This month.*\$\d.*so far.*saved by pausing"))

@@ -1,4 +1,4 @@
-"""What a person presses is what they get, whatever arrives while they look and press."""
+"""A press acts on the control that was pressed, whatever updates arrive meanwhile."""
 
 import pytest
 from playwright.async_api import Locator, Page, ViewportSize, expect
@@ -20,13 +20,13 @@ group => [...group.querySelectorAll("button, input")].flatMap((control) => {
 """
 
 
-async def stay(controls: Locator, places: list[float]) -> bool:
-    """A browser rounds what is scrolled to its pixels: less than one is no move."""
+async def have_stayed(controls: Locator, places: list[float]) -> bool:
+    """Whether no control has moved; a browser rounds scroll positions to pixels, so less than one is none."""
     return bool(await controls.evaluate(PLACES) == pytest.approx(places, abs=0.99))
 
 
 async def open_panel(page: Page, plane: LonePlane, screen: ViewportSize) -> Locator:
-    # The panel slides in; what is measured has arrived.
+    # Without its animation the panel is in place when it is measured.
     await page.emulate_media(reduced_motion="reduce")
     await page.set_viewport_size(screen)
     await page.goto(f"{plane.url}/?token={plane.token}#/workers/{plane.worker_id}")
@@ -40,7 +40,7 @@ async def open_fleet(page: Page, plane: LonePlane) -> None:
     await expect(page.locator('[data-worker-name="live"]')).to_be_visible()
 
 
-async def let_labs_arrive(page: Page, plane: LonePlane, *names: str) -> None:
+async def report_labs(page: Page, plane: LonePlane, *names: str) -> None:
     for name in names:
         event = {"event": "created", "element_type": "lab", "element_id": name, "lab_id": name}
         await plane.accepted("/{id}/lab-state-change", {**event, "data": {"title": name}})
@@ -48,13 +48,13 @@ async def let_labs_arrive(page: Page, plane: LonePlane, *names: str) -> None:
     await expect(labs.locator(f'[data-lab-id="{names[-1]}"]')).to_be_visible()
 
 
-async def let_figures_arrive(page: Page, plane: LonePlane) -> None:
+async def report_load(page: Page, plane: LonePlane) -> None:
     figures = {"cpu_utilization": 95, "memory_utilization": 43.6, "disk_utilization": 61}
     await plane.accepted("/metrics", {"samples": [plane.sample(since=SystemClock().now(), **figures)]})
     await expect(page.locator('.chart-value[data-color="red"]')).to_have_text("95%")
 
 
-async def let_it_stop(page: Page, plane: LonePlane) -> None:
+async def report_stop(page: Page, plane: LonePlane) -> None:
     for status in ("stopping", "stopped"):
         worker = await plane.admin.get(f"/api/workers/{plane.worker_id}")
         report = {"status": status, "reason": "asked", "expected_version": worker["version"]}
@@ -70,7 +70,7 @@ async def press(page: Page, control: Locator) -> None:
 
 
 @SCREENS
-async def test_no_control_of_a_worker_moves_when_news_arrive(
+async def test_no_control_of_a_worker_moves_when_updates_arrive(
     page: Page, plane: LonePlane, screen: ViewportSize
 ) -> None:
     panel = await open_panel(page, plane, screen)
@@ -79,39 +79,39 @@ async def test_no_control_of_a_worker_moves_when_news_arrive(
     places: list[float] = await controls.evaluate(PLACES)
     assert len(places) == 4 * 10
 
-    await let_labs_arrive(page, plane, *(f"lab-{n}" for n in range(12)))
-    assert await stay(controls, places)
-    await let_figures_arrive(page, plane)
-    assert await stay(controls, places)
+    await report_labs(page, plane, *(f"lab-{n}" for n in range(12)))
+    assert await have_stayed(controls, places)
+    await report_load(page, plane)
+    assert await have_stayed(controls, places)
     await panel.evaluate("panel => panel.scrollTo(0, panel.scrollHeight)")
-    assert await stay(controls, places)
-    await let_it_stop(page, plane)
-    assert await stay(controls, places)
+    assert await have_stayed(controls, places)
+    await report_stop(page, plane)
+    assert await have_stayed(controls, places)
 
 
 @SCREENS
-async def test_a_press_that_began_before_news_arrived_still_counts(
+async def test_a_press_that_began_before_an_update_still_counts(
     page: Page, plane: LonePlane, screen: ViewportSize
 ) -> None:
     panel = await open_panel(page, plane, screen)
     dialog = page.get_by_role("dialog")
-    names = ("Delete", "Keep running until…", "Register…", "Edit CML login", "Edit tags")
+    names = ("Delete", "Hold until…", "Register…", "Edit CML login", "Edit tags")
     for number, name in enumerate(names):
         await press(page, panel.get_by_role("button", name=name, exact=True))
-        await let_labs_arrive(page, plane, f"before-{number}", f"news-{number}")
+        await report_labs(page, plane, f"before-{number}", f"after-{number}")
         await page.mouse.up()
         await expect(dialog).to_be_visible()
         await page.keyboard.press("Escape")
         await expect(dialog).to_have_count(0)
 
     await press(page, panel.get_by_role("switch", name="Auto-pause"))
-    await let_labs_arrive(page, plane, "while-switching")
+    await report_labs(page, plane, "while-switching")
     await page.mouse.up()
-    await expect(panel.get_by_test_id("outlook")).to_contain_text("auto-pause is off")
+    await expect(panel.get_by_test_id("pause-forecast")).to_contain_text("auto-pause is off")
 
     await press(page, panel.get_by_role("button", name="Stop", exact=True))
-    await let_labs_arrive(page, plane, "while-stopping")
-    await let_figures_arrive(page, plane)
+    await report_labs(page, plane, "while-stopping")
+    await report_load(page, plane)
     async with page.expect_response("**/stop") as answer:
         await page.mouse.up()
     assert (await answer.value).ok
@@ -132,7 +132,7 @@ async def test_a_dialog_that_is_opened_right_after_another_stays_open(page: Page
     await panel.get_by_role("button", name="Delete", exact=True).click()
     await expect(page.get_by_role("dialog", name="Delete live?")).to_be_visible()
     await page.evaluate(ANOTHER_AT_ONCE)
-    # The end of the first is told in a task of its own, which has been by now.
+    # The close event of the first is fired in a task of its own, which has run by now.
     await page.evaluate("new Promise((soon) => setTimeout(soon))")
     await page.evaluate("new Promise(requestAnimationFrame)")
     assert await page.get_by_role("dialog", name="License live").count() == 1
@@ -155,12 +155,12 @@ async def test_a_press_on_a_row_that_moves_is_a_press_on_that_row(page: Page, pl
     await expect(page.get_by_role("complementary", name="live")).to_be_visible()
 
 
-async def test_a_press_that_slides_off_is_none(page: Page, plane: LonePlane) -> None:
+async def test_a_press_that_slides_off_is_cancelled(page: Page, plane: LonePlane) -> None:
     await open_fleet(page, plane)
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.method))
+    methods: list[str] = []
+    page.on("request", lambda request: methods.append(request.method))
     await press(page, page.get_by_role("button", name="Stop live"))
     await page.mouse.move(300, 30)
     await page.mouse.up()
     await page.evaluate("new Promise(requestAnimationFrame)")
-    assert "POST" not in asked
+    assert "POST" not in methods

@@ -1,4 +1,4 @@
-"""What the dashboard shows is the newest truth there is, in the right colours."""
+"""The dashboard shows the newest status, in the right color."""
 
 import asyncio
 import re
@@ -61,11 +61,11 @@ async def test_every_status_has_its_colour(page: Page, plane: LonePlane) -> None
 
 
 async def test_an_answer_that_comes_late_undoes_nothing(page: Page, plane: LonePlane) -> None:
-    is_news_shown = asyncio.Event()
+    is_update_shown = asyncio.Event()
 
     async def answer_late(route: Route) -> None:
         old = await route.fetch()
-        await is_news_shown.wait()
+        await is_update_shown.wait()
         await route.fulfill(response=old)
 
     await page.route("**/api/workers?limit=500", answer_late)
@@ -74,7 +74,7 @@ async def test_an_answer_that_comes_late_undoes_nothing(page: Page, plane: LoneP
         await expect(row).to_have_attribute("data-status", "running")
         await report_status(plane, plane.worker_id, "stopping")
         await expect(row).to_have_attribute("data-status", "stopping")
-        is_news_shown.set()
+        is_update_shown.set()
     answer = await (await late.value).json()
     assert answer["items"][0]["status"] == "running"
     await page.evaluate("new Promise(requestAnimationFrame)")
@@ -86,22 +86,22 @@ async def test_a_late_list_of_labs_undoes_nothing(page: Page, plane: LonePlane) 
         return {"event": event, "element_type": "lab", "element_id": "lab-1", "lab_id": "lab-1"}
 
     await plane.accepted("/{id}/lab-state-change", change("created"))
-    is_news_shown = asyncio.Event()
+    is_update_shown = asyncio.Event()
 
     async def answer_late(route: Route) -> None:
         old = await route.fetch()
-        await is_news_shown.wait()
+        await is_update_shown.wait()
         await route.fulfill(response=old)
 
     await page.route("**/labs", answer_late)
     row = await open_dashboard(page, plane)
     lab = page.get_by_role("region", name="Labs").locator('[data-lab-id="lab-1"]')
-    async with page.expect_response("**/labs") as late, page.expect_request("**/labs") as asked:
+    async with page.expect_response("**/labs") as late, page.expect_request("**/labs") as requested:
         await row.click()
-        await asked.value
+        await requested.value
         await plane.accepted("/{id}/lab-state-change", change("STARTED"))
         await expect(lab).to_have_attribute("data-state", "STARTED")
-        is_news_shown.set()
+        is_update_shown.set()
     await (await late.value).finished()
     await page.evaluate("new Promise(requestAnimationFrame)")
     await expect(lab).to_have_attribute("data-state", "STARTED")
@@ -138,12 +138,12 @@ window.EventSource = class extends EventSource {
 async def test_a_lost_stream_is_tried_again_within_half_a_minute_and_everything_is_fetched_anew(
     page: Page, plane: LonePlane
 ) -> None:
-    async def refuse(route: Route) -> None:
+    async def reject(route: Route) -> None:
         await route.fulfill(status=503)
 
     await page.clock.install()
     await page.add_init_script(COUNT_LOST_STREAMS)
-    await page.route("**/api/events/stream?*", refuse)
+    await page.route("**/api/events/stream?*", reject)
     await page.goto(f"{plane.url}/?token={plane.token}")
     html = page.locator("html")
     await expect(html).to_have_attribute("data-lost-streams", re.compile(r"\d"))

@@ -1,4 +1,4 @@
-/** The control plane's HTTP API. Every failure surfaces as an ApiError a person can read. */
+/** The control plane's HTTP API. Every failure is an ApiError with a message for the user. */
 
 import type {
   Action,
@@ -29,9 +29,9 @@ import type { Role } from "./generated/rules";
 export type Session = SessionView & { readonly role: Role };
 
 export class ApiError extends Error {
-  /** 0 if there was no answer at all. */
+  /** 0 if there was no response. */
   readonly status: number;
-  /** What is wrong with which field of the request. */
+  /** The error of each field of the request. */
   readonly fields: ReadonlyMap<string, string>;
 
   constructor(status: number, detail: string, fields: ReadonlyMap<string, string> = new Map()) {
@@ -43,7 +43,7 @@ export class ApiError extends Error {
 
 let unauthorized: () => void = () => undefined;
 
-/** Called whenever an answer says that the session is over. */
+/** Set what is called whenever a response says that the session has ended. */
 export function onUnauthorized(callback: () => void): void {
   unauthorized = callback;
 }
@@ -54,7 +54,7 @@ async function request<T>(method: string, path: string, body?: unknown): Promise
   const response = await send(method, path, body);
   if (!response.ok) {
     const error = await readProblem(response);
-    // A refused token is an answer to the sign-in form, not the end of a session.
+    // A rejected token is an error of the sign-in form, not the end of a session.
     if (error.status === 401 && !(method === "POST" && path === "/api/session")) unauthorized();
     throw error;
   }
@@ -86,7 +86,7 @@ async function readProblem(response: Response): Promise<ApiError> {
   try {
     problem = (await response.json()) as Partial<Problem>;
   } catch {
-    // A proxy's error page: the status is all there is to tell.
+    // A proxy's error page: only the status is known.
   }
   const detail = problem.detail ?? problem.title ?? `The control plane answered ${response.status}.`;
   const fields = new Map((problem.errors ?? []).map((error) => [error.field, error.message]));
@@ -106,7 +106,7 @@ export function signOut(): Promise<void> {
   return request("DELETE", "/api/session");
 }
 
-/** All workers but the terminated ones. */
+/** All workers except the terminated ones. */
 export function listWorkers(): Promise<WorkerView[]> {
   return listAllPages("/api/workers?limit=500");
 }

@@ -1,4 +1,4 @@
-/** Which view fills the window, and what lies above all of them. */
+/** The root component: the page, the open worker, dialogs and toasts. */
 
 import { openDialog } from "./commands";
 import { CmlLoginDialog } from "./components/cml-login-dialog";

@@ -1,8 +1,8 @@
-/** The time, ticking, as the server sees it: a wrong clock here must not turn ages negative. */
+/** The server's time, ticking: a wrong local clock must not make ages negative. */
 
 import { effect, signal } from "@preact/signals";
 
-/** Server time minus ours, in milliseconds. */
+/** Server time minus local time, in milliseconds. */
 export const clockSkew = signal(0);
 
 export const now = signal(Date.now());

@@ -1,4 +1,4 @@
-/** What a person can do to a worker. The page shows the wish at once and the answer when it comes. */
+/** Requests about a worker. The page shows a request at once and its result with the response. */
 
 import { signal } from "@preact/signals";
 import * as api from "./api";
@@ -17,7 +17,7 @@ export type OpenDialog =
 
 export const openDialog = signal<OpenDialog | null>(null);
 
-export function askToCreate(): void {
+export function openCreateDialog(): void {
   if (denialFor("create") === null) openDialog.value = { kind: "create" };
 }
 
@@ -25,30 +25,30 @@ export function closeDialog(): void {
   openDialog.value = null;
 }
 
-/** Runs the action, after a confirmation if there is no way back from it. */
-export function ask(entry: WorkerEntry, action: Action): void {
+/** Request the action, after a confirmation if it cannot be undone. */
+export function requestAction(entry: WorkerEntry, action: Action): void {
   if (action === "delete") openDialog.value = { kind: "delete", entry };
-  else void run(entry, action);
+  else void sendAction(entry, action);
 }
 
-export async function run(entry: WorkerEntry, action: Action): Promise<void> {
+export async function sendAction(entry: WorkerEntry, action: Action): Promise<void> {
   entry.pending.value = action;
   try {
     applyWorkers([await api.act(entry.id, action)]);
   } catch (error) {
-    showError(`${ACTION_LABEL[action]} ${entry.worker.value.name} was refused`, error);
+    showError(`${ACTION_LABEL[action]} ${entry.worker.value.name} failed`, error);
   } finally {
     entry.pending.value = null;
   }
 }
 
-/** Asks for a change of a worker that is no action; says whether it was accepted. */
-export async function change(entry: WorkerEntry, what: string, answer: Promise<WorkerView>): Promise<boolean> {
+/** Await the response to a change of a worker; returns whether it was accepted. */
+export async function applyChange(entry: WorkerEntry, what: string, answer: Promise<WorkerView>): Promise<boolean> {
   try {
     applyWorkers([await answer]);
     return true;
   } catch (error) {
-    showError(`${what} ${entry.worker.peek().name} was refused`, error);
+    showError(`${what} ${entry.worker.peek().name} failed`, error);
     return false;
   }
 }

@@ -1,9 +1,9 @@
-/** What the fleet costs, as the control plane counts it. */
+/** The cost of the fleet, as the control plane computes it. */
 
 import { signal } from "@preact/signals";
 import type { CostLine, CostReport } from "./generated/api";
 
-/** Null until it is known. */
+/** Null until it is loaded. */
 export const costReport = signal<CostReport | null>(null);
 
 const monthName = new Intl.DateTimeFormat("en-US", { month: "long", year: "numeric", timeZone: "UTC" });
@@ -17,12 +17,12 @@ export function formatHours(hours: number): string {
   return `${hours.toLocaleString("en-US", { maximumFractionDigits: hours < 100 ? 1 : 0 })} h`;
 }
 
-/** The part of the whole a line makes up, in percent. */
+/** The share of a line in the total, in percent. */
 export function shareOf(line: CostLine, total: CostLine): number {
   return total.usd_this_month > 0 ? (line.usd_this_month / total.usd_this_month) * 100 : 0;
 }
 
-/** Most expensive first: that is where something can be done. */
+/** Most expensive first. */
 export function byCost(lines: readonly CostLine[]): readonly CostLine[] {
   return [...lines].sort((a, b) => b.usd_this_month - a.usd_this_month || a.key.localeCompare(b.key));
 }

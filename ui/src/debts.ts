@@ -1,4 +1,4 @@
-/** Licenses that workers which are gone may still hold: somebody has to look after each. */
+/** License debts: licenses that terminated workers may still hold. An admin must settle each. */
 
 import { computed, signal } from "@preact/signals";
 import * as api from "./api";
@@ -13,11 +13,11 @@ export async function loadDebts(): Promise<void> {
   try {
     known.value = await api.listDebts();
   } catch {
-    // Asked for again with the next change.
+    // Fetched again with the next poll.
   }
 }
 
-export function forgetDebts(): void {
+export function clearDebts(): void {
   known.value = [];
 }
 
@@ -26,6 +26,6 @@ export async function settle(debt: LicenseDebt): Promise<void> {
     const settled = await api.settleDebt(debt.worker_id);
     known.value = known.value.map((other) => (other.worker_id === settled.worker_id ? settled : other));
   } catch (error) {
-    showError(`Settling the license of ${debt.worker_name} was refused`, error);
+    showError(`Settling the license of ${debt.worker_name} failed`, error);
   }
 }

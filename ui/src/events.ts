@@ -1,7 +1,6 @@
 /**
- * Reads the control plane's event stream without touching the network: which events add up to a
- * snapshot, which change one worker, and which tell what running workers do. stream.ts owns the
- * connection.
+ * Interprets the control plane's events without the network: which events form a snapshot, which change one
+ * worker, and which carry load and labs. stream.ts owns the connection.
  */
 
 import type { Sample, WorkerView } from "./generated/api";
@@ -48,12 +47,12 @@ export class EventReader {
     this.#sink = sink;
   }
 
-  /** A snapshot has begun and its end has not come: what is known may be incomplete. */
+  /** Whether a snapshot has begun and is incomplete. */
   get isMidSnapshot(): boolean {
     return this.#awaited > 0;
   }
 
-  /** A resumed stream sends no snapshot: only what was missed follows. */
+  /** A resumed stream sends no snapshot: only missed events follow. */
   connected(data: string, isResumed: boolean): void {
     const { workers } = parse<SnapshotStart>(data);
     if (workers > 0 || !isResumed) this.#beginSnapshot(workers);
@@ -90,7 +89,7 @@ export class EventReader {
     this.#sink.applyLabStatus(parse<LabStatus>(data));
   }
 
-  /** Hands over what has arrived, all at once: a burst costs one rendering. */
+  /** Hand over all changes that have arrived at once: a burst costs one rendering. */
   flush(): void {
     if (this.isMidSnapshot) return;
     const workers = this.#arrived;
@@ -101,7 +100,7 @@ export class EventReader {
     if (samples.length > 0) this.#sink.applySamples(samples);
   }
 
-  /** The connection is gone, and with it the rest of a snapshot. */
+  /** Drop an incomplete snapshot: the connection is lost. */
   abandonSnapshot(): void {
     this.#awaited = 0;
     this.#snapshot.clear();

@@ -1,17 +1,17 @@
-/** The license token of the whole fleet. The page only ever knows whether there is one. */
+/** The license token of the fleet. The page only knows whether one is set. */
 
 import { signal } from "@preact/signals";
 import * as api from "./api";
 import { showError } from "./toasts";
 
-/** Null until the server has said. */
+/** Null until it is loaded. */
 export const hasFleetToken = signal<boolean | null>(null);
 
 export async function loadFleetToken(): Promise<void> {
   try {
     hasFleetToken.value = (await api.getFleetLicense()).has_token;
   } catch {
-    // Asked for again with the next change.
+    // Fetched again with the next poll.
   }
 }
 
@@ -24,6 +24,6 @@ export async function removeFleetToken(): Promise<void> {
     await api.removeFleetLicense();
     hasFleetToken.value = false;
   } catch (error) {
-    showError("Removing the fleet's license token was refused", error);
+    showError("Removing the fleet's license token failed", error);
   }
 }

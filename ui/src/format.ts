@@ -1,4 +1,4 @@
-/** Times and money as people read them. */
+/** Times and money as text. */
 
 const SECOND = 1_000;
 const MINUTE = 60 * SECOND;
@@ -19,7 +19,7 @@ export function formatDuration(milliseconds: number): string {
   return days < 10 && hours > 0 ? `${days}d ${hours}h` : `${days}d`;
 }
 
-/** How long ago in one unit: "just now", "12 s ago", "3 min ago". */
+/** The time since then in one unit: "just now", "12 s ago", "3 min ago". */
 export function formatAgo(at: number, now: number): string {
   const span = now - at;
   if (span < 3 * SECOND) return "just now";
@@ -29,8 +29,8 @@ export function formatAgo(at: number, now: number): string {
   return `${Math.floor(span / DAY)} d ago`;
 }
 
-/** What is left until then, never less than it is: "40 s", "12 min", "2 h 5 min", "3 d 4 h". */
-export function formatLeft(milliseconds: number): string {
+/** The remaining time, rounded up: "40 s", "12 min", "2 h 5 min", "3 d 4 h". */
+export function formatRemaining(milliseconds: number): string {
   const seconds = Math.ceil(Math.max(0, milliseconds) / SECOND);
   if (seconds < 60) return `${seconds} s`;
   const minutes = Math.ceil(seconds / 60);
@@ -40,10 +40,10 @@ export function formatLeft(milliseconds: number): string {
   return twoUnits(Math.floor(hours / 24), "d", hours % 24, "h");
 }
 
-/** The same in one unit, where there is little room. */
-export function formatLeftRoughly(milliseconds: number): string {
+/** The remaining time in one unit, where space is short. */
+export function formatRemainingShort(milliseconds: number): string {
   const hours = Math.ceil(milliseconds / HOUR);
-  if (milliseconds <= HOUR - MINUTE) return formatLeft(milliseconds);
+  if (milliseconds <= HOUR - MINUTE) return formatRemaining(milliseconds);
   return hours < 24 ? `${hours} h` : `${Math.ceil(milliseconds / DAY)} d`;
 }
 
@@ -62,12 +62,12 @@ export function formatExact(at: string): string {
   return exact.format(new Date(at));
 }
 
-/** The time, with as much of its date as is needed to tell which day it was. */
+/** The time, with as much of its date as identifies the day. */
 export function formatMoment(at: string, now: number): string {
   return withDay(new Date(at), clock, now);
 }
 
-/** The same without seconds, for what is to come. */
+/** The time without seconds, for future times. */
 export function formatUntil(at: number, now: number): string {
   return withDay(new Date(at), minute, now);
 }
@@ -93,7 +93,7 @@ export function formatUsd(amount: number): string {
   return `$${amount.toFixed(4)}`;
 }
 
-/** Sums: cents are enough, and of large ones they say nothing. */
+/** Sums: cents are enough, and large sums need none. */
 export function formatSum(amount: number): string {
   if (amount > 0 && amount < 0.01) return "<$0.01";
   return (amount < 1_000 ? cents : dollars).format(amount);

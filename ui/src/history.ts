@@ -1,25 +1,25 @@
-/** Fetches what the server remembers of a worker's load, once, for workers that somebody looks at. */
+/** Fetches the recorded load of a worker once, when it becomes visible. */
 
 import * as api from "./api";
 import { applyHistory } from "./live";
 
-/** The browser keeps six connections to a server, and the stream has one of them. */
+/** A browser opens at most six connections to a server, and the stream uses one of them. */
 const AT_ONCE = 3;
 
-const asked = new Set<string>();
+const requested = new Set<string>();
 const waiting: string[] = [];
 let running = 0;
 
-export function wantHistory(workerId: string): void {
-  if (asked.has(workerId)) return;
-  asked.add(workerId);
+export function requestHistory(workerId: string): void {
+  if (requested.has(workerId)) return;
+  requested.add(workerId);
   waiting.push(workerId);
   fetchNext();
 }
 
-/** After a break in the stream everything may have moved on. */
-export function forgetHistory(): void {
-  asked.clear();
+/** Fetch everything again: the stream was interrupted, and the load may have changed. */
+export function resetHistory(): void {
+  requested.clear();
   waiting.length = 0;
 }
 
@@ -39,6 +39,6 @@ async function fetchOne(workerId: string): Promise<void> {
   try {
     applyHistory(workerId, await api.getResources(workerId));
   } catch {
-    asked.delete(workerId); // the chart fills from the stream meanwhile
+    requested.delete(workerId); // the stream fills the chart meanwhile
   }
 }

@@ -1,6 +1,6 @@
-/** Shortcuts of the whole page; dialogs and form fields keep their own keys. */
+/** Shortcuts of the page; dialogs and form fields handle their own keys. */
 
-import { askToCreate } from "./commands";
+import { openCreateDialog } from "./commands";
 import { openWorkerId, page, showFleet, showPage, switchToWorker } from "./router";
 import { rows } from "./view";
 
@@ -12,7 +12,7 @@ export function rowLinkId(workerId: string): string {
   return ROW_LINK_PREFIX + workerId;
 }
 
-export function isWalkingRows(): boolean {
+export function isNavigatingRows(): boolean {
   return document.activeElement?.matches(`[id^="${ROW_LINK_PREFIX}"]:focus-visible`) ?? false;
 }
 
@@ -29,7 +29,7 @@ function handle(key: string): boolean {
     case "/":
       return focusOn(FILTER_ID);
     case "c":
-      askToCreate();
+      openCreateDialog();
       return true;
     case "j":
     case "ArrowDown":

@@ -1,13 +1,12 @@
 /**
- * The labs of the worker that is open: asked for, then kept current by the stream, and asked for again
- * when the stream has begun anew. What the stream has just said wins over an answer that was on its way
- * at the same time.
+ * The labs of the open worker: fetched, then updated by the stream, and fetched again when the stream has
+ * reconnected or sent a new snapshot. An event wins over a response that was sent at the same time.
  */
 
 import { computed, effect, signal } from "@preact/signals";
 import type * as generated from "./generated/api";
 import type { Color } from "./generated/rules";
-import { snapshots } from "./store";
+import { snapshotCount } from "./store";
 import { connection } from "./stream";
 
 export type LabNode = Pick<generated.LabNode, "label" | "state">;
@@ -24,41 +23,44 @@ export interface LabStatus {
   readonly lab: Lab | null;
 }
 
-/** Of the open worker; null until they are known. */
+/** The labs of the open worker; null until they are loaded. */
 export const labs = signal<ReadonlyMap<string, Lab> | null>(null);
 
-/** How long what the stream said wins over an answer. */
+/** How long an event wins over a response. */
 const STREAM_WINS_MS = 5_000;
 
 let followed: string | null = null;
-const toldAt = new Map<string, number>();
+const streamedAt = new Map<string, number>();
 
-export function followLabs(workerId: string | null): void {
+export function trackLabs(workerId: string | null): void {
   followed = workerId;
-  toldAt.clear();
+  streamedAt.clear();
   labs.value = null;
 }
 
-/** Keeps the labs of a worker current until the returned function is called. */
-export function keepLabs(workerId: string, ask: (workerId: string) => Promise<readonly Lab[]>): () => void {
-  followLabs(workerId);
+/** Load the labs of a worker and keep them current until the returned function is called. */
+export function subscribeToLabs(
+  workerId: string,
+  fetchLabs: (workerId: string) => Promise<readonly Lab[]>,
+): () => void {
+  trackLabs(workerId);
   const isLive = computed(() => connection.value === "live");
   const stop = effect(() => {
-    // Whenever the stream is back, or has begun anew, something may have been missed.
-    void snapshots.value;
+    // Events may have been missed whenever the stream has reconnected or sent a new snapshot.
+    void snapshotCount.value;
     if (!isLive.value) return;
-    ask(workerId).then(
+    fetchLabs(workerId).then(
       (answer) => applyLabs(workerId, answer, Date.now()),
-      () => undefined, // the stream still brings what changes
+      () => undefined, // the stream still delivers changes
     );
   });
   return () => {
     stop();
-    followLabs(null);
+    trackLabs(null);
   };
 }
 
-/** An answer of the server, which may be older than what the stream has said since it was asked. */
+/** Apply a response, which may be older than the events that arrived since the request. */
 export function applyLabs(workerId: string, answer: readonly Lab[], now: number): void {
   if (workerId !== followed) return;
   const known = labs.peek();
@@ -80,30 +82,30 @@ export function applyLabs(workerId: string, answer: readonly Lab[], now: number)
 }
 
 function isFresh(labId: string, now: number): boolean {
-  return now - (toldAt.get(labId) ?? Number.NEGATIVE_INFINITY) < STREAM_WINS_MS;
+  return now - (streamedAt.get(labId) ?? Number.NEGATIVE_INFINITY) < STREAM_WINS_MS;
 }
 
-/** What only the answer knows, under what the stream has said. */
-function merged(answer: Lab | undefined, told: Lab): Lab {
-  if (answer === undefined) return told;
+/** Fill what the stream did not carry from the response. */
+function merged(answer: Lab | undefined, streamed: Lab): Lab {
+  if (answer === undefined) return streamed;
   const nodes: Record<string, LabNode> = { ...answer.nodes };
-  for (const [id, node] of Object.entries(told.nodes)) {
+  for (const [id, node] of Object.entries(streamed.nodes)) {
     nodes[id] = { label: node.label ?? nodes[id]?.label ?? null, state: node.state ?? nodes[id]?.state ?? null };
   }
-  return { ...told, title: told.title ?? answer.title, state: told.state ?? answer.state, nodes };
+  return { ...streamed, title: streamed.title ?? answer.title, state: streamed.state ?? answer.state, nodes };
 }
 
 export function applyLabChange(change: LabChange, now: number): void {
   if (change.worker_id !== followed) return;
-  toldAt.set(change.lab_id, now);
+  streamedAt.set(change.lab_id, now);
   const lab = labAfter(labs.peek()?.get(change.lab_id), change);
   setLab(change.lab_id, lab);
 }
 
-/** The whole lab as it is now, or the news that it is gone. */
+/** Apply the whole lab, or its deletion. */
 export function applyLabStatus(status: LabStatus, now: number): void {
   if (status.worker_id !== followed) return;
-  toldAt.set(status.lab_id, now);
+  streamedAt.set(status.lab_id, now);
   setLab(status.lab_id, status.lab ?? undefined);
 }
 
@@ -139,7 +141,7 @@ const COLORS: Readonly<Record<string, Color>> = {
   DISCONNECTED: "red",
 };
 
-/** A node that has booted is up; one that has only started is on its way. */
+/** A booted node is green; a node that has only started is orange. */
 export function nodeColor(state: string | null): Color {
   return COLORS[state ?? ""] ?? "grey";
 }
@@ -149,7 +151,7 @@ export function labColor(state: string | null): Color {
   return state === "QUEUED" ? "orange" : "grey";
 }
 
-/** "DEFINED_ON_CORE" as people say it. */
+/** "DEFINED_ON_CORE" as "defined on core". */
 export function stateLabel(state: string | null): string {
   if (state === null) return "unknown";
   return state.toLowerCase().replaceAll("_", " ");

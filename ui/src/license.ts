@@ -1,49 +1,44 @@
-/** How a worker stands with its license, in words. */
+/** The state of a worker's license as text. */
 
 import type { LicenseStatus, WorkerView } from "./generated/api";
 import { type Color, MAX_LICENSE_ATTEMPTS } from "./generated/rules";
 
-export interface Standing {
+export interface LicenseInfo {
   readonly label: string;
   readonly color: Color;
   readonly moving: boolean;
-  /** What it waits for or what went wrong; empty if there is nothing to say. */
+  /** What it waits for or why it failed; empty if neither. */
   readonly detail: string;
 }
 
-const STANDING: Readonly<Record<LicenseStatus, Omit<Standing, "detail" | "moving">>> = {
+const LICENSE_INFO: Readonly<Record<LicenseStatus, Omit<LicenseInfo, "detail" | "moving">>> = {
   unlicensed: { label: "Not licensed", color: "grey" },
   registered: { label: "Registered", color: "green" },
-  deregistered: { label: "Given back", color: "grey" },
+  deregistered: { label: "Deregistered", color: "grey" },
   failed: { label: "Failed", color: "red" },
 };
 
-export function licenseStanding(worker: WorkerView): Standing {
+export function licenseInfo(worker: WorkerView): LicenseInfo {
   const { status, pending_operation, last_error } = worker.license;
   if (pending_operation === null) {
-    const standing = STANDING[status] ?? STANDING.unlicensed;
-    return { ...standing, moving: false, detail: status === "registered" ? "" : last_error };
+    const info = LICENSE_INFO[status] ?? LICENSE_INFO.unlicensed;
+    return { ...info, moving: false, detail: status === "registered" ? "" : last_error };
   }
-  const label = pending_operation === "register" ? "Registering" : "Giving back";
+  const label = pending_operation === "register" ? "Registering" : "Deregistering";
   return { label, color: "orange", moving: true, detail: progress(worker) };
 }
 
 function progress({ license, status, cml_ready }: WorkerView): string {
   const { attempts, operation_in_progress, last_error } = license;
   if (operation_in_progress) {
-    const again = attempts > 1 ? ` for the ${ordinal(attempts)} time` : "";
-    return `CML is being asked${again}; this takes up to a minute and a half.`;
+    return `Attempt ${attempts} of ${MAX_LICENSE_ATTEMPTS} is in progress; it takes up to 90 seconds.`;
   }
   if (last_error !== "") return `Attempt ${attempts} of ${MAX_LICENSE_ATTEMPTS} failed: ${last_error}`;
-  if (status !== "running") return "Begins when the worker runs.";
-  return cml_ready ? "Begins in a moment." : "Begins when CML is ready.";
+  if (status !== "running") return "Starts when the worker is running.";
+  return cml_ready ? "Starts in a moment." : "Starts when CML is ready.";
 }
 
-function ordinal(n: number): string {
-  return ["", "first", "second", "third", "fourth", "fifth"][n] ?? `${n}th`;
-}
-
-/** Whether anything can be given back, now or as soon as a registration is over. */
+/** A license can be deregistered while it is registered and no operation is pending. */
 export function canDeregister({ license }: WorkerView): boolean {
   return license.status === "registered" && license.pending_operation === null;
 }

@@ -1,6 +1,6 @@
 /**
- * The load of running workers as it comes in. Each worker has a signal of its own, so that one
- * sample draws one cell; what is out of sight draws nothing (components/seen.ts).
+ * The live load of running workers. Each worker has a signal of its own, so that one sample renders one cell;
+ * rows that are not visible render nothing (components/visibility.ts).
  */
 
 import { batch, type Signal, signal } from "@preact/signals";
@@ -30,7 +30,7 @@ export interface Load {
   readonly points: readonly Point[];
 }
 
-/** Data younger than this is called live. */
+/** Data younger than this is shown as live. */
 export const LIVE_MS = 15_000;
 
 const loads = new Map<string, Signal<Load | null>>();
@@ -53,7 +53,7 @@ export function applySamples(samples: readonly Sample[]): void {
   });
 }
 
-/** The load after this sample; the same object if it brings nothing newer. */
+/** The load after this sample; the same object if the sample is not newer. */
 export function withSample(load: Load | null, sample: Sample): Load {
   const newest: Point = {
     at: Date.parse(sample.collected_at),
@@ -68,72 +68,72 @@ export function withSample(load: Load | null, sample: Sample): Load {
   return { newest, nodes, points: [...load.points, newest].slice(-MAX_LOAD_POINTS) };
 }
 
-/** Puts what the server remembers before what the stream has brought since: the stream wins. */
+/** Insert the recorded load before the points that the stream has delivered: the stream wins. */
 export function applyHistory(workerId: string, resources: Resources): void {
   const known = loadOf(workerId);
-  const told = known.peek();
-  const since = told?.points[0]?.at ?? Number.POSITIVE_INFINITY;
+  const streamed = known.peek();
+  const since = streamed?.points[0]?.at ?? Number.POSITIVE_INFINITY;
   const older = resources.points
     .map(([at, cpu, memory, disk]) => ({ at: at * 1_000, cpu, memory, disk }))
     .filter(({ at }) => at < since);
-  const points = [...older, ...(told?.points ?? [])].slice(-MAX_LOAD_POINTS);
+  const points = [...older, ...(streamed?.points ?? [])].slice(-MAX_LOAD_POINTS);
   const newest = points.at(-1);
   if (newest === undefined) return;
   const nodes =
-    told?.nodes ?? resources.samples.find((sample) => typeof sample.nodes_count === "number")?.nodes_count ?? null;
+    streamed?.nodes ?? resources.samples.find((sample) => typeof sample.nodes_count === "number")?.nodes_count ?? null;
   known.value = { newest, nodes, points };
 }
 
-/** A worker that rests has no load: what it had before says nothing about what comes. */
-export function forgetLoads(workers: readonly WorkerView[]): void {
+/** Clear the load of workers that are no longer monitored. */
+export function clearInactiveLoads(workers: readonly WorkerView[]): void {
   for (const worker of workers) {
     const load = loads.get(worker.id);
-    if (load !== undefined && !isWatched(worker)) load.value = null;
+    if (load !== undefined && !isMonitored(worker)) load.value = null;
   }
 }
 
-/** Keeps the loads of these workers only. */
-export function keepLoads(workerIds: ReadonlySet<string>): void {
+/** Drop the load of every worker but these. */
+export function retainLoads(workerIds: ReadonlySet<string>): void {
   for (const id of loads.keys()) {
     if (!workerIds.has(id)) loads.delete(id);
   }
 }
 
-export function isWatched(worker: WorkerView): boolean {
+export function isMonitored(worker: WorkerView): boolean {
   return worker.status === "running" || worker.status === "draining";
 }
 
 export type Link = "websocket" | "polling" | "off";
 
-/** How a worker's data reach us. */
+/** How the controller receives a worker's data. */
 export function linkOf(worker: WorkerView): Link {
-  if (!isWatched(worker)) return "off";
+  if (!isMonitored(worker)) return "off";
   return worker.ws_connected ? "websocket" : "polling";
 }
 
 const WAITING_FOR: Readonly<Partial<Record<MonitorState, string>>> = {
   connecting: "connecting",
-  authenticating: "signing in",
+  authenticating: "authenticating",
   reconnecting: "reconnecting",
   failed: "the live connection failed",
   disabled: "the live connection is turned off",
 };
 
-/** The same in words. */
+/** The link as text. */
 export function linkMeaning(worker: WorkerView): string {
   switch (linkOf(worker)) {
     case "websocket":
-      return "Connected: changes arrive as they happen";
+      return "Connected by WebSocket: live data";
     case "polling": {
       const why = worker.ws_status === null ? undefined : WAITING_FOR[worker.ws_status];
       return why === undefined ? "Polled once a minute" : `Polled once a minute: ${why}`;
     }
     case "off":
-      return "Not running: nothing to watch";
+      return "Not running: not monitored";
   }
 }
 
-/** Where in its width and height of 100 the line of a measure runs; gaps where it is unknown. */
+/** The SVG path of a measure in a box of 100 by 100; a gap where the value is unknown. */
 export function sparklinePath(points: readonly Point[], measure: Measure): string {
   const first = points[0]?.at ?? 0;
   const span = Math.max(1, (points.at(-1)?.at ?? 0) - first);

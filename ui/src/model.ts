@@ -4,7 +4,7 @@ import type { Action, DesiredStatus, WorkerStatus, WorkerTemplate, WorkerView } 
 import {
   BILLED,
   type Color,
-  MAX_NAME_LENGTH,
+  MAX_LENGTH,
   ROLE_OF_REQUEST,
   ROLES,
   type Role,
@@ -120,18 +120,18 @@ export function denialReason(role: Role, operation: Operation): string | null {
   return `Needs the role ${needed}; you are signed in as ${role}.`;
 }
 
-/** The actions that would change something: asking for what is already wanted is left out. */
-export function sensibleActions(worker: WorkerView): readonly Action[] {
+/** The actions that would change something: a request for the present desired status is left out. */
+export function effectiveActions(worker: WorkerView): readonly Action[] {
   return ACTIONS.filter((action) => worker.possible_actions.includes(action) && wouldChange(worker, action));
 }
 
 function wouldChange(worker: WorkerView, action: Action): boolean {
   switch (action) {
     case "start":
-      // Out of a drain leads its cancellation, which says better what happens.
+      // A drain is left by its cancellation, which names better what happens.
       return worker.desired_status !== "running" && !worker.possible_actions.includes("cancel-drain");
     case "stop":
-      // A stop cuts a drain short.
+      // A stop ends a drain early.
       return worker.desired_status !== "stopped" || worker.status === "draining";
     case "delete":
       return worker.desired_status !== "terminated";
@@ -142,25 +142,25 @@ function wouldChange(worker: WorkerView, action: Action): boolean {
   }
 }
 
-/** Where the panel has which action: what is possible changes, the places do not. */
+/** The actions of the panel in their fixed places: which of them are enabled changes. */
 export function panelActions({ status }: WorkerView): readonly Action[] {
   return [status === "failed" ? "retry" : "start", "stop", status === "draining" ? "cancel-drain" : "drain", "delete"];
 }
 
-/** Why the action would change nothing now, or null if it would. */
-export function actionObstacle(worker: WorkerView, action: Action): string | null {
-  if (sensibleActions(worker).includes(action)) return null;
-  if (worker.desired_status === desiredAfter(action)) return "That is what is wanted already.";
-  return `Not while it is ${statusInfo(worker.status).label.toLowerCase()}.`;
+/** Why the action is disabled now, or null if it is enabled. */
+export function actionDisabledReason(worker: WorkerView, action: Action): string | null {
+  if (effectiveActions(worker).includes(action)) return null;
+  if (worker.desired_status === desiredAfter(action)) return "Already the desired status.";
+  return `Not possible while ${statusInfo(worker.status).label.toLowerCase()}.`;
 }
 
-/** Rows have room for the two that are used most; the panel has all of them. */
+/** A row has space for the actions that are used most; the panel has all of them. */
 export function rowActions(worker: WorkerView): readonly Action[] {
   const left = worker.status === "draining" ? "stop" : "drain";
-  return sensibleActions(worker).filter((action) => action !== left);
+  return effectiveActions(worker).filter((action) => action !== left);
 }
 
-/** What people will want once the action is accepted. */
+/** The desired status once the action is accepted. */
 export function desiredAfter(action: Action): DesiredStatus {
   switch (action) {
     case "start":
@@ -204,7 +204,7 @@ function needsAttention(status: WorkerStatus): boolean {
   return GROUP_OF[status] === "attention";
 }
 
-/** What needs a user comes first, then the order of a worker's life. */
+/** What needs attention comes first, then the order of the lifecycle. */
 const STATUS_RANK: ReadonlyMap<WorkerStatus, number> = new Map(
   [...STATUSES.filter(needsAttention), ...STATUSES.filter((status) => !needsAttention(status))].map((status, rank) => [
     status,
@@ -231,9 +231,9 @@ function sortKey(worker: WorkerView, column: SortColumn): string {
   }
 }
 
-/** Ties are settled by name and then id, so that rows never swap places for no reason. */
+/** Ties are ordered by name and then id, so that the order of rows is stable. */
 export function compareWorkers(sort: Sort): (a: WorkerView, b: WorkerView) => number {
-  // The youngest age belongs to the latest creation.
+  // The lowest age belongs to the latest creation.
   const direction = sort.descending === (sort.column === "age") ? 1 : -1;
   return (a, b) =>
     direction * natural.compare(sortKey(a, sort.column), sortKey(b, sort.column)) ||
@@ -241,11 +241,12 @@ export function compareWorkers(sort: Sort): (a: WorkerView, b: WorkerView) => nu
     natural.compare(a.id, b.id);
 }
 
-/** What is wrong with a worker's name in words that say how to mend it, or null. */
+/** How to correct a worker's name, or null if it is valid. */
 export function nameProblem(name: string): string | null {
   if (WORKER_NAME.test(name)) return null;
-  if (name === "") return "Give the worker a name.";
-  if (name.length > MAX_NAME_LENGTH) return `At most ${MAX_NAME_LENGTH} characters; this has ${name.length}.`;
+  if (name === "") return "Enter a name.";
+  if (name.length > MAX_LENGTH.workerName)
+    return `At most ${MAX_LENGTH.workerName} characters; this has ${name.length}.`;
   if (/[A-Z]/.test(name)) return "Lower case letters only.";
   if (/[^a-z0-9-]/.test(name)) return "Only the letters a to z, digits and hyphens.";
   return "Begin and end with a letter or a digit.";

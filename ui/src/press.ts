@@ -1,10 +1,10 @@
 /**
- * A press ends where it began. What arrives live may move a button or a row away while it is pressed; the
- * browser would then give the click to nobody. Whoever slides off before letting go has changed their mind.
+ * A press ends where it began. A live update may move a button or a row away while it is pressed; the browser
+ * would then deliver the click to no element. A press that slides off its control is cancelled.
  */
 
 const PRESSED = "a[href], button, label:has([type=checkbox], [type=radio]), .row-worker";
-/** A hand is not quite still. */
+/** Movement below this is no slide. */
 const STILL_PX = 8;
 
 interface Press {

@@ -1,5 +1,5 @@
 /**
- * The page's place is its URL's hash: #/ is the fleet, #/workers/{id} the fleet with one worker open,
+ * The URL's hash selects the page: #/ is the fleet, #/workers/{id} the fleet with one worker open,
  * #/scaling and #/cost are pages of their own.
  */
 
@@ -11,7 +11,7 @@ export interface Page {
   readonly id: PageId;
   readonly label: string;
   readonly href: string;
-  /** The key that leads there. */
+  /** The shortcut. */
   readonly key: string;
 }
 
@@ -34,7 +34,7 @@ export function startRouter(): void {
 
 const FLEET = PAGES[0] as Page;
 
-/** Whatever is no other page is the fleet. */
+/** An unknown hash shows the fleet. */
 export const page = computed<Page>(() => PAGES.find(({ href }) => href === hash.value) ?? FLEET);
 
 export function showPage(key: string): boolean {

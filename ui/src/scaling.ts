@@ -1,4 +1,4 @@
-/** The scaling audit log: why the fleet grew or shrank, and why it did not. */
+/** The scaling audit log: why the fleet was scaled, and why not. */
 
 import type { AuditEvent, AuditPage } from "./generated/api";
 import type { Color } from "./generated/rules";
@@ -12,26 +12,26 @@ const EVENT_INFO: Readonly<Record<AuditEvent, EventInfo>> = {
   scale_up_accepted: { label: "Scale-up accepted", color: "green" },
   scale_up_rejected: { label: "Scale-up rejected", color: "orange" },
   provisioned: { label: "Provisioned", color: "green" },
-  scale_down_initiated: { label: "Scale-down begun", color: "blue" },
+  scale_down_initiated: { label: "Scale-down started", color: "blue" },
   scale_down_failed: { label: "Scale-down failed", color: "red" },
   drained: { label: "Drained", color: "blue" },
-  license_given_back: { label: "License given back", color: "grey" },
-  license_owed: { label: "License owed", color: "red" },
+  license_given_back: { label: "License deregistered", color: "grey" },
+  license_owed: { label: "License debt", color: "red" },
   skipped_auto_pause: { label: "Skipped: being paused", color: "grey" },
   skipped_not_idle: { label: "Skipped: in use", color: "grey" },
-  skipped_not_eligible: { label: "Skipped: kept", color: "grey" },
+  skipped_not_eligible: { label: "Skipped: not eligible", color: "grey" },
   skipped_min_workers: { label: "Skipped: minimum reached", color: "grey" },
-  skipped_cooldown: { label: "Skipped: too soon", color: "grey" },
+  skipped_cooldown: { label: "Skipped: cooldown", color: "grey" },
 };
 
-/** A label from a newer server is shown as it is. */
+/** An event of a newer server is shown by its name. */
 export function auditInfo(event: AuditEvent): EventInfo {
   return EVENT_INFO[event] ?? { label: event, color: "grey" };
 }
 
 /**
- * What is known after the newest page was fetched again, older pages that were opened included. A page
- * that does not reach down to what is known leaves a hole: then it stands alone.
+ * The log after its newest page was fetched again, including older pages that were loaded. A page that does
+ * not reach the known entries would leave a gap: it then replaces them.
  */
 export function withNewest(known: AuditPage | null, newest: AuditPage): AuditPage {
   const [first, oldest] = [known?.items[0], newest.items.at(-1)];

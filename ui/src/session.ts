@@ -1,13 +1,13 @@
-/** Who is signed in, and with it whether the page loads and follows the fleet at all. */
+/** The session: while a user is signed in, the page loads the fleet and subscribes to its events. */
 
 import { computed, effect, signal } from "@preact/signals";
 import * as api from "./api";
 import { costReport } from "./cost";
-import { forgetDebts } from "./debts";
+import { clearDebts } from "./debts";
 import type { Role } from "./generated/rules";
-import { forgetHistory } from "./history";
+import { resetHistory } from "./history";
 import { applyLabChange, applyLabStatus } from "./labs";
-import { applySamples, forgetLoads, keepLoads } from "./live";
+import { applySamples, clearInactiveLoads, retainLoads } from "./live";
 import { denialReason, type Operation } from "./model";
 import * as store from "./store";
 import { connection, EventStream } from "./stream";
@@ -33,23 +33,23 @@ const RETRY_MS = 3_000;
 const stream = new EventStream({
   applyWorkers(workers) {
     store.applyWorkers(workers);
-    forgetLoads(workers);
+    clearInactiveLoads(workers);
   },
   applySamples,
   applyLabChange: (change) => applyLabChange(change, Date.now()),
   applyLabStatus: (status) => applyLabStatus(status, Date.now()),
   replaceWorkers(workers) {
     store.replaceWorkers(workers);
-    keepLoads(new Set(workers.map((worker) => worker.id)));
-    forgetHistory();
-    // What was terminated since the last snapshot is not in this one.
+    retainLoads(new Set(workers.map((worker) => worker.id)));
+    resetHistory();
+    // Workers terminated since the last snapshot are not in this one.
     if (showTerminated.peek()) void loadTerminated();
   },
   recover,
 });
 
 export async function startSession(): Promise<void> {
-  api.onUnauthorized(leave);
+  api.onUnauthorized(onSignedOut);
   window.addEventListener("online", reconnectNow);
   effect(() => {
     if (session.value.kind === "signed-in" && showTerminated.value) void loadTerminated();
@@ -59,7 +59,7 @@ export async function startSession(): Promise<void> {
 
 async function resumeSession(): Promise<void> {
   try {
-    enter(await api.getSession());
+    onSignedIn(await api.getSession());
   } catch (error) {
     if (error instanceof api.ApiError && error.status === 401) return;
     connection.value = "offline";
@@ -68,13 +68,13 @@ async function resumeSession(): Promise<void> {
 }
 
 export async function signIn(token: string): Promise<void> {
-  enter(await api.signIn(token));
+  onSignedIn(await api.signIn(token));
 }
 
 export async function signOut(): Promise<void> {
   try {
     await api.signOut();
-    leave();
+    onSignedOut();
   } catch (error) {
     showError("Could not sign out", error);
   }
@@ -84,19 +84,19 @@ export function reconnectNow(): void {
   stream.retryNow();
 }
 
-function enter(who: api.Session): void {
-  session.value = { kind: "signed-in", ...who };
+function onSignedIn(user: api.Session): void {
+  session.value = { kind: "signed-in", ...user };
   stream.open();
   void load();
 }
 
-function leave(): void {
+function onSignedOut(): void {
   stream.close();
   session.value = { kind: "signed-out" };
-  store.forgetEverything();
-  keepLoads(new Set());
-  forgetHistory();
-  forgetDebts();
+  store.clearStore();
+  retainLoads(new Set());
+  resetHistory();
+  clearDebts();
   costReport.value = null;
 }
 
@@ -106,7 +106,7 @@ async function load(): Promise<void> {
     store.applyWorkers(await api.listWorkers());
     store.isLoaded.value = true;
   } catch (error) {
-    // The stream's snapshot may still bring them.
+    // The stream's snapshot may still deliver them.
     if (!store.isLoaded.value) showError("Could not load the workers", error);
   }
   await catalogues;
@@ -132,6 +132,6 @@ async function recover(): Promise<void> {
   try {
     store.applyWorkers(await api.listWorkers());
   } catch {
-    // A 401 has led to the sign-in view; anything else shows as the connection's state.
+    // A 401 leads to the sign-in view; any other error shows as the connection's state.
   }
 }

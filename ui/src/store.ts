@@ -1,6 +1,6 @@
 /**
- * All that the page knows about the fleet. Each worker has a signal of its own, so that one
- * worker's change renders one row. Answers and events arrive in any order: versions decide.
+ * The fleet as the page knows it. Each worker has a signal of its own, so that a change of one worker renders
+ * one row. Responses and events arrive in any order: versions decide.
  */
 
 import { batch, computed, type Signal, signal } from "@preact/signals";
@@ -10,11 +10,11 @@ import { desiredAfter, statusInfo, usdPerHour } from "./model";
 export interface WorkerEntry {
   readonly id: string;
   readonly worker: Signal<WorkerView>;
-  /** The action a person asked for that has not been answered yet. */
+  /** The action that was requested and not answered yet. */
   readonly pending: Signal<Action | null>;
 }
 
-/** What people want, counting the wish that is still on its way. */
+/** The desired status, including a request that is not answered yet. */
 export function desiredStatus(entry: WorkerEntry): DesiredStatus {
   const pending = entry.pending.value;
   return pending === null ? entry.worker.value.desired_status : desiredAfter(pending);
@@ -25,14 +25,14 @@ export const isLoaded = signal(false);
 export const templates = signal<readonly WorkerTemplate[]>([]);
 export const regions = signal<readonly RegionView[]>([]);
 
-/** What a screen reader is told about changes that nobody asked for just now. */
+/** What a screen reader announces: changes that the user did not just request. */
 export const announcement = signal("");
 
-/** Counts the snapshots: with each one the page begins anew, and whatever events have told before may be old. */
-export const snapshots = signal(0);
+/** Counts snapshots: whatever events carried before a snapshot may be outdated. */
+export const snapshotCount = signal(0);
 
-/** Counts whenever a worker came, went or moved on: time to ask again for what is derived from all of them. */
-export const moves = signal(0);
+/** Counts changes of the fleet (a worker added, removed, or in another status): derived data is then fetched again. */
+export const fleetChanges = signal(0);
 
 export const costPerHour = computed(() =>
   usdPerHour(
@@ -41,20 +41,20 @@ export const costPerHour = computed(() =>
   ),
 );
 
-/** Takes in what is newer than what is known and leaves the rest. */
+/** Apply the workers that are newer than the known ones. */
 export function applyWorkers(workers: readonly WorkerView[]): void {
   const next = new Map(entries.peek());
   batch(() => {
-    const changed = workers.filter((worker) => takeIn(worker, next));
+    const changed = workers.filter((worker) => merge(worker, next));
     const isLarger = next.size > entries.peek().size;
     if (isLarger) entries.value = next;
-    if (isLarger || changed.length > 0) moves.value += 1;
+    if (isLarger || changed.length > 0) fleetChanges.value += 1;
     if (changed.length > 0) announce(changed);
   });
 }
 
-/** Says whether a worker that was known has another status now. */
-function takeIn(worker: WorkerView, into: Map<string, WorkerEntry>): boolean {
+/** Apply one worker; returns whether it was known and has another status now. */
+function merge(worker: WorkerView, into: Map<string, WorkerEntry>): boolean {
   const entry = into.get(worker.id);
   if (entry === undefined) {
     into.set(worker.id, newEntry(worker));
@@ -67,27 +67,27 @@ function takeIn(worker: WorkerView, into: Map<string, WorkerEntry>): boolean {
 }
 
 /**
- * Forgets everything that is not among these workers, whatever its version. Only terminated workers
- * stay: snapshots leave them out, and they never change again.
+ * Replace the fleet by these workers, whatever their version. Terminated workers stay: snapshots leave them
+ * out, and they never change again.
  */
 export function replaceWorkers(workers: readonly WorkerView[]): void {
   const known = entries.peek();
   batch(() => {
     const next = new Map([...known].filter(([, entry]) => entry.worker.peek().status === "terminated"));
     for (const worker of workers) {
-      // A row keeps its entry, so that it is not drawn anew.
+      // A row keeps its entry, so that it is not rendered again.
       const entry = known.get(worker.id) ?? newEntry(worker);
       entry.worker.value = worker;
       next.set(worker.id, entry);
     }
     entries.value = next;
     isLoaded.value = true;
-    snapshots.value += 1;
-    moves.value += 1;
+    snapshotCount.value += 1;
+    fleetChanges.value += 1;
   });
 }
 
-export function forgetEverything(): void {
+export function clearStore(): void {
   batch(() => {
     entries.value = new Map();
     isLoaded.value = false;

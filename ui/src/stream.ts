@@ -1,4 +1,4 @@
-/** Keeps the event stream open and says how it is doing. */
+/** Keeps the event stream connected and publishes its connection state. */
 
 import { signal } from "@preact/signals";
 import { clockSkew } from "./clock";
@@ -9,17 +9,17 @@ export type Connection = "connecting" | "live" | "offline";
 
 export const connection = signal<Connection>("connecting");
 
-/** Events that arrive within this time are shown together. */
+/** Events that arrive within this time are rendered together. */
 const FLUSH_MS = 16;
 /** After two missed heartbeats the connection counts as lost. */
 const SILENCE_MS = 2.5 * HEARTBEAT_MS;
-/** A reconnection that takes longer is called offline. */
-const PATIENCE_MS = 8_000;
+/** A reconnect that takes longer counts as offline. */
+const OFFLINE_AFTER_MS = 8_000;
 const FIRST_RETRY_MS = 1_000;
 const MAX_RETRY_MS = 30_000;
 
 export interface StreamOwner extends FleetSink {
-  /** The browser gave up on the stream: find out whether the session is still valid, and refetch. */
+  /** The browser closed the stream: check whether the session is still valid, and refetch. */
   recover(): Promise<void>;
 }
 
@@ -31,7 +31,7 @@ export class EventStream {
   #flushTimer = 0;
   #retryTimer = 0;
   #silenceTimer = 0;
-  #patienceTimer = 0;
+  #offlineTimer = 0;
 
   constructor(owner: StreamOwner) {
     this.#owner = owner;
@@ -43,17 +43,17 @@ export class EventStream {
     const source = new EventSource(`/api/events/stream?event_types=${SUBSCRIBED_TYPES.join(",")}`);
     this.#source = source;
     let wasConnected = false;
-    this.#waitPatiently();
+    this.#awaitConnection();
 
     this.#on(source, STREAM_EVENT.CONNECTED, (data) => {
-      this.#isLive();
+      this.#markLive();
       setClock(data);
       this.#reader.connected(data, wasConnected);
       wasConnected = true;
     });
     this.#on(source, STREAM_EVENT.RESET, (data) => {
-      // Also the first word of a server that cannot resume where the last one ended.
-      this.#isLive();
+      // Also the first event of a server that cannot resume from the last event id.
+      this.#markLive();
       this.#reader.reset(data);
       wasConnected = true;
     });
@@ -63,9 +63,9 @@ export class EventStream {
     this.#on(source, STREAM_EVENT.LAB_STATE_CHANGE, (data) => this.#reader.labChange(data));
     this.#on(source, STREAM_EVENT.LAB_STATUS_UPDATED, (data) => this.#reader.labStatus(data));
     this.#on(source, STREAM_EVENT.HEARTBEAT, setClock);
-    this.#on(source, STREAM_EVENT.SHUTDOWN, () => this.#waitPatiently());
+    this.#on(source, STREAM_EVENT.SHUTDOWN, () => this.#awaitConnection());
     this.#on(source, STREAM_EVENT.SESSION_EXPIRED, () => void this.#owner.recover());
-    source.onerror = () => this.#failed(source);
+    source.onerror = () => this.#handleError(source);
   }
 
   close(): void {
@@ -74,14 +74,14 @@ export class EventStream {
     connection.value = "connecting";
   }
 
-  /** For a person, or a browser back online, who does not want to wait for the next attempt. */
+  /** Reconnect at once: the user asked for it, or the browser is online again. */
   retryNow(): void {
     if (this.#source !== null || this.#retryTimer !== 0) this.open();
   }
 
   #on(source: EventSource, type: string, handle: (data: string) => void): void {
     source.addEventListener(type, (event: MessageEvent<string>) => {
-      this.#listenForSilence();
+      this.#restartSilenceTimer();
       handle(event.data);
       if (this.#flushTimer === 0) this.#flushTimer = window.setTimeout(() => this.#flush(), FLUSH_MS);
     });
@@ -92,27 +92,27 @@ export class EventStream {
     this.#reader.flush();
   }
 
-  #isLive(): void {
-    window.clearTimeout(this.#patienceTimer);
+  #markLive(): void {
+    window.clearTimeout(this.#offlineTimer);
     this.#failures = 0;
     connection.value = "live";
   }
 
-  #failed(source: EventSource): void {
-    // Resuming after half a snapshot would miss the other half: begin anew instead.
+  #handleError(source: EventSource): void {
+    // Resuming after half a snapshot would miss the other half: reconnect for a new one.
     if (source.readyState === EventSource.CLOSED || this.#reader.isMidSnapshot) this.#retryLater();
-    else this.#waitPatiently();
+    else this.#awaitConnection();
   }
 
-  #waitPatiently(): void {
+  #awaitConnection(): void {
     if (connection.value === "live") connection.value = "connecting";
-    window.clearTimeout(this.#patienceTimer);
-    this.#patienceTimer = window.setTimeout(() => {
+    window.clearTimeout(this.#offlineTimer);
+    this.#offlineTimer = window.setTimeout(() => {
       connection.value = "offline";
-    }, PATIENCE_MS);
+    }, OFFLINE_AFTER_MS);
   }
 
-  #listenForSilence(): void {
+  #restartSilenceTimer(): void {
     window.clearTimeout(this.#silenceTimer);
     this.#silenceTimer = window.setTimeout(() => this.#retryLater(), SILENCE_MS);
   }
@@ -133,7 +133,7 @@ export class EventStream {
     this.#source = null;
     this.#reader.flush();
     this.#reader.abandonSnapshot();
-    for (const timer of [this.#flushTimer, this.#retryTimer, this.#silenceTimer, this.#patienceTimer]) {
+    for (const timer of [this.#flushTimer, this.#retryTimer, this.#silenceTimer, this.#offlineTimer]) {
       window.clearTimeout(timer);
     }
     this.#flushTimer = 0;

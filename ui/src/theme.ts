@@ -1,4 +1,4 @@
-/** Dark, light, or as the system has it; remembered in this browser. */
+/** Dark, light, or the system's theme; stored in this browser. */
 
 import { effect, signal } from "@preact/signals";
 
@@ -12,7 +12,7 @@ function remembered(): Theme {
     const value = window.localStorage.getItem(KEY);
     return value === "dark" || value === "light" ? value : "auto";
   } catch {
-    return "auto"; // storage is off limits in some private windows
+    return "auto"; // some private windows deny access to the storage
   }
 }
 
@@ -29,6 +29,6 @@ export function nextTheme(): void {
   try {
     window.localStorage.setItem(KEY, theme.value);
   } catch {
-    // Not remembered, but applied.
+    // Applied, but not stored.
   }
 }

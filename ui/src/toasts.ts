@@ -1,4 +1,4 @@
-/** Short messages about what went wrong. */
+/** Short error messages. */
 
 import { signal } from "@preact/signals";
 import { ApiError } from "./api";
@@ -16,7 +16,7 @@ const MAX_SHOWN = 4;
 let lastId = 0;
 
 export function showError(title: string, error: unknown): void {
-  // The sign-in view that follows says all there is to say.
+  // The sign-in view follows and needs no message.
   if (error instanceof ApiError && error.status === 401) return;
   const detail = error instanceof Error ? error.message : String(error);
   lastId += 1;

@@ -1,4 +1,4 @@
-/** What the person chose to see of the fleet: filter, groups, sorting, and the rows that result. */
+/** The view of the fleet that the user chose: filter, groups, sorting, and the resulting rows. */
 
 import { computed, signal } from "@preact/signals";
 import { compareWorkers, type GroupId, matchesText, type Sort, type SortColumn, statusInfo } from "./model";
@@ -18,14 +18,14 @@ export const countsByGroup = computed<ReadonlyMap<GroupId, number>>(() => {
   return counts;
 });
 
-/** Workers that would be listed if nothing were filtered. */
+/** The number of workers listed without a filter. */
 export const listableCount = computed(
   () => entries.value.size - (showTerminated.value ? 0 : (countsByGroup.value.get("terminated") ?? 0)),
 );
 
 let lastRows: readonly WorkerEntry[] = [];
 
-/** The same array as before unless a row came, went or moved: the list itself renders only then. */
+/** The same array as before unless a row was added, removed or moved: only then does the list render. */
 export const rows = computed<readonly WorkerEntry[]>(() => {
   const order = compareWorkers(sort.value);
   const next = [...entries.value.values()].filter(isListed).sort((a, b) => order(a.worker.value, b.worker.value));

@@ -49,7 +49,7 @@ describe("the event stream", () => {
     expect(sink.calls).toEqual([["replace", "a", "b"]]);
   });
 
-  test("a first connection to an empty fleet says that there is nothing", () => {
+  test("a first connection to an empty fleet clears the fleet", () => {
     reader.connected(beginning(0), false);
     expect(sink.calls).toEqual([["replace"]]);
   });
@@ -61,7 +61,7 @@ describe("the event stream", () => {
     expect(sink.calls).toEqual([["apply", "missed"]]);
   });
 
-  test("a reset begins anew, in the middle of a snapshot too", () => {
+  test("a reset starts a new snapshot, in the middle of another too", () => {
     reader.connected(beginning(2), false);
     reader.snapshot(about("stale"));
     reader.reset(beginning(1));
@@ -105,7 +105,7 @@ describe("the event stream", () => {
     ]);
   });
 
-  test("what happens in labs is told without a wait", () => {
+  test("lab events are handed over at once", () => {
     reader.labChange(JSON.stringify({ lab_id: "l1" }));
     reader.labStatus(JSON.stringify({ lab_id: "l2" }));
     expect(sink.calls).toEqual([
@@ -114,7 +114,7 @@ describe("the event stream", () => {
     ]);
   });
 
-  test("half a snapshot is forgotten with its connection", () => {
+  test("an incomplete snapshot is dropped with its connection", () => {
     reader.connected(beginning(2), false);
     reader.snapshot(about("a"));
     expect(reader.isMidSnapshot).toBe(true);

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { judgementOf, meaningOf, reasonText, reasonTime, staleAt } from "../src/explain";
+import { meaningOf, pauseForecast, reasonText, reasonTime, staleAt } from "../src/explain";
 import type { Explanation, Reason, WorkerStatus } from "../src/generated/api";
 import { statusInfo } from "../src/model";
 import { worker } from "./examples";
@@ -29,8 +29,8 @@ describe("a reason", () => {
     expect(reasonText(reason("held", null, "ada keeps it running (exam)"))).toBe("ada keeps it running (exam)");
   });
 
-  test("tells no time of its own beside the one that ticks", () => {
-    expect(reasonText(reason("active", null, "it was last used 3 minutes ago"))).toBe("Somebody used it");
+  test("contains no fixed time beside the ticking one", () => {
+    expect(reasonText(reason("active", null, "it was last used 3 minutes ago"))).toBe("Last used");
   });
 
   test.each([
@@ -42,44 +42,44 @@ describe("a reason", () => {
     expect(reasonTime(reason(code, at), NOW)).toBe(text);
   });
 
-  test("without a time tells none", () => {
+  test("without a time shows none", () => {
     expect(reasonTime(reason("status_reason"), NOW)).toBeNull();
   });
 });
 
-describe("an account", () => {
-  test("is stale at the first of its moments that is to come", () => {
-    const account = explanation({
+describe("an explanation", () => {
+  test("is stale at the first of its future times", () => {
+    const loaded = explanation({
       holding: [reason("active", "2026-11-16T11:57:00Z"), reason("held", "2026-11-16T14:00:00Z")],
       next: [reason("pause", "2026-11-16T12:30:00Z")],
     });
-    expect(staleAt(account, NOW)).toBe(Date.parse("2026-11-16T12:30:00Z"));
+    expect(staleAt(loaded, NOW)).toBe(Date.parse("2026-11-16T12:30:00Z"));
   });
 
-  test("of a pause that is due is not asked for again and again", () => {
-    const account = explanation({ next: [reason("pause", new Date(NOW + 300).toISOString())] });
-    expect(staleAt(account, NOW)).toBeNull();
+  test("of a pause that is due is not fetched again and again", () => {
+    const loaded = explanation({ next: [reason("pause", new Date(NOW + 300).toISOString())] });
+    expect(staleAt(loaded, NOW)).toBeNull();
   });
 
-  test("explains the status in the server's words once they are there", () => {
+  test("explains the status with the server's sentence once it is loaded", () => {
     const status = "hibernating" as WorkerStatus;
-    const account = explanation({ status, summary: "It sleeps." });
-    expect(meaningOf(worker({ status }), account)).toBe("It sleeps.");
+    const loaded = explanation({ status, summary: "It sleeps." });
+    expect(meaningOf(worker({ status }), loaded)).toBe("It sleeps.");
     expect(meaningOf(worker({ status: "running" }), explanation())).toBe("It runs.");
     expect(meaningOf(worker({ status: "stopped" }), explanation())).toBe(statusInfo("stopped").meaning);
     expect(meaningOf(worker({ status }), null)).toBe(statusInfo("unknown").meaning);
   });
 
-  test("knows better than the record when a pause is due", () => {
+  test("wins over the record about when a pause is due", () => {
     const running = worker({ target_pause_at: "2026-11-16T12:05:00Z" });
-    const told = explanation({ next: [reason("pause", "2026-11-16T12:12:00Z")] });
-    expect(judgementOf(running, null).dueAt).toBe("2026-11-16T12:05:00Z");
-    expect(judgementOf(running, told).dueAt).toBe("2026-11-16T12:12:00Z");
-    expect(judgementOf(running, explanation()).dueAt).toBeNull();
+    const streamed = explanation({ next: [reason("pause", "2026-11-16T12:12:00Z")] });
+    expect(pauseForecast(running, null).dueAt).toBe("2026-11-16T12:05:00Z");
+    expect(pauseForecast(running, streamed).dueAt).toBe("2026-11-16T12:12:00Z");
+    expect(pauseForecast(running, explanation()).dueAt).toBeNull();
   });
 
-  test("tells whether auto-pause is off for all", () => {
+  test("contains whether auto-pause is off for all workers", () => {
     const off = explanation({ holding: [reason("auto_pause_disabled")] });
-    expect(judgementOf(worker(), off).isOffForAll).toBe(true);
+    expect(pauseForecast(worker(), off).isOffForAll).toBe(true);
   });
 });

@@ -3,8 +3,8 @@ import {
   formatAgo,
   formatCount,
   formatDuration,
-  formatLeft,
-  formatLeftRoughly,
+  formatRemaining,
+  formatRemainingShort,
   formatSum,
   formatUntil,
   formatUsd,
@@ -40,7 +40,7 @@ describe("times", () => {
   });
 });
 
-describe("what is left", () => {
+describe("the remaining time", () => {
   test.each([
     [-SECOND, "0 s"],
     [400, "1 s"],
@@ -50,8 +50,8 @@ describe("what is left", () => {
     [2 * HOUR + 5 * MINUTE, "2 h 5 min"],
     [DAY, "1 d"],
     [3 * DAY + 3 * HOUR + MINUTE, "3 d 4 h"],
-  ])("%d ms are never told shorter than they are: %s", (span, text) => {
-    expect(formatLeft(span)).toBe(text);
+  ])("%d ms are never rounded down: %s", (span, text) => {
+    expect(formatRemaining(span)).toBe(text);
   });
 
   test.each([
@@ -61,7 +61,7 @@ describe("what is left", () => {
     [2 * HOUR + 59 * MINUTE, "3 h"],
     [30 * HOUR, "2 d"],
   ])("%d ms in one unit are %s", (span, text) => {
-    expect(formatLeftRoughly(span)).toBe(text);
+    expect(formatRemainingShort(span)).toBe(text);
   });
 
   test("a time of today needs no day", () => {
@@ -72,7 +72,7 @@ describe("what is left", () => {
 });
 
 describe("money", () => {
-  test("prices below a dollar keep the digits that tell them apart", () => {
+  test("prices below a dollar keep the digits that distinguish them", () => {
     expect(formatUsd(0.0104)).toBe("$0.0104");
     expect(formatUsd(3.9641)).toBe("$3.96");
     expect(formatUsd(0)).toBe("$0.00");

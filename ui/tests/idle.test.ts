@@ -1,11 +1,11 @@
 import { describe, expect, test } from "vitest";
 import {
+  activeHold,
+  customTimeDefault,
+  customTimeProblem,
   drainSentence,
   holdChoices,
-  holdNow,
-  idleSign,
-  ownTimeDefault,
-  ownTimeProblem,
+  pauseIndicator,
   pauseSentence,
 } from "../src/idle";
 import { worker } from "./examples";
@@ -38,81 +38,84 @@ describe("the sentence about pausing", () => {
   });
 
   test("a hold says until when and how long that is", () => {
-    expect(sentence({ hold })).toBe("Kept running until 16:00, another 2 h.");
+    expect(sentence({ hold })).toBe("Held until 16:00, 2 h left.");
   });
 
-  test("a hold that is over keeps nothing", () => {
+  test("a hold that has ended prevents nothing", () => {
     expect(sentence({ hold: { ...hold, until: at(-1) } })).toBe("Pauses in 12 min unless used.");
   });
 
-  test("what is switched off comes before a hold, and a hold before sessions", () => {
+  test("disabled auto-pause comes before a hold, and a hold before sessions", () => {
     const everything = { hold, sessions: ["s-1"], is_idle_detection_enabled: false };
     expect(sentence(everything)).toContain("off for this worker");
     expect(sentence({ ...everything, is_idle_detection_enabled: true }, null, true)).toContain("off for all workers");
-    expect(sentence({ ...everything, is_idle_detection_enabled: true })).toContain("Kept running");
-    expect(sentence({ sessions: ["s-1", "s-2"] })).toBe("Does not pause while 2 sessions use it.");
+    expect(sentence({ ...everything, is_idle_detection_enabled: true })).toContain("Held");
+    expect(sentence({ sessions: ["s-1", "s-2"] })).toBe("Does not pause while it has 2 sessions.");
   });
 
-  test("without a judgement nothing is promised", () => {
-    expect(sentence({}, null)).toBe("Whether it is used is not known yet.");
+  test("without activity data no pause is announced", () => {
+    expect(sentence({}, null)).toBe("No activity data yet.");
   });
 });
 
-describe("the sign in a row", () => {
+describe("the indicator in a row", () => {
   test("shows a hold", () => {
-    expect(idleSign(worker({ hold }), NOW)).toEqual({ kind: "held", text: "2 h" });
+    expect(pauseIndicator(worker({ hold }), NOW)).toEqual({ kind: "held", text: "2 h" });
   });
 
-  test("shows a pause that is near, and none that is far", () => {
-    expect(idleSign(worker({ target_pause_at: at(12 * MINUTE) }), NOW)).toEqual({ kind: "pausing", text: "12 min" });
-    expect(idleSign(worker({ target_pause_at: at(-MINUTE) }), NOW)).toEqual({ kind: "pausing", text: "soon" });
-    expect(idleSign(worker({ target_pause_at: at(16 * MINUTE) }), NOW)).toBeNull();
+  test("shows a pause that is due soon, and none that is not", () => {
+    expect(pauseIndicator(worker({ target_pause_at: at(12 * MINUTE) }), NOW)).toEqual({
+      kind: "pausing",
+      text: "12 min",
+    });
+    expect(pauseIndicator(worker({ target_pause_at: at(-MINUTE) }), NOW)).toEqual({ kind: "pausing", text: "soon" });
+    expect(pauseIndicator(worker({ target_pause_at: at(16 * MINUTE) }), NOW)).toBeNull();
   });
 
-  test("shows nothing where nothing can be paused", () => {
-    expect(idleSign(worker({ hold, status: "stopped" }), NOW)).toBeNull();
-    expect(idleSign(worker({ target_pause_at: at(MINUTE), desired_status: "stopped" }), NOW)).toBeNull();
-    expect(idleSign(worker({ target_pause_at: at(MINUTE), sessions: ["s-1"] }), NOW)).toBeNull();
+  test("shows nothing for a worker that cannot be paused", () => {
+    expect(pauseIndicator(worker({ hold, status: "stopped" }), NOW)).toBeNull();
+    expect(pauseIndicator(worker({ target_pause_at: at(MINUTE), desired_status: "stopped" }), NOW)).toBeNull();
+    expect(pauseIndicator(worker({ target_pause_at: at(MINUTE), sessions: ["s-1"] }), NOW)).toBeNull();
   });
 });
 
-describe("keeping a worker running", () => {
-  test("for an hour, four hours or the rest of the day here", () => {
+describe("a hold", () => {
+  test("lasts an hour, four hours or until the end of the local day", () => {
     const ends = holdChoices(NOW).map(({ until }) => until);
     expect(ends).toEqual([NOW + HOUR, NOW + 4 * HOUR, new Date(2026, 10, 17, 0, 0).getTime()]);
   });
 
-  test("every choice is still to come, a minute before midnight too", () => {
+  test("every choice is in the future, a minute before midnight too", () => {
     const late = new Date(2026, 10, 16, 23, 59, 30).getTime();
     expect(holdChoices(late).every(({ until }) => until > late)).toBe(true);
   });
 
-  test("a time of one's own begins an hour from now", () => {
-    expect(ownTimeDefault(NOW)).toBe("2026-11-16T15:00");
-    expect(ownTimeProblem(ownTimeDefault(NOW), NOW)).toBeNull();
+  test("a custom time starts an hour from now", () => {
+    expect(customTimeDefault(NOW)).toBe("2026-11-16T15:00");
+    expect(customTimeProblem(customTimeDefault(NOW), NOW)).toBeNull();
   });
 
   test.each([
     ["", "Choose a day"],
-    ["2026-11-16T13:59", "still to come"],
+    ["2026-11-16T13:59", "future"],
   ])("%s is no time to hold until", (value, hint) => {
-    expect(ownTimeProblem(value, NOW)).toContain(hint);
+    expect(customTimeProblem(value, NOW)).toContain(hint);
   });
 
   test("a hold ends at its moment", () => {
-    expect(holdNow(worker({ hold }), NOW)).toBe(hold);
-    expect(holdNow(worker({ hold }), NOW + 2 * HOUR)).toBeNull();
+    expect(activeHold(worker({ hold }), NOW)).toBe(hold);
+    expect(activeHold(worker({ hold }), NOW + 2 * HOUR)).toBeNull();
   });
 });
 
 describe("a drain", () => {
-  test("says for whom it waits and how long at most", () => {
+  test("says what it waits for and how long at most", () => {
     const draining = worker({ status: "draining", sessions: ["s-1", "s-2"], drain_deadline_at: at(4 * HOUR) });
     expect(drainSentence(draining, NOW)).toBe("Waits for 2 sessions, another 4 h at most.");
-    expect(drainSentence(draining, NOW + 5 * HOUR)).toBe("Waits for 2 sessions no longer.");
+    expect(drainSentence(draining, NOW + 5 * HOUR)).toBe("Drain timeout reached with 2 sessions.");
   });
 
-  test("without sessions it waits for nobody", () => {
+  test("without sessions it does not wait", () => {
     expect(drainSentence(worker({ status: "draining", drain_deadline_at: at(HOUR) }), NOW)).toContain("stops now");
   });
 });

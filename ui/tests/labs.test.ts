@@ -3,8 +3,6 @@ import {
   applyLabChange,
   applyLabStatus,
   applyLabs,
-  followLabs,
-  keepLabs,
   type Lab,
   type LabChange,
   labs,
@@ -12,6 +10,8 @@ import {
   sortedLabs,
   sortedNodes,
   stateLabel,
+  subscribeToLabs,
+  trackLabs,
 } from "../src/labs";
 import { replaceWorkers } from "../src/store";
 import { connection } from "../src/stream";
@@ -31,7 +31,7 @@ const states = () =>
 
 describe("labs of the open worker", () => {
   beforeEach(() => {
-    followLabs("w");
+    trackLabs("w");
     applyLabs("w", [lab({ nodes: { n1: { label: "R1", state: "QUEUED" } } })], NOW);
   });
 
@@ -60,7 +60,7 @@ describe("labs of the open worker", () => {
     expect(states()).toEqual({ n1: "QUEUED" });
   });
 
-  test("what the stream said wins over an answer for five seconds", () => {
+  test("an event wins over a response for five seconds", () => {
     applyLabChange(node("BOOTED"), NOW);
     const late = [lab({ nodes: { n1: { label: "R1", state: "QUEUED" }, n2: { label: "R2", state: "QUEUED" } } })];
     applyLabs("w", late, NOW + 4_999);
@@ -69,14 +69,14 @@ describe("labs of the open worker", () => {
     expect(states()).toEqual({ n1: "QUEUED", n2: "QUEUED" });
   });
 
-  test("a lab that the stream just said is gone does not come back with a late answer", () => {
+  test("a lab that an event deleted does not come back with a late response", () => {
     applyLabStatus({ worker_id: "w", lab_id: "l1", lab: null }, NOW);
     applyLabs("w", [lab()], NOW + 100);
     expect(labs.value?.size).toBe(0);
   });
 });
 
-describe("in words and colours", () => {
+describe("as text and colors", () => {
   test.each([
     ["BOOTED", "green"],
     ["STARTED", "orange"],
@@ -91,22 +91,22 @@ describe("in words and colours", () => {
     expect(stateLabel("DEFINED_ON_CORE")).toBe("defined on core");
   });
 
-  test("labs are sorted as people count", () => {
+  test("numbers in titles sort as numbers", () => {
     const known = new Map(["lab 10", "lab 9"].map((title) => [title, lab({ lab_id: title, title })]));
     expect(sortedLabs(known).map(({ title }) => title)).toEqual(["lab 9", "lab 10"]);
   });
 });
 
 describe("the labs of a worker", () => {
-  const ask = vi.fn(async (_: string): Promise<readonly Lab[]> => answer);
+  const fetchLabs = vi.fn(async (_: string): Promise<readonly Lab[]> => answer);
   let answer: readonly Lab[] = [];
   let stop: () => void;
 
   beforeEach(() => {
     connection.value = "live";
     answer = [lab()];
-    ask.mockClear();
-    stop = keepLabs("w", ask);
+    fetchLabs.mockClear();
+    stop = subscribeToLabs("w", fetchLabs);
   });
 
   afterEach(() => {
@@ -119,27 +119,27 @@ describe("the labs of a worker", () => {
     return [...(labs.value?.keys() ?? [])];
   };
 
-  test("are asked for at once, and again when the stream is back", async () => {
+  test("are fetched at once, and again when the stream has reconnected", async () => {
     expect(await shown()).toEqual(["l1"]);
     connection.value = "offline";
     answer = [lab({ lab_id: "l2" })];
     expect(await shown()).toEqual(["l1"]);
     connection.value = "live";
     expect(await shown()).toEqual(["l2"]);
-    expect(ask).toHaveBeenCalledTimes(2);
+    expect(fetchLabs).toHaveBeenCalledTimes(2);
   });
 
-  test("are asked for again when the stream has begun anew without a break", async () => {
+  test("are fetched again after a new snapshot without a reconnect", async () => {
     expect(await shown()).toEqual(["l1"]);
     answer = [lab({ lab_id: "l2" })];
     replaceWorkers([]);
     expect(await shown()).toEqual(["l2"]);
   });
 
-  test("are not asked for any more when nobody looks", () => {
+  test("are not fetched after the panel has closed", () => {
     stop();
     replaceWorkers([]);
-    expect(ask).toHaveBeenCalledTimes(1);
+    expect(fetchLabs).toHaveBeenCalledTimes(1);
     expect(labs.value).toBeNull();
   });
 });

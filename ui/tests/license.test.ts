@@ -1,51 +1,51 @@
 import { describe, expect, test } from "vitest";
 import type { LicenseView } from "../src/generated/api";
-import { canDeregister, canRegister, licenseStanding } from "../src/license";
+import { canDeregister, canRegister, licenseInfo } from "../src/license";
 import { license, worker } from "./examples";
 
 function licensed(fields: Partial<LicenseView>, others: Parameters<typeof worker>[0] = {}) {
   return worker({ cml_ready: true, ...others, license: license(fields) });
 }
 
-describe("how a worker stands with its license", () => {
+describe("the state of a license", () => {
   test.each([
     ["unlicensed", "Not licensed", "grey"],
     ["registered", "Registered", "green"],
-    ["deregistered", "Given back", "grey"],
+    ["deregistered", "Deregistered", "grey"],
     ["failed", "Failed", "red"],
   ] as const)("%s", (status, label, color) => {
-    expect(licenseStanding(licensed({ status }))).toMatchObject({ label, color, moving: false });
+    expect(licenseInfo(licensed({ status }))).toMatchObject({ label, color, moving: false });
   });
 
-  test("a wish says what it waits for", () => {
-    const wish = { pending_operation: "register" } as const;
-    expect(licenseStanding(licensed(wish)).detail).toBe("Begins in a moment.");
-    expect(licenseStanding(licensed(wish, { cml_ready: false })).detail).toBe("Begins when CML is ready.");
-    expect(licenseStanding(licensed(wish, { status: "stopped" })).detail).toBe("Begins when the worker runs.");
+  test("a pending operation says what it waits for", () => {
+    const requested = { pending_operation: "register" } as const;
+    expect(licenseInfo(licensed(requested)).detail).toBe("Starts in a moment.");
+    expect(licenseInfo(licensed(requested, { cml_ready: false })).detail).toBe("Starts when CML is ready.");
+    expect(licenseInfo(licensed(requested, { status: "stopped" })).detail).toBe("Starts when the worker is running.");
   });
 
-  test("an attempt under way counts itself", () => {
+  test("an attempt in progress is counted", () => {
     const trying = { pending_operation: "register", operation_in_progress: true, attempts: 2 } as const;
-    expect(licenseStanding(licensed(trying))).toMatchObject({ label: "Registering", color: "orange", moving: true });
-    expect(licenseStanding(licensed(trying)).detail).toContain("second time");
+    expect(licenseInfo(licensed(trying))).toMatchObject({ label: "Registering", color: "orange", moving: true });
+    expect(licenseInfo(licensed(trying)).detail).toContain("Attempt 2 of 5");
   });
 
-  test("a failure is told in CML's words, while it is tried again and when it was given up", () => {
+  test("a failure shows CML's message, between attempts and after the last one", () => {
     const last_error = "the token is not valid";
-    const waiting = licenseStanding(licensed({ pending_operation: "register", attempts: 3, last_error }));
+    const waiting = licenseInfo(licensed({ pending_operation: "register", attempts: 3, last_error }));
     expect(waiting.detail).toBe("Attempt 3 of 5 failed: the token is not valid");
-    expect(licenseStanding(licensed({ status: "failed", last_error })).detail).toBe(last_error);
+    expect(licenseInfo(licensed({ status: "failed", last_error })).detail).toBe(last_error);
   });
 });
 
-describe("what can be done about it", () => {
-  test("a license that is held can be given back, once", () => {
+describe("license operations", () => {
+  test("a registered license can be deregistered, once", () => {
     expect(canDeregister(licensed({ status: "registered" }))).toBe(true);
     expect(canDeregister(licensed({ status: "registered", pending_operation: "deregister" }))).toBe(false);
     expect(canDeregister(licensed({ status: "unlicensed" }))).toBe(false);
   });
 
-  test("another token can be tried unless one is being tried", () => {
+  test("another token can be registered unless an attempt is in progress", () => {
     expect(canRegister(licensed({ status: "failed" }))).toBe(true);
     expect(canRegister(licensed({ pending_operation: "register", attempts: 1 }))).toBe(true);
     expect(canRegister(licensed({ pending_operation: "register", operation_in_progress: true }))).toBe(false);

@@ -4,12 +4,12 @@ import { MAX_LOAD_POINTS } from "../src/generated/rules";
 import {
   applyHistory,
   applySamples,
-  forgetLoads,
+  clearInactiveLoads,
   formatPercent,
-  keepLoads,
   linkMeaning,
   linkOf,
   loadOf,
+  retainLoads,
   sparklinePath,
   withSample,
 } from "../src/live";
@@ -30,7 +30,7 @@ function sample(second: number, fields: Partial<Sample> = {}): Sample {
 const cpus = (): (number | null)[] => (loadOf("w-1").value?.points ?? []).map(({ cpu }) => cpu);
 
 describe("the load", () => {
-  beforeEach(() => keepLoads(new Set()));
+  beforeEach(() => retainLoads(new Set()));
 
   test("each sample adds a point, and the oldest leave", () => {
     applySamples(Array.from({ length: MAX_LOAD_POINTS + 5 }, (_, second) => sample(second)));
@@ -50,13 +50,13 @@ describe("the load", () => {
     expect(formatPercent(load.newest.memory)).toBe("—");
   });
 
-  test("CloudWatch counts only while CML is silent", () => {
+  test("CloudWatch counts only while CML sends nothing", () => {
     const load = withSample(null, sample(0));
     expect(withSample(load, sample(60, { source: "cloudwatch" }))).toBe(load);
     expect(withSample(load, sample(200, { source: "cloudwatch" })).points).toHaveLength(2);
   });
 
-  test("an answer of the server fills in what came before, and the stream wins", () => {
+  test("a response fills in earlier points, and the stream wins", () => {
     applySamples([sample(20), sample(30)]);
     applyHistory("w-1", {
       worker_id: "w-1",
@@ -68,9 +68,9 @@ describe("the load", () => {
 
   test("a worker that stops has no load any more", () => {
     applySamples([sample(1)]);
-    forgetLoads([worker({ id: "w-1", status: "draining" })]);
+    clearInactiveLoads([worker({ id: "w-1", status: "draining" })]);
     expect(loadOf("w-1").value).not.toBeNull();
-    forgetLoads([worker({ id: "w-1", status: "stopping" })]);
+    clearInactiveLoads([worker({ id: "w-1", status: "stopping" })]);
     expect(loadOf("w-1").value).toBeNull();
   });
 });

@@ -2,16 +2,16 @@ import { describe, expect, test } from "vitest";
 import type { WorkerStatus } from "../src/generated/api";
 import { BILLED, STATUSES } from "../src/generated/rules";
 import {
-  actionObstacle,
+  actionDisabledReason,
   compareWorkers,
   denialReason,
   desiredAfter,
+  effectiveActions,
   matchesText,
   nameProblem,
   panelActions,
   rowActions,
   type Sort,
-  sensibleActions,
   statusInfo,
   suggestName,
   usdPerHour,
@@ -53,43 +53,43 @@ describe("the running cost", () => {
 });
 
 describe("actions", () => {
-  test("asking for what is already wanted is not offered", () => {
+  test("a request for the present desired status is not offered", () => {
     const possible_actions = ["delete", "start", "stop"] as const;
-    expect(sensibleActions(worker({ possible_actions, desired_status: "running" }))).toEqual(["stop", "delete"]);
-    expect(sensibleActions(worker({ possible_actions, desired_status: "stopped" }))).toEqual(["start", "delete"]);
-    expect(sensibleActions(worker({ possible_actions: ["delete"], desired_status: "terminated" }))).toEqual([]);
+    expect(effectiveActions(worker({ possible_actions, desired_status: "running" }))).toEqual(["stop", "delete"]);
+    expect(effectiveActions(worker({ possible_actions, desired_status: "stopped" }))).toEqual(["start", "delete"]);
+    expect(effectiveActions(worker({ possible_actions: ["delete"], desired_status: "terminated" }))).toEqual([]);
   });
 
-  test("out of a drain lead its cancellation and a stop at once", () => {
+  test("a drain can be left by its cancellation and by a stop", () => {
     const draining = worker({
       status: "draining",
       desired_status: "stopped",
       possible_actions: ["cancel-drain", "delete", "start", "stop"],
     });
-    expect(sensibleActions(draining)).toEqual(["cancel-drain", "stop", "delete"]);
+    expect(effectiveActions(draining)).toEqual(["cancel-drain", "stop", "delete"]);
     expect(rowActions(draining)).toEqual(["cancel-drain", "delete"]);
   });
 
   test("a row leaves the drain to the panel", () => {
     const running = worker({ possible_actions: ["delete", "drain", "start", "stop"] });
-    expect(sensibleActions(running)).toEqual(["stop", "drain", "delete"]);
+    expect(effectiveActions(running)).toEqual(["stop", "drain", "delete"]);
     expect(rowActions(running)).toEqual(["stop", "delete"]);
   });
 
-  test("the panel keeps a place for each action, and says why one would change nothing", () => {
+  test("the panel has a fixed place for each action, and says why one is disabled", () => {
     const running = worker({ possible_actions: ["delete", "drain", "start", "stop"] });
     expect(panelActions(running)).toEqual(["start", "stop", "drain", "delete"]);
-    expect(actionObstacle(running, "drain")).toBeNull();
-    expect(actionObstacle(running, "start")).toBe("That is what is wanted already.");
+    expect(actionDisabledReason(running, "drain")).toBeNull();
+    expect(actionDisabledReason(running, "start")).toBe("Already the desired status.");
     const stopped = worker({ status: "stopped", desired_status: "stopped", possible_actions: ["delete", "start"] });
     expect(panelActions(stopped)).toEqual(["start", "stop", "drain", "delete"]);
     const starting = worker({ status: "starting", possible_actions: ["delete", "start", "stop"] });
-    expect(actionObstacle(starting, "drain")).toBe("Not while it is starting.");
+    expect(actionDisabledReason(starting, "drain")).toBe("Not possible while starting.");
     expect(panelActions(worker({ status: "draining" }))).toEqual(["start", "stop", "cancel-drain", "delete"]);
     expect(panelActions(worker({ status: "failed" }))).toEqual(["retry", "stop", "drain", "delete"]);
   });
 
-  test("a drain is heading for a stop, its cancellation for more", () => {
+  test("after a drain stopped is desired, after its cancellation running", () => {
     expect([desiredAfter("drain"), desiredAfter("cancel-drain")]).toEqual(["stopped", "running"]);
   });
 
@@ -113,7 +113,7 @@ describe("the filter", () => {
     expect(matchesText(found, text)).toBe(true);
   });
 
-  test("leaves out the rest", () => {
+  test("leaves out the others", () => {
     expect(matchesText(found, "ospf")).toBe(false);
   });
 });
@@ -128,7 +128,7 @@ describe("sorting", () => {
     expect(names).toEqual(["w-9", "w-10"]);
   });
 
-  test("by status, what needs a person comes first", () => {
+  test("by status, what needs attention comes first", () => {
     const names = order(
       { column: "status", descending: false },
       worker({ name: "b", status: "running" }),
@@ -167,7 +167,7 @@ describe("names", () => {
     ["-lab", "Begin and end"],
     ["lab-", "Begin and end"],
     ["a".repeat(64), "63"],
-  ])("%s is refused with a word on how to mend it", (name, hint) => {
+  ])("%s is rejected with a hint how to correct it", (name, hint) => {
     expect(nameProblem(name)).toContain(hint);
   });
 

@@ -2,9 +2,9 @@ import { beforeEach, describe, expect, test } from "vitest";
 import {
   announcement,
   applyWorkers,
+  clearStore,
   desiredStatus,
   entries,
-  forgetEverything,
   replaceWorkers,
   type WorkerEntry,
 } from "../src/store";
@@ -19,12 +19,12 @@ function entry(id: string): WorkerEntry {
 
 describe("what the page knows", () => {
   beforeEach(() => {
-    forgetEverything();
+    clearStore();
     chosenGroups.value = new Set();
     showTerminated.value = false;
   });
 
-  test("an answer that arrives late does not undo a newer event", () => {
+  test("a late response does not undo a newer event", () => {
     applyWorkers([worker({ id: "a", version: 5, status: "stopping" })]);
     applyWorkers([worker({ id: "a", version: 4, status: "running" })]);
     expect(entry("a").worker.value.status).toBe("stopping");
@@ -47,13 +47,13 @@ describe("what the page knows", () => {
     expect(row.worker.value.status).toBe("stopped");
   });
 
-  test("a snapshot leaves terminated workers out and does not make the page forget them", () => {
+  test("a snapshot leaves terminated workers out, and the page keeps them", () => {
     applyWorkers([worker({ id: "gone", status: "terminated" })]);
     replaceWorkers([worker({ id: "a" })]);
     expect([...entries.value.keys()].sort()).toEqual(["a", "gone"]);
   });
 
-  test("a wish shows before it is answered", () => {
+  test("a request shows before it is answered", () => {
     applyWorkers([worker({ id: "a", desired_status: "running" })]);
     entry("a").pending.value = "stop";
     expect(desiredStatus(entry("a"))).toBe("stopped");
@@ -71,7 +71,7 @@ describe("what the page knows", () => {
 
 describe("the rows", () => {
   beforeEach(() => {
-    forgetEverything();
+    clearStore();
     chosenGroups.value = new Set();
     showTerminated.value = false;
     applyWorkers([

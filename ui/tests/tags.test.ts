@@ -8,7 +8,7 @@ describe("the rows of a worker's tags", () => {
     expect(tagsOf(tagRows(TAGS))).toEqual(TAGS);
   });
 
-  test("there is always an empty row to go on with", () => {
+  test("the last row is always empty", () => {
     const empty = { key: "", value: "" };
     expect(tagRows({})).toEqual([empty]);
     expect(withRow(tagRows({}), 0, { key: "team" })).toEqual([{ key: "team", value: "" }, empty]);
@@ -16,7 +16,7 @@ describe("the rows of a worker's tags", () => {
     expect(withoutRow([{ key: "team", value: "x" }], 0)).toEqual([empty]);
   });
 
-  test("a row that is taken away is no tag any more", () => {
+  test("a removed row is no longer a tag", () => {
     expect(tagsOf(withoutRow(tagRows(TAGS), 0))).toEqual({ course: "a=b" });
   });
 
@@ -25,7 +25,7 @@ describe("the rows of a worker's tags", () => {
   });
 });
 
-describe("what is no set of tags", () => {
+describe("invalid tags", () => {
   test.each([
     [[{ key: "", value: "x" }], "The value “x” has no key."],
     [
@@ -33,14 +33,14 @@ describe("what is no set of tags", () => {
         { key: "team", value: "x" },
         { key: "team ", value: "y" },
       ],
-      "“team” is there twice.",
+      "“team” appears twice.",
     ],
     [Array.from({ length: 41 }, (_, n) => ({ key: `k${n}`, value: "" })), "these are 41"],
   ])("%j", (rows, hint) => {
     expect(tagProblem(rows)).toContain(hint);
   });
 
-  test("nothing at all takes all tags away", () => {
+  test("no rows remove all tags", () => {
     expect(tagProblem(tagRows({}))).toBeNull();
     expect(tagsOf(tagRows({}))).toEqual({});
   });

@@ -1,14 +1,15 @@
 import { useSignal } from "@preact/signals";
 import { useRef } from "preact/hooks";
 import * as api from "../api";
-import { change, closeDialog } from "../commands";
+import { applyChange, closeDialog } from "../commands";
+import { MAX_LENGTH } from "../generated/rules";
 import { applyWorkers, type WorkerEntry } from "../store";
 import { FormDialog, useSubmission } from "./form-dialog";
 
 export function CmlLoginDialog({ entry }: { entry: WorkerEntry }) {
   const username = useSignal(entry.worker.peek().cml_username ?? "admin");
   const usernameField = useRef<HTMLInputElement>(null);
-  // The password is a secret: it stays in its field, in no signal, and leaves the field with the request.
+  // The password is a secret: it stays in its field, in no signal, and the request clears the field.
   const passwordField = useRef<HTMLInputElement>(null);
   const empty = useSignal<"username" | "password" | null>(null);
   const { problem, isBusy, send } = useSubmission();
@@ -21,13 +22,13 @@ export function CmlLoginDialog({ entry }: { entry: WorkerEntry }) {
     const password = input.value;
     if (name === "") {
       empty.value = "username";
-      problem.value = "Give a user name.";
+      problem.value = "Enter a user name.";
       usernameField.current?.focus();
       return;
     }
     if (password === "") {
       empty.value = "password";
-      problem.value = "Give the password of this user.";
+      problem.value = "Enter the password of this user.";
       input.focus();
       return;
     }
@@ -35,7 +36,7 @@ export function CmlLoginDialog({ entry }: { entry: WorkerEntry }) {
     if (!(await send(async () => applyWorkers([await api.setCmlLogin(entry.id, name, password)])))) input.focus();
   }
 
-  function forgetProblem(): void {
+  function clearProblem(): void {
     empty.value = null;
     problem.value = null;
   }
@@ -58,12 +59,12 @@ export function CmlLoginDialog({ entry }: { entry: WorkerEntry }) {
           autocomplete="off"
           autofocus
           spellcheck={false}
-          maxLength={64}
+          maxLength={MAX_LENGTH.username}
           value={username.value}
           aria-invalid={empty.value === "username"}
           onInput={(event) => {
             username.value = event.currentTarget.value;
-            forgetProblem();
+            clearProblem();
           }}
         />
       </div>
@@ -75,13 +76,13 @@ export function CmlLoginDialog({ entry }: { entry: WorkerEntry }) {
           class="input mono"
           type="password"
           autocomplete="off"
-          maxLength={256}
+          maxLength={MAX_LENGTH.password}
           aria-invalid={empty.value === "password"}
           aria-describedby="cml-password-note"
-          onInput={forgetProblem}
+          onInput={clearProblem}
         />
         <p id="cml-password-note" class="field-note">
-          It is kept sealed and never shown again. LCM uses the login within half a minute.
+          It is stored encrypted and never shown again. LCM uses the login within 30 seconds.
         </p>
       </div>
     </FormDialog>
@@ -96,7 +97,7 @@ function UseFleetLogin({ entry, isDisabled }: { entry: WorkerEntry; isDisabled: 
       disabled={isDisabled}
       onClick={() => {
         closeDialog();
-        void change(entry, "Removing the CML login of", api.removeCmlLogin(entry.id));
+        void applyChange(entry, "Removing the CML login of", api.removeCmlLogin(entry.id));
       }}
     >
       Use the fleet's login

@@ -3,7 +3,7 @@ import type { SortColumn } from "../model";
 export interface Column {
   readonly id: SortColumn | "load";
   readonly label: string;
-  /** Null: rows sorted by something that moves every second would never stand still. */
+  /** Null: rows sorted by a value that changes every second would never stop moving. */
   readonly sort: SortColumn | null;
 }
 

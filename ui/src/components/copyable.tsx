@@ -3,7 +3,7 @@ import { Glyph } from "./icons";
 
 const CONFIRMED_MS = 1_500;
 
-/** A value people paste elsewhere. Browsers offer the clipboard to secure pages only. */
+/** A value that users copy. Browsers offer the clipboard to secure pages only. */
 export function Copyable({ text }: { text: string }) {
   const isCopied = useSignal(false);
   if (!window.isSecureContext) return <span class="mono">{text}</span>;

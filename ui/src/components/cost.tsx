@@ -1,4 +1,4 @@
-/** What the fleet costs: now, this month, and what pausing saved; by worker, template and region. */
+/** The cost page: cost now, this month, and saved by pausing; by worker, template and region. */
 
 import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
@@ -7,17 +7,17 @@ import * as api from "../api";
 import { byCost, costReport, formatHours, formatMonth, shareOf } from "../cost";
 import { formatSum, formatUsd, formatUsdPerMonth } from "../format";
 import type { CostLine, CostReport } from "../generated/api";
-import { keepFresh } from "../refresh";
+import { startPolling } from "../polling";
 import { WorkerLink } from "./scaling";
 
-const PACE = { everyMs: 60_000, soonMs: 3_000 };
+const INTERVAL = { everyMs: 60_000, afterChangeMs: 3_000 };
 
-/** Keeps the report fresh for as long as it is shown; says what went wrong, if anything did. */
+/** Poll the report while it is shown; returns the error of the last attempt, or null. */
 export function useCost(): string | null {
   const problem = useSignal<string | null>(null);
   useEffect(
     () =>
-      keepFresh(() => {
+      startPolling(() => {
         api.getCost().then(
           (report) => {
             costReport.value = report;
@@ -27,7 +27,7 @@ export function useCost(): string | null {
             problem.value = error instanceof Error ? error.message : String(error);
           },
         );
-      }, PACE),
+      }, INTERVAL),
     [],
   );
   return problem.value;
@@ -43,7 +43,7 @@ export function Cost() {
         {report !== null && <span class="shown">{formatMonth(report.month)}, UTC</span>}
       </div>
       <p class="page-lead">
-        Compute at the templates' prices, counted from the hours that workers ran. Disks are not in it.
+        Compute at the templates' prices, counted from the hours that workers ran. Disks are not included.
       </p>
       {report === null ? problem !== null && <p class="panel-note">{problem}</p> : <Report report={report} />}
     </>
@@ -96,7 +96,7 @@ interface LinesProps {
   readonly name: (key: string) => ComponentChildren;
 }
 
-/** More than that is rarely read, and costs time to draw. */
+/** More lines are rarely read, and take time to render. */
 const SHOWN = 50;
 
 function Lines({ title, lines, total, name }: LinesProps) {

@@ -4,13 +4,14 @@ import { ApiError } from "../api";
 import { closeDialog, create } from "../commands";
 import { formatUsd } from "../format";
 import type { WorkerTemplate } from "../generated/api";
+import { MAX_LENGTH } from "../generated/rules";
 import { focusOn, rowLinkId } from "../keyboard";
 import { nameProblem, suggestName } from "../model";
 import { entries, regions, templates } from "../store";
 import { Dialog } from "./dialog";
 import { Spinner } from "./icons";
 
-const NAME_HINT = "Lower case letters, digits and hyphens; at most 63.";
+const NAME_HINT = `Lower case letters, digits and hyphens; at most ${MAX_LENGTH.workerName}.`;
 
 export function CreateDialog() {
   const nameField = useRef<HTMLInputElement>(null);
@@ -21,7 +22,7 @@ export function CreateDialog() {
   const isBusy = useSignal(false);
 
   const offered = useComputed(() => templates.value.filter(({ enabled }) => enabled));
-  // Templates may arrive after the dialog has opened: a default is computed, never stored.
+  // Templates may be loaded after the dialog has opened: a default is computed, never stored.
   const template = useComputed(() => chosenTemplate.value ?? offered.value[0]?.name ?? "");
   const region = useComputed(
     () => chosenRegion.value ?? (regions.value.find((r) => r.is_default) ?? regions.value[0])?.name ?? "",

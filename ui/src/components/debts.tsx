@@ -1,20 +1,20 @@
-/** What an admin has to look after in the smart account. */
+/** License debts: what an admin must check in the Smart Account. */
 
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { loadDebts, openDebts, settle } from "../debts";
 import { formatCount } from "../format";
 import type { LicenseDebt } from "../generated/api";
-import { keepFresh } from "../refresh";
+import { startPolling } from "../polling";
 import { denialFor } from "../session";
 import { Glyph, Spinner } from "./icons";
 import { Ago } from "./time";
 
-const PACE = { everyMs: 300_000, soonMs: 2_000 };
+const INTERVAL = { everyMs: 300_000, afterChangeMs: 2_000 };
 
 export function Debts() {
   const isAdmin = denialFor("license") === null;
-  useEffect(() => (isAdmin ? keepFresh(() => void loadDebts(), PACE) : undefined), [isAdmin]);
+  useEffect(() => (isAdmin ? startPolling(() => void loadDebts(), INTERVAL) : undefined), [isAdmin]);
   const debts = openDebts.value;
   if (!isAdmin || debts.length === 0) return null;
   return (
@@ -24,8 +24,8 @@ export function Debts() {
         {formatCount(debts.length, "license")} may still be in use
       </h2>
       <p>
-        The workers are gone, but it could not be confirmed that their licenses are free. Look in your smart account,
-        free them there, and settle them here.
+        The workers are terminated, but LCM could not confirm that their licenses are deregistered. Check your Smart
+        Account, remove the registrations there, then settle the debts here.
       </p>
       <ul class="debts">
         {debts.map((debt) => (

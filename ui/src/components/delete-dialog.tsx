@@ -1,4 +1,4 @@
-import { closeDialog, run } from "../commands";
+import { closeDialog, sendAction } from "../commands";
 import type { WorkerEntry } from "../store";
 import { Dialog } from "./dialog";
 
@@ -26,7 +26,7 @@ export function DeleteDialog({ entry }: { entry: WorkerEntry }) {
           class="button button-danger"
           onClick={() => {
             closeDialog();
-            void run(entry, "delete");
+            void sendAction(entry, "delete");
           }}
         >
           Delete worker

@@ -8,7 +8,7 @@ interface DialogProps {
   readonly children: ComponentChildren;
 }
 
-/** A modal dialog: the browser keeps the focus inside and gives it back when the dialog goes. */
+/** A modal dialog: the browser traps the focus inside and restores it when the dialog closes. */
 export function Dialog({ title, isWide = false, onClose, children }: DialogProps) {
   const dialog = useRef<HTMLDialogElement>(null);
   const titleId = useId();
@@ -23,11 +23,11 @@ export function Dialog({ title, isWide = false, onClose, children }: DialogProps
       class={isWide ? "dialog dialog-wide" : "dialog"}
       aria-labelledby={titleId}
       onClose={(event) => {
-        // One that has left the page tells its end late: another may be open by then.
+        // A removed dialog fires its close event late: another may be open by then.
         if (event.currentTarget.isConnected) onClose();
       }}
       onMouseDown={(event) => {
-        // Only the backdrop has the dialog itself as its target: all else is inside the body.
+        // Only a press on the backdrop has the dialog itself as its target.
         if (event.target === dialog.current) onClose();
       }}
     >

@@ -1,24 +1,24 @@
-import { askToCreate } from "../commands";
+import { openCreateDialog } from "../commands";
 import { denialFor } from "../session";
 import { clearFilters, showTerminated } from "../view";
 import { Glyph } from "./icons";
 
 export function NoWorkers() {
-  const refusal = denialFor("create");
+  const denial = denialFor("create");
   return (
     <section class="empty">
       <Constellation />
       <h2>No workers yet</h2>
       <p>
-        A worker is a Cisco Modeling Labs server on EC2. Say what you want; the controllers launch it, keep watch and
-        report here.
+        A worker is a Cisco Modeling Labs server on EC2. Request one: the controllers launch it, monitor it and report
+        here.
       </p>
       <button
         type="button"
         class="button button-primary"
-        disabled={refusal !== null}
-        title={refusal ?? ""}
-        onClick={askToCreate}
+        disabled={denial !== null}
+        title={denial ?? ""}
+        onClick={openCreateDialog}
       >
         <Glyph name="plus" />
         Create your first worker
@@ -28,11 +28,11 @@ export function NoWorkers() {
   );
 }
 
-/** Workers exist, but none is listed: either the filter hides them or all of them are terminated. */
+/** Workers exist, but none is listed: the filter hides them, or all of them are terminated. */
 export function NoMatch({ isFiltered }: { isFiltered: boolean }) {
   return (
     <section class="empty empty-small">
-      <h2>{isFiltered ? "Nothing matches" : "Every worker is terminated"}</h2>
+      <h2>{isFiltered ? "No matching workers" : "Every worker is terminated"}</h2>
       {isFiltered ? (
         <button type="button" class="button" onClick={clearFilters}>
           Clear the filters

@@ -1,21 +1,21 @@
-/** The fleet's license token: whether there is one, and buttons to set or remove it. Never which. */
+/** The fleet's license token: whether one is set, and buttons to set or remove it. Its value is never shown. */
 
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { openDialog } from "../commands";
 import { hasFleetToken, loadFleetToken, removeFleetToken } from "../fleet-license";
-import { keepFresh } from "../refresh";
+import { startPolling } from "../polling";
 import { denialFor } from "../session";
 import { Glyph, Spinner } from "./icons";
 
-const PACE = { everyMs: 300_000, soonMs: 30_000 };
+const INTERVAL = { everyMs: 300_000, afterChangeMs: 30_000 };
 
 export function FleetLicense() {
-  useEffect(() => keepFresh(() => void loadFleetToken(), PACE), []);
+  useEffect(() => startPolling(() => void loadFleetToken(), INTERVAL), []);
   const isBusy = useSignal(false);
   const hasToken = hasFleetToken.value;
   if (hasToken === null) return null;
-  const refusal = denialFor("license");
+  const denial = denialFor("license");
 
   async function remove(): Promise<void> {
     isBusy.value = true;
@@ -29,15 +29,15 @@ export function FleetLicense() {
       <p>
         <strong>{hasToken ? "A license token is set." : "No license token is set."}</strong>{" "}
         {hasToken
-          ? "Workers that are meant to be licensed register with it by themselves."
-          : "Workers are licensed one by one until the fleet has one."}
+          ? "Workers that are declared as licensed register with it automatically."
+          : "Each worker needs a token of its own until one is set."}
       </p>
       <div class="setting-buttons">
         <button
           type="button"
           class="button button-small"
-          disabled={refusal !== null}
-          title={refusal ?? ""}
+          disabled={denial !== null}
+          title={denial ?? ""}
           onClick={() => {
             openDialog.value = { kind: "fleet-license" };
           }}
@@ -48,8 +48,8 @@ export function FleetLicense() {
           <button
             type="button"
             class="button button-small"
-            disabled={refusal !== null || isBusy.value}
-            title={refusal ?? "Licenses that were registered with it stay."}
+            disabled={denial !== null || isBusy.value}
+            title={denial ?? "Licenses that were registered with it stay registered."}
             aria-busy={isBusy.value}
             onClick={() => void remove()}
           >

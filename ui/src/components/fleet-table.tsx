@@ -1,16 +1,16 @@
 /**
  * The fleet as a table, or as cards where it is narrow. Built of divs with table roles: a row that
- * is out of sight is skipped by the browser (content-visibility), which real table rows do not allow.
+ * is not visible is skipped by the browser (content-visibility), which real table rows do not allow.
  */
 
 import { rows, sort, sortBy } from "../view";
 import { COLUMNS } from "./columns";
-import { useGradualCount } from "./gradual";
+import { useProgressiveCount } from "./progressive";
 import { WorkerRow } from "./worker-row";
 
 export function FleetTable() {
   const list = rows.value;
-  const drawn = useGradualCount(list.length);
+  const drawn = useProgressiveCount(list.length);
   return (
     <div class="fleet">
       <div class="table" role="table" aria-label="Workers" aria-rowcount={list.length + 1}>
@@ -73,7 +73,7 @@ export function SkeletonTable() {
           <div key={index} class="row">
             {COLUMNS.map((column) => (
               <div key={column.id} class={`cell cell-${column.id}`}>
-                <span class="bone" />
+                <span class="placeholder" />
               </div>
             ))}
           </div>

@@ -1,4 +1,4 @@
-import { askToCreate } from "../commands";
+import { openCreateDialog } from "../commands";
 import { denialFor } from "../session";
 import { entries, isLoaded } from "../store";
 import { listableCount, rows } from "../view";
@@ -25,14 +25,14 @@ export function Fleet() {
 }
 
 function CreateButton() {
-  const refusal = denialFor("create");
+  const denial = denialFor("create");
   return (
     <button
       type="button"
       class="button button-primary"
-      disabled={refusal !== null}
-      title={refusal ?? "Create worker (c)"}
-      onClick={askToCreate}
+      disabled={denial !== null}
+      title={denial ?? "Create worker (c)"}
+      onClick={openCreateDialog}
     >
       <Glyph name="plus" />
       Create worker

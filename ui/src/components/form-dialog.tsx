@@ -1,4 +1,4 @@
-/** A dialog that asks the server for something and closes when that is accepted. */
+/** A dialog that sends a request and closes when the server accepts it. */
 
 import { type ReadonlySignal, useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
@@ -10,7 +10,7 @@ export function useSubmission() {
   const problem = useSignal<string | null>(null);
   const isBusy = useSignal(false);
 
-  /** Says whether the request was accepted. */
+  /** Returns whether the request was accepted. */
   async function send(request: () => Promise<void>): Promise<boolean> {
     isBusy.value = true;
     problem.value = null;
@@ -33,7 +33,7 @@ interface FormDialogProps {
   readonly title: string;
   readonly submitLabel: string;
   readonly isBusy: ReadonlySignal<boolean>;
-  /** Left out where a field tells its problem itself. */
+  /** Left out where a field shows the problem itself. */
   readonly problem?: ReadonlySignal<string | null>;
   readonly onSubmit: () => void;
   readonly otherButton?: ComponentChildren;

@@ -8,7 +8,7 @@ const wantsLessMotion = mediaQuery("(prefers-reduced-motion: reduce)");
 
 const GLOW_MS = 1_800;
 
-/** Lets the element glow in the new status's colour for a moment whenever the status changes. */
+/** Let the element glow in the new status's color for a moment whenever the status changes. */
 export function useStatusGlow(element: RefObject<HTMLElement | null>, status: WorkerStatus): void {
   const shown = useRef(status);
   useEffect(() => {

@@ -3,37 +3,38 @@ import { useRef } from "preact/hooks";
 import * as api from "../api";
 import { now } from "../clock";
 import { formatUntil } from "../format";
-import { type HoldChoice, holdChoices, ownTimeDefault, ownTimeProblem } from "../idle";
+import { MAX_LENGTH } from "../generated/rules";
+import { customTimeDefault, customTimeProblem, type HoldChoice, holdChoices } from "../idle";
 import { applyWorkers, type WorkerEntry } from "../store";
 import { FormDialog, useSubmission } from "./form-dialog";
 
-type Chosen = HoldChoice["id"] | "own";
+type Chosen = HoldChoice["id"] | "custom";
 
 export function HoldDialog({ entry }: { entry: WorkerEntry }) {
-  const ownField = useRef<HTMLInputElement>(null);
+  const customField = useRef<HTMLInputElement>(null);
   const chosen = useSignal<Chosen>("hour");
-  const ownTime = useSignal(ownTimeDefault(now.peek()));
+  const customTime = useSignal(customTimeDefault(now.peek()));
   const reason = useSignal(entry.worker.peek().hold?.reason ?? "");
   const timeProblem = useSignal<string | null>(null);
   const { problem, isBusy, send } = useSubmission();
 
   function submit(): void {
     const choice = holdChoices(now.peek()).find(({ id }) => id === chosen.value);
-    timeProblem.value = choice === undefined ? ownTimeProblem(ownTime.value, now.peek()) : null;
+    timeProblem.value = choice === undefined ? customTimeProblem(customTime.value, now.peek()) : null;
     if (timeProblem.value !== null) {
-      ownField.current?.focus();
+      customField.current?.focus();
       return;
     }
     void send(async () => {
-      const until = new Date(choice?.until ?? ownTime.value);
+      const until = new Date(choice?.until ?? customTime.value);
       applyWorkers([await api.hold(entry.id, until, reason.value.trim())]);
     });
   }
 
   return (
     <FormDialog
-      title={`Keep ${entry.worker.value.name} running`}
-      submitLabel="Keep running"
+      title={`Hold ${entry.worker.value.name}`}
+      submitLabel="Set hold"
       isBusy={isBusy}
       problem={problem}
       onSubmit={submit}
@@ -47,31 +48,31 @@ export function HoldDialog({ entry }: { entry: WorkerEntry }) {
               <input
                 type="radio"
                 name="until"
-                checked={chosen.value === "own"}
+                checked={chosen.value === "custom"}
                 onChange={() => {
-                  chosen.value = "own";
+                  chosen.value = "custom";
                 }}
               />
-              Own time
+              Custom time
             </label>
             <input
-              ref={ownField}
+              ref={customField}
               class="input"
               type="datetime-local"
               aria-label="Day and time"
-              value={ownTime.value}
+              value={customTime.value}
               aria-invalid={timeProblem.value !== null}
               aria-describedby="hold-time-note"
               onInput={(event) => {
-                chosen.value = "own";
-                ownTime.value = event.currentTarget.value;
+                chosen.value = "custom";
+                customTime.value = event.currentTarget.value;
                 timeProblem.value = null;
               }}
             />
           </div>
         </div>
         <p id="hold-time-note" class="field-note" data-error={timeProblem.value !== null} aria-live="polite">
-          {timeProblem.value ?? "Nothing pauses it before then. People can still stop it."}
+          {timeProblem.value ?? "The worker is not paused before then. Users can still stop it."}
         </p>
       </fieldset>
       <div class="field">
@@ -79,7 +80,7 @@ export function HoldDialog({ entry }: { entry: WorkerEntry }) {
         <input
           id="hold-reason"
           class="input"
-          maxLength={200}
+          maxLength={MAX_LENGTH.holdReason}
           placeholder="Exam, demonstration…"
           autocomplete="off"
           value={reason.value}
@@ -92,7 +93,7 @@ export function HoldDialog({ entry }: { entry: WorkerEntry }) {
   );
 }
 
-/** They move on with the clock, and nothing else of the dialog with them. */
+/** Rendered again with every tick of the clock; the other parts of the dialog are not. */
 function QuickChoices({ chosen }: { chosen: Signal<Chosen> }) {
   return (
     <>

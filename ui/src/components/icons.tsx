@@ -1,4 +1,4 @@
-/** Drawn on a 16 px grid with the text's colour. Icons only ever accompany a name. */
+/** Drawn on a 16 px grid in the text's color. An icon always accompanies a name. */
 
 import type { ComponentChildren } from "preact";
 

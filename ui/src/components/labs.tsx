@@ -1,10 +1,9 @@
-/** The labs of the open worker and the nodes in them, changing state as it happens. */
+/** The labs of the open worker and their nodes, live. */
 
 import { useEffect } from "preact/hooks";
 import * as api from "../api";
 import { formatCount } from "../format";
 import {
-  keepLabs,
   type Lab,
   type LabNode,
   labColor,
@@ -13,10 +12,11 @@ import {
   sortedLabs,
   sortedNodes,
   stateLabel,
+  subscribeToLabs,
 } from "../labs";
 
 export function LabsSection({ workerId }: { workerId: string }) {
-  useEffect(() => keepLabs(workerId, api.listLabs), [workerId]);
+  useEffect(() => subscribeToLabs(workerId, api.listLabs), [workerId]);
   const known = labs.value;
   if (known === null || known.size === 0) return null;
   return (

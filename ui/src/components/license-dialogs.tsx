@@ -1,7 +1,8 @@
 import { useRef } from "preact/hooks";
 import * as api from "../api";
-import { change, closeDialog } from "../commands";
+import { applyChange, closeDialog } from "../commands";
 import { setFleetToken } from "../fleet-license";
+import { MAX_LENGTH } from "../generated/rules";
 import { applyWorkers, type WorkerEntry } from "../store";
 import { Dialog } from "./dialog";
 import { FormDialog, useSubmission } from "./form-dialog";
@@ -10,7 +11,7 @@ export function RegisterDialog({ entry }: { entry: WorkerEntry }) {
   return (
     <TokenDialog
       title={`License ${entry.worker.value.name}`}
-      hint="Of your Cisco smart account. It is kept sealed, never shown, and thrown away when it was used."
+      hint="From your Cisco Smart Account. It is stored encrypted, never shown, and deleted after use."
       submitLabel="Register"
       use={async (token) => applyWorkers([await api.registerLicense(entry.id, token)])}
     />
@@ -21,7 +22,7 @@ export function FleetLicenseDialog() {
   return (
     <TokenDialog
       title="License token of the fleet"
-      hint="Of your Cisco smart account. It is kept sealed and never shown again, to nobody."
+      hint="From your Cisco Smart Account. It is stored encrypted and never shown again."
       submitLabel="Set token"
       use={setFleetToken}
     />
@@ -36,7 +37,7 @@ interface TokenDialogProps {
 }
 
 function TokenDialog({ title, hint, submitLabel, use }: TokenDialogProps) {
-  // The token is a secret: it stays in its field, in no signal, and leaves the field with the request.
+  // The token is a secret: it stays in its field, in no signal, and the request clears the field.
   const field = useRef<HTMLInputElement>(null);
   const { problem, isBusy, send } = useSubmission();
 
@@ -64,7 +65,7 @@ function TokenDialog({ title, hint, submitLabel, use }: TokenDialogProps) {
           type="password"
           autocomplete="off"
           autofocus
-          maxLength={256}
+          maxLength={MAX_LENGTH.licenseToken}
           aria-invalid={problem.value !== null}
           aria-describedby="license-token-note"
         />
@@ -79,10 +80,10 @@ function TokenDialog({ title, hint, submitLabel, use }: TokenDialogProps) {
 export function DeregisterDialog({ entry }: { entry: WorkerEntry }) {
   const { name } = entry.worker.value;
   return (
-    <Dialog title={`Give back the license of ${name}?`} onClose={closeDialog}>
+    <Dialog title={`Deregister the license of ${name}?`} onClose={closeDialog}>
       <p class="dialog-text">
-        It is free for other workers then. Until it is licensed again, <strong>CML on {name} starts no labs</strong>{" "}
-        beyond what it allows without a license.
+        The license is free for other workers then. Until {name} is licensed again,{" "}
+        <strong>CML on {name} starts no labs</strong> beyond what it allows without a license.
       </p>
       <div class="dialog-buttons">
         <button type="button" class="button" autofocus onClick={closeDialog}>
@@ -93,10 +94,10 @@ export function DeregisterDialog({ entry }: { entry: WorkerEntry }) {
           class="button button-danger"
           onClick={() => {
             closeDialog();
-            void change(entry, "Giving back the license of", api.deregisterLicense(entry.id));
+            void applyChange(entry, "Deregistering the license of", api.deregisterLicense(entry.id));
           }}
         >
-          Give back
+          Deregister
         </button>
       </div>
     </Dialog>

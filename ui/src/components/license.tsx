@@ -1,12 +1,12 @@
-/** How the worker's license stands. */
+/** The state of the worker's license. */
 
-import { licenseStanding } from "../license";
+import { licenseInfo } from "../license";
 import type { WorkerEntry } from "../store";
 
 export function LicenseSection({ entry }: { entry: WorkerEntry }) {
   const worker = entry.worker.value;
   if (worker.status === "terminated") return null;
-  const { label, color, moving, detail } = licenseStanding(worker);
+  const { label, color, moving, detail } = licenseInfo(worker);
   return (
     <section class="panel-section" aria-label="License">
       <div class="section-head">

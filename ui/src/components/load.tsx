@@ -1,14 +1,14 @@
-/** CPU, memory and disk of a worker, as they change. */
+/** CPU, memory and disk load of a worker, live. */
 
 import { computed, type Signal, useComputed } from "@preact/signals";
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import { now } from "../clock";
 import type { WorkerView } from "../generated/api";
 import type { Color } from "../generated/rules";
-import { wantHistory } from "../history";
+import { requestHistory } from "../history";
 import {
   formatPercent,
-  isWatched,
+  isMonitored,
   LIVE_MS,
   type Link,
   type Load,
@@ -20,8 +20,8 @@ import {
   sparklinePath,
 } from "../live";
 import type { WorkerEntry } from "../store";
-import { useSeen } from "./seen";
 import { Ago } from "./time";
+import { useVisibility } from "./visibility";
 
 const LINK: Readonly<Record<Link, { readonly color: Color; readonly label: string }>> = {
   websocket: { color: "green", label: "Connected" },
@@ -29,7 +29,7 @@ const LINK: Readonly<Record<Link, { readonly color: Color; readonly label: strin
   off: { color: "grey", label: "Not running" },
 };
 
-/** Green while data are pushed, amber while they are asked for, grey while there are none. */
+/** Green while CML pushes data, amber while it is polled, grey while it is not monitored. */
 export function LinkDot({ worker }: { worker: WorkerView }) {
   const link = linkOf(worker);
   const { color, label } = LINK[link];
@@ -41,22 +41,22 @@ export function LinkDot({ worker }: { worker: WorkerView }) {
   );
 }
 
-/** A cell of the fleet's table; draws nothing while it is out of sight. */
+/** A cell of the fleet's table; renders nothing while it is not visible. */
 export function LoadCell({ entry }: { entry: WorkerEntry }) {
   const cell = useRef<HTMLDivElement>(null);
-  const isSeen = useSeen(cell);
+  const isVisible = useVisibility(cell);
   const worker = entry.worker.value;
-  const isOn = isWatched(worker);
+  const isOn = isMonitored(worker);
   return (
     <div ref={cell} class="load" data-on={isOn}>
-      {isSeen.value && isOn ? <LoadNow worker={worker} /> : <span class="first absent">—</span>}
+      {isVisible.value && isOn ? <LoadNow worker={worker} /> : <span class="first absent">—</span>}
     </div>
   );
 }
 
 function LoadNow({ worker }: { worker: WorkerView }) {
   const load = loadOf(worker.id);
-  useEffect(() => wantHistory(worker.id), [worker.id]);
+  useEffect(() => requestHistory(worker.id), [worker.id]);
   const known = load.value;
   return (
     <span class="load-now">
@@ -112,13 +112,13 @@ function areaUnder(line: string): string {
   return `${line}L${end} 100L${start} 100Z`;
 }
 
-/** The worker's page: three charts and how the data get here. */
+/** The section of the worker's panel: three charts and the source of the data. */
 export function LoadSection({ entry }: { entry: WorkerEntry }) {
   const worker = entry.worker.value;
   const load = loadOf(worker.id);
-  const isOn = isWatched(worker);
+  const isOn = isMonitored(worker);
   useEffect(() => {
-    if (isOn) wantHistory(worker.id);
+    if (isOn) requestHistory(worker.id);
   }, [worker.id, isOn]);
   if (!isOn) return null;
   return (

@@ -1,30 +1,30 @@
-/** When the worker pauses, and what keeps it from that. */
+/** When the worker pauses, and what prevents it. */
 
 import { useComputed } from "@preact/signals";
 import { useCallback } from "preact/hooks";
 import { now } from "../clock";
-import { judgementOf } from "../explain";
+import { pauseForecast } from "../explain";
 import { formatExact } from "../format";
 import type { Explanation, Hold, WorkerView } from "../generated/api";
-import { holdNow, idleSign, mayBePaused, pauseSentence } from "../idle";
+import { activeHold, canBePaused, pauseIndicator, pauseSentence } from "../idle";
 import type { WorkerEntry } from "../store";
 import { Glyph } from "./icons";
 import { Ago, Ticking } from "./time";
 
 export function PausingSection({ entry, explanation }: { entry: WorkerEntry; explanation: Explanation | null }) {
   const worker = entry.worker.value;
-  // A hold ends without an event of its own.
-  const isHeld = useComputed(() => holdNow(entry.worker.value, now.value) !== null);
-  if (!mayBePaused(worker)) return null;
+  // No event announces the end of a hold.
+  const isHeld = useComputed(() => activeHold(entry.worker.value, now.value) !== null);
+  if (!canBePaused(worker)) return null;
   return (
     <section class="panel-section" aria-label="Pausing">
       <h3>Pausing</h3>
       <div class="box">
-        <Outlook worker={worker} explanation={explanation} />
+        <Forecast worker={worker} explanation={explanation} />
         {isHeld.value && worker.hold !== null && <HoldNote hold={worker.hold} />}
         <p class="box-note">
           {worker.last_activity_at === null ? (
-            "Nobody has used it yet."
+            "No activity recorded yet."
           ) : (
             <>
               Last used <Ago at={worker.last_activity_at} />.
@@ -36,13 +36,13 @@ export function PausingSection({ entry, explanation }: { entry: WorkerEntry; exp
   );
 }
 
-function Outlook({ worker, explanation }: { worker: WorkerView; explanation: Explanation | null }) {
+function Forecast({ worker, explanation }: { worker: WorkerView; explanation: Explanation | null }) {
   const text = useCallback(
-    (at: number) => pauseSentence(worker, judgementOf(worker, explanation), at),
+    (at: number) => pauseSentence(worker, pauseForecast(worker, explanation), at),
     [worker, explanation],
   );
   return (
-    <p class="outlook" data-testid="outlook">
+    <p class="pause-forecast" data-testid="pause-forecast">
       <Ticking text={text} />
     </p>
   );
@@ -60,26 +60,26 @@ function HoldNote({ hold }: { hold: Hold }) {
   );
 }
 
-const SIGN_MEANING = {
-  held: "Kept running by a hold; time left",
+const INDICATOR_MEANING = {
+  held: "Held; time left",
   pausing: "Pauses unless used; time left",
 } as const;
 
-/** In a row: a hold, or a pause that is near. */
-export function PauseSign({ entry }: { entry: WorkerEntry }) {
-  // Words, not objects: a row is drawn again only when they change.
-  const kind = useComputed(() => idleSign(entry.worker.value, now.value)?.kind ?? null);
-  const text = useComputed(() => idleSign(entry.worker.value, now.value)?.text ?? "");
+/** In a row: a hold, or a pause that is due soon. */
+export function PauseIndicator({ entry }: { entry: WorkerEntry }) {
+  // Strings, not objects: a row is rendered again only when they change.
+  const kind = useComputed(() => pauseIndicator(entry.worker.value, now.value)?.kind ?? null);
+  const text = useComputed(() => pauseIndicator(entry.worker.value, now.value)?.text ?? "");
   if (kind.value === null) return null;
   return (
     <span
-      class="pause-sign"
-      data-sign={kind.value}
+      class="pause-indicator"
+      data-indicator={kind.value}
       data-color={kind.value === "held" ? "blue" : "orange"}
-      title={SIGN_MEANING[kind.value]}
+      title={INDICATOR_MEANING[kind.value]}
     >
       <Glyph name={kind.value} />
-      <span class="visually-hidden">{SIGN_MEANING[kind.value]}</span>
+      <span class="visually-hidden">{INDICATOR_MEANING[kind.value]}</span>
       {text}
     </span>
   );

@@ -1,4 +1,4 @@
-/** The page of scaling decisions: what was done about the size of the fleet, what was not, and why. */
+/** The page of the scaling audit log: every decision about the size of the fleet, with its reason. */
 
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
@@ -7,7 +7,7 @@ import { now } from "../clock";
 import { formatMoment } from "../format";
 import type { AuditEntry, AuditEvent, AuditPage } from "../generated/api";
 import { AUDIT_EVENTS } from "../generated/rules";
-import { keepFresh } from "../refresh";
+import { startPolling } from "../polling";
 import { workerHref } from "../router";
 import { auditInfo, withNewest, withOlder } from "../scaling";
 import { entries } from "../store";
@@ -16,7 +16,7 @@ import { FleetLicense } from "./fleet-license";
 import { Spinner } from "./icons";
 import { Ago } from "./time";
 
-const PACE = { everyMs: 30_000, soonMs: 1_000 };
+const INTERVAL = { everyMs: 30_000, afterChangeMs: 1_000 };
 
 export function Scaling() {
   const event = useSignal<AuditEvent | null>(null);
@@ -26,7 +26,7 @@ export function Scaling() {
         <h1>Scaling</h1>
         <EventSelect value={event.value} onChange={(chosen) => (event.value = chosen)} />
       </div>
-      <p class="page-lead">Every decision about the size of the fleet, and why it was made or left.</p>
+      <p class="page-lead">Every decision about the size of the fleet, with its reason.</p>
       <FleetLicense />
       <AuditLog key={event.value} event={event.value} />
     </>
@@ -60,7 +60,7 @@ function AuditLog({ event }: { event: AuditEvent | null }) {
 
   useEffect(() => {
     let isCurrent = true;
-    const stop = keepFresh(() => {
+    const stop = startPolling(() => {
       api.listAudit(event).then(
         (newest) => {
           if (!isCurrent) return;
@@ -71,7 +71,7 @@ function AuditLog({ event }: { event: AuditEvent | null }) {
           if (isCurrent) problem.value = error instanceof Error ? error.message : String(error);
         },
       );
-    }, PACE);
+    }, INTERVAL);
     return () => {
       isCurrent = false;
       stop();
@@ -134,7 +134,7 @@ function Decision({ entry }: { entry: AuditEntry }) {
   );
 }
 
-/** By its name, if the page knows it; workers that are gone have only their id here. */
+/** By its name if the page has it; a worker that is no longer listed is shown by its id. */
 export function WorkerLink({ id }: { id: string }) {
   const name = entries.value.get(id)?.worker.value.name;
   return (
@@ -147,8 +147,8 @@ export function WorkerLink({ id }: { id: string }) {
 function NoDecisions({ isFiltered }: { isFiltered: boolean }) {
   return (
     <section class="empty empty-small">
-      <h2>{isFiltered ? "No such decision" : "No decisions yet"}</h2>
-      {!isFiltered && <p>When placement asks for a worker or an idle one is drained, it is written down here.</p>}
+      <h2>{isFiltered ? "No matching decisions" : "No decisions yet"}</h2>
+      {!isFiltered && <p>Scale-up requests and drains of idle workers are recorded here.</p>}
     </section>
   );
 }
@@ -156,9 +156,9 @@ function NoDecisions({ isFiltered }: { isFiltered: boolean }) {
 function AuditSkeleton() {
   return (
     <div class="timeline-skeleton" aria-busy="true">
-      <span class="bone" />
-      <span class="bone" />
-      <span class="bone" />
+      <span class="placeholder" />
+      <span class="placeholder" />
+      <span class="placeholder" />
     </div>
   );
 }

@@ -11,13 +11,13 @@ export function StatusBadge({ status }: { status: WorkerStatus }) {
   );
 }
 
-/** Where the worker is heading, if it is not there yet. */
+/** The desired status, if the worker has not reached it. */
 export function DesiredHint({ status, desired }: { status: WorkerStatus; desired: DesiredStatus }) {
   if (status === desired) return null;
   return (
-    <span class="desired" title={`Wanted: ${desired}`}>
+    <span class="desired" title={`Desired: ${desired}`}>
       <span aria-hidden="true">→</span>
-      <span class="visually-hidden">wanted:</span> {desired}
+      <span class="visually-hidden">desired:</span> {desired}
     </span>
   );
 }

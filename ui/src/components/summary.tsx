@@ -5,7 +5,7 @@ import { costPerHour, isLoaded } from "../store";
 import { countsByGroup } from "../view";
 import { useCost } from "./cost";
 
-/** How the fleet is doing, in one line. */
+/** The state of the fleet in one line. */
 export function Summary() {
   const counts = countsByGroup.value;
   return (
@@ -19,7 +19,9 @@ export function Summary() {
                 <span class="dot" />
                 {group.label}
               </dt>
-              <dd>{isLoaded.value ? count.toLocaleString("en-US") : <span class="bone bone-number" />}</dd>
+              <dd>
+                {isLoaded.value ? count.toLocaleString("en-US") : <span class="placeholder placeholder-number" />}
+              </dd>
             </div>
           );
         })}
@@ -44,7 +46,7 @@ function RunningCost() {
             <span class="summary-month">≈ {formatUsdPerMonth(cost)} a month</span>
           </>
         ) : (
-          <span class="bone bone-number" />
+          <span class="placeholder placeholder-number" />
         )}
       </dd>
     </div>
@@ -55,7 +57,7 @@ function MonthsCost() {
   useCost();
   const total = costReport.value?.total;
   return (
-    <div class="summary-cell summary-spent" title="What workers cost this month, and what pausing them saved">
+    <div class="summary-cell summary-spent" title="Cost of the workers this month, and what pausing saved">
       <dt>
         <a class="summary-link" href="#/cost">
           This month
@@ -63,7 +65,7 @@ function MonthsCost() {
       </dt>
       <dd>
         {total === undefined ? (
-          <span class="bone bone-number" />
+          <span class="placeholder placeholder-number" />
         ) : (
           <>
             {formatSum(total.usd_this_month)}

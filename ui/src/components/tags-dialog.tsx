@@ -1,5 +1,6 @@
 import { useSignal } from "@preact/signals";
 import * as api from "../api";
+import { MAX_LENGTH } from "../generated/rules";
 import { applyWorkers, type WorkerEntry } from "../store";
 import { tagProblem, tagRows, tagsOf, withoutRow, withRow } from "../tags";
 import { FormDialog, useSubmission } from "./form-dialog";
@@ -30,7 +31,7 @@ export function TagsDialog({ entry }: { entry: WorkerEntry }) {
             <input
               class="input"
               aria-label={`Key ${index + 1}`}
-              maxLength={128}
+              maxLength={MAX_LENGTH.tagKey}
               placeholder="team"
               autocomplete="off"
               autofocus={index === 0}
@@ -43,7 +44,7 @@ export function TagsDialog({ entry }: { entry: WorkerEntry }) {
             <input
               class="input"
               aria-label={`Value ${index + 1}`}
-              maxLength={256}
+              maxLength={MAX_LENGTH.tagValue}
               placeholder="networking"
               autocomplete="off"
               value={row.value}

@@ -1,4 +1,4 @@
-/** Times that tick. The exact moment is in the tooltip. */
+/** Times that tick. The tooltip shows the exact time. */
 
 import { computed } from "@preact/signals";
 import { useMemo } from "preact/hooks";
@@ -30,7 +30,7 @@ export function Age({ at }: TimeProps) {
   );
 }
 
-/** What a rule makes of the time, drawn again only when its words change. */
+/** Text that depends on the time, rendered again only when it changes. */
 export function Ticking({ text }: { text: (now: number) => string }) {
   const words = useMemo(() => computed(() => text(now.value)), [text]);
   return <>{words}</>;

@@ -7,7 +7,7 @@ import type { HistoryEntry, WorkerView } from "../generated/api";
 import { statusInfo } from "../model";
 import { Age, Ago } from "./time";
 
-/** What happened to the worker, newest first; fetched again whenever something was added to it. */
+/** The timeline of the worker, newest first; fetched again whenever the record changes. */
 export function Timeline({ worker }: { worker: WorkerView }) {
   const items = useSignal<readonly HistoryEntry[] | null>(null);
   const problem = useSignal<string | null>(null);
@@ -39,14 +39,14 @@ export function Timeline({ worker }: { worker: WorkerView }) {
   );
 }
 
-/** When the status that this item began was over; null if it still lasts. */
+/** When the status that this item began ended; null if it is the present one. */
 function endOf(items: readonly HistoryEntry[], index: number): string | null {
   return items.slice(index + 1).find((later) => later.to !== later.from)?.at ?? null;
 }
 
 function Step({ item, endedAt }: { item: HistoryEntry; endedAt: string | null }) {
-  // A wish is recorded where it was made, without a change of status.
-  if (item.from === item.to) return <WishStep item={item} />;
+  // A request is recorded at its time, without a change of status.
+  if (item.from === item.to) return <RequestStep item={item} />;
   const { label, color, moving } = statusInfo(item.to);
   return (
     <li class="step" data-to={item.to} data-color={color} data-moving={endedAt === null && moving}>
@@ -69,11 +69,11 @@ function Step({ item, endedAt }: { item: HistoryEntry; endedAt: string | null })
   );
 }
 
-function WishStep({ item }: { item: HistoryEntry }) {
+function RequestStep({ item }: { item: HistoryEntry }) {
   return (
-    <li class="step step-wish" data-to={item.to}>
+    <li class="step step-request" data-to={item.to}>
       <span class="dot" />
-      <span class="step-wish-text">{item.reason}</span>
+      <span class="step-request-text">{item.reason}</span>
       <When item={item} />
     </li>
   );
@@ -92,9 +92,9 @@ function When({ item }: { item: HistoryEntry }) {
 function TimelineSkeleton() {
   return (
     <div class="timeline-skeleton" aria-busy="true">
-      <span class="bone" />
-      <span class="bone" />
-      <span class="bone" />
+      <span class="placeholder" />
+      <span class="placeholder" />
+      <span class="placeholder" />
     </div>
   );
 }

@@ -1,4 +1,4 @@
-/** Why the worker is as it is and what comes next, in the words of those who decide it. */
+/** Why the worker is in its status and what happens next: the server's explanation. */
 
 import { type ReadonlySignal, useSignal } from "@preact/signals";
 import { useCallback, useEffect } from "preact/hooks";
@@ -10,13 +10,13 @@ import type { Explanation, Reason, WorkerView } from "../generated/api";
 import { drainSentence } from "../idle";
 import { Ticking } from "./time";
 
-/** A browser's timers cannot wait longer: whoever waits for more asks once in between. */
+/** A browser's timers cannot wait longer: a longer wait fetches once in between. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
-/** Asked for again whenever the record has changed or one of the account's moments has come. */
+/** Fetch the explanation again whenever the record changes or one of the explanation's times is reached. */
 export function useExplanation(worker: WorkerView): ReadonlySignal<Explanation | null> {
   const explanation = useSignal<Explanation | null>(null);
-  const turn = useSignal(0);
+  const refetches = useSignal(0);
 
   useEffect(() => {
     let isCurrent = true;
@@ -24,25 +24,25 @@ export function useExplanation(worker: WorkerView): ReadonlySignal<Explanation |
       (answer) => {
         if (isCurrent) explanation.value = answer;
       },
-      () => undefined, // the record itself says the most important
+      () => undefined, // the status reason of the record is shown instead
     );
     return () => {
       isCurrent = false;
     };
-  }, [worker.id, worker.version, turn.value]);
+  }, [worker.id, worker.version, refetches.value]);
 
-  const account = explanation.value;
+  const known = explanation.value;
   useEffect(() => {
-    const at = account === null ? null : staleAt(account, now.peek());
+    const at = known === null ? null : staleAt(known, now.peek());
     if (at === null) return;
     const timer = window.setTimeout(
       () => {
-        turn.value += 1;
+        refetches.value += 1;
       },
       Math.min(at - now.peek(), LONGEST_TIMER_MS),
     );
     return () => window.clearTimeout(timer);
-  }, [account]);
+  }, [known]);
 
   return explanation;
 }
@@ -56,8 +56,8 @@ export function Why({ worker, explanation }: { worker: WorkerView; explanation: 
         worker.status_reason !== "" && <p class="state-reason">{worker.status_reason}</p>
       ) : (
         <dl class="why">
-          <Reasons label="Why" reasons={explanation.holding} otherwise="Nothing is to be said about it." />
-          <Reasons label="Next" reasons={explanation.next} otherwise="Nothing happens by itself." />
+          <Reasons label="Why" reasons={explanation.holding} otherwise="No reason recorded." />
+          <Reasons label="Next" reasons={explanation.next} otherwise="Nothing is scheduled." />
         </dl>
       )}
     </>

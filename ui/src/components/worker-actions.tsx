@@ -1,4 +1,4 @@
-import { ask } from "../commands";
+import { requestAction } from "../commands";
 import type { Action } from "../generated/api";
 import { ACTION_LABEL, rowActions } from "../model";
 import { denialFor } from "../session";
@@ -6,8 +6,8 @@ import type { WorkerEntry } from "../store";
 import { Glyph, Spinner } from "./icons";
 
 /**
- * The actions of a row. Rows are many: they name the worker in each button and leave out what the role may not
- * do, and what there is no room for.
+ * The actions of a row. Each button names its worker; actions that the role may not request, or that have no
+ * space, are left out.
  */
 export function WorkerActions({ entry }: { entry: WorkerEntry }) {
   const worker = entry.worker.value;
@@ -23,7 +23,7 @@ export function WorkerActions({ entry }: { entry: WorkerEntry }) {
             label={`${ACTION_LABEL[action]} ${worker.name}`}
             isBusy={pending === action}
             isDisabled={pending !== null}
-            onClick={() => ask(entry, action)}
+            onClick={() => requestAction(entry, action)}
           />
         ))}
     </div>

@@ -1,18 +1,18 @@
 /**
- * Everything that can be done to the open worker, at the foot of its panel. What arrives live makes the panel
- * longer or shorter and would move a button away from under the pointer; here nothing moves, and what cannot
- * be done now keeps its place and says why.
+ * Every action on the open worker, at the foot of its panel. Live updates make the panel longer or shorter and
+ * would move a button away from under the pointer; here nothing moves, and an action that is not possible now
+ * stays in place, disabled, with the reason as its tooltip.
  */
 
 import { useComputed, useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import * as api from "../api";
 import { now } from "../clock";
-import { ask, change, openDialog } from "../commands";
+import { applyChange, openDialog, requestAction } from "../commands";
 import type { Action } from "../generated/api";
-import { holdNow, mayBePaused } from "../idle";
+import { activeHold, canBePaused } from "../idle";
 import { canDeregister, canRegister } from "../license";
-import { ACTION_LABEL, actionObstacle, panelActions } from "../model";
+import { ACTION_LABEL, actionDisabledReason, panelActions } from "../model";
 import { denialFor } from "../session";
 import type { WorkerEntry } from "../store";
 import { Glyph, Spinner } from "./icons";
@@ -46,7 +46,7 @@ export function WorkerControls({ entry }: { entry: WorkerEntry }) {
 }
 
 function LifeButton({ entry, action }: { entry: WorkerEntry; action: Action }) {
-  const obstacle = denialFor(action) ?? actionObstacle(entry.worker.value, action);
+  const disabledReason = denialFor(action) ?? actionDisabledReason(entry.worker.value, action);
   const pending = entry.pending.value;
   return (
     <button
@@ -54,9 +54,9 @@ function LifeButton({ entry, action }: { entry: WorkerEntry; action: Action }) {
       class="control"
       data-action={action}
       aria-busy={pending === action}
-      title={obstacle ?? ACTION_LABEL[action]}
-      disabled={pending !== null || obstacle !== null}
-      onClick={() => ask(entry, action)}
+      title={disabledReason ?? ACTION_LABEL[action]}
+      disabled={pending !== null || disabledReason !== null}
+      onClick={() => requestAction(entry, action)}
     >
       {pending === action ? <Spinner /> : <Glyph name={action} />}
       {ACTION_LABEL[action]}
@@ -64,45 +64,45 @@ function LifeButton({ entry, action }: { entry: WorkerEntry; action: Action }) {
   );
 }
 
-const CANNOT_PAUSE = "Only a worker that runs, and should, is ever paused.";
+const NOT_PAUSABLE = "Only a running worker whose desired status is running can be paused.";
 
-function pausingObstacle(entry: WorkerEntry): string | null {
-  return denialFor("hold") ?? (mayBePaused(entry.worker.value) ? null : CANNOT_PAUSE);
+function pauseDisabledReason(entry: WorkerEntry): string | null {
+  return denialFor("hold") ?? (canBePaused(entry.worker.value) ? null : NOT_PAUSABLE);
 }
 
 function HoldButton({ entry }: { entry: WorkerEntry }) {
-  const obstacle = pausingObstacle(entry);
+  const disabledReason = pauseDisabledReason(entry);
   return (
     <button
       type="button"
       class="control"
-      disabled={obstacle !== null}
-      title={obstacle ?? ""}
+      disabled={disabledReason !== null}
+      title={disabledReason ?? ""}
       onClick={() => {
         openDialog.value = { kind: "hold", entry };
       }}
     >
-      Keep running until…
+      Hold until…
     </button>
   );
 }
 
 function EndHoldButton({ entry }: { entry: WorkerEntry }) {
-  // A hold ends without an event of its own.
-  const isHeld = useComputed(() => holdNow(entry.worker.value, now.value) !== null);
+  // No event announces the end of a hold.
+  const isHeld = useComputed(() => activeHold(entry.worker.value, now.value) !== null);
   const isBusy = useSignal(false);
-  const obstacle = pausingObstacle(entry) ?? (isHeld.value ? null : "Nothing holds it.");
+  const disabledReason = pauseDisabledReason(entry) ?? (isHeld.value ? null : "No hold is set.");
   async function end(): Promise<void> {
     isBusy.value = true;
-    await change(entry, "Ending the hold of", api.endHold(entry.id));
+    await applyChange(entry, "Ending the hold of", api.endHold(entry.id));
     isBusy.value = false;
   }
   return (
     <button
       type="button"
       class="control"
-      disabled={obstacle !== null || isBusy.value}
-      title={obstacle ?? ""}
+      disabled={disabledReason !== null || isBusy.value}
+      title={disabledReason ?? ""}
       aria-busy={isBusy.value}
       onClick={() => void end()}
     >
@@ -112,20 +112,20 @@ function EndHoldButton({ entry }: { entry: WorkerEntry }) {
 }
 
 function AutoPauseSwitch({ entry }: { entry: WorkerEntry }) {
-  const obstacle = pausingObstacle(entry);
-  const wish = useSignal<boolean | null>(null);
+  const disabledReason = pauseDisabledReason(entry);
+  const requested = useSignal<boolean | null>(null);
   async function flip(isOn: boolean): Promise<void> {
-    wish.value = isOn;
-    await change(entry, `Turning auto-pause ${isOn ? "on" : "off"} for`, api.switchAutoPause(entry.id, isOn));
-    wish.value = null;
+    requested.value = isOn;
+    await applyChange(entry, `Turning auto-pause ${isOn ? "on" : "off"} for`, api.switchAutoPause(entry.id, isOn));
+    requested.value = null;
   }
   return (
-    <label class="switch" title={obstacle ?? "Pause it when nobody uses it"}>
+    <label class="switch" title={disabledReason ?? "Pause the worker when it is idle"}>
       <input
         type="checkbox"
         role="switch"
-        checked={wish.value ?? entry.worker.value.is_idle_detection_enabled}
-        disabled={obstacle !== null || wish.value !== null}
+        checked={requested.value ?? entry.worker.value.is_idle_detection_enabled}
+        disabled={disabledReason !== null || requested.value !== null}
         onChange={(event) => void flip(event.currentTarget.checked)}
       />
       Auto-pause
@@ -137,19 +137,19 @@ function LicenseButton({ entry }: { entry: WorkerEntry }) {
   const worker = entry.worker.value;
   const kind = worker.license.status === "registered" ? "deregister" : "register";
   const isFree = kind === "register" ? canRegister(worker) : canDeregister(worker);
-  const obstacle = denialFor("license") ?? (isFree ? null : "Its license is being changed.");
+  const disabledReason = denialFor("license") ?? (isFree ? null : "A license operation is pending.");
   return (
     <button
       key={kind}
       type="button"
       class="control"
-      disabled={obstacle !== null}
-      title={obstacle ?? ""}
+      disabled={disabledReason !== null}
+      title={disabledReason ?? ""}
       onClick={() => {
         openDialog.value = { kind, entry };
       }}
     >
-      {kind === "register" ? "Register…" : "Give back…"}
+      {kind === "register" ? "Register…" : "Deregister…"}
     </button>
   );
 }
@@ -162,13 +162,13 @@ interface EditButtonProps {
 }
 
 function EditButton({ entry, kind, name, children }: EditButtonProps) {
-  const refusal = denialFor(kind);
+  const denial = denialFor(kind);
   return (
     <button
       type="button"
       class="control"
-      disabled={refusal !== null}
-      title={refusal ?? ""}
+      disabled={denial !== null}
+      title={denial ?? ""}
       aria-label={name}
       onClick={() => {
         openDialog.value = { kind, entry };

@@ -1,4 +1,4 @@
-/** One worker beside the fleet: what it is, why it is so, what can be done, and what happened. */
+/** The panel of one worker beside the fleet: its details, explanation, actions and timeline. */
 
 import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
@@ -6,7 +6,7 @@ import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import * as api from "../api";
 import { formatUsd } from "../format";
 import type { Explanation, WorkerView } from "../generated/api";
-import { focusOn, isWalkingRows, rowLinkId } from "../keyboard";
+import { focusOn, isNavigatingRows, rowLinkId } from "../keyboard";
 import { statusInfo } from "../model";
 import { showFleet } from "../router";
 import { applyWorkers, desiredStatus, entries, isLoaded, templates, type WorkerEntry } from "../store";
@@ -34,8 +34,8 @@ export function WorkerPanel({ id }: { id: string }) {
 
   useLayoutEffect(() => {
     const element = panel.current;
-    // Whoever walks through the rows with the keyboard stays in the list.
-    if (!isWalkingRows()) element?.focus({ preventScroll: true });
+    // A user who navigates the rows with the keyboard stays in the list.
+    if (!isNavigatingRows()) element?.focus({ preventScroll: true });
     return () => {
       if (element?.contains(document.activeElement) === true) focusOn(rowLinkId(id));
     };
@@ -56,7 +56,7 @@ function CloseButton() {
   );
 }
 
-/** A link may lead to a worker that the fleet has not brought: ask for it by its id. */
+/** A link may name a worker that is not in the fleet list: fetch it by its id. */
 function Missing({ id }: { id: string }) {
   const problem = useSignal<string | null>(null);
   const hasFleet = isLoaded.value;
@@ -72,7 +72,7 @@ function Missing({ id }: { id: string }) {
   return (
     <>
       <header class="panel-head">
-        <h2>{problem.value === null ? <span class="bone" /> : "No such worker"}</h2>
+        <h2>{problem.value === null ? <span class="placeholder" /> : "Worker not found"}</h2>
         <CloseButton />
       </header>
       {problem.value !== null && <p class="panel-note">{problem.value}</p>}
@@ -156,7 +156,7 @@ function Facts({ worker }: { worker: WorkerView }) {
         )}
       </Fact>
       <Fact label="Private address">{worker.private_ip !== null && <Copyable text={worker.private_ip} />}</Fact>
-      <Fact label="Image">
+      <Fact label="AMI">
         {worker.ami_id !== null && (
           <>
             {worker.ami_name} <span class="fact-aside mono">{worker.ami_id}</span>

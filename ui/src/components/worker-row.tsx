@@ -6,7 +6,7 @@ import { openWorkerId, showWorker, workerHref } from "../router";
 import { desiredStatus, type WorkerEntry } from "../store";
 import { useStatusGlow } from "./glow";
 import { LoadCell } from "./load";
-import { PauseSign } from "./pausing";
+import { PauseIndicator } from "./pausing";
 import { DesiredHint, StatusBadge } from "./status-badge";
 import { Age, Ago } from "./time";
 import { WorkerActions } from "./worker-actions";
@@ -70,14 +70,14 @@ export function WorkerRow({ entry }: { entry: WorkerEntry }) {
 function StatusCell({ entry }: { entry: WorkerEntry }) {
   const worker = entry.worker.value;
   const desired = desiredStatus(entry);
-  // Whoever is where it should be needs no reason.
+  // A worker in its desired status needs no reason.
   const isSettled = worker.status === desired;
   return (
     <>
       <span class="status-line">
         <StatusBadge status={worker.status} />
         <DesiredHint status={worker.status} desired={desired} />
-        <PauseSign entry={entry} />
+        <PauseIndicator entry={entry} />
       </span>
       {!isSettled && worker.status_reason !== "" && (
         <span class="second reason" title={worker.status_reason}>
@@ -102,7 +102,7 @@ export function CmlVersion({ worker }: { worker: WorkerView }) {
 }
 
 function openUnlessOnControl(event: MouseEvent, id: string): void {
-  // The path as it was when the click began: a button may have redrawn its icon since.
+  // The path at the time of the click: a button may have rendered its icon again since.
   const isOnControl = event.composedPath().some((node) => node instanceof Element && node.matches("a, button"));
   const isSelectingText = window.getSelection()?.isCollapsed === false;
   if (!isOnControl && !isSelectingText) showWorker(id);

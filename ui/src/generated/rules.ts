@@ -148,7 +148,17 @@ export const AUDIT_EVENTS: readonly AuditEvent[] = [
 ];
 
 export const WORKER_NAME = /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/;
-export const MAX_NAME_LENGTH = 63;
+/** The most characters of what users type. */
+export const MAX_LENGTH = {
+  "workerName": 63,
+  "holdReason": 200,
+  "username": 64,
+  "password": 256,
+  "licenseToken": 256,
+  "tagKey": 128,
+  "tagValue": 256
+} as const;
+
 export const MAX_TAGS = 40;
 /** Attempts at one license operation. */
 export const MAX_LICENSE_ATTEMPTS = 5;
