@@ -1,13 +1,13 @@
 /** Wires the page together. Start reading here. */
 
 import { render } from "preact";
-import { App } from "./app";
-import { startClock } from "./clock";
-import { startKeyboard } from "./keyboard";
-import { startPresses } from "./press";
-import { startRouter } from "./router";
-import { startSession } from "./session";
-import { startTheme } from "./theme";
+import { App } from "./app/app";
+import { startKeyboard } from "./app/keyboard";
+import { startPresses } from "./app/press";
+import { startRouter } from "./app/router";
+import { startSession } from "./app/session";
+import { startTheme } from "./app/theme";
+import { startClock } from "./kit/clock";
 import "./styles/tokens.css";
 import "./styles/base.css";
 import "./styles/controls.css";

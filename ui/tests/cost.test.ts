@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { byCost, formatHours, formatMonth, shareOf } from "../src/cost";
+import { byCost, formatHours, formatMonth, shareOf } from "../src/features/cost/cost";
 import type { CostLine } from "../src/generated/api";
 
 function line(key: string, usd_this_month: number): CostLine {

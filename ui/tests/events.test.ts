@@ -1,7 +1,7 @@
 import { beforeEach, describe, expect, test } from "vitest";
-import { EventReader, type FleetSink } from "../src/events";
+import { EventReader, type FleetSink } from "../src/app/events";
+import type { LabChange, LabStatus } from "../src/features/labs/labs";
 import type { Sample, WorkerView } from "../src/generated/api";
-import type { LabChange, LabStatus } from "../src/labs";
 import { worker } from "./examples";
 
 class RecordingSink implements FleetSink {

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
-import { meaningOf, pauseForecast, reasonText, reasonTime, staleAt } from "../src/explain";
+import { meaningOf, pauseForecast, reasonText, reasonTime, staleAt } from "../src/features/worker/explain";
+import { statusInfo } from "../src/features/worker/model";
 import type { Explanation, Reason, WorkerStatus } from "../src/generated/api";
-import { statusInfo } from "../src/model";
 import { worker } from "./examples";
 
 const NOW = Date.parse("2026-11-16T12:00:00Z");

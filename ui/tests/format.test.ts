@@ -9,7 +9,7 @@ import {
   formatUntil,
   formatUsd,
   formatUsdPerMonth,
-} from "../src/format";
+} from "../src/kit/format";
 
 const SECOND = 1_000;
 const MINUTE = 60 * SECOND;

@@ -7,7 +7,7 @@ import {
   holdChoices,
   pauseIndicator,
   pauseSentence,
-} from "../src/idle";
+} from "../src/features/idle/idle";
 import { worker } from "./examples";
 
 const MINUTE = 60_000;

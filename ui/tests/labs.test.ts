@@ -1,4 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { replaceWorkers } from "../src/app/store";
+import { connection } from "../src/app/stream";
 import {
   applyLabChange,
   applyLabStatus,
@@ -12,9 +14,7 @@ import {
   stateLabel,
   subscribeToLabs,
   trackLabs,
-} from "../src/labs";
-import { replaceWorkers } from "../src/store";
-import { connection } from "../src/stream";
+} from "../src/features/labs/labs";
 
 const NOW = 1_000_000;
 

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
+import { canDeregister, canRegister, licenseInfo } from "../src/features/license/license";
 import type { LicenseView } from "../src/generated/api";
-import { canDeregister, canRegister, licenseInfo } from "../src/license";
 import { license, worker } from "./examples";
 
 function licensed(fields: Partial<LicenseView>, others: Parameters<typeof worker>[0] = {}) {

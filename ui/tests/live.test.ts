@@ -1,6 +1,4 @@
 import { beforeEach, describe, expect, test } from "vitest";
-import type { Sample } from "../src/generated/api";
-import { MAX_LOAD_POINTS } from "../src/generated/rules";
 import {
   applyHistory,
   applySamples,
@@ -12,7 +10,9 @@ import {
   retainLoads,
   sparklinePath,
   withSample,
-} from "../src/live";
+} from "../src/features/worker/live";
+import type { Sample } from "../src/generated/api";
+import { MAX_LOAD_POINTS } from "../src/generated/rules";
 import { worker } from "./examples";
 
 const T0 = Date.parse("2026-01-01T00:00:00Z");

@@ -1,6 +1,4 @@
 import { describe, expect, test } from "vitest";
-import type { WorkerStatus } from "../src/generated/api";
-import { BILLED, STATUSES } from "../src/generated/rules";
 import {
   actionDisabledReason,
   compareWorkers,
@@ -15,7 +13,9 @@ import {
   statusInfo,
   suggestName,
   usdPerHour,
-} from "../src/model";
+} from "../src/features/worker/model";
+import type { WorkerStatus } from "../src/generated/api";
+import { BILLED, STATUSES } from "../src/generated/rules";
 import { template, worker } from "./examples";
 
 describe("statuses", () => {

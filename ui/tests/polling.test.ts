@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { startPolling } from "../src/polling";
-import { fleetChanges } from "../src/store";
+import { startPolling } from "../src/app/polling";
+import { fleetChanges } from "../src/app/store";
 
 const INTERVAL = { everyMs: 60_000, afterChangeMs: 2_000 };
 

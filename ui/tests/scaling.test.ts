@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
+import { auditInfo, withNewest, withOlder } from "../src/features/scaling/scaling";
 import type { AuditEntry, AuditEvent, AuditPage } from "../src/generated/api";
-import { auditInfo, withNewest, withOlder } from "../src/scaling";
 
 function entry(id: string): AuditEntry {
   return {

@@ -7,8 +7,8 @@ import {
   entries,
   replaceWorkers,
   type WorkerEntry,
-} from "../src/store";
-import { chosenGroups, rows, showTerminated } from "../src/view";
+} from "../src/app/store";
+import { chosenGroups, rows, showTerminated } from "../src/features/fleet/view";
 import { worker } from "./examples";
 
 function entry(id: string): WorkerEntry {

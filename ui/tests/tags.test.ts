@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { tagProblem, tagRows, tagsOf, withoutRow, withRow } from "../src/tags";
+import { tagProblem, tagRows, tagsOf, withoutRow, withRow } from "../src/features/worker/tags";
 
 const TAGS = { team: "networking", course: "a=b" };
 

@@ -1,0 +1,85 @@
+/** The root component: the page, the open worker, dialogs and toasts. */
+
+import { Cost } from "../features/cost/cost-page";
+import { CreateDialog } from "../features/fleet/create-dialog";
+import { Fleet } from "../features/fleet/fleet";
+import { HoldDialog } from "../features/idle/hold-dialog";
+import { DeregisterDialog, FleetLicenseDialog, RegisterDialog } from "../features/license/license-dialogs";
+import { Scaling } from "../features/scaling/scaling-page";
+import { CmlLoginDialog } from "../features/worker/cml-login-dialog";
+import { DeleteDialog } from "../features/worker/delete-dialog";
+import { TagsDialog } from "../features/worker/tags-dialog";
+import { WorkerPanel } from "../features/worker/worker-panel";
+import { mediaQuery } from "../kit/media";
+import { openDialog } from "./commands";
+import { Header } from "./header";
+import { openWorkerId, type PageId, page } from "./router";
+import { session } from "./session";
+import { SignIn } from "./sign-in";
+import { announcement } from "./store";
+import { Toasts } from "./toast-list";
+
+/** Narrower than this, an open worker covers the fleet instead of standing beside it. */
+const isNarrow = mediaQuery("(max-width: 1099px)");
+
+export function App() {
+  return (
+    <>
+      {session.value.kind === "signed-out" ? <SignIn /> : <Dashboard />}
+      <Toasts />
+      <div class="visually-hidden" role="status" aria-live="polite">
+        {announcement}
+      </div>
+    </>
+  );
+}
+
+function Dashboard() {
+  const workerId = openWorkerId.value;
+  const isCovered = workerId !== null && isNarrow.value;
+  return (
+    <div class="shell" data-worker-open={workerId !== null}>
+      <Header />
+      <main class="page" inert={isCovered}>
+        <Page id={page.value.id} />
+      </main>
+      {workerId !== null && <WorkerPanel key={workerId} id={workerId} />}
+      <Dialogs />
+    </div>
+  );
+}
+
+function Page({ id }: { id: PageId }) {
+  switch (id) {
+    case "fleet":
+      return <Fleet />;
+    case "scaling":
+      return <Scaling />;
+    case "cost":
+      return <Cost />;
+  }
+}
+
+function Dialogs() {
+  const dialog = openDialog.value;
+  switch (dialog?.kind) {
+    case "create":
+      return <CreateDialog />;
+    case "delete":
+      return <DeleteDialog entry={dialog.entry} />;
+    case "hold":
+      return <HoldDialog entry={dialog.entry} />;
+    case "register":
+      return <RegisterDialog entry={dialog.entry} />;
+    case "deregister":
+      return <DeregisterDialog entry={dialog.entry} />;
+    case "cml-login":
+      return <CmlLoginDialog entry={dialog.entry} />;
+    case "tags":
+      return <TagsDialog entry={dialog.entry} />;
+    case "fleet-license":
+      return <FleetLicenseDialog />;
+    case undefined:
+      return null;
+  }
+}

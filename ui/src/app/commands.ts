@@ -1,0 +1,60 @@
+/** Requests about a worker. The page shows a request at once and its result with the response. */
+
+import { signal } from "@preact/signals";
+import { ACTION_LABEL } from "../features/worker/model";
+import type { Action, NewWorker, WorkerView } from "../generated/api";
+import * as api from "./api";
+import { denialFor } from "./session";
+import { applyWorkers, type WorkerEntry } from "./store";
+import { showError } from "./toasts";
+
+export type OpenDialog =
+  | { readonly kind: "create" | "fleet-license" }
+  | {
+      readonly kind: "delete" | "hold" | "register" | "deregister" | "cml-login" | "tags";
+      readonly entry: WorkerEntry;
+    };
+
+export const openDialog = signal<OpenDialog | null>(null);
+
+export function openCreateDialog(): void {
+  if (denialFor("create") === null) openDialog.value = { kind: "create" };
+}
+
+export function closeDialog(): void {
+  openDialog.value = null;
+}
+
+/** Request the action, after a confirmation if it cannot be undone. */
+export function requestAction(entry: WorkerEntry, action: Action): void {
+  if (action === "delete") openDialog.value = { kind: "delete", entry };
+  else void sendAction(entry, action);
+}
+
+export async function sendAction(entry: WorkerEntry, action: Action): Promise<void> {
+  entry.pending.value = action;
+  try {
+    applyWorkers([await api.act(entry.id, action)]);
+  } catch (error) {
+    showError(`${ACTION_LABEL[action]} ${entry.worker.value.name} failed`, error);
+  } finally {
+    entry.pending.value = null;
+  }
+}
+
+/** Await the response to a change of a worker; returns whether it was accepted. */
+export async function applyChange(entry: WorkerEntry, what: string, answer: Promise<WorkerView>): Promise<boolean> {
+  try {
+    applyWorkers([await answer]);
+    return true;
+  } catch (error) {
+    showError(`${what} ${entry.worker.peek().name} failed`, error);
+    return false;
+  }
+}
+
+export async function create(worker: NewWorker): Promise<string> {
+  const created = await api.createWorker(worker);
+  applyWorkers([created]);
+  return created.id;
+}

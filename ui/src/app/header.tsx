@@ -1,0 +1,90 @@
+import { Glyph, Mark } from "../kit/icons";
+import { PAGES, page } from "./router";
+import { reconnectNow, session, signOut } from "./session";
+import { type Connection, connection } from "./stream";
+import { nextTheme, theme } from "./theme";
+
+export function Header() {
+  return (
+    <header class="topbar">
+      <a class="brand" href="#/">
+        <Mark />
+        <span class="brand-name">Lablet Cloud Manager</span>
+      </a>
+      <Navigation />
+      <div class="topbar-end">
+        <ConnectionPill />
+        <ThemeToggle />
+        <Account />
+      </div>
+    </header>
+  );
+}
+
+function Navigation() {
+  return (
+    <nav class="nav" aria-label="Pages">
+      {PAGES.map(({ id, label, href, key }) => (
+        <a
+          key={id}
+          class="nav-link"
+          href={href}
+          title={`${label} (${key})`}
+          aria-current={page.value.id === id ? "page" : undefined}
+        >
+          {label}
+        </a>
+      ))}
+    </nav>
+  );
+}
+
+const CONNECTION: Readonly<Record<Connection, { label: string; meaning: string }>> = {
+  live: { label: "Live", meaning: "Changes appear as they happen." },
+  connecting: { label: "Connecting", meaning: "Reconnecting; what you see may be a few seconds old." },
+  offline: { label: "Offline", meaning: "No connection; what you see may be out of date. Click to try now." },
+};
+
+function ConnectionPill() {
+  const state = connection.value;
+  const { label, meaning } = CONNECTION[state];
+  return (
+    <button
+      type="button"
+      class="pill"
+      data-connection={state}
+      title={meaning}
+      aria-label={`Connection: ${label}`}
+      aria-disabled={state !== "offline"}
+      onClick={() => state === "offline" && reconnectNow()}
+    >
+      <span class="dot" />
+      <span class="pill-label">{label}</span>
+    </button>
+  );
+}
+
+function ThemeToggle() {
+  const label = `Theme: ${theme.value}`;
+  return (
+    <button type="button" class="icon-button" title={label} aria-label={label} onClick={nextTheme}>
+      <Glyph name={theme.value} />
+    </button>
+  );
+}
+
+function Account() {
+  const who = session.value;
+  if (who.kind !== "signed-in") return null;
+  return (
+    <div class="account">
+      <span class="account-who" title={`Signed in as ${who.actor} with the role ${who.role}`}>
+        <span class="account-actor">{who.actor}</span>
+        <span class="role">{who.role}</span>
+      </span>
+      <button type="button" class="icon-button" title="Sign out" aria-label="Sign out" onClick={() => void signOut()}>
+        <Glyph name="sign-out" />
+      </button>
+    </div>
+  );
+}

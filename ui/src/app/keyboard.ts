@@ -1,0 +1,76 @@
+/** Shortcuts of the page; dialogs and form fields handle their own keys. */
+
+import { rows } from "../features/fleet/view";
+import { openCreateDialog } from "./commands";
+import { openWorkerId, page, showFleet, showPage, switchToWorker } from "./router";
+
+export const FILTER_ID = "fleet-filter";
+
+const ROW_LINK_PREFIX = "worker-";
+
+export function rowLinkId(workerId: string): string {
+  return ROW_LINK_PREFIX + workerId;
+}
+
+export function isNavigatingRows(): boolean {
+  return document.activeElement?.matches(`[id^="${ROW_LINK_PREFIX}"]:focus-visible`) ?? false;
+}
+
+export function startKeyboard(): void {
+  window.addEventListener("keydown", (event) => {
+    if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (document.querySelector("dialog[open]") !== null || isTyping(event.target)) return;
+    if (handle(event.key)) event.preventDefault();
+  });
+}
+
+function handle(key: string): boolean {
+  switch (key) {
+    case "/":
+      return focusOn(FILTER_ID);
+    case "c":
+      openCreateDialog();
+      return true;
+    case "j":
+    case "ArrowDown":
+      return move(1);
+    case "k":
+    case "ArrowUp":
+      return move(-1);
+    case "Escape":
+      return closeWorker();
+    default:
+      return showPage(key);
+  }
+}
+
+function isTyping(target: EventTarget | null): boolean {
+  if (!(target instanceof HTMLElement)) return false;
+  return target.matches("input:not([type=checkbox]), select, textarea");
+}
+
+function move(step: 1 | -1): boolean {
+  const list = rows.value;
+  if (list.length === 0 || page.value.id !== "fleet") return false;
+  const focused = list.findIndex((entry) => rowLinkId(entry.id) === document.activeElement?.id);
+  const current = focused >= 0 ? focused : list.findIndex((entry) => entry.id === openWorkerId.value);
+  const start = step === 1 ? 0 : list.length - 1;
+  const target = list[current < 0 ? start : current + step];
+  if (target === undefined) return true;
+  focusOn(rowLinkId(target.id));
+  if (openWorkerId.value !== null) switchToWorker(target.id);
+  return true;
+}
+
+function closeWorker(): boolean {
+  if (openWorkerId.value === null) return false;
+  showFleet();
+  return true;
+}
+
+export function focusOn(id: string): boolean {
+  const element = document.getElementById(id);
+  element?.focus();
+  element?.scrollIntoView({ block: "nearest" });
+  return element !== null;
+}

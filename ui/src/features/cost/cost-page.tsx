@@ -1,0 +1,158 @@
+/** The cost page: cost now, this month, and saved by pausing; by worker, template and region. */
+
+import { useSignal } from "@preact/signals";
+import type { ComponentChildren } from "preact";
+import { useEffect } from "preact/hooks";
+import * as api from "../../app/api";
+import { startPolling } from "../../app/polling";
+import type { CostLine, CostReport } from "../../generated/api";
+import { formatSum, formatUsd, formatUsdPerMonth } from "../../kit/format";
+import { WorkerLink } from "../scaling/scaling-page";
+import { byCost, costReport, formatHours, formatMonth, shareOf } from "./cost";
+
+const INTERVAL = { everyMs: 60_000, afterChangeMs: 3_000 };
+
+/** Poll the report while it is shown; returns the error of the last attempt, or null. */
+export function useCost(): string | null {
+  const problem = useSignal<string | null>(null);
+  useEffect(
+    () =>
+      startPolling(() => {
+        api.getCost().then(
+          (report) => {
+            costReport.value = report;
+            problem.value = null;
+          },
+          (error: unknown) => {
+            problem.value = error instanceof Error ? error.message : String(error);
+          },
+        );
+      }, INTERVAL),
+    [],
+  );
+  return problem.value;
+}
+
+export function Cost() {
+  const problem = useCost();
+  const report = costReport.value;
+  return (
+    <>
+      <div class="page-head">
+        <h1>Cost</h1>
+        {report !== null && <span class="shown">{formatMonth(report.month)}, UTC</span>}
+      </div>
+      <p class="page-lead">
+        Compute at the templates' prices, counted from the hours that workers ran. Disks are not included.
+      </p>
+      {report === null ? problem !== null && <p class="panel-note">{problem}</p> : <Report report={report} />}
+    </>
+  );
+}
+
+function Report({ report }: { report: CostReport }) {
+  const { total } = report;
+  return (
+    <>
+      <dl class="summary summary-cells cost-cells">
+        <Figure label="Now" value={formatUsd(total.usd_per_hour)} unit="per hour" />
+        <Figure label="At this rate" value={formatUsdPerMonth(total.usd_per_hour)} unit="a month" />
+        <Figure
+          label="This month so far"
+          value={formatSum(total.usd_this_month)}
+          unit={formatHours(total.running_hours_this_month)}
+        />
+        <Figure
+          label="Saved by pausing"
+          value={formatSum(total.usd_saved_this_month)}
+          unit={formatHours(total.paused_hours_this_month)}
+        />
+      </dl>
+      <div class="cost-groups">
+        <Lines title="By worker" lines={report.by_worker} total={total} name={(key) => <WorkerLink id={key} />} />
+        <Lines title="By template" lines={byCost(report.by_template)} total={total} name={(key) => key} />
+        <Lines title="By region" lines={byCost(report.by_region)} total={total} name={(key) => key} />
+      </div>
+    </>
+  );
+}
+
+function Figure({ label, value, unit }: { label: string; value: string; unit: string }) {
+  return (
+    <div class="summary-cell">
+      <dt>{label}</dt>
+      <dd>
+        {value}
+        <span class="summary-unit">{unit}</span>
+      </dd>
+    </div>
+  );
+}
+
+interface LinesProps {
+  readonly title: string;
+  readonly lines: readonly CostLine[];
+  readonly total: CostLine;
+  readonly name: (key: string) => ComponentChildren;
+}
+
+/** More lines are rarely read, and take time to render. */
+const SHOWN = 50;
+
+function Lines({ title, lines, total, name }: LinesProps) {
+  const showsAll = useSignal(false);
+  const shown = showsAll.value ? lines : lines.slice(0, SHOWN);
+  return (
+    <section class="cost-group">
+      <h2>{title}</h2>
+      <div class="cost-scroll">
+        <table class="cost-table" aria-label={title}>
+          <thead>
+            <tr>
+              <th scope="col">
+                <span class="visually-hidden">Name</span>
+              </th>
+              <th scope="col">Per hour</th>
+              <th scope="col">This month</th>
+              <th scope="col">Saved</th>
+              <th scope="col">Ran</th>
+            </tr>
+          </thead>
+          <tbody>
+            {shown.map((line) => (
+              <tr key={line.key}>
+                <th scope="row">
+                  {name(line.key)}
+                  <span class="share" aria-hidden="true">
+                    <span style={{ width: `${shareOf(line, total)}%` }} />
+                  </span>
+                </th>
+                <td>{line.usd_per_hour === 0 ? <span class="absent">—</span> : formatUsd(line.usd_per_hour)}</td>
+                <td>{formatSum(line.usd_this_month)}</td>
+                <td>
+                  {line.usd_saved_this_month === 0 ? (
+                    <span class="absent">—</span>
+                  ) : (
+                    formatSum(line.usd_saved_this_month)
+                  )}
+                </td>
+                <td>{formatHours(line.running_hours_this_month)}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+      {shown.length < lines.length && (
+        <button
+          type="button"
+          class="text-button"
+          onClick={() => {
+            showsAll.value = true;
+          }}
+        >
+          Show all {lines.length.toLocaleString("en-US")}
+        </button>
+      )}
+    </section>
+  );
+}

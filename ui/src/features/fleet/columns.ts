@@ -1,0 +1,21 @@
+import type { SortColumn } from "../worker/model";
+
+export interface Column {
+  readonly id: SortColumn | "load";
+  readonly label: string;
+  /** Null: rows sorted by a value that changes every second would never stop moving. */
+  readonly sort: SortColumn | null;
+}
+
+export const COLUMNS: readonly Column[] = (
+  [
+    { id: "name", label: "Name" },
+    { id: "status", label: "Status" },
+    { id: "load", label: "Load" },
+    { id: "template", label: "Template" },
+    { id: "region", label: "Region" },
+    { id: "cml", label: "CML" },
+    { id: "address", label: "Address" },
+    { id: "age", label: "Age" },
+  ] as const
+).map((column) => ({ ...column, sort: column.id === "load" ? null : column.id }));

@@ -1,0 +1,59 @@
+/** The view of the fleet that the user chose: filter, groups, sorting, and the resulting rows. */
+
+import { computed, signal } from "@preact/signals";
+import { entries, type WorkerEntry } from "../../app/store";
+import { compareWorkers, type GroupId, matchesText, type Sort, type SortColumn, statusInfo } from "../worker/model";
+
+export const filterText = signal("");
+export const chosenGroups = signal<ReadonlySet<GroupId>>(new Set());
+export const showTerminated = signal(false);
+export const sort = signal<Sort>({ column: "name", descending: false });
+
+export const countsByGroup = computed<ReadonlyMap<GroupId, number>>(() => {
+  const counts = new Map<GroupId, number>();
+  for (const entry of entries.value.values()) {
+    const { group } = statusInfo(entry.worker.value.status);
+    counts.set(group, (counts.get(group) ?? 0) + 1);
+  }
+  return counts;
+});
+
+/** The number of workers listed without a filter. */
+export const listableCount = computed(
+  () => entries.value.size - (showTerminated.value ? 0 : (countsByGroup.value.get("terminated") ?? 0)),
+);
+
+let lastRows: readonly WorkerEntry[] = [];
+
+/** The same array as before unless a row was added, removed or moved: only then does the list render. */
+export const rows = computed<readonly WorkerEntry[]>(() => {
+  const order = compareWorkers(sort.value);
+  const next = [...entries.value.values()].filter(isListed).sort((a, b) => order(a.worker.value, b.worker.value));
+  const isSame = next.length === lastRows.length && next.every((entry, index) => entry === lastRows[index]);
+  if (!isSame) lastRows = next;
+  return lastRows;
+});
+
+function isListed(entry: WorkerEntry): boolean {
+  const worker = entry.worker.value;
+  const { group } = statusInfo(worker.status);
+  if (group === "terminated") return showTerminated.value && matchesText(worker, filterText.value);
+  if (chosenGroups.value.size > 0 && !chosenGroups.value.has(group)) return false;
+  return matchesText(worker, filterText.value);
+}
+
+export function toggleGroup(group: GroupId): void {
+  const next = new Set(chosenGroups.value);
+  if (!next.delete(group)) next.add(group);
+  chosenGroups.value = next;
+}
+
+export function sortBy(column: SortColumn): void {
+  const current = sort.value;
+  sort.value = { column, descending: current.column === column && !current.descending };
+}
+
+export function clearFilters(): void {
+  filterText.value = "";
+  chosenGroups.value = new Set();
+}

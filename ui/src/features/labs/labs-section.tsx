@@ -1,0 +1,75 @@
+/** The labs of the open worker and their nodes, live. */
+
+import { useEffect } from "preact/hooks";
+import * as api from "../../app/api";
+import { formatCount } from "../../kit/format";
+import {
+  type Lab,
+  type LabNode,
+  labColor,
+  labs,
+  nodeColor,
+  sortedLabs,
+  sortedNodes,
+  stateLabel,
+  subscribeToLabs,
+} from "./labs";
+
+export function LabsSection({ workerId }: { workerId: string }) {
+  useEffect(() => subscribeToLabs(workerId, api.listLabs), [workerId]);
+  const known = labs.value;
+  if (known === null || known.size === 0) return null;
+  return (
+    <section class="panel-section" aria-label="Labs">
+      <h3>
+        Labs <span class="count">{known.size}</span>
+      </h3>
+      <ul class="labs">
+        {sortedLabs(known).map((lab) => (
+          <LabItem key={lab.lab_id} lab={lab} />
+        ))}
+      </ul>
+    </section>
+  );
+}
+
+function LabItem({ lab }: { lab: Lab }) {
+  const nodes = sortedNodes(lab);
+  return (
+    <li class="lab" data-lab-id={lab.lab_id} data-state={lab.state ?? ""}>
+      <div class="lab-head">
+        <span class="lab-title" title={lab.lab_id}>
+          {lab.title ?? lab.lab_id}
+        </span>
+        <span class="badge" data-color={labColor(lab.state)}>
+          <span class="dot" />
+          {stateLabel(lab.state)}
+        </span>
+      </div>
+      <span class="visually-hidden">{formatCount(nodes.length, "node")}</span>
+      <ul class="nodes">
+        {nodes.map(([id, node]) => (
+          <NodeItem key={id} id={id} node={node} />
+        ))}
+      </ul>
+    </li>
+  );
+}
+
+function NodeItem({ id, node }: { id: string; node: LabNode }) {
+  const color = nodeColor(node.state);
+  return (
+    <li
+      class="node"
+      data-node-id={id}
+      data-state={node.state ?? ""}
+      data-color={color}
+      data-moving={color === "orange"}
+      title={`${node.label ?? id}: ${stateLabel(node.state)}`}
+    >
+      <span class="dot" />
+      <span class="node-label">{node.label ?? id.slice(0, 8)}</span>
+      <span class="node-state">{stateLabel(node.state)}</span>
+    </li>
+  );
+}

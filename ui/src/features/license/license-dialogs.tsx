@@ -1,0 +1,105 @@
+import { useRef } from "preact/hooks";
+import * as api from "../../app/api";
+import { applyChange, closeDialog } from "../../app/commands";
+import { FormDialog, useSubmission } from "../../app/form-dialog";
+import { applyWorkers, type WorkerEntry } from "../../app/store";
+import { MAX_LENGTH } from "../../generated/rules";
+import { Dialog } from "../../kit/dialog";
+import { setFleetToken } from "./fleet-license";
+
+export function RegisterDialog({ entry }: { entry: WorkerEntry }) {
+  return (
+    <TokenDialog
+      title={`License ${entry.worker.value.name}`}
+      hint="From your Cisco Smart Account. It is stored encrypted, never shown, and deleted after use."
+      submitLabel="Register"
+      use={async (token) => applyWorkers([await api.registerLicense(entry.id, token)])}
+    />
+  );
+}
+
+export function FleetLicenseDialog() {
+  return (
+    <TokenDialog
+      title="License token of the fleet"
+      hint="From your Cisco Smart Account. It is stored encrypted and never shown again."
+      submitLabel="Set token"
+      use={setFleetToken}
+    />
+  );
+}
+
+interface TokenDialogProps {
+  readonly title: string;
+  readonly hint: string;
+  readonly submitLabel: string;
+  readonly use: (token: string) => Promise<void>;
+}
+
+function TokenDialog({ title, hint, submitLabel, use }: TokenDialogProps) {
+  // The token is a secret: it stays in its field, in no signal, and the request clears the field.
+  const field = useRef<HTMLInputElement>(null);
+  const { problem, isBusy, send } = useSubmission();
+
+  async function submit(): Promise<void> {
+    const input = field.current;
+    if (input === null) return;
+    const token = input.value.trim();
+    if (token === "") {
+      problem.value = "Paste a registration token.";
+      input.focus();
+      return;
+    }
+    input.value = "";
+    if (!(await send(() => use(token)))) input.focus();
+  }
+
+  return (
+    <FormDialog title={title} submitLabel={submitLabel} isBusy={isBusy} onSubmit={() => void submit()}>
+      <div class="field">
+        <label for="license-token">Registration token</label>
+        <input
+          id="license-token"
+          ref={field}
+          class="input mono"
+          type="password"
+          autocomplete="off"
+          autofocus
+          maxLength={MAX_LENGTH.licenseToken}
+          aria-invalid={problem.value !== null}
+          aria-describedby="license-token-note"
+        />
+        <p id="license-token-note" class="field-note" data-error={problem.value !== null} aria-live="polite">
+          {problem.value ?? hint}
+        </p>
+      </div>
+    </FormDialog>
+  );
+}
+
+export function DeregisterDialog({ entry }: { entry: WorkerEntry }) {
+  const { name } = entry.worker.value;
+  return (
+    <Dialog title={`Deregister the license of ${name}?`} onClose={closeDialog}>
+      <p class="dialog-text">
+        The license is free for other workers then. Until {name} is licensed again,{" "}
+        <strong>CML on {name} starts no labs</strong> beyond what it allows without a license.
+      </p>
+      <div class="dialog-buttons">
+        <button type="button" class="button" autofocus onClick={closeDialog}>
+          Cancel
+        </button>
+        <button
+          type="button"
+          class="button button-danger"
+          onClick={() => {
+            closeDialog();
+            void applyChange(entry, "Deregistering the license of", api.deregisterLicense(entry.id));
+          }}
+        >
+          Deregister
+        </button>
+      </div>
+    </Dialog>
+  );
+}
