@@ -33,13 +33,15 @@ def documents() -> Mapping[str, str]:
 def worker_states() -> str:
     out = io.StringIO()
     out.write(f"{GENERATED}# Worker states\n\n")
-    out.write("A worker's `status` is what is true of it; `desired_status` is what people want.\n")
-    out.write("The control plane refuses every change that is not a row of the table below.\n\n")
+    out.write(
+        "A worker's `status` is what the controller last reported; `desired_status` is what users request.\n"
+    )
+    out.write("The control plane rejects every transition that is not a row of the table below.\n\n")
     out.write("| status | meaning |\n|---|---|\n")
     for status, meaning in MEANING.items():
         out.write(f"| {status.name} | {meaning} |\n")
     out.write("\nWhether CML answers on a RUNNING worker is its flag `cml_ready`.\n")
-    out.write("\n## Transitions\n\n```mermaid\nstateDiagram-v2\n    [*] --> PENDING: a person creates it\n")
+    out.write("\n## Transitions\n\n```mermaid\nstateDiagram-v2\n    [*] --> PENDING: a user creates it\n")
     for row in TRANSITIONS:
         if not row.observed:
             out.write(f"    {row.source.name} --> {row.target.name}: {row.because.replace(':', ',')}\n")
@@ -49,7 +51,9 @@ def worker_states() -> str:
             if row.source is status:
                 mark = "yes" if row.observed else ""
                 out.write(f"| {row.source.name} | {row.target.name} | {row.because} | {mark} |\n")
-    out.write("\nAn observed jump that no row foresees is recorded as UNKNOWN and never blocks the loop.\n")
+    out.write(
+        "\nAn observed transition without a row is recorded as UNKNOWN and never blocks the reconcile loop.\n"
+    )
     out.write("\n## EC2 states\n\n| EC2 | worker |\n|---|---|\n")
     for state, status in EC2_STATES.items():
         out.write(f"| {state} | {status.name} |\n")
@@ -64,7 +68,7 @@ def configuration() -> str:
         "Settings come from defaults, a YAML file (`--config`, names in lower case), the environment and\n"
     )
     out.write(
-        "flags (`--set NAME=VALUE`); the later wins. `lcm config` shows what is in force, and from where.\n"
+        "flags (`--set NAME=VALUE`); the later wins. `lcm config` shows each effective value and its source.\n"
     )
     for title, settings in (
         ("Control plane", ControlPlaneSettings),

@@ -36,7 +36,7 @@ describe("a reason", () => {
   test.each([
     ["pause", "2026-11-16T12:12:00Z", "in 12 min"],
     ["pause", "2026-11-16T11:59:00Z", "soon"],
-    ["held", "2026-11-16T14:00:00Z", "another 2 h"],
+    ["held", "2026-11-16T14:00:00Z", "2 h left"],
     ["active", "2026-11-16T11:57:00Z", "3 min ago"],
   ])("%s at %s is %s", (code, at, text) => {
     expect(reasonTime(reason(code, at), NOW)).toBe(text);

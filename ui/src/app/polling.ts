@@ -9,7 +9,7 @@ export interface PollInterval {
   readonly afterChangeMs: number;
 }
 
-/** Fetch now and then repeatedly until the returned function is called. A hidden page does not fetch. */
+/** Fetch at once, then repeatedly, until the returned function is called. A hidden page does not fetch. */
 export function startPolling(fetchData: () => void, { everyMs, afterChangeMs }: PollInterval): () => void {
   const seen = fleetChanges.peek();
   let timer = 0;

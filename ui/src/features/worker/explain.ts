@@ -27,7 +27,7 @@ export function reasonTime({ code, at }: Reason, now: number): string | null {
   if (at === null) return null;
   const left = Date.parse(at) - now;
   if (left <= 0) return code === "pause" ? "soon" : formatAgo(Date.parse(at), now);
-  return UNTIL_CODES.has(code) ? `another ${formatRemaining(left)}` : `in ${formatRemaining(left)}`;
+  return UNTIL_CODES.has(code) ? `${formatRemaining(left)} left` : `in ${formatRemaining(left)}`;
 }
 
 /** A pause that is due stays due now: fetching again at once would never end. */
