@@ -68,7 +68,7 @@ def configuration() -> str:
         "Settings come from defaults, a YAML file (`--config`, names in lower case), the environment and\n"
     )
     out.write(
-        "flags (`--set NAME=VALUE`); the later wins. `lcm config` shows each effective value and its source.\n"
+        "flags (`--set NAME=VALUE`); the later wins. `lcm config` shows each value and its source.\n"
     )
     for title, settings in (
         ("Control plane", ControlPlaneSettings),

@@ -62,12 +62,11 @@ async def test_the_panel_says_why_and_what_comes_next(page: Page, lcm: RunningLc
     worker = await running(api, "explained")
     panel = await open_worker(page, lcm, worker)
     why = panel.get_by_role("region", name="Why and what next")
-    reason expect(why.locator('[data-code="status_reason"]')).to_have_text("EC2 reports running")
-    reason expect(why.locator('[data-code="pause"]')).to_have_text(
-        re.compile(r"unless used before.*in \d+")
-    )
+    reason = why.locator('[data-code="status_reason"]')
+    await expect(reason).to_have_text(worker["status_reason"], ignore_case=True)
+    await expect(why.locator('[data-code="pause"]')).to_contain_text(re.compile(r"in \d+"))
     await api.act(worker, "stop")
-    await expect(why.locator('[data-code="stop_requested"]')).to_be_visible("Stop requested")
+    await expect(why.locator('[data-code="stop_requested"]')).to_be_visible()
     assert await was_never_reloaded(page)
 
 

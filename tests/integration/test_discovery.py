@@ -131,7 +131,7 @@ async def test_an_orphan_is_shown_and_left_alone(
     async with controller.get("/admin/orphans") as response:
         view = await response.json()
     assert view["may_terminate"] is False
-    assert "less than 10 minutes" in view["only_looking"]["us-east-1"]
+    assert "less than 10 minutes" in view["dry_run_reasons"]["us-east-1"]
     async with controller.get("/metrics") as response:
         assert 'worker_orphan_instances{kind="no_record",region="us-east-1"} 1' in await response.text()
 

@@ -60,7 +60,7 @@ MEANING: Final = {
     STOPPED: "The instance is stopped; its disk is kept, compute costs nothing.",
     TERMINATING: "Termination was decided; the instance is not terminated yet.",
     TERMINATED: "The instance is terminated. The record stays for the audit.",
-    FAILED: "LCM gave up, with a reason; `retry` tries again, `delete` cleans up.",
+    FAILED: "LCM gave up; the status reason says why. Retry tries again, Delete cleans up.",
     UNKNOWN: "EC2 reports a state that LCM does not know; LCM keeps observing.",
 }
 

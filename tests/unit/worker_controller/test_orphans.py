@@ -181,7 +181,7 @@ class TestMachinesWithoutRecords:
             while is_alive(fleet, orphan):
                 await fleet.clock.sleep(1)
             assert fleet.clock.monotonic() - born_at >= 10 * MINUTE
-            assert fleet.leader.reconciler.scope.discovery.orphans.counts["machines_terminated"] == 1
+            assert fleet.leader.reconciler.scope.discovery.orphans.counts["instances_terminated"] == 1
             await fleet.clock.sleep(10 * MINUTE)
             assert kinds(fleet) == {}
 
@@ -396,4 +396,4 @@ async def test_an_instance_that_may_not_be_terminated_does_not_protect_the_other
         await fleet.clock.sleep(60 * MINUTE)
         assert (is_alive(fleet, protected), is_alive(fleet, other)) == (True, False)
         orphans = fleet.leader.reconciler.scope.discovery.orphans
-        assert (orphans.counts["machines_terminated"], orphans.dry_run_reasons) == (1, {})
+        assert (orphans.counts["instances_terminated"], orphans.dry_run_reasons) == (1, {})

@@ -19,15 +19,15 @@ export const STATUSES: readonly WorkerStatus[] = [
 export const STATUS_MEANING: Readonly<Record<WorkerStatus, string>> = {
   "pending": "The record exists; no instance is known yet.",
   "provisioning": "EC2 accepted the launch; the instance is not running yet.",
-  "starting": "The instance is on its way to running, or runs without a known address.",
-  "running": "The instance runs and has an address. CML may still be booting.",
+  "starting": "The instance is starting, or runs without a known address.",
+  "running": "The instance runs and has an address. Whether CML may is the flag `cml_ready`.",
   "draining": "No new sessions; stops when the present ones are over.",
-  "stopping": "A stop was decided; the instance is on its way down.",
+  "stopping": "A stop was decided; the instance is not stopped yet.",
   "stopped": "The instance is stopped; its disk is kept, compute costs nothing.",
-  "terminating": "Termination was decided; the instance is on its way out.",
-  "terminated": "The instance is gone for good. The record stays for the audit.",
+  "terminating": "Termination was decided; the instance is not terminated yet.",
+  "terminated": "The instance is terminated. The record stays for the audit.",
   "failed": "LCM gave up; the status reason says why. Retry tries again, Delete cleans up.",
-  "unknown": "EC2 reports something LCM does not understand; it keeps looking."
+  "unknown": "EC2 reports a state that LCM does not know; LCM keeps observing."
 };
 
 export type Color = "orange" | "green" | "blue" | "fading" | "grey" | "red" | "purple";

@@ -1,4 +1,4 @@
-"""The event name of a commit of a worker."""
+"""The names of the event stream's events, and which of them a commit of a worker is."""
 
 from enum import StrEnum
 from operator import attrgetter
@@ -8,7 +8,46 @@ from lcm.domain.lifecycle import DRAINING, STOPPING, TERMINATED
 from lcm.domain.worker import Worker
 
 
-def event_of(before: Worker | None, after: Worker) -> str:
+class WorkerEvent(StrEnum):
+    """An event that carries a worker's whole record. The dashboard listens to every member."""
+
+    CREATED = "worker.created"
+    IMPORTED = "worker.imported"
+    STATUS_UPDATED = "worker.status.updated"
+    ENDPOINT_UPDATED = "worker.endpoint.updated"
+    EC2_DETAILS_UPDATED = "worker.ec2_details.updated"
+    DRAIN_TIMED_OUT = "worker.drain.timed_out"
+    TERMINATED = "worker.terminated"
+    PAUSED = "worker.paused"
+    RESUMED = "worker.resumed"
+    IDLE_DETECTION_TOGGLED = "worker.idle_detection.toggled"
+    LICENSE_UPDATED = "worker.license.updated"
+    LICENSE_REGISTRATION_STARTED = "worker.license.registration.started"
+    LICENSE_REGISTRATION_COMPLETED = "worker.license.registration.completed"
+    LICENSE_REGISTRATION_FAILED = "worker.license.registration.failed"
+    LICENSE_DEREGISTERED = "worker.license.deregistered"
+    ACTIVITY_UPDATED = "worker.activity.updated"
+    LABS_UPDATED = "worker.labs.updated"
+
+
+class StreamEvent(StrEnum):
+    """An event of the stream that does not carry the record of one changed worker."""
+
+    CONNECTED = "connected"
+    RESET = "reset"
+    HEARTBEAT = "heartbeat"
+    SESSION_EXPIRED = "auth.session.expired"
+    SHUTDOWN = "system.sse.shutdown"
+    WORKER_SNAPSHOT = "worker.snapshot"
+    METRICS_UPDATED = "worker.metrics.updated"
+    WS_CONNECTED = "worker.ws.connected"
+    WS_DISCONNECTED = "worker.ws.disconnected"
+    LAB_STATE_CHANGE = "worker.lab.state_change"
+    LAB_STATS_UPDATED = "worker.lab.stats_updated"
+    LAB_STATUS_UPDATED = "lab.status.updated"
+
+
+def event_of(before: Worker | None, after: Worker) -> WorkerEvent:
     """Return the event name; of several changes in one commit, the one that matters most to users."""
     if before is None:
         return WorkerEvent.IMPORTED if after.imported else WorkerEvent.CREATED
@@ -53,7 +92,8 @@ _ec2_details = attrgetter(
 def _license_event(before: License, after: License) -> WorkerEvent:
     if after.operation_in_progress and not before.operation_in_progress:
         is_registration = after.pending_operation is LicenseOperation.REGISTER
-        return "worker.license.registration.started" if is_registration else "worker.license.updated"
+        started = WorkerEvent.LICENSE_REGISTRATION_STARTED
+        return started if is_registration else WorkerEvent.LICENSE_UPDATED
     if after.status is LicenseStatus.REGISTERED and before.status is not after.status:
         return WorkerEvent.LICENSE_REGISTRATION_COMPLETED
     if after.status is LicenseStatus.DEREGISTERED and before.status is not after.status:

@@ -159,7 +159,7 @@ class EventHub:
             possible_actions=(),
         )
         data = {"worker_id": worker_id, "worker": worker, "previous_status": last.status}
-        self.publish("worker.terminated", data)
+        self.publish(WorkerEvent.TERMINATED, data)
 
     def on_template(self, change: str, template: WorkerTemplate) -> None:
         self.publish(f"worker.template.{change}", {"template": template})
@@ -257,7 +257,7 @@ class EventHub:
         chunk = encode(event_type, data, f"{self._boot}-{self._count}")
         self._fan_out(Event(self._count, event_type, data.get("worker_id"), chunk))
 
-    def _collect(self, event_type: str, worker_id: str, part: bytes) -> None:
+    def _collect(self, event_type: StreamEvent, worker_id: str, part: bytes) -> None:
         """Publish an event in a batch with others of its type, within a second."""
         batch = self._open_batches[event_type]
         batch.parts.append((worker_id, part))
@@ -268,7 +268,7 @@ class EventHub:
             loop = asyncio.get_running_loop()
             batch.timer = loop.call_later(BATCH_SECONDS, self._publish_batch, event_type)
 
-    def _publish_batch(self, event_type: str) -> None:
+    def _publish_batch(self, event_type: StreamEvent) -> None:
         batch = self._open_batches[event_type]
         self._open_batches[event_type] = _OpenBatch()
         if batch.timer is not None:
@@ -347,14 +347,14 @@ class EventHub:
                     self._deliver_all(channel)
                     reason = subscriber.overflowed
                     subscriber.drop()
-                    for piece in self._start_with_snapshots("reset", {"reason": reason}, wanted):
+                    for piece in self._start_with_snapshots(StreamEvent.RESET, {"reason": reason}, wanted):
                         yield piece
                 elif chunk := subscriber.take():
                     yield chunk
                 else:
                     await subscriber.has_data.wait()
             if subscriber.is_expired:
-                yield encode("auth.session.expired", {})
+                yield encode(StreamEvent.SESSION_EXPIRED, {})
             elif wanted.include_system:
                 yield encode(StreamEvent.SHUTDOWN, {})
 
@@ -406,12 +406,12 @@ class EventHub:
     def _opening(self, last_event_id: str | None, wanted: EventFilter) -> Iterator[bytes]:
         greeting = {"boot": self._boot, "server_time": self._clock.now()}
         if not last_event_id:
-            yield from self._start_with_snapshots("connected", greeting, wanted)
+            yield from self._start_with_snapshots(StreamEvent.CONNECTED, greeting, wanted)
             return
         missed = self._missed_since(last_event_id)
         if missed is None:
             reason = {"reason": "the missed events are no longer buffered"}
-            yield from self._start_with_snapshots("reset", reason, wanted)
+            yield from self._start_with_snapshots(StreamEvent.RESET, reason, wanted)
             return
         yield encode(StreamEvent.CONNECTED, {**greeting, "workers": 0})
         for event in missed:

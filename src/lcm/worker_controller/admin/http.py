@@ -108,10 +108,10 @@ class WorkerPages:
                 for found in orphans.found.values()
                 for orphan in found.values()
             ],
-            only_looking=orphans.dry_run_reasons,
+            dry_run_reasons=orphans.dry_run_reasons,
             may_terminate=orphans.may_terminate,
             records_ended=orphans.counts["records_ended"],
-            machines_terminated=orphans.counts["machines_terminated"],
+            instances_terminated=orphans.counts["instances_terminated"],
         )
         return json_answer(view)
 

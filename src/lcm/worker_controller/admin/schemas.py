@@ -64,7 +64,7 @@ class OrphansView(msgspec.Struct, frozen=True, kw_only=True):
     """Every orphan of the last complete listings, and why nothing is done in a region."""
 
     orphans: list[OrphanView]
-    only_looking: dict[str, str]
+    dry_run_reasons: dict[str, str]
     may_terminate: bool
     records_ended: int
-    machines_terminated: int
+    instances_terminated: int

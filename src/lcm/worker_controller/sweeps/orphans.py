@@ -194,4 +194,4 @@ class Orphans:
             self._refused_at[instance.id] = now
             log.warning("instance without record not terminated", instance_id=instance.id, error=str(error))
             return
-        self.counts["machines_terminated"] += 1
+        self.counts["instances_terminated"] += 1
