@@ -23,7 +23,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's own time."""
+    """The time of the host."""
 
     def now(self) -> datetime:
         return datetime.now(UTC)

@@ -12,7 +12,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 class ConfigurationError(Exception):
-    """LCM cannot run with what it was told; the message says what to change."""
+    """LCM cannot run with these settings; the message says what to change."""
 
 
 @dataclass(frozen=True)

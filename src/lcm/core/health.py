@@ -20,7 +20,7 @@ class Health:
         self._freezes: dict[str, str] = {}
 
     def tick(self, loop: str, period_seconds: float) -> None:
-        """This loop is alive and promises to be back within the period."""
+        """Record that this loop is alive and is due again within the period."""
         self._loops[loop] = _Loop(period_seconds, self._clock.monotonic())
 
     def forget(self, loop: str) -> None:

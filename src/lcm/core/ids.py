@@ -6,12 +6,12 @@ from typing import Protocol
 
 
 def operating_system_chance() -> random.Random:
-    """Chance nobody can foresee, for jitter."""
+    """Return unpredictable randomness, for jitter."""
     return random.SystemRandom()
 
 
 class Ids(Protocol):
-    """Makes identifiers nobody else has."""
+    """Makes unique identifiers."""
 
     def new_id(self) -> str:
         """A fresh UUID4 in its usual lower-case form."""
@@ -19,7 +19,7 @@ class Ids(Protocol):
 
 
 class RandomIds:
-    """UUIDs drawn from a source of randomness; the operating system's unless told otherwise."""
+    """UUIDs drawn from a source of randomness; the operating system's by default."""
 
     def __init__(self, rng: random.Random | None = None) -> None:
         self._rng = rng or random.SystemRandom()

@@ -1,7 +1,7 @@
-"""A token bucket: how fast one API may be called, whoever calls it. Urgent callers go first.
+"""A token bucket: how fast one API may be called by all callers of a process. Urgent callers go first.
 
-One bucket is shared by everybody in the process who calls that API. When the other side says that we
-are too fast, everybody pauses for a while of random length, so that we do not come back all at once.
+When the API answers that it is throttled, all callers pause for a random time, so that they do not return all
+at once.
 """
 
 import asyncio
@@ -76,7 +76,7 @@ class TokenBucket:
                 self._waiting[0].is_first.set()
 
     def refused(self, reason: str) -> None:
-        """The other side asked us to slow down: pause everybody, longer each time in a row."""
+        """The API throttled a call: pause all callers, longer each time in a row."""
         self._last_refusal = f"; the last call was refused: {reason}"
         pause = PAUSES.delay_seconds(self._refusals) * self._chance.uniform(0.5, 1.0)
         self._refusals += 1
@@ -105,5 +105,5 @@ class TokenBucket:
         gained = (now - self._counted_at) * self._rate.per_second
         self._permits = min(self._rate.burst, self._permits + gained)
         self._counted_at = now
-        # A permit that is short by a rounding error is a permit: nobody can sleep that little.
+        # A permit that is short by a rounding error is a permit: no clock sleeps that little.
         return 0.0 if self._permits >= 1 - 1e-6 else (1 - self._permits) / self._rate.per_second

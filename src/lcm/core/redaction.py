@@ -17,7 +17,7 @@ MIN_LENGTH = 6
 MAX_SECRETS = 10_000
 
 _BY_SHAPE = r"lcm_[A-Za-z0-9_-]{40,}|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"
-"""LCM's own tokens and everybody's JWTs are recognised without being known."""
+"""LCM's own tokens and all JWTs are recognised by their form."""
 
 
 class Redactor:

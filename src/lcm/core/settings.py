@@ -41,7 +41,7 @@ class CoordinationSettings(BaseSettings):
         return not self.model_fields_set.isdisjoint({"etcd_endpoints", "etcd_host", "etcd_port"})
 
     def etcd_options(self) -> EtcdOptions:
-        """How to reach it. Raises ValueError or OSError if that is not possible as told."""
+        """How to reach it. Raises ValueError or OSError if the settings do not allow it."""
         endpoints, is_tls = parse_endpoints(self.etcd_endpoints or (f"{self.etcd_host}:{self.etcd_port}",))
         files = (self.etcd_ca_cert, self.etcd_client_cert, self.etcd_client_key)
         pems = [file.read_bytes() if file is not None else None for file in files]
@@ -55,7 +55,7 @@ class CoordinationSettings(BaseSettings):
         )
 
     @model_validator(mode="after")
-    def _etcd_can_be_reached_as_told(self) -> Self:
+    def _etcd_settings_fit_together(self) -> Self:
         if not self.uses_etcd:
             return self
         try:
@@ -91,7 +91,7 @@ class ElectionSettings(CoordinationSettings):
 
 
 class ControllerSettings(ElectionSettings):
-    """What a controller can be told at least; each gives host, port and instance an environment name."""
+    """The settings of every controller; each gives host, port and instance an environment name."""
 
     host: str = Field("127.0.0.1", description="Address to listen on.")
     port: int = Field(0, ge=0, le=65535, description="0: any free one.")

@@ -1,6 +1,6 @@
 """Metrics and logs of one process: OpenTelemetry instruments, read out in Prometheus' format.
 
-Counts are kept as plain integers where things happen and read by callbacks when somebody looks, so
+Counts are kept as plain integers where things happen and read by callbacks at the time of a scrape, so
 a hot path never pays for an instrument and a series ends with the thing it describes.
 """
 
@@ -51,7 +51,7 @@ class Telemetry:
     content_type = CONTENT_TYPE_LATEST
 
     def __init__(self, trace_ids: Ids | None = None) -> None:
-        """Traces are named by the operating system's chance unless told otherwise."""
+        """Trace ids are random by default."""
         self.trace_ids: Ids = trace_ids or RandomIds()
         self._registry = CollectorRegistry()
         reader = PrometheusMetricReader(
@@ -64,11 +64,11 @@ class Telemetry:
         self._meter = self._provider.get_meter("lcm")
 
     def gauge(self, name: str, description: str, read: Callable[[], Iterable[Reading]]) -> None:
-        """A value that goes up and down, read when somebody looks."""
+        """Register a value that goes up and down, read at the time of a scrape."""
         self._meter.create_observable_gauge(name, [_callback(read)], description=description)
 
     def counter(self, name: str, description: str, read: Callable[[], Iterable[Reading]]) -> None:
-        """A total that only grows, read when somebody looks."""
+        """Register a total that only grows, read at the time of a scrape."""
         self._meter.create_observable_counter(name, [_callback(read)], description=description)
 
     def durations(self, name: str, description: str) -> "Durations":
@@ -119,7 +119,7 @@ class OtlpExport(HostedService):
     def __init__(
         self, telemetry: Telemetry, endpoint: str, clock: Clock, interval_seconds: float = 10.0
     ) -> None:
-        # Imported here: it takes a third of a second that nobody without a collector should wait.
+        # Imported here: it takes a third of a second that only an exporter is worth.
         from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 
         self._telemetry = telemetry
@@ -247,7 +247,7 @@ LogFormat = Literal["human", "json"]
 
 
 def configure_logging(log_format: LogFormat, level: str = "INFO") -> None:
-    """One line an event on stderr, for people or for machines; other libraries only from WARNING on."""
+    """Write one line per event to stderr, as text or JSON; other libraries only from WARNING on."""
     stream = cast(TextIO, RedactingStream(sys.stderr, redactor))
     logging.basicConfig(stream=stream, level=logging.WARNING, format="%(message)s")
     renderer: structlog.typing.Processor = (

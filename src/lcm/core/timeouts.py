@@ -1,7 +1,7 @@
 """A bound on how long a block may take: `asyncio.timeout`, as it is since Python 3.11.3.
 
 The one before, which Debian 12 has, mistakes its own expiry for a cancellation if its task was being
-cancelled already: a standby whose lease could not be given back in time never stood for election again.
+cancelled already: a standby whose lease could not be revoked in time never stood for election again.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""What is being done, for whom, and in which trace: bound in one place, said on every line logged meanwhile.
+"""The trace of the current work and the fields of its log lines, bound in one place.
 
 Traces are named as W3C Trace Context names them, and travel to other processes in the header `traceparent`. A
-name is made up only when it is needed: work that logs nothing and calls nobody pays nothing for it.
+name is made up only when it is needed: work that logs nothing and calls no other process pays nothing for it.
 """
 
 import re
@@ -38,7 +38,7 @@ class TraceContext:
 
     @property
     def traceparent(self) -> str:
-        """For whoever is called: the same trace, and this work as the one that called. No spans are kept."""
+        """The header for a called process: the same trace, this work as the caller. No spans are kept."""
         if self._span_id is None:
             self._span_id = self._ids.new_id().replace("-", "")[:16]
         return f"00-{self.trace_id}-{self._span_id}-00"

@@ -32,7 +32,7 @@ GENERATIONS_PROBED: Final = 50
 class OrphanKind(StrEnum):
     """Why an instance with our tags has no owner."""
 
-    PROMISED = "promised"
+    INTENDED = "intended"
     """A record holds the intent of this launch and has no instance yet: it will be adopted."""
     SUPERSEDED = "superseded"
     """An earlier launch of a worker that has another instance now."""
@@ -90,7 +90,7 @@ def _classify(
         return orphan(OrphanKind.CONFLICT, f"its tags name the fleet {fleet!r}, this one is {environment!r}")
     intent = worker.launch if worker is not None and worker.has_unresolved_launch else None
     if intent is not None and intent.client_token == instance.client_token:
-        return orphan(OrphanKind.PROMISED, f"launch {intent.generation} of its worker")
+        return orphan(OrphanKind.INTENDED, f"launch {intent.generation} of its worker")
     launches = worker.launch_generation if worker else GENERATIONS_PROBED
     tokens = {client_token(worker_id, generation): generation for generation in range(1, launches + 1)}
     generation = tokens.get(instance.client_token or "")

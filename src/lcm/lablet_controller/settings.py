@@ -1,4 +1,4 @@
-"""What the lablet controller can be told, by file, environment or command line."""
+"""The settings of the lablet controller: file, environment or command line."""
 
 from pydantic import Field
 

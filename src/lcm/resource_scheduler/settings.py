@@ -1,4 +1,4 @@
-"""What the resource scheduler can be told, by file, environment or command line."""
+"""The settings of the resource scheduler: file, environment or command line."""
 
 from pydantic import Field
 

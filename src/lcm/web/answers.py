@@ -98,9 +98,9 @@ def body_of(struct: type[T]) -> Callable[[Request], Coroutine[Any, Any, T]]:
 def query_of(request: Request, struct: type[T], *, several: Collection[str] = ()) -> T:
     """The query as this struct; only the parameters in `several` may be repeated."""
     query = request.query_params
-    told = {name: query.getlist(name) if name in several else query[name] for name in query}
+    given = {name: query.getlist(name) if name in several else query[name] for name in query}
     try:
-        return msgspec.convert(told, struct, strict=False)
+        return msgspec.convert(given, struct, strict=False)
     except msgspec.ValidationError as error:
         raise _malformed(error, "query") from None
 

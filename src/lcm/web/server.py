@@ -15,7 +15,7 @@ DRAIN_SECONDS = 2
 """How long open requests get to finish when the server stops."""
 
 HEADER_SECONDS = 10.0
-"""How long somebody may take to say what they want, from the first byte or the connection on."""
+"""How long a client may take to send its request headers, from the connection or its first byte on."""
 
 MAX_HEADER_BYTES = 64 * 1024
 

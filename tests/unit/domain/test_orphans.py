@@ -52,7 +52,7 @@ def launched(status: WorkerStatus = RUNNING, generations: int = 2) -> Worker:
 @pytest.mark.parametrize(
     ("instance", "workers", "kind"),
     [
-        (a_tagged_instance(), [promising()], OrphanKind.PROMISED),
+        (a_tagged_instance(), [promising()], OrphanKind.INTENDED),
         (a_tagged_instance(), [launched()], OrphanKind.SUPERSEDED),
         (a_tagged_instance(), [launched(TERMINATED)], OrphanKind.RECORD_TERMINATED),
         (a_tagged_instance(), [], OrphanKind.NO_RECORD),
@@ -139,7 +139,7 @@ class TestSightings:
 
     def test_another_reason_starts_anew(self) -> None:
         seen = AbsenceTracker()
-        seen.record(orphans(OrphanKind.PROMISED), 0)
+        seen.record(orphans(OrphanKind.INTENDED), 0)
         seen.record(orphans(OrphanKind.SUPERSEDED), 600)
         assert not seen.is_confirmed(InstanceId("i-orphan"), 600)
 

@@ -361,7 +361,7 @@ class TestH9SweepRacesLaunch:
             assert worker.launch is not None
             late = await fleet.cloud.launch_instance(worker.launch.spec, worker.launch.client_token)
             await fleet.clock.sleep(3_600)
-            assert kinds(fleet) == {late.id: OrphanKind.PROMISED}
+            assert kinds(fleet) == {late.id: OrphanKind.INTENDED}
             assert is_alive(fleet, late)
             await fleet.ask(worker, Action.RETRY)
             worker = await fleet.until(worker, RUNNING)

@@ -267,10 +267,10 @@ class SqliteStore:
             if batch:
                 if not _commit(db, batch):
                     self._held_keys.forget_all()
-                self._tell(batch)
+                self._resolve(batch)
         db.close()
 
-    def _tell(self, batch: list[_Write]) -> None:
+    def _resolve(self, batch: list[_Write]) -> None:
         """Resolve futures in the order of their commits, so that listeners are called in order."""
 
         def resolve_all() -> None:

@@ -185,7 +185,7 @@ class EtcdKv:
             while True:
                 response = await self._heard(stream, member, within_seconds=self._options.silence_seconds)
                 events += response.events
-                if not response.fragment:  # what happened at one revision is told together
+                if not response.fragment:  # changes of one revision are delivered together
                     for event in events:
                         yield _change(event)
                     events = []
@@ -216,7 +216,7 @@ class EtcdKv:
         if response.compact_revision:
             raise Compacted(response.compact_revision)
         if response.canceled:
-            self._token = None  # an expired token is told in this way, too
+            self._token = None  # an expired token is refused in this way, too
             raise KvUnavailable(f"etcd at {member.endpoint} cancelled a watch: {response.cancel_reason}")
         return response
 

@@ -28,7 +28,7 @@ class _Lease:
 
 
 class MemoryKv(HostedService):
-    """Keeps the newest `history_limit` changes; `run` expires leases while nobody calls.
+    """Keeps the newest `history_limit` changes; `run` expires leases between calls.
 
     Every change has a revision of its own, so the history is indexed by it and a watch needs no queue.
     """
@@ -46,7 +46,7 @@ class MemoryKv(HostedService):
         self._leases: dict[LeaseId, _Lease] = {}
         self._history: deque[Change] = deque()
         self._history_limit = history_limit
-        self._news: asyncio.Future[None] | None = None
+        self._changed: asyncio.Future[None] | None = None
         self._leases_changed = asyncio.Event()
 
     async def run(self) -> None:
@@ -112,7 +112,7 @@ class MemoryKv(HostedService):
             if next_revision <= self._compacted:
                 raise Compacted(self._compacted)
             if next_revision > self._revision:
-                await self._wait_for_news()
+                await self._wait_for_change()
                 continue
             change = self._history[next_revision - self._history[0].revision]
             next_revision += 1
@@ -120,20 +120,20 @@ class MemoryKv(HostedService):
                 yield change
 
     def compact(self, revision: int) -> None:
-        """Forget the changes up to a revision, as etcd does when told to."""
+        """Forget the changes up to a revision, as etcd does on request."""
         while self._history and self._history[0].revision <= revision:
             self._history.popleft()
         self._compacted = max(self._compacted, revision)
         self._announce()
 
-    async def _wait_for_news(self) -> None:
-        if self._news is None or self._news.done():
-            self._news = asyncio.get_running_loop().create_future()
-        await asyncio.shield(self._news)
+    async def _wait_for_change(self) -> None:
+        if self._changed is None or self._changed.done():
+            self._changed = asyncio.get_running_loop().create_future()
+        await asyncio.shield(self._changed)
 
     def _announce(self) -> None:
-        if self._news is not None and not self._news.done():
-            self._news.set_result(None)
+        if self._changed is not None and not self._changed.done():
+            self._changed.set_result(None)
 
     def _put(self, key: str, value: bytes, lease: LeaseId | None) -> int:
         if lease is not None and lease not in self._leases:

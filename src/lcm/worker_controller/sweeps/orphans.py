@@ -163,7 +163,7 @@ class Orphans:
         self.found[region] = orphans
         # An instance that cannot be terminated must not use up the budget of the others.
         for orphan in sorted(orphans.values(), key=self._last_refused):
-            if orphan.kind is OrphanKind.PROMISED:
+            if orphan.kind is OrphanKind.INTENDED:
                 self.adopt(orphan.worker_id)
             elif self.may_terminate and orphan.kind in DESTROYABLE and workers:
                 await self._terminate(orphan, tracker)
