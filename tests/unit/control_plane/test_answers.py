@@ -57,7 +57,7 @@ async def answer_with(error: Exception) -> tuple[int, dict[str, Any]]:
         (WriteUnconfirmed("no word"), "write-unconfirmed", "may have happened", "nothing was changed"),
     ],
 )
-async def test_a_failing_store_is_told_apart_from_a_write_nobody_confirmed(
+async def test_a_failing_store_is_distinguished_from_an_unconfirmed_write(
     error: Exception, kind: str, says: str, never: str
 ) -> None:
     status, problem = await answer_with(error)

@@ -26,9 +26,7 @@ async def secrets(plane: ControlPlane) -> int:
     return len([kept for kept in await plane.records.store.list_all(KIND) if kept.id.startswith(PURPOSE)])
 
 
-async def test_the_controller_reads_the_login_and_nobody_else_does(
-    plane: ControlPlane, worker: Worker
-) -> None:
+async def test_only_the_controller_reads_the_login(plane: ControlPlane, worker: Worker) -> None:
     changed = await set_login(plane.records, worker.id, "lcm", SECRET, by="ada")
     told = await login_of(plane.records, worker.id)
     assert (told.username, told.password) == ("lcm", SECRET)
@@ -48,7 +46,7 @@ async def test_another_login_wakes_the_controller_and_is_a_line_of_the_timeline(
     )
 
 
-async def test_a_new_password_throws_the_old_one_away(plane: ControlPlane, worker: Worker) -> None:
+async def test_a_new_password_removes_the_old_one(plane: ControlPlane, worker: Worker) -> None:
     first = await set_login(plane.records, worker.id, "lcm", "old", by="ada")
     second = await set_login(plane.records, worker.id, "lcm", SECRET, by="ada")
     assert first.cml_login != second.cml_login
@@ -66,7 +64,7 @@ async def test_without_a_login_of_its_own_the_fleets_is_used(plane: ControlPlane
     assert await remove_login(plane.records, worker.id, by="ada") == changed
 
 
-async def test_a_request_that_is_sent_again_leaves_one_password(plane: ControlPlane, worker: Worker) -> None:
+async def test_a_repeated_request_leaves_one_password(plane: ControlPlane, worker: Worker) -> None:
     again = Preconditions(keyed_request("ada", "key", b"PUT"))
     first = await set_login(plane.records, worker.id, "lcm", SECRET, by="ada", preconditions=again)
     second = await set_login(plane.records, worker.id, "lcm", SECRET, by="ada", preconditions=again)
@@ -75,7 +73,7 @@ async def test_a_request_that_is_sent_again_leaves_one_password(plane: ControlPl
     assert await secrets(plane) == 1
 
 
-async def test_a_worker_that_is_gone_takes_no_login_and_keeps_no_password(
+async def test_a_terminated_worker_takes_no_login_and_keeps_no_password(
     plane: ControlPlane,
 ) -> None:
     gone = await plane.records.workers.add(a_worker(status=TERMINATED))
@@ -86,7 +84,7 @@ async def test_a_worker_that_is_gone_takes_no_login_and_keeps_no_password(
     assert await secrets(plane) == 0
 
 
-async def test_the_password_goes_with_the_record(plane: ControlPlane, worker: Worker) -> None:
+async def test_the_password_is_removed_with_the_record(plane: ControlPlane, worker: Worker) -> None:
     await forget_worker(plane.records, await set_login(plane.records, worker.id, "lcm", SECRET, by="ada"))
     assert await secrets(plane) == 0
 

@@ -41,7 +41,9 @@ async def test_a_delete_keeps_the_record(plane: ControlPlane) -> None:
     assert (await plane.records.workers.get(worker.id)).status is TERMINATED
 
 
-async def test_a_forced_delete_takes_the_record_with_the_machine_and_not_before(plane: ControlPlane) -> None:
+async def test_a_forced_delete_purges_the_record_with_the_instance_and_not_before(
+    plane: ControlPlane,
+) -> None:
     worker = await plane.records.workers.add(a_worker(status=RUNNING, ec2_instance_id=InstanceId("i-1")))
     await delete_worker(plane.records, worker.id, force=True, by="ada")
     worker = await plane.records.workers.get(worker.id)

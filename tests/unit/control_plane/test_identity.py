@@ -178,7 +178,7 @@ async def test_a_replaced_start_up_key_ends_the_sessions_opened_with_the_old_one
         await replaced.authenticate(browser)
 
 
-async def test_a_stream_is_told_within_seconds_that_its_token_was_revoked(
+async def test_a_stream_ends_within_seconds_after_its_token_was_revoked(
     store: CountingStore, clock: VirtualClock
 ) -> None:
     here, there = Identity(KEYS, store, clock), Identity(KEYS, store, clock)
@@ -196,7 +196,7 @@ async def test_a_stream_is_told_within_seconds_that_its_token_was_revoked(
         keeping.cancel()
 
 
-async def test_a_stream_is_told_when_its_session_ends_however_it_ends(
+async def test_a_stream_ends_with_its_session_however_that_ends(
     identity: Identity, clock: VirtualClock
 ) -> None:
     told: list[str] = []
@@ -217,7 +217,7 @@ async def test_a_stream_is_told_when_its_session_ends_however_it_ends(
         keeping.cancel()
 
 
-async def test_nobody_is_sent_away_because_the_store_does_not_answer(
+async def test_no_stream_ends_because_the_store_does_not_answer(
     identity: Identity, store: CountingStore, clock: VirtualClock
 ) -> None:
     token, _ = await issue(identity, clock)

@@ -53,7 +53,7 @@ def unconfirmed(plane: ControlPlane) -> int:
     return plane.caches.idle_checks.unconfirmed(plane.records.clock.now(), POLICY.timeout)
 
 
-async def test_a_worker_that_nobody_asks_about_raises_an_alarm(
+async def test_a_worker_whose_idle_check_is_overdue_raises_an_alarm(
     plane: ControlPlane, worker: Worker, fence: Fence
 ) -> None:
     assert overdue(plane) == 0
@@ -68,7 +68,7 @@ async def test_a_worker_that_nobody_asks_about_raises_an_alarm(
 
 
 @pytest.mark.parametrize("fields", [{"cml_ready": False}, {"is_idle_detection_enabled": False}])
-async def test_nobody_has_to_ask_about_a_worker_that_is_not_to_be_paused(
+async def test_a_worker_that_cannot_be_paused_needs_no_idle_check(
     plane: ControlPlane, fields: dict[str, bool]
 ) -> None:
     running = {"status": RUNNING, "cml_ready": True, "created_at": plane.records.clock.now()}
@@ -78,7 +78,7 @@ async def test_nobody_has_to_ask_about_a_worker_that_is_not_to_be_paused(
     assert overdue(plane) == 0
 
 
-async def test_a_worker_kept_only_because_its_cml_is_silent_raises_an_alarm(
+async def test_a_worker_that_runs_only_because_its_cml_is_silent_raises_an_alarm(
     plane: ControlPlane, worker: Worker, fence: Fence
 ) -> None:
     for _ in range(30):

@@ -101,7 +101,7 @@ async def desk(plane: ControlPlane) -> Desk:
     return Desk(plane, fence_for("worker-controller", grant.epoch))
 
 
-async def test_sixty_one_idle_minutes_pause_a_worker_at_the_second_look(desk: Desk) -> None:
+async def test_sixty_one_idle_minutes_pause_a_worker_at_the_second_idle_check(desk: Desk) -> None:
     worker = await desk.add()
     await desk.passes(61)
     first = await desk.check(worker)
@@ -116,7 +116,7 @@ async def test_sixty_one_idle_minutes_pause_a_worker_at_the_second_look(desk: De
     assert paused.last_paused_by == "idle detection"
 
 
-async def test_a_second_look_that_comes_too_soon_pauses_nothing(desk: Desk) -> None:
+async def test_a_second_idle_check_that_comes_too_soon_pauses_nothing(desk: Desk) -> None:
     worker = await desk.add()
     await desk.passes(61)
     await desk.check(worker)
@@ -124,7 +124,7 @@ async def test_a_second_look_that_comes_too_soon_pauses_nothing(desk: Desk) -> N
     assert not (await desk.check(worker, force_check=True)).auto_pause_triggered
 
 
-async def test_a_decision_that_nobody_confirmed_for_long_is_made_anew(desk: Desk) -> None:
+async def test_a_pause_decision_that_was_not_confirmed_in_time_is_made_anew(desk: Desk) -> None:
     worker = await desk.add()
     await desk.passes(61)
     await desk.check(worker)
@@ -145,14 +145,14 @@ async def test_empty_answers_for_an_hour_do_not_move_the_last_activity(desk: Des
 
 
 @pytest.mark.parametrize("category", ["start_lab", "queue_node", "user_activity", "import_lab"])
-async def test_what_people_do_is_activity(desk: Desk, category: str) -> None:
+async def test_actions_of_people_are_activity(desk: Desk, category: str) -> None:
     worker = await desk.add()
     await desk.passes(61)
     result = await desk.check(worker, [desk.event(category)])
     assert (result.activity_updated, result.is_idle) == (True, False)
 
 
-async def test_what_machines_do_is_not_activity(desk: Desk) -> None:
+async def test_automatic_events_are_not_activity(desk: Desk) -> None:
     worker = await desk.add()
     await desk.passes(61)
     result = await desk.check(worker, [desk.event("system_stats"), desk.event("license_info")])
@@ -174,7 +174,7 @@ async def test_a_server_whose_clock_is_ahead_does_not_stay_in_use_for_ever(desk:
     assert seen.last_activity_at == desk.plane.records.clock.now()
 
 
-async def test_use_between_the_two_looks_takes_the_decision_back(desk: Desk) -> None:
+async def test_activity_between_the_two_idle_checks_cancels_the_decision(desk: Desk) -> None:
     """H1: activity between the verdict and the stop."""
     worker = await desk.add()
     await desk.passes(61)
@@ -194,7 +194,7 @@ async def test_use_after_the_pause_and_before_the_stop_cancels_it(desk: Desk) ->
     assert (seen.desired_status, seen.pause_reason) == (DesiredStatus.RUNNING, None)
 
 
-async def test_a_person_who_stops_a_worker_that_is_being_paused_has_the_last_word(desk: Desk) -> None:
+async def test_a_stop_request_overrides_a_pause_in_progress(desk: Desk) -> None:
     worker = await desk.add()
     await desk.passes(61)
     assert (await desk.look_twice(worker)).auto_pause_triggered
@@ -207,7 +207,7 @@ async def test_a_person_who_stops_a_worker_that_is_being_paused_has_the_last_wor
     assert (stopping.auto_pause_count, stopping.manual_pause_count) == (0, 1)
 
 
-async def test_a_person_who_drains_a_worker_that_is_being_scaled_down_has_the_last_word(desk: Desk) -> None:
+async def test_a_drain_request_overrides_a_scale_down_in_progress(desk: Desk) -> None:
     worker = await desk.add()
     await desk.passes(61)
     await desk.look_twice(worker, suppress_auto_pause=True)
@@ -265,7 +265,7 @@ async def test_a_worker_with_a_session_is_not_paused(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize(("load", "guard"), [(95.0, "busy"), (30.0, None), (None, None)])
-async def test_h3_a_machine_that_works_hard_is_not_paused_though_nobody_clicks(
+async def test_h3_a_worker_with_high_load_is_not_paused_without_activity(
     desk: Desk, load: float | None, guard: str | None
 ) -> None:
     worker = await desk.add()
@@ -277,7 +277,7 @@ async def test_h3_a_machine_that_works_hard_is_not_paused_though_nobody_clicks(
     assert (await desk.look_twice(worker)).guard == guard
 
 
-async def test_h3_load_measured_long_ago_keeps_nobody_running(desk: Desk) -> None:
+async def test_h3_load_measured_long_ago_does_not_prevent_a_pause(desk: Desk) -> None:
     worker = await desk.add()
     now = desk.plane.records.clock.now()
     desk.plane.caches.metrics.take_sample(
@@ -296,7 +296,7 @@ async def test_h3_a_license_that_is_being_registered_is_not_cut_off(desk: Desk) 
     assert (await desk.look_twice(worker)).guard == "busy"
 
 
-async def test_a_session_placed_between_the_looks_takes_the_decision_back(desk: Desk) -> None:
+async def test_a_session_placed_between_the_idle_checks_cancels_the_decision(desk: Desk) -> None:
     worker = await desk.add()
     await desk.passes(61)
     await desk.check(worker)
@@ -305,7 +305,7 @@ async def test_a_session_placed_between_the_looks_takes_the_decision_back(desk: 
     assert not (await desk.check(worker)).auto_pause_triggered
 
 
-async def test_nobody_is_placed_on_a_worker_that_is_being_paused(desk: Desk) -> None:
+async def test_no_session_is_placed_on_a_worker_that_is_being_paused(desk: Desk) -> None:
     worker = await desk.add()
     await desk.passes(61)
     await desk.look_twice(worker)
@@ -360,7 +360,7 @@ async def test_a_worker_whose_launch_was_waited_for_is_not_paused_for_an_hour(de
     await is_left_alone_for_an_hour(desk, worker)
 
 
-async def test_a_worker_that_was_imported_at_rest_is_not_paused_for_an_hour_after_its_start(
+async def test_a_worker_that_was_imported_stopped_is_not_paused_for_an_hour_after_its_start(
     desk: Desk,
 ) -> None:
     found = a_worker(
@@ -452,7 +452,7 @@ async def test_a_released_hold_brings_the_countdown_back(desk: Desk) -> None:
     assert released.target_pause_at == worker.created_at + timedelta(hours=1)
 
 
-async def test_the_next_check_is_told_with_the_last(desk: Desk) -> None:
+async def test_the_next_check_is_reported_with_the_last(desk: Desk) -> None:
     worker = await desk.add()
     assert (
         idle_status(desk.plane.records, desk.plane.caches, desk.plane.policies, worker).next_idle_check_at
@@ -471,14 +471,14 @@ async def test_the_next_check_is_told_with_the_last(desk: Desk) -> None:
     assert status.next_idle_check_at == checked_at + timedelta(minutes=5)
 
 
-async def test_a_worker_without_idle_detection_runs_until_somebody_stops_it(desk: Desk) -> None:
+async def test_a_worker_without_idle_detection_runs_until_an_operator_stops_it(desk: Desk) -> None:
     worker = await desk.add()
     await toggle_idle_detection(desk.plane.records, desk.plane.policies, worker.id, enabled=False, by="ada")
     await desk.passes(6_000)
     assert (await desk.look_twice(worker)).guard == "detection_disabled"
 
 
-async def test_a_look_that_arrives_late_pauses_nobody(desk: Desk) -> None:
+async def test_an_idle_check_with_stale_telemetry_pauses_no_worker(desk: Desk) -> None:
     worker = await desk.add()
     await desk.passes(61)
     asked_at = desk.plane.records.clock.now()
@@ -490,7 +490,7 @@ async def test_a_look_that_arrives_late_pauses_nobody(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("minutes", [-60, -5, 5, 60])
-async def test_nobody_is_paused_while_the_clocks_differ(desk: Desk, minutes: float) -> None:
+async def test_no_worker_is_paused_while_the_clocks_differ(desk: Desk, minutes: float) -> None:
     worker = await desk.add()
     await desk.passes(61)
     for _ in range(3):
@@ -545,7 +545,7 @@ async def scaled_down(desk: Desk, worker: Worker) -> Worker:
     )
 
 
-async def test_scale_down_takes_a_worker_that_two_looks_found_unused(desk: Desk) -> None:
+async def test_scale_down_drains_a_worker_that_two_idle_checks_found_idle(desk: Desk) -> None:
     worker = await desk.add()
     await desk.passes(61)
     await desk.check(worker, suppress_auto_pause=True)
@@ -557,7 +557,7 @@ async def test_scale_down_takes_a_worker_that_two_looks_found_unused(desk: Desk)
     assert (await scaled_down(desk, worker)).status is DRAINING
 
 
-async def test_scale_down_takes_nobody_on_an_old_look(desk: Desk) -> None:
+async def test_scale_down_drains_no_worker_on_an_old_idle_check(desk: Desk) -> None:
     worker = await desk.add()
     await desk.passes(61)
     await desk.look_twice(worker, suppress_auto_pause=True)
@@ -566,7 +566,7 @@ async def test_scale_down_takes_nobody_on_an_old_look(desk: Desk) -> None:
         await scaled_down(desk, worker)
 
 
-async def test_whoever_comes_before_the_drain_keeps_the_worker(desk: Desk) -> None:
+async def test_activity_before_the_drain_keeps_the_worker(desk: Desk) -> None:
     worker = await desk.add()
     await desk.passes(61)
     await desk.look_twice(worker, suppress_auto_pause=True)
@@ -576,7 +576,7 @@ async def test_whoever_comes_before_the_drain_keeps_the_worker(desk: Desk) -> No
         await scaled_down(desk, worker)
 
 
-async def test_whoever_comes_before_the_drained_worker_stops_keeps_it(desk: Desk) -> None:
+async def test_activity_before_the_drained_worker_stops_keeps_it(desk: Desk) -> None:
     worker = await desk.add()
     await desk.passes(61)
     await desk.look_twice(worker, suppress_auto_pause=True)
@@ -616,7 +616,7 @@ async def test_nothing_is_changed_about_a_terminated_worker(desk: Desk) -> None:
     assert await desk.plane.records.workers.get(worker.id) == worker
 
 
-async def test_a_leader_of_the_past_pauses_nobody(desk: Desk) -> None:
+async def test_a_former_leader_pauses_no_worker(desk: Desk) -> None:
     worker = await desk.add()
     await desk.passes(61)
     await desk.check(worker)
@@ -647,7 +647,7 @@ def test_what_is_decided_ends_when_the_worker_leaves_running() -> None:
     assert (stopping.pause_decided_at, stopping.target_pause_at) == (None, None)
 
 
-async def test_a_look_that_changes_nothing_writes_nothing(desk: Desk) -> None:
+async def test_an_idle_check_that_changes_nothing_writes_nothing(desk: Desk) -> None:
     worker = await desk.add()
     await desk.check(worker)
     version = (await desk.plane.records.workers.get(worker.id)).version

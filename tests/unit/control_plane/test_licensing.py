@@ -68,7 +68,9 @@ async def kept_secrets(plane: ControlPlane) -> int:
     return len(await plane.records.store.list_all("secret"))
 
 
-async def test_a_wish_waits_with_its_token_for_the_controller(plane: ControlPlane, worker: Worker) -> None:
+async def test_a_license_request_waits_with_its_token_for_the_controller(
+    plane: ControlPlane, worker: Worker
+) -> None:
     wished = await request_license(plane.records, worker.id, SECRET)
     assert wished.license.pending_operation is REGISTER
     assert await license_token(plane.records, worker.id) == SECRET
@@ -98,7 +100,9 @@ async def test_a_failed_attempt_keeps_the_token_for_the_next(
     assert await license_token(plane.records, worker.id) == SECRET
 
 
-async def test_five_failures_give_the_wish_up(plane: ControlPlane, worker: Worker, fence: Fence) -> None:
+async def test_five_failures_end_the_license_request(
+    plane: ControlPlane, worker: Worker, fence: Fence
+) -> None:
     await request_license(plane.records, worker.id, SECRET)
     for _ in range(5):
         await reported(plane, worker, "start", REGISTER, fence)
@@ -121,14 +125,14 @@ async def test_a_report_sent_twice_counts_once(plane: ControlPlane, worker: Work
     assert await reported(plane, worker, "complete", REGISTER, fence) == once
 
 
-async def test_a_report_nobody_wished_for_is_refused(
+async def test_a_report_without_a_request_is_refused(
     plane: ControlPlane, worker: Worker, fence: Fence
 ) -> None:
     with pytest.raises(Conflict, match="no register is pending"):
         await reported(plane, worker, "start", REGISTER, fence)
 
 
-async def test_a_license_that_could_not_be_given_back_is_a_debt_until_somebody_settles_it(
+async def test_a_license_that_could_not_be_released_is_a_debt_until_an_operator_settles_it(
     plane: ControlPlane, worker: Worker, fence: Fence
 ) -> None:
     await request_license(plane.records, worker.id, SECRET)
@@ -209,7 +213,7 @@ class TestDeclaredLicenses:
         assert not (await request_deregistration(plane.records, worker.id)).license.declared
         assert await has_fleet_token(plane.records)
 
-    async def test_a_machine_that_went_by_itself_leaves_a_debt_and_its_successor_is_licensed(
+    async def test_an_instance_terminated_outside_lcm_leaves_a_debt_and_its_successor_is_licensed(
         self, plane: ControlPlane, fence: Fence
     ) -> None:
         license = License(declared=True, status=LicenseStatus.REGISTERED)
@@ -293,7 +297,7 @@ async def test_a_debt_that_two_settle_at_once_is_settled_by_the_first(
     assert first.result().settled_by == second.result().settled_by == "ada"
 
 
-async def test_a_license_is_owed_once_more_after_a_settled_debt(
+async def test_a_license_becomes_a_debt_again_after_a_settled_debt(
     plane: ControlPlane, worker: Worker, fence: Fence
 ) -> None:
     for _ in range(2):

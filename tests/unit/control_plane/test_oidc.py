@@ -70,7 +70,7 @@ async def test_a_role_may_be_nested(issuer: Issuer, clock: VirtualClock) -> None
 
 
 @pytest.mark.parametrize("roles", [[], ["other"], None, 5, {"lcm-admin": True}, [["lcm-admin"]], [None]])
-async def test_somebody_without_a_role_is_known_but_not_let_in(
+async def test_an_account_without_a_role_is_authenticated_but_refused(
     roles: Any, issuer: Issuer, clock: VirtualClock
 ) -> None:
     with pytest.raises(AccessDenied) as denied:
@@ -227,7 +227,7 @@ async def test_while_the_issuer_is_away_its_known_keys_count_for_a_day(
 @pytest.mark.parametrize(
     "extra", [{"issuer": "https://other.example"}, {"jwks_uri": "http://elsewhere.example/keys"}]
 )
-async def test_keys_of_somebody_else_or_over_a_plain_connection_are_not_read(
+async def test_keys_of_another_issuer_or_over_a_plain_connection_are_not_read(
     extra: dict[str, Any], issuer: Issuer, clock: VirtualClock
 ) -> None:
     issuer.extra = extra

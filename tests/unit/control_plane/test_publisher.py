@@ -272,7 +272,9 @@ def connected(worker: Worker) -> Worker:
     return replace(worker, ws_connected=True, last_activity_check_at=datetime(2026, 1, 2, tzinfo=UTC))
 
 
-async def test_news_that_nobody_acts_on_wakes_nobody_and_counts_as_published(plane: Plane) -> None:
+async def test_a_commit_that_needs_no_action_wakes_no_controller_and_counts_as_published(
+    plane: Plane,
+) -> None:
     async with plane.publishing():
         await plane.add()
         await plane.clock.sleep(1)
@@ -283,7 +285,7 @@ async def test_news_that_nobody_acts_on_wakes_nobody_and_counts_as_published(pla
         assert await plane.store.list_unpublished("worker") == []
 
 
-async def test_a_change_is_published_even_if_news_follow_it_at_once(plane: Plane) -> None:
+async def test_a_change_is_published_even_if_a_commit_without_action_follows_at_once(plane: Plane) -> None:
     async with plane.publishing():
         await plane.add()
         await plane.clock.sleep(1)
@@ -293,7 +295,7 @@ async def test_a_change_is_published_even_if_news_follow_it_at_once(plane: Plane
         assert (await plane.key("ada/state"))["status"] == "running"
 
 
-async def test_news_do_not_hide_a_commit_whose_confirmation_was_lost(plane: Plane) -> None:
+async def test_a_commit_without_action_does_not_hide_one_whose_confirmation_was_lost(plane: Plane) -> None:
     async with plane.publishing():
         worker = await plane.add()
         await plane.clock.sleep(1)

@@ -173,7 +173,7 @@ async def test_what_a_person_switched_off_stays_off_when_the_file_is_read_again(
     assert (await templates.switch("small", enabled=True)).enabled
 
 
-async def test_every_change_of_a_template_is_told_and_nothing_else() -> None:
+async def test_every_change_of_a_template_is_published_and_nothing_else() -> None:
     templates, told = Templates(MemoryStore()), []
     templates.subscribe(lambda change, template: told.append((change, template.name, template.enabled)))
     for _ in range(2):

@@ -76,7 +76,7 @@ async def pair() -> AsyncIterator[Pair]:
         yield both
 
 
-async def test_a_commit_here_is_told_there_at_once_and_once() -> None:
+async def test_a_commit_here_is_published_there_at_once_and_once() -> None:
     async with pair() as both:
         await both.here.create("a")
         await clock.sleep(0.1)
@@ -86,7 +86,7 @@ async def test_a_commit_here_is_told_there_at_once_and_once() -> None:
         assert both.here.told == both.there.told == [("a", 1), ("a", 2)]
 
 
-async def test_commits_of_both_are_told_in_order_of_their_versions() -> None:
+async def test_commits_of_both_are_published_in_order_of_their_versions() -> None:
     async with pair() as both:
         await both.here.create("a")
         for _ in range(20):
@@ -101,7 +101,7 @@ async def test_commits_of_both_are_told_in_order_of_their_versions() -> None:
             assert versions[-1] == 41
 
 
-async def test_what_happened_while_the_coordination_store_was_away_is_told_when_it_is_back() -> None:
+async def test_commits_during_an_outage_of_the_coordination_store_are_published_after_it() -> None:
     async with pair() as both:
         await both.here.create("a")
         await clock.sleep(1)

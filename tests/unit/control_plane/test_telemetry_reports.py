@@ -139,7 +139,7 @@ def activity(worker_id: str, seconds: float, last_sequence: int) -> ActivityRepo
     )
 
 
-async def test_all_reports_about_a_worker_are_one_commit_in_the_order_they_were_told(
+async def test_all_reports_about_a_worker_are_one_commit_in_the_order_of_the_report(
     plane: ControlPlane, store: CountingStore
 ) -> None:
     """Each covers those before it: taken in another order they would seem to be told already."""
@@ -178,7 +178,7 @@ async def test_a_batch_of_samples_costs_no_store_call_at_all(
     assert store.calls == Counter()
 
 
-async def test_reports_about_workers_that_are_unknown_or_rest_are_dropped_and_counted(
+async def test_reports_about_workers_that_are_unknown_or_stopped_are_dropped_and_counted(
     plane: ControlPlane,
 ) -> None:
     await add(plane, "ada")
@@ -348,7 +348,7 @@ async def test_the_changes_of_one_lab_in_one_batch_are_one_write(
     assert first.discovery_wanted
 
 
-async def test_the_load_of_an_unknown_lab_asks_for_a_look_at_that_lab_and_no_other(
+async def test_the_load_of_an_unknown_lab_requests_a_discovery_of_that_lab_and_no_other(
     plane: ControlPlane, store: CountingStore
 ) -> None:
     before = await add(plane, "ada")
@@ -378,7 +378,7 @@ async def test_the_load_of_an_unknown_lab_asks_for_a_look_at_that_lab_and_no_oth
     ).lab_discovery_requested_at is None  # no sweep over all labs
 
 
-async def test_the_load_of_a_lab_on_a_worker_that_rests_is_no_sign_of_it(plane: ControlPlane) -> None:
+async def test_the_load_of_a_lab_on_a_stopped_worker_adds_no_lab(plane: ControlPlane) -> None:
     await add(plane, "ada", STOPPED)
     stats = LabStats(worker_id=WorkerId("ada"), lab_id="l", nodes={}, links={}, collected_at=T0)
     await report_live(
@@ -387,7 +387,7 @@ async def test_the_load_of_a_lab_on_a_worker_that_rests_is_no_sign_of_it(plane: 
     assert await plane.records.labs.of("ada") == []
 
 
-async def test_what_is_heard_late_of_a_deleted_lab_does_not_bring_it_back(plane: ControlPlane) -> None:
+async def test_a_late_report_of_a_deleted_lab_does_not_restore_it(plane: ControlPlane) -> None:
     await add(plane, "ada")
     fence = await lead(plane)
     for event, second in (("created", 1), ("deleted", 20)):
@@ -449,7 +449,7 @@ async def test_labs_left_behind_by_a_crash_are_removed_when_records_are_read_aga
     assert [document.id for document in await store.list_all("lab")] == ["bob/lab-2"]
 
 
-async def test_labs_of_a_machine_that_is_replaced_go_also_if_nobody_asked_for_labs_since_the_start(
+async def test_labs_of_a_replaced_instance_are_removed_also_if_none_was_read_since_the_start(
     plane: ControlPlane, store: CountingStore
 ) -> None:
     await add(plane, "ada")
@@ -570,7 +570,7 @@ async def test_a_report_that_contradicts_itself_is_no_connection(plane: ControlP
     assert (worker.ws_connected, worker.ws_status) == (False, MonitorState.DISCONNECTED)
 
 
-async def test_the_end_of_a_connection_to_a_terminated_worker_is_no_news_and_no_mistake(
+async def test_a_disconnect_of_a_terminated_worker_changes_nothing_and_is_accepted(
     plane: ControlPlane,
 ) -> None:
     """A refusal would be told again for ever, and every other worker's connection later for it."""
@@ -579,7 +579,7 @@ async def test_the_end_of_a_connection_to_a_terminated_worker_is_no_news_and_no_
     assert await report_connection(plane.records, "ada", goodbye, fence=await lead(plane)) == worker
 
 
-async def test_a_look_at_all_labs_can_be_asked_for(plane: ControlPlane) -> None:
+async def test_a_discovery_of_all_labs_can_be_requested(plane: ControlPlane) -> None:
     await add(plane, "ada")
     worker = await request_lab_discovery(plane.records, "ada", fence=await lead(plane))
     assert worker.lab_discovery_requested_at is not None

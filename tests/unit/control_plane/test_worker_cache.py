@@ -16,7 +16,7 @@ def version(number: int, **fields: object) -> Worker:
     return replace(a_worker(status=RUNNING), version=number, **fields)
 
 
-def test_a_commit_that_is_confirmed_after_a_later_one_is_not_news() -> None:
+def test_a_commit_that_is_confirmed_after_a_later_one_changes_nothing() -> None:
     worker_cache, newer = WorkerCache(no_workers), version(5, status=STOPPED)
     worker_cache.learn(newer)
     worker_cache.learn(version(4))

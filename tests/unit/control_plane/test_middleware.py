@@ -66,20 +66,20 @@ async def test_a_stranger_reaches_no_handler(path: str, method: str, handler: Ha
     assert handler.entered == []
 
 
-async def test_a_handler_knows_whom_the_gate_let_in(handler: Handler) -> None:
+async def test_a_handler_knows_the_authenticated_principal(handler: Handler) -> None:
     await request(gate(handler), "GET", "/api/workers", {"Authorization": "Bearer operator-key"}, None)
     (scope,) = handler.entered
     assert scope["state"]["principal"].role is Role.OPERATOR
 
 
-async def test_the_controllers_key_is_nobody_outside_the_internal_routes(handler: Handler) -> None:
+async def test_the_controllers_key_is_invalid_outside_the_internal_routes(handler: Handler) -> None:
     controller = {"X-API-Key": "controller-key", "Authorization": "Bearer controller-key"}
     assert (await request(gate(handler), "GET", "/api/workers", controller, None))[0] == 401
     assert (await request(gate(handler), "GET", "/api/internal/x", controller, None))[0] == 200
     assert "principal" not in handler.entered[0].get("state", {})
 
 
-async def test_a_websocket_is_turned_away(handler: Handler) -> None:
+async def test_a_websocket_is_refused(handler: Handler) -> None:
     sent: list[Message] = []
 
     async def receive() -> Message:
@@ -94,7 +94,7 @@ async def test_a_websocket_is_turned_away(handler: Handler) -> None:
     assert handler.entered == []
 
 
-async def test_refusals_are_counted_and_the_rate_is_everybodys_own(handler: Handler) -> None:
+async def test_refusals_are_counted_and_each_principal_has_its_own_rate(handler: Handler) -> None:
     door = gate(handler, burst=2)
     viewer = {"Authorization": "Bearer viewer-key"}
     assert [(await request(door, "GET", "/api/x", viewer, None))[0] for _ in range(3)] == [200, 200, 429]
@@ -103,7 +103,7 @@ async def test_refusals_are_counted_and_the_rate_is_everybodys_own(handler: Hand
     assert door.identity.refusals == {429: 1, 401: 1}
 
 
-async def test_when_the_store_cannot_say_whose_token_it_is_nobody_is_let_in(handler: Handler) -> None:
+async def test_no_request_passes_while_the_store_cannot_be_read(handler: Handler) -> None:
     class Away(MemoryStore):
         async def get(self, kind: str, document_id: str) -> Document | None:
             raise StoreUnavailable("away")
@@ -114,6 +114,6 @@ async def test_when_the_store_cannot_say_whose_token_it_is_nobody_is_let_in(hand
     assert (await request(door, "GET", "/api/x", {"Authorization": "Bearer admin-key"}, None))[0] == 200
 
 
-def test_without_the_gate_there_is_no_principal() -> None:
+def test_without_the_middleware_there_is_no_principal() -> None:
     with pytest.raises(AccessDenied):
         principal_behind(HTTPConnection({"type": "http", "headers": [], "path": "/"}))

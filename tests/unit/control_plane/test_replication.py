@@ -160,7 +160,7 @@ def lab_change(event: str) -> LabChange:
     )
 
 
-async def test_activity_reported_here_is_told_there_by_its_name_within_a_moment() -> None:
+async def test_activity_reported_here_is_published_there_by_its_name_within_a_moment() -> None:
     async with pair() as both:
         fence = await both.lead(both.here)
         at = T0 + timedelta(seconds=1)
@@ -180,7 +180,7 @@ async def test_activity_reported_here_is_told_there_by_its_name_within_a_moment(
         assert known.version == (await both.here.plane.records.workers.get(ADA)).version
 
 
-async def test_a_connection_reported_here_is_told_there_once() -> None:
+async def test_a_connection_reported_here_is_published_there_once() -> None:
     async with pair() as both:
         fence = await both.lead(both.here)
         report = WebSocketReport(connected=True, status=MonitorState.CONNECTED, connected_at=T0)
@@ -204,7 +204,7 @@ async def test_load_reported_here_is_in_the_charts_and_on_the_streams_there() ->
         assert [event["cpu_utilization"] for event in batch["events"]] == [10.0, 20.0]
 
 
-async def test_load_is_told_once_at_each_and_does_not_echo() -> None:
+async def test_load_is_published_once_at_each_and_does_not_echo() -> None:
     async with pair() as both:
         fence = await both.lead(both.here)
         stats = LabStats(worker_id=ADA, lab_id="l1", nodes={}, links={}, collected_at=T0)
@@ -237,7 +237,7 @@ async def test_a_lab_that_changes_here_has_changed_there() -> None:
         assert await both.here.plane.records.labs.of(ADA) == await both.there.plane.records.labs.of(ADA)
 
 
-async def test_what_is_heard_late_there_of_a_lab_deleted_here_does_not_bring_it_back() -> None:
+async def test_a_late_report_there_of_a_lab_deleted_here_does_not_restore_it() -> None:
     async with pair() as both:
         fence = await both.lead(both.here)
         await both.report(fence, lab_changes=[lab_change("STARTED")])
@@ -256,7 +256,7 @@ async def test_what_is_heard_late_there_of_a_lab_deleted_here_does_not_bring_it_
         assert await both.there.plane.records.labs.of(ADA) == []
 
 
-async def test_labs_whose_machine_is_gone_are_gone_at_both_and_on_the_streams() -> None:
+async def test_labs_whose_instance_is_gone_are_removed_at_both_and_on_the_streams() -> None:
     async with pair() as both:
         fence = await both.lead(both.here)
         assert await both.there.plane.records.labs.of(ADA) == []
@@ -293,7 +293,7 @@ async def test_an_epoch_claimed_here_fences_load_there_at_once() -> None:
             )
 
 
-async def test_while_nothing_is_heard_of_the_other_an_epoch_is_asked_of_the_store() -> None:
+async def test_while_the_feed_is_down_an_epoch_is_read_from_the_store() -> None:
     async with pair() as both:
         old = await both.lead(both.there)
         both.is_cut = True
@@ -322,7 +322,7 @@ async def test_an_idle_check_made_here_is_not_made_again_there() -> None:
         assert both.here.plane.caches.idle_checks.unconfirmed_since(ADA) is None
 
 
-async def test_a_template_that_changes_here_is_told_there() -> None:
+async def test_a_template_that_changes_here_is_published_there() -> None:
     async with pair() as both:
         assert await both.here.plane.records.templates.seed({"worker_templates": [TEMPLATE]}) == 1
         await clock.sleep(A_MOMENT)
@@ -356,7 +356,9 @@ async def purge(both: Pair) -> None:
         await clock.sleep(1)
 
 
-async def test_a_worker_that_was_purged_here_is_gone_there_although_its_end_was_not_told() -> None:
+async def test_a_worker_that_was_purged_here_is_gone_there_although_its_termination_was_not_published() -> (
+    None
+):
     async with pair() as both:
         both.is_cut = True
         await clock.sleep(20)
@@ -366,7 +368,7 @@ async def test_a_worker_that_was_purged_here_is_gone_there_although_its_end_was_
         assert (told["worker_id"], told["worker"]["status"]) == (ADA, "terminated")
 
 
-async def test_a_worker_that_was_purged_here_while_nothing_was_heard_is_gone_there_after_it() -> None:
+async def test_a_worker_that_was_purged_here_while_the_feed_was_down_is_gone_there_after_it() -> None:
     async with pair() as both:
         both.is_cut = True
         both.there_link.cut()
@@ -380,7 +382,7 @@ async def test_a_worker_that_was_purged_here_while_nothing_was_heard_is_gone_the
         assert [told["workers"] for told in both.stream.of("reset")][-1] == 0
 
 
-async def test_a_worker_that_was_purged_here_while_nobody_watched_is_gone_there_after_it() -> None:
+async def test_a_worker_that_was_purged_here_while_the_watch_was_down_is_gone_there_after_it() -> None:
     async with pair() as both:
         both.is_cut = True
         both.there_link.cut()
@@ -411,7 +413,7 @@ async def test_a_worker_that_is_made_again_under_the_id_of_a_purged_one_is_known
         assert known.version == 1
 
 
-async def test_a_purge_is_told_once_where_its_commits_are_heard() -> None:
+async def test_a_purge_is_published_once_where_its_commits_are_received() -> None:
     async with pair() as both:
         await purge(both)
         await clock.sleep(20)
@@ -419,7 +421,7 @@ async def test_a_purge_is_told_once_where_its_commits_are_heard() -> None:
         assert len(both.stream.of("worker.terminated")) == 1
 
 
-async def test_a_follower_that_does_not_read_is_bounded_and_told_that_it_lost_something(
+async def test_a_follower_that_does_not_read_is_bounded_and_sent_lost(
     plane: ControlPlane,
 ) -> None:
     lines = plane.feed.stream()

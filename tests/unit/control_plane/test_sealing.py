@@ -26,7 +26,7 @@ def test_what_was_sealed_opens_again_in_its_place(secret: str, place: str) -> No
     assert box.open(box.seal(secret, belongs_to=place), belongs_to=place) == secret
 
 
-def test_the_same_secret_never_looks_the_same_twice() -> None:
+def test_the_same_secret_is_never_sealed_to_the_same_text_twice() -> None:
     box = SecretBox.of(KEY)
     assert len({box.seal("secret", belongs_to="x") for _ in range(100)}) == 100
 
@@ -76,7 +76,7 @@ def test_a_key_that_is_not_32_bytes_is_refused_without_repeating_it(text: str) -
     assert not text or text not in str(refused.value)
 
 
-async def test_secrets_are_kept_replaced_and_removed() -> None:
+async def test_secrets_are_stored_replaced_and_removed() -> None:
     secrets = SecretStore(MemoryStore(), SecretBox.of(KEY))
     await secrets.put("cml-password", "w1", "first")
     await secrets.put("cml-password", "w1", "second")

@@ -128,7 +128,7 @@ async def test_first_comes_a_greeting_and_one_snapshot_per_live_worker(hub: Even
     assert [snapshot["data"]["worker"]["name"] for snapshot in snapshots] == ["ada", "bob"]
 
 
-async def test_a_status_change_is_told_with_the_worker_and_its_previous_status(hub: EventHub) -> None:
+async def test_a_status_change_is_published_with_the_worker_and_its_previous_status(hub: EventHub) -> None:
     stream = Stream(hub.stream(None))
     await stream.take(3)
     change(hub)
@@ -185,7 +185,7 @@ async def test_what_cannot_be_replayed_is_reset_with_fresh_snapshots(
     assert [snapshot["event"] for snapshot in snapshots] == ["worker.snapshot"] * 2
 
 
-async def test_a_slow_reader_is_told_reset_and_the_others_miss_nothing(hub: EventHub) -> None:
+async def test_a_slow_subscriber_is_reset_and_the_others_miss_nothing(hub: EventHub) -> None:
     slow, quick = Stream(hub.stream(None)), Stream(hub.stream(None))
     await slow.take(3)
     await quick.take(3)
@@ -208,7 +208,7 @@ async def test_a_quiet_stream_beats_every_thirty_seconds(hub: EventHub) -> None:
     assert clock.monotonic() - started == 60
 
 
-async def test_a_worker_that_is_gone_takes_what_was_told_of_it_along(hub: EventHub) -> None:
+async def test_a_terminated_worker_leaves_no_connection_state(hub: EventHub) -> None:
     stream = Stream(hub.stream(None))
     await stream.take(3)
     hub.on_worker_found(replace(a_worker("ada", TERMINATED), version=7))
@@ -220,7 +220,7 @@ async def test_a_worker_that_is_gone_takes_what_was_told_of_it_along(hub: EventH
     assert (await Stream(hub.stream(None)).next())["data"]["workers"] == 1
 
 
-async def test_a_commit_nobody_was_told_of_is_told_when_it_is_found(hub: EventHub) -> None:
+async def test_an_unpublished_commit_is_published_when_it_is_found(hub: EventHub) -> None:
     stream = Stream(hub.stream(None))
     await stream.take(3)
     hub.on_worker_found(replace(a_worker("ada"), version=7))
@@ -232,7 +232,7 @@ async def test_a_commit_nobody_was_told_of_is_told_when_it_is_found(hub: EventHu
     assert told == [("ada", 7), ("bob", 2)]
 
 
-async def test_at_the_end_everybody_is_told(hub: EventHub) -> None:
+async def test_at_shutdown_every_subscriber_gets_a_last_event(hub: EventHub) -> None:
     stream = Stream(hub.stream(None))
     await stream.take(3)
     hub.close()
@@ -242,7 +242,7 @@ async def test_at_the_end_everybody_is_told(hub: EventHub) -> None:
         await stream.next()
 
 
-async def test_a_browser_whose_credential_ends_is_told_and_sent_away(hub: EventHub) -> None:
+async def test_a_browser_whose_credential_ends_is_notified_and_disconnected(hub: EventHub) -> None:
     ends: list[Callable[[], None]] = []
 
     @contextmanager
@@ -323,7 +323,7 @@ async def test_a_batch_of_large_reports_is_cut_by_its_bytes(hub: EventHub) -> No
     assert set(batch["data"]["events"][0]) == {"worker_id", "lab_id", "nodes", "links"}
 
 
-async def test_who_was_away_when_everybody_had_to_reset_all_has_to_as_well(hub: EventHub) -> None:
+async def test_a_browser_that_was_away_during_a_reset_is_reset_too(hub: EventHub) -> None:
     stream = Stream(hub.stream(None))
     await stream.take(3)
     change(hub, "ada")
@@ -361,7 +361,7 @@ async def test_a_new_browser_is_shown_the_present_load(workers: list[Worker]) ->
 # What leaves at once.
 
 
-async def test_a_change_in_a_lab_is_told_exactly_and_at_once(hub: EventHub) -> None:
+async def test_a_change_in_a_lab_is_published_exactly_and_at_once(hub: EventHub) -> None:
     stream = Stream(hub.stream(None))
     await stream.take(3)
     clock = VirtualClock()
@@ -384,7 +384,7 @@ async def test_a_change_in_a_lab_is_told_exactly_and_at_once(hub: EventHub) -> N
     )
 
 
-async def test_a_labs_own_state_is_told_as_such(hub: EventHub) -> None:
+async def test_a_labs_own_state_is_published_as_such(hub: EventHub) -> None:
     stream = Stream(hub.stream(None))
     await stream.take(3)
     told = msgspec.structs.replace(a_lab_change("STARTED"), element_type="lab", element_id="l")
@@ -396,7 +396,7 @@ async def test_a_labs_own_state_is_told_as_such(hub: EventHub) -> None:
     assert statuses == ["STARTED", "DELETED"]
 
 
-async def test_a_connection_and_its_end_are_told_exactly(hub: EventHub) -> None:
+async def test_a_connection_and_its_end_are_published_exactly(hub: EventHub) -> None:
     stream = Stream(hub.stream(None))
     await stream.take(3)
     ada = a_worker("ada")
@@ -414,7 +414,7 @@ async def test_a_connection_and_its_end_are_told_exactly(hub: EventHub) -> None:
     ]
 
 
-async def test_an_end_whose_commit_was_never_confirmed_is_told_when_it_is_found(hub: EventHub) -> None:
+async def test_a_disconnect_whose_commit_was_never_confirmed_is_published_when_found(hub: EventHub) -> None:
     stream = Stream(hub.stream(None))
     await stream.take(3)
     ada, now = a_worker("ada"), datetime(2026, 1, 2, tzinfo=UTC)
@@ -431,7 +431,7 @@ async def test_an_end_whose_commit_was_never_confirmed_is_told_when_it_is_found(
     assert told == ["worker.ws.connected", "worker.ws.disconnected", "worker.ws.connected"]
 
 
-async def test_a_connection_is_told_as_the_newest_commit_has_it_whichever_is_confirmed_first(
+async def test_a_connection_is_published_as_in_the_newest_commit_whichever_is_confirmed_first(
     hub: EventHub,
 ) -> None:
     stream = Stream(hub.stream(None))
@@ -446,7 +446,7 @@ async def test_a_connection_is_told_as_the_newest_commit_has_it_whichever_is_con
     assert [event for event in events if event.startswith("worker.ws.")] == ["worker.ws.connected"]
 
 
-async def test_signs_of_people_and_another_number_of_labs_have_names_of_their_own(hub: EventHub) -> None:
+async def test_activity_and_a_changed_number_of_labs_have_event_names_of_their_own(hub: EventHub) -> None:
     stream = Stream(hub.stream(None))
     await stream.take(3)
     ada, now = a_worker("ada"), datetime(2026, 1, 2, tzinfo=UTC)
@@ -556,7 +556,7 @@ async def test_subscribers_with_the_same_filter_share_what_they_are_sent(hub: Ev
     assert first is second
 
 
-async def test_without_system_events_the_line_is_kept_open_silently(hub: EventHub) -> None:
+async def test_without_system_events_the_connection_is_kept_open_by_comments(hub: EventHub) -> None:
     chunks = hub.stream(None, EventFilter(include_system=False, event_types=("lab.",)))
     await anext(chunks)
     assert await anext(chunks) == KEEPALIVE
@@ -585,7 +585,7 @@ async def test_a_reader_that_stalls_holds_a_bounded_number_of_bytes(hub: EventHu
     assert int(newest["id"].rpartition("-")[2]) > int(after_reset[-1]["id"].rpartition("-")[2])
 
 
-async def test_a_reader_that_overflowed_while_it_was_sent_something_hears_of_it_without_another_event(
+async def test_a_subscriber_that_overflowed_during_a_send_is_reset_without_another_event(
     hub: EventHub,
 ) -> None:
     chunks = hub.stream(None)
@@ -665,17 +665,17 @@ async def is_told_only_what_is_newer(hub: EventHub, stream: Stream, first_event:
     assert await heard(stream) == [number(first) + 1]
 
 
-async def test_a_slow_reader_that_was_reset_is_told_nothing_older_than_its_snapshots(hub: EventHub) -> None:
+async def test_a_slow_subscriber_that_was_reset_gets_nothing_older_than_its_snapshots(hub: EventHub) -> None:
     stream = await news_pending(hub)
     await is_told_only_what_is_newer(hub, stream, "reset")
 
 
-async def test_a_browser_that_joins_others_is_told_nothing_older_than_its_snapshots(hub: EventHub) -> None:
+async def test_a_browser_that_joins_a_channel_gets_nothing_older_than_its_snapshots(hub: EventHub) -> None:
     await news_pending(hub)
     await is_told_only_what_is_newer(hub, Stream(hub.stream(None)), "connected")
 
 
-async def test_whoever_has_to_reset_all_is_told_nothing_older_than_the_snapshots(
+async def test_a_subscriber_of_a_reset_gets_nothing_older_than_its_snapshots(
     workers: list[Worker],
 ) -> None:
     async def snapshot() -> Sequence[Worker]:
@@ -742,7 +742,7 @@ async def test_what_happens_to_a_worker_has_a_name_of_its_own(
     assert (await stream.next())["event"] == name
 
 
-async def test_a_drain_that_took_too_long_is_told_and_one_that_ended_well_is_not(hub: EventHub) -> None:
+async def test_a_drain_that_timed_out_is_published_and_one_that_ended_in_time_is_not(hub: EventHub) -> None:
     stream = Stream(hub.stream(None))
     await stream.take(3)
     deadline = NOON + timedelta(hours=4)
@@ -758,7 +758,7 @@ async def test_a_drain_that_took_too_long_is_told_and_one_that_ended_well_is_not
     assert names == ["worker.paused", "worker.paused", "worker.drain.timed_out"]
 
 
-async def test_a_pause_and_a_resumption_are_told(hub: EventHub) -> None:
+async def test_a_pause_and_a_resume_are_published(hub: EventHub) -> None:
     stream = Stream(hub.stream(None))
     await stream.take(3)
     running = a_worker("ada")
