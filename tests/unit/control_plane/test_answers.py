@@ -1,4 +1,4 @@
-"""What a request is told when something behind the control plane fails."""
+"""Answers to a request when the store of the control plane fails."""
 
 import json
 from collections.abc import Sequence

@@ -28,9 +28,9 @@ async def secrets(plane: ControlPlane) -> int:
 
 async def test_only_the_controller_reads_the_login(plane: ControlPlane, worker: Worker) -> None:
     changed = await set_login(plane.records, worker.id, "lcm", SECRET, by="ada")
-    told = await login_of(plane.records, worker.id)
-    assert (told.username, told.password) == ("lcm", SECRET)
-    assert SECRET not in f"{told!r} {changed!r}"
+    login = await login_of(plane.records, worker.id)
+    assert (login.username, login.password) == ("lcm", SECRET)
+    assert SECRET not in f"{login!r} {changed!r}"
     assert WorkerView.of(changed).cml_username == "lcm"
     assert b"secret" not in msgspec.json.encode(WorkerView.of(changed))
 

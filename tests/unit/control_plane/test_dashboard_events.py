@@ -1,4 +1,4 @@
-"""The dashboard listens to every event that tells of a worker: one it misses is a change it does not show."""
+"""The dashboard subscribes to every event of a worker: a missing one is a change that it does not show."""
 
 import inspect
 import re
@@ -11,7 +11,7 @@ EVENTS_TS = Path(__file__).parents[3] / "ui" / "src" / "events.ts"
 
 def test_the_dashboard_subscribes_to_every_event_with_a_workers_record() -> None:
     code = inspect.getsource(worker_events)
-    told = set(re.findall(r'"(worker\.[a-z_.]+)"', code))
-    heard = set(re.findall(r'"(worker\.[a-z_.]+)"', EVENTS_TS.read_text()))
-    assert "worker.paused" in told
-    assert told - heard == set()
+    published = set(re.findall(r'"(worker\.[a-z_.]+)"', code))
+    subscribed = set(re.findall(r'"(worker\.[a-z_.]+)"', EVENTS_TS.read_text()))
+    assert "worker.paused" in published
+    assert published - subscribed == set()

@@ -1,4 +1,4 @@
-"""A worker goes softly, or record and all; never the record before the machine."""
+"""A deleted worker keeps its record or loses it too, but never before its instance is gone."""
 
 import dataclasses
 

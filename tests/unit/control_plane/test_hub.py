@@ -1,4 +1,4 @@
-"""The stream: snapshots first, then every change once, in order; nobody waits for a slow reader."""
+"""The stream: snapshots first, then every change once, in order; no subscriber waits for a slow one."""
 
 import contextlib
 import json
@@ -226,10 +226,10 @@ async def test_an_unpublished_commit_is_published_when_it_is_found(hub: EventHub
     hub.on_worker_found(replace(a_worker("ada"), version=7))
     hub.on_worker_found(replace(a_worker("ada"), version=7))
     hub.on_worker_found(replace(a_worker("bob"), version=2))
-    told = [
+    found = [
         (event["data"]["worker_id"], event["data"]["worker"]["version"]) for event in await stream.take(2)
     ]
-    assert told == [("ada", 7), ("bob", 2)]
+    assert found == [("ada", 7), ("bob", 2)]
 
 
 async def test_at_shutdown_every_subscriber_gets_a_last_event(hub: EventHub) -> None:
@@ -366,9 +366,9 @@ async def test_a_change_in_a_lab_is_published_exactly_and_at_once(hub: EventHub)
     await stream.take(3)
     clock = VirtualClock()
     started = clock.monotonic()
-    told = a_lab_change("BOOTED")
-    record = lab_after(None, [told])
-    hub.on_lab_change([told], record, record)
+    change = a_lab_change("BOOTED")
+    record = lab_after(None, [change])
+    hub.on_lab_change([change], record, record)
     event = await stream.next()
     assert clock.monotonic() == started
     assert (event["event"], event["data"]) == (
@@ -387,10 +387,10 @@ async def test_a_change_in_a_lab_is_published_exactly_and_at_once(hub: EventHub)
 async def test_a_labs_own_state_is_published_as_such(hub: EventHub) -> None:
     stream = Stream(hub.stream(None))
     await stream.take(3)
-    told = msgspec.structs.replace(a_lab_change("STARTED"), element_type="lab", element_id="l")
-    started = lab_after(None, [told])
-    hub.on_lab_change([told], None, started)
-    hub.on_lab_change([told], started, None)
+    change = msgspec.structs.replace(a_lab_change("STARTED"), element_type="lab", element_id="l")
+    started = lab_after(None, [change])
+    hub.on_lab_change([change], None, started)
+    hub.on_lab_change([change], started, None)
     events = await stream.take(4)
     statuses = [e["data"]["status"] for e in events if e["event"] == "lab.status.updated"]
     assert statuses == ["STARTED", "DELETED"]
@@ -427,8 +427,8 @@ async def test_a_disconnect_whose_commit_was_never_confirmed_is_published_when_f
     hub.on_worker_commit(failed, back)
     hub.on_worker_commit(back, replace(back, labs_count=1))
     events = [event["event"] for event in await stream.take(7)]
-    told = [event for event in events if event.startswith("worker.ws.")]
-    assert told == ["worker.ws.connected", "worker.ws.disconnected", "worker.ws.connected"]
+    connections = [event for event in events if event.startswith("worker.ws.")]
+    assert connections == ["worker.ws.connected", "worker.ws.disconnected", "worker.ws.connected"]
 
 
 async def test_a_connection_is_published_as_in_the_newest_commit_whichever_is_confirmed_first(
@@ -471,8 +471,8 @@ async def test_what_happens_together_leaves_in_one_write(hub: EventHub) -> None:
 # Filters.
 
 
-async def told_through(hub: EventHub, wanted: EventFilter) -> list[str]:
-    """What a subscriber with this filter hears of one event of each kind."""
+async def received_through(hub: EventHub, wanted: EventFilter) -> list[str]:
+    """Return what a subscriber with this filter receives of one event of each kind."""
     stream = Stream(hub.stream(None, wanted))
     greeting = await stream.next()
     await stream.take(greeting["data"]["workers"])
@@ -481,18 +481,18 @@ async def told_through(hub: EventHub, wanted: EventFilter) -> list[str]:
     hub.on_sample(a_sample("ada"))
     hub.on_sample(a_sample("bob"))
     hub.on_lab_change([a_lab_change("BOOTED")], None, None)
-    heard: list[str] = []
+    received: list[str] = []
     with contextlib.suppress(TimeoutError):
         async with timeout(2):
             while True:
                 event = await stream.next()
                 about = event["data"].get("worker_id") or [e["worker_id"] for e in event["data"]["events"]]
-                heard.append(f"{event['event']} {about}")
-    return heard
+                received.append(f"{event['event']} {about}")
+    return received
 
 
 @pytest.mark.parametrize(
-    ("wanted", "heard"),
+    ("wanted", "received"),
     [
         (
             EventFilter(worker_ids=frozenset({"bob"})),
@@ -512,9 +512,9 @@ async def told_through(hub: EventHub, wanted: EventFilter) -> list[str]:
     ],
 )
 async def test_a_filter_lets_through_what_was_asked_for(
-    hub: EventHub, wanted: EventFilter, heard: list[str]
+    hub: EventHub, wanted: EventFilter, received: list[str]
 ) -> None:
-    assert await told_through(hub, wanted) == heard
+    assert await received_through(hub, wanted) == received
 
 
 @pytest.mark.parametrize(
@@ -627,7 +627,7 @@ async def test_what_waits_for_the_next_flush_is_bounded(workers: list[Worker]) -
     assert (first["event"], first["data"]["reason"]) == ("reset", "the browser reads too slowly")
     await stream.take(2)
     change(hub, "bob")
-    assert await heard(stream) == [number(first) + 1]
+    assert await received(stream) == [number(first) + 1]
 
 
 async def news_pending(hub: EventHub) -> Stream:
@@ -647,7 +647,7 @@ def number(event: dict[str, Any]) -> int:
     return int(event["id"].rpartition("-")[2])
 
 
-async def heard(stream: Stream) -> list[int]:
+async def received(stream: Stream) -> list[int]:
     """The numbers of what comes within a second."""
     numbers: list[int] = []
     with contextlib.suppress(TimeoutError):
@@ -662,7 +662,7 @@ async def is_told_only_what_is_newer(hub: EventHub, stream: Stream, first_event:
     assert (first["event"], number(first)) == (first_event, hub._count)
     assert [(s["event"], s["id"]) for s in snapshots] == [("worker.snapshot", first["id"])] * 2
     change(hub, "bob")
-    assert await heard(stream) == [number(first) + 1]
+    assert await received(stream) == [number(first) + 1]
 
 
 async def test_a_slow_subscriber_that_was_reset_gets_nothing_older_than_its_snapshots(hub: EventHub) -> None:
@@ -681,7 +681,7 @@ async def test_a_subscriber_of_a_reset_gets_nothing_older_than_its_snapshots(
     async def snapshot() -> Sequence[Worker]:
         return workers
 
-    hub = EventHub(VirtualClock(), RandomIds(Random(1)), WorkerCache(snapshot))  # nobody is too slow
+    hub = EventHub(VirtualClock(), RandomIds(Random(1)), WorkerCache(snapshot))  # no subscriber is too slow
     stream = await news_pending(hub)
     hub.reset_all("another control plane was out of reach")
     await is_told_only_what_is_newer(hub, stream, "reset")
@@ -702,8 +702,8 @@ async def test_the_buffer_for_those_who_come_back_is_bounded_by_bytes(workers: l
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 UNLICENSED, REGISTER = License(), LicenseOperation.REGISTER
-WISHED = request_operation(UNLICENSED, REGISTER, token_ref="t", now=NOON)
-BEGUN = begin(WISHED, REGISTER, now=NOON)
+REQUESTED = request_operation(UNLICENSED, REGISTER, token_ref="t", now=NOON)
+BEGUN = begin(REQUESTED, REGISTER, now=NOON)
 REGISTERED = complete(BEGUN, REGISTER, tier=None, now=NOON)
 GIVEN_BACK = complete(
     begin(
@@ -722,7 +722,7 @@ GIVEN_BACK = complete(
     [
         ({}, {"is_idle_detection_enabled": False}, "worker.idle_detection.toggled"),
         ({}, {"ami_name": "CML-2.9"}, "worker.ec2_details.updated"),
-        ({"license": WISHED}, {"license": BEGUN}, "worker.license.registration.started"),
+        ({"license": REQUESTED}, {"license": BEGUN}, "worker.license.registration.started"),
         ({"license": BEGUN}, {"license": REGISTERED}, "worker.license.registration.completed"),
         (
             {"license": BEGUN},

@@ -1,4 +1,4 @@
-"""Who is behind a request, how long that lasts, and who is told when it ends."""
+"""Authentication of requests, the lifetime of credentials, and the end of streams."""
 
 import asyncio
 from collections.abc import Mapping
@@ -199,21 +199,21 @@ async def test_a_stream_ends_within_seconds_after_its_token_was_revoked(
 async def test_a_stream_ends_with_its_session_however_that_ends(
     identity: Identity, clock: VirtualClock
 ) -> None:
-    told: list[str] = []
+    ended: list[str] = []
     signing_out, expiring = await signed_in(identity, "admin-key"), await signed_in(identity, "viewer-key")
     async with asyncio.TaskGroup() as tasks:
         keeping = tasks.create_task(IdentityKeeper(identity, clock, Health(clock)).run())
         with (
-            identity.watch(await identity.authenticate(signing_out), lambda: told.append("signed out")),
-            identity.watch(await identity.authenticate(expiring), lambda: told.append("expired")),
+            identity.watch(await identity.authenticate(signing_out), lambda: ended.append("signed out")),
+            identity.watch(await identity.authenticate(expiring), lambda: ended.append("expired")),
         ):
             await identity.close_session(
                 request({"Cookie": signing_out.headers["cookie"], "Origin": "http://lcm"}, "DELETE")
             )
             await clock.sleep(2)
-            assert told == ["signed out"]
+            assert ended == ["signed out"]
             await clock.sleep(SESSION_LIFETIME.total_seconds())
-            assert told == ["signed out", "expired"]
+            assert ended == ["signed out", "expired"]
         keeping.cancel()
 
 
@@ -267,7 +267,7 @@ async def test_a_bucket_lets_a_burst_through_and_then_its_rate(clock: VirtualClo
     buckets = Buckets(clock, per_second=2.0, burst=10)
     assert [buckets.take("a") for _ in range(10)] == [0.0] * 10
     assert buckets.take("a") == pytest.approx(0.5)
-    assert buckets.take("b") == 0.0, "everybody has their own"
+    assert buckets.take("b") == 0.0, "each key has its own"
     await clock.sleep(0.5)
     assert buckets.take("a") == 0.0
     assert buckets.take("a") > 0
@@ -280,5 +280,5 @@ async def test_buckets_are_bounded(clock: VirtualClock) -> None:
     buckets.take("busy")
     for number in range(10_000):
         buckets.take(str(number))
-        assert buckets.take("busy") > 0, "whoever keeps asking is not forgotten"
+        assert buckets.take("busy") > 0, "a key in use is not dropped"
     assert len(buckets) <= 100

@@ -1,4 +1,4 @@
-"""A worker that costs money because nobody looks, or because nobody answers, is shown to people."""
+"""A worker that costs money because its idle check is overdue or its CML is silent raises an alarm."""
 
 import pytest
 
@@ -32,7 +32,7 @@ async def worker(plane: ControlPlane) -> Worker:
     )
 
 
-async def look(plane: ControlPlane, worker: Worker, fence: Fence, *, answered: bool) -> None:
+async def check(plane: ControlPlane, worker: Worker, fence: Fence, *, answered: bool) -> None:
     request = IdleCheckRequest(raw_telemetry_events=[] if answered else None)
     await detect_idle(plane.records, plane.caches, plane.policies, worker.id, request, fence=fence)
 
@@ -62,7 +62,7 @@ async def test_a_worker_whose_idle_check_is_overdue_raises_an_alarm(
     await plane.records.clock.sleep(1)
     assert overdue(plane) == 1
     assert "not_checked" in await holding(plane, worker)
-    await look(plane, worker, fence, answered=True)
+    await check(plane, worker, fence, answered=True)
     assert overdue(plane) == 0
     assert "not_checked" not in await holding(plane, worker)
 
@@ -83,11 +83,11 @@ async def test_a_worker_that_runs_only_because_its_cml_is_silent_raises_an_alarm
 ) -> None:
     for _ in range(30):
         await plane.records.clock.sleep(5 * MINUTE)
-        await look(plane, worker, fence, answered=False)
+        await check(plane, worker, fence, answered=False)
     assert unconfirmed(plane) == 1
     assert "unconfirmed" in await holding(plane, worker)
     await plane.records.clock.sleep(5 * MINUTE)
-    await look(plane, worker, fence, answered=True)
+    await check(plane, worker, fence, answered=True)
     assert unconfirmed(plane) == 0
     assert "unconfirmed" not in await holding(plane, worker)
 

@@ -351,7 +351,7 @@ async def test_a_worker_that_is_retried_is_not_paused_for_an_hour(desk: Desk) ->
 
 
 async def test_a_worker_whose_launch_was_waited_for_is_not_paused_for_an_hour(desk: Desk) -> None:
-    """There was no capacity: whoever wanted it then wants it now."""
+    """There was no capacity: the request still holds."""
     worker = await desk.plane.records.workers.add(
         a_worker(status=PENDING, created_at=desk.plane.records.clock.now())
     )

@@ -1,4 +1,4 @@
-"""Two control planes, one store, one coordination store: a stream of either hears of every commit, once."""
+"""Two control planes, one store, one coordination store: every commit is published at both, once."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -23,21 +23,23 @@ clock = VirtualClock()
 
 
 class Plane:
-    """What one control plane tells its streams: (worker, version), news only, as the hub decides."""
+    """What one control plane publishes on its streams: (worker, version), newer ones only, like the hub."""
 
     def __init__(self, store: MemoryStore, kv: Kv) -> None:
-        self.told: list[tuple[str, int]] = []
+        self.published: list[tuple[str, int]] = []
         self.workers = Workers(store)
-        self.workers.subscribe(lambda _, after: self.tell(after))
+        self.workers.subscribe(lambda _, after: self.publish(after))
         health = Health(clock)
-        self.publisher = Publisher(store, kv, clock=clock, health=health, on_found=self.tell)
+        self.publisher = Publisher(store, kv, clock=clock, health=health, on_found=self.publish)
         self.workers.subscribe(self.publisher.on_worker_commit)
         self.workers.subscribe_to_purges(self.publisher.on_worker_purge)
-        self.peers = KvWatch(self.workers, kv, clock=clock, on_found=self.tell)
+        self.kv_watch = KvWatch(self.workers, kv, clock=clock, on_found=self.publish)
 
-    def tell(self, worker: Worker) -> None:
-        if worker.version > max((version for name, version in self.told if name == worker.id), default=0):
-            self.told.append((worker.id, worker.version))
+    def publish(self, worker: Worker) -> None:
+        if worker.version > max(
+            (version for name, version in self.published if name == worker.id), default=0
+        ):
+            self.published.append((worker.id, worker.version))
 
     async def create(self, name: str) -> None:
         await self.workers.add(
@@ -71,7 +73,7 @@ async def pair() -> AsyncIterator[Pair]:
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(running(both.kv))
         for plane in (both.here, both.there):
-            await stack.enter_async_context(running(plane.publisher, plane.peers))
+            await stack.enter_async_context(running(plane.publisher, plane.kv_watch))
         await clock.sleep(1)
         yield both
 
@@ -80,10 +82,10 @@ async def test_a_commit_here_is_published_there_at_once_and_once() -> None:
     async with pair() as both:
         await both.here.create("a")
         await clock.sleep(0.1)
-        assert both.here.told == both.there.told == [("a", 1)]
+        assert both.here.published == both.there.published == [("a", 1)]
         await both.there.change("a")
         await clock.sleep(0.1)
-        assert both.here.told == both.there.told == [("a", 1), ("a", 2)]
+        assert both.here.published == both.there.published == [("a", 1), ("a", 2)]
 
 
 async def test_commits_of_both_are_published_in_order_of_their_versions() -> None:
@@ -96,7 +98,7 @@ async def test_commits_of_both_are_published_in_order_of_their_versions() -> Non
             await clock.sleep(0.01)
         await clock.sleep(10)
         for plane in (both.here, both.there):
-            versions = [version for _, version in plane.told]
+            versions = [version for _, version in plane.published]
             assert versions == sorted(set(versions))
             assert versions[-1] == 41
 
@@ -109,10 +111,10 @@ async def test_commits_during_an_outage_of_the_coordination_store_are_published_
         await clock.sleep(10)
         await both.here.change("a")
         await clock.sleep(10)
-        assert both.there.told[-1] == ("a", 1)
+        assert both.there.published[-1] == ("a", 1)
         both.link.mend()
         await clock.sleep(3)
-        assert both.there.told[-1] == ("a", 2)
+        assert both.there.published[-1] == ("a", 2)
 
 
 @pytest.mark.parametrize("steps", range(10))
@@ -120,7 +122,7 @@ async def test_a_watch_that_fails_at_the_moment_it_is_to_stop_stops(steps: int) 
     kv = memory_kv(clock)
     link = Link(kv, clock)
     link.cut()
-    peers = Plane(MemoryStore(), link).peers
+    peers = Plane(MemoryStore(), link).kv_watch
     async with asyncio.TaskGroup() as tasks:
         life = tasks.create_task(peers.run())
         for _ in range(steps):

@@ -1,4 +1,4 @@
-"""Epochs: a newer leader shuts out an older one, and nobody rightful is locked out."""
+"""Epochs: a newer leader fences an older one, and no rightful leader is locked out."""
 
 from datetime import UTC, datetime
 

@@ -1,4 +1,4 @@
-"""A license is wished, tried and reported; its token is never in a record, and a debt is never forgotten."""
+"""A license is requested, tried and reported; its token is in no record, and a debt is never lost."""
 
 import asyncio
 import dataclasses
@@ -71,11 +71,11 @@ async def kept_secrets(plane: ControlPlane) -> int:
 async def test_a_license_request_waits_with_its_token_for_the_controller(
     plane: ControlPlane, worker: Worker
 ) -> None:
-    wished = await request_license(plane.records, worker.id, SECRET)
-    assert wished.license.pending_operation is REGISTER
+    requested = await request_license(plane.records, worker.id, SECRET)
+    assert requested.license.pending_operation is REGISTER
     assert await license_token(plane.records, worker.id) == SECRET
-    assert SECRET not in repr(wished)
-    assert SECRET.encode() not in msgspec.json.encode(wished)
+    assert SECRET not in repr(requested)
+    assert SECRET.encode() not in msgspec.json.encode(requested)
 
 
 async def test_a_completed_registration_throws_the_token_away(

@@ -35,7 +35,7 @@ def handler() -> Handler:
     return Handler()
 
 
-def gate(handler: Handler, store: MemoryStore | None = None, burst: int = 1000) -> AccessMiddleware:
+def middleware(handler: Handler, store: MemoryStore | None = None, burst: int = 1000) -> AccessMiddleware:
     clock = VirtualClock()
     identity = Identity(KEYS, store or MemoryStore(), clock)
     return AccessMiddleware(handler, identity, Buckets(clock, per_second=1.0, burst=burst))
@@ -56,26 +56,26 @@ def gate(handler: Handler, store: MemoryStore | None = None, burst: int = 1000) 
         "/metrics/x",
         "/assets",
         "/assetsx",
-        "/new-route-somebody-forgot",
+        "/new-route-without-a-rule",
     ],
 )
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE", "PUT", "TRACE"])
 async def test_a_stranger_reaches_no_handler(path: str, method: str, handler: Handler) -> None:
-    status, _ = await request(gate(handler), method, path, {}, b"")
+    status, _ = await request(middleware(handler), method, path, {}, b"")
     assert status == 401
     assert handler.entered == []
 
 
 async def test_a_handler_knows_the_authenticated_principal(handler: Handler) -> None:
-    await request(gate(handler), "GET", "/api/workers", {"Authorization": "Bearer operator-key"}, None)
+    await request(middleware(handler), "GET", "/api/workers", {"Authorization": "Bearer operator-key"}, None)
     (scope,) = handler.entered
     assert scope["state"]["principal"].role is Role.OPERATOR
 
 
 async def test_the_controllers_key_is_invalid_outside_the_internal_routes(handler: Handler) -> None:
     controller = {"X-API-Key": "controller-key", "Authorization": "Bearer controller-key"}
-    assert (await request(gate(handler), "GET", "/api/workers", controller, None))[0] == 401
-    assert (await request(gate(handler), "GET", "/api/internal/x", controller, None))[0] == 200
+    assert (await request(middleware(handler), "GET", "/api/workers", controller, None))[0] == 401
+    assert (await request(middleware(handler), "GET", "/api/internal/x", controller, None))[0] == 200
     assert "principal" not in handler.entered[0].get("state", {})
 
 
@@ -89,18 +89,18 @@ async def test_a_websocket_is_refused(handler: Handler) -> None:
         sent.append(message)
 
     scope: dict[str, Any] = {"type": "websocket", "path": "/api/workers", "headers": []}
-    await gate(handler)(scope, receive, send)
+    await middleware(handler)(scope, receive, send)
     assert sent == [{"type": "websocket.close", "code": 1008}]
     assert handler.entered == []
 
 
 async def test_refusals_are_counted_and_each_principal_has_its_own_rate(handler: Handler) -> None:
-    door = gate(handler, burst=2)
+    guarded = middleware(handler, burst=2)
     viewer = {"Authorization": "Bearer viewer-key"}
-    assert [(await request(door, "GET", "/api/x", viewer, None))[0] for _ in range(3)] == [200, 200, 429]
-    assert (await request(door, "GET", "/api/x", {"Authorization": "Bearer admin-key"}, None))[0] == 200
-    assert (await request(door, "GET", "/api/x", {}, None))[0] == 401
-    assert door.identity.refusals == {429: 1, 401: 1}
+    assert [(await request(guarded, "GET", "/api/x", viewer, None))[0] for _ in range(3)] == [200, 200, 429]
+    assert (await request(guarded, "GET", "/api/x", {"Authorization": "Bearer admin-key"}, None))[0] == 200
+    assert (await request(guarded, "GET", "/api/x", {}, None))[0] == 401
+    assert guarded.identity.refusals == {429: 1, 401: 1}
 
 
 async def test_no_request_passes_while_the_store_cannot_be_read(handler: Handler) -> None:
@@ -108,10 +108,10 @@ async def test_no_request_passes_while_the_store_cannot_be_read(handler: Handler
         async def get(self, kind: str, document_id: str) -> Document | None:
             raise StoreUnavailable("away")
 
-    door = gate(handler, Away())
-    assert (await request(door, "GET", "/api/x", {"Authorization": "Bearer lcm_x"}, None))[0] == 503
+    guarded = middleware(handler, Away())
+    assert (await request(guarded, "GET", "/api/x", {"Authorization": "Bearer lcm_x"}, None))[0] == 503
     assert handler.entered == []
-    assert (await request(door, "GET", "/api/x", {"Authorization": "Bearer admin-key"}, None))[0] == 200
+    assert (await request(guarded, "GET", "/api/x", {"Authorization": "Bearer admin-key"}, None))[0] == 200
 
 
 def test_without_the_middleware_there_is_no_principal() -> None:

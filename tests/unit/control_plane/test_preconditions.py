@@ -16,7 +16,7 @@ from support.fleet import Fleet
 
 
 class ForgetfulStore(MemoryStore):
-    """Writes, and then does not say so: what a crash between commit and answer looks like to the sender."""
+    """Writes, and then does not say so: as a crash between commit and answer appears to the sender."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ async def fleet() -> Fleet:
 
 
 def keyed(key: str, content: str = "start") -> KeyedRequest:
-    return keyed_request("somebody", key, content.encode())
+    return keyed_request("ada", key, content.encode())
 
 
 async def create(fleet: Fleet, key: str, content: str = "create") -> Worker:
@@ -55,15 +55,13 @@ async def create(fleet: Fleet, key: str, content: str = "create") -> Worker:
         template_name="small",
         aws_region=None,
         tags={},
-        by="somebody",
+        by="ada",
         request=keyed(key, content),
     )
 
 
 async def act(fleet: Fleet, worker: Worker, action: Action, preconditions: Preconditions) -> Worker:
-    return await request_action(
-        fleet.plane.records, worker.id, action, by="somebody", preconditions=preconditions
-    )
+    return await request_action(fleet.plane.records, worker.id, action, by="ada", preconditions=preconditions)
 
 
 async def test_a_request_sent_again_has_one_effect_even_when_others_acted_in_between(fleet: Fleet) -> None:

@@ -58,7 +58,7 @@ clock = VirtualClock()
 
 
 class Stream:
-    """What a browser at one of them hears."""
+    """What a browser at one of them receives."""
 
     def __init__(self, plane: ControlPlaneParts) -> None:
         self._plane = plane
@@ -173,8 +173,8 @@ async def test_activity_reported_here_is_published_there_by_its_name_within_a_mo
         )
         await both.report(fence, activity=[activity])
         await clock.sleep(A_MOMENT)
-        [told] = both.stream.of("worker.activity.updated")
-        assert told["last_activity_at"] == "2026-01-01T00:00:01Z"
+        [event] = both.stream.of("worker.activity.updated")
+        assert event["last_activity_at"] == "2026-01-01T00:00:01Z"
         known = both.there.plane.caches.worker_cache.get(ADA)
         assert known is not None
         assert known.version == (await both.here.plane.records.workers.get(ADA)).version
@@ -224,7 +224,10 @@ async def test_a_lab_that_changes_here_has_changed_there() -> None:
         await clock.sleep(A_MOMENT)
         [lab] = await both.there.plane.records.labs.of(ADA)
         assert lab == (await both.here.plane.records.labs.of(ADA))[0]
-        assert [told["event"] for told in both.stream.of("worker.lab.state_change")] == ["created", "STARTED"]
+        assert [event["event"] for event in both.stream.of("worker.lab.state_change")] == [
+            "created",
+            "STARTED",
+        ]
         # Its next change may come to the other one, and is one compare-and-set.
         await report_live(
             both.there.plane.records,
@@ -268,7 +271,7 @@ async def test_labs_whose_instance_is_gone_are_removed_at_both_and_on_the_stream
         )
         await clock.sleep(A_MOMENT)
         assert await both.there.plane.records.labs.of(ADA) == []
-        assert [told["status"] for told in both.stream.of("lab.status.updated")] == ["STARTED", "DELETED"]
+        assert [event["status"] for event in both.stream.of("lab.status.updated")] == ["STARTED", "DELETED"]
 
 
 async def test_an_epoch_claimed_here_fences_load_there_at_once() -> None:
@@ -326,7 +329,7 @@ async def test_a_template_that_changes_here_is_published_there() -> None:
     async with pair() as both:
         assert await both.here.plane.records.templates.seed({"worker_templates": [TEMPLATE]}) == 1
         await clock.sleep(A_MOMENT)
-        assert [told["template"]["name"] for told in both.stream.of("worker.template.created")] == ["tiny"]
+        assert [event["template"]["name"] for event in both.stream.of("worker.template.created")] == ["tiny"]
 
 
 async def test_after_a_gap_everything_is_read_again_and_streams_are_reset() -> None:
@@ -342,7 +345,7 @@ async def test_after_a_gap_everything_is_read_again_and_streams_are_reset() -> N
         await clock.sleep(10)
         assert [point.cpu_utilization for point in both.there.plane.caches.metrics.points_of(ADA)] == [10.0]
         assert len(await both.there.plane.records.labs.of(ADA)) == 1
-        assert [told["workers"] for told in both.stream.of("reset")][-1] == 1
+        assert [event["workers"] for event in both.stream.of("reset")][-1] == 1
         assert both.stream.of("worker.snapshot")[-1]["worker"]["id"] == ADA
 
 
@@ -364,8 +367,8 @@ async def test_a_worker_that_was_purged_here_is_gone_there_although_its_terminat
         await clock.sleep(20)
         await purge(both)
         assert both.there.plane.caches.worker_cache.get(ADA) is None
-        [told] = both.stream.of("worker.terminated")
-        assert (told["worker_id"], told["worker"]["status"]) == (ADA, "terminated")
+        [event] = both.stream.of("worker.terminated")
+        assert (event["worker_id"], event["worker"]["status"]) == (ADA, "terminated")
 
 
 async def test_a_worker_that_was_purged_here_while_the_feed_was_down_is_gone_there_after_it() -> None:
@@ -379,7 +382,7 @@ async def test_a_worker_that_was_purged_here_while_the_feed_was_down_is_gone_the
         both.is_cut = False
         await clock.sleep(10)
         assert both.there.plane.caches.worker_cache.get(ADA) is None
-        assert [told["workers"] for told in both.stream.of("reset")][-1] == 0
+        assert [event["workers"] for event in both.stream.of("reset")][-1] == 0
 
 
 async def test_a_worker_that_was_purged_here_while_the_watch_was_down_is_gone_there_after_it() -> None:
@@ -429,7 +432,7 @@ async def test_a_follower_that_does_not_read_is_bounded_and_sent_lost(
     change = feed.TemplateChanged("updated", WorkerTemplate(**TEMPLATE))
     for _ in range(feed.FOLLOWER_BYTES // 100):
         plane.feed.publish(change)
-    told = [feed.read_message(line) for line in (await anext(lines)).splitlines()]
-    assert isinstance(told[0], feed.Lost)
+    received = [feed.read_message(line) for line in (await anext(lines)).splitlines()]
+    assert isinstance(received[0], feed.Lost)
     await lines.aclose()
     assert plane.feed.subscriber_count == 0

@@ -80,12 +80,12 @@ async def test_secrets_are_stored_replaced_and_removed() -> None:
     secrets = SecretStore(MemoryStore(), SecretBox.of(KEY))
     await secrets.put("cml-password", "w1", "first")
     await secrets.put("cml-password", "w1", "second")
-    await secrets.put("licence-token", "w1", "third")
+    await secrets.put("license-token", "w1", "third")
     assert await secrets.get("cml-password", "w1") == "second"
     await secrets.remove("cml-password", "w1")
     await secrets.remove("cml-password", "w1")
     assert await secrets.get("cml-password", "w1") is None
-    assert await secrets.get("licence-token", "w1") == "third"
+    assert await secrets.get("license-token", "w1") == "third"
 
 
 async def test_the_store_never_sees_a_secret() -> None:

@@ -40,7 +40,7 @@ FIRST_SAMPLE = T0 - timedelta(hours=3)
 
 
 class CountingStore(MemoryStore):
-    """Counts what is asked of it; can be told to fail the next write after having made it."""
+    """Counts calls; can fail the next write after having made it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -142,13 +142,13 @@ def activity(worker_id: str, seconds: float, last_sequence: int) -> ActivityRepo
 async def test_all_reports_about_a_worker_are_one_commit_in_the_order_of_the_report(
     plane: ControlPlane, store: CountingStore
 ) -> None:
-    """Each covers those before it: taken in another order they would seem to be told already."""
+    """Each covers the earlier ones: in another order they would seem to be reported already."""
     await add(plane, "ada")
     fence = await lead(plane)
     store.calls.clear()
-    told = [activity("ada", seconds, last_sequence=seconds) for seconds in range(1, 9)]
+    reports = [activity("ada", seconds, last_sequence=seconds) for seconds in range(1, 9)]
     receipt = await report_live(
-        plane.records, plane.caches, plane.policies, LiveReports(activity=told), fence=fence
+        plane.records, plane.caches, plane.policies, LiveReports(activity=reports), fence=fence
     )
     assert receipt == LiveReceipt(accepted=8, dropped=0)
     assert store.calls["write worker"] == 1
@@ -185,12 +185,12 @@ async def test_reports_about_workers_that_are_unknown_or_stopped_are_dropped_and
     await add(plane, "resting", STOPPED)
     await add(plane, "gone", TERMINATED)
     fence = await lead(plane)
-    everybody = ("ada", "resting", "gone", "never there")
+    names = ("ada", "resting", "gone", "never there")
     receipt = await report_live(
         plane.records,
         plane.caches,
         plane.policies,
-        LiveReports(samples=[sample(name) for name in everybody]),
+        LiveReports(samples=[sample(name) for name in names]),
         fence=fence,
     )
     assert receipt == LiveReceipt(accepted=1, dropped=3)
@@ -357,8 +357,8 @@ async def test_the_load_of_an_unknown_lab_requests_a_discovery_of_that_lab_and_n
     await report_live(
         plane.records, plane.caches, plane.policies, LiveReports(lab_changes=[created]), fence=fence
     )
-    heard: list[tuple[Any, ...]] = []
-    plane.records.labs.subscribe(lambda *told: heard.append(told))
+    published: list[tuple[Any, ...]] = []
+    plane.records.labs.subscribe(lambda *change: published.append(change))
     stats = [
         LabStats(worker_id=before.id, lab_id=lab, nodes={}, links={}, collected_at=T0)
         for lab in ("known", "unknown")
@@ -370,8 +370,8 @@ async def test_the_load_of_an_unknown_lab_requests_a_discovery_of_that_lab_and_n
         assert receipt == LiveReceipt(accepted=2, dropped=0)
     wanted = {lab.lab_id: lab.discovery_wanted for lab in await plane.records.labs.of("ada")}
     assert wanted == {"known": False, "unknown": True}
-    assert store.calls["write lab"] == 2  # one each, however often it is heard of
-    [(changes, known, met)] = heard
+    assert store.calls["write lab"] == 2  # one each, however often it is reported
+    [(changes, known, met)] = published
     assert (changes, known, met.lab_id) == ((), None, "unknown")
     assert (
         await plane.records.workers.get("ada")
@@ -573,7 +573,7 @@ async def test_a_report_that_contradicts_itself_is_no_connection(plane: ControlP
 async def test_a_disconnect_of_a_terminated_worker_changes_nothing_and_is_accepted(
     plane: ControlPlane,
 ) -> None:
-    """A refusal would be told again for ever, and every other worker's connection later for it."""
+    """A refusal would be repeated without end, and delay the reports of every other worker."""
     worker = await add(plane, "ada", TERMINATED)
     goodbye = WebSocketReport(connected=False, status=MonitorState.DISCONNECTED, stream="s", sequence=2)
     assert await report_connection(plane.records, "ada", goodbye, fence=await lead(plane)) == worker

@@ -174,14 +174,14 @@ async def test_what_a_person_switched_off_stays_off_when_the_file_is_read_again(
 
 
 async def test_every_change_of_a_template_is_published_and_nothing_else() -> None:
-    templates, told = Templates(MemoryStore()), []
-    templates.subscribe(lambda change, template: told.append((change, template.name, template.enabled)))
+    templates, published = Templates(MemoryStore()), []
+    templates.subscribe(lambda change, template: published.append((change, template.name, template.enabled)))
     for _ in range(2):
         await templates.seed(parse_yaml(GOOD, "t.yaml"))
     for _ in range(2):
         await templates.switch("small", enabled=False)
     await templates.delete("small")
-    assert told == [("created", "small", True), ("updated", "small", False), ("deleted", "small", False)]
+    assert published == [("created", "small", True), ("updated", "small", False), ("deleted", "small", False)]
     with pytest.raises(NotFound):
         await templates.delete("small")
     with pytest.raises(NotFound):

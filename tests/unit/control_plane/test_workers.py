@@ -1,4 +1,4 @@
-"""Three writers on one record: every accepted change is in exactly one version, and nobody tries for ever."""
+"""Three writers on one record: every accepted change is in exactly one version, and retries are bounded."""
 
 import asyncio
 
@@ -17,7 +17,7 @@ CHANGES = 60
 
 
 class SlowStore(MemoryStore):
-    """Others get their turn between every read and the write that follows."""
+    """Other tasks run between every read and the write that follows."""
 
     async def get(self, kind: str, document_id: str) -> Document | None:
         found = await super().get(kind, document_id)
@@ -37,8 +37,10 @@ class ContestedStore(MemoryStore):
 
 async def test_three_writers_on_one_record_lose_nothing() -> None:
     workers = Workers(SlowStore())
-    told: list[tuple[int, int]] = []
-    workers.subscribe(lambda before, after: told.append((before.version if before else 0, after.version)))
+    published: list[tuple[int, int]] = []
+    workers.subscribe(
+        lambda before, after: published.append((before.version if before else 0, after.version))
+    )
     worker = await workers.add(a_worker())
 
     async def write(key: str) -> None:
@@ -56,7 +58,7 @@ async def test_three_writers_on_one_record_lose_nothing() -> None:
     final = await workers.get(worker.id)
     assert final.tags == {key: str(CHANGES) for key in ("controller", "person", "importer")}
     assert final.version == 1 + 3 * CHANGES
-    assert sorted(told) == [(version, version + 1) for version in range(final.version)]
+    assert sorted(published) == [(version, version + 1) for version in range(final.version)]
 
 
 def counted(worker: Worker, key: str) -> Worker:
