@@ -100,7 +100,7 @@ def subscribe(plane: ControlPlane, hub: EventHub | None = None, publisher: Publi
     """Make every subscription of the process, in the order in which subscribers are called.
 
     The worker cache comes before the hub, which reads it. The feed repeats to other control planes what this
-    one keeps in memory.
+    one keeps in memory. Without a hub commits are not logged either.
     """
     records, caches, feed = plane.records, plane.caches, plane.feed
     cache = caches.worker_cache
@@ -108,7 +108,6 @@ def subscribe(plane: ControlPlane, hub: EventHub | None = None, publisher: Publi
     cache.subscribe_to_ends(caches.idle_checks.on_worker_end)
     records.workers.subscribe(cache.on_worker_commit)
     records.workers.subscribe_to_purges(cache.on_worker_purge)
-    records.workers.subscribe(log_commit)
     records.workers.subscribe(feed.on_worker_commit)
     records.labs.subscribe(partial(feed.on_lab_change, version_of=records.labs.version_of))
     records.templates.subscribe(feed.on_template)
@@ -116,6 +115,7 @@ def subscribe(plane: ControlPlane, hub: EventHub | None = None, publisher: Publi
     caches.metrics.subscribe(feed.on_sample, feed.on_lab_stats)
     caches.idle_checks.subscribe(feed.on_idle_check)
     if hub is not None:
+        records.workers.subscribe(log_commit)
         records.workers.subscribe(hub.on_worker_commit)
         records.labs.subscribe(hub.on_lab_change)
         records.templates.subscribe(hub.on_template)
