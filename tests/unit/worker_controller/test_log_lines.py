@@ -159,7 +159,11 @@ async def test_a_commit_is_logged_in_the_trace_of_its_request(log: Log) -> None:
     status, _ = await wire.send("POST", f"/api/workers/{worker.id}/stop", headers, None)
     assert status == 202
     [line] = log.lines()
-    assert (line["event"], line["desired_status"], line["trace_id"]) == ("worker changed", "stopped", trace)
+    assert (line["event"], line["desired_status"], line["trace_id"]) == (
+        "worker status changed",
+        "stopped",
+        trace,
+    )
 
 
 async def test_a_caller_without_a_trace_gets_one(log: Log) -> None:

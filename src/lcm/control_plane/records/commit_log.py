@@ -12,10 +12,10 @@ def log_commit(before: Worker | None, after: Worker) -> None:
     if before is not None and (before.status, before.desired_status) == (after.status, after.desired_status):
         return
     log.info(
-        "worker created" if before is None else "worker changed",
+        "worker created" if before is None else "worker status changed",
         worker_id=after.id,
         name=after.name,
-        was=str(before.status) if before is not None else None,
+        previous_status=str(before.status) if before is not None else None,
         status=str(after.status),
         desired_status=str(after.desired_status),
         reason=after.status_reason,

@@ -22,7 +22,7 @@ MAX_ENDED: Final = 1_000
 """Terminated workers that are remembered, so that a late report of one does not add it again."""
 
 
-class Known:
+class CachedWorker:
     """The cached state of one worker; it changes in place, so a reference always shows the newest."""
 
     __slots__ = ("id", "is_license_due", "is_live", "judged_since", "labs_count", "version", "view")
@@ -46,7 +46,7 @@ class WorkerCache:
 
     def __init__(self, read_all: Callable[[], Awaitable[Sequence[Worker]]]) -> None:
         self._read_all = read_all
-        self._known: dict[str, Known] = {}
+        self._known: dict[str, CachedWorker] = {}
         self._is_loaded = False
         self._loading = asyncio.Lock()
         self._ended: dict[str, datetime] = {}
@@ -81,7 +81,7 @@ class WorkerCache:
         if known is not None and known.version > worker.version:
             return
         if known is None:
-            known = Known(worker)
+            known = CachedWorker(worker)
         else:
             known.learn(worker)
         if worker.status is TERMINATED:
@@ -107,7 +107,7 @@ class WorkerCache:
         """Forget the terminated worker: a later record of its id is another worker."""
         self._ended.pop(worker.id, None)
 
-    def get(self, worker_id: str) -> Known | None:
+    def get(self, worker_id: str) -> CachedWorker | None:
         return self._known.get(worker_id)
 
     def ids(self) -> list[str]:
@@ -122,7 +122,7 @@ class WorkerCache:
         known = self._known.get(worker_id)
         return known is not None and known.is_live
 
-    def __iter__(self) -> Iterator[Known]:
+    def __iter__(self) -> Iterator[CachedWorker]:
         return iter(list(self._known.values()))
 
     def __len__(self) -> int:

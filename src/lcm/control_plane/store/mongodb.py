@@ -95,7 +95,7 @@ class MongoStore:
         self._documents = database["documents"]
         self._locks = database["unique_keys"]
         try:
-            async with self._asking():
+            async with self._deadline():
                 await self._check_schema(database["schema"])
                 await self._documents.create_index([("kind", ASCENDING), ("_id", ASCENDING)])
                 await self._documents.create_index([("kind", ASCENDING), ("unpublished", ASCENDING)])
@@ -111,7 +111,7 @@ class MongoStore:
         await self._client.close()
 
     async def get(self, kind: str, document_id: str) -> Document | None:
-        async with self._asking():
+        async with self._deadline():
             raw = await self._find(_key(kind, document_id))
             return await self._shown(raw) if raw is not None and raw["version"] else None
 
@@ -122,7 +122,7 @@ class MongoStore:
         return await self._list({"kind": kind, "unpublished": True, "version": {"$gt": _PLACEHOLDER}})
 
     async def insert(self, document: Document, fence: Fence | None = None) -> None:
-        async with self._asking(to_write=True):
+        async with self._deadline(to_write=True):
             if document.version != 1:
                 await self._check(fence)
                 raise VersionConflict(document.id)
@@ -132,7 +132,7 @@ class MongoStore:
             await self._finish_claim(document)
 
     async def replace(self, document: Document, fence: Fence | None = None) -> None:
-        async with self._asking(to_write=True):
+        async with self._deadline(to_write=True):
             if document.version < 2:
                 await self._check(fence)
                 raise VersionConflict(document.id)
@@ -141,7 +141,7 @@ class MongoStore:
             await self._finish_claim(document)
 
     async def delete(self, kind: str, document_id: str, expected_version: int) -> None:
-        async with self._asking(to_write=True):
+        async with self._deadline(to_write=True):
             where = {"_id": _key(kind, document_id), "version": expected_version}
             if (
                 expected_version == _PLACEHOLDER
@@ -161,12 +161,12 @@ class MongoStore:
             )
             for document_id, version in versions.items()
         ]
-        async with self._asking(to_write=True):
+        async with self._deadline(to_write=True):
             await self._documents.bulk_write(marks, ordered=False)
 
     async def dump(self) -> Sequence[StoredDocument]:
         """Return all documents, by kind and id."""
-        async with self._asking():
+        async with self._deadline():
             raws = self._documents.find({"version": {"$gt": _PLACEHOLDER}}, sort=[("_id", ASCENDING)])
             return [_stored(raw) async for raw in raws]
 
@@ -174,7 +174,7 @@ class MongoStore:
         """Add a document as another store had it. No other process may use this store meanwhile."""
         document = stored.document
         key = _key(document.kind, document.id)
-        async with self._asking(to_write=True):
+        async with self._deadline(to_write=True):
             for unique in dict.fromkeys(document.unique_keys):
                 lock = {"_id": _key(document.kind, unique), "holder": key, "mark": self._ids.new_id()}
                 await self._locks.replace_one({"_id": lock["_id"]}, lock, upsert=True)
@@ -202,7 +202,7 @@ class MongoStore:
         return await self._documents.find_one({"_id": key})
 
     async def _list(self, where: Raw) -> Sequence[Document]:
-        async with self._asking():
+        async with self._deadline():
             raws = await self._documents.find(where, sort=[("_id", ASCENDING)]).to_list()
             return [await self._shown(raw) for raw in raws]
 
@@ -352,18 +352,18 @@ class MongoStore:
         )
 
     @asynccontextmanager
-    async def _asking(self, *, to_write: bool = False) -> AsyncIterator[None]:
+    async def _deadline(self, *, to_write: bool = False) -> AsyncIterator[None]:
         """Set one deadline for all steps of a call, and raise the port's exceptions."""
-        unanswered = WriteUnconfirmed if to_write else StoreUnavailable
+        no_answer = WriteUnconfirmed if to_write else StoreUnavailable
         try:
             async with timeout(_CALL_TIMEOUT_SECONDS):
                 yield
         except (ServerSelectionTimeoutError, WaitQueueTimeoutError):
             raise StoreUnavailable("no MongoDB server that takes writes answers") from None
         except (NetworkTimeout, ExecutionTimeout, TimeoutError):
-            raise unanswered("MongoDB did not answer in time") from None
+            raise no_answer("MongoDB did not answer in time") from None
         except AutoReconnect:
-            raise unanswered("the connection to MongoDB was lost") from None
+            raise no_answer("the connection to MongoDB was lost") from None
         except OperationFailure as error:
             raise StoreUnavailable(f"MongoDB refused: {_without_details(error)}") from None
         except PyMongoError as error:
