@@ -1,4 +1,4 @@
-"""What is imported, what never is, and what the record of an imported machine says."""
+"""What is imported, what never is, and the record of an imported instance."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""When a worker counts as unused, and what keeps it running all the same."""
+"""When a worker is idle, and what prevents a pause all the same."""
 
 from datetime import timedelta
 
@@ -29,7 +29,7 @@ MINUTE = timedelta(minutes=1)
 
 
 def used(minutes_ago: float, **fields: object) -> Worker:
-    """A running worker that somebody used so long before noon."""
+    """A running worker whose last activity was so long before noon."""
     worker = a_worker(status=RUNNING, created_at=NOON - timedelta(days=1), **fields)
     return replace(worker, last_activity_at=NOON - minutes_ago * MINUTE)
 

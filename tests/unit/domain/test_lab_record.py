@@ -1,4 +1,4 @@
-"""What is known of a lab follows from the changes that were told, in whatever order they arrive."""
+"""The record of a lab follows from its reported changes, in whatever order they arrive."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -92,7 +92,7 @@ def test_an_older_word_does_not_undo_a_newer_one() -> None:
     )
 )
 def test_the_same_report_again_changes_nothing(changes: list[Any]) -> None:
-    in_order = sorted(changes, key=lambda told: told.at)
+    in_order = sorted(changes, key=lambda change: change.at)
     once = lab_after(None, in_order)
     assert lab_after(once, in_order[-1:]) == once
 

@@ -1,4 +1,4 @@
-"""The launch promise: one token for one generation, and an end to launches nobody asked for."""
+"""The launch intent: one token for one generation, and a limit on unattended launches."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""Whose a machine is: tag, record and token together; and how much may be done about orphans."""
+"""Who owns an instance: tag, record and token together; and how much may be done about orphans."""
 
 import pytest
 from msgspec.structs import replace
@@ -40,7 +40,7 @@ def a_tagged_instance(token: str | None = TOKEN, **tags: str) -> Instance:
     )
 
 
-def promising() -> Worker:
+def with_launch_intent() -> Worker:
     intent = LaunchIntent(generation=1, client_token=TOKEN, spec=SPEC, requested_at=NOON)
     return a_worker(launch=intent, launch_generation=1)
 
@@ -52,15 +52,15 @@ def launched(status: WorkerStatus = RUNNING, generations: int = 2) -> Worker:
 @pytest.mark.parametrize(
     ("instance", "workers", "kind"),
     [
-        (a_tagged_instance(), [promising()], OrphanKind.INTENDED),
+        (a_tagged_instance(), [with_launch_intent()], OrphanKind.INTENDED),
         (a_tagged_instance(), [launched()], OrphanKind.SUPERSEDED),
         (a_tagged_instance(), [launched(TERMINATED)], OrphanKind.RECORD_TERMINATED),
         (a_tagged_instance(), [], OrphanKind.NO_RECORD),
-        # E13: a tag that was copied to a machine that no launch of ours made.
+        # E13: a tag that was copied to an instance that no launch of ours created.
         (a_tagged_instance(token="somebody-elses"), [launched()], OrphanKind.CONFLICT),
         (a_tagged_instance(token=None), [launched()], OrphanKind.CONFLICT),
         (a_tagged_instance(token="somebody-elses"), [], OrphanKind.CONFLICT),
-        # A token of a launch that was never promised.
+        # A token of a launch that was never intended.
         (a_tagged_instance(token=client_token(WorkerId("w-1"), 3)), [launched()], OrphanKind.CONFLICT),
         # Another fleet's, and one that was imported once.
         (a_tagged_instance(cml_environment="staging"), [], OrphanKind.CONFLICT),

@@ -42,7 +42,7 @@ CONTRACT = {
     TERMINATING: {TERMINATED},
     FAILED: {PENDING, TERMINATING},
 }
-"""What the worker contract promises; the table may have more rows, never fewer."""
+"""The rows of the worker contract; the table may have more, never fewer."""
 
 BEYOND_THE_CONTRACT = {
     (PROVISIONING, TERMINATING),
@@ -50,7 +50,7 @@ BEYOND_THE_CONTRACT = {
     (STOPPING, TERMINATING),
     (PROVISIONING, PENDING),
 }
-"""Rows that make a wish for deletion quicker to fulfil, and one for machines that EC2 itself gives up."""
+"""Rows that make a deletion quicker, and one for instances that EC2 itself terminates."""
 
 SEEN_AT_EC2 = {
     PROVISIONING: {STOPPING, STOPPED, UNKNOWN},
@@ -63,7 +63,7 @@ SEEN_AT_EC2 = {
     FAILED: {TERMINATED, UNKNOWN},
     UNKNOWN: {PROVISIONING, STARTING, RUNNING, STOPPING, STOPPED, TERMINATING, TERMINATED},
 }
-"""What EC2 may do without being asked: reported, never wished for."""
+"""What EC2 may do without a request: reported, never requested."""
 
 DECIDED = {(a, b) for a, targets in CONTRACT.items() for b in targets} | BEYOND_THE_CONTRACT
 OBSERVED = DECIDED | {(a, b) for a, targets in SEEN_AT_EC2.items() for b in targets}

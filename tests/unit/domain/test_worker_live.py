@@ -1,4 +1,4 @@
-"""A worker's connection and its signs of people: told once, never moved back."""
+"""A worker's connection and its activity: published once, never moved back."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -44,20 +44,20 @@ def worker() -> Worker:
 # The connection.
 
 
-def told(worker: Worker, *states: MonitorState) -> list[bool]:
-    """Which of connected (True) and disconnected (False) is told on the way through these states."""
-    heard = []
+def published(worker: Worker, *states: MonitorState) -> list[bool]:
+    """Which of connected (True) and disconnected (False) is published on the way through these states."""
+    changes = []
     for second, state in enumerate(states):
         before, worker = worker, record_connection(worker, state, reason="", at=at(second))
         if worker.ws_told_connected is not before.ws_told_connected:
-            heard.append(bool(worker.ws_told_connected))
+            changes.append(bool(worker.ws_told_connected))
         assert worker.ws_status is state
         assert worker.ws_connected is (state is CONNECTED)
-    return heard
+    return changes
 
 
 @pytest.mark.parametrize(
-    ("states", "heard"),
+    ("states", "expected"),
     [
         ((CONNECTING, MonitorState.AUTHENTICATING, CONNECTED), [True]),
         ((CONNECTED, RECONNECTING, CONNECTED), [True]),
@@ -70,9 +70,9 @@ def told(worker: Worker, *states: MonitorState) -> list[bool]:
     ],
 )
 def test_a_connection_and_its_end_are_published_once_and_reconnections_never(
-    worker: Worker, states: tuple[MonitorState, ...], heard: list[bool]
+    worker: Worker, states: tuple[MonitorState, ...], expected: list[bool]
 ) -> None:
-    assert told(worker, *states) == heard
+    assert published(worker, *states) == expected
 
 
 def test_a_worker_that_no_longer_runs_is_not_connected(worker: Worker) -> None:
@@ -89,18 +89,18 @@ def test_a_draining_worker_stays_connected(worker: Worker) -> None:
 
 
 def test_a_report_of_the_connection_that_was_overtaken_changes_nothing(worker: Worker) -> None:
-    def told(worker: Worker, state: MonitorState, sequence: int, stream: str = "run-1") -> Worker:
+    def published(worker: Worker, state: MonitorState, sequence: int, stream: str = "run-1") -> Worker:
         mark = ActivityMark(stream=stream, last_sequence=sequence)
         return record_connection(worker, state, reason="", at=at(sequence), mark=mark)
 
-    connected = told(worker, CONNECTED, 2)
-    assert told(connected, RECONNECTING, 1) == connected
-    assert told(connected, CONNECTED, 2) == connected
-    assert told(connected, RECONNECTING, 3).ws_status is RECONNECTING
-    assert told(connected, RECONNECTING, 1, "run-2").ws_status is RECONNECTING
+    connected = published(worker, CONNECTED, 2)
+    assert published(connected, RECONNECTING, 1) == connected
+    assert published(connected, CONNECTED, 2) == connected
+    assert published(connected, RECONNECTING, 3).ws_status is RECONNECTING
+    assert published(connected, RECONNECTING, 1, "run-2").ws_status is RECONNECTING
 
 
-# Signs of people.
+# Activity.
 
 
 def event(seconds: float, category: str = "start_lab") -> ActivityEvent:
@@ -136,7 +136,7 @@ def test_a_report_that_is_sent_again_counts_once(worker: Worker) -> None:
 
 def test_a_report_that_overlaps_the_last_adds_only_what_is_new(worker: Worker) -> None:
     once = seen(worker, [event(1), event(2)], last=2)
-    more = seen(once, [event(2, "told otherwise"), event(3)], last=3)
+    more = seen(once, [event(2, "published otherwise"), event(3)], last=3)
     assert [e.at for e in more.recent_activity_events] == [at(3), at(2), at(1)]
 
 

@@ -1,4 +1,4 @@
-"""What people can ask of a worker: they change the wish, never the truth."""
+"""Requests of people change the desired status of a worker, never its status."""
 
 from datetime import timedelta
 from itertools import product
@@ -36,7 +36,7 @@ POSSIBLE = {status: {START, STOP, DELETE} for status in WorkerStatus} | {
     TERMINATING: {DELETE},
     TERMINATED: set(),
 }
-WISH = {
+DESIRED = {
     START: DesiredStatus.RUNNING,
     CANCEL_DRAIN: DesiredStatus.RUNNING,
     STOP: DesiredStatus.STOPPED,
@@ -55,14 +55,14 @@ def test_a_status_allows_certain_actions(status: WorkerStatus) -> None:
 
 @pytest.mark.parametrize(
     ("status", "action"),
-    [(s, a) for s, a in product(WorkerStatus, Action) if a in POSSIBLE[s] and a in WISH],
+    [(s, a) for s, a in product(WorkerStatus, Action) if a in POSSIBLE[s] and a in DESIRED],
 )
 def test_an_action_changes_the_desired_status_and_not_the_status(
     status: WorkerStatus, action: Action
 ) -> None:
-    other = DesiredStatus.STOPPED if WISH[action] is DesiredStatus.RUNNING else DesiredStatus.RUNNING
+    other = DesiredStatus.STOPPED if DESIRED[action] is DesiredStatus.RUNNING else DesiredStatus.RUNNING
     worker = asked(a_worker(status=status, desired_status=other, unattended_launches=2), action)
-    assert worker.desired_status is WISH[action]
+    assert worker.desired_status is DESIRED[action]
     assert worker.status is status
     assert worker.generation == 2
     assert worker.unattended_launches == 0
@@ -208,7 +208,7 @@ def test_a_worker_that_was_drained_is_resumed_by_a_start() -> None:
 
 
 def test_a_start_outside_that_is_undone_is_no_resumption_but_the_next_wanted_one_is() -> None:
-    """Otherwise whoever starts the worker next would find it paused a moment later."""
+    """Otherwise the next person who starts the worker would find it paused a moment later."""
     stopping = move(asked(a_worker(status=RUNNING), STOP), STOPPING, by="c", reason="wanted", now=LATER)
     stopped = move(stopping, STOPPED, by="c", reason="stopped", now=LATER)
     outside = move(stopped, RUNNING, by="c", reason="runs", now=LATER + timedelta(minutes=1), observed=True)
@@ -231,7 +231,7 @@ def test_a_stop_by_a_person_is_a_manual_pause() -> None:
 
 
 def test_a_start_in_time_to_keep_a_worker_is_a_resumption_at_once() -> None:
-    """It never stopped, and whoever started it is about to use it."""
+    """It never stopped, and the person who started it is about to use it."""
     worker = asked(asked(a_worker(status=RUNNING), STOP), START)
     assert worker.last_resumed_at == LATER
 

@@ -1,4 +1,4 @@
-"""LCM works in the account it was told, and in no other."""
+"""LCM works in the configured account, and in no other."""
 
 import asyncio
 

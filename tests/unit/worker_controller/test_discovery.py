@@ -1,4 +1,4 @@
-"""Discovery and import on virtual time: machines that are found become workers, once, and stay untouched."""
+"""Discovery and import on virtual time: found instances become workers, once, and stay untouched."""
 
 import asyncio
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ CML = {"cml-managed": "true", "Name": "Old Lab"}
 async def an_instance(
     fleet: Fleet, tags: Mapping[str, str] = CML, *, region: str = "us-east-1", image: str = "CML-2.9.1"
 ) -> Instance:
-    """A machine that LCM did not launch."""
+    """An instance that LCM did not launch."""
     spec = LaunchSpec(
         region=region,
         image=Ami(id=f"ami-{image}", name=image),
@@ -45,12 +45,12 @@ async def workers(fleet: Fleet) -> list[Worker]:
 
 async def test_an_instance_with_the_tag_becomes_a_worker_with_its_cml_version() -> None:
     fleet = Fleet()
-    machine = await an_instance(fleet)
+    instance = await an_instance(fleet)
     await fleet.clock.sleep(300)
     async with fleet.running():
         await fleet.clock.sleep(11)
         [worker] = await workers(fleet)
-        assert (worker.status, worker.imported, worker.ec2_instance_id) == (RUNNING, True, machine.id)
+        assert (worker.status, worker.imported, worker.ec2_instance_id) == (RUNNING, True, instance.id)
         assert (worker.name, worker.template_name, worker.ami_name) == ("old-lab", "metal", "CML-2.9.1")
         assert (worker.cml_version, worker.cml_ready) == ("2.9.1+build.7", True)
         assert worker.cml_certificate_sha256 == fleet.cml.certificate
@@ -125,7 +125,7 @@ async def test_an_imported_worker_whose_instance_is_gone_is_terminated_and_never
     status: str,
 ) -> None:
     fleet = Fleet()
-    machine = await an_instance(fleet)
+    instance = await an_instance(fleet)
     await fleet.clock.sleep(60)
     async with fleet.running():
         await fleet.clock.sleep(30)
@@ -134,7 +134,7 @@ async def test_an_imported_worker_whose_instance_is_gone_is_terminated_and_never
             await fleet.ask(worker, Action.STOP)
             await fleet.until(worker, STOPPED)
         calls = len(fleet.effects())
-        fleet.cloud.forget(machine.id)
+        fleet.cloud.forget(instance.id)
         if status == STOPPED:
             await fleet.ask(worker, Action.START)
         await fleet.until(worker, TERMINATED)
@@ -145,11 +145,11 @@ async def test_an_imported_worker_whose_instance_is_gone_is_terminated_and_never
 
 async def test_a_failed_imported_worker_that_is_retried_launches_nothing() -> None:
     fleet = Fleet()
-    machine = await an_instance(fleet)
+    instance = await an_instance(fleet)
     async with fleet.running():
         await fleet.clock.sleep(15)
         [worker] = await workers(fleet)
-        fleet.cloud.terminate(machine.id)
+        fleet.cloud.terminate(instance.id)
         worker = await fleet.until(worker, FAILED)
         calls = len(fleet.effects())
         await fleet.ask(worker, Action.RETRY)
@@ -175,12 +175,12 @@ async def test_tag_and_image_must_both_match() -> None:
 async def test_what_people_set_counts_after_at_most_five_minutes() -> None:
     async with Fleet(None, REGION, EUROPE).running() as fleet:
         await fleet.clock.sleep(20)
-        machine = await an_instance(fleet, {"team": "labs"}, region="eu-west-1")
+        instance = await an_instance(fleet, {"team": "labs"}, region="eu-west-1")
         wanted = DiscoverySettings(regions=("eu-west-1",), tag_filter={"team": "labs"})
         await discovery_settings.change(fleet.store, lambda _: wanted)
         await fleet.clock.sleep(300)
         [worker] = await workers(fleet)
-        assert (worker.aws_region, worker.ec2_instance_id) == ("eu-west-1", machine.id)
+        assert (worker.aws_region, worker.ec2_instance_id) == ("eu-west-1", instance.id)
 
 
 @pytest.mark.parametrize(

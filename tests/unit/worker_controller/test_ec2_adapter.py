@@ -106,12 +106,12 @@ class TestErrors:
                 assert issubclass(kind, errors.TransientError), code
 
     def test_e4_a_wrong_clock_is_named_as_a_possible_cause(self) -> None:
-        told = str(translate("DescribeInstances", "RequestExpired", "Request has expired.", 400))
-        assert "check this host's clock" in told
+        message = str(translate("DescribeInstances", "RequestExpired", "Request has expired.", 400))
+        assert "check this host's clock" in message
 
     def test_a_kilobyte_of_encoded_policy_is_cut(self) -> None:
-        told = str(translate("RunInstances", "UnauthorizedOperation", "x" * 5_000, 403))
-        assert len(told) < LONGEST_MESSAGE + 100
+        message = str(translate("RunInstances", "UnauthorizedOperation", "x" * 5_000, 403))
+        assert len(message) < LONGEST_MESSAGE + 100
 
 
 def test_of_two_amis_created_at_once_all_callers_take_the_same() -> None:

@@ -75,8 +75,8 @@ class Disturbance:
 
 
 def subnet_of_newest_promise(fleet: Fleet) -> str:
-    promises = [commit.launch for commit in fleet.commits if commit.launch is not None]
-    return promises[-1].spec.subnet_id
+    intents = [commit.launch for commit in fleet.commits if commit.launch is not None]
+    return intents[-1].spec.subnet_id
 
 
 def no_capacity_in(fleet: Fleet, *subnets: str) -> Interference:
@@ -136,7 +136,7 @@ class TestA2ActionIsCut:
         async with Fleet().running(controllers=2) as fleet:
             worker = await fleet.running_worker()
             first = fleet.leader
-            [machine] = fleet.cloud.live_instances(worker.id)
+            [instance] = fleet.cloud.live_instances(worker.id)
 
             async def die(when: Moment, operation: str, subject: str) -> None:
                 if (when, operation) == (moment, call) and first.election.is_leader:
@@ -147,11 +147,11 @@ class TestA2ActionIsCut:
             fleet.cloud.interfere = die
             await fleet.ask(worker, action)
             await fleet.until(worker, goal)
-            assert len(machine.transitions) == 2  # launched, and moved once more
+            assert len(instance.transitions) == 2  # launched, and moved once more
 
 
 class TestA3LaunchReplyLost:
-    """A3: RunInstances took effect and nobody heard; the stored token brings the same instance."""
+    """A3: RunInstances took effect and its answer was lost; the stored token brings the same instance."""
 
     async def test_many_lost_replies_still_make_one_instance(self) -> None:
         fleet = Fleet()
@@ -182,12 +182,12 @@ class TestA4LaunchLandsLate:
         async with fleet.running():
             worker = await fleet.create()
             await fleet.clock.sleep(300)
-            promised = (await fleet.get(worker)).launch
-            assert promised is not None
-            assert (promised.generation, promised.spec.subnet_id) == (1, "subnet-a")
+            intent = (await fleet.get(worker)).launch
+            assert intent is not None
+            assert (intent.generation, intent.spec.subnet_id) == (1, "subnet-a")
             # The silent request lands now: it is found by its tag and token, and it is the only one.
             fleet.cloud.interfere = None
-            await fleet.cloud.launch_instance(promised.spec, promised.client_token)
+            await fleet.cloud.launch_instance(intent.spec, intent.client_token)
             await fleet.until(worker, RUNNING)
             assert len(fleet.cloud.instances) == 1
 
@@ -209,7 +209,7 @@ class TestA4LaunchLandsLate:
 
 
 class TestA5ActionReplyLost:
-    """A5: a stop or terminate took effect and nobody heard; look first, then repeat harmlessly."""
+    """A5: a stop or terminate took effect and its answer was lost; observe, then repeat harmlessly."""
 
     @pytest.mark.parametrize(
         ("action", "call", "goal"),
@@ -220,16 +220,16 @@ class TestA5ActionReplyLost:
     ) -> None:
         async with Fleet().running() as fleet:
             worker = await fleet.running_worker()
-            [machine] = fleet.cloud.live_instances(worker.id)
+            [instance] = fleet.cloud.live_instances(worker.id)
             disturbance = Disturbance(call, Unreachable("EC2: reset"), "after").on(fleet)
             await fleet.ask(worker, action)
             await fleet.until(worker, goal)
-            assert len(machine.transitions) == 2
+            assert len(instance.transitions) == 2
             assert len(disturbance.times) == 1
 
 
 class TestA6WriteReplyLost:
-    """A6: a write was committed and nobody heard; reading again shows our own write."""
+    """A6: a write was committed and its answer was lost; reading again shows our own write."""
 
     async def test_a_launch_intent_whose_reply_was_lost_is_kept_and_not_recorded_again(self) -> None:
         async with Fleet().running() as fleet:
@@ -304,7 +304,7 @@ class TestE1Throttling:
 
 
 class TestE2Capacity:
-    """E2: no such machine free; keep record and instance, say why, wait three minutes; another subnet
+    """E2: no capacity; keep record and instance, say why, wait three minutes; another subnet
     only for a launch."""
 
     async def test_a_launch_goes_to_the_next_subnet_at_once(self) -> None:
@@ -500,7 +500,7 @@ class TestE6GivenUpByEc2:
 
 
 class TestE7Stuck:
-    """E7: stopping or shutting-down that does not end; told after a time that depends on the type."""
+    """E7: stopping or shutting-down that does not end; an alarm after a time that depends on the type."""
 
     @pytest.mark.parametrize(
         ("template", "quiet_minutes", "alarm_minutes"), [("small", 14, 16), ("metal", 39, 41)]
@@ -553,7 +553,7 @@ class TestE8WrongState:
 
 
 class TestE9ChangedOutside:
-    """E9: ended or stopped by others; seen within a poll, wish kept, a deletion completes when gone."""
+    """E9: ended or stopped by others; observed within a poll, desired status kept, a deletion completes."""
 
     async def test_deleting_a_worker_whose_instance_is_gone_already_completes(self) -> None:
         async with Fleet().running() as fleet:
@@ -627,8 +627,8 @@ class TestE12AddressChanged:
     async def test_the_record_follows_the_address_of_the_instance(self) -> None:
         async with Fleet().running() as fleet:
             before = await fleet.running_worker()
-            machine = fleet.cloud.instances[fleet.instance_id(before)]
-            machine.public_ip = "203.0.113.9"
+            instance = fleet.cloud.instances[fleet.instance_id(before)]
+            instance.public_ip = "203.0.113.9"
             await fleet.clock.sleep(60)
             assert (await fleet.get(before)).public_ip == "203.0.113.9"
 
@@ -649,7 +649,7 @@ class TestE12AddressChanged:
 
 
 class TestE13Tags:
-    """E13: tags copied to a foreign machine, or taken from ours; ownership is tag, record and token."""
+    """E13: tags copied to a foreign instance, or removed from ours; ownership is tag, record and token."""
 
     async def test_a_foreign_instance_with_a_copied_tag_is_not_taken_for_the_worker(self) -> None:
         fleet = Fleet()
@@ -658,9 +658,9 @@ class TestE13Tags:
             worker = await fleet.create()
             await fleet.clock.sleep(1)
             drought.is_on = False
-            promised = (await fleet.get(worker)).launch
-            assert promised is not None
-            foreign = await fleet.cloud.launch_instance(promised.spec, "somebody-elses-token")
+            intent = (await fleet.get(worker)).launch
+            assert intent is not None
+            foreign = await fleet.cloud.launch_instance(intent.spec, "somebody-elses-token")
             worker = await fleet.until(worker, RUNNING)
             assert worker.ec2_instance_id != foreign.id
 
@@ -721,13 +721,13 @@ class TestSeveralRegions:
     ) -> None:
         fleet = Fleet()
 
-        async def blind(moment: Moment, operation: str, subject: str) -> None:
+        async def unreadable(moment: Moment, operation: str, subject: str) -> None:
             if operation == "list_instances":
                 raise Throttled("EC2 refused DescribeInstances: RequestLimitExceeded")
 
         async with fleet.running():
             worker = await fleet.running_worker()
-            fleet.cloud.interfere = blind
+            fleet.cloud.interfere = unreadable
             await fleet.clock.sleep(fleet.settings.reconcile_interval)
             await fleet.ask(worker, Action.STOP)
             await fleet.clock.sleep(blind_seconds)
@@ -740,7 +740,7 @@ class TestSeveralRegions:
         async with Fleet(None, EUROPE, REGION).running() as fleet:
             worker = await fleet.running_worker()
             assert worker.aws_region == "eu-west-1"
-            assert [machine.spec.region for machine in fleet.cloud.instances.values()] == ["eu-west-1"]
+            assert [instance.spec.region for instance in fleet.cloud.instances.values()] == ["eu-west-1"]
 
     async def test_a_worker_whose_region_is_not_configured_fails_and_says_what_to_do(self) -> None:
         fleet = Fleet(None, REGION, EUROPE)
@@ -761,6 +761,6 @@ class TestSeveralRegions:
     async def test_workers_are_launched_into_the_network_of_their_region(self) -> None:
         async with Fleet(None, REGION, EUROPE).running() as fleet:
             await fleet.until(await fleet.create("europe", region="eu-west-1"), RUNNING)
-            [machine] = fleet.cloud.instances.values()
-            assert (machine.spec.region, machine.spec.subnet_id) == ("eu-west-1", "subnet-9")
-            assert machine.spec.tags["cml-region"] == "eu-west-1"
+            [instance] = fleet.cloud.instances.values()
+            assert (instance.spec.region, instance.spec.subnet_id) == ("eu-west-1", "subnet-9")
+            assert instance.spec.tags["cml-region"] == "eu-west-1"

@@ -182,8 +182,8 @@ class TestB2OldAndNew:
             await fleet.ask(worker, Action.START)
             await fleet.until(worker, RUNNING)
             await fleet.clock.sleep(600)
-            machine_moves = [machine.transitions for machine in fleet.cloud.instances.values()]
-            assert machine_moves == [["new to running", "running to stopped", "stopped to running"]]
+            moves = [machine.transitions for machine in fleet.cloud.instances.values()]
+            assert moves == [["new to running", "running to stopped", "stopped to running"]]
             assert (await fleet.get(worker)).status is RUNNING
 
     async def test_an_instance_that_is_missing_in_a_list_is_described_by_its_id(self) -> None:
@@ -220,7 +220,7 @@ class TestB3StaleRecord:
 
 
 class TestB4WatchLies:
-    """B4: changes are missed, told twice or told out of order; the end is the same, by the next poll."""
+    """B4: changes are missed, repeated or out of order; the end is the same, by the next poll."""
 
     async def test_a_change_without_a_frame_is_found_by_the_next_poll(self) -> None:
         fleet = Fleet(NOBODY_IS_PAUSED)
@@ -247,24 +247,24 @@ class TestB4WatchLies:
 
 
 class TestB5FlippingWish:
-    """B5: people change their minds inside one reconcile; the last wish wins."""
+    """B5: people change their minds inside one reconcile; the last request wins."""
 
     @pytest.mark.parametrize("flips", range(1, 5))
     async def test_the_last_request_wins_whenever_it_comes(self, flips: int) -> None:
         async with Fleet(NOBODY_IS_PAUSED).running() as fleet:
             worker = await fleet.running_worker()
             await fleet.clock.sleep(60)
-            wishes = [Action.STOP, Action.START] * 4
+            requests = [Action.STOP, Action.START] * 4
 
             async def flip(moment: Moment, operation: str, subject: str) -> None:
-                if wishes and moment == "before":
+                if requests and moment == "before":
                     for _ in range(flips):
-                        if wishes:
-                            await fleet.ask(worker, wishes.pop(0))
+                        if requests:
+                            await fleet.ask(worker, requests.pop(0))
 
             fleet.cloud.interfere = flip
             await fleet.clock.sleep(600)
-            assert wishes == []
+            assert requests == []
             final = await fleet.get(worker)
             assert (final.desired_status, final.status) == (DesiredStatus.RUNNING, RUNNING)
             effects = fleet.effects()
@@ -285,7 +285,7 @@ class TestH4RestartAndIdleTime:
 
 
 class TestH5StartWhilePausing:
-    """H5: somebody starts a worker that is being paused; the newest wish wins."""
+    """H5: a person starts a worker that is being paused; the newest request wins."""
 
     async def test_a_start_during_the_stop_ends_running(self) -> None:
         async with Fleet().running() as fleet:

@@ -1,4 +1,4 @@
-"""What the worker controller tells operators, and who may ask: on virtual time, without a socket."""
+"""The admin API of the worker controller and its access: on virtual time, without a socket."""
 
 import asyncio
 import json
@@ -78,8 +78,8 @@ class TestWhoMay:
         fleet = Fleet()
         controller = fleet.add_controller("one")
         for method, path in admin_routes():
-            status, told = await ask(controller, path, method, key)
-            assert (status, "X-API-Key" in told["detail"]) == (401, True), path
+            status, body = await ask(controller, path, method, key)
+            assert (status, "X-API-Key" in body["detail"]) == (401, True), path
 
     async def test_without_a_configured_key_all_requests_are_refused(self) -> None:
         controller = Fleet().add_controller("one")
@@ -91,9 +91,9 @@ class TestWhoMay:
             levers = [path for method, path in admin_routes() if method == "POST"]
             assert len(levers) == 3
             for path in levers:
-                status, told = await ask(standby, path, "POST")
-                assert (status, told["type"].removeprefix(PROBLEM_TYPE_PREFIX)) == (409, "not-leader"), path
-                assert leader.election.config.instance_id in told["detail"]
+                status, body = await ask(standby, path, "POST")
+                assert (status, body["type"].removeprefix(PROBLEM_TYPE_PREFIX)) == (409, "not-leader"), path
+                assert leader.election.config.instance_id in body["detail"]
 
     async def test_a_standby_is_healthy_and_ready(self) -> None:
         async with a_leader_and_a_standby() as (_, _, standby):
@@ -104,9 +104,9 @@ class TestWhoMay:
 class TestStats:
     async def test_every_counter_of_the_contract_is_there(self) -> None:
         async with Fleet().running() as fleet:
-            status, told = await ask(fleet.leader, "/admin/stats")
+            status, body = await ask(fleet.leader, "/admin/stats")
         assert status == 200
-        assert set(told) == {
+        assert set(body) == {
             "provisioned_count",
             "started_count",
             "stopped_count",
@@ -120,19 +120,19 @@ class TestStats:
             "running_worker_count",
             "scale_down_enabled",
         }
-        assert (told["metrics_collected_count"], told["scale_down_enabled"]) == (7, False)
+        assert (body["metrics_collected_count"], body["scale_down_enabled"]) == (7, False)
 
     async def test_each_event_counts_once(self) -> None:
         async with Fleet().running() as fleet:
             worker = await fleet.running_worker()
             await fleet.clock.sleep(400)
-            _, told = await ask(fleet.leader, "/admin/stats")
-            assert (told["provisioned_count"], told["started_count"], told["stopped_count"]) == (1, 1, 0)
-            assert (told["running_worker_count"], told["idle_detection_count"]) == (1, 2)
+            _, body = await ask(fleet.leader, "/admin/stats")
+            assert (body["provisioned_count"], body["started_count"], body["stopped_count"]) == (1, 1, 0)
+            assert (body["running_worker_count"], body["idle_detection_count"]) == (1, 2)
             await fleet.ask(worker, Action.STOP)
             await fleet.until(worker, STOPPED)
-            _, told = await ask(fleet.leader, "/admin/stats")
-            assert (told["stopped_count"], told["running_worker_count"]) == (1, 0)
+            _, body = await ask(fleet.leader, "/admin/stats")
+            assert (body["stopped_count"], body["running_worker_count"]) == (1, 0)
 
 
 class TestFleet:
@@ -140,9 +140,9 @@ class TestFleet:
         async with Fleet().running() as fleet:
             worker = await fleet.running_worker()
             await fleet.clock.sleep(60)
-            _, told = await ask(fleet.leader, "/admin/fleet")
-        assert (told["is_leader"], told["by_status"]) == (True, {"running": 1})
-        [shown] = told["workers"]
+            _, body = await ask(fleet.leader, "/admin/fleet")
+        assert (body["is_leader"], body["by_status"]) == (True, {"running": 1})
+        [shown] = body["workers"]
         assert (shown["worker_id"], shown["status"], shown["ec2_state"]) == (worker.id, "running", "running")
         assert (shown["reconcile_status"], shown["reason"], shown["retry_count"]) == ("success", "", 0)
         assert (shown["has_drift"], shown["is_stuck"]) == (False, False)
@@ -155,8 +155,8 @@ class TestFleet:
             leader.election.resign()
             await fleet.clock.sleep(60)
             assert standby.election.is_leader
-            _, told = await ask(leader, "/admin/fleet")
-            assert (told["is_leader"], told["workers"]) == (False, [])
+            _, body = await ask(leader, "/admin/fleet")
+            assert (body["is_leader"], body["workers"]) == (False, [])
             assert (await ask(leader, "/health"))[1]["workers_managed"] == 0
             assert (await ask(standby, "/health"))[1]["workers_managed"] == 1
 
@@ -172,11 +172,11 @@ class TestOperations:
             fleet.cloud.interfere = take_long
             worker = await fleet.create()
             await fleet.clock.sleep(5)
-            _, told = await ask(fleet.leader, "/admin/operations")
-            [going_on] = told["in_progress"]
+            _, body = await ask(fleet.leader, "/admin/operations")
+            [going_on] = body["in_progress"]
             assert (going_on["worker_id"], going_on["is_parked"]) == (worker.id, False)
             assert 4 < going_on["seconds"] <= 5
-            assert (told["max_concurrent"], told["retrying"], told["frozen"]) == (10, [], [])
+            assert (body["max_concurrent"], body["retrying"], body["frozen"]) == (10, [], [])
 
     async def test_what_is_tried_again_when_and_why(self) -> None:
         async with Fleet().running() as fleet:
@@ -189,33 +189,33 @@ class TestOperations:
             await fleet.past_the_first_sweep()
             worker = await fleet.create()
             await fleet.clock.sleep(5)
-            _, told = await ask(fleet.leader, "/admin/operations")
-            [retry] = told["retrying"]
+            _, body = await ask(fleet.leader, "/admin/operations")
+            [retry] = body["retrying"]
             assert (retry["worker_id"], retry["retry_count"]) == (worker.id, 1)
             assert (retry["reason"], retry["next_retry_at"] is None) == (
                 "InsufficientInstanceCapacity",
                 False,
             )
-            assert told["scheduled"] == 1
+            assert body["scheduled"] == 1
 
 
 class TestLeadership:
     async def test_leader_and_standby_agree_on_who_leads(self) -> None:
         async with a_leader_and_a_standby() as (fleet, leader, standby):
             await fleet.clock.sleep(20)
-            _, told = await ask(leader, "/admin/leader-status")
-            assert (told["is_leader"], told["leader_id"]) == (True, leader.election.config.instance_id)
-            assert (told["epoch"], told["coordination"], told["lease_ttl_seconds"]) == (1, "elected", 15)
-            assert 0 < told["seconds_left"] <= 10.5
-            assert told["revision"] >= 1
-            _, told = await ask(standby, "/admin/leader-status")
-            assert (told["is_leader"], told["leader_id"]) == (False, leader.election.config.instance_id)
-            assert (told["epoch"], told["seconds_left"]) == (None, None)
+            _, body = await ask(leader, "/admin/leader-status")
+            assert (body["is_leader"], body["leader_id"]) == (True, leader.election.config.instance_id)
+            assert (body["epoch"], body["coordination"], body["lease_ttl_seconds"]) == (1, "elected", 15)
+            assert 0 < body["seconds_left"] <= 10.5
+            assert body["revision"] >= 1
+            _, body = await ask(standby, "/admin/leader-status")
+            assert (body["is_leader"], body["leader_id"]) == (False, leader.election.config.instance_id)
+            assert (body["epoch"], body["seconds_left"]) == (None, None)
 
     async def test_a_leader_that_resigns_hands_over_at_once(self) -> None:
         async with a_leader_and_a_standby() as (fleet, leader, standby):
-            status, told = await ask(leader, "/admin/resign-leadership", "POST")
-            assert (status, told) == (202, {"resigned": leader.election.config.instance_id})
+            status, body = await ask(leader, "/admin/resign-leadership", "POST")
+            assert (status, body) == (202, {"resigned": leader.election.config.instance_id})
             await fleet.clock.sleep(0.5)
             assert (leader.election.is_leader, standby.election.is_leader) == (False, True)
             await fleet.running_worker()  # and the new one works
@@ -223,8 +223,8 @@ class TestLeadership:
     async def test_a_scan_that_needs_an_absent_control_plane_is_answered_try_later(self) -> None:
         async with Fleet().running() as fleet:
             fleet.ports[0].is_reachable = False
-            status, told = await ask(fleet.leader, "/admin/trigger-reconcile", "POST")
-            assert (status, told["type"].removeprefix(PROBLEM_TYPE_PREFIX)) == (503, "unavailable")
+            status, body = await ask(fleet.leader, "/admin/trigger-reconcile", "POST")
+            assert (status, body["type"].removeprefix(PROBLEM_TYPE_PREFIX)) == (503, "unavailable")
 
 
 class TestReadiness:

@@ -133,7 +133,7 @@ async def test_people_who_never_stop_a_worker_leave_it_idle_for_at_least_30_perc
 
 
 async def idle_hours(settings: WorkerControllerSettings) -> float:
-    """Of a day with classes from nine to noon and from two to five; whoever finds it paused starts it."""
+    """Of a day with classes from nine to noon and from two to five; people start a paused worker."""
     idle_quarters = 0
     async with Fleet(settings).running() as fleet:
         worker = await fleet.running_worker()

@@ -58,7 +58,7 @@ class OddServers(MemoryLiveServers):
 
 @dataclass
 class Scene:
-    """A worker that nobody used for two hours, watched by real monitoring; the next check may pause it."""
+    """A worker that is idle for two hours, under real monitoring; the next check may pause it."""
 
     clock: VirtualClock
     cml: MemoryLiveServer

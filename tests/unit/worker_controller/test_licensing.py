@@ -1,4 +1,4 @@
-"""A license is taken when people ask for it, and given back before the machine goes."""
+"""A license is registered on request, and deregistered before the instance is terminated."""
 
 import asyncio
 from datetime import datetime, timedelta
@@ -39,7 +39,7 @@ class SlowLicensing(MemoryLicensing):
 
 
 class AnswersOfDeregistrationsGetLost(MemoryLicensing):
-    """It deregisters, and nobody hears whether Cisco was told."""
+    """It deregisters, and the answer whether Cisco was notified is lost."""
 
     async def deregister(self, server: CmlServer) -> str:
         await super().deregister(server)
@@ -151,8 +151,8 @@ async def test_a_token_that_was_replaced_while_cml_tries_it_is_never_shown() -> 
         await asked_with_a_wrong_fleet_token(fleet)
         await set_fleet_token(fleet.plane.records, TOKEN)
         await fleet.clock.sleep(10)
-        told = {commit.license.last_error for commit in fleet.commits}
-        assert told == {"", "'…' is not valid"}
+        errors = {commit.license.last_error for commit in fleet.commits}
+        assert errors == {"", "'…' is not valid"}
 
 
 async def test_a_registration_without_a_token_says_so_and_is_given_up_soon() -> None:
@@ -186,7 +186,7 @@ async def test_a_token_that_cannot_be_had_for_a_moment_is_asked_for_again_soon()
 
 
 class WrongClock(VirtualClock):
-    """Its wall time differs from everybody else's."""
+    """Its wall time differs from that of all others."""
 
     def __init__(self, ahead: timedelta) -> None:
         super().__init__()
@@ -324,7 +324,7 @@ async def test_a_licensed_worker_that_runs_is_measured_and_nothing_else() -> Non
 
 async def test_an_unlicensed_worker_that_should_be_licensed_is_registered_by_itself() -> None:
     async with Fleet().running() as fleet, asyncio.TaskGroup() as tasks:
-        looking = tasks.create_task(
+        licensing = tasks.create_task(
             AutoLicense(fleet.plane.records, fleet.plane.caches, Health(fleet.clock)).run()
         )
         await set_fleet_token(fleet.plane.records, TOKEN)
@@ -341,7 +341,7 @@ async def test_an_unlicensed_worker_that_should_be_licensed_is_registered_by_its
         await fleet.clock.sleep(300)
         assert (await fleet.get(worker)).license.status is LicenseStatus.REGISTERED
         assert [call.split()[0] for call in fleet.licensing.calls] == ["register"]
-        looking.cancel()
+        licensing.cancel()
 
 
 async def test_a_worker_deleted_while_it_registers_is_deregistered() -> None:
@@ -427,7 +427,7 @@ async def test_a_confirmed_deregistration_is_no_debt_though_its_report_was_lost(
 
 
 class LeadersAreCutOff(MemoryLicensing):
-    """Whoever deregisters a license loses the control plane and the lead; the second one does not hear it."""
+    """The leader that deregisters loses the control plane and the lease; the next one lacks the answer."""
 
     def __init__(self, fleet: Fleet) -> None:
         super().__init__()

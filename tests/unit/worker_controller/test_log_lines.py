@@ -34,7 +34,7 @@ WORKER = WorkerId("5d2f3a52-8f0e-4b3c-9a63-0d9b7c0d4a11")
 
 
 class Log:
-    """What was logged since somebody last looked."""
+    """What was logged since the last read."""
 
     def __init__(self, entries: list[EventDict]) -> None:
         self._entries = entries
@@ -100,10 +100,10 @@ async def test_a_failure_in_the_middle_is_logged_with_its_worker(log: Log) -> No
         fleet.cloud.interfere = fail
         worker = await fleet.create()
         await fleet.clock.sleep(2)
-    told = [line for line in log.lines() if line["event"] in ("reconcile failed", "will retry")]
-    assert len(told) >= 2
-    assert {(line["worker_id"], line["epoch"]) for line in told} == {(worker.id, 1)}
-    assert told[0]["exc_info"]
+    lines = [line for line in log.lines() if line["event"] in ("reconcile failed", "will retry")]
+    assert len(lines) >= 2
+    assert {(line["worker_id"], line["epoch"]) for line in lines} == {(worker.id, 1)}
+    assert lines[0]["exc_info"]
 
 
 class InMemory:

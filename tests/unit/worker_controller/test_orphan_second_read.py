@@ -38,13 +38,13 @@ class Records(DirectControlPlane):
 
 
 class Scene:
-    """An instance without a record, an orphan for long enough: the next look may terminate it."""
+    """An instance without a record, an orphan for long enough: the next sweep may terminate it."""
 
     def __init__(self) -> None:
         self.fleet = Fleet()
         self.records = Records(self.fleet.plane)
         self.is_leading = True
-        self.machine = self.fleet.cloud.add(LAUNCHED, TOKEN)
+        self.instance = self.fleet.cloud.add(LAUNCHED, TOKEN)
         self.orphans = Orphans(
             self.records,
             self.fleet.cloud,
@@ -93,7 +93,7 @@ async def scene() -> Scene:
     await scene.fleet.clock.sleep(600)
     await scene.orphans.sweep(REGION)
     await scene.fleet.clock.sleep(600)
-    assert scene.orphans.found[REGION][scene.machine.id].kind is OrphanKind.NO_RECORD
+    assert scene.orphans.found[REGION][scene.instance.id].kind is OrphanKind.NO_RECORD
     scene.records.reads = 0
     return scene
 
@@ -104,7 +104,7 @@ async def test_an_orphan_that_is_still_one_at_the_second_read_is_terminated(scen
 
 
 async def record_is_back(scene: Scene) -> None:
-    await scene.add_record(ec2_instance_id=scene.machine.id, launch_generation=1)
+    await scene.add_record(ec2_instance_id=scene.instance.id, launch_generation=1)
 
 
 async def record_promises_this_launch(scene: Scene) -> None:
@@ -115,7 +115,7 @@ async def record_promises_this_launch(scene: Scene) -> None:
 
 
 async def another_record_has_imported_it(scene: Scene) -> None:
-    await scene.add_record(WorkerId("w-imported"), ec2_instance_id=scene.machine.id, imported=True)
+    await scene.add_record(WorkerId("w-imported"), ec2_instance_id=scene.instance.id, imported=True)
 
 
 async def record_is_of_another_kind(scene: Scene) -> None:
@@ -151,15 +151,15 @@ async def test_what_the_records_say_at_the_second_read_keeps_an_instance(
 
 
 async def it_is_of_another_fleet(scene: Scene) -> None:
-    scene.machine.tags["cml-environment"] = "staging"
+    scene.instance.tags["cml-environment"] = "staging"
 
 
 async def it_is_no_longer_ours(scene: Scene) -> None:
-    scene.machine.tags.clear()
+    scene.instance.tags.clear()
 
 
 async def it_is_gone(scene: Scene) -> None:
-    scene.fleet.cloud.forget(scene.machine.id)
+    scene.fleet.cloud.forget(scene.instance.id)
 
 
 async def ec2_does_not_answer(scene: Scene) -> None:

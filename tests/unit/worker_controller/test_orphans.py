@@ -26,7 +26,7 @@ MINUTE = 60.0
 async def leave_behind(
     fleet: Fleet, worker_id: str = "w-forgotten", token: str | None = None, environment: str = "production"
 ) -> Instance:
-    """A machine with our tags, as a lost record leaves it."""
+    """An instance with our tags, as a lost record leaves it."""
     tags = {
         "cml-managed": "true",
         "lcm:managed_by": "lablet-cloud-manager",
@@ -73,10 +73,10 @@ class TestRecordsWithoutMachines:
                 fleet.cloud.forget(fleet.instance_id(worker))
             else:
                 await fleet.until(worker, PROVISIONING)
-                machine = fleet.instance_id(worker)
-                fleet.cloud.terminate(machine)
+                instance = fleet.instance_id(worker)
+                fleet.cloud.terminate(instance)
                 worker = await fleet.until(worker, FAILED)
-                fleet.cloud.forget(machine)
+                fleet.cloud.forget(instance)
             lost_at = fleet.clock.monotonic()
             ended = await fleet.until(worker, TERMINATED, within_seconds=1_500)
             assert fleet.clock.monotonic() - lost_at >= 5 * MINUTE
@@ -117,7 +117,7 @@ class TestRecordsWithoutMachines:
             worker = await fleet.create("new")
             await fleet.until(worker, PROVISIONING)
             fleet.cloud.terminate(fleet.instance_id(worker), "Server.InternalError")
-            await fleet.clock.sleep(1)  # its own next look is a second away
+            await fleet.clock.sleep(1)  # its own next reconcile is a second away
             fleet.leader.reconciler.scope.discovery.trigger()
             worker = await fleet.until(worker, RUNNING)
             assert worker.launch_generation == 2
@@ -202,7 +202,7 @@ class TestMachinesWithoutRecords:
             assert (await fleet.get(worker)).status is RUNNING
 
     async def test_e13_an_instance_with_copied_tags_is_never_destroyed(self) -> None:
-        """E13: tags copied to a foreign machine; the conflict is reported."""
+        """E13: tags copied to a foreign instance; the conflict is reported."""
         fleet = Fleet(SWEEPING)
         async with fleet.running():
             worker = await fleet.running_worker()
@@ -214,11 +214,11 @@ class TestMachinesWithoutRecords:
 
     async def test_an_imported_instance_is_never_swept(self) -> None:
         fleet = Fleet(WorkerControllerSettings(orphan_termination_enabled=True))
-        machine = await leave_behind(fleet)
+        instance = await leave_behind(fleet)
         async with fleet.running():
             await fleet.clock.sleep(2 * 3_600)
             [worker] = await fleet.workers.list_all()
-            assert (worker.imported, worker.ec2_instance_id) == (True, machine.id)
+            assert (worker.imported, worker.ec2_instance_id) == (True, instance.id)
             assert kinds(fleet) == {}
             assert terminations(fleet) == 0
 
@@ -270,7 +270,7 @@ class TestH8NoAuthority:
             await trouble(fleet)
             await fleet.clock.sleep(2 * 3_600)
             assert terminations(fleet) == 0
-            assert all(not machine.is_gone for machine in fleet.cloud.instances.values())
+            assert all(not instance.is_gone for instance in fleet.cloud.instances.values())
 
     async def test_an_empty_list_ends_no_record(self) -> None:
         async with Fleet(SWEEPING).running() as fleet:

@@ -1,7 +1,7 @@
 """A deadline that passes between a decision and its effect: nothing is changed at EC2 or CML any more.
 
 The process is stopped there, as by the operating system or a paused virtual machine. The next leadership,
-which looks anew, does what is still due, once.
+which observes anew, does what is still due, once.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Old records go, by the leader, once an hour; never one whose machine may live."""
+"""The leader purges old records once an hour; never one whose instance may exist."""
 
 from datetime import timedelta
 

@@ -20,9 +20,7 @@ from lcm.rest.schemas import IdleCheck
 from lcm.worker_controller.decisions import Maintain, Move, Situation, Wait
 from lcm.worker_controller.ports import CmlServer, CmlSystemInformation, LicenseState, MonitorTarget
 from lcm.worker_controller.running import (
-    desired_state as wish,
-)
-from lcm.worker_controller.running import (
+    desired_state,
     drift,
     refresh,
 )
@@ -206,7 +204,7 @@ async def test_only_readiness_is_observed_while_cml_boots() -> None:
 
 
 class TestWishBeforeDrift:
-    """Step 1 is asked before step 2: whatever EC2 shows, people's wish comes first."""
+    """Step 1 comes before step 2: whatever EC2 reports, the desired status is first."""
 
     @pytest.mark.parametrize(
         "seen", [Known(an_instance(state="stopped"), NOON), Absent("gone"), Unknown("no answer")]
@@ -221,14 +219,14 @@ class TestWishBeforeDrift:
         assert decision.to is target
 
     def test_without_a_request_drift_is_detected(self) -> None:
-        assert wish.decide(a_running_worker()) is None
+        assert desired_state.decide(a_running_worker()) is None
         worker, instance = a_running_worker(), an_instance()
         assert drift.decide(worker, Known(instance, NOON)) == Maintain(instance)
         assert drift.decide(worker, Unknown("throttled")) == Wait("throttled")
 
     def test_a_pause_has_the_reason_idle(self) -> None:
         paused = a_running_worker(desired_status=DesiredStatus.STOPPED, pause_reason=PauseReason.IDLE_TIMEOUT)
-        assert wish.decide(paused) == Move(STOPPING, "idle")
+        assert desired_state.decide(paused) == Move(STOPPING, "idle")
 
 
 class TestRefresh:

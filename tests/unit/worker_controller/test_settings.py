@@ -1,4 +1,4 @@
-"""What the worker controller can be told about monitoring."""
+"""Settings of the worker controller about monitoring."""
 
 import pytest
 from pydantic import SecretStr, ValidationError

@@ -20,7 +20,7 @@ CYCLE = 30.0
 async def settled(
     size: int, regions: tuple[str, ...] = ("us-east-1",)
 ) -> AsyncIterator[tuple[SettledFleet, VirtualClock]]:
-    """Everything was looked at once, and nothing is going on."""
+    """Every worker was reconciled once, and nothing is in progress."""
     clock = VirtualClock()
     fleet = SettledFleet(size, clock, regions)
     async with fleet.assembled() as controller, running(controller.service):

@@ -126,7 +126,7 @@ def moves_to(decision: Decision) -> WorkerStatus:
         (STOPPING, WANT_STOPPED, GONE, STOPPED),
         (STOPPING, WANT_STOPPED, shows("terminated"), TERMINATED),
         (STOPPING, WANT_TERMINATED, shows("stopping"), TERMINATING),
-        # STOPPED: rest, unless somebody wants or did something.
+        # STOPPED: nothing, unless the desired status or the instance changed.
         (STOPPED, WANT_STOPPED, shows("stopped"), Nothing),
         (STOPPED, WANT_STOPPED, NO_IDEA, Nothing),
         (STOPPED, WANT_STOPPED, GONE, Nothing),
@@ -149,7 +149,7 @@ def moves_to(decision: Decision) -> WorkerStatus:
         # FAILED: only people move it on.
         (FAILED, WANT_RUNNING, shows("running"), Nothing),
         (FAILED, WANT_TERMINATED, shows("running"), TERMINATING),
-        # UNKNOWN: keep looking.
+        # UNKNOWN: keep observing.
         (UNKNOWN, WANT_RUNNING, shows("hibernating"), Wait),
         (UNKNOWN, WANT_RUNNING, NO_IDEA, Wait),
         (UNKNOWN, WANT_RUNNING, shows("running"), RUNNING),
@@ -185,7 +185,7 @@ class TestPending:
     def fresh(self, desired: DesiredStatus = WANT_RUNNING) -> Worker:
         return replace(a_worker(PENDING, desired), ec2_instance_id=None)
 
-    def promised(self, desired: DesiredStatus = WANT_RUNNING) -> Worker:
+    def with_intent(self, desired: DesiredStatus = WANT_RUNNING) -> Worker:
         spec = LaunchSpec(
             region="us-east-1",
             image=Ami(id="ami-1", name="CML-1"),
@@ -202,11 +202,11 @@ class TestPending:
         assert decide(self.fresh(), Absent("no launch was ever requested")) == Launch()
 
     def test_an_intended_launch_is_repeated_while_its_instance_is_not_observed(self) -> None:
-        assert decide(self.promised(), NO_IDEA) == Launch()
-        assert decide(self.promised(WANT_STOPPED), NO_IDEA) == Launch()
+        assert decide(self.with_intent(), NO_IDEA) == Launch()
+        assert decide(self.with_intent(WANT_STOPPED), NO_IDEA) == Launch()
 
     def test_an_instance_that_exists_is_adopted(self) -> None:
-        assert moves_to(decide(self.promised(), shows("pending"))) is PROVISIONING
+        assert moves_to(decide(self.with_intent(), shows("pending"))) is PROVISIONING
         assert moves_to(decide(a_worker(PENDING, WANT_RUNNING), shows("stopped"))) is PROVISIONING
 
     def test_a_dead_instance_voids_its_launch(self) -> None:
@@ -220,15 +220,15 @@ class TestPending:
         assert moves_to(decide(self.fresh(WANT_TERMINATED), Absent("never"))) is TERMINATED
 
     def test_a_worker_deleted_during_its_launch_waits_for_proof_that_nothing_was_launched(self) -> None:
-        assert isinstance(decide(self.promised(WANT_TERMINATED), NO_IDEA), Wait)
-        assert moves_to(decide(self.promised(WANT_TERMINATED), GONE)) is TERMINATED
+        assert isinstance(decide(self.with_intent(WANT_TERMINATED), NO_IDEA), Wait)
+        assert moves_to(decide(self.with_intent(WANT_TERMINATED), GONE)) is TERMINATED
 
     def test_a_worker_stopped_before_its_launch_is_not_launched(self) -> None:
         assert isinstance(decide(self.fresh(WANT_STOPPED), Absent("never")), Nothing)
 
     def test_after_fifteen_minutes_it_has_failed(self) -> None:
         assert moves_to(decide(self.fresh(), Absent("never"), minutes=15.1)) is FAILED
-        assert moves_to(decide(self.promised(), NO_IDEA, minutes=15.1)) is FAILED
+        assert moves_to(decide(self.with_intent(), NO_IDEA, minutes=15.1)) is FAILED
 
     def test_three_launches_without_a_person_asking_are_enough(self) -> None:
         worker = replace(self.fresh(), unattended_launches=3)

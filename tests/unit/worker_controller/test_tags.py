@@ -15,8 +15,8 @@ async def tagged(fleet: Fleet, worker: Worker, tags: Mapping[str, str]) -> None:
 
 
 def on_instance(fleet: Fleet, worker: Worker) -> dict[str, str]:
-    [machine] = fleet.cloud.live_instances(worker.id)
-    return machine.tags
+    [instance] = fleet.cloud.live_instances(worker.id)
+    return instance.tags
 
 
 def tag_calls(fleet: Fleet) -> int:

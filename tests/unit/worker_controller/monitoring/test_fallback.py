@@ -40,7 +40,7 @@ async def live(clock: VirtualClock, cml: MemoryLiveServer) -> AsyncIterator[Watc
 
 
 def start_node(cml: MemoryLiveServer, clock: VirtualClock, lab_id: str = "lab-1") -> None:
-    """A person starts a node: it is in the diary, and told live to who listens."""
+    """A person starts a node: it is in the telemetry, and sent to connected listeners."""
     for event, category in (("QUEUED", "queue_node"), ("STARTED", "start_node")):
         cml.note(category, clock.now(), lab_id=lab_id)
         cml.push(
@@ -141,7 +141,7 @@ async def test_a_new_leader_finds_what_happened_without_a_leader_and_nothing_els
 ) -> None:
     await clock.sleep(100)
     start_node(cml, clock)
-    told = tuple(
+    counted = tuple(
         ActivityEvent(category=category, at=clock.now() + timedelta(seconds=1), lab_id="lab-1")
         for category in ("queue_node", "start_node")
     )
@@ -149,7 +149,7 @@ async def test_a_new_leader_finds_what_happened_without_a_leader_and_nothing_els
     start_node(cml, clock)
     await clock.sleep(30)
     async with watching_memory({"10.0.0.1": cml}, clock) as (watching, _):
-        watching.registry.ensure_monitoring(a_target(told=ReportedActivity(BEGINNING, told)))
+        watching.registry.ensure_monitoring(a_target(told=ReportedActivity(BEGINNING, counted)))
         await watching.until_state(CONNECTED)
         await clock.sleep(10)
         assert sorted(watching.plane.categories) == ["queue_node", "start_node"]
@@ -210,7 +210,7 @@ async def test_what_a_failed_catch_up_missed_is_found_later(
 
 
 class SlowDiaries(MemoryLiveServers):
-    """What the diary says is on its way for a while."""
+    """The answer with the telemetry is in flight for a while."""
 
     async def request(self, method: str, host: str, path: str, *args: Any, **kwargs: Any) -> CmlAnswer:
         answer = await super().request(method, host, path, *args, **kwargs)
@@ -304,7 +304,7 @@ async def test_activity_survives_a_reconnect_to_another_address(clock: VirtualCl
         assert live.plane.categories == ["queue_node", "start_node"] * 2
 
 
-# The diary.
+# The telemetry.
 
 
 def entry(category: str, seconds: float, **data: Any) -> dict[str, Any]:
@@ -361,10 +361,10 @@ def test_automatic_entries_and_our_own_are_not_activity() -> None:
 
 def test_what_was_counted_live_is_not_counted_again() -> None:
     log = TelemetryLog(BEGINNING)
-    told = [ActivityEvent(category="start_node", at=BEGINNING + timedelta(seconds=11), lab_id="l")]
+    counted = [ActivityEvent(category="start_node", at=BEGINNING + timedelta(seconds=11), lab_id="l")]
     entries = [entry("start_node", 10, lab_id="l"), entry("start_node", 10, lab_id="other")]
-    assert read(log, *entries, live=told) == ["start_node"]
-    assert read(log, *entries, live=told) == []
+    assert read(log, *entries, live=counted) == ["start_node"]
+    assert read(log, *entries, live=counted) == []
 
 
 def test_each_event_of_the_record_matches_one_entry_and_is_not_counted_again() -> None:
@@ -383,12 +383,12 @@ def test_events_that_a_stopped_leader_received_late_count_all_the_same() -> None
 
 
 def test_a_late_event_matches_an_entry_only_if_the_process_was_stopped() -> None:
-    told = ActivityEvent(category="start_lab", at=BEGINNING + timedelta(seconds=40), lab_id="l")
+    counted = ActivityEvent(category="start_lab", at=BEGINNING + timedelta(seconds=40), lab_id="l")
     for late_by, fresh in ((0, 1), (30, 0)):
         found = TelemetryLog(BEGINNING).take_new(
             msgspec.json.encode([entry("start_lab", 10, lab_id="l")]),
             own_user_id="us",
-            live=[LiveActivity(1, told, timedelta(seconds=late_by))],
+            live=[LiveActivity(1, counted, timedelta(seconds=late_by))],
             now=BEGINNING + timedelta(seconds=50),
             skew=timedelta(0),
         )
@@ -417,21 +417,21 @@ def test_a_slow_answer_gives_the_servers_clock_only_if_it_agrees_with_ours(
 
 
 def test_clocks_of_two_leaders_that_differ_by_seconds_do_not_mix_up_consecutive_events() -> None:
-    told = [
+    counted = [
         ActivityEvent(category="start_lab", at=BEGINNING + timedelta(seconds=seconds), lab_id="l")
         for seconds in (10, 14)
     ]
     entries = [entry("start_lab", 12.7, lab_id="l"), entry("start_lab", 16.7, lab_id="l")]
-    assert read(TelemetryLog(BEGINNING, told), *entries) == []
+    assert read(TelemetryLog(BEGINNING, counted), *entries) == []
 
 
 def test_of_two_entries_the_closer_one_was_counted_live() -> None:
     log = TelemetryLog(BEGINNING)
-    told = [ActivityEvent(category="start_lab", at=BEGINNING + timedelta(seconds=13), lab_id="l")]
+    counted = [ActivityEvent(category="start_lab", at=BEGINNING + timedelta(seconds=13), lab_id="l")]
     fresh = log.take_new(
         msgspec.json.encode([entry("start_lab", 10, lab_id="l"), entry("start_lab", 13, lab_id="l")]),
         own_user_id="us",
-        live=[LiveActivity(1, told[0])],
+        live=[LiveActivity(1, counted[0])],
         now=BEGINNING + timedelta(seconds=20),
         skew=timedelta(0),
     )

@@ -1,4 +1,4 @@
-"""What has no live feed: three sources that fail on their own."""
+"""Sources without a WebSocket feed: three that fail on their own."""
 
 import asyncio
 

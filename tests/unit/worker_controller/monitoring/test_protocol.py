@@ -73,7 +73,7 @@ def lab_event(event: str, **data: Any) -> dict[str, Any]:
     return {"event_type": "lab_event", "lab_id": LAB, "event": event, "data": data}
 
 
-# What counts as a sign of people.
+# What counts as activity.
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_only_starting_and_stopping_is_activity(
         assert (activity.at, activity.lab_id, activity.element_id) == (NOON, LAB, element_id)
 
 
-# What changes look like.
+# Changes.
 
 
 def test_a_nodes_new_state_is_reported(listening: Listening) -> None:
@@ -151,7 +151,7 @@ def test_annotations_have_no_state(listening: Listening) -> None:
     assert listening.changes == []
 
 
-# Statistics: kept as they came, decoded when somebody asks.
+# Statistics: kept undecoded, decoded when they are read.
 
 
 def test_the_newest_load_can_always_be_read(listening: Listening) -> None:

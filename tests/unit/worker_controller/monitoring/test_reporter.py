@@ -1,4 +1,4 @@
-"""How little is said to tell everything."""
+"""Reports to the control plane: everything, in few requests."""
 
 import asyncio
 from collections.abc import AsyncIterator
