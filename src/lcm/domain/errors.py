@@ -3,10 +3,10 @@
     LcmError
     ├── TransientError            expected to pass; repeat with backoff
     │   ├── Unreachable           no answer: the effect may or may not have happened
-    │   ├── Throttled             the other side asked us to slow down
+    │   ├── Throttled             the other side limits our rate
     │   ├── CapacityShortage      EC2 has no capacity of this instance type right now
     │   ├── QuotaExceeded         an account limit is reached; a person must raise it or free something
-    │   ├── CredentialsRefused    we are not allowed to ask: nothing may be concluded from it
+    │   ├── CredentialsRefused    our credentials are not accepted: nothing may be concluded from it
     │   └── WrongInstanceState    the instance is in transition to another state; observe it again
     ├── PermanentError            repeating cannot succeed; an operator must change something
     │   ├── TemplateMissing
@@ -14,7 +14,7 @@
     │   ├── ImageNotFound
     │   ├── LaunchRefused         EC2 refuses these launch parameters; nothing was launched
     │   ├── TokenMismatch         the client token was used with other parameters
-    │   └── CertificateChanged    a worker shows another certificate than the one pinned
+    │   └── CertificateChanged    a worker presents another certificate than the pinned one
     ├── LaunchLapsed              the instance of a client token is terminated: a new generation is due
     └── RequestError              the request cannot be carried out
         ├── NotFound

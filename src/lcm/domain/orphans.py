@@ -131,8 +131,8 @@ class AbsenceTracker:
 
     def is_confirmed(self, instance_id: InstanceId, now: float) -> bool:
         """Whether it was in every list of the last ten minutes or more."""
-        seen = self._first.get(instance_id)
-        return seen is not None and now - seen[1] >= GRACE_SECONDS
+        first = self._first.get(instance_id)
+        return first is not None and now - first[1] >= GRACE_SECONDS
 
 
 @dataclass

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class MonitoringConfig:
-    """Seconds, unless said otherwise."""
+    """In seconds, unless stated otherwise."""
 
     websocket_enabled: bool = True
     report_interval: float = 10.0

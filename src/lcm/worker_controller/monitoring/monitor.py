@@ -225,7 +225,7 @@ class CmlWebSocketMonitor:
     # Commands.
 
     def retry(self) -> None:
-        """Connect again at the next resync, unless it is too soon after a refused login."""
+        """Connect again, at each resync, unless it is too soon after a refused login."""
         if self._retry is not None and self._clock.monotonic() >= self._retry_not_before:
             self._retry.set()
 

@@ -120,8 +120,8 @@ class TelemetryLog:
         ]
         entry_of = _paired(candidates)
         self._matched |= entry_of.keys()
-        met = set(entry_of.values())
-        return [event for place, event in enumerate(unread) if place not in met]
+        matched = set(entry_of.values())
+        return [event for place, event in enumerate(unread) if place not in matched]
 
 
 def _paired(candidates: Sequence[Sequence[tuple[timedelta, int]]]) -> dict[int, int]:
@@ -133,11 +133,11 @@ def _paired(candidates: Sequence[Sequence[tuple[timedelta, int]]]) -> dict[int, 
     """
     entry_of: dict[int, int] = {}
 
-    def serve(place: int, asked: set[int]) -> bool:
+    def serve(place: int, tried: set[int]) -> bool:
         for _, sequence in candidates[place]:
-            if sequence < 0 and sequence not in asked:
-                asked.add(sequence)
-                if sequence not in entry_of or serve(entry_of[sequence], asked):
+            if sequence < 0 and sequence not in tried:
+                tried.add(sequence)
+                if sequence not in entry_of or serve(entry_of[sequence], tried):
                     entry_of[sequence] = place
                     return True
         return False

@@ -1,4 +1,4 @@
-"""RUNNING: first the desired status, then drift at EC2, then maintenance (see `running`)."""
+"""RUNNING: first the desired status, then drift at EC2, then maintenance (see the package `running`)."""
 
 from lcm.worker_controller.decisions import Decision, Situation
 from lcm.worker_controller.running import desired_state, drift

@@ -104,13 +104,13 @@ class Orphans:
     async def _end_records_without_instance(
         self, region: str, listed: Sequence[Instance], workers: Sequence[Worker]
     ) -> None:
-        shown = {instance.id for instance in listed if not instance.is_gone}
+        live = {instance.id for instance in listed if not instance.is_gone}
         unseen = {
             worker.ec2_instance_id: worker
             for worker in workers
             if worker.ec2_instance_id is not None
             and may_have_lost_instance(worker)
-            and worker.ec2_instance_id not in shown
+            and worker.ec2_instance_id not in live
         }
         described = await self.cloud.describe_instances(region, list(unseen)) if unseen else []
         states = {instance.id: instance.state for instance in described}
