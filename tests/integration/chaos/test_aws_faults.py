@@ -143,7 +143,7 @@ async def test_a_start_without_capacity_keeps_the_instance_says_why_and_succeeds
         held_up = await life.see(worker)
         assert (held_up["status"], held_up["desired_status"]) == ("starting", "running")
         await life.look_now(worker)
-        await eventually(lambda: was_requested(life, "StartInstances", 2))
+        await eventually(lambda: has_asked(life, "StartInstances", 2))
         await life.heal()
         await life.look_now(worker)
         running = await life.api.until(worker, "running", cml_ready=True)
@@ -157,5 +157,5 @@ async def says(life: Life, worker: Json, reason: str) -> bool:
     return reason in (await life.see(worker))["status_reason"]
 
 
-async def was_requested(life: Life, operation: str, times: int) -> bool:
+async def has_asked(life: Life, operation: str, times: int) -> bool:
     return len(await life.calls(operation)) >= times
