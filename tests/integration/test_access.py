@@ -588,7 +588,7 @@ async def test_a_long_list_comes_in_pages(api: Api) -> None:
 async def test_no_answer_or_log_line_contains_a_key(lcm: RunningLcm, keys: dict[str, str], api: Api) -> None:
     await api.call("POST", "/api/workers", small(name="Wrong"))
     async with watched_session() as session:
-        texts = [lcm.complaints()]
+        texts = [lcm.stderr()]
         for url in (f"{lcm.url}/metrics", f"{lcm.url}/health", f"{lcm.worker_controller_url}/info"):
             async with session.get(url) as response:
                 texts.append(await response.text())

@@ -163,7 +163,7 @@ async def test_no_secret_shows_in_answers_logs_events_metrics_or_the_database(tm
             canaries.collect(path.name, path.read_bytes())
         lcm.process.terminate()
         assert lcm.process.wait(timeout=PATIENCE_SECONDS) == 0
-        log = lcm.complaints()
+        log = lcm.stderr()
     for path in tmp_path.iterdir():
         if path.name != "keys.json":
             canaries.collect(f"{path.name} afterwards", path.read_bytes())

@@ -126,7 +126,7 @@ async def test_connected_everything_comes_by_the_websocket_and_people_are_told(c
         await live.until(lambda: len(live.plane.samples) >= 2, SOON)
         await cml.push(node_event())
         await live.until(lambda: live.plane.categories == ["queue_node"], SOON)
-        await live.until(lambda: live.plane.told() == ["connected"], SOON)
+        await live.until(lambda: live.plane.published() == ["connected"], SOON)
         assert {sample.source for sample in live.plane.samples} == {WEBSOCKET}
         assert {source for source, _ in live.plane.activity} == {WEBSOCKET}
         assert polls(cml) == 0
@@ -144,7 +144,7 @@ async def test_reconnecting_rest_stands_in_and_people_are_told_nothing(cml: CmlS
         await live.until(lambda: live.plane.categories == ["start_lab"], SOON)
         await live.until(lambda: live.plane.samples and live.plane.samples[-1].source is REST, SOON)
         assert live.plane.activity[-1][0] is REST
-        assert live.plane.told() == ["connected"]
+        assert live.plane.published() == ["connected"]
 
 
 async def test_cut_polled_failed_and_back_with_one_event_each_and_nothing_lost(cml: CmlServer) -> None:
@@ -160,21 +160,21 @@ async def test_cut_polled_failed_and_back_with_one_event_each_and_nothing_lost(c
             {"category": "stop_lab", "timestamp": SystemClock().now().isoformat(), "data": {}}
         )
         await live.until(lambda: polls(cml) >= 2, SOON)
-        await live.until(lambda: live.plane.told() == ["connected", "disconnected"], SOON)
+        await live.until(lambda: live.plane.published() == ["connected", "disconnected"], SOON)
         await live.until(lambda: live.plane.categories == ["stop_lab"], SOON)
         assert live.plane.samples[-1].source is REST
 
         cml.refuses_sockets = False
         again(live)
         await live.until_state(CONNECTED, SOON)
-        await live.until(lambda: live.plane.told() == ["connected", "disconnected", "connected"], SOON)
+        await live.until(lambda: live.plane.published() == ["connected", "disconnected", "connected"], SOON)
         await live.until(lambda: live.plane.samples[-1].source is WEBSOCKET, SOON)
         stopped_at = polls(cml)
         await cml.push(node_event())
         await live.until(lambda: live.plane.categories == ["stop_lab", "queue_node"], SOON)
         await asyncio.sleep(1.0)  # noqa: TID251 - three polls would have fitted in
         assert polls(cml) == stopped_at
-        assert live.plane.told() == ["connected", "disconnected", "connected"]
+        assert live.plane.published() == ["connected", "disconnected", "connected"]
 
 
 async def test_what_was_told_live_is_not_counted_again_from_the_diary(cml: CmlServer) -> None:
@@ -253,7 +253,7 @@ async def test_a_wrong_password_is_an_auth_failure_and_does_not_hammer(cml: CmlS
             again(live)
             await asyncio.sleep(0.2)  # noqa: TID251 - polls and cycles come and go
         assert (cml.logins <= 3, cml.upgrades) == (True, 0)
-        assert live.plane.told() == ["disconnected"]
+        assert live.plane.published() == ["disconnected"]
 
 
 async def test_a_login_of_its_own_is_used_where_the_fleets_is_refused(cml: CmlServer) -> None:
@@ -263,7 +263,7 @@ async def test_a_login_of_its_own_is_used_where_the_fleets_is_refused(cml: CmlSe
         login, target = CmlLogin(username="admin", secret_ref="its-own"), live.monitor.target
         live.registry.ensure_monitoring(replace(target, server=replace(target.server, login=login)))
         await live.until_state(CONNECTED, SOON)
-        assert live.plane.told() == ["disconnected", "connected"]
+        assert live.plane.published() == ["disconnected", "connected"]
 
 
 async def test_after_three_refused_logins_the_next_comes_after_two_minutes(cml: CmlServer) -> None:
@@ -382,7 +382,7 @@ async def test_stopping_closes_the_socket(cml: CmlServer) -> None:
         await cml.has_sockets()
         live.registry.stop_monitoring(W1, "the worker is stopping")
         await cml.has_sockets(0)
-        await live.until(lambda: live.plane.told() == ["connected", "disconnected"], SOON)
+        await live.until(lambda: live.plane.published() == ["connected", "disconnected"], SOON)
 
 
 # The shared login, over the wire.

@@ -15,15 +15,15 @@ from support.processes import RunningLcm, lcm_to_its_end, running_lcm
 
 def on(lcm: RunningLcm, *arguments: str) -> str:
     done = lcm_to_its_end(*arguments, "--data-dir", lcm.ready.data_dir)
-    assert done.code == 0, done.complaints
-    return done.said
+    assert done.code == 0, done.stderr
+    return done.stdout
 
 
 def refused(*arguments: str) -> str:
     done = lcm_to_its_end(*arguments)
     assert done.code == 1
-    assert "Traceback" not in done.complaints
-    return done.complaints
+    assert "Traceback" not in done.stderr
+    return done.stderr
 
 
 async def test_a_token_is_made_used_listed_and_revoked(lcm: RunningLcm) -> None:
@@ -42,7 +42,7 @@ async def test_a_token_is_made_used_listed_and_revoked(lcm: RunningLcm) -> None:
 def test_a_rotation_says_which_key_seals_now(lcm: RunningLcm) -> None:
     done = lcm_to_its_end("secrets", "rotate", "--data-dir", lcm.ready.data_dir)
     assert done.code == 0
-    assert re.search(r"Key [0-9a-f]{12} seals now; 0 secrets", done.complaints)
+    assert re.search(r"Key [0-9a-f]{12} seals now; 0 secrets", done.stderr)
 
 
 @pytest.mark.parametrize(

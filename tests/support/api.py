@@ -1,4 +1,4 @@
-"""A person with a token, and somebody who listens to the stream."""
+"""Clients: a person with a token, and a subscriber of the event stream."""
 
 import json
 from collections.abc import AsyncIterator
@@ -102,7 +102,7 @@ async def admin_of(lcm: RunningLcm) -> AsyncIterator[Api]:
 
 
 class Console:
-    """The simulator's control endpoint: AWS as a human or a fault sees it."""
+    """The simulator's control endpoint: inspect AWS, act in its console, inject faults."""
 
     def __init__(self, endpoint: str, session: aiohttp.ClientSession) -> None:
         self._url = f"{endpoint}/_lcm"

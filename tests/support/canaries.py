@@ -1,4 +1,4 @@
-"""Secrets that are recognised wherever they turn up, and the search for them."""
+"""Secrets that can be recognised anywhere, and the search for them."""
 
 import base64
 import json
@@ -52,7 +52,7 @@ def headers_text(headers: Mapping[str, str]) -> str:
 
 
 SHOWN_ON_PURPOSE: Final = {
-    ("post", "/api/tokens"),  # once, to whoever made it
+    ("post", "/api/tokens"),  # once, to the user who created it
     ("get", "/api/internal/workers/{worker_id}/license-token"),  # to the controller that registers with it
 }
 _SHOWN: Final = [
@@ -60,7 +60,7 @@ _SHOWN: Final = [
 ]
 _SECRET_SETTING: Final = re.compile("PASSWORD|SECRET|TOKEN|API_KEY")
 _SHORTEST: Final = 12
-"""Anything shorter is a word that may stand anywhere."""
+"""Anything shorter may be an ordinary word."""
 
 
 class SuiteCanaries:

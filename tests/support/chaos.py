@@ -1,8 +1,8 @@
 """A cloud that lives on while LCM is killed and frozen over it, and what must be true afterwards.
 
 `Site` is the cloud and the data directory, `Life` is one LCM process on them and a person who uses it. The
-invariants are functions of the real end state: LCM's records, the simulator's instances, and the wishes that
-were answered with 202.
+invariants are functions of the real end state: LCM's records, its simulated instances, and the requests
+that were answered with 202.
 """
 
 import json
@@ -56,8 +56,8 @@ NO_ANSWER: Final = (aiohttp.ClientError, OSError)
 
 
 @dataclass(frozen=True)
-class Wish:
-    """What a person was promised with a 202."""
+class Acknowledged:
+    """A request that was acknowledged with a 202."""
 
     generation: int
     desired_status: DesiredStatus
@@ -65,11 +65,11 @@ class Wish:
 
 @dataclass(frozen=True)
 class EndState:
-    """LCM's records, the cloud's instances, and the wishes that were acknowledged."""
+    """LCM's records, the cloud's instances, and the acknowledged requests."""
 
     records: Sequence[Worker]
     instances: Sequence[ListedInstance]
-    wishes: Mapping[str, Wish]
+    acknowledged: Mapping[str, Acknowledged]
 
     def launched_for(self, worker_id: str) -> list[ListedInstance]:
         return [i for i in self.instances if i.tags.get(WORKER_ID_TAG) == worker_id]
@@ -79,7 +79,7 @@ class EndState:
 
     @property
     def is_at_rest(self) -> bool:
-        return all(is_as_wanted(record, self.alive_for(record.id)) for record in self.records)
+        return all(is_settled(record, self.alive_for(record.id)) for record in self.records)
 
     def broken_rules(self) -> list[str]:
         return [f"{rule.__name__}: {case}" for rule in INVARIANTS for case in rule(self)]
@@ -89,8 +89,8 @@ def is_alive(instance: ListedInstance) -> bool:
     return instance.state not in ("shutting-down", "terminated")
 
 
-def is_as_wanted(worker: Worker, alive: Sequence[ListedInstance]) -> bool:
-    """Whether nothing is left to do, except to wait for the proof that nothing was launched."""
+def is_settled(worker: Worker, alive: Sequence[ListedInstance]) -> bool:
+    """Whether nothing is left to do, except to wait for the proof that no instance was launched."""
     states = {instance.state for instance in alive}
     match worker.desired_status:
         case DesiredStatus.RUNNING:
@@ -99,7 +99,7 @@ def is_as_wanted(worker: Worker, alive: Sequence[ListedInstance]) -> bool:
             is_never_launched = worker.status is PENDING and worker.launch is None
             return is_never_launched or (worker.status is STOPPED and states <= {"stopped"})
         case DesiredStatus.TERMINATED:
-            # A launch was promised and never asked for: five minutes of not seeing it must pass.
+            # A launch intent without a launch: it must be absent for five minutes.
             is_being_proven = worker.status is PENDING and worker.has_unresolved_launch and not alive
             return worker.status is TERMINATED or is_being_proven
 
@@ -148,16 +148,16 @@ def i5_every_step_is_a_row_of_the_table(state: EndState) -> Iterator[str]:
             yield f"{record.name} is {record.status}, its timeline ends with {history[-1].target}"
 
 
-def i11_every_acknowledged_wish_is_kept(state: EndState) -> Iterator[str]:
+def i11_every_acknowledged_request_is_kept(state: EndState) -> Iterator[str]:
     records = {str(record.id): record for record in state.records}
-    for worker_id, wish in state.wishes.items():
+    for worker_id, request in state.acknowledged.items():
         record = records.get(worker_id)
         if record is None:
             yield f"worker {worker_id} is lost"
-        elif record.generation < wish.generation:
-            yield f"{record.name}: wish {wish.generation} is lost, the record has {record.generation}"
-        elif record.generation == wish.generation and record.desired_status is not wish.desired_status:
-            yield f"{record.name} wants {record.desired_status}, {wish.desired_status} was acknowledged"
+        elif record.generation < request.generation:
+            yield f"{record.name}: request {request.generation} is lost, the record has {record.generation}"
+        elif record.generation == request.generation and record.desired_status is not request.desired_status:
+            yield f"{record.name} wants {record.desired_status}, {request.desired_status} was acknowledged"
 
 
 INVARIANTS: Final[tuple[Callable[[EndState], Iterable[str]], ...]] = (
@@ -165,12 +165,12 @@ INVARIANTS: Final[tuple[Callable[[EndState], Iterable[str]], ...]] = (
     i2_records_and_instances_match_one_to_one,
     i4_no_more_launches_than_launch_generations,
     i5_every_step_is_a_row_of_the_table,
-    i11_every_acknowledged_wish_is_kept,
+    i11_every_acknowledged_request_is_kept,
 )
 
 
 class Witness:
-    """Reads the stream of every life: versions have no gap (I12) and never go back, not even in a crash."""
+    """Reads the stream of every incarnation: versions have no gap (I12) and never decrease in a crash."""
 
     def __init__(self) -> None:
         self._last: dict[str, Json] = {}
@@ -185,11 +185,11 @@ class Witness:
         except NO_ANSWER:
             return  # killed
 
-    def hear(self, told: Json) -> None:
-        if (now := told.get("worker")) is None:
+    def hear(self, event: Json) -> None:
+        if (now := event.get("worker")) is None:
             return
         before = self._last.get(now["id"])
-        is_change = "previous_status" in told
+        is_change = "previous_status" in event
         if before is not None and now["version"] <= before["version"]:
             # A change that the snapshot before it showed already; a snapshot itself must not be older.
             self._require(is_change or now["version"] == before["version"], now, "went back")
@@ -198,11 +198,11 @@ class Witness:
             self._require(
                 now["version"] == (before["version"] if before else 0) + 1, now, "left a version out"
             )
-            was, is_now = told["previous_status"], now["status"]
+            was, is_now = event["previous_status"], now["status"]
             is_legal = was in (None, is_now) or find_transition(WorkerStatus(was), WorkerStatus(is_now))
             self._require(bool(is_legal), now, f"came from {was}")
         if before is not None:
-            self._require(now["generation"] >= before["generation"], now, "forgot a wish")
+            self._require(now["generation"] >= before["generation"], now, "lost a request")
         self._last[now["id"]] = now
 
     def _require(self, is_true: bool, worker: Json, objection: str) -> None:
@@ -217,7 +217,7 @@ class Witness:
 
 @contextmanager
 def frozen(*process_ids: int) -> Iterator[None]:
-    """SIGSTOP, and SIGCONT when the block is left, to those that are still there."""
+    """Send SIGSTOP, and SIGCONT when the block is left, to the processes that still exist."""
     for process_id in process_ids:
         os.kill(process_id, signal.SIGSTOP)
     try:
@@ -240,11 +240,11 @@ def _meant_by(process_id: int) -> int:
 
 
 class Site:
-    """`lcm simulate` and a data directory. LCM comes and goes; what was promised to people is remembered."""
+    """`lcm simulate` and a data directory. LCM comes and goes; acknowledged requests are kept."""
 
     def __init__(self, data_dir: Path) -> None:
         self.data_dir = data_dir
-        self.wishes: dict[str, Wish] = {}
+        self.acknowledged: dict[str, Acknowledged] = {}
         self.witness = Witness()
         self.is_proven = True
         """Whether the last test got to its end: then the next one may use this site too."""
@@ -273,7 +273,7 @@ class Site:
         return self._running
 
     def kill(self) -> None:
-        """kill -9, and not a word."""
+        """Kill LCM with SIGKILL."""
         assert self._running is not None
         process, self._running = self._running.process, None
         process.kill()
@@ -281,12 +281,12 @@ class Site:
         self._lcm.close()
 
     def kill_simulator(self) -> None:
-        """The cloud is gone, and with it its instances: this site is of no further use."""
+        """End the simulated cloud and its instances: this site cannot be reused."""
         self.simulator.process.kill()
         self.simulator.process.wait()
 
     def stack_traces(self) -> list[str]:
-        """What LCM did not expect, from its standard error; read without moving the file's one position."""
+        """Unexpected errors in LCM's standard error; read without moving the file's position."""
         assert self._running is not None
         descriptor = self._running.errors.fileno()
         said = os.pread(descriptor, os.fstat(descriptor).st_size, 0).decode(errors="replace")
@@ -329,10 +329,10 @@ class Life:
         return self.acknowledge(await self.api.act(worker, action))
 
     def acknowledge(self, worker: Json) -> Json:
-        wish = Wish(worker["generation"], DesiredStatus(worker["desired_status"]))
-        known = self.site.wishes.get(worker["id"])
-        if known is None or known.generation < wish.generation:
-            self.site.wishes[worker["id"]] = wish
+        request = Acknowledged(worker["generation"], DesiredStatus(worker["desired_status"]))
+        known = self.site.acknowledged.get(worker["id"])
+        if known is None or known.generation < request.generation:
+            self.site.acknowledged[worker["id"]] = request
         return worker
 
     async def see(self, worker: Json) -> Json:
@@ -356,11 +356,11 @@ class Life:
         return bool((await self.health())["frozen"])
 
     async def sees_everything_twice(self) -> None:
-        """Enough looks for anything that a single wrong one would cause."""
+        """Reconcile often enough to show the effect of a single wrong pass."""
         for _ in range(2):
-            await self.look_now()
+            await self.reconcile_now()
 
-    async def look_now(self, worker: Json | None = None) -> None:
+    async def reconcile_now(self, worker: Json | None = None) -> None:
         """`trigger-reconcile`, of one worker or of all."""
         url = f"{self.lcm.worker_controller_url}/admin/trigger-reconcile"
         params = {"worker_id": worker["id"]} if worker else {}
@@ -406,10 +406,10 @@ class Life:
         async with self.http.get(url, params={"include_terminated": "true"}) as response:
             assert response.status == 200, await response.text()
             records = msgspec.json.decode(await response.read(), type=WorkerRecords).items
-        return EndState(records, await self.instances(), self.site.wishes)
+        return EndState(records, await self.instances(), self.site.acknowledged)
 
     async def settles(self) -> EndState:
-        """Everything becomes as wanted, by itself."""
+        """Wait until everything is settled without further requests."""
 
         async def state_at_rest() -> EndState | None:
             state = await self.end_state()
@@ -419,13 +419,13 @@ class Life:
             state: EndState = await eventually(state_at_rest)
         except TimeoutError:
             state = await self.end_state()
-            late = [r for r in state.records if not is_as_wanted(r, state.alive_for(r.id))]
-            told = [f"{r.name} {r.desired_status}: {r.status} ({r.status_reason})" for r in late]
-            raise AssertionError(f"still not as wanted: {told}") from None
+            late = [r for r in state.records if not is_settled(r, state.alive_for(r.id))]
+            unsettled = [f"{r.name} {r.desired_status}: {r.status} ({r.status_reason})" for r in late]
+            raise AssertionError(f"still not settled: {unsettled}") from None
         return state
 
     async def prove(self) -> EndState:
-        """All is as wanted and stays so without another effect, every invariant holds, LCM is well.
+        """Check that all is and stays settled without another effect, every invariant holds, LCM is healthy.
 
         The last line of every test: only a site that was proven is used again.
         """
@@ -477,7 +477,7 @@ class OnDisk:
 
 
 def read_copy(database: Path, copy_dir: Path) -> OnDisk:
-    """Copies the file with its log, so that looking changes nothing for the next life."""
+    """Copies the file with its log, so that reading changes nothing for the next incarnation."""
     for part in database.parent.glob(f"{database.name}*"):
         (copy_dir / part.name).write_bytes(part.read_bytes())
     with closing(sqlite3.connect(copy_dir / database.name)) as db:

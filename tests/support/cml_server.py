@@ -19,7 +19,7 @@ HOST = "127.0.0.1"
 
 
 class CmlServer:
-    """Listens on a port of the loopback. Public fields are its faults and its diary."""
+    """Listens on a port of the loopback. Public fields are its faults and its call log."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -31,7 +31,7 @@ class CmlServer:
         self.push_every_seconds: float | None = 0.05
         self.refuses_sockets = False
         self.is_silent = False
-        """Sockets stay open, nothing is said on them."""
+        """Sockets stay open and get no events."""
         self.closes_with: tuple[int, str] | None = None
         """Every socket is closed like this after its first event."""
         self.failing: dict[str, int] = {}
@@ -72,14 +72,14 @@ class CmlServer:
                 await socket.send_str(event if isinstance(event, str) else json.dumps(event))
 
     def push_raw(self, frames: bytes) -> None:
-        """Bytes that are frames already: many cost no more than one. Nobody waits until they are sent."""
+        """Send encoded frames: many cost no more than one. Does not wait until they are sent."""
         for socket in list(self.sockets):
             transport = socket._req.transport if socket._req else None
             if transport is not None:
                 transport.write(frames)
 
     async def cut(self, code: int = 1006) -> None:
-        """End every socket; 1006 is without goodbye."""
+        """End every socket; 1006 sends no close frame."""
         for socket in list(self.sockets):
             if code == 1006:
                 transport = socket._req.transport if socket._req else None
@@ -97,7 +97,7 @@ class CmlServer:
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         self.requests.append(request.path)
         if request.path in self.failing:
-            return web.Response(status=self.failing[request.path], text="told to fail")
+            return web.Response(status=self.failing[request.path], text="injected fault")
         if request.path == "/ws/ui":
             if self.refuses_sockets:
                 return web.Response(status=502, text="<html>")

@@ -94,7 +94,7 @@ class EtcdCluster:
         return tuple(member.client for member in self.members)
 
     def kv(self, **options: Any) -> EtcdKv:
-        """A client that waits for a busy server, unless it is told not to."""
+        """A client that waits for a busy server, unless options say otherwise."""
         options = {"call_timeout_seconds": PATIENCE_SECONDS, **options}
         return EtcdKv(EtcdOptions(endpoints=self.endpoints, **options), SystemClock(), RandomIds())
 
@@ -108,14 +108,14 @@ class EtcdCluster:
             member.kill()
 
     def restart(self) -> None:
-        """Start whoever is down."""
+        """Start every member that is down."""
         for member in self.members:
             if not member.is_running:
                 member.start()
         self.wait_until_healthy()
 
     def wait_until_healthy(self) -> None:
-        """Every member answers; the only way to know is to ask."""
+        """Wait until every member answers."""
         deadline = time.monotonic() + PATIENCE_SECONDS  # noqa: TID251 - another process decides when
         for member in self.members:
             while not self._is_healthy(member):

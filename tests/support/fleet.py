@@ -202,7 +202,7 @@ class DirectControlPlane:
 
     async def drain_worker(self, worker: Worker) -> Worker:
         self._answer()
-        await self._plane.records.clock.sleep(0.01)  # meanwhile others are judged
+        await self._plane.records.clock.sleep(0.01)  # meanwhile other are judged
         return await scale_down_worker(
             self._plane.records,
             self._plane.caches,
@@ -246,7 +246,7 @@ class MemoryCml:
 
 
 class MemoryMonitors:
-    """Watches nobody, writes down what it is asked to do, and knows what people did on each worker."""
+    """Monitors nothing, records the calls, and serves prepared telemetry of each worker."""
 
     def __init__(self) -> None:
         self.watched: dict[WorkerId, MonitorTarget] = {}
@@ -313,13 +313,13 @@ class Fleet:
         self.ids = ids or RandomIds(random.Random(1))
         self.cloud = MemoryCloud(self.clock)
         self.provider: CloudProvider | None = None
-        """What controllers reach EC2 through, if it is not the cloud itself."""
+        """The controllers' port to EC2, if it is not the cloud itself."""
         self.cml = MemoryCml(self.cloud)
         self.licensing = MemoryLicensing()
         self.monitors = MemoryMonitors()
         self.kv = MemoryKv(self.clock, self.ids)
         self.link = Link(self.kv, self.clock)
-        """The controllers' way to the coordination store."""
+        """The controllers' link to the coordination store."""
         self.store = store or MemoryStore()
         self.publisher = Publisher(self.store, self.kv, clock=self.clock, health=Health(self.clock))
         self.plane = control_plane_over(
@@ -335,7 +335,7 @@ class Fleet:
         self.controllers: list[WorkerController] = []
         self.commits: list[Worker] = []
         self._followed: dict[str, int] = {}
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
         self.workers.subscribe(self._on_commit)
 
     async def seed(self) -> None:
@@ -385,7 +385,7 @@ class Fleet:
         return controller
 
     async def past_the_first_sweep(self) -> None:
-        """A new leader looks at everything once; after that, everything happens for its own reason."""
+        """Wait for the first resync of a new leader; later reconciles have reasons of their own."""
         await self.clock.sleep(10)
 
     @property
@@ -414,16 +414,16 @@ class Fleet:
         return await self.workers.get(worker.id)
 
     async def until(self, worker: Worker, status: WorkerStatus, within_seconds: float = 1_200) -> Worker:
-        """Follow the worker's life from where it was last followed to, until this status."""
+        """Follow the worker's status from where it was last followed to, until this one."""
         async with timeout(within_seconds):
             while True:
-                self._news.clear()
+                self._changed.clear()
                 for position in range(self._followed.get(worker.id, 0), len(self.commits)):
                     commit = self.commits[position]
                     if commit.id == worker.id and commit.status is status:
                         self._followed[worker.id] = position + 1
                         return commit
-                await self._news.wait()
+                await self._changed.wait()
 
     def life_of(self, worker: Worker) -> list[str]:
         """The statuses it went through, in order."""
@@ -441,4 +441,4 @@ class Fleet:
 
     def _on_commit(self, before: Worker | None, after: Worker) -> None:
         self.commits.append(after)
-        self._news.set()
+        self._changed.set()

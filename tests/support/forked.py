@@ -29,7 +29,7 @@ class Forkery:
         self.data_dirs: set[Path] = set()
 
     def start(self, *arguments: str) -> Any:
-        """What the command says when it is ready; its pid is in there."""
+        """Start a command and return its ready line, which holds its pid."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(arguments) + "\n")
@@ -42,7 +42,7 @@ class Forkery:
 
 
 def kill(pid: int) -> None:
-    """kill -9, and wait until it is really gone."""
+    """Kill a process with SIGKILL, and wait until it is gone."""
     descriptor = os.pidfd_open(pid)
     try:
         os.kill(pid, signal.SIGKILL)
@@ -84,7 +84,7 @@ def serve() -> None:
     import lcm.cli.processes  # noqa: F401 - what takes long to load
     from lcm.cli.app import main
 
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those that were killed
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # killed children are not waited for
     for line in sys.stdin:
         if os.fork() == 0:
             ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # whatever becomes of the test

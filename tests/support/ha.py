@@ -1,4 +1,4 @@
-"""LCM as several processes on a real etcd: killed, frozen and cut off while a person goes on using it.
+"""LCM as several processes on a real etcd: killed, frozen and cut off while a person keeps using it.
 
 Two worker controllers, each with an access key of its own, so that the simulated EC2 knows who called. What
 happens in etcd is witnessed with the time it happened.
@@ -38,11 +38,11 @@ TRIALS: Final = int(os.environ.get("LCM_HA_TRIALS", "4"))
 AGES: Final = 600
 """The seconds of a lease that does not expire in a test."""
 OUTAGE_SECONDS: Final = float(os.environ.get("LCM_HA_OUTAGE_SECONDS", LEASE_SECONDS))
-"""How long something that is gone stays so after everybody has noticed; `make soak-ha` takes minutes."""
+"""How long an outage lasts after every process has noticed it; `make soak-ha` takes minutes."""
 RECOVERY_SECONDS: Final = 30.0
-"""Full function after the return of what was gone."""
+"""Until full function after the end of an outage."""
 IS_MEASURING: Final = any(name.startswith("LCM_HA_") for name in os.environ)
-"""Whether `make soak-ha` runs: only then it is judged how long things took."""
+"""Whether `make soak-ha` runs: only then durations are checked."""
 MUTATING: Final = ("RunInstances", "StartInstances", "StopInstances", "TerminateInstances")
 CONNECTED: Final = re.compile(r'^lcm_worker_websocket_connected\{worker_id="([^"]+)"\} 1', re.MULTILINE)
 KEY: Final = "controllers-of-the-test"
@@ -170,7 +170,7 @@ class Ensemble:
 
     @asynccontextmanager
     async def life(self) -> AsyncIterator["Life"]:
-        """A person at the control plane, an operator at the controllers, somebody at the cloud's console."""
+        """A person at the control plane, an operator at the controllers, and a person at the AWS console."""
         token = json.loads((self.directory / "data" / "keys.json").read_text())["admin"]
         async with (
             person(self.plane.url, token) as api,
@@ -182,7 +182,7 @@ class Ensemble:
             yield life
 
     def restart_controllers(self, lease_seconds: int) -> None:
-        """Let them give back their leases, and go on with longer or shorter ones."""
+        """Let them resign, and continue with longer or shorter leases."""
         for controller in self.controllers.values():
             controller.end()
             controller.environment = {**controller.environment, **_patience_of(lease_seconds)}
@@ -190,7 +190,7 @@ class Ensemble:
 
     @contextmanager
     def long_leases(self) -> Iterator[None]:
-        """Nobody loses the lead by waiting, however slow the host is."""
+        """Use leases that do not expire in a test, however slow the host is."""
         self.restart_controllers(AGES)
         try:
             yield
@@ -216,7 +216,7 @@ def _patience_of(lease_seconds: int) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Life:
-    """What people and operators see of the ensemble."""
+    """The ensemble as people and operators use it."""
 
     ensemble: Ensemble
     api: Api
@@ -226,7 +226,7 @@ class Life:
     # The operator.
 
     async def health(self, name: str) -> Json:
-        """What a controller says of itself; None if it does not answer."""
+        """The health of a controller; None if it does not answer."""
         url = f"{self.ensemble.controllers[name].url}/health"
         try:
             async with timeout(1), self.http.get(url) as response:
@@ -235,7 +235,7 @@ class Life:
             return None
 
     async def lead_of(self, name: str) -> Json:
-        """What a controller says of itself if it leads."""
+        """The health of a controller if it leads."""
         said = await self.health(name)
         return said if said is not None and said["is_leader"] and said["epoch"] else None
 
@@ -253,7 +253,7 @@ class Life:
         return await eventually(partial(self.lead_of, name))
 
     async def wait_for_a_later_leader(self, epoch: int) -> Json:
-        """Whoever leads with a higher epoch than this; what it says of itself."""
+        """Wait for a leader with a higher epoch; return its health."""
 
         async def leads() -> Json:
             for name in NAMES:
@@ -265,7 +265,7 @@ class Life:
         return await eventually(leads)
 
     async def wait_for_a_pair(self) -> Json:
-        """One leads, the other one could take over; what the leader says of itself."""
+        """Wait until one leads and the other stands by; return the leader's health."""
 
         async def leads_and_stands_by() -> Json:
             leader = await self.leader()
@@ -277,7 +277,7 @@ class Life:
         return await eventually(leads_and_stands_by)
 
     async def wait_until_only_one_watches(self, workers: Sequence[Json]) -> None:
-        """Each of these workers has one socket, whoever leads says they are its own, the other has none."""
+        """Wait until each worker has one socket, all of them the leader's."""
         watched = {worker["id"] for worker in workers}
         instances = {(await self.launched_for(worker))[0]["id"] for worker in workers}
 
@@ -299,7 +299,7 @@ class Life:
             return {server["instance_id"]: server["listeners"] for server in await response.json()}
 
     async def _watched_by(self, name: str) -> set[str]:
-        """The workers a controller says it has a live connection to; none if it does not answer."""
+        """The workers a controller reports a live connection to; none if it does not answer."""
         url = f"{self.ensemble.controllers[name].url}/metrics"
         try:
             async with timeout(1), self.http.get(url) as response:
@@ -370,8 +370,8 @@ def assert_promised(seconds: float, took: Sequence[float]) -> None:
 
 
 @contextmanager
-def told(what: str) -> Iterator[dict[str, Any]]:
-    """Collects seconds under names and prints them: figures for people, not for judging hosts."""
+def printed_figures(what: str) -> Iterator[dict[str, Any]]:
+    """Collect seconds under names and print them: figures for people, not assertions."""
     figures: dict[str, Any] = {}
     yield figures
     print(f"FIGURE {what}: " + ", ".join(f"{name} {value}" for name, value in figures.items()))

@@ -17,7 +17,7 @@ AUDIENCE = "lcm"
 
 
 class Issuer:
-    """Keys and tokens; `documents` is what it publishes, `calls` counts who asked."""
+    """Keys and tokens; `documents` is what it publishes, `calls` counts the requests."""
 
     def __init__(self, address: str = "https://issuer.example") -> None:
         self.address = address

@@ -1,4 +1,4 @@
-"""A registry with everything it needs, and a control plane that writes down what it is told."""
+"""A registry with everything it needs, and a control plane that records the reports."""
 
 import asyncio
 import random
@@ -32,7 +32,7 @@ W1 = WorkerId("w-1")
 
 @dataclass
 class CollectingControlPlane:
-    """Counts an activity event once, however often it is told, as the real one does."""
+    """Counts an activity event once, however often it is reported, as the real one does."""
 
     clock: Clock
     is_reachable: bool = True
@@ -42,7 +42,7 @@ class CollectingControlPlane:
     requests: list[tuple[float, LiveReports]] = field(default_factory=list)
     statuses: list[tuple[WorkerId, WebSocketReport]] = field(default_factory=list)
     activity: list[tuple[SampleSource, ActivityEvent]] = field(default_factory=list)
-    told_health: list[tuple[WorkerId, CmlHealth | None, CmlLicense | None]] = field(default_factory=list)
+    reported_health: list[tuple[WorkerId, CmlHealth | None, CmlLicense | None]] = field(default_factory=list)
     workers: list[Worker] = field(default_factory=list)
     logins: dict[WorkerId, CmlCredentials] = field(default_factory=dict)
     """Of workers that have one of their own."""
@@ -79,7 +79,7 @@ class CollectingControlPlane:
         self, worker: Worker, health: CmlHealth | None, license_: CmlLicense | None
     ) -> Worker:
         await self._answer()
-        self.told_health.append((worker.id, health, license_))
+        self.reported_health.append((worker.id, health, license_))
         return worker
 
     async def _answer(self) -> None:
@@ -105,8 +105,8 @@ class CollectingControlPlane:
     def states(self) -> list[MonitorState]:
         return [report.status for _, report in self.statuses]
 
-    def told(self) -> list[str]:
-        """The events people see: `connected` and `disconnected`, as the control plane tells them (D-7)."""
+    def published(self) -> list[str]:
+        """The events that pages get, `connected` and `disconnected`, as the control plane publishes (D-7)."""
         seen: list[str] = []
         for state in self.states():
             if state is MonitorState.CONNECTED and (not seen or seen[-1] != "connected"):

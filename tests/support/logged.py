@@ -38,7 +38,7 @@ class Log:
 
 @contextmanager
 def real_logging(log_format: LogFormat) -> Iterator[Log]:
-    """As `lcm` configures it for every process, at its most talkative."""
+    """As `lcm` configures it for every process, at its most verbose."""
     root, before, log = logging.getLogger(), structlog.get_config(), Log()
     handlers, level = root.handlers[:], root.level
     root.handlers.clear()

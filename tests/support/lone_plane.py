@@ -1,4 +1,4 @@
-"""A control plane without controllers: the test is the controller, and reports what it likes."""
+"""A control plane without controllers: the test acts as the controller, and reports anything."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""CML's licensing in memory: a pool of licenses that registrations take and deregistrations give back."""
+"""CML's licensing in memory: a pool of licenses that registrations take and deregistrations release."""
 
 from lcm.worker_controller.ports import POOL_NOT_NOTIFIED, CmlServer, LicenseState
 
@@ -6,7 +6,7 @@ TOKEN = "a-token-of-the-pool"
 
 
 class MemoryLicensing:
-    """Takes one token, and has so many licenses."""
+    """Accepts one token, and has so many licenses."""
 
     def __init__(self, pool: int = 100) -> None:
         self.pool = pool
@@ -14,13 +14,13 @@ class MemoryLicensing:
         self.under_way: dict[str, str] = {}
         """Registrations that CML accepted and has not finished, with their tokens."""
         self.owed: set[str] = set()
-        """Given back on the server, and still counted by the pool."""
+        """Deregistered on the server, and still counted by the pool."""
         self.failures: dict[str, str] = {}
         self.unreachable: Exception | None = None
         self.refusal = ""
-        """What it says to a registration that it does not even accept."""
+        """The answer to a registration that it does not accept."""
         self.loses_deregistrations = False
-        """A deregistration is done on the server, but the pool does not hear of it."""
+        """A deregistration is done on the server, but does not reach the pool."""
         self.calls: list[str] = []
 
     async def state(self, server: CmlServer) -> LicenseState:
@@ -51,7 +51,7 @@ class MemoryLicensing:
         return POOL_NOT_NOTIFIED if self.loses_deregistrations else ""
 
     def begin(self, host: str, token: str) -> None:
-        """CML accepts a registration; it is decided later."""
+        """Accept a registration; it is decided later."""
         self._answer()
         self.calls.append(f"register {host}")
         if not self.refusal:
@@ -69,11 +69,11 @@ class MemoryLicensing:
             self.failures[host] = "no license is left"
         else:
             self.registered.add(host)
-            self.owed.discard(host)  # the pool knows it by its name: one server, one license
+            self.owed.discard(host)  # the pool identifies a server by its name: one license each
 
     @property
     def held(self) -> set[str]:
-        """Whom the pool counts."""
+        """The servers that the pool counts."""
         return self.registered | self.owed
 
     def _answer(self) -> None:

@@ -1,7 +1,7 @@
 """CML's live feeds and system API in memory, behind the worker controller's ports.
 
-A `MemoryLiveServer` is one CML: it takes a login, pushes frames to who said its token, answers
-questions about itself, and can be told to misbehave in all the ways that real ones do.
+A `MemoryLiveServer` is one CML server: it takes a login, pushes frames to sockets that sent a token, answers
+its system API, and has the faults of real ones on demand.
 """
 
 import base64
@@ -21,7 +21,7 @@ UNAUTHORIZED = (3000, "Unauthorized")
 PATIENCE_SECONDS = 5.0
 """How long clients wait for an answer."""
 AT_REST_PERCENT = 7.25
-"""The load of an instance that only runs."""
+"""The load of an idle instance."""
 
 Carry = Callable[[Callable[[], None]], None]
 """Brings something to a client: at once, later or never."""
@@ -60,7 +60,7 @@ class MemorySocket:
         self.opened_at = server.clock.monotonic()
         self.is_authorized = False
         self.is_silent = False
-        """It missed an event: no later one may arrive on it as if nothing had been."""
+        """It missed an event: no later one may arrive on it."""
 
     @property
     def is_open(self) -> bool:
@@ -109,7 +109,7 @@ class MemorySocket:
 
 
 class MemoryLiveServer:
-    """One CML server. Public fields are its faults; `logins`, `requests` and `sockets` its diary."""
+    """One CML server. Public fields are its faults; `logins`, `requests` and `sockets` its call log."""
 
     def __init__(self, clock: Clock, certificate_sha256: str = "a" * 64) -> None:
         self.clock = clock
@@ -155,7 +155,7 @@ class MemoryLiveServer:
     # What people and faults do.
 
     def change_password(self, password: str) -> None:
-        """A person does, and ends every session with it."""
+        """Change the password as a person, which ends every session."""
         self.password = self.right_password = password
         self.expire_tokens()
         self.drop(3000, "Unauthorized")
@@ -172,7 +172,7 @@ class MemoryLiveServer:
                 socket.push(payload)
 
     def push_stats(self, cpu_percent: float | None = None) -> None:
-        """Who misses these will not miss them."""
+        """Push events whose loss is not checked."""
         if not (self.is_mute or self.is_frozen):
             self.push({"event_type": "system_stats", "data": self._stats(cpu_percent)})
 
@@ -188,23 +188,23 @@ class MemoryLiveServer:
         self.tokens.clear()
 
     def note(self, category: str, at: datetime, **data: Any) -> None:
-        """Something for the telemetry."""
+        """Record an entry in the telemetry."""
         self.telemetry.append({"category": category, "timestamp": at.isoformat(), "data": data})
 
     @property
     def wall_time(self) -> datetime:
-        """As it sees it."""
+        """The time of its own wall clock."""
         return self.clock.now() + self.clock_error
 
     async def push_forever(self, every_seconds: float = 3.3) -> None:
-        """Statistics, as CML sends them."""
+        """Push statistics, as CML does."""
         while True:
             self.push_stats()
             await self.clock.sleep(every_seconds)
 
     @property
     def cpu_percent(self) -> float:
-        """How hard its instance works."""
+        """The CPU load of its instance."""
         return AT_REST_PERCENT
 
     def _stats(self, cpu_percent: float | None = None) -> dict[str, Any]:
@@ -227,7 +227,7 @@ class MemoryLiveServer:
         """Status and content of the answer to one request."""
         self.requests.append((self.clock.monotonic(), path))
         if path in self.failing:
-            return self.failing[path], {"code": self.failing[path], "description": "told to fail"}
+            return self.failing[path], {"code": self.failing[path], "description": "injected fault"}
         if path == "/api/v0/authenticate":
             self.logins.append(self.clock.monotonic())
             is_right = msgspec.json.decode(body or b"{}").get("password") == self.password
@@ -280,7 +280,7 @@ class MemoryLiveServers:
     async def connect(self, host: str, pinned_sha256: str | None, listener: WebSocketListener) -> WebSocket:
         server = self.servers.get(host)
         if server is None:
-            raise Unreachable(f"nobody at {host}")
+            raise Unreachable(f"no server at {host}")
         self._at_once += 1
         self.most_at_once = max(self.most_at_once, self._at_once)
         try:
@@ -308,7 +308,7 @@ class MemoryLiveServers:
         """The port to their REST API."""
         server = self.servers.get(host)
         if server is None:
-            raise Unreachable(f"nobody at {host}")
+            raise Unreachable(f"no server at {host}")
         await server.clock.sleep(self._answer_seconds)
         await server.check_reachable(pinned_sha256)
         status, content = server.answer(path, token, body)

@@ -8,7 +8,7 @@ PORTS: Final = range(10_000, 20_000)
 
 
 def reserve_port() -> int:
-    """A port that is nobody else's until this process ends, whether a server listens on it or not.
+    """A port reserved until this process ends, whether a server listens on it or not.
 
     The UDP port of the same number is kept as the sign of it: only one process can have that one.
     """
@@ -16,7 +16,7 @@ def reserve_port() -> int:
         sign = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         try:
             sign.bind(("127.0.0.1", port))
-            socket.create_server(("127.0.0.1", port)).close()  # a stranger may listen there
+            socket.create_server(("127.0.0.1", port)).close()  # another program may listen there
         except OSError:
             sign.close()
         else:

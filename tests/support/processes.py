@@ -23,7 +23,7 @@ from support.patience import PATIENCE_SECONDS
 from support.quick_start import Process, start_lcm
 
 SPEED = 20
-"""How much faster than in its demo the simulated world runs in tests."""
+"""How much faster than in its demo the simulation runs in tests."""
 
 
 async def eventually(check: Callable[[], Awaitable[Any]], *, within_seconds: float = PATIENCE_SECONDS) -> Any:
@@ -36,12 +36,12 @@ async def eventually(check: Callable[[], Awaitable[Any]], *, within_seconds: flo
 
 @dataclass(frozen=True)
 class Running:
-    """A process that is ready, and what it has said on standard error so far."""
+    """A process that is ready, and its standard error so far."""
 
     process: Process
     errors: IO[str]
 
-    def complaints(self) -> str:
+    def stderr(self) -> str:
         self.errors.seek(0)
         return self.errors.read()
 
@@ -70,11 +70,11 @@ class RunningLcm(Running):
 
 @dataclass(frozen=True)
 class Ended:
-    """A command that has come to its end by itself."""
+    """A command that has ended by itself."""
 
     code: int
-    said: str
-    complaints: str
+    stdout: str
+    stderr: str
 
 
 def lcm_to_its_end(*arguments: str) -> Ended:
@@ -83,10 +83,10 @@ def lcm_to_its_end(*arguments: str) -> Ended:
         process = start_lcm(arguments, errors, {})
         assert process.stdout is not None
         with process.stdout as stdout:
-            said = stdout.read()
+            output = stdout.read()
         code = process.wait(timeout=PATIENCE_SECONDS)
         errors.seek(0)
-        return Ended(code, said, errors.read())
+        return Ended(code, output, errors.read())
 
 
 @contextmanager
@@ -103,7 +103,7 @@ def running_lcm(*options: str, **environment: str) -> Iterator[RunningLcm]:
     with running_command(*arguments, **environment) as (line, process, errors):
         running = RunningLcm(process, errors, msgspec.json.decode(line, type=Ready))
         yield running
-        assert MASK not in running.complaints(), "something tried to log a secret"
+        assert MASK not in running.stderr(), "something tried to log a secret"
 
 
 @contextmanager
@@ -142,7 +142,7 @@ def _left_in(stdout: IO[str]) -> bytes:
 
 
 def _know_secrets_of(ready_line: str, environment: Mapping[str, str]) -> Path | None:
-    """Of a process that says on its first line where it keeps its data, if it keeps any."""
+    """The data directory that a process names on its ready line, if it has one."""
     ready = json.loads(ready_line)
     suite_canaries.know_environment(environment)
     for secret in ("token", "cml_password"):

@@ -22,8 +22,8 @@ def main() -> None:
         os.execv(sys.executable, [sys.executable, *arguments])
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as channel:
         channel.connect("\0" + Path(sys.argv[0]).parent.name)
-        wish = {"arguments": arguments, "environment": dict(os.environ), "directory": str(Path.cwd())}
-        socket.send_fds(channel, [json.dumps(wish).encode()], [0, 1, 2])
+        request = {"arguments": arguments, "environment": dict(os.environ), "directory": str(Path.cwd())}
+        socket.send_fds(channel, [json.dumps(request).encode()], [0, 1, 2])
         pid = int(channel.recv(100))
         ctypes.CDLL(None).prctl(PR_SET_NAME, f"for {pid}".encode())
         nowhere = os.open(os.devnull, os.O_RDWR)

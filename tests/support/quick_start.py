@@ -128,8 +128,8 @@ class Forker:
     ) -> ForkedProcess:
         reading, writing = os.pipe()
         try:
-            wish = json.dumps({"arguments": list(arguments), "environment": dict(environment)}).encode()
-            socket.send_fds(self._channel, [wish], [writing, errors.fileno()])
+            request = json.dumps({"arguments": list(arguments), "environment": dict(environment)}).encode()
+            socket.send_fds(self._channel, [request], [writing, errors.fileno()])
         finally:
             os.close(writing)
         return ForkedProcess(self, int(self._channel.recv(MESSAGE_BYTES)), os.fdopen(reading))
@@ -177,20 +177,20 @@ class Hatchery:
             if self._door in ready:
                 self._serve_stand_in()
             for stand_in in self._stood_for.keys() & set(ready):
-                self._tell_end(stand_in)
+                self._report_end(stand_in)
             self._forgotten -= {pid for pid in self._forgotten if os.waitpid(pid, os.WNOHANG)[0]}
 
     def _serve_tests(self) -> bool:
         message, descriptors, _, _ = socket.recv_fds(self._channel, MESSAGE_BYTES, 2)
         if not message:
             return False
-        wish = json.loads(message)
-        if "ended" in wish:
-            self._channel.send(_exit_code_of(wish["ended"]))
+        request = json.loads(message)
+        if "ended" in request:
+            self._channel.send(_exit_code_of(request["ended"]))
         else:
             nowhere = os.open(os.devnull, os.O_RDONLY)
-            command = ["-m", "lcm", *wish["arguments"]]
-            pid = self._fork(command, wish["environment"], Path.cwd(), [nowhere, *descriptors])
+            command = ["-m", "lcm", *request["arguments"]]
+            pid = self._fork(command, request["environment"], Path.cwd(), [nowhere, *descriptors])
             self._channel.send(str(pid).encode())
         return True
 
@@ -200,15 +200,19 @@ class Hatchery:
         if not message:
             stand_in.close()
             return
-        wish = json.loads(message)
+        request = json.loads(message)
         pid = self._fork(
-            wish["arguments"], wish["environment"], Path(wish["directory"]), descriptors, own_session=True
+            request["arguments"],
+            request["environment"],
+            Path(request["directory"]),
+            descriptors,
+            own_session=True,
         )
         self._stood_for[stand_in] = pid
         with suppress(BrokenPipeError):  # it was killed, which its descriptor shows too
             stand_in.send(str(pid).encode())
 
-    def _tell_end(self, stand_in: socket.socket) -> None:
+    def _report_end(self, stand_in: socket.socket) -> None:
         """To one that asks; one that was killed does not ask."""
         pid = self._stood_for.pop(stand_in)
         with stand_in:

@@ -47,7 +47,7 @@ class Pages:
 
 
 class SilentRecords:
-    """The control plane's port: workers that are as they are wanted. Whatever else is asked is a mistake."""
+    """The control plane's port: settled workers. Any other call is a mistake."""
 
     def __init__(self, workers: Sequence[Worker], clock: Clock) -> None:
         self.workers = {worker.id: worker for worker in workers}
@@ -83,7 +83,7 @@ class SilentRecords:
         )
 
     async def update_status(self, worker: Worker, status: WorkerStatus, reason: str, **_: Any) -> Worker:
-        """A new leader makes sure that it knows the newest record; what is confirmed stays as it is."""
+        """Confirm a record to a new leader, unchanged."""
         self.calls["update_status"] += 1
         assert (status, reason) == (worker.status, worker.status_reason)
         return worker
@@ -111,7 +111,7 @@ class SettledFleet:
 
     @asynccontextmanager
     async def assembled(self) -> AsyncIterator[WorkerController]:
-        """Put together, not running."""
+        """Wire together, not running."""
         settings = WorkerControllerSettings(worker_discovery_enabled=False, cleanup_enabled=False)
         telemetry, health = Telemetry(), Health(self.clock)
         self.controller = assemble_controller(
@@ -133,7 +133,7 @@ class SettledFleet:
         yield self.controller
 
     def calls(self) -> Counter[str]:
-        """Of the control plane and of EC2, since somebody last asked."""
+        """The calls to the control plane and to EC2 since the last read."""
         counted = Counter(self.records.calls)
         for name, pages in self.pages.items():
             counted.update({f"{operation} {name}": count for operation, count in pages.calls.items()})

@@ -20,7 +20,7 @@ BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class Deadlock(RuntimeError):
-    """Everybody waits for something that no passing of time will bring."""
+    """Every task waits for something that no timer will bring."""
 
 
 class _NumberedTask(asyncio.Task[Any]):

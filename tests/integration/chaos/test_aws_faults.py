@@ -35,7 +35,7 @@ async def crew_of(life: Life) -> Crew:
 
 async def goes_blind(life: Life) -> None:
     """Until the next look at everything LCM may still act on what it saw shortly before."""
-    await life.look_now()
+    await life.reconcile_now()
     await eventually(life.is_frozen)
 
 
@@ -142,10 +142,10 @@ async def test_a_start_without_capacity_keeps_the_instance_says_why_and_succeeds
         await eventually(lambda: says(life, worker, "InsufficientInstanceCapacity"))
         held_up = await life.see(worker)
         assert (held_up["status"], held_up["desired_status"]) == ("starting", "running")
-        await life.look_now(worker)
+        await life.reconcile_now(worker)
         await eventually(lambda: has_asked(life, "StartInstances", 2))
         await life.heal()
-        await life.look_now(worker)
+        await life.reconcile_now(worker)
         running = await life.api.until(worker, "running", cml_ready=True)
         assert running["ec2_instance_id"] == worker["ec2_instance_id"] == held_up["ec2_instance_id"]
         assert [i.id for i in await life.instances() if is_alive(i)] == [worker["ec2_instance_id"]]

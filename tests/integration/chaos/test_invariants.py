@@ -19,7 +19,7 @@ from lcm.domain.lifecycle import (
 )
 from lcm.domain.worker import HistoryEntry, Worker
 from lcm.simulator.listing import ListedInstance
-from support.chaos import EndState, Wish, Witness
+from support.chaos import Acknowledged, EndState, Witness
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -58,7 +58,7 @@ INSTANCE = ListedInstance(
 )
 TWIN = replace(INSTANCE, id="i-2")
 STRANGER = replace(INSTANCE, id="i-3", tags={})
-WISHES = {"w": Wish(1, DesiredStatus.RUNNING)}
+WISHES = {"w": Acknowledged(1, DesiredStatus.RUNNING)}
 
 
 def test_a_good_end_breaks_no_rule() -> None:
@@ -83,9 +83,9 @@ def test_who_has_not_noticed_yet_is_not_at_rest() -> None:
         ("i4", EndState([WORKER], [INSTANCE, replace(TWIN, state="terminated")], WISHES)),
         ("i5", EndState([replace(WORKER, state_history=history(PENDING, RUNNING))], [INSTANCE], WISHES)),
         ("i5", EndState([replace(WORKER, state_history=history(PENDING))], [INSTANCE], WISHES)),
-        ("i11", EndState([WORKER], [INSTANCE], {**WISHES, "lost": Wish(1, DesiredStatus.RUNNING)})),
-        ("i11", EndState([WORKER], [INSTANCE], {"w": Wish(2, DesiredStatus.RUNNING)})),
-        ("i11", EndState([WORKER], [INSTANCE], {"w": Wish(1, DesiredStatus.STOPPED)})),
+        ("i11", EndState([WORKER], [INSTANCE], {**WISHES, "lost": Acknowledged(1, DesiredStatus.RUNNING)})),
+        ("i11", EndState([WORKER], [INSTANCE], {"w": Acknowledged(2, DesiredStatus.RUNNING)})),
+        ("i11", EndState([WORKER], [INSTANCE], {"w": Acknowledged(1, DesiredStatus.STOPPED)})),
     ],
 )
 def test_a_bad_end_breaks_its_rule(rule: str, state: EndState) -> None:

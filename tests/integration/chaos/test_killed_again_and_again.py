@@ -15,7 +15,7 @@ from support.chaos import (
     EndState,
     Life,
     Site,
-    i11_every_acknowledged_wish_is_kept,
+    i11_every_acknowledged_request_is_kept,
     read_copy,
 )
 
@@ -72,7 +72,7 @@ async def test_six_kills_at_random_moments_leave_nothing_doubled_lost_or_forgott
     async with site.life() as life:
         await life.heal()
         state = await life.prove()
-        assert len(state.wishes) >= WORKERS
+        assert len(state.acknowledged) >= WORKERS
 
 
 @pytest.mark.parametrize("acknowledgements", [20, 61, 102])
@@ -113,4 +113,4 @@ async def test_no_acknowledged_write_is_lost_when_the_control_plane_is_killed_un
 
 
 def lost(records: Sequence[Worker], site: Site) -> list[str]:
-    return list(i11_every_acknowledged_wish_is_kept(EndState(records, (), site.wishes)))
+    return list(i11_every_acknowledged_request_is_kept(EndState(records, (), site.acknowledged)))

@@ -21,7 +21,7 @@ async def test_lcm_outlives_its_cloud_and_calls_no_worker_gone_because_of_it(sit
 
         site.is_proven = False  # nobody else can use what is left
         site.kill_simulator()
-        await life.look_now()
+        await life.reconcile_now()
         await eventually(life.is_frozen)
         assert any("EC2" in reason for reason in (await life.health())["frozen"])
         await life.sees_everything_twice()

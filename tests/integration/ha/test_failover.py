@@ -11,7 +11,7 @@ import pytest
 from lcm.rest.schemas import API_KEY_HEADER, EPOCH_HEADER, PROBLEM_TYPE_PREFIX, SERVICE_HEADER
 from support.api import Json
 from support.canaries import watched_session
-from support.ha import KEY, LEASE_SECONDS, TRIALS, Life, assert_promised, now, told
+from support.ha import KEY, LEASE_SECONDS, TRIALS, Life, assert_promised, now, printed_figures
 from support.processes import eventually
 
 
@@ -41,7 +41,7 @@ async def test_when_the_leader_is_killed_the_standby_takes_over_and_nothing_is_l
         assert len(await life.launched_for(worker)) == 1
     await life.wait_until_only_one_watches(watched + created)
     await life.remove(*watched, *created)
-    with told(f"takeover after SIGKILL, lease {LEASE_SECONDS} s") as figures:
+    with printed_figures(f"takeover after SIGKILL, lease {LEASE_SECONDS} s") as figures:
         figures |= summary(took)
     assert_promised(LEASE_SECONDS + 2, took)
 
@@ -65,7 +65,7 @@ async def test_a_leader_that_is_stopped_politely_hands_over_without_waiting_for_
             if trial % 5 == 0:
                 await life.wait_until_only_one_watches(watched)
         await life.remove(*watched)
-    with told("takeover after SIGTERM") as figures:
+    with printed_figures("takeover after SIGTERM") as figures:
         figures |= summary(took)
     assert_promised(1.0, took)
 

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from support.api import Json
-from support.ha import NAMES, OUTAGE_SECONDS, RECOVERY_SECONDS, Life, assert_promised, now, told
+from support.ha import NAMES, OUTAGE_SECONDS, RECOVERY_SECONDS, Life, assert_promised, now, printed_figures
 from support.processes import eventually
 
 
@@ -49,7 +49,7 @@ async def test_while_etcd_is_gone_nobody_acts_and_afterwards_all_goes_on(
     back_at = now()
     await life.until(worker, "stopped")
     took = now() - back_at
-    with told(f"function after etcd was {gone.__name__}") as figures:
+    with printed_figures(f"function after etcd was {gone.__name__}") as figures:
         figures["seconds"] = f"{took:.1f}"
     assert_promised(RECOVERY_SECONDS, [took])
     await life.remove(worker)
@@ -101,7 +101,7 @@ async def test_while_the_control_plane_is_gone_nobody_acts_and_afterwards_all_go
                     shown = told_of
             assert shown["status"] == newest["status"] == "running"
         await life.remove(worker)
-    with told("function after the control plane was gone") as figures:
+    with printed_figures("function after the control plane was gone") as figures:
         figures["seconds"] = f"{took:.1f}"
     assert_promised(RECOVERY_SECONDS, [took])
 

@@ -97,18 +97,18 @@ def test_config_tells_values_and_sources_for_scripts() -> None:
     told = lcm_to_its_end(
         "config", "control-plane", "--set", "STORE_URL=mongodb://lcm:sesame@db/lcm", "--json"
     )
-    settings = json.loads(told.said)["control-plane"]
+    settings = json.loads(told.stdout)["control-plane"]
     assert settings["STORE_URL"]["source"] == "flag"
     assert settings["CONTROL_PLANE_PORT"]["value"] == "8080"
-    assert "sesame" not in told.said + told.complaints
+    assert "sesame" not in told.stdout + told.stderr
 
 
 def test_wrong_settings_end_the_start_with_one_message() -> None:
     told = lcm_to_its_end("worker-controller", "--set", "LEADER_LEASE_TTL=soon", "--set", "NO_SUCH=1")
     assert told.code == 1
-    assert told.said == ""
-    assert "these 2 settings are wrong" in told.complaints
-    assert "Traceback" not in told.complaints
+    assert told.stdout == ""
+    assert "these 2 settings are wrong" in told.stderr
+    assert "Traceback" not in told.stderr
 
 
 def test_records_are_copied_from_the_command_line(tmp_path: Path) -> None:
@@ -117,13 +117,13 @@ def test_records_are_copied_from_the_command_line(tmp_path: Path) -> None:
         missing = lcm_to_its_end(
             "store", "copy", "--from", "sqlite", str(path), "--to", "mongodb", mongo.database("a")
         )
-        assert (missing.code, "there is no file" in missing.complaints) == (1, True)
+        assert (missing.code, "there is no file" in missing.stderr) == (1, True)
         subprocess.run([sys.executable, "-c", EMBEDDED, str(path)], check=True)
         for _ in range(2):  # again is fine
             url = mongo.database("lcm_copied_here")
             copied = lcm_to_its_end("store", "copy", "--from", "sqlite", str(path), "--to", "mongodb", url)
-            assert copied.code == 0, copied.complaints
-            assert "3 documents copied and compared" in copied.said
+            assert copied.code == 0, copied.stderr
+            assert "3 documents copied and compared" in copied.stdout
 
 
 EMBEDDED = """

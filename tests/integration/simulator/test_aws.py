@@ -382,6 +382,6 @@ async def test_a_terminated_simulator_ends_quickly_and_quietly(start_simulator: 
     with start_simulator() as simulator:
         simulator.process.terminate()
         assert simulator.process.wait(timeout=PATIENCE_SECONDS) == 0
-        assert simulator.complaints() == ""
+        assert simulator.stderr() == ""
         async with open_cloud(simulator.info) as cloud:
             assert not await cloud.is_reachable()

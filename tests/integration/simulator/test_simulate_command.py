@@ -57,7 +57,7 @@ def test_ctrl_c_ends_it_quickly_and_without_complaint() -> None:
     with running_simulator("--workers", "2") as simulator:
         simulator.process.send_signal(signal.SIGINT)
         assert simulator.process.wait(timeout=PATIENCE_SECONDS) == 0
-        assert simulator.complaints() == ""
+        assert simulator.stderr() == ""
 
 
 def test_without_json_a_person_can_read_it() -> None:

@@ -83,7 +83,7 @@ async def test_polling_stands_in_within_a_cycle_and_stops_when_the_connection_is
     await clock.sleep(600)
     assert asked(cml, STATS) == polls
     assert live.plane.samples[-1].source is WEBSOCKET
-    assert live.plane.told() == ["connected", "disconnected", "connected"]
+    assert live.plane.published() == ["connected", "disconnected", "connected"]
 
 
 async def test_what_people_do_is_counted_once_across_every_switch(

@@ -69,7 +69,7 @@ async def test_all_three_are_asked_every_minute(collected: Collected) -> None:
         5,
     )
     assert sample.memory_utilization is None
-    [(_, health, license_), *_] = collected.plane.told_health
+    [(_, health, license_), *_] = collected.plane.reported_health
     assert (health, license_) == (CmlHealth(valid=True, is_licensed=True), LICENSE)
     assert "/api/v0/system_stats" not in [path for _, path in collected.cml.requests]
 
@@ -80,10 +80,10 @@ async def test_unchanged_facts_are_not_reported(collected: Collected) -> None:
         a_worker(status=RUNNING, cml_ready=True, cml_health=health, cml_license=LICENSE)
     ]
     await collected.loop.collect()
-    assert collected.plane.told_health == []
+    assert collected.plane.reported_health == []
     collected.cml.health = {"valid": False, "computes": {"c": {"hostname": "cml", "libvirt": False}}}
     await collected.loop.collect()
-    [(_, told, license_)] = collected.plane.told_health
+    [(_, told, license_)] = collected.plane.reported_health
     assert (told, license_) == (CmlHealth(valid=False, failing=("cml: libvirt",)), None)
 
 
@@ -92,7 +92,7 @@ async def test_cloudwatch_may_fail_alone(collected: Collected) -> None:
     collected.cloud.error = CredentialsRefused("no")
     await collected.loop.collect()
     assert collected.samples == []
-    assert len(collected.plane.told_health) == 1
+    assert len(collected.plane.reported_health) == 1
 
 
 @pytest.mark.parametrize("failing", ["/api/v0/system_health", "/api/v0/licensing"])
@@ -100,7 +100,7 @@ async def test_each_of_cmls_answers_may_fail_alone(collected: Collected, failing
     collected.cml.failing = {failing: 500}
     await collected.loop.collect()
     assert len(collected.samples) == 1
-    [(_, health, license_)] = collected.plane.told_health
+    [(_, health, license_)] = collected.plane.reported_health
     assert (health is None, license_ is None) == (
         failing.endswith("health"),
         failing.endswith("licensing"),
@@ -110,7 +110,7 @@ async def test_each_of_cmls_answers_may_fail_alone(collected: Collected, failing
 async def test_only_running_workers_are_asked_about(collected: Collected) -> None:
     collected.plane.workers = [a_worker(status=STOPPED, ec2_instance_id=I1, cml_ready=True)]
     await collected.loop.collect()
-    assert (collected.samples, collected.plane.told_health, collected.cml.requests) == ([], [], [])
+    assert (collected.samples, collected.plane.reported_health, collected.cml.requests) == ([], [], [])
 
 
 async def test_one_that_cannot_wait_is_asked_about_at_once_and_alone(collected: Collected) -> None:

@@ -58,7 +58,7 @@ async def test_a_connection_is_connected_at_its_first_event_not_before(
     assert not live.monitor.is_connected
     cml.is_mute = False
     await live.until_state(CONNECTED, within_seconds=4)
-    await live.until(lambda: live.plane.told() == ["connected"])
+    await live.until(lambda: live.plane.published() == ["connected"])
     assert len(cml.logins) == 1
 
 
@@ -117,7 +117,7 @@ async def test_a_lost_connection_comes_back_by_itself_and_is_not_published(
         seconds = await live.until_state(CONNECTED)
         assert 0.7 < seconds < 1.2, code
         await live.clock.sleep(61)
-    assert live.plane.told() == ["connected"]
+    assert live.plane.published() == ["connected"]
     assert live.registry.activity_logs[W1].reconnects == 8
 
 
@@ -176,7 +176,7 @@ async def test_three_failures_in_a_row_are_failed_and_reported_once(
     assert len(cml.connects) == 1 + 3
     await live.clock.sleep(300)
     assert len(cml.connects) == 1 + 3
-    assert live.plane.told() == ["connected", "disconnected"]
+    assert live.plane.published() == ["connected", "disconnected"]
 
 
 async def test_each_cycle_tries_a_failed_connection_once_more(live: Watching, cml: MemoryLiveServer) -> None:
@@ -188,11 +188,11 @@ async def test_each_cycle_tries_a_failed_connection_once_more(live: Watching, cm
         live.registry.ensure_monitoring(a_target())
         await live.clock.sleep(30)
         assert (live.state, len(cml.connects)) == (FAILED, 4 + cycle)
-    assert live.plane.told() == ["connected", "disconnected"]
+    assert live.plane.published() == ["connected", "disconnected"]
     cml.refuses_sockets = False
     live.registry.ensure_monitoring(a_target())
     await live.until_state(CONNECTED)
-    await live.until(lambda: live.plane.told() == ["connected", "disconnected", "connected"])
+    await live.until(lambda: live.plane.published() == ["connected", "disconnected", "connected"])
 
 
 async def test_a_polite_close_in_a_loop_does_not_spin(
@@ -326,7 +326,7 @@ async def test_a_wrong_password_is_failed_at_once_and_not_hammered(
         later = [second - first for first, second in itertools.pairwise(cml.logins[2:])]
         assert len(early) <= 3
         assert min(later) >= 120
-        assert live.plane.told() == ["disconnected"]
+        assert live.plane.published() == ["disconnected"]
         cml.password = "wrong"
         live.registry.ensure_monitoring(a_target())
         await clock.sleep(121)
@@ -465,7 +465,7 @@ async def test_switched_off_means_polling_and_no_event_for_people(
     async with watching_memory({"10.0.0.1": cml}, clock, config) as (live, _):
         live.registry.ensure_monitoring(a_target())
         await clock.sleep(130)
-        assert (live.state, cml.connects, live.plane.told()) == (DISABLED, [], [])
+        assert (live.state, cml.connects, live.plane.published()) == (DISABLED, [], [])
         assert {sample.source for sample in live.plane.samples} == {SampleSource.REST}
 
 
@@ -498,7 +498,7 @@ async def test_another_address_gets_a_new_connection_and_the_old_one_is_closed(c
         await live.until_state(CONNECTED)
         assert (len(old.sockets), len(new.sockets)) == (0, 1)
         assert live.registry.activity_logs[W1].messages.system_stats > frames
-        assert live.plane.told() == ["connected"]
+        assert live.plane.published() == ["connected"]
 
 
 async def test_the_same_worker_is_watched_once(live: Watching, cml: MemoryLiveServer) -> None:
@@ -516,7 +516,7 @@ async def test_a_deliberate_stop_closes_and_is_reported_once(live: Watching, cml
     assert not cml.sockets
     assert live.registry.get_monitor(W1) is None
     await live.clock.sleep(300)
-    assert live.plane.told() == ["connected", "disconnected"]
+    assert live.plane.published() == ["connected", "disconnected"]
     [_, (_, goodbye)] = live.plane.statuses
     assert (goodbye.status, goodbye.reason) == (DISCONNECTED, "the worker is stopping")
     assert len(cml.connects) == 1
@@ -530,7 +530,7 @@ async def test_losing_the_leadership_closes_everything_and_reports_nothing(
     live.registry.stop_all()
     assert not cml.sockets
     await live.clock.sleep(60)
-    assert live.plane.told() == ["connected"]
+    assert live.plane.published() == ["connected"]
     assert list(live.registry.monitors) == []
 
 
