@@ -1,4 +1,4 @@
-"""Where settings come from, what is shown of them, and how wrong ones are told."""
+"""Sources of settings, their display, and the report of wrong ones."""
 
 from pathlib import Path
 
@@ -120,7 +120,7 @@ def test_secrets_are_masked() -> None:
     assert not [s for s in (*shown, *plane) if "sesame" in s.value]
 
 
-def test_everything_that_is_wrong_is_told_at_once(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_wrong_settings_are_reported_at_once(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file_with(file, "leader_lease_tll: 3\nreconcile_interval: -1\n")
     monkeypatch.setenv("WORKER_CONTROLLER_PORT", "70000")
     problems = problems_of(file, LEADER_LEASE_TTL="soon")
@@ -141,12 +141,12 @@ def test_a_wrong_secret_is_not_repeated() -> None:
 
 
 @pytest.mark.parametrize("content", ["- a\n", "just text", "a: [1\n", "\0"])
-def test_a_file_that_holds_no_settings_is_told(file: Path, content: str) -> None:
+def test_a_file_without_settings_is_reported(file: Path, content: str) -> None:
     [problem] = problems_of(file_with(file, content))
     assert problem.startswith(str(file))
 
 
-def test_a_file_that_is_not_there_is_told(file: Path) -> None:
+def test_a_missing_file_is_reported(file: Path) -> None:
     [problem] = problems_of(file)
     assert "No such file" in problem
 
@@ -188,7 +188,7 @@ def test_https_means_tls_and_the_files_are_read(tmp_path: Path) -> None:
         {"ETCD_HOST": "a", "ETCD_CLIENT_CERT": __file__},
     ],
 )
-def test_an_etcd_that_cannot_be_reached_as_told_is_refused_at_the_start(flags: dict[str, str]) -> None:
+def test_unusable_etcd_settings_are_refused_at_the_start(flags: dict[str, str]) -> None:
     with pytest.raises(WrongSettings) as wrong:
         load("worker-controller", WorkerControllerSettings, None, flags)
     [problem] = wrong.value.problems

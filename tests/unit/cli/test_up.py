@@ -25,7 +25,7 @@ class SlowSimulator(SimulatorChild):
         self.has_ended.set()
 
 
-def test_a_simulator_that_takes_too_long_is_ended_and_told_in_one_sentence() -> None:
+def test_a_simulator_that_takes_too_long_is_ended_and_reported_in_one_sentence() -> None:
     simulator = SlowSimulator()
     with (
         closing(VirtualTimeLoop()) as loop,

@@ -60,7 +60,7 @@ class Reply(NamedTuple):
 
 
 class Client:
-    """Asks one server; time stands still until told otherwise."""
+    """A client of one server; time stands still until a test advances it."""
 
     def __init__(self, version: str = "2.9.1") -> None:
         instance = ListedInstance(
@@ -173,7 +173,7 @@ def test_every_error_has_its_code_and_exactly_two_keys(
     assert reply.body["code"] == code
 
 
-def test_a_missing_lab_is_named_in_the_words_the_official_client_looks_for(client: Client) -> None:
+def test_a_missing_lab_is_reported_in_the_words_the_official_client_expects(client: Client) -> None:
     assert f"Lab not found: {UNKNOWN}" in client.ask("GET", f"labs/{UNKNOWN}/topology").body["description"]
 
 
@@ -215,7 +215,7 @@ def test_logging_out_kills_this_token_or_all_of_them(client: Client) -> None:
     assert client.ask("GET", "authok", token=third).status == 401
 
 
-def test_auth_extended_tells_who_logged_in(client: Client) -> None:
+def test_auth_extended_names_the_user(client: Client) -> None:
     body = client.ask("POST", "auth_extended", {"username": "admin", "password": "correct horse"}).body
     assert client.ask("GET", "authok", token=body.pop("token")).body == "OK"
     assert body == {"username": "admin", "id": ADMIN_ID, "admin": True, "error": None}
@@ -290,7 +290,7 @@ def test_opting_in_is_a_word_since_2_10(version: str, opt_in: str | None) -> Non
 
 
 @pytest.mark.parametrize("version", ["2.6.1", "2.7.2", "2.8.1", "2.9.1", "2.10.0"])
-def test_a_server_plays_the_release_it_is_told_to(version: str) -> None:
+def test_a_server_simulates_the_release_of_its_options(version: str) -> None:
     assert Client(version).get("system_information")["version"].startswith(f"{version}+build.")
 
 

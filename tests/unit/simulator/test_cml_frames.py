@@ -77,7 +77,7 @@ def test_frames_of_every_size_have_the_right_head(size: int, head: int) -> None:
     assert len(frame(Opcode.TEXT, b"x" * size)) == head + size
 
 
-def test_a_close_tells_code_and_reason() -> None:
+def test_a_close_carries_code_and_reason() -> None:
     assert close_frame(3000, "Unauthorized") == b"\x88\x0e\x0b\xb8Unauthorized"
 
 

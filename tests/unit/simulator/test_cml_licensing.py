@@ -69,7 +69,7 @@ def test_a_malformed_token_is_refused_at_once(pool: LicensePool, token: object) 
     assert refusal.value.code == 400
 
 
-def test_a_used_up_token_registers_nobody_until_a_licence_comes_back(pool: LicensePool) -> None:
+def test_a_used_up_token_registers_no_server_until_a_license_is_released(pool: LicensePool) -> None:
     first, second = agent(pool, "first"), agent(pool, "second")
     first.register(TOKEN, reregister=False, now=0.0)
     assert first.is_licensed(LATER)
@@ -91,7 +91,7 @@ def test_deregistering_twice_is_refused(pool: LicensePool) -> None:
     assert refusal.value.code == 400
 
 
-def test_without_a_route_to_cisco_registering_goes_on_trying_and_deregistering_leaks_a_licence(
+def test_without_a_route_to_cisco_registering_keeps_trying_and_deregistering_leaks_a_license(
     pool: LicensePool,
 ) -> None:
     licensing = agent(pool)
@@ -105,7 +105,7 @@ def test_without_a_route_to_cisco_registering_goes_on_trying_and_deregistering_l
     assert list(pool.holders.values()) == ["127.64.0.4"]
 
 
-def test_a_registered_server_registers_again_only_when_told_so(pool: LicensePool) -> None:
+def test_a_registered_server_registers_again_only_on_request(pool: LicensePool) -> None:
     licensing = agent(pool)
     licensing.register(TOKEN, reregister=False, now=0.0)
     assert licensing.is_licensed(LATER)

@@ -1,4 +1,4 @@
-"""The people of a simulated server: seeded, alive, and quiet when they are told to be."""
+"""The people of a simulated server: seeded, active, and absent when switched off."""
 
 from collections import Counter
 from typing import Any
@@ -86,7 +86,7 @@ def test_a_quiet_server_stays_quiet_and_can_be_woken() -> None:
     assert "start_lab" in {event["category"] for event in live(cml, 2 * HOUR)}
 
 
-def test_what_somebody_deletes_behind_their_back_does_not_stop_them() -> None:
+def test_a_lab_deleted_by_another_user_does_not_stop_people() -> None:
     cml = server()
     live(cml, 120)
     now = POWERED_ON_AT + 120
@@ -101,7 +101,7 @@ def test_what_somebody_deletes_behind_their_back_does_not_stop_them() -> None:
 
 
 def test_labs_that_merely_run_never_look_like_a_busy_instance() -> None:
-    """Only booting does, which somebody asked for: a lab that is left alone is paused in the end."""
+    """Only booting does, which a person requested: an unused lab does not prevent a pause."""
     cml = server(type_="t3.medium")
     settled: list[float] = []
     booting: list[float] = []

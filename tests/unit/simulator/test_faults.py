@@ -9,7 +9,7 @@ def strikes(faults: Faults, operation: str = "StopInstances", instance_id: str =
     return faults.strike(operation, [instance_id]) is not None
 
 
-def test_a_fault_strikes_its_operation_as_often_as_told() -> None:
+def test_a_fault_affects_its_operation_as_often_as_configured() -> None:
     faults = Faults()
     faults.add(Fault(operation="StopInstances", kind="error", count=2))
     assert not strikes(faults, "StartInstances")

@@ -94,7 +94,7 @@ def test_a_stopped_node_keeps_its_disk_until_it_is_wiped(bench: LabBench) -> Non
     assert bench.states_of(a.id) == ["QUEUED", "STARTED", "BOOTED", "STOPPED", "DEFINED_ON_CORE"]
 
 
-def test_a_lab_is_what_its_nodes_are_and_tells_only_changes(bench: LabBench) -> None:
+def test_a_lab_has_the_state_of_its_nodes_and_publishes_only_changes(bench: LabBench) -> None:
     lab, a, b = bench.pair()
     bench.labs.start_node(a, bench.now, ADA)
     bench.settle()
@@ -139,7 +139,7 @@ def test_speed_divides_the_time_a_boot_takes(speed: float) -> None:
     assert 0.8 * 60 / speed <= a.since - 1000.0 <= 1.2 * 62 / speed
 
 
-def test_what_is_due_happens_at_its_own_moment_however_late_somebody_looks() -> None:
+def test_a_due_change_happens_at_its_own_time_however_late_it_is_observed() -> None:
     punctual, late = LabBench(), LabBench()
     for bench in (punctual, late):
         bench.start(bench.pair()[0])
