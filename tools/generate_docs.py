@@ -67,9 +67,7 @@ def configuration() -> str:
     out.write(
         "Settings come from defaults, a YAML file (`--config`, names in lower case), the environment and\n"
     )
-    out.write(
-        "flags (`--set NAME=VALUE`); the later wins. `lcm config` shows each value and its source.\n"
-    )
+    out.write("flags (`--set NAME=VALUE`); the later wins. `lcm config` shows each value and its source.\n")
     for title, settings in (
         ("Control plane", ControlPlaneSettings),
         ("Worker controller", WorkerControllerSettings),

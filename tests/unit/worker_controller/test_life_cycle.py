@@ -322,7 +322,7 @@ async def test_a_worker_stopped_before_its_launch_stays_pending_and_can_be_start
         worker = await fleet.create()
         await fleet.ask(worker, Action.STOP)
         await fleet.clock.sleep(3_600)
-        fleet.leader.election.resign()  # the next one looks at everything once
+        fleet.leader.election.resign()  # the next one reconciles everything once
         await fleet.clock.sleep(3_600)
         resting = await fleet.get(worker)
         assert (resting.status, resting.desired_status, fleet.effects()) == (PENDING, "stopped", [])
