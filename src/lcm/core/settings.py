@@ -24,16 +24,17 @@ class CoordinationSettings(BaseSettings):
     model_config = SettingsConfigDict(frozen=True, extra="ignore", populate_by_name=True)
 
     etcd_endpoints: Annotated[tuple[str, ...], NoDecode, BeforeValidator(split_list)] = Field(
-        (), description="Members of etcd: host:port or https://host:port, by commas. Wins over the next two."
+        (),
+        description="Members of etcd: host:port or https://host:port, by commas. Overrides ETCD_HOST and ETCD_PORT.",
     )
     etcd_host: str = Field("localhost", description="The only member of etcd.")
-    etcd_port: int = Field(2379, ge=1, le=65535, description="Its port.")
+    etcd_port: int = Field(2379, ge=1, le=65535, description="Port of ETCD_HOST.")
     etcd_key_prefix: str = Field("/lcm", description="Prefix of every key in the coordination store.")
     etcd_username: str | None = Field(None, description="User, where etcd has users.")
-    etcd_password: SecretStr = Field(SecretStr(""), description="The user's password.")
+    etcd_password: SecretStr = Field(SecretStr(""), description="Password of ETCD_USERNAME.")
     etcd_ca_cert: Path | None = Field(None, description="PEM file of the authority etcd is checked against.")
     etcd_client_cert: Path | None = Field(None, description="PEM file of the certificate shown to etcd.")
-    etcd_client_key: Path | None = Field(None, description="PEM file of that certificate's key.")
+    etcd_client_key: Path | None = Field(None, description="PEM file of the key of ETCD_CLIENT_CERT.")
     etcd_call_timeout_seconds: PositiveFloat = Field(2.0, description="Seconds etcd has to answer.")
 
     @property
@@ -94,7 +95,7 @@ class ControllerSettings(ElectionSettings):
     """The settings of every controller; each gives host, port and instance an environment name."""
 
     host: str = Field("127.0.0.1", description="Address to listen on.")
-    port: int = Field(0, ge=0, le=65535, description="0: any free one.")
-    control_plane_api_url: str = Field("http://localhost:8080", description="Where the records are.")
+    port: int = Field(0, ge=0, le=65535, description="Port to listen on; 0: any free port.")
+    control_plane_api_url: str = Field("http://localhost:8080", description="URL of the control plane.")
     control_plane_api_key: SecretStr = Field(SecretStr(""), description="The controllers' key.")
     instance_id: str = Field("auto", description="Name of this instance in elections.")

@@ -46,7 +46,7 @@ def answer(struct: Any, status: int = 200, *, etag: str | None = None) -> Respon
 def documented(
     struct: type | None,
     status: int = 200,
-    description: str = "As asked for.",
+    description: str = "Success.",
     *,
     problems: Iterable[int] = (),
     public: bool = False,
@@ -148,7 +148,7 @@ _PROBLEMS = {
     400: "The request cannot be understood.",
     401: "No valid token.",
     403: "The token's role does not allow this.",
-    404: "No such thing.",
+    404: "Resource not found.",
     409: "Not possible in this state; the document says what is.",
     413: "The body is too large.",
     412: "It is no longer at the version named in `If-Match`.",

@@ -1,4 +1,4 @@
-"""For those who run the process: is it alive, is it ready, what does it measure."""
+"""Probes and metrics of the control plane."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +16,7 @@ router = APIRouter(tags=["operations"])
 
 @dataclass(frozen=True)
 class Operations:
-    """What these routes look at."""
+    """What these routes read."""
 
     health: Health
     publisher: Publisher
@@ -39,7 +39,7 @@ def _answers(struct: type, when_not: str) -> dict[str, Any]:
     return documentation
 
 
-@router.get("/health", summary="Is it alive", **_answers(HealthView, "A loop is silent."))
+@router.get("/health", summary="Liveness probe", **_answers(HealthView, "A loop is silent."))
 async def health(request: Request) -> Response:
     operations: Operations = request.app.state.operations
     silent = [f"loop {name} is silent" for name in operations.health.silent_loops]
@@ -49,7 +49,7 @@ async def health(request: Request) -> Response:
     return answer(view, 503 if silent else 200)
 
 
-@router.get("/ready", summary="Is it of use", **_answers(ReadyView, "Not everything is published yet."))
+@router.get("/ready", summary="Readiness probe", **_answers(ReadyView, "Not everything is published yet."))
 async def ready(request: Request) -> Response:
     operations: Operations = request.app.state.operations
     is_ready = not operations.publisher.is_behind
