@@ -25,7 +25,8 @@ class CoordinationSettings(BaseSettings):
 
     etcd_endpoints: Annotated[tuple[str, ...], NoDecode, BeforeValidator(split_list)] = Field(
         (),
-        description="Members of etcd: host:port or https://host:port, by commas. Overrides ETCD_HOST and ETCD_PORT.",
+        description="Members of etcd: host:port or https://host:port, by commas."
+        " Overrides ETCD_HOST and ETCD_PORT.",
     )
     etcd_host: str = Field("localhost", description="The only member of etcd.")
     etcd_port: int = Field(2379, ge=1, le=65535, description="Port of ETCD_HOST.")
