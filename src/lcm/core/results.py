@@ -10,7 +10,7 @@ class Success:
 
 @dataclass(frozen=True)
 class Requeue:
-    """Not converged yet, nothing is wrong: look again after a while, or with the next cycle.
+    """Not converged yet, nothing is wrong: reconcile again after a delay, or at the next resync.
 
     Failures of the last minute are not forgotten over it."""
 

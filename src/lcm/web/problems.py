@@ -34,5 +34,5 @@ def problem(
 
 def unexpected_problem() -> Response:
     """A fault of ours: what it was is for the log, not for the caller."""
-    detail = "this is a fault of LCM and is in its log; look before you send it again"
+    detail = "this is a fault of LCM and is in its log; check the outcome before you send it again"
     return problem(500, "internal", "Something went wrong", detail)

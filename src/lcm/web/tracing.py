@@ -18,7 +18,7 @@ _EPOCH: Final = re.compile(r"[0-9]{1,18}")
 class Traced:
     """ASGI middleware: goes on in the trace of the caller's `traceparent`, or in a new one.
 
-    What comes from outside is logged only if it looks as it should.
+    What comes from outside is logged only if it is well-formed.
     """
 
     def __init__(self, app: ASGIApp, ids: Ids) -> None:

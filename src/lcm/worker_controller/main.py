@@ -59,7 +59,7 @@ from lcm.worker_controller.sweeps.retention import Retention
 
 @dataclass(frozen=True)
 class WorkerController:
-    """A worker controller put together: the service that runs it, and the parts that operators look into."""
+    """A worker controller put together: the service that runs it, and the parts behind the admin pages."""
 
     service: WatchTriggeredHostedService[Worker]
     reconciler: WorkerReconciler
