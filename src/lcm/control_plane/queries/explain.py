@@ -10,7 +10,9 @@ from lcm.rest.schemas import Explanation, Reason
 def explain_worker(records: Records, caches: Caches, policies: Policies, worker: Worker) -> Explanation:
     checks = caches.idle_checks
     now = records.clock.now()
-    health = explain.IdleCheckHealth(checks.unasked_since(worker.id, now), checks.unconfirmed_since(worker.id))
+    health = explain.IdleCheckHealth(
+        checks.unasked_since(worker.id, now), checks.unconfirmed_since(worker.id)
+    )
     account = explain.explain(worker, policies.idle, now, health)
     return Explanation(
         worker_id=worker.id,
