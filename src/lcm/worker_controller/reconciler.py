@@ -213,7 +213,7 @@ class WorkerReconciler(Reconciler[Worker]):
                 if situation.observation_failure is not None and isinstance(decision, (Wait, *EFFECTS)):
                     return Retry(situation.observation_failure)
                 if isinstance(decision, EFFECTS) and worker is resource:
-                    worker = await self._verify(worker)
+                    worker = await self._verify(worker, decision)
                 outcome = await self._carry_out(worker, decision)
                 if not isinstance(outcome, Worker):
                     return outcome
@@ -236,12 +236,14 @@ class WorkerReconciler(Reconciler[Worker]):
             await self._record_reason(worker, str(error), give_up=worker.status is PENDING)
             return Retry(str(error))
 
-    async def _verify(self, worker: Worker) -> Worker:
+    async def _verify(self, worker: Worker, decision: Decision) -> Worker:
         """Verify before acting: only the newest record, under the newest epoch, may lead to an effect.
 
-        A copy that is out of date or a leader that was replaced is refused here, before EC2 is called.
+        A copy that is out of date or a leader that was replaced is refused here, before EC2 is called. The
+        launch intent, which is written before a first launch, verifies as much.
         """
-        return await self.control_plane.verify(worker)
+        is_first_launch = isinstance(decision, Launch) and worker.launch is None
+        return worker if is_first_launch else await self.control_plane.verify(worker)
 
     async def _observe(self, worker: Worker) -> Situation:
         seen = await self.scope.observer.observe(worker)

@@ -204,7 +204,7 @@ def nothing_is_resynced() -> Iterator[None]:
 
 @planted
 def effect_without_a_confirmed_record() -> Iterator[None]:
-    async def verify(self: controller.WorkerReconciler, worker: Worker) -> Worker:
+    async def verify(self: controller.WorkerReconciler, worker: Worker, decision: Decision) -> Worker:
         return worker
 
     yield from swapped(controller.WorkerReconciler, "_verify", verify)
