@@ -1,5 +1,9 @@
 """A press acts on the control that was pressed, whatever updates arrive meanwhile."""
 
+import os
+from datetime import timedelta
+from itertools import count
+
 import pytest
 from playwright.async_api import Locator, Page, ViewportSize, expect
 
@@ -11,6 +15,11 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 LARGE: ViewportSize = {"width": 1280, "height": 800}
 PHONE: ViewportSize = {"width": 390, "height": 844}
 SCREENS = pytest.mark.parametrize("screen", [LARGE, PHONE], ids=["large", "phone"])
+
+CLICKS = int(os.environ.get("LCM_CLICKS", "3"))
+"""Clicks on every control of the panel."""
+SLOWDOWN = float(os.environ.get("LCM_SLOWDOWN", "4"))
+"""How many times slower the browser's CPU is made."""
 
 PLACES = """
 group => [...group.querySelectorAll("button, input")].flatMap((control) => {
@@ -164,3 +173,80 @@ async def test_a_press_that_slides_off_is_cancelled(page: Page, plane: LonePlane
     await page.mouse.up()
     await page.evaluate("new Promise(requestAnimationFrame)")
     assert "POST" not in methods
+
+
+class BusyPanel:
+    """The panel of a worker in a slow browser; every click arrives among updates of labs and load."""
+
+    def __init__(self, page: Page, plane: LonePlane, panel: Locator) -> None:
+        self._page = page
+        self._plane = plane
+        self._panel = panel
+        self._updates = count()
+
+    async def _update(self) -> None:
+        """Make the lists above the controls longer or shorter, without waiting for the page."""
+        number = next(self._updates)
+        lab = f"lab-{number // 2 % 8}"
+        change = {
+            "event": "created" if number % 2 else "deleted",
+            "element_type": "lab",
+            "element_id": lab,
+            "lab_id": lab,
+            "data": {"title": lab},
+        }
+        await self._plane.accepted("/{id}/lab-state-change", change)
+        load = self._plane.sample(since=SystemClock().now(), cpu_utilization=number % 100)
+        await self._plane.accepted("/metrics", {"samples": [load]})
+
+    async def click(self, control: Locator) -> None:
+        await expect(control).to_be_enabled()
+        await self._update()
+        await press(self._page, control)
+        await self._update()
+        await self._page.mouse.up()
+
+    def button(self, name: str) -> Locator:
+        return self._panel.get_by_role("button", name=name, exact=True)
+
+    async def click_for_dialog(self, name: str) -> None:
+        await self.click(self.button(name))
+        dialog = self._page.get_by_role("dialog")
+        await expect(dialog).to_be_visible()
+        await self._page.keyboard.press("Escape")
+        await expect(dialog).to_have_count(0)
+
+    async def click_for_answer(self, control: Locator, path: str) -> None:
+        async with self._page.expect_response(f"**{path}") as answer:
+            await self.click(control)
+        assert (await answer.value).ok
+
+    async def hold(self) -> None:
+        until = (SystemClock().now() + timedelta(hours=1)).isoformat()
+        path = f"/api/workers/{self._plane.worker_id}/hold"
+        status, answer = await self._plane.admin.call("PUT", path, {"until": until, "reason": "exam"})
+        assert status in (200, 202), answer
+
+
+@pytest.mark.timeout(120 + 40 * CLICKS)
+async def test_every_click_counts_in_a_slow_browser_among_updates(page: Page, plane: LonePlane) -> None:
+    panel = await open_panel(page, plane, LARGE)
+    devtools = await page.context.new_cdp_session(page)
+    await devtools.send("Emulation.setCPUThrottlingRate", {"rate": SLOWDOWN})
+    busy = BusyPanel(page, plane, panel)
+    for _ in range(CLICKS):
+        for name in ("Delete", "Hold until…", "Register…", "Edit CML login", "Edit tags"):
+            await busy.click_for_dialog(name)
+        await busy.click_for_answer(panel.get_by_role("switch", name="Auto-pause"), "/idle-detection/*")
+        await busy.hold()
+        for name, path in (
+            ("End hold", "/hold"),
+            ("Stop", "/stop"),
+            ("Start", "/start"),
+            ("Drain", "/drain"),
+            ("Cancel drain", "/cancel-drain"),
+        ):
+            await busy.click_for_answer(busy.button(name), path)
+        version = (await plane.admin.get(f"/api/workers/{plane.worker_id}"))["version"]
+        report = {"status": "running", "reason": "drain cancelled", "expected_version": version}
+        await plane.accepted("/{id}/status", report)
