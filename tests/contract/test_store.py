@@ -286,6 +286,28 @@ async def test_a_write_of_the_present_epoch_is_accepted(led: Store) -> None:
     assert await led.get("worker", "a") == doc("a", 2, b"2")
 
 
+async def test_a_verification_proves_version_and_epoch_and_writes_nothing(led: Store) -> None:
+    await led.insert(doc("a", body=b"1"), EPOCH_2)
+    await led.mark_published("worker", {"a": 1})
+    await led.verify("worker", "a", 1, EPOCH_2)
+    assert await led.get("worker", "a") == doc("a", body=b"1")
+    assert await led.list_unpublished("worker") == []
+    await led.replace(doc("a", 2, b"2"), EPOCH_2)
+    with pytest.raises(VersionConflict):
+        await led.verify("worker", "a", 1, EPOCH_2)
+    with pytest.raises(VersionConflict):
+        await led.verify("worker", "missing", 1, EPOCH_2)
+
+
+async def test_a_verification_of_an_earlier_epoch_is_refused(led: Store) -> None:
+    await led.insert(doc("a"), EPOCH_2)
+    await led.replace(doc("worker-controller", 3, kind="leadership"), EPOCH_2)
+    with pytest.raises(FenceBroken):
+        await led.verify("worker", "a", 1, EPOCH_2)
+    with pytest.raises(FenceBroken):
+        await led.verify("worker", "a", 1, Fence("elsewhere", "worker-controller", 3))
+
+
 async def test_claiming_the_next_epoch_fences_the_last(led: Store) -> None:
     await led.insert(doc("a"), EPOCH_2)
     await led.replace(doc("worker-controller", 3, kind="leadership"), EPOCH_2)

@@ -80,6 +80,7 @@ ROUTES = {
     ("GET", "/api/internal/workers"): CONTROLLER,
     ("GET", "/api/internal/workers/{worker_id}"): CONTROLLER,
     ("POST", "/api/internal/workers/{worker_id}/status"): CONTROLLER,
+    ("POST", "/api/internal/workers/{worker_id}/verify"): CONTROLLER,
     ("POST", "/api/internal/workers/{worker_id}/launch-intent"): CONTROLLER,
     ("POST", "/api/internal/workers/{worker_id}/launch-intent/withdraw"): CONTROLLER,
     ("POST", "/api/internal/workers/{worker_id}/ec2-details"): CONTROLLER,

@@ -140,6 +140,15 @@ class DirectControlPlane:
         self.after("update_status")
         return reported
 
+    async def verify(self, worker: Worker) -> Worker:
+        self._answer()
+        self.before("verify")
+        verified = await self._plane.records.workers.verify(
+            worker.id, expected_version=worker.version, fence=self._fence()
+        )
+        self.after("verify")
+        return verified
+
     async def record_launch_intent(self, worker: Worker, spec: LaunchSpec) -> Worker:
         self._answer()
         plan = LaunchIntentRecorded(spec=spec, expected_version=worker.version)

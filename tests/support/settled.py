@@ -16,7 +16,7 @@ from lcm.core.clock import Clock
 from lcm.core.health import Health
 from lcm.core.telemetry import Telemetry
 from lcm.domain.launch import InstanceId, WorkerId
-from lcm.domain.lifecycle import RUNNING, WorkerStatus
+from lcm.domain.lifecycle import RUNNING
 from lcm.domain.template import RegionConfig
 from lcm.domain.worker import Worker, new_worker
 from lcm.rest.schemas import IdleCheck, IdleCheckRequest
@@ -82,10 +82,8 @@ class SilentRecords:
             next_check_at=now + timedelta(seconds=300),
         )
 
-    async def update_status(self, worker: Worker, status: WorkerStatus, reason: str, **_: Any) -> Worker:
-        """Confirm a record to a new leader, unchanged."""
-        self.calls["update_status"] += 1
-        assert (status, reason) == (worker.status, worker.status_reason)
+    async def verify(self, worker: Worker) -> Worker:
+        self.calls["verify"] += 1
         return worker
 
     def __getattr__(self, name: str) -> Any:

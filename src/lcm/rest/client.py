@@ -39,6 +39,7 @@ from lcm.rest.schemas import (
     LiveReceipt,
     LiveReports,
     Problem,
+    RecordVersion,
     StatusReport,
     WebSocketReport,
     WorkerRecords,
@@ -150,6 +151,9 @@ class ControlPlaneClient:
                 instance=instance,
             ),
         )
+
+    async def verify(self, worker: Worker) -> Worker:
+        return await self._report(worker.id, "verify", RecordVersion(expected_version=worker.version))
 
     async def record_launch_intent(self, worker: Worker, spec: LaunchSpec) -> Worker:
         return await self._report(

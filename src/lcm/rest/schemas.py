@@ -249,6 +249,12 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """The instance of the worker, if it is new."""
 
 
+class RecordVersion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The version of the record that the controller is about to act on."""
+
+    expected_version: int
+
+
 class LaunchIntentRecorded(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The launch that the controller is about to request of EC2."""
 

@@ -54,6 +54,10 @@ class ControlPlane(Protocol):
         instance: Instance | None = None,
     ) -> Worker: ...
 
+    async def verify(self, worker: Worker) -> Worker:
+        """Prove that this copy is the newest record and this leader the newest; nothing is written."""
+        ...
+
     async def record_launch_intent(self, worker: Worker, spec: LaunchSpec) -> Worker: ...
 
     async def withdraw_launch_intent(

@@ -17,7 +17,7 @@ import structlog
 from lcm.core.clock import Clock
 from lcm.core.election import LeadershipLost
 from lcm.core.loop import Reconciler
-from lcm.core.results import ReconciliationResult, Requeue, Retry, Success
+from lcm.core.results import ReconciliationResult, Requeue, Retry, Skip, Success
 from lcm.domain.errors import (
     CapacityShortage,
     Conflict,
@@ -213,7 +213,7 @@ class WorkerReconciler(Reconciler[Worker]):
                 if situation.observation_failure is not None and isinstance(decision, (Wait, *EFFECTS)):
                     return Retry(situation.observation_failure)
                 if isinstance(decision, EFFECTS) and worker is resource:
-                    worker = await self._confirm(worker)
+                    worker = await self._verify(worker)
                 outcome = await self._carry_out(worker, decision)
                 if not isinstance(outcome, Worker):
                     return outcome
@@ -236,12 +236,12 @@ class WorkerReconciler(Reconciler[Worker]):
             await self._record_reason(worker, str(error), give_up=worker.status is PENDING)
             return Retry(str(error))
 
-    async def _confirm(self, worker: Worker) -> Worker:
-        """Write before acting: only the newest record, under the newest epoch, may lead to an effect.
+    async def _verify(self, worker: Worker) -> Worker:
+        """Verify before acting: only the newest record, under the newest epoch, may lead to an effect.
 
         A copy that is out of date or a leader that was replaced is refused here, before EC2 is called.
         """
-        return await self.control_plane.update_status(worker, worker.status, worker.status_reason)
+        return await self.control_plane.verify(worker)
 
     async def _observe(self, worker: Worker) -> Situation:
         seen = await self.scope.observer.observe(worker)
@@ -286,7 +286,8 @@ class WorkerReconciler(Reconciler[Worker]):
                 return self._requeue_soon(worker, reason)
             case Nothing():
                 self.stats.drifting.discard(worker.id)
-                return Success()
+                is_over = worker.status in (FAILED, TERMINATED)
+                return Skip(f"the worker is {worker.status}") if is_over else Success()
             case _:
                 assert_never(decision)
 

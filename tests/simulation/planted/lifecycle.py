@@ -204,10 +204,10 @@ def nothing_is_resynced() -> Iterator[None]:
 
 @planted
 def effect_without_a_confirmed_record() -> Iterator[None]:
-    async def confirm(self: controller.WorkerReconciler, worker: Worker) -> Worker:
+    async def verify(self: controller.WorkerReconciler, worker: Worker) -> Worker:
         return worker
 
-    yield from swapped(controller.WorkerReconciler, "_confirm", confirm)
+    yield from swapped(controller.WorkerReconciler, "_verify", verify)
 
 
 @planted

@@ -100,6 +100,13 @@ class SimulatedStore(SimulatedPort):
             f"replace {document.kind}", document.id, lambda: self._world.disk.replace(document, fence)
         )
 
+    async def verify(self, kind: str, document_id: str, version: int, fence: Fence) -> None:
+        await self._read(
+            f"verify {kind}",
+            document_id,
+            lambda: self._world.disk.verify(kind, document_id, version, fence),
+        )
+
     async def delete(self, kind: str, document_id: str, expected_version: int) -> None:
         await self._write(
             f"delete {kind}",

@@ -505,3 +505,18 @@ async def test_a_launch_and_a_drain_are_in_the_audit_log() -> None:
         entries = await fleet.plane.records.audit.newest(worker_id=worker.id)
         assert [entry.event.value for entry in entries] == ["drained", "provisioned"]
         assert "EC2 accepted the launch of i-" in entries[-1].reason
+
+
+async def test_a_failed_worker_is_skipped() -> None:
+    fleet = Fleet()
+
+    async def refuse(moment: Moment, operation: str, subject: str) -> None:
+        if operation == "launch_instance":
+            raise LaunchRefused("EC2 refused RunInstances: InvalidSubnetID.NotFound: no such subnet")
+
+    fleet.cloud.interfere = refuse
+    async with fleet.running():
+        await fleet.until(await fleet.create(), FAILED)
+        await fleet.clock.sleep(120)
+        metrics = fleet.leader.loop.telemetry.render().decode()
+    assert 'result="skip"' in metrics

@@ -118,13 +118,13 @@ async def test_nothing_is_launched_when_the_deadline_passes_after_the_launch_int
         assert await scene.new_effects() == ["launch_instance"]
 
 
-async def test_a_launch_is_not_repeated_when_the_deadline_passes_after_the_confirmation() -> None:
+async def test_a_launch_is_not_repeated_when_the_deadline_passes_after_the_verification() -> None:
     async with Scene().running() as scene:
 
         async def lose_it(moment: Moment, operation: str, subject: str) -> None:
             if (moment, operation) == ("before", "launch_instance"):
                 scene.fleet.cloud.interfere = None
-                scene.stop_after("update_status")
+                scene.stop_after("verify")
                 raise Unreachable("EC2: no answer")
 
         scene.fleet.cloud.interfere = lose_it

@@ -96,8 +96,8 @@ class World:
         self.steps.append("3 report_cml")
         return replace(worker, cml_version=version, cml_ready=True)
 
-    async def update_status(self, worker: Worker, *_: Any) -> Worker:
-        self.steps.append("4 confirm the record")
+    async def verify(self, worker: Worker) -> Worker:
+        self.steps.append("4 verify the record")
         return worker
 
     async def report_license(self, worker: Worker, step: str, *_: Any) -> Worker:
@@ -174,7 +174,7 @@ async def test_the_steps_of_a_running_worker_come_in_their_order() -> None:
         "3 measure",
         "3 get_system_information",
         "3 report_cml",
-        "4 confirm the record",
+        "4 verify the record",
         "4 ensure_monitoring",
         "5 measure",
         "6 license start",
@@ -192,7 +192,7 @@ async def test_a_settled_worker_is_only_watched() -> None:
     assert await world.tender.run(world.worker, an_instance(private_ip="10.0.0.1", public_ip=None)) == (
         Success()
     )
-    assert world.steps == ["4 confirm the record", "4 ensure_monitoring", "5 measure"]
+    assert world.steps == ["4 verify the record", "4 ensure_monitoring", "5 measure"]
 
 
 async def test_only_readiness_is_observed_while_cml_boots() -> None:

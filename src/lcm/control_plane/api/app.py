@@ -44,7 +44,7 @@ Errors are RFC 9457 problem documents whose `detail` says what to do.
 _STRUCTS = (
     schemas.WorkerView, schemas.WorkerPage, schemas.WorkerRecords, schemas.Timeline, schemas.TemplateList,
     schemas.RegionList, schemas.SessionView, schemas.StatusReport,
-    schemas.LaunchIntentRecorded, schemas.LaunchIntentWithdrawn,
+    schemas.RecordVersion, schemas.LaunchIntentRecorded, schemas.LaunchIntentWithdrawn,
     schemas.InstanceReport, schemas.CmlReport, schemas.LeadershipClaim, schemas.LeadershipGrant,
     schemas.IdleCheckRequest, schemas.IdleCheck, schemas.IdleStatus, schemas.SessionChange,
     schemas.ScaleUpRequest, schemas.AuditRecord, schemas.AuditPage, schemas.Explanation, schemas.CostReport,

@@ -130,6 +130,19 @@ class Workers:
             return after
         raise Conflict(f"several requests change worker {worker_id} at once; try again")
 
+    async def verify(self, worker_id: str, *, expected_version: int, fence: Fence) -> Worker:
+        """Return the record if it is at this version under this fence. Nothing is written."""
+        worker = decode_worker(await self._get(worker_id))
+        try:
+            await self._store.verify(KIND, worker_id, expected_version, fence)
+        except VersionConflict:
+            raise Conflict(
+                f"worker {worker_id} is no longer at version {expected_version}; read again"
+            ) from None
+        except FenceBroken:
+            raise Fenced("a newer leader exists; stop acting and campaign again") from None
+        return worker
+
     def _notify_listeners(self, before: Worker | None, after: Worker) -> None:
         for listener in self._listeners:
             listener(before, after)

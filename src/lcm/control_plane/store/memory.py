@@ -33,6 +33,12 @@ class MemoryStore:
             raise VersionConflict(document.id)
         self._save(document)
 
+    async def verify(self, kind: str, document_id: str, version: int, fence: Fence) -> None:
+        self._check_fence(fence)
+        current = self._documents.get((kind, document_id))
+        if current is None or current.version != version:
+            raise VersionConflict(document_id)
+
     async def delete(self, kind: str, document_id: str, expected_version: int) -> None:
         current = self._documents.get((kind, document_id))
         if current is None or current.version != expected_version:

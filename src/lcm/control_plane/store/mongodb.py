@@ -140,6 +140,19 @@ class MongoStore:
                 await self._write_marked(document, fence)
             await self._finish_claim(document)
 
+    async def verify(self, kind: str, document_id: str, version: int, fence: Fence) -> None:
+        async with self._deadline(to_write=False):
+            if fence.kind != GUARD_KIND:
+                raise FenceBroken(f"{fence.kind}/{fence.id}")
+            # A write that changes nothing, acknowledged by a majority: a replaced primary cannot answer.
+            guard = {"_id": _key(fence.kind, fence.id), "version": fence.version}
+            same = {"$set": {"version": fence.version}}
+            if not (await self._documents.update_one(guard, same)).matched_count:
+                raise FenceBroken(f"{fence.kind}/{fence.id}")
+        document = await self.get(kind, document_id)
+        if document is None or document.version != version:
+            raise VersionConflict(document_id)
+
     async def delete(self, kind: str, document_id: str, expected_version: int) -> None:
         async with self._deadline(to_write=True):
             where = {"_id": _key(kind, document_id), "version": expected_version}

@@ -89,6 +89,13 @@ class Store(Protocol):
         """Remove the document and its unique keys. Raises VersionConflict."""
         ...
 
+    async def verify(self, kind: str, document_id: str, version: int, fence: Fence) -> None:
+        """Prove that the document is at this version under this fence, as a write would; nothing is written.
+
+        Raises FenceBroken, VersionConflict.
+        """
+        ...
+
     async def list_unpublished(self, kind: str) -> Sequence[Document]:
         """Return the documents whose version is not marked as published."""
         ...

@@ -120,6 +120,14 @@ class SqliteStore:
         )
         return Document(kind, *rows[0]) if rows else None
 
+    async def verify(self, kind: str, document_id: str, version: int, fence: Fence) -> None:
+        guard = await self.get(fence.kind, fence.id)
+        if guard is None or guard.version != fence.version:
+            raise FenceBroken(f"{fence.kind}/{fence.id}")
+        document = await self.get(kind, document_id)
+        if document is None or document.version != version:
+            raise VersionConflict(document_id)
+
     async def list_all(self, kind: str) -> Sequence[Document]:
         rows = await self._read("SELECT id, version, body FROM documents WHERE kind = ? ORDER BY id", (kind,))
         return [Document(kind, *row) for row in rows]

@@ -87,7 +87,7 @@ class RunningPipeline:
             return
         if not self.monitors.has_activity_log(worker.id):
             # Only the newest record has what earlier leaders reported: an older copy is refused here.
-            worker = await self.control_plane.update_status(worker, worker.status, worker.status_reason)
+            worker = await self.control_plane.verify(worker)
         target = monitoring.target_of(worker, use_private_ip=self.use_private_ip)
         if target is not None:
             self.monitors.ensure_monitoring(target)

@@ -26,6 +26,7 @@ from lcm.rest.schemas import (
     LaunchIntentWithdrawn,
     LeadershipClaim,
     LeadershipGrant,
+    RecordVersion,
     StatusReport,
     TemplateList,
     WorkerRecords,
@@ -99,6 +100,21 @@ async def status(
     return answer(
         await report_status(plane.records, plane.policies, worker_id, report, by=service, fence=fence)
     )
+
+
+@router.post(
+    "/workers/{worker_id}/verify", summary="Verify version and epoch", **_WRITE, **reads(RecordVersion)
+)
+async def verify(
+    worker_id: str,
+    fence: LeaderFence,
+    report: Annotated[RecordVersion, Depends(body_of(RecordVersion))],
+    plane: Plane,
+) -> Response:
+    worker = await plane.records.workers.verify(
+        worker_id, expected_version=report.expected_version, fence=fence
+    )
+    return answer(worker)
 
 
 @router.post(
