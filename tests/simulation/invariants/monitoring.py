@@ -203,14 +203,16 @@ class PollingStandsIn(LiveInvariant):
 
 
 class SilenceIsNoticed(LiveInvariant):
-    """A connection without a message for longer than the health timeout is not shown as connected."""
+    """A connection silent for longer than the health timeout and one sweep is not shown as connected."""
 
     def on_call(self, process: Process, call: Call) -> None:
         if call.site == LIST:
+            config = config_of(self.world.knobs)
+            noticed_within = config.health_timeout + config.sweep_seconds + 1
             for monitor in self.monitors_of(process):
                 if monitor.is_connected and monitor.last_message_at is not None:
                     silent = call.at - monitor.last_message_at
-                    is_noticed = silent <= config_of(self.world.knobs).health_timeout + 5
+                    is_noticed = silent <= noticed_within
                     self.require(is_noticed, f"{monitor.worker_id} silent for {silent:.0f} s")
 
 
