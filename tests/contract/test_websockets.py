@@ -12,6 +12,7 @@ import pytest
 from lcm.cml.connection import CmlTrust, tls_context
 from lcm.core.clock import SystemClock
 from lcm.domain.errors import CertificateChanged, Unreachable
+from lcm.simulator.cml.accounts import ADMIN_ID
 from lcm.worker_controller.adapters.picows_websocket import PicowsWebSockets
 from lcm.worker_controller.ports import MAX_MESSAGE_BYTES, WebSocket, WebSockets
 from support.cml_server import HOST, CmlServer, running_cml
@@ -86,7 +87,7 @@ class MemoryFeed(Feed):
         self.server = MemoryLiveServer(SystemClock())
         self.websockets = MemoryLiveServers({HOST: self.server})
         self.certificate = self.server.certificate_sha256
-        _, self.token = self.server.answer("/api/v0/authenticate", None, b'{"password":"secret"}')
+        self.token = self.server.cml.sessions.open(ADMIN_ID, self.server.unix_time)
 
     async def push(self, payload: bytes) -> None:
         self.server.push_bytes(payload)

@@ -12,7 +12,7 @@ import aiohttp
 from aiohttp import web
 
 from lcm.simulator.cml.certificate import self_signed_context
-from support.memory_live import system_stats
+from support.memory_live import stats_of
 from support.processes import eventually
 
 HOST = "127.0.0.1"
@@ -112,7 +112,7 @@ class CmlServer:
         if request.headers.get("Authorization", "").removeprefix("Bearer ") not in self.tokens:
             return web.json_response({"code": 401, "description": "no"}, status=401)
         answers: dict[str, Any] = {
-            "/api/v0/system_stats": system_stats(),
+            "/api/v0/system_stats": stats_of(),
             "/api/v0/telemetry/events": self.telemetry,
             "/api/v0/system_health": {"valid": True, "is_licensed": True, "computes": {}},
             "/api/v0/licensing": {"registration": {"status": "COMPLETED"}},
@@ -141,7 +141,7 @@ class CmlServer:
         if json.loads(first).get("token") not in self.tokens:
             await socket.close(code=3000, message=b"Unauthorized")
             return socket
-        await socket.send_json({"event_type": "system_stats", "data": system_stats()})
+        await socket.send_json({"event_type": "system_stats", "data": stats_of()})
         if self.closes_with is not None:
             await socket.close(code=self.closes_with[0], message=self.closes_with[1].encode())
             return socket
@@ -160,7 +160,7 @@ class CmlServer:
         while True:
             if self.push_every_seconds is not None and not self.is_silent:
                 with suppress(ConnectionError, aiohttp.ClientError):
-                    await self.push({"event_type": "system_stats", "data": system_stats()})
+                    await self.push({"event_type": "system_stats", "data": stats_of()})
             await asyncio.sleep(self.push_every_seconds or 0.05)  # noqa: TID251 - in real time
 
 

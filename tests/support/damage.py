@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from support.memory_live import system_stats
+from support.memory_live import stats_of
 
 LAB = "2b7f0c3a-52be-4c19-9a44-0be6f1a2d935"
 NODE = "91c0f0c3-52be-4c19-9a44-0be6f1a2d935"
@@ -13,7 +13,7 @@ NODE = "91c0f0c3-52be-4c19-9a44-0be6f1a2d935"
 ORIGINALS = tuple(
     msgspec.json.encode(event)
     for event in (
-        {"event_type": "system_stats", "data": system_stats()},
+        {"event_type": "system_stats", "data": stats_of()},
         {"event_type": "lab_stats", "lab_id": LAB, "data": {"nodes": {}, "links": {}}},
         {
             "event_type": "state_change",

@@ -1,81 +1,90 @@
-"""CML's licensing in memory: a pool of licenses that registrations take and deregistrations release."""
+"""CML's licensing in memory, behind the worker controller's port.
 
+Registrations, deregistrations and the pool are those of `lcm.simulator.cml`. A registration is decided when
+`finish` is called, whatever the time is.
+"""
+
+import msgspec
+
+from lcm.simulator.cml.licensing import AUTHORIZE_SECONDS, REGISTER_SECONDS, LicensePool, Licensing
+from lcm.simulator.cml.refusal import Refused
+from lcm.simulator.pace import Pace
+from lcm.worker_controller.adapters.cml_licensing import license_state
 from lcm.worker_controller.ports import POOL_NOT_NOTIFIED, CmlServer, LicenseState
 
 TOKEN = "a-token-of-the-pool"
+STEADY = Pace(seed=0, speed=1.0, spread=0.0)
 
 
 class MemoryLicensing:
-    """Accepts one token, and has so many licenses."""
+    """The licensing agents of all servers, and their pool."""
 
     def __init__(self, pool: int = 100) -> None:
-        self.pool = pool
-        self.registered: set[str] = set()
-        self.under_way: dict[str, str] = {}
-        """Registrations that CML accepted and has not finished, with their tokens."""
-        self.owed: set[str] = set()
-        """Deregistered on the server, and still counted by the pool."""
-        self.failures: dict[str, str] = {}
+        self.pool = LicensePool(TOKEN, pool)
+        self.agents: dict[str, Licensing] = {}
         self.unreachable: Exception | None = None
         self.refusal = ""
         """The answer to a registration that it does not accept."""
-        self.loses_deregistrations = False
-        """A deregistration is done on the server, but does not reach the pool."""
         self.calls: list[str] = []
 
     async def state(self, server: CmlServer) -> LicenseState:
         return self.state_of(server.host)
 
     async def register(self, server: CmlServer, token: str) -> str:
-        self.begin(server.host, token)
-        if not self.refusal:
+        refusal = self.begin(server.host, token)
+        if not refusal:
             self.finish(server.host)
-        return self.refusal
+        return refusal
 
     async def deregister(self, server: CmlServer) -> str:
         return self.give_back(server.host)
 
     def state_of(self, host: str) -> LicenseState:
-        self._answer()
-        is_free = host not in self.registered and host not in self.under_way
-        return LicenseState(
-            host in self.registered, "CML_Enterprise", self.failures.get(host, ""), is_free=is_free
-        )
+        return license_state(msgspec.json.encode(self._agent(host).status(now=0.0)))
 
     def give_back(self, host: str) -> str:
-        self._answer()
+        agent = self._agent(host)
         self.calls.append(f"deregister {host}")
-        if self.loses_deregistrations:
-            self.owed |= self.registered & {host}
-        self.registered.discard(host)
-        return POOL_NOT_NOTIFIED if self.loses_deregistrations else ""
+        try:
+            return "" if agent.deregister(now=0.0) else POOL_NOT_NOTIFIED
+        except Refused:
+            return ""  # it has none
 
-    def begin(self, host: str, token: str) -> None:
-        """Accept a registration; it is decided later."""
-        self._answer()
+    def begin(self, host: str, token: str) -> str:
+        """Accept a registration, which is decided later, or return why not."""
+        agent = self._agent(host)
         self.calls.append(f"register {host}")
-        if not self.refusal:
-            self.failures.pop(host, None)
-            self.under_way[host] = token
+        try:
+            if not self.refusal:
+                agent.register(token, reregister=False, now=0.0)
+        except Refused as refused:
+            return refused.description
+        return self.refusal
 
     def finish(self, host: str) -> None:
         """The registration that is under way, if there is one, takes a license or fails."""
-        token = self.under_way.pop(host, None)
-        if token is None or host in self.registered:
-            return
-        if token != TOKEN:
-            self.failures[host] = f"'{token}' is not valid"
-        elif len(self.held) >= self.pool:
-            self.failures[host] = "no license is left"
-        else:
-            self.registered.add(host)
-            self.owed.discard(host)  # the pool identifies a server by its name: one license each
+        self.agents[host].is_licensed(now=REGISTER_SECONDS + AUTHORIZE_SECONDS)  # a read advances it
+
+    def lose_power(self, host: str) -> None:
+        self.agents[host].lose_power(at=0.0)
+
+    @property
+    def registered(self) -> set[str]:
+        return {host for host, agent in self.agents.items() if agent.is_licensed(now=0.0)}
 
     @property
     def held(self) -> set[str]:
         """The servers that the pool counts."""
-        return self.registered | self.owed
+        return set(self.pool.holders.values())
 
-    def _answer(self) -> None:
+    @property
+    def owed(self) -> set[str]:
+        """Deregistered on the server, and still counted by the pool."""
+        return self.held - self.registered
+
+    def _agent(self, host: str) -> Licensing:
         if self.unreachable is not None:
             raise self.unreachable
+        if host not in self.agents:
+            self.agents[host] = Licensing(pool=self.pool, pace=STEADY, name=host)
+        return self.agents[host]

@@ -1,10 +1,9 @@
 """CML's live feeds and system API in memory, behind the worker controller's ports.
 
-A `MemoryLiveServer` is one CML server: it takes a login, pushes frames to sockets that sent a token, answers
-its system API, and has the faults of real ones on demand.
+What a server answers and pushes is what `lcm.simulator.cml` says. This module adds connections without a
+network, and their faults.
 """
 
-import base64
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -15,33 +14,61 @@ from lcm.cml.connection import CmlAnswer
 from lcm.core.clock import Clock
 from lcm.domain.errors import CertificateChanged, LcmError, RegionNotConfigured, Unreachable
 from lcm.domain.launch import InstanceId
+from lcm.simulator.cml.accounts import ADMIN_ID
+from lcm.simulator.cml.hardware import Hardware, Load, system_stats
+from lcm.simulator.cml.licensing import LicensePool
+from lcm.simulator.cml.load import Demand
+from lcm.simulator.cml.server import Answer, CmlServer, Credentials, Query, ServerOptions, error
+from lcm.simulator.cml.sessions import LIFETIME_SECONDS
+from lcm.simulator.cml.ui import UNAUTHORIZED, token_in
+from lcm.simulator.cml.websocket import Opcode, frame
+from lcm.simulator.listing import ListedInstance
+from lcm.simulator.pace import Delays, Pace
 from lcm.worker_controller.ports import MAX_MESSAGE_BYTES, InstanceMetrics, WebSocket, WebSocketListener
 
-UNAUTHORIZED = (3000, "Unauthorized")
 PATIENCE_SECONDS = 5.0
 """How long clients wait for an answer."""
 AT_REST_PERCENT = 7.25
 """The load of an idle instance."""
+AT_ONCE = Pace(seed=0, speed=float("inf"), spread=0.0)
+INSTANCE = ListedInstance(
+    id="i-1",
+    region="eu-west-1",
+    state="running",
+    private_ip="10.0.0.1",
+    public_ip=None,
+    image_name="CML-2.9.1-1",
+    image_id="ami-1",
+    instance_type="m5zn.metal",
+    tags={},
+    running_since=0.0,
+    generation=1,
+)
 
 Carry = Callable[[Callable[[], None]], None]
 """Brings something to a client: at once, later or never."""
 
 
-def system_stats(cpu_percent: float = AT_REST_PERCENT, running_nodes: int = 4) -> dict[str, Any]:
-    """What GET system_stats answers."""
-    room = {"used": 1_000, "free": 3_000, "total": 4_000}
-    dominfo = {"total_nodes": 6, "running_nodes": running_nodes, "total_orphans": 0, "running_orphans": 0}
-    stats = {
-        "cpu": {"count": 16, "percent": cpu_percent},
-        "memory": room,
-        "disk": room,
-        "dominfo": dominfo,
-    }
-    return {
-        "computes": {"c-1": {"hostname": "cml", "is_controller": True, "stats": stats}},
-        "all": {"cpu": {"count": 16, "percent": cpu_percent}, "memory": room, "disk": room},
-        "controller": {"disk": room},
-    }
+class SteadyLoad(Load):
+    """A load that a test sets."""
+
+    def __init__(self, percent: float = AT_REST_PERCENT) -> None:
+        super().__init__("steady")
+        self.percent = percent
+
+    def cpu_percent(self, seconds_up: float) -> float:
+        return self.percent
+
+    def memory_share(self, seconds_up: float) -> float:
+        return 0.25
+
+    disk_share = memory_share
+
+
+def stats_of(cpu_percent: float = AT_REST_PERCENT) -> dict[str, Any]:
+    """What GET system_stats answers at this load."""
+    demand = Demand(total_nodes=6, running_nodes=4)
+    return system_stats(Hardware(16, 64, 64, "a CPU"), SteadyLoad(cpu_percent), 0.0, demand)
 
 
 def at_once(hear: Callable[[], None]) -> None:
@@ -57,6 +84,7 @@ class MemorySocket:
         self._server = server
         self._listener: WebSocketListener | None = listener
         self._carry = carry
+        self._feed = _Feed(self, server)
         self.opened_at = server.clock.monotonic()
         self.is_authorized = False
         self.is_silent = False
@@ -78,9 +106,14 @@ class MemorySocket:
 
     def close(self) -> None:
         self._listener = None
-        self._server.sockets.pop(self, None)
+        self._leave()
 
     # The server's side.
+
+    def admit(self) -> None:
+        """Let it get events from now on."""
+        self.is_authorized = True
+        self._server.cml.subscribe(self._feed, self._server.unix_time)
 
     def push(self, payload: bytes) -> None:
         if len(payload) > MAX_MESSAGE_BYTES:
@@ -89,8 +122,12 @@ class MemorySocket:
             self._carry(lambda: self._hear(payload))
 
     def end(self, code: int, reason: str = "") -> None:
-        self._server.sockets.pop(self, None)
+        self._leave()
         self._carry(lambda: self._hear_end(code, reason))
+
+    def _leave(self) -> None:
+        self._server.sockets.pop(self, None)
+        self._server.cml.subscribers.leave(self._feed)
 
     # What arrives, unless the client has closed.
 
@@ -108,14 +145,57 @@ class MemorySocket:
             listener.on_closed(code, reason)
 
 
+class _Feed:
+    """A socket as a subscriber of `/ws/ui`."""
+
+    def __init__(self, socket: MemorySocket, server: "MemoryLiveServer") -> None:
+        self._socket = socket
+        self._server = server
+
+    def send(self, data: bytes) -> None:
+        if self._server.is_mute or self._server.is_frozen:
+            self._socket.is_silent = True
+        else:
+            self._socket.push(data[{126: 4, 127: 10}.get(data[1], 2) :])
+
+    def close(self, code: int, reason: str) -> None:
+        self._socket.end(code, reason)
+
+
 class MemoryLiveServer:
     """One CML server. Public fields are its faults; `logins`, `requests` and `sockets` its call log."""
 
-    def __init__(self, clock: Clock, certificate_sha256: str = "a" * 64) -> None:
+    def __init__(self, clock: Clock, certificate: str = "a" * 64, load: SteadyLoad | None = None) -> None:
         self.clock = clock
-        self.certificate_sha256 = certificate_sha256
-        self.password = self.right_password = "secret"
-        self.token_seconds = 86_400.0
+        self._right_certificate = certificate
+        self._right_password = "secret"
+        self.load = load or SteadyLoad()
+        self.clock_error = timedelta()
+        """How wrong its wall clock is."""
+        self.cml = CmlServer(
+            INSTANCE,
+            credentials=Credentials("admin", "secret"),
+            pace=AT_ONCE,
+            delays=Delays(),
+            secret=certificate.encode(),
+            pool=LicensePool("token", size=1),
+            server_options=ServerOptions(people=False),
+            load=self.load,
+        )
+        self.cml.power_on(INSTANCE)
+        self.cml.licensing.register("token", reregister=False, now=0.0)
+        self.sockets: dict[MemorySocket, None] = {}
+        """In the order they were opened."""
+        self.logins: list[float] = []
+        self.requests: list[tuple[float, str]] = []
+        self.connects: list[float] = []
+        self.recover()
+
+    def recover(self) -> None:
+        """Clear every fault."""
+        self.certificate_sha256 = self._right_certificate
+        self.password = self._right_password
+        self.cml.sessions.lifetime_seconds = LIFETIME_SECONDS
         self.refuses_connections = False
         self.refuses_sockets = False
         """REST works, the live feed does not."""
@@ -131,53 +211,36 @@ class MemoryLiveServer:
         """Paths that answer with an error status."""
         self.answers_after = 0.0
         """Seconds; beyond what clients wait, it is no answer at all."""
-        self.clock_error = timedelta()
-        """How wrong its wall clock is."""
-        self.telemetry: list[dict[str, Any]] = []
-        self.user_id = "our-account"
-        self.health: dict[str, Any] = {
-            "valid": True,
-            "is_licensed": True,
-            "computes": {},
-        }
-        self.licensing: dict[str, Any] = {
-            "registration": {"status": "COMPLETED"},
-            "authorization": {"status": "IN_COMPLIANCE"},
-            "product_license": {"active": "CML_Enterprise", "is_enterprise": True},
-        }
-        self.tokens: dict[str, float] = {}
-        self.sockets: dict[MemorySocket, None] = {}
-        """In the order they were opened."""
-        self.logins: list[float] = []
-        self.requests: list[tuple[float, str]] = []
-        self.connects: list[float] = []
+
+    @property
+    def password(self) -> str:
+        """Of the administrator; set another one and LCM's is refused."""
+        return self.cml.accounts.users[ADMIN_ID].password
+
+    @password.setter
+    def password(self, password: str) -> None:
+        self.cml.accounts.users[ADMIN_ID].password = password
 
     # What people and faults do.
 
-    def change_password(self, password: str) -> None:
-        """Change the password as a person, which ends every session."""
-        self.password = self.right_password = password
+    def change_password(self, password: str, username: str = "admin") -> None:
+        """Change the password, and the name that goes with it, as a person, which ends every session."""
+        self.cml.accounts.users[ADMIN_ID].username = username
+        self.password = self._right_password = password
         self.expire_tokens()
-        self.drop(3000, "Unauthorized")
+        self.drop(*UNAUTHORIZED)
 
     def push(self, event: Mapping[str, Any]) -> None:
         """Push an event to every open socket."""
-        self.push_bytes(msgspec.json.encode(event))
+        self.cml.subscribers.show(dict(event))
 
     def push_bytes(self, payload: bytes) -> None:
-        for socket in self._audience():
-            if self.is_mute or self.is_frozen:
-                socket.is_silent = True
-            else:
-                socket.push(payload)
+        self.cml.subscribers.send(frame(Opcode.TEXT, payload))
 
-    def push_stats(self, cpu_percent: float | None = None) -> None:
+    def push_stats(self) -> None:
         """Push events whose loss is not checked."""
-        if not (self.is_mute or self.is_frozen):
-            self.push({"event_type": "system_stats", "data": self._stats(cpu_percent)})
-
-    def _audience(self) -> list[MemorySocket]:
-        return [socket for socket in self.sockets if socket.is_authorized]
+        if self.cml.subscribers and not (self.is_mute or self.is_frozen):
+            self.cml.show_stats(self.unix_time)
 
     def drop(self, code: int = 1006, reason: str = "") -> None:
         """End every connection."""
@@ -185,30 +248,26 @@ class MemoryLiveServer:
             socket.end(code, reason)
 
     def expire_tokens(self) -> None:
-        self.tokens.clear()
+        self.cml.sessions.close_all()
 
     def note(self, category: str, at: datetime, **data: Any) -> None:
         """Record an entry in the telemetry."""
-        self.telemetry.append({"category": category, "timestamp": at.isoformat(), "data": data})
+        self.cml.telemetry.record(category, at.timestamp(), data)
 
     @property
     def wall_time(self) -> datetime:
         """The time of its own wall clock."""
         return self.clock.now() + self.clock_error
 
+    @property
+    def unix_time(self) -> float:
+        return self.wall_time.timestamp()
+
     async def push_forever(self, every_seconds: float = 3.3) -> None:
         """Push statistics, as CML does."""
         while True:
             self.push_stats()
             await self.clock.sleep(every_seconds)
-
-    @property
-    def cpu_percent(self) -> float:
-        """The CPU load of its instance."""
-        return AT_REST_PERCENT
-
-    def _stats(self, cpu_percent: float | None = None) -> dict[str, Any]:
-        return system_stats(self.cpu_percent if cpu_percent is None else cpu_percent)
 
     # What clients see.
 
@@ -223,46 +282,33 @@ class MemoryLiveServer:
         if pinned_sha256 not in (None, self.certificate_sha256):
             raise CertificateChanged("CML shows another certificate")
 
-    def answer(self, path: str, token: str | None, body: bytes | None) -> tuple[int, Any]:
-        """Status and content of the answer to one request."""
+    def answer(self, method: str, path: str, token: str | None, body: bytes | None) -> Answer:
+        """The answer to one request."""
         self.requests.append((self.clock.monotonic(), path))
         if path in self.failing:
-            return self.failing[path], {"code": self.failing[path], "description": "injected fault"}
+            return error(self.failing[path], "injected fault")
         if path == "/api/v0/authenticate":
             self.logins.append(self.clock.monotonic())
-            is_right = msgspec.json.decode(body or b"{}").get("password") == self.password
-            return (200, self._new_token()) if is_right else (403, {"code": 403, "description": "no"})
-        if token is None or not self.is_valid(token):
-            return 401, {"code": 401, "description": "no"}
-        return 200, {
-            "/api/v0/system_stats": self._stats(),
-            "/api/v0/telemetry/events": self.telemetry,
-            "/api/v0/system_health": self.health,
-            "/api/v0/licensing": self.licensing,
-        }[path]
-
-    def _new_token(self) -> str:
-        ends = self.wall_time + timedelta(seconds=self.token_seconds)
-        claims = {"exp": ends.timestamp(), "sub": self.user_id, "n": len(self.logins)}
-        token = f"e30.{base64.urlsafe_b64encode(msgspec.json.encode(claims)).decode().rstrip('=')}.x"
-        self.tokens[token] = self.clock.monotonic() + self.token_seconds
-        return token
-
-    def is_valid(self, token: str) -> bool:
-        return self.tokens.get(token, float("-inf")) > self.clock.monotonic()
+        query = Query(
+            method=method,
+            path=path,
+            authorization=f"Bearer {token}" if token is not None else "",
+            body=body or b"",
+        )
+        return self.cml.answer(query, self.unix_time)
 
     def hear(self, socket: MemorySocket, text: bytes) -> None:
         """The first frame must be a token; afterwards events follow."""
         if self.is_frozen:
             return
-        token = msgspec.json.decode(text).get("token", "")
-        if not self.is_valid(token) or self.refuses_tokens:
+        token, now = token_in(text), self.unix_time
+        if token is None or self.refuses_tokens or self.cml.user_of(token, now) is None:
             socket.end(*UNAUTHORIZED)
             return
-        socket.is_authorized = True
+        socket.admit()
         if self.is_mute:
             return
-        socket.push(msgspec.json.encode({"event_type": "system_stats", "data": self._stats()}))
+        socket.push(msgspec.json.encode(self.cml.stats_event(now)))
         if self.closes_with is not None:
             socket.end(*self.closes_with)
 
@@ -274,6 +320,8 @@ class MemoryLiveServers:
         self.servers = dict(servers)
         self._connect_seconds = connect_seconds
         self._answer_seconds = connect_seconds
+        self.bodies: dict[str, bytes] = {}
+        """Answers of a test in place of CML's, by path."""
         self.most_at_once = 0
         self._at_once = 0
 
@@ -311,8 +359,10 @@ class MemoryLiveServers:
             raise Unreachable(f"no server at {host}")
         await server.clock.sleep(self._answer_seconds)
         await server.check_reachable(pinned_sha256)
-        status, content = server.answer(path, token, body)
-        return CmlAnswer(msgspec.json.encode(content), server.certificate_sha256, status, server.wall_time)
+        answer = server.answer(method, path, token, body)
+        if path in self.bodies:
+            answer = Answer(200, self.bodies[path])
+        return CmlAnswer(answer.body, server.certificate_sha256, answer.status, server.wall_time)
 
 
 class MemoryMetrics:

@@ -151,7 +151,7 @@ class I16Licenses(Invariant):
     def on_worker(self, before: Worker | None, after: Worker, fence: Fence | None) -> None:
         if _is_licensed(after):
             licensed = sum(map(_is_licensed, self.world.disk.peek_all()))
-            self.require(licensed <= self.world.licensing.pool, f"{licensed} are registered")
+            self.require(licensed <= self.world.licensing.pool.size, f"{licensed} are registered")
 
     def at_rest(self) -> None:
         licensing = self.world.licensing

@@ -149,7 +149,7 @@ async def a_license_that_cannot_be_deregistered_is_a_debt(story: Story) -> None:
 @scenario
 async def a_deregistration_that_cisco_does_not_receive_is_a_debt(story: Story) -> None:
     worker = await a_licensed_worker(story)
-    story.world.licensing.loses_deregistrations = True
+    story.world.licensing.pool.loses_deregistrations = True
     await story.act(worker, "delete")
     await story.until(worker, TERMINATED)
 
@@ -292,10 +292,10 @@ def _change_faults(world: World, rng: Random) -> None:
         case 4:
             world.licensing.unreachable = Unreachable("no route to CML")
         case 5:
-            world.licensing.loses_deregistrations = True
+            world.licensing.pool.loses_deregistrations = True
         case _:
             cloud.interfere, world.licensing.unreachable = None, None
-            world.licensing.loses_deregistrations = False
+            world.licensing.pool.loses_deregistrations = False
             cloud.unlisted.clear()
 
 
@@ -318,7 +318,7 @@ async def licenses_come_and_go(story: Story) -> None:
         for _ in range(rng.randint(1, 3)):
             await story.license(worker)
             await story.pause(rng.choice([2.0, 20.0, 90.0]))
-            licensing.loses_deregistrations = rng.random() < 0.6
+            licensing.pool.loses_deregistrations = rng.random() < 0.6
             licensing.unreachable = Unreachable("no route to CML") if rng.random() < 0.1 else None
             await story.deregister_license(worker)
             await story.pause(rng.choice([0.5, 5.0, 60.0]))

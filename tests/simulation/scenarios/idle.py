@@ -72,7 +72,7 @@ async def only_telemetry_shows_the_use(story: Story) -> None:
     people.use(worker)
     await people.pause(400)
     assert people.is_running(worker)
-    server.be_well()
+    server.recover()
     await people.keep_everything()
 
 
@@ -169,7 +169,7 @@ async def cml_cannot_be_asked(story: Story) -> None:
     server.failing[TELEMETRY_EVENTS] = 500
     await people.pause(HOUR / 5)
     assert people.is_running(worker)
-    server.be_well()
+    server.recover()
     people.use(worker)
     world.plane.skew = timedelta(hours=1)
     await people.pause(HOUR / 4)
@@ -273,7 +273,7 @@ async def disturb_class(story: Story, rng: Random) -> None:
     for process in world.processes:
         process.skew = timedelta()  # if all clocks were equally wrong, it could not be noticed
     for server in servers:
-        server.be_well()  # if all stayed broken, nothing would be paused
+        server.recover()  # if all stayed broken, nothing would be paused
     match rng.randrange(7):
         case 0:
             world.cut_link(rng.choice(world.controllers), "cml")

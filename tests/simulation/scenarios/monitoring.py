@@ -120,7 +120,7 @@ async def the_password_is_wrong(story: Story) -> None:
 async def people_change_the_password_of_one_worker(story: Story) -> None:
     """Logins are refused until the new login is set, then work at once; later the fleet's login is back."""
     worker, server = await a_watched_worker(story)
-    server.change_password("its own")
+    server.change_password("its own", "teacher")
     await work(story, worker)
     await story.pause(60)
     await story.log_in_as(worker, "teacher", "its own")
@@ -131,7 +131,7 @@ async def people_change_the_password_of_one_worker(story: Story) -> None:
     await story.log_in_as_everywhere(worker)
     await until_live(story, worker)
     await work(story, worker)
-    server.change_password("its own again")
+    server.change_password("its own again", "teacher")
     await story.log_in_as(worker, "teacher", "its own again")
     await story.pause(60)
 
@@ -201,7 +201,7 @@ async def a_live_fleet(story: Story) -> None:
             await be_busy(story, worker, rng)
         elif draw < 0.75 and server is not None:
             if rng.random() < 0.4:
-                server.be_well()
+                server.recover()
             else:
                 misbehave(server, rng)
                 await story.pause(rng.choice([0.0, 8.0]))
@@ -265,7 +265,7 @@ def misbehave(server: SimulatedCmlServer, rng: Random) -> None:
             server.push_bytes(b"x" * (MAX_MESSAGE_BYTES + 1))
         case 13:
             server.expire_tokens()
-            server.token_seconds = rng.choice([90.0, 86_400.0])
+            server.cml.sessions.lifetime_seconds = rng.choice([90, 86_400])
             server.password = rng.choice(["secret", "another"])
         case 14:
             server.certificate_sha256 = "f" * 64

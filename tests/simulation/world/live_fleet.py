@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import msgspec
+
 from lcm.domain.errors import Unreachable
 from lcm.domain.launch import WORKER_ID_TAG, InstanceId, WorkerId
 from lcm.worker_controller.ports import WebSocketListener
 from support.memory_cloud import MemoryInstance
-from support.memory_live import AT_REST_PERCENT, MemoryLiveServer, MemorySocket
+from support.memory_live import AT_REST_PERCENT, INSTANCE, MemoryLiveServer, MemorySocket, SteadyLoad
 
 if TYPE_CHECKING:
     from simulation.world.processes import Process
@@ -64,7 +66,7 @@ class SimulatedCmlServer(MemoryLiveServer):
     """The CML server of one instance: it is up while the instance runs."""
 
     def __init__(self, world: "World", instance: MemoryInstance) -> None:
-        super().__init__(world.clock, certificate_of(instance))
+        super().__init__(world.clock, certificate_of(instance), _LoadOfWork(self))
         self.instance = instance
         self.booted_at = instance.running_since
         self.refusals: list[Refusal] = []
@@ -82,10 +84,6 @@ class SimulatedCmlServer(MemoryLiveServer):
         )
 
     @property
-    def cpu_percent(self) -> float:
-        return AT_REST_PERCENT if self.at_work_since is None else BUSY_PERCENT
-
-    @property
     def at_work_since(self) -> float | None:
         """Since when it has been busy without a break; None if it is not."""
         work = self._work
@@ -97,29 +95,21 @@ class SimulatedCmlServer(MemoryLiveServer):
         now, since = self.clock.monotonic(), self.at_work_since
         self._work = Work(now if since is None else since, now + seconds, self.instance.running_since)
 
-    def be_well(self) -> None:
-        """Clear every fault."""
-        fresh = MemoryLiveServer(self.clock, certificate_of(self.instance))
-        for name in (
-            "certificate_sha256",
-            "token_seconds",
-            "refuses_connections",
-            "refuses_sockets",
-            "refuses_tokens",
-            "is_mute",
-            "is_frozen",
-            "closes_with",
-            "failing",
-            "answers_after",
-        ):
-            setattr(self, name, getattr(fresh, name))
-        self.password = self.right_password
-
     def follow_the_instance(self) -> None:
         """Drop the connections of an instance that was down, however briefly."""
         if self.instance.running_since != self.booted_at:
             self.booted_at = self.instance.running_since
+            self.cml.power_on(msgspec.structs.replace(INSTANCE, running_since=self.unix_time))
             self.drop(1006)
+
+
+class _LoadOfWork(SteadyLoad):
+    def __init__(self, server: SimulatedCmlServer) -> None:
+        super().__init__()
+        self._server = server
+
+    def cpu_percent(self, seconds_up: float) -> float:
+        return AT_REST_PERCENT if self._server.at_work_since is None else BUSY_PERCENT
 
 
 def certificate_of(instance: MemoryInstance) -> str:
@@ -197,7 +187,7 @@ class LiveFleet:
 
     def heal(self) -> None:
         for server in self.servers.values():
-            server.be_well()
+            server.recover()
 
     def server_of(self, worker_id: str) -> SimulatedCmlServer | None:
         """The CML server of a worker, if it is up."""

@@ -99,21 +99,14 @@ class SimulatedCmlApi(_LivePort):
         async def answer() -> CmlAnswer:
             server = self._fleet.server_at(host)
             await server.check_reachable(pinned_sha256)
-            status, content = server.answer(path, token, body)
-            if path == TELEMETRY_EVENTS and status == 200:
+            answer = server.answer(method, path, token, body)
+            if path == TELEMETRY_EVENTS and answer.status == 200:
                 server.telemetry_read_at = server.clock.monotonic()
-            if path == LOGIN:
-                # CML records what LCM does, too; that is no activity of people.
-                server.note("user_activity", server.wall_time, user_id=server.user_id)
-                if status in (401, 403):
-                    tried = msgspec.json.decode(body or b"{}").get("password", "")
-                    server.refusals.append(
-                        Refusal(server.clock.monotonic(), self._process.leadership_id, tried)
-                    )
+            if path == LOGIN and answer.status in (401, 403):
+                tried = msgspec.json.decode(body or b"{}").get("password", "")
+                server.refusals.append(Refusal(server.clock.monotonic(), self._process.leadership_id, tried))
             in_whole_seconds = server.wall_time.replace(microsecond=0)
-            return CmlAnswer(
-                msgspec.json.encode(content), server.certificate_sha256, status, in_whole_seconds
-            )
+            return CmlAnswer(answer.body, server.certificate_sha256, answer.status, in_whole_seconds)
 
         return await self._read(f"{method} {path}", self._fleet.worker_at(host), answer)
 

@@ -377,9 +377,10 @@ class SimulatedLicensing(SimulatedPort):
     async def register(self, server: CmlServer, token: str) -> str:
         async def begin() -> str:
             instance_id = self._booted_at(server.host)
-            self._world.licensing.begin(instance_id, token)
-            self._world.start(self._finish_later(server.host, instance_id), "license")
-            return ""
+            refusal = self._world.licensing.begin(instance_id, token)
+            if not refusal:
+                self._world.start(self._finish_later(server.host, instance_id), "license")
+            return refusal
 
         return await self._write("register_license", self._at(server.host), begin)
 
@@ -395,7 +396,7 @@ class SimulatedLicensing(SimulatedPort):
         if self._at(host) == instance_id:
             self._world.licensing.finish(instance_id)
         else:
-            self._world.licensing.under_way.pop(instance_id, None)
+            self._world.licensing.lose_power(instance_id)
 
     def _at(self, host: str) -> str:
         instance = self._world.cloud.instance_at(host)

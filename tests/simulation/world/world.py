@@ -347,7 +347,7 @@ class World:
             self.live.heal()
         self.cloud.unlisted.clear()
         self.licensing.unreachable = None
-        self.licensing.loses_deregistrations = False
+        self.licensing.pool.loses_deregistrations = False
         for process in self.processes:
             process.thaw()
             process.skew = timedelta()

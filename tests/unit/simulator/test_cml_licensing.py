@@ -91,6 +91,35 @@ def test_deregistering_twice_is_refused(pool: LicensePool) -> None:
     assert refusal.value.code == 400
 
 
+def test_a_deregistration_does_not_stop_a_registration_under_way(pool: LicensePool) -> None:
+    licensing = agent(pool)
+    licensing.register(TOKEN, reregister=False, now=0.0)
+    with pytest.raises(Refused) as refusal:
+        licensing.deregister(0.0)
+    assert refusal.value.code == 400
+    assert licensing.is_licensed(LATER)
+
+
+def test_a_registration_under_way_is_lost_with_the_power_and_a_finished_one_is_not(pool: LicensePool) -> None:
+    licensing = agent(pool)
+    licensing.register(TOKEN, reregister=False, now=0.0)
+    licensing.lose_power(0.0)
+    assert statuses(licensing, LATER) == ("NOT_REGISTERED", "INIT")
+    assert not pool.holders
+    licensing.register(TOKEN, reregister=False, now=LATER)
+    licensing.lose_power(2 * LATER)
+    assert licensing.is_licensed(2 * LATER)
+
+
+def test_a_deregistration_that_gets_lost_leaks_a_license(pool: LicensePool) -> None:
+    licensing = agent(pool)
+    pool.loses_deregistrations = True
+    licensing.register(TOKEN, reregister=False, now=0.0)
+    assert not licensing.deregister(LATER)
+    assert statuses(licensing, LATER) == ("NOT_REGISTERED", "INIT")
+    assert list(pool.holders.values()) == ["127.64.0.4"]
+
+
 def test_without_a_route_to_cisco_registering_keeps_trying_and_deregistering_leaks_a_license(
     pool: LicensePool,
 ) -> None:

@@ -10,7 +10,6 @@ from datetime import timedelta
 
 import pytest
 
-from lcm.cml.connection import CmlAnswer
 from lcm.cml.session import Credentials
 from lcm.core.health import Health
 from lcm.core.ids import RandomIds
@@ -33,36 +32,13 @@ HOST = "10.0.0.1"
 OWN = CmlLogin(username="admin", secret_ref="ref-1")
 
 
-class OddServers(MemoryLiveServers):
-    """CML servers of which some paths answer what a test wants."""
-
-    def __init__(self, server: MemoryLiveServer) -> None:
-        super().__init__({HOST: server})
-        self.bodies: dict[str, bytes] = {}
-
-    async def request(
-        self,
-        method: str,
-        host: str,
-        path: str,
-        pinned_sha256: str | None,
-        *,
-        token: str | None = None,
-        body: bytes | None = None,
-    ) -> CmlAnswer:
-        answer = await super().request(method, host, path, pinned_sha256, token=token, body=body)
-        if path not in self.bodies:
-            return answer
-        return CmlAnswer(self.bodies[path], answer.certificate_sha256, 200, answer.date)
-
-
 @dataclass
 class Scene:
     """A worker that is idle for two hours, under real monitoring; the next check may pause it."""
 
     clock: VirtualClock
     cml: MemoryLiveServer
-    servers: OddServers
+    servers: MemoryLiveServers
     logins: CollectingControlPlane
     monitoring: LiveMonitoring
     keeper: IdleChecker
@@ -84,7 +60,7 @@ class Scene:
 async def unused_for_hours() -> AsyncIterator[Scene]:
     fleet, clock = Fleet(), VirtualClock()
     cml = MemoryLiveServer(clock)
-    servers, logins = OddServers(cml), CollectingControlPlane(clock)
+    servers, logins = MemoryLiveServers({HOST: cml}), CollectingControlPlane(clock)
     monitoring = assemble_monitoring(
         MonitoringConfig(),
         control_plane=logins,

@@ -29,6 +29,8 @@ from support.fleet import Fleet, MemoryMonitors
 from support.memory_licensing import TOKEN, MemoryLicensing
 from support.virtual_time import VirtualClock
 
+INVALID = "Response error: The token '…' is not valid"
+
 
 class SlowLicensing(MemoryLicensing):
     """Registrations go on until the test finishes them."""
@@ -92,7 +94,7 @@ async def test_an_unknown_token_fails_five_times_and_is_not_tried_again() -> Non
         await fleet.clock.sleep(600)
         license = (await fleet.get(worker)).license
         assert (license.status, license.pending_operation) == (LicenseStatus.FAILED, None)
-        assert license.last_error == "'…' is not valid"
+        assert license.last_error == INVALID
         assert len(fleet.licensing.calls) == 5
 
 
@@ -143,7 +145,7 @@ async def test_a_wrong_fleet_token_that_is_taken_back_while_cml_tries_it_ends_th
         await fleet.clock.sleep(10)
         license = (await fleet.get(worker)).license
         assert (license.operation_in_progress, license.attempts) != (True, 1)
-        assert "'…' is not valid" in [commit.license.last_error for commit in fleet.commits]
+        assert INVALID in [commit.license.last_error for commit in fleet.commits]
 
 
 async def test_a_token_that_was_replaced_while_cml_tries_it_is_never_shown() -> None:
@@ -152,7 +154,7 @@ async def test_a_token_that_was_replaced_while_cml_tries_it_is_never_shown() -> 
         await set_fleet_token(fleet.plane.records, TOKEN)
         await fleet.clock.sleep(10)
         errors = {commit.license.last_error for commit in fleet.commits}
-        assert errors == {"", "'…' is not valid"}
+        assert errors == {"", INVALID}
 
 
 async def test_a_registration_without_a_token_says_so_and_is_given_up_soon() -> None:
@@ -214,13 +216,15 @@ async def test_a_registration_takes_its_time_though_the_controllers_clock_is_wro
 
 async def test_an_exhausted_pool_is_tried_again_and_then_has_room() -> None:
     async with Fleet().running() as fleet:
-        fleet.licensing.pool = 0
+        fleet.licensing.pool.size = 0
         worker = await fleet.running_worker()
         await fleet.clock.sleep(60)
         await request_license(fleet.plane.records, worker.id, TOKEN)
         await fleet.clock.sleep(12)
-        assert (await fleet.get(worker)).license.last_error == "no license is left"
-        fleet.licensing.pool = 1
+        assert (
+            await fleet.get(worker)
+        ).license.last_error == "Response error: The token has been used the maximum number of times"
+        fleet.licensing.pool.size = 1
         await fleet.clock.sleep(60)
         assert (await fleet.get(worker)).license.status is LicenseStatus.REGISTERED
 
@@ -352,7 +356,8 @@ async def test_a_worker_deleted_while_it_registers_is_deregistered() -> None:
         fleet.licensing.finish = lambda host: None  # type: ignore[method-assign]
         await request_license(fleet.plane.records, worker.id, TOKEN)
         await fleet.clock.sleep(5)
-        (host,) = fleet.licensing.under_way
+        (host,) = fleet.licensing.agents
+        assert not fleet.licensing.state_of(host).is_free
         await fleet.ask(worker, Action.DELETE)
         await fleet.clock.sleep(30)
         assert fleet.effects() == ["launch_instance"]
@@ -365,7 +370,7 @@ async def test_a_worker_deleted_while_it_registers_is_deregistered() -> None:
 async def test_a_deregistration_of_which_the_pool_was_not_notified_is_a_debt_at_once() -> None:
     async with Fleet().running() as fleet:
         worker = await licensed(fleet)
-        fleet.licensing.loses_deregistrations = True
+        fleet.licensing.pool.loses_deregistrations = True
         await fleet.ask(worker, Action.DELETE)
         await fleet.until(worker, TERMINATED, within_seconds=60)
         (debt,) = await list_debts(fleet.plane.records)
@@ -465,7 +470,8 @@ async def test_an_earlier_answer_proves_nothing_about_a_later_deregistration() -
 async def test_a_license_that_is_free_before_any_request_is_no_debt() -> None:
     async with Fleet().running() as fleet:
         worker = await licensed(fleet)
-        fleet.licensing.registered.clear()
+        (agent,) = fleet.licensing.agents.values()
+        agent.deregister(now=0.0)
         await request_deregistration(fleet.plane.records, worker.id)
         await fleet.clock.sleep(60)
         assert (await fleet.get(worker)).license.status is LicenseStatus.DEREGISTERED
@@ -498,7 +504,7 @@ async def test_a_license_lost_with_its_instance_is_a_debt_and_the_next_instance_
 
 async def test_a_worker_that_was_refused_a_license_holds_none_and_is_terminated_at_once() -> None:
     async with Fleet().running() as fleet:
-        fleet.licensing.pool = 0
+        fleet.licensing.pool.size = 0
         worker = await fleet.running_worker()
         await fleet.clock.sleep(60)
         await request_license(fleet.plane.records, worker.id, TOKEN)

@@ -201,10 +201,7 @@ class Control:
 
     def _flood(self, query: Query, site: Site) -> dict[str, int]:
         order = _decode(query, Flood)
-        event = order.event or {
-            "event_type": "system_stats",
-            "data": site.server.system_stats(self._fleet.now()),
-        }
+        event = order.event or site.server.stats_event(self._fleet.now())
         data = frame(Opcode.TEXT, msgspec.json.encode(event))
         if len(data) * order.frames > MAX_FLOOD_BYTES:
             raise Refused(400, f"that is more than {MAX_FLOOD_BYTES} bytes")

@@ -43,6 +43,8 @@ class LicensePool:
         self.token = token
         self.size = size
         self.is_reachable = True
+        self.loses_deregistrations = False
+        """A fault: it is notified of no deregistration."""
         self.holders: dict[str, str] = {}
         """Product uuid to the name of the server; the oldest first."""
 
@@ -53,8 +55,12 @@ class LicensePool:
         self.holders[product] = name
         return True
 
-    def release(self, product: str) -> None:
+    def release(self, product: str) -> bool:
+        """Whether it was notified."""
+        if not self.is_reachable or self.loses_deregistrations:
+            return False
         self.holders.pop(product, None)
+        return True
 
 
 class Licensing:
@@ -143,15 +149,19 @@ class Licensing:
         self._due = now + self._pace.seconds(REGISTER_SECONDS, "register", self._name, self._attempts)
 
     def deregister(self, now: float) -> bool:
-        """Deregister; return whether Cisco was notified."""
+        """Deregister; return whether Cisco was notified. It does not stop a registration under way."""
         self._settle(now)
-        if self._registration == "NOT_REGISTERED":
+        if self._registration in ("NOT_REGISTERED", "IN_PROGRESS"):
             raise Refused(400, "The product instance is not registered.")
-        is_told = self._pool.is_reachable
-        if is_told:
-            self._pool.release(self._product_uuid)
+        is_told = self._pool.release(self._product_uuid)
         self._clear()
         return is_told
+
+    def lose_power(self, at: float) -> None:
+        """Drop a registration that is not decided by then."""
+        self._settle(at)
+        if self._registration == "IN_PROGRESS":
+            self._clear()
 
     def renew(self, now: float) -> None:
         self._settle(now)

@@ -99,6 +99,7 @@ class CmlServer:
         secret: bytes,
         pool: LicensePool,
         server_options: ServerOptions,
+        load: Load | None = None,
     ) -> None:
         self._pace = pace
         self._delays = delays
@@ -118,7 +119,7 @@ class CmlServer:
         )
         self.licensing = Licensing(pool=pool, pace=pace, name=name)
         self._hardware = HARDWARE.get(instance.instance_type, OTHER)
-        self._load = Load(f"{pace.seed}/load/{name}")
+        self._load = load or Load(f"{pace.seed}/load/{name}")
         self._people = People(
             seed=f"{pace.seed}/people/{name}",
             speed=pace.speed,
@@ -143,6 +144,7 @@ class CmlServer:
         self.instance = instance
         self._running_since = instance.running_since or 0.0
         self.labs.lose_power(self._running_since)
+        self.licensing.lose_power(self._running_since)
         self._boot = BootSchedule.draw(self._pace, self._delays, instance.private_ip, instance.generation)
         self._ready_since = self._running_since + self._boot.ready_at
         self._are_people_here = False
@@ -179,6 +181,10 @@ class CmlServer:
             hyperthreading=self.version.is_2_10,
         )
 
+    def stats_event(self, now: float) -> dict[str, Any]:
+        """The load of the host, as `/ws/ui` shows it."""
+        return {"event_type": "system_stats", "data": self.system_stats(now)}
+
     def visible_lab(self, user: User, lab_id: str) -> Lab:
         """A lab, if this user may see it; others' labs do not exist for users."""
         lab = self.labs.get(lab_id)
@@ -203,7 +209,7 @@ class CmlServer:
             self._are_people_here = False
         self.labs.advance(now)
         if self.subscribers and now >= self._next_stats_at:
-            self._show_stats(now)
+            self.show_stats(now)
 
     def subscribe(self, subscriber: Subscriber, now: float) -> None:
         """Add a subscriber of `/ws/ui`: it gets events, and the load within one interval."""
@@ -229,9 +235,10 @@ class CmlServer:
         offset = self._stats_offset * every
         return ((now - offset) // every + 1) * every + offset
 
-    def _show_stats(self, now: float) -> None:
+    def show_stats(self, now: float) -> None:
+        """Send the load of the host and of every running lab to the subscribers."""
         self._next_stats_at = self._next_on_grid(now)
-        self.subscribers.show({"event_type": "system_stats", "data": self.system_stats(now)})
+        self.subscribers.show(self.stats_event(now))
         for lab in self.labs.all():
             if lab.state is STARTED:
                 self.subscribers.show(

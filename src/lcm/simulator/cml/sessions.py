@@ -25,13 +25,15 @@ class Sessions:
         self._secret = secret
         self._by_token: dict[str, _Session] = {}
         self._count = 0
+        self.lifetime_seconds = LIFETIME_SECONDS
+        """Of the tokens issued from now on."""
         self.gives_expired_tokens = False
         """A fault: every token has expired from the first moment."""
 
     def open(self, user_id: str, now: float) -> str:
         """Issue a token for a user."""
-        issued_at = int(now) - (LIFETIME_SECONDS if self.gives_expired_tokens else 0)
-        expires_at = issued_at + LIFETIME_SECONDS
+        issued_at = int(now) - (self.lifetime_seconds if self.gives_expired_tokens else 0)
+        expires_at = issued_at + self.lifetime_seconds
         self._count += 1
         claims = {
             "iss": "com.cisco.virl",

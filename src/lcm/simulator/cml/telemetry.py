@@ -16,11 +16,11 @@ class Telemetry:
     """The events of one server."""
 
     def __init__(self) -> None:
-        self._events: deque[tuple[str, float, dict[str, Any]]] = deque(maxlen=EVENTS_KEPT)
+        self._events: deque[dict[str, Any]] = deque(maxlen=EVENTS_KEPT)
         self._seen_at: dict[str, float] = {}
 
     def record(self, category: str, at: float, data: dict[str, Any]) -> None:
-        self._events.append((category, at, data))
+        self._events.append({"category": category, "timestamp": _time(at), "data": data})
 
     def see(self, user_id: str, at: float) -> None:
         """Record a request of a user as activity."""
@@ -30,10 +30,7 @@ class Telemetry:
 
     def events(self) -> list[dict[str, Any]]:
         """As `GET /telemetry/events` shows them: times without a zone."""
-        return [
-            {"category": category, "timestamp": _time(at), "data": data}
-            for category, at, data in self._events
-        ]
+        return list(self._events)
 
 
 def _time(at: float) -> str:

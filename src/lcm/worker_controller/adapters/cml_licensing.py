@@ -55,17 +55,9 @@ class CmlLicensingClient:
     async def state(self, server: CmlServer) -> LicenseState:
         answer = await self._session_of(server).get(STATE)
         try:
-            state = msgspec.json.decode(answer.body, type=_Licensing)
+            return license_state(answer.body)
         except _GARBAGE_ERRORS as error:
             raise Unreachable(f"CML at {server.host} sent an invalid answer: {error}") from None
-        is_registered = state.registration.status == "COMPLETED"
-        has_failed = state.registration.status in ("FAILED", "RETRY_IN_PROGRESS")
-        return LicenseState(
-            is_registered=is_registered and state.authorization.status == "IN_COMPLIANCE",
-            tier=state.product_license.active,
-            failure=(state.registration.register_time.failure or "no reason given") if has_failed else "",
-            is_free=state.registration.status in ("NOT_REGISTERED", "FAILED"),
-        )
 
     async def register(self, server: CmlServer, token: str) -> str:
         body = msgspec.json.encode({"token": token, "reregister": False})
@@ -77,6 +69,19 @@ class CmlLicensingClient:
         if answer.status == 202:
             return POOL_NOT_NOTIFIED
         return _refusal_of(answer, server.host, accepted=(204, 400))  # 400: it has none any more
+
+
+def license_state(body: bytes) -> LicenseState:
+    """What the body of `GET /licensing` says; raises if it is garbage."""
+    state = msgspec.json.decode(body, type=_Licensing)
+    is_registered = state.registration.status == "COMPLETED"
+    has_failed = state.registration.status in ("FAILED", "RETRY_IN_PROGRESS")
+    return LicenseState(
+        is_registered=is_registered and state.authorization.status == "IN_COMPLIANCE",
+        tier=state.product_license.active,
+        failure=(state.registration.register_time.failure or "no reason given") if has_failed else "",
+        is_free=state.registration.status in ("NOT_REGISTERED", "FAILED"),
+    )
 
 
 def _refusal_of(answer: CmlAnswer, host: str, accepted: tuple[int, ...]) -> str:

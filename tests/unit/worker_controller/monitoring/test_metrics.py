@@ -31,7 +31,7 @@ class Collected:
         self.cloud = MemoryMetrics(["eu-west-1"])
         self.cloud.measured[I1] = InstanceMetrics(cpu_utilization=12.0, network_in_bytes=5.0)
         self.cml = MemoryLiveServer(self.clock)
-        transport = MemoryLiveServers({"h": self.cml})
+        self.transport = transport = MemoryLiveServers({"h": self.cml})
         self.session = CmlSession(transport, always(Credentials("admin", "secret")), "h", None, self.clock)
         self.samples: list[Sample] = []
         self.health = Health(self.clock)
@@ -51,6 +51,7 @@ def collected() -> Collected:
     return Collected()
 
 
+HEALTH = CmlHealth(valid=True, is_licensed=True, is_enterprise=True)
 LICENSE = CmlLicense(
     registration_status="COMPLETED", authorization_status="IN_COMPLIANCE", product_license="CML_Enterprise"
 )
@@ -70,18 +71,18 @@ async def test_all_three_are_asked_every_minute(collected: Collected) -> None:
     )
     assert sample.memory_utilization is None
     [(_, health, license_), *_] = collected.plane.reported_health
-    assert (health, license_) == (CmlHealth(valid=True, is_licensed=True), LICENSE)
+    assert (health, license_) == (HEALTH, LICENSE)
     assert "/api/v0/system_stats" not in [path for _, path in collected.cml.requests]
 
 
 async def test_unchanged_facts_are_not_reported(collected: Collected) -> None:
-    health = CmlHealth(valid=True, is_licensed=True)
     collected.plane.workers = [
-        a_worker(status=RUNNING, cml_ready=True, cml_health=health, cml_license=LICENSE)
+        a_worker(status=RUNNING, cml_ready=True, cml_health=HEALTH, cml_license=LICENSE)
     ]
     await collected.loop.collect()
     assert collected.plane.reported_health == []
-    collected.cml.health = {"valid": False, "computes": {"c": {"hostname": "cml", "libvirt": False}}}
+    unhealthy = b'{"valid": false, "computes": {"c": {"hostname": "cml", "libvirt": false}}}'
+    collected.transport.bodies["/api/v0/system_health"] = unhealthy
     await collected.loop.collect()
     [(_, told, license_)] = collected.plane.reported_health
     assert (told, license_) == (CmlHealth(valid=False, failing=("cml: libvirt",)), None)

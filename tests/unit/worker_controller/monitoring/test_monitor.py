@@ -75,11 +75,12 @@ async def test_live_load_is_reported_every_ten_seconds_and_readable_at_any_time(
     }
     assert 5 <= len(samples) <= 7
     assert gaps <= {3, 4}
-    cml.push_stats(99.0)
+    cml.load.percent = 90.0
+    cml.push_stats()
     stats = live.monitor.latest_system_stats
     assert stats is not None
     assert stats.all.cpu is not None
-    assert stats.all.cpu.percent == 99.0
+    assert stats.all.cpu.percent == 90.0
     assert live.monitor.last_message_at == clock.monotonic()
 
 
@@ -281,7 +282,7 @@ async def test_a_late_frame_of_an_old_connection_counts_for_nothing(
 async def test_the_connection_is_renewed_before_its_token_ends(
     live: Watching, cml: MemoryLiveServer, clock: VirtualClock
 ) -> None:
-    cml.token_seconds = 1_000
+    cml.cml.sessions.lifetime_seconds = 1_000
     await connected(live)
     await clock.sleep(0.8 * 1_000)
     assert live.state is CONNECTED

@@ -20,7 +20,7 @@ from lcm.worker_controller.monitoring.protocol import (
     read_system_stats,
 )
 from support.damage import damaged_frames
-from support.memory_live import system_stats
+from support.memory_live import stats_of
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 LAB = "2b7f0c3a-52be-4c19-9a44-0be6f1a2d935"
@@ -44,7 +44,7 @@ class Listening:
         return self.protocol.feed(event if isinstance(event, bytes) else msgspec.json.encode(event))
 
     def stats(self, percent: float = 7.25) -> bool:
-        return self.feed({"event_type": "system_stats", "data": system_stats(percent)})
+        return self.feed({"event_type": "system_stats", "data": stats_of(percent)})
 
     def lab_stats(self, lab_id: str = LAB, cpu: float = 3.1) -> bool:
         nodes = {NODE: {"cpu_usage": cpu, "ram_usage": 22.0, "times": {"BOOTED": 35}}}
@@ -297,7 +297,7 @@ def test_no_data_is_unknown_never_zero(listening: Listening) -> None:
 
 
 def test_rest_reports_the_same(listening: Listening) -> None:
-    stats = read_system_stats(msgspec.json.encode(system_stats(42.0)))
+    stats = read_system_stats(msgspec.json.encode(stats_of(42.0)))
     listening.stats(42.0)
     assert stats == listening.protocol.latest_system_stats
     assert read_system_stats(b"<html>") is None
