@@ -30,7 +30,7 @@ from lcm.core.kv.memory import MemoryKv
 from lcm.domain.launch import InstanceId, WorkerId
 from lcm.domain.lifecycle import RUNNING, STOPPED
 from lcm.domain.transitions import move
-from lcm.domain.worker import new_worker
+from lcm.domain.worker import Cml, WorkerInstance, new_worker
 from report import percentile, report
 from support.asgi import request
 
@@ -56,7 +56,10 @@ async def fill(store: SqliteStore) -> None:
                 now=NOW,
             )
             worker = replace(
-                worker, status=RUNNING, cml_ready=True, ec2_instance_id=InstanceId(f"i-{number:017x}")
+                worker,
+                status=RUNNING,
+                cml=Cml(is_ready=True),
+                instance=WorkerInstance(id=InstanceId(f"i-{number:017x}")),
             )
             for _ in range(5):
                 for status in (STOPPED, RUNNING):

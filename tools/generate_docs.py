@@ -12,6 +12,8 @@ from pydantic_settings import BaseSettings
 from lcm.control_plane.api.app import openapi_document
 from lcm.control_plane.settings import ControlPlaneSettings
 from lcm.domain.lifecycle import EC2_STATES, MEANING, TRANSITIONS, WorkerStatus
+from lcm.domain.pause import MEANING as PAUSE_MEANING
+from lcm.domain.pause import PAUSE_TRANSITIONS
 from lcm.lablet_controller.settings import LabletControllerSettings
 from lcm.resource_scheduler.settings import ResourceSchedulerSettings
 from lcm.worker_controller.settings import WorkerControllerSettings
@@ -25,6 +27,7 @@ def documents() -> Mapping[str, str]:
     """Every generated file by name."""
     return {
         "worker-states.md": worker_states(),
+        "pause-states.md": pause_states(),
         "configuration.md": configuration(),
         "openapi.json": json.dumps(openapi_document(), indent=1, ensure_ascii=False) + "\n",
     }
@@ -58,6 +61,22 @@ def worker_states() -> str:
     for state, status in EC2_STATES.items():
         out.write(f"| {state} | {status.name} |\n")
     out.write("| anything else | UNKNOWN |\n")
+    return out.getvalue()
+
+
+def pause_states() -> str:
+    out = io.StringIO()
+    out.write(f"{GENERATED}# Pause states\n\n")
+    out.write(
+        "A worker's pause has a state beside the [worker's status](worker-states.md): whether LCM is about\n"
+    )
+    out.write("to stop the worker or has stopped it. A change that is not a row below is refused.\n\n")
+    out.write("| state | meaning |\n|---|---|\n")
+    for state, meaning in PAUSE_MEANING.items():
+        out.write(f"| {state.name} | {meaning} |\n")
+    out.write("\n## Transitions\n\n| from | to | because |\n|---|---|---|\n")
+    for row in PAUSE_TRANSITIONS:
+        out.write(f"| {row.source.name} | {row.target.name} | {row.reason} |\n")
     return out.getvalue()
 
 

@@ -57,7 +57,7 @@ TERMS = {("state", "machine"), ("state", "machines"), ("virtual", "machine"), ("
 # Names that cannot change, or not here.
 ALLOWED_NAMES = (
     "Promise",  # TypeScript's
-    "ws_told_connected",  # a stored field of workers
+    "ws_told_connected",  # a field of workers stored by earlier versions
     "license_given_back",  # an event of the audit log, stored and public
     "license_owed",  # the same
 )
@@ -68,7 +68,12 @@ NAMES = re.compile(r"\b(?:" + "|".join(ALLOWED_NAMES) + r")\b")
 # Code in a document names what is defined elsewhere: settings, tests, modules. It is counted there.
 INLINE_CODE = re.compile(r"`[^`\n]*`")
 
-GENERATED = {"configuration.md", "openapi.json", "worker-states.md"}  # their texts come from src
+GENERATED = {
+    "configuration.md",
+    "openapi.json",
+    "pause-states.md",
+    "worker-states.md",
+}  # their texts come from src
 SUFFIXES = {".py", ".ts", ".tsx", ".css", ".html"}
 
 

@@ -127,7 +127,7 @@ async def test_e6_a_machine_that_ec2_gives_up_is_launched_anew_and_the_reason_is
     """E6: pending, then terminated."""
     await scene.disturb("RunInstances", "give_up", code=reason)
     worker = await scene.fleet.until(await scene.fleet.create(), RUNNING, PATIENCE_SECONDS)
-    assert worker.launch_generation == 2
+    assert worker.launch.generation == 2
     assert any(reason in entry.reason for entry in worker.state_history)
     assert await scene.calls("RunInstances") == 2
 
@@ -197,5 +197,5 @@ async def test_e7_a_machine_that_stays_pending_is_called_failed_in_time_and_noth
     assert (await fleet.get(worker)).status is PROVISIONING
     scene.set_forward(2)
     failed = await fleet.until(worker, FAILED, PATIENCE_SECONDS)
-    assert f"{failed.ec2_instance_id} still exists and costs money" in failed.status_reason
+    assert f"{failed.instance.id} still exists and costs money" in failed.status_reason
     assert (await scene.calls("RunInstances"), await scene.calls("TerminateInstances")) == (1, 0)

@@ -6,14 +6,19 @@ combination of status, desired status, pause, drain, hold and resume that simula
 
 import shutil
 from collections import Counter
+from datetime import datetime
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from lcm.control_plane.records.workers import KIND, Workers
+from lcm.control_plane.store.memory import MemoryStore
+from lcm.control_plane.store.port import Document
 from lcm.control_plane.store.sqlite import SqliteStore
-from lcm.domain.lifecycle import DRAINING, RUNNING, STOPPED
-from lcm.domain.worker import PauseReason, Worker
+from lcm.domain.lifecycle import DRAINING, RUNNING, STOPPED, TERMINATED, DesiredStatus
+from lcm.domain.pause import PauseReason, PauseState
+from lcm.domain.worker import Worker
 from lcm.rest.schemas import WorkerView
 
 WRITTEN_BY_91FD182 = Path(__file__).parents[1] / "fixtures" / "records-91fd182.db"
@@ -46,7 +51,45 @@ async def test_what_an_earlier_version_knew_of_a_worker_is_still_shown(tmp_path:
 
 async def test_paused_workers_of_an_earlier_version_are_paused_for_the_same_reason(tmp_path: Path) -> None:
     workers, _ = await read_all(tmp_path)
-    reasons = Counter(worker.pause_reason for worker in workers)
+    reasons = Counter(worker.pause.reason for worker in workers)
     assert reasons[PauseReason.IDLE_TIMEOUT] > 10
     assert reasons[PauseReason.MANUAL] > 3
     assert reasons[PauseReason.EXTERNAL] > 3
+
+
+async def test_the_timestamps_of_an_earlier_version_say_how_far_each_pause_had_come(tmp_path: Path) -> None:
+    workers, stored = await read_all(tmp_path)
+    for worker in workers:
+        was = msgspec.json.decode(stored[worker.id])
+        assert worker.pause.decided_at == _moment(was.get("pause_decided_at")), worker.id
+        if worker.status is STOPPED and worker.desired_status is DesiredStatus.STOPPED:
+            assert worker.pause.state is PauseState.PAUSED, worker.id
+        if worker.status is DRAINING and worker.pause.is_draining:
+            assert worker.pause.until == _moment(was["drain_deadline_at"]), worker.id
+        if worker.desired_status is DesiredStatus.RUNNING:
+            assert not worker.pause.is_unfinished, worker.id
+    assert {worker.pause.state for worker in workers} == set(PauseState)
+
+
+async def test_a_change_rewrites_a_record_of_an_earlier_version(tmp_path: Path) -> None:
+    known, stored = await read_all(tmp_path)
+    for worker in known:
+        if worker.status is TERMINATED:
+            continue
+        store = MemoryStore()
+        workers = Workers(store)
+        first = {**msgspec.json.decode(stored[worker.id]), "version": 1}
+        await store.insert(Document(KIND, worker.id, 1, msgspec.json.encode(first)))
+        changed = await workers.change(worker.id, lambda was: replace(was, status_reason="changed"))
+        document = await store.get(KIND, worker.id)
+        assert document is not None
+        record = msgspec.json.decode(document.body)
+        gone = msgspec.json.decode(stored[worker.id]).keys() - record.keys()
+        assert record["form"] == 2
+        assert {"ec2_instance_id", "cml_version", "last_paused_at", "last_activity_at"} <= gone
+        assert changed == replace(worker, status_reason="changed", version=2)
+        assert msgspec.convert(record, Worker) == changed
+
+
+def _moment(stamp: str | None) -> datetime | None:
+    return msgspec.convert(stamp, datetime) if stamp else None

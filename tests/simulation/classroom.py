@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 from lcm.control_plane.store.port import Document, Fence
 from lcm.core.timeouts import timeout
 from lcm.domain.lifecycle import RUNNING, STOPPED, TERMINATED, DesiredStatus
-from lcm.domain.worker import PauseReason, Worker
+from lcm.domain.pause import PauseReason
+from lcm.domain.worker import Worker
 from simulation.story import PATIENCE_SECONDS, RunEnded, Story, TooLate
 from simulation.world.calls import Violation
 from simulation.world.live_fleet import LiveFleet
@@ -96,7 +97,7 @@ class Classroom(Story):
 
     async def until_a_pause_is_decided(self, within_seconds: float) -> str | None:
         """The first worker that awaits its second idle check."""
-        return await self._until_some(lambda worker: worker.pause_decided_at is not None, within_seconds)
+        return await self._until_some(lambda worker: worker.pause.decided_at is not None, within_seconds)
 
     async def until_a_pause_is_wanted(self, within_seconds: float) -> str | None:
         """The first worker that LCM is about to stop because it is idle, at that very moment."""
@@ -162,5 +163,5 @@ def is_being_paused(worker: Worker) -> bool:
     return (
         worker.is_live
         and worker.desired_status is DesiredStatus.STOPPED
-        and worker.pause_reason is PauseReason.IDLE_TIMEOUT
+        and worker.pause.reason is PauseReason.IDLE_TIMEOUT
     )

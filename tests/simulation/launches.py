@@ -116,7 +116,7 @@ async def _launch_and_cut(seed: int) -> Launches:
 def _count(world: World, cutter: Cutter) -> Launches:
     instances = [instance for instance in world.cloud.instances.values() if not instance.is_gone]
     owners: list[Any] = [instance.tags[WORKER_ID_TAG] for instance in instances]
-    running = {w.ec2_instance_id for w in world.disk.peek_all() if w.status is RUNNING}
+    running = {w.instance.id for w in world.disk.peek_all() if w.status is RUNNING}
     return Launches(
         launched=len(world.cloud.instances),
         cut=len(cutter.cut),

@@ -173,7 +173,7 @@ def _is_settled(worker: Worker) -> bool:
     match worker.desired_status:
         case DesiredStatus.RUNNING:
             is_licensing = worker.license.pending_operation is not None
-            return worker.status is RUNNING and worker.cml_ready and not is_licensing
+            return worker.status is RUNNING and worker.cml.is_ready and not is_licensing
         case DesiredStatus.STOPPED:
             return worker.status is STOPPED or (worker.status is PENDING and not worker.may_have_instance)
         case DesiredStatus.TERMINATED:

@@ -94,9 +94,9 @@ def is_settled(worker: Worker, alive: Sequence[ListedInstance]) -> bool:
     states = {instance.state for instance in alive}
     match worker.desired_status:
         case DesiredStatus.RUNNING:
-            return worker.status is RUNNING and worker.cml_ready and states <= {"running"}
+            return worker.status is RUNNING and worker.cml.is_ready and states <= {"running"}
         case DesiredStatus.STOPPED:
-            is_never_launched = worker.status is PENDING and worker.launch is None
+            is_never_launched = worker.status is PENDING and worker.launch.intent is None
             return is_never_launched or (worker.status is STOPPED and states <= {"stopped"})
         case DesiredStatus.TERMINATED:
             # A launch intent without a launch: it must be absent for five minutes.
@@ -113,7 +113,7 @@ def i1_at_most_one_live_instance_per_worker(state: EndState) -> Iterator[str]:
 
 def i2_records_and_instances_match_one_to_one(state: EndState) -> Iterator[str]:
     holders: dict[str, Worker] = {
-        r.ec2_instance_id: r for r in state.records if r.status is not TERMINATED and r.ec2_instance_id
+        r.instance.id: r for r in state.records if r.status is not TERMINATED and r.instance.id
     }
     for instance in state.instances:
         if is_alive(instance) and instance.tags.get(MANAGED_BY_TAG) == MANAGED_BY:
@@ -122,7 +122,7 @@ def i2_records_and_instances_match_one_to_one(state: EndState) -> Iterator[str]:
                 yield f"{instance.id} ({instance.state}) is an orphan"
     for record in state.records:
         if record.status in (RUNNING, STOPPED):
-            states = [i.state for i in state.instances if i.id == record.ec2_instance_id]
+            states = [i.state for i in state.instances if i.id == record.instance.id]
             if states != [record.status.value]:
                 yield f"{record.name} is {record.status}, its instance {states or 'does not exist'}"
 
@@ -130,8 +130,8 @@ def i2_records_and_instances_match_one_to_one(state: EndState) -> Iterator[str]:
 def i4_no_more_launches_than_launch_generations(state: EndState) -> Iterator[str]:
     for record in state.records:
         launched = state.launched_for(record.id)
-        if len(launched) > record.launch_generation:
-            yield f"{record.name}: {len(launched)} instances in {record.launch_generation} generations"
+        if len(launched) > record.launch.generation:
+            yield f"{record.name}: {len(launched)} instances in {record.launch.generation} generations"
 
 
 def i5_every_step_is_a_row_of_the_table(state: EndState) -> Iterator[str]:

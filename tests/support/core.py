@@ -447,6 +447,53 @@ def a_worker(**fields: Any) -> Worker:
         by="ada",
         now=NOON,
     )
+    return with_fields(worker, **fields)
+
+
+_PARTS = {
+    "launch": {
+        "launch_generation": "generation",
+        "unattended_launches": "unattended",
+        "launch_intent": "intent",
+    },
+    "instance": {
+        "ec2_instance_id": "id",
+        "ami_name": "ami_name",
+        "public_ip": "public_ip",
+        "private_ip": "private_ip",
+    },
+    "cml": {
+        "cml_version": "version",
+        "cml_ready": "is_ready",
+        "cml_certificate_sha256": "certificate_sha256",
+        "cml_login": "login",
+        "cml_health": "health",
+        "cml_license": "license",
+        "labs_count": "labs_count",
+    },
+    "connection": {
+        "ws_status": "status",
+        "ws_published": "published",
+        "ws_connected_at": "connected_at",
+    },
+    "activity": {"last_activity_at": "last_at", "last_activity_check_at": "checked_at"},
+    "pause": {
+        "pause_state": "state",
+        "pause_since": "since",
+        "pause_reason": "reason",
+        "target_pause_at": "due_at",
+        "last_paused_at": "last_paused_at",
+        "last_resumed_at": "last_resumed_at",
+    },
+}
+
+
+def with_fields(worker: Worker, **fields: Any) -> Worker:
+    """The worker with these fields replaced; those of its parts are named as in the public view."""
+    for part, names in _PARTS.items():
+        changes = {names[flat]: fields.pop(flat) for flat in tuple(fields) if flat in names}
+        if changes:
+            fields[part] = msgspec.structs.replace(fields.get(part, getattr(worker, part)), **changes)
     return msgspec.structs.replace(worker, **fields)
 
 

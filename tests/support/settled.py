@@ -10,8 +10,6 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from msgspec.structs import replace
-
 from lcm.core.clock import Clock
 from lcm.core.health import Health
 from lcm.core.telemetry import Telemetry
@@ -23,6 +21,7 @@ from lcm.rest.schemas import IdleCheck, IdleCheckRequest
 from lcm.worker_controller.adapters.ec2 import Ec2Provider, Ec2Settings
 from lcm.worker_controller.main import WorkerController, assemble_controller, election_of
 from lcm.worker_controller.settings import WorkerControllerSettings
+from support.core import with_fields
 from support.fleet import MemoryMonitors
 from support.memory_licensing import MemoryLicensing
 
@@ -164,7 +163,7 @@ def _worker(region: str, number: int) -> Worker:
         by="ann",
         now=THEN,
     )
-    return replace(
+    return with_fields(
         worker,
         status=RUNNING,
         pending_since=None,

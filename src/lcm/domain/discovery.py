@@ -25,8 +25,8 @@ from lcm.domain.launch import (
 )
 from lcm.domain.lifecycle import DesiredStatus, status_of_ec2_state
 from lcm.domain.template import WorkerTemplate
-from lcm.domain.transitions import attach_instance
-from lcm.domain.worker import HistoryEntry, Instance, Worker, new_worker
+from lcm.domain.transitions import attach_instance, with_image
+from lcm.domain.worker import Cml, HistoryEntry, Instance, Worker, new_worker
 
 NO_TEMPLATE: Final = "imported"
 """The template name of an imported worker whose instance type no template has."""
@@ -113,7 +113,7 @@ class KnownWorkers:
     def of(workers: Iterable[Worker]) -> "KnownWorkers":
         every = list(workers)
         return KnownWorkers(
-            frozenset(w.ec2_instance_id for w in every if w.ec2_instance_id is not None),
+            frozenset(w.instance.id for w in every if w.instance.id is not None),
             frozenset(w.id for w in every),
         )
 
@@ -165,19 +165,16 @@ def imported_worker(
         status_reason=reason,
         desired_status=DesiredStatus.STOPPED if is_stopped else DesiredStatus.RUNNING,
         pending_since=None,
-        cml_version=found.cml_version,
-        cml_ready=found.cml_ready and instance.state == "running",
-        cml_certificate_sha256=found.cml_certificate_sha256,
+        cml=Cml(
+            version=found.cml_version,
+            is_ready=found.cml_ready and instance.state == "running",
+            certificate_sha256=found.cml_certificate_sha256,
+        ),
         state_history=(HistoryEntry(source=None, target=status, by=by, reason=reason, at=now),),
     )
     if found.image is None:
         return worker
-    return replace(
-        worker,
-        ami_name=found.image.name,
-        ami_description=found.image.description,
-        ami_creation_date=found.image.creation_date,
-    )
+    return replace(worker, instance=with_image(worker.instance, found.image))
 
 
 def worker_name(instance: Instance, taken: Collection[str]) -> str:

@@ -24,7 +24,8 @@ from lcm.domain.lifecycle import (
     UNKNOWN,
     DesiredStatus,
 )
-from lcm.domain.worker import PauseReason, Worker
+from lcm.domain.pause import PauseReason
+from lcm.domain.worker import Worker
 
 
 @dataclass(frozen=True)
@@ -71,10 +72,10 @@ def explain(
 def _holding(worker: Worker, policy: IdlePolicy, now: datetime) -> Iterator[Point]:
     if worker.status_reason:
         yield Point("status_reason", worker.status_reason)
-    if worker.status is RUNNING and not worker.cml_ready:
+    if worker.status is RUNNING and not worker.cml.is_ready:
         yield Point("cml_booting", "CML is not ready yet")
     if worker.status is STOPPED and worker.desired_status is DesiredStatus.STOPPED:
-        yield _STOPPED_BY[worker.pause_reason or PauseReason.MANUAL]
+        yield _STOPPED_BY[worker.pause.reason or PauseReason.MANUAL]
     if worker.sessions:
         yield Point("active_sessions", f"active sessions: {len(worker.sessions)}")
     if _may_be_paused(worker):
@@ -127,10 +128,10 @@ def _against_a_pause(worker: Worker, policy: IdlePolicy, now: datetime) -> Itera
             yield Point("snoozed", "snoozed: started or resumed recently", snoozed_until(worker, policy))
         case PauseGuard.ACTIVE:
             used = f"last activity {idleness.idle_minutes:.0f} minutes ago"
-            yield Point("active", used, worker.last_activity_at)
-        case None if worker.pause_decided_at is not None:
+            yield Point("active", used, worker.activity.last_at)
+        case None if worker.pause.decided_at is not None:
             decided = "a pause was decided; a second idle check confirms or cancels it"
-            yield Point("second_look", decided, worker.pause_decided_at)
+            yield Point("second_look", decided, worker.pause.decided_at)
 
 
 _STOPPED_BY: Final = {

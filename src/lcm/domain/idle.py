@@ -9,8 +9,10 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
-from lcm.domain.lifecycle import RUNNING, STOPPED, DesiredStatus
-from lcm.domain.worker import PauseReason, Worker
+from msgspec.structs import replace
+
+from lcm.domain.lifecycle import RUNNING, DesiredStatus
+from lcm.domain.worker import Worker
 
 SECOND_CHECK_AFTER: Final = timedelta(seconds=15)
 """A pause is decided, then confirmed by fresh evidence at least this much later."""
@@ -94,12 +96,12 @@ class Evidence:
 
 def idle_since(worker: Worker) -> datetime:
     """The last activity or, without any, the last resume or the creation."""
-    return worker.last_activity_at or worker.last_resumed_at or worker.created_at
+    return worker.activity.last_at or worker.pause.last_resumed_at or worker.created_at
 
 
 def snoozed_until(worker: Worker, policy: IdlePolicy) -> datetime | None:
     """The end of the snooze after a start or resume, when the requester is about to use the worker."""
-    came_up = [at for at in (worker.last_resumed_at, worker.came_up_at) if at]
+    came_up = [at for at in (worker.pause.last_resumed_at, worker.came_up_at) if at]
     return max(came_up) + policy.snooze if came_up else None
 
 
@@ -110,6 +112,11 @@ def pause_due_at(worker: Worker, policy: IdlePolicy) -> datetime | None:
     bounds = [idle_since(worker) + policy.timeout]
     bounds += [until for until in (snoozed_until(worker, policy), held_until(worker)) if until]
     return max(bounds)
+
+
+def with_countdown(worker: Worker, policy: IdlePolicy) -> Worker:
+    """The worker with the time of its next automatic pause."""
+    return replace(worker, pause=replace(worker.pause, due_at=pause_due_at(worker, policy)))
 
 
 def held_until(worker: Worker) -> datetime | None:
@@ -144,7 +151,7 @@ def pause_guard(worker: Worker, policy: IdlePolicy, evidence: Evidence, now: dat
         return PauseGuard.MIN_WORKERS
     if not evidence.telemetry_fetched:
         return PauseGuard.UNCONFIRMED
-    decided_at = worker.pause_decided_at
+    decided_at = worker.pause.decided_at
     if decided_at is None or not SECOND_CHECK_AFTER <= now - decided_at <= DECISION_EXPIRES_AFTER:
         return PauseGuard.SECOND_CHECK
     return PauseGuard.SUPPRESSED if evidence.suppressed else None
@@ -162,22 +169,15 @@ def is_fresh(taken_at: datetime | None, now: datetime) -> bool:
 
 def is_pause_overdue(worker: Worker, now: datetime) -> bool:
     """Whether an automatic pause was requested and not carried out in time."""
-    is_wanted = (
-        worker.pause_reason is PauseReason.IDLE_TIMEOUT and worker.desired_status is DesiredStatus.STOPPED
-    )
-    wanted_at = worker.drain_started_at or worker.last_paused_at
-    if not (is_wanted and worker.is_live) or wanted_at is None:
+    requested_at = worker.pause.since if worker.pause.is_unfinished else None
+    if not worker.is_being_paused or requested_at is None:
         return False
-    was_resumed = worker.last_resumed_at is not None and worker.last_resumed_at >= wanted_at
-    arrival = worker.arrival
-    was_started_outside = arrival is not None and arrival.source is STOPPED and arrival.at > wanted_at
-    was_carried_out = was_resumed or was_started_outside
-    return not was_carried_out and not timedelta() <= now - wanted_at <= PAUSE_EXPIRES_AFTER
+    return not timedelta() <= now - requested_at <= PAUSE_EXPIRES_AFTER
 
 
 def decision_time(worker: Worker, now: datetime) -> datetime:
     """When the pause under confirmation was decided; now, if that decision has expired."""
-    decided_at = worker.pause_decided_at
+    decided_at = worker.pause.decided_at
     is_current = decided_at is not None and now - decided_at <= DECISION_EXPIRES_AFTER
     return decided_at if decided_at is not None and is_current else now
 
@@ -185,7 +185,7 @@ def decision_time(worker: Worker, now: datetime) -> datetime:
 def idle_checks_expected_since(worker: Worker) -> datetime | None:
     """Since when idle checks of this worker are expected; None if it cannot be paused anyway."""
     stays = worker.status is RUNNING and worker.desired_status is DesiredStatus.RUNNING
-    return worker.status_since if stays and worker.cml_ready and worker.is_idle_detection_enabled else None
+    return worker.status_since if stays and worker.cml.is_ready and worker.is_idle_detection_enabled else None
 
 
 def _standing_guard(worker: Worker, policy: IdlePolicy) -> PauseGuard | None:

@@ -6,32 +6,23 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from lcm.domain.telemetry import ActivityEvent, ActivityMark, MonitorState
-from lcm.domain.worker import Worker
-
-_OBSERVED_FIELDS = (
-    "cml_system_info",
-    "cml_health",
-    "cml_license",
-    "labs_count",
-    "ws_connected",
-    "ws_status",
-    "ws_reason",
-    "ws_connected_at",
-    "ws_disconnected_at",
-    "ws_told_connected",
-    "ws_mark",
-    "last_activity_at",
-    "last_activity_check_at",
-    "recent_activity_events",
-    "activity_listed_since",
-    "activity_mark",
-)
+from lcm.domain.worker import Activity, Connection, Worker
 
 
 def has_only_observed_changes(before: Worker, after: Worker) -> bool:
-    """Whether only observed fields changed: no controller has to act on that."""
-    observed = {name: getattr(after, name) for name in _OBSERVED_FIELDS}
-    return replace(before, version=after.version, **observed) == after
+    """Whether only what is observed of a running worker changed: no controller has to act on that."""
+    observed = after.cml
+    cml = replace(
+        before.cml,
+        system_info=observed.system_info,
+        health=observed.health,
+        license=observed.license,
+        labs_count=observed.labs_count,
+    )
+    same = replace(
+        before, version=after.version, cml=cml, connection=after.connection, activity=after.activity
+    )
+    return same == after
 
 
 def record_connection(
@@ -39,24 +30,26 @@ def record_connection(
 ) -> Worker:
     """Record the state of the WebSocket connection, unless a report with a later mark came before.
 
-    Only the first connection and the end of one are published: `ws_told_connected` changes with them and
-    stays as it is through reconnections.
+    Only the first connection and the end of one are published: `published` changes with them and stays as it
+    is through reconnections.
     """
+    connection = worker.connection
     if mark is not None:
-        if _is_overtaken(mark, worker.ws_mark):
+        if _is_overtaken(mark, connection.mark):
             return worker
-        worker = replace(worker, ws_mark=mark)
+        connection = replace(connection, mark=mark)
     if not worker.is_live:
         status = MonitorState.DISCONNECTED if status is not MonitorState.DISABLED else status
-    is_connected = status is MonitorState.CONNECTED
-    noted = replace(worker, ws_connected=is_connected, ws_status=status, ws_reason=reason)
-    if is_connected:
-        if worker.ws_told_connected:
-            return noted
-        return replace(noted, ws_told_connected=True, ws_connected_at=at)
-    never_worked = worker.ws_told_connected is None and status is MonitorState.FAILED
-    if status in _CONNECTION_OVER and (worker.ws_told_connected or never_worked):
-        return replace(noted, ws_told_connected=False, ws_disconnected_at=at)
+    return replace(worker, connection=_with_status(connection, status, reason, at))
+
+
+def _with_status(connection: Connection, status: MonitorState, reason: str, at: datetime) -> Connection:
+    noted = replace(connection, status=status, reason=reason)
+    if noted.is_connected:
+        return noted if connection.published else replace(noted, published=True, connected_at=at)
+    never_worked = connection.published is None and status is MonitorState.FAILED
+    if status in _CONNECTION_OVER and (connection.published or never_worked):
+        return replace(noted, published=False, disconnected_at=at)
     return noted
 
 
@@ -81,23 +74,21 @@ def record_activity(
     back, and never beyond now: a worker's clock may be wrong.
     """
     fresh = list(events)
-    known = worker.activity_mark
+    known, listed = worker.activity.mark, worker.activity.recent_events
     if mark is not None and known is not None and mark.stream == known.stream:
         unseen = mark.last_sequence - known.last_sequence
         fresh = fresh[-unseen:] if unseen > 0 else []
         mark = max(mark, known, key=lambda seen: seen.last_sequence)
-    fresh = [event for event in fresh if event not in worker.recent_activity_events]
-    newest_first = sorted((*fresh, *worker.recent_activity_events), key=lambda event: event.at, reverse=True)
+    fresh = [event for event in fresh if event not in listed]
+    newest_first = sorted((*fresh, *listed), key=lambda event: event.at, reverse=True)
     moments = [min(event.at, now) for event in fresh]
-    if worker.last_activity_at is not None:
-        moments.append(worker.last_activity_at)
-    return replace(
-        worker,
-        last_activity_at=max(moments, default=None),
-        last_activity_check_at=now,
-        recent_activity_events=tuple(newest_first[:keep]),
-        activity_listed_since=newest_first[keep].at
-        if len(newest_first) > keep
-        else worker.activity_listed_since,
-        activity_mark=mark or known,
+    if worker.activity.last_at is not None:
+        moments.append(worker.activity.last_at)
+    activity = Activity(
+        last_at=max(moments, default=None),
+        checked_at=now,
+        recent_events=tuple(newest_first[:keep]),
+        listed_since=newest_first[keep].at if len(newest_first) > keep else worker.activity.listed_since,
+        mark=mark or known,
     )
+    return replace(worker, activity=activity)

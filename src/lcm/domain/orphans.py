@@ -62,8 +62,8 @@ def find_orphans(
 ) -> dict[InstanceId, Orphan]:
     """The instances of a complete list that no record owns; read the records after the list."""
     every = {worker.id: worker for worker in workers}
-    owned = {w.ec2_instance_id for w in every.values() if w.status is not TERMINATED}
-    imported = {w.ec2_instance_id for w in every.values() if w.imported}
+    owned = {w.instance.id for w in every.values() if w.status is not TERMINATED}
+    imported = {w.instance.id for w in every.values() if w.imported}
     orphans = (
         _classify(instance, every, environment, was_imported=instance.id in imported)
         for instance in listed
@@ -88,10 +88,10 @@ def _classify(
         return orphan(OrphanKind.CONFLICT, "it was imported once; LCM did not launch it")
     if fleet != environment:
         return orphan(OrphanKind.CONFLICT, f"its tags name the fleet {fleet!r}, this one is {environment!r}")
-    intent = worker.launch if worker is not None and worker.has_unresolved_launch else None
+    intent = worker.launch.intent if worker is not None and worker.has_unresolved_launch else None
     if intent is not None and intent.client_token == instance.client_token:
         return orphan(OrphanKind.INTENDED, f"launch {intent.generation} of its worker")
-    launches = worker.launch_generation if worker else GENERATIONS_PROBED
+    launches = worker.launch.generation if worker else GENERATIONS_PROBED
     tokens = {client_token(worker_id, generation): generation for generation in range(1, launches + 1)}
     generation = tokens.get(instance.client_token or "")
     if generation is None:
@@ -112,7 +112,7 @@ def may_have_lost_instance(worker: Worker) -> bool:
     is_handled_elsewhere = worker.status in (PENDING, PROVISIONING, TERMINATED) or (
         worker.status is RUNNING and not worker.imported
     )
-    return worker.ec2_instance_id is not None and not is_handled_elsewhere
+    return worker.instance.id is not None and not is_handled_elsewhere
 
 
 @dataclass

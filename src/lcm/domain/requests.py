@@ -6,6 +6,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from lcm.domain import pause
 from lcm.domain.errors import ActionRefused, TooSoon
 from lcm.domain.license import deregister
 from lcm.domain.lifecycle import (
@@ -17,8 +18,9 @@ from lcm.domain.lifecycle import (
     TERMINATING,
     DesiredStatus,
 )
-from lcm.domain.transitions import mark_paused, move
-from lcm.domain.worker import Action, CmlLogin, PauseReason, Worker, extend_history
+from lcm.domain.pause import PauseReason
+from lcm.domain.transitions import move
+from lcm.domain.worker import Action, CmlLogin, Worker, extend_history
 
 
 def possible_actions(worker: Worker) -> frozenset[Action]:
@@ -51,41 +53,61 @@ def request(worker: Worker, action: Action, *, by: str, now: datetime) -> Worker
     if action not in possible_actions(worker):
         raise ActionRefused(action, worker.status, possible_actions(worker))
     if action is Action.RETRY:
-        retried = replace(worker, desired_status=DesiredStatus.RUNNING, generation=worker.generation + 1)
-        return replace(
-            move(retried, PENDING, by=by, reason="retried", now=now), unattended_launches=0, pending_since=now
-        )
+        return _retry(worker, by=by, now=now)
     desired = _DESIRED_STATUS[action]
-    cuts_short = action is Action.STOP and worker.status is DRAINING and not worker.is_drain_cut_short
-    takes_over = action is Action.STOP and _is_being_paused(worker)
-    if desired is worker.desired_status and not (cuts_short or takes_over):
+    is_overriding = action is Action.STOP and (worker.is_being_paused or worker.pause.is_draining)
+    if desired is worker.desired_status and not is_overriding:
         return worker
     changed = replace(
         worker,
         desired_status=desired,
         generation=worker.generation + 1,
-        unattended_launches=0,
+        launch=replace(worker.launch, unattended=0),
         status_reason=f"{action} requested" if worker.status is PENDING else worker.status_reason,
         updated_at=now,
         state_history=extend_history(worker, worker.status, by=by, reason=f"{action} requested", now=now),
     )
-    if desired is DesiredStatus.STOPPED:
-        # A stop cuts a drain short: it no longer waits for sessions.
-        stopped = replace(changed, drain_deadline_at=now, auto_pause_count=_without_pause(worker))
-        return mark_paused(stopped, PauseReason.MANUAL, by=by, now=now)
-    if desired is DesiredStatus.TERMINATED and worker.license.changed_at is not None:
-        return replace(changed, license=deregister(worker.license, now=now))
-    if desired is DesiredStatus.RUNNING and worker.desired_status is DesiredStatus.STOPPED:
-        return replace(
-            changed,
-            manual_resume_count=worker.manual_resume_count + 1,
-            pause_decided_at=None,
-            # The launch of a worker that was stopped before it begins only now.
-            pending_since=now if worker.status is PENDING else worker.pending_since,
-            # Resumed before it was stopped: it is snoozed like one that had been stopped.
-            last_resumed_at=now if worker.is_live else worker.last_resumed_at,
-        )
-    return changed
+    match desired:
+        case DesiredStatus.STOPPED:
+            return _with_stop(changed, PauseReason.MANUAL, by=by, now=now)
+        case DesiredStatus.TERMINATED:
+            return _deleted(changed, now)
+        case DesiredStatus.RUNNING:
+            return _resumed(worker, changed, now)
+
+
+def _retry(worker: Worker, *, by: str, now: datetime) -> Worker:
+    wanted = replace(
+        worker,
+        desired_status=DesiredStatus.RUNNING,
+        generation=worker.generation + 1,
+        pause=pause.abandon(worker.pause, now=now),
+        launch=replace(worker.launch, unattended=0),
+    )
+    return replace(move(wanted, PENDING, by=by, reason="retried", now=now), pending_since=now)
+
+
+def _with_stop(worker: Worker, why: PauseReason, *, by: str, now: datetime) -> Worker:
+    requested = pause.request_stop(worker.pause, why, is_running=worker.is_live, by=by, now=now)
+    return replace(worker, pause=requested)
+
+
+def _deleted(worker: Worker, now: datetime) -> Worker:
+    worker = replace(worker, pause=pause.abandon(worker.pause, now=now))
+    if worker.license.changed_at is None:
+        return worker
+    return replace(worker, license=deregister(worker.license, now=now))
+
+
+def _resumed(before: Worker, worker: Worker, now: datetime) -> Worker:
+    if before.desired_status is not DesiredStatus.STOPPED:
+        return worker
+    return replace(
+        worker,
+        pause=pause.request_resume(worker.pause, is_running=worker.is_live, now=now),
+        # The launch of a worker that was stopped before it begins only now.
+        pending_since=now if worker.status is PENDING else worker.pending_since,
+    )
 
 
 def delete_for_good(worker: Worker, *, by: str, now: datetime) -> Worker:
@@ -109,14 +131,12 @@ def drain(
     The status changes here and not by a report: from this commit on no session may be placed on it.
     """
     if worker.status is DRAINING and worker.desired_status is DesiredStatus.STOPPED:
-        if why is PauseReason.IDLE_TIMEOUT or not _is_being_paused(worker):
+        if why is PauseReason.IDLE_TIMEOUT or not worker.is_being_paused:
             return worker
         return replace(
             worker,
             generation=worker.generation + 1,
-            drain_deadline_at=deadline,
-            pause_reason=why,
-            last_paused_by=by,
+            pause=pause.request_drain(worker.pause, why, until=deadline, by=by, now=now),
             updated_at=now,
             state_history=extend_history(worker, DRAINING, by=by, reason=reason, now=now),
         )
@@ -124,12 +144,10 @@ def drain(
         raise ActionRefused(Action.DRAIN, worker.status, possible_actions(worker))
     drained = replace(worker, desired_status=DesiredStatus.STOPPED, generation=worker.generation + 1)
     drained = move(drained, DRAINING, by=by, reason=reason, now=now)
-    return replace(
-        drained, drain_started_at=now, drain_deadline_at=deadline, pause_reason=why, last_paused_by=by
-    )
+    return replace(drained, pause=pause.request_drain(drained.pause, why, until=deadline, by=by, now=now))
 
 
-def pause(worker: Worker, *, by: str, reason: str, now: datetime) -> Worker:
+def pause_idle(worker: Worker, *, by: str, reason: str, now: datetime) -> Worker:
     """Stop an idle worker. The caller must check `idle.pause_guard` first."""
     paused = replace(
         worker,
@@ -138,36 +156,21 @@ def pause(worker: Worker, *, by: str, reason: str, now: datetime) -> Worker:
         updated_at=now,
         state_history=extend_history(worker, worker.status, by=by, reason=reason, now=now),
     )
-    return mark_paused(paused, PauseReason.IDLE_TIMEOUT, by=by, now=now)
+    return _with_stop(paused, PauseReason.IDLE_TIMEOUT, by=by, now=now)
 
 
 def cancel_pause(worker: Worker, *, by: str, reason: str, now: datetime) -> Worker:
     """Cancel a pause because the worker was used before the stop was requested from EC2."""
-    if worker.pause_decided_at is not None:
-        worker = replace(worker, pause_decided_at=None)
-    if not _is_being_paused(worker):
-        return worker
+    if not worker.is_being_paused:
+        return replace(worker, pause=pause.withdraw_decision(worker.pause, now=now))
     return replace(
         worker,
         desired_status=DesiredStatus.RUNNING,
         generation=worker.generation + 1,
-        pause_reason=None,
-        auto_pause_count=_without_pause(worker),
+        pause=pause.cancel(worker.pause, now=now),
         updated_at=now,
         state_history=extend_history(worker, worker.status, by=by, reason=reason, now=now),
     )
-
-
-def _is_being_paused(worker: Worker) -> bool:
-    """Whether an automatic pause is in progress that activity would still cancel."""
-    is_ours = worker.pause_reason is PauseReason.IDLE_TIMEOUT
-    return is_ours and worker.desired_status is DesiredStatus.STOPPED and worker.is_live
-
-
-def _without_pause(worker: Worker) -> int:
-    """The count of automatic pauses without one that was cancelled; a drain was not counted yet."""
-    is_counted = _is_being_paused(worker) and worker.status is RUNNING
-    return worker.auto_pause_count - is_counted
 
 
 REFRESH_INTERVAL: Final = timedelta(seconds=10)
@@ -197,12 +200,12 @@ def change_login(worker: Worker, login: CmlLogin | None, *, by: str, now: dateti
     """Set the login that LCM uses for this worker's CML; None: the fleet's."""
     if worker.desired_status is DesiredStatus.TERMINATED or worker.status is TERMINATED:
         raise ActionRefused("change the login of", worker.status, possible_actions(worker))
-    if login == worker.cml_login:
+    if login == worker.cml.login:
         return worker
     whose = f"its own, {login.username}" if login else "the fleet's"
     return replace(
         worker,
-        cml_login=login,
+        cml=replace(worker.cml, login=login),
         generation=worker.generation + 1,
         updated_at=now,
         state_history=extend_history(worker, worker.status, by=by, reason=f"CML login is {whose}", now=now),

@@ -11,6 +11,7 @@ from lcm.domain.lifecycle import (
     RUNNING,
     DesiredStatus,
 )
+from lcm.domain.pause import withdraw_decision
 from lcm.domain.worker import Worker
 
 
@@ -23,10 +24,14 @@ def assign_session(
     is_open = worker.status is RUNNING and worker.desired_status is DesiredStatus.RUNNING
     if not is_open:
         raise Conflict(f"worker {worker.id} takes no session: it is {worker.status}, place it elsewhere")
-    placed = replace(worker, sessions=(*worker.sessions, session_id), pause_decided_at=None, updated_at=now)
-    return recalculate(
-        replace(placed, session_needs={**worker.session_needs, session_id: needs or Capacity()})
+    placed = replace(
+        worker,
+        sessions=(*worker.sessions, session_id),
+        session_needs={**worker.session_needs, session_id: needs or Capacity()},
+        pause=withdraw_decision(worker.pause, now=now),
+        updated_at=now,
     )
+    return recalculate(placed)
 
 
 def release_session(worker: Worker, session_id: str, *, now: datetime) -> Worker:

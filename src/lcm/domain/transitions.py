@@ -4,17 +4,18 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
+from lcm.domain import pause
 from lcm.domain.cost import book
 from lcm.domain.errors import Conflict, IllegalTransition
 from lcm.domain.launch import (
     MAX_UNATTENDED_LAUNCHES,
+    Ami,
     LaunchIntent,
     LaunchSpec,
     client_token,
 )
 from lcm.domain.license import lose_instance
 from lcm.domain.lifecycle import (
-    DRAINING,
     FAILED,
     PENDING,
     PROVISIONING,
@@ -30,9 +31,10 @@ from lcm.domain.lifecycle import (
     is_allowed,
 )
 from lcm.domain.observed import record_connection
+from lcm.domain.pause import Pause
 from lcm.domain.sessions import recalculate
 from lcm.domain.telemetry import MonitorState
-from lcm.domain.worker import Instance, PauseReason, Worker, extend_history
+from lcm.domain.worker import Instance, Launches, Worker, WorkerInstance, extend_history
 
 
 def move(
@@ -60,40 +62,41 @@ def move(
         use=book(
             worker.use,
             worker.status,
-            was_paused=worker.pause_reason is PauseReason.IDLE_TIMEOUT,
+            was_paused=worker.pause.is_automatic,
             since=worker.status_since,
             until=now,
         ),
     )
-    is_newly_stopped = target in (STOPPING, STOPPED) and worker.status not in (STOPPING, STOPPED)
-    if observed and is_newly_stopped and worker.desired_status is DesiredStatus.RUNNING:
-        moved = mark_paused(moved, PauseReason.EXTERNAL, by=by, now=now)
+    is_outside = observed and worker.desired_status is DesiredStatus.RUNNING
+    moved = replace(moved, pause=_pause_after(worker, moved, is_outside=is_outside, by=by, now=now))
     return _settle_fields(worker, moved, now)
+
+
+def _pause_after(before: Worker, after: Worker, *, is_outside: bool, by: str, now: datetime) -> Pause:
+    """The pause that the new status implies."""
+    current = after.pause
+    if after.status is RUNNING:
+        return pause.resume(current, now=now) if after.desired_status is DesiredStatus.RUNNING else current
+    is_newly_stopped = after.status in (STOPPING, STOPPED) and before.status not in (STOPPING, STOPPED)
+    if is_newly_stopped and is_outside:
+        return pause.stop_outside(current, by=by, now=now)
+    if is_newly_stopped:
+        current = pause.carry_out(current, now=now)
+    return replace(pause.withdraw_decision(current, now=now), due_at=None)
 
 
 def _settle_fields(before: Worker, after: Worker, now: datetime) -> Worker:
     """Set the fields that the new status implies."""
     if not after.is_live:
-        after = replace(after, cml_ready=False, labs_count=None)
-        if after.ws_status is not None:
+        after = replace(after, cml=replace(after.cml, is_ready=False, labs_count=None))
+        if after.connection.status is not None:
             after = record_connection(
                 after, MonitorState.DISCONNECTED, reason=f"worker is {after.status}", at=now
             )
-    if after.status is STOPPED:
-        after = replace(after, public_ip=None, pending_since=None)
-    if after.status in (RUNNING, FAILED, TERMINATING):
+    if after.status in (RUNNING, STOPPED, FAILED, TERMINATING, TERMINATED):
         after = replace(after, pending_since=None)
-    if after.status is RUNNING and after.desired_status is DesiredStatus.RUNNING and _was_paused(after):
-        # A worker stopped outside LCM whose desired status is still running was resumed by LCM.
-        is_by_itself = after.pause_reason is PauseReason.EXTERNAL
-        after = replace(after, last_resumed_at=now, auto_resume_count=after.auto_resume_count + is_by_itself)
-    if after.status is not RUNNING:
-        after = replace(after, pause_decided_at=None, target_pause_at=None)
-    if before.status is DRAINING:
-        after = replace(after, drain_started_at=None, drain_deadline_at=None)
-    if before.status is DRAINING and after.status is STOPPING and not _was_paused(after):
-        # Like any other pause: after the next start it is snoozed, because it is about to be used.
-        after = replace(after, last_paused_at=now)
+    if after.status is STOPPED:
+        after = replace(after, instance=replace(after.instance, public_ip=None))
     if after.status in (STOPPED, TERMINATED, PENDING):
         after = recalculate(replace(after, sessions=()))
     if after.status is TERMINATED:
@@ -101,44 +104,27 @@ def _settle_fields(before: Worker, after: Worker, now: datetime) -> Worker:
             after,
             desired_status=DesiredStatus.TERMINATED,
             license=lose_instance(after.license, is_final=True, now=now),
-            public_ip=None,
-            private_ip=None,
-            pending_since=None,
+            instance=replace(after.instance, public_ip=None, private_ip=None),
+            pause=pause.abandon(after.pause, now=now),
         )
     if after.status is PENDING and before.status is not FAILED:
         # The old instance is proven gone: the next launch creates a new one.
         after = replace(
-            after,
+            _without_instance(after),
             # The replacement of an instance that never ran uses the timeout of the first.
             pending_since=before.pending_since if before.status is PROVISIONING else now,
-            launch=None,
-            ec2_instance_id=None,
-            public_ip=None,
-            private_ip=None,
-            cml_certificate_sha256=None,
+            launch=replace(after.launch, intent=None),
             license=lose_instance(after.license, is_final=False, now=now),
         )
     return after
 
 
-def _was_paused(worker: Worker) -> bool:
-    """Whether the last pause has not been followed by a resumption yet."""
-    if worker.last_paused_at is None:
-        return False
-    return worker.last_resumed_at is None or worker.last_resumed_at < worker.last_paused_at
-
-
-def mark_paused(worker: Worker, why: PauseReason, *, by: str, now: datetime) -> Worker:
-    is_automatic = why is PauseReason.IDLE_TIMEOUT
+def _without_instance(worker: Worker) -> Worker:
+    """The worker without its instance and what only that one had; the facts of its AMI stay."""
     return replace(
         worker,
-        pause_reason=why,
-        last_paused_at=now,
-        last_paused_by=by,
-        pause_decided_at=None,
-        target_pause_at=None,
-        auto_pause_count=worker.auto_pause_count + is_automatic,
-        manual_pause_count=worker.manual_pause_count + (why is PauseReason.MANUAL),
+        instance=replace(worker.instance, id=None, public_ip=None, private_ip=None),
+        cml=replace(worker.cml, certificate_sha256=None),
     )
 
 
@@ -150,27 +136,17 @@ def with_launch_intent(worker: Worker, spec: LaunchSpec, *, now: datetime) -> Wo
         raise Conflict("imported workers are never launched by LCM; create a worker instead")
     if worker.has_unresolved_launch:
         raise Conflict("an earlier launch of this worker is unresolved; repeat that one")
-    if worker.ec2_instance_id is not None:
-        raise Conflict(f"instance {worker.ec2_instance_id} is not proven gone; withdraw its intent first")
-    if worker.unattended_launches >= MAX_UNATTENDED_LAUNCHES:
-        raise Conflict(
-            f"{worker.unattended_launches} launches without a request of a person; retry to launch again"
-        )
-    generation = worker.launch_generation + 1
+    if worker.instance.id is not None:
+        raise Conflict(f"instance {worker.instance.id} is not proven gone; withdraw its intent first")
+    unattended = worker.launch.unattended
+    if unattended >= MAX_UNATTENDED_LAUNCHES:
+        raise Conflict(f"{unattended} launches without a request of a person; retry to launch again")
+    generation = worker.launch.generation + 1
+    token = client_token(worker.id, generation)
+    intent = LaunchIntent(generation=generation, client_token=token, spec=spec, requested_at=now)
     return replace(
-        worker,
-        launch_generation=generation,
-        unattended_launches=worker.unattended_launches + 1,
-        launch=LaunchIntent(
-            generation=generation,
-            client_token=client_token(worker.id, generation),
-            spec=spec,
-            requested_at=now,
-        ),
-        ec2_instance_id=None,
-        public_ip=None,
-        private_ip=None,
-        cml_certificate_sha256=None,
+        _without_instance(worker),
+        launch=Launches(generation=generation, unattended=unattended + 1, intent=intent),
         updated_at=now,
     )
 
@@ -180,15 +156,11 @@ def without_launch_intent(worker: Worker, *, reason: str, now: datetime, refused
 
     A launch that EC2 `refused` created no instance, so it does not count as an unattended launch.
     """
-    launches = worker.unattended_launches - 1 if refused and worker.launch else worker.unattended_launches
+    launch = worker.launch
+    unattended = max(0, launch.unattended - 1) if refused and launch.intent else launch.unattended
     return replace(
-        worker,
-        unattended_launches=max(0, launches),
-        launch=None,
-        ec2_instance_id=None,
-        public_ip=None,
-        private_ip=None,
-        cml_certificate_sha256=None,
+        _without_instance(worker),
+        launch=replace(launch, unattended=unattended, intent=None),
         license=lose_instance(worker.license, is_final=False, now=now),
         status_reason=reason,
         updated_at=now,
@@ -197,17 +169,25 @@ def without_launch_intent(worker: Worker, *, reason: str, now: datetime, refused
 
 def attach_instance(worker: Worker, instance: Instance, *, now: datetime) -> Worker:
     """Record the worker's instance and its addresses."""
-    image = worker.launch.spec.image if worker.launch else None
-    is_same_image = image is not None and image.id == instance.image_id
-    return replace(
-        worker,
-        ec2_instance_id=instance.id,
-        instance_type=instance.instance_type,
+    attached = replace(
+        worker.instance,
+        id=instance.id,
+        type=instance.instance_type,
         ami_id=instance.image_id,
-        ami_name=image.name if image and is_same_image else worker.ami_name,
-        ami_description=image.description if image and is_same_image else worker.ami_description,
-        ami_creation_date=image.creation_date if image and is_same_image else worker.ami_creation_date,
         public_ip=instance.public_ip,
         private_ip=instance.private_ip,
-        updated_at=now,
+    )
+    image = worker.launch.intent.spec.image if worker.launch.intent else None
+    if image is not None and image.id == instance.image_id:
+        attached = with_image(attached, image)
+    return replace(worker, instance=attached, updated_at=now)
+
+
+def with_image(instance: WorkerInstance, image: Ami) -> WorkerInstance:
+    """The instance with what is known of its AMI."""
+    return replace(
+        instance,
+        ami_name=image.name,
+        ami_description=image.description,
+        ami_creation_date=image.creation_date,
     )

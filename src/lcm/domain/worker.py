@@ -2,12 +2,13 @@
 
 It changes by pure functions from record to record, which the control plane calls inside a compare-and-set;
 no other process changes a worker. Requests of people are in `requests`, status changes in `transitions`,
-placed sessions in `sessions`, observations in `observed`.
+placed sessions in `sessions`, observations in `observed`, the states of a pause in `pause`.
 """
 
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
+from typing import Literal
 
 import msgspec
 
@@ -30,6 +31,7 @@ from lcm.domain.lifecycle import (
     DesiredStatus,
     WorkerStatus,
 )
+from lcm.domain.pause import Pause
 from lcm.domain.telemetry import ActivityEvent, ActivityMark, MonitorState
 
 HISTORY_LIMIT = 100
@@ -54,14 +56,6 @@ class Action(StrEnum):
     CANCEL_DRAIN = "cancel-drain"
     DELETE = "delete"
     RETRY = "retry"
-
-
-class PauseReason(StrEnum):
-    """Why a worker was stopped last."""
-
-    IDLE_TIMEOUT = "idle_timeout"
-    MANUAL = "manual"
-    EXTERNAL = "external"
 
 
 class Hold(msgspec.Struct, frozen=True, kw_only=True):
@@ -144,9 +138,77 @@ class CmlLogin(msgspec.Struct, frozen=True, kw_only=True):
     """The name of the password in the vault; a new password has a new name."""
 
 
+class Launches(msgspec.Struct, frozen=True, kw_only=True):
+    """The launches of a worker."""
+
+    generation: int = 0
+    """Counts them; the client token of a launch is made from it."""
+    unattended: int = 0
+    """Launches since the last request of a person."""
+    intent: LaunchIntent | None = None
+    """The present launch, recorded before RunInstances."""
+
+
+class WorkerInstance(msgspec.Struct, frozen=True, kw_only=True):
+    """The EC2 instance that belongs to a worker, as last reported."""
+
+    id: InstanceId | None = None
+    type: str | None = None
+    ami_id: str | None = None
+    ami_name: str | None = None
+    ami_description: str | None = None
+    ami_creation_date: str | None = None
+    public_ip: str | None = None
+    private_ip: str | None = None
+
+
+class Cml(msgspec.Struct, frozen=True, kw_only=True):
+    """CML on a worker, as last reported, and the login that LCM uses there."""
+
+    version: str | None = None
+    is_ready: bool = False
+    certificate_sha256: str | None = None
+    login: CmlLogin | None = None
+    system_info: SystemInfo = {}
+    health: CmlHealth | None = None
+    license: CmlLicense | None = None
+    labs_count: int | None = None
+    lab_discovery_requested_at: datetime | None = None
+
+
+class Connection(msgspec.Struct, frozen=True, kw_only=True):
+    """The controller's WebSocket connection to a worker."""
+
+    status: MonitorState | None = None
+    reason: str = ""
+    connected_at: datetime | None = None
+    disconnected_at: datetime | None = None
+    published: bool | None = None
+    """Which was published last, `worker.ws.connected` or `.disconnected`; a reconnect is neither (D-7)."""
+    mark: ActivityMark | None = None
+
+    @property
+    def is_connected(self) -> bool:
+        return self.status is MonitorState.CONNECTED
+
+
+class Activity(msgspec.Struct, frozen=True, kw_only=True):
+    """The activity on a worker, as far as it was reported."""
+
+    last_at: datetime | None = None
+    checked_at: datetime | None = None
+    recent_events: tuple[ActivityEvent, ...] = ()
+    """Newest first."""
+    listed_since: datetime | None = None
+    """Activity events up to here were dropped for newer ones; None while the list is complete."""
+    mark: ActivityMark | None = None
+
+
 class Worker(msgspec.Struct, frozen=True, kw_only=True):
     """One CML server: its desired status and its observed status."""
 
+    form: Literal[2]
+    """The form of the record; the control plane translates records of form 1, which had no parts."""
     id: WorkerId
     name: str
     template_name: str
@@ -168,64 +230,20 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     pending_since: datetime | None = None
     """When the way from PENDING to RUNNING began; None once it has ended."""
 
-    launch_generation: int = 0
-    unattended_launches: int = 0
-    launch: LaunchIntent | None = None
+    launch: Launches = Launches()
+    instance: WorkerInstance = WorkerInstance()
+    cml: Cml = Cml()
+    connection: Connection = Connection()
+    activity: Activity = Activity()
+    pause: Pause = Pause()
+    license: License = License()
 
-    ec2_instance_id: InstanceId | None = None
-    instance_type: str | None = None
-    ami_id: str | None = None
-    ami_name: str | None = None
-    ami_description: str | None = None
-    ami_creation_date: str | None = None
-    public_ip: str | None = None
-    private_ip: str | None = None
-
-    cml_version: str | None = None
-    cml_ready: bool = False
-    cml_certificate_sha256: str | None = None
-    cml_login: CmlLogin | None = None
-    cml_system_info: SystemInfo = {}
-    cml_health: CmlHealth | None = None
-    cml_license: CmlLicense | None = None
-    labs_count: int | None = None
-    lab_discovery_requested_at: datetime | None = None
-
-    ws_connected: bool = False
-    ws_status: MonitorState | None = None
-    ws_reason: str = ""
-    ws_connected_at: datetime | None = None
-    ws_disconnected_at: datetime | None = None
-    ws_told_connected: bool | None = None
-    """Which was published last, `worker.ws.connected` or `.disconnected`; a reconnect is neither (D-7)."""
-    ws_mark: ActivityMark | None = None
-
-    last_activity_at: datetime | None = None
-    last_activity_check_at: datetime | None = None
-    recent_activity_events: tuple[ActivityEvent, ...] = ()
-    """Newest first."""
-    activity_listed_since: datetime | None = None
-    """Activity events up to here were dropped for newer ones; None while the list is complete."""
-    activity_mark: ActivityMark | None = None
+    is_idle_detection_enabled: bool = True
+    hold: Hold | None = None
 
     state_history: tuple[HistoryEntry, ...] = ()
     use: tuple[MonthlyUse, ...] = ()
     """How long it ran and was paused, by month."""
-
-    is_idle_detection_enabled: bool = True
-    hold: Hold | None = None
-    target_pause_at: datetime | None = None
-    """When it will be paused unless it is used before."""
-    pause_decided_at: datetime | None = None
-    """An automatic pause was decided then and waits for its second idle check."""
-    pause_reason: PauseReason | None = None
-    last_paused_at: datetime | None = None
-    last_paused_by: str | None = None
-    last_resumed_at: datetime | None = None
-    auto_pause_count: int = 0
-    manual_pause_count: int = 0
-    auto_resume_count: int = 0
-    manual_resume_count: int = 0
 
     sessions: tuple[str, ...] = ()
     """Lablet sessions placed on it; while there is one, LCM does not stop it automatically."""
@@ -235,10 +253,6 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     """Its total capacity; None if its template is not known."""
     allocated_capacity: Capacity = Capacity()
     """The capacity allocated to sessions."""
-    license: License = License()
-    drain_started_at: datetime | None = None
-    drain_deadline_at: datetime | None = None
-    """A drain that has not ended by then is ended by a stop."""
     refresh_requested_at: datetime | None = None
 
     imported: bool = False
@@ -255,7 +269,7 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def has_unresolved_launch(self) -> bool:
         """Whether there is a launch intent without a known instance: it may exist."""
-        return self.launch is not None and self.ec2_instance_id is None
+        return self.launch.intent is not None and self.instance.id is None
 
     @property
     def arrival(self) -> HistoryEntry | None:
@@ -278,7 +292,7 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def may_have_instance(self) -> bool:
         is_over = self.status is TERMINATED
-        return not is_over and (self.ec2_instance_id is not None or self.launch is not None)
+        return not is_over and (self.instance.id is not None or self.launch.intent is not None)
 
     @property
     def is_live(self) -> bool:
@@ -286,16 +300,15 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
         return self.status in (RUNNING, DRAINING)
 
     @property
-    def is_drain_cut_short(self) -> bool:
-        """Whether a stop was requested while the drain waited for sessions."""
-        is_limited = self.status is DRAINING and self.drain_deadline_at is not None
-        return is_limited and self.drain_deadline_at == self.last_paused_at
+    def is_being_paused(self) -> bool:
+        """Whether an automatic pause is in progress that activity would still cancel."""
+        return self.pause.is_automatic and self.desired_status is DesiredStatus.STOPPED and self.is_live
 
     @property
     def is_license_due(self) -> bool:
         """Whether it stays RUNNING with CML ready and lacks the license it is declared to have."""
         stays = self.status is RUNNING and self.desired_status is DesiredStatus.RUNNING
-        return stays and self.cml_ready and is_due(self.license)
+        return stays and self.cml.is_ready and is_due(self.license)
 
 
 def new_worker(
@@ -314,6 +327,7 @@ def new_worker(
     """The record of a newly requested worker."""
     reason = "created"
     return Worker(
+        form=2,
         id=worker_id,
         name=name,
         template_name=template_name,

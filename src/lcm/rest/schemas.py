@@ -14,6 +14,7 @@ from lcm.domain.idle import PauseGuard
 from lcm.domain.launch import InstanceId, LaunchSpec, WorkerId
 from lcm.domain.license import License, LicenseDebt, LicenseOperation, LicenseStatus
 from lcm.domain.lifecycle import DesiredStatus, WorkerStatus
+from lcm.domain.pause import PauseReason
 from lcm.domain.requests import possible_actions
 from lcm.domain.scaling import AuditEntry, AuditEvent
 from lcm.domain.telemetry import (
@@ -36,7 +37,6 @@ from lcm.domain.worker import (
     HistoryEntry,
     Hold,
     Instance,
-    PauseReason,
     SystemInfo,
     Worker,
 )
@@ -126,17 +126,52 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def of(worker: Worker) -> "WorkerView":
-        shared = {name: getattr(worker, name) for name in _SHARED_FIELDS}
+        instance, cml, pause = worker.instance, worker.cml, worker.pause
         return WorkerView(
-            **shared,
-            cml_username=worker.cml_login.username if worker.cml_login else None,
+            id=worker.id,
+            name=worker.name,
+            template_name=worker.template_name,
+            aws_region=worker.aws_region,
+            tags=worker.tags,
+            created_at=worker.created_at,
+            created_by=worker.created_by,
+            updated_at=worker.updated_at,
+            version=worker.version,
+            generation=worker.generation,
+            desired_status=worker.desired_status,
+            status=worker.status,
+            status_reason=worker.status_reason,
+            ec2_instance_id=instance.id,
+            instance_type=instance.type,
+            ami_id=instance.ami_id,
+            ami_name=instance.ami_name,
+            ami_description=instance.ami_description,
+            ami_creation_date=instance.ami_creation_date,
+            public_ip=instance.public_ip,
+            private_ip=instance.private_ip,
+            cml_version=cml.version,
+            cml_ready=cml.is_ready,
+            cml_username=cml.login.username if cml.login else None,
+            imported=worker.imported,
+            labs_count=cml.labs_count,
+            ws_connected=worker.connection.is_connected,
+            ws_status=worker.connection.status,
+            last_activity_at=worker.activity.last_at,
+            is_idle_detection_enabled=worker.is_idle_detection_enabled,
+            target_pause_at=pause.due_at,
+            hold=worker.hold,
+            pause_reason=pause.reason,
+            last_paused_at=pause.last_paused_at,
+            last_paused_by=pause.last_paused_by,
+            last_resumed_at=pause.last_resumed_at,
+            sessions=worker.sessions,
+            declared_capacity=worker.declared_capacity,
+            allocated_capacity=worker.allocated_capacity,
+            drain_started_at=pause.since if pause.is_draining else None,
+            drain_deadline_at=pause.until,
             license=LicenseView.of(worker.license),
             possible_actions=tuple(sorted(possible_actions(worker))),
         )
-
-
-_DERIVED_FIELDS = ("cml_username", "license", "possible_actions")
-_SHARED_FIELDS = [n for n in WorkerView.__struct_fields__ if n not in _DERIVED_FIELDS]
 
 
 class WorkerPage(msgspec.Struct, frozen=True, kw_only=True):

@@ -127,7 +127,7 @@ class Situation:
 
     def wait_for_ec2(self, state: str) -> Wait:
         """Wait for a transition; once it exceeds its limit, raise an alarm and force nothing."""
-        is_metal = "metal" in (self.worker.instance_type or "")
+        is_metal = "metal" in (self.worker.instance.type or "")
         limit = STUCK_AFTER_ON_METAL if is_metal else STUCK_AFTER
         if self.now - self.worker.status_since <= limit:
             return Wait(f"EC2 reports {state}")
@@ -140,7 +140,7 @@ class Situation:
     def overdue_reason(self) -> str:
         minutes = self.provisioning_timeout.total_seconds() / 60
         last_reason = self.worker.status_reason or "no reason known"
-        instance_id = self.worker.ec2_instance_id
+        instance_id = self.worker.instance.id
         cost = (
             f"; instance {instance_id} still exists and costs money: retry or delete" if instance_id else ""
         )

@@ -17,9 +17,10 @@ from lcm.domain.lifecycle import (
     DesiredStatus,
     WorkerStatus,
 )
-from lcm.domain.worker import HistoryEntry, Worker
+from lcm.domain.worker import Cml, HistoryEntry, Launches, Worker, WorkerInstance
 from lcm.simulator.listing import ListedInstance
 from support.chaos import Acknowledged, EndState, Witness
+from support.core import with_fields
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -38,9 +39,10 @@ WORKER = Worker(
     created_by="somebody",
     updated_at=NOW,
     status=RUNNING,
-    cml_ready=True,
-    launch_generation=1,
-    ec2_instance_id=InstanceId("i-1"),
+    form=2,
+    cml=Cml(is_ready=True),
+    launch=Launches(generation=1),
+    instance=WorkerInstance(id=InstanceId("i-1")),
     state_history=history(PENDING, PROVISIONING, STARTING, RUNNING),
 )
 INSTANCE = ListedInstance(
@@ -74,9 +76,9 @@ def test_who_has_not_noticed_yet_is_not_at_rest() -> None:
 @pytest.mark.parametrize(
     ("rule", "state"),
     [
-        ("i1", EndState([replace(WORKER, launch_generation=2)], [INSTANCE, TWIN], WISHES)),
+        ("i1", EndState([with_fields(WORKER, launch_generation=2)], [INSTANCE, TWIN], WISHES)),
         ("i2", EndState([], [INSTANCE], {})),
-        ("i2", EndState([replace(WORKER, ec2_instance_id=None)], [INSTANCE], WISHES)),
+        ("i2", EndState([with_fields(WORKER, ec2_instance_id=None)], [INSTANCE], WISHES)),
         ("i2", EndState([WORKER], [], WISHES)),
         ("i2", EndState([WORKER], [replace(INSTANCE, state="stopped")], WISHES)),
         ("i2", EndState([replace(WORKER, status=TERMINATED)], [INSTANCE], {})),

@@ -182,4 +182,4 @@ async def test_what_kill_9_cuts_is_finished_by_the_next_process(point: Point, si
     used = {worker["id"] for worker in scene.workers.values()}
     for record in state.records:
         if record.id in used:
-            assert (record.launch_generation, len(state.launched_for(record.id))) == (1, 1)
+            assert (record.launch.generation, len(state.launched_for(record.id))) == (1, 1)

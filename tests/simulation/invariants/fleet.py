@@ -102,7 +102,7 @@ class I9DestructionGuard(Invariant):
 
     def _judge_sweep(self, reads: Reads, call: Call) -> None:
         instance, now = self.world.cloud.instances[InstanceId(call.subject)], call.at
-        is_imported = any(w.imported and w.ec2_instance_id == instance.id for w in self.world.disk.peek_all())
+        is_imported = any(w.imported and w.instance.id == instance.id for w in self.world.disk.peek_all())
         owner = WorkerId(instance.tags.get(WORKER_ID_TAG, ""))
         self.require(
             call.site == "ec2.terminate_instance", f"{call.site} of {instance.id}, which has no owner"
@@ -165,7 +165,7 @@ class I16Licenses(Invariant):
 
     def _is_debt(self, instance_id: str) -> bool:
         tagged = self.world.cloud.instances[InstanceId(instance_id)].spec.tags.get(WORKER_ID_TAG)
-        recorded = (w.id for w in self.world.disk.peek_all() if w.ec2_instance_id == instance_id)
+        recorded = (w.id for w in self.world.disk.peek_all() if w.instance.id == instance_id)
         return tagged in self._debts or any(worker_id in self._debts for worker_id in recorded)
 
 
@@ -284,7 +284,7 @@ class I19OnlyWhatWasObserved(Invariant):
                     self._miss(life, InstanceId(missing), call.at)
 
     def on_worker(self, before: Worker | None, after: Worker, fence: Fence | None) -> None:
-        if before is None or before.status is after.status or before.ec2_instance_id is None:
+        if before is None or before.status is after.status or before.instance.id is None:
             return
         is_lost = after.status is PENDING and before.status is RUNNING
         if after.status is STOPPED:
@@ -294,9 +294,9 @@ class I19OnlyWhatWasObserved(Invariant):
             self.require(is_seen, f"{after.name} is {after.status} and was not observed gone")
 
     def _was_shown(self, worker: Worker, state: str) -> bool:
-        assert worker.ec2_instance_id is not None
-        changed_at = self._changed_at.get(worker.ec2_instance_id, float("-inf"))
-        sights = self._observed_of(worker.ec2_instance_id)
+        assert worker.instance.id is not None
+        changed_at = self._changed_at.get(worker.instance.id, float("-inf"))
+        sights = self._observed_of(worker.instance.id)
         return any(s.was_missing or s.shown_at.get(state, float("-inf")) >= changed_at for s in sights)
 
     def _observed_of(self, instance_id: InstanceId) -> list[Observed]:

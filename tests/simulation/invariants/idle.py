@@ -69,7 +69,7 @@ def is_stop_recorded(before: Worker | None, after: Worker) -> bool:
     """
     if before is None or not before.is_live or after.status is not STOPPING:
         return False
-    resumed, paused, arrival = before.last_resumed_at, before.last_paused_at, before.arrival
+    resumed, paused, arrival = before.pause.last_resumed_at, before.pause.last_paused_at, before.arrival
     was_resumed = resumed is not None and paused is not None and resumed >= paused
     was_started_outside = arrival is not None and arrival.source is STOPPED
     was_carried_out = was_resumed or was_started_outside
@@ -79,7 +79,7 @@ def is_stop_recorded(before: Worker | None, after: Worker) -> bool:
 
 def judged(world: World, worker: Worker) -> float:
     """When the worker was found idle, by the clock of the control plane."""
-    judged_at = worker.drain_started_at or worker.last_paused_at
+    judged_at = worker.pause.since or worker.pause.last_paused_at
     assert judged_at is not None
     return world.clock.monotonic() - (world.clock.now() - judged_at).total_seconds()
 
@@ -96,7 +96,7 @@ class I6PauseSafety(Invariant):
 
     def on_worker(self, before: Worker | None, after: Worker, fence: Fence | None) -> None:
         if is_new_stop_request(before, after):
-            was_decided = before is not None and before.pause_decided_at is not None
+            was_decided = before is not None and before.pause.decided_at is not None
             self.require(was_decided, f"{after.name} is to be stopped after a single idle check")
             self._on_request(after)
         if is_stop_recorded(before, after):
@@ -118,14 +118,14 @@ class I6PauseSafety(Invariant):
     def _actions(self, worker: Worker) -> list[UserAction]:
         assert self.world.live is not None
         actions = self.world.live.user_actions
-        return [action for action in actions if action.instance_id == worker.ec2_instance_id]
+        return [action for action in actions if action.instance_id == worker.instance.id]
 
     def _on_stop(self, worker: Worker) -> None:
         now, fleet = self.world.clock.monotonic(), self.world.live
         assert fleet is not None
         if now - self.world.plane.frozen_until < 1.0:
             return  # this write was on its way when its process was frozen, and lands as it wakes
-        instance_id = worker.ec2_instance_id
+        instance_id = worker.instance.id
         assert instance_id is not None
         patience = self.world.knobs.idle_timeout_seconds - UNOBSERVED_SECONDS
         uses = [action.at for action in self._actions(worker) if action.at <= now - UNOBSERVED_SECONDS]
@@ -187,7 +187,7 @@ class I6BusyIsUsed(Invariant):
 
     def _loads_of_this_work(self, worker: Worker) -> list[_Load]:
         """Reported loads of the work under way, as far as the control plane can have them in memory."""
-        instance_id, fleet = worker.ec2_instance_id, self.world.live
+        instance_id, fleet = worker.instance.id, self.world.live
         assert instance_id is not None
         assert fleet is not None
         since = fleet.servers[instance_id].at_work_since
@@ -204,7 +204,7 @@ def _comes_up(before: Worker, after: Worker) -> bool:
 
 
 def _resumptions(worker: Worker) -> tuple[datetime | None, int]:
-    return worker.last_resumed_at, worker.manual_resume_count
+    return worker.pause.last_resumed_at, worker.pause.manual_resume_count
 
 
 class I7PauseStillWanted(Invariant):
@@ -240,9 +240,9 @@ class I10PausesEnd(Invariant):
     def at_rest(self) -> None:
         for worker in self.world.disk.peek_all():
             if worker.status is RUNNING:
-                self.require(worker.pause_decided_at is None, f"a pause of {worker.name} is still undecided")
+                self.require(worker.pause.decided_at is None, f"a pause of {worker.name} is still undecided")
             if worker.status is STOPPED:
-                self.require(worker.target_pause_at is None, f"{worker.name} is stopped and will be paused")
+                self.require(worker.pause.due_at is None, f"{worker.name} is stopped and will be paused")
 
 
 class I13OneEffectPerKey(Invariant):
@@ -286,7 +286,7 @@ class I11StopIsKept(Invariant):
     def on_worker(self, before: Worker | None, after: Worker, fence: Fence | None) -> None:
         if before is None or after.desired_status is not DesiredStatus.RUNNING:
             return
-        if after.manual_resume_count > before.manual_resume_count or before.status is FAILED:
+        if after.pause.manual_resume_count > before.pause.manual_resume_count or before.status is FAILED:
             self._reported.discard(after.id)
         self.require(after.id not in self._reported, f"{after.name} is to run though it was stopped")
 

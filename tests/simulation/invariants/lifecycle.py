@@ -45,13 +45,13 @@ class I2Bijection(Invariant):
             imported = self.world.disk.owner_of(instance.id)
             worker = workers.get(WorkerId(worker_id)) if worker_id else imported
             self.require(
-                worker is not None and worker.ec2_instance_id == instance.id,
+                worker is not None and worker.instance.id == instance.id,
                 f"{instance.id} ({instance.state}) runs without a record",
             )
         for worker in workers.values():
-            if worker.status in (RUNNING, STOPPED) and worker.ec2_instance_id is not None:
+            if worker.status in (RUNNING, STOPPED) and worker.instance.id is not None:
                 self.require(
-                    worker.ec2_instance_id in self.world.cloud.instances,
+                    worker.instance.id in self.world.cloud.instances,
                     f"{worker.name} names an instance that does not exist",
                 )
 
@@ -63,7 +63,7 @@ class I3IntentFirst(Invariant):
         if call.site == "ec2.launch_instance":
             worker_id, token = call.subject.split(" ")
             worker = self.world.disk.peek(worker_id)
-            intent = worker.launch if worker else None
+            intent = worker.launch.intent if worker else None
             self.require(intent is not None and intent.client_token == token, f"{token} has no launch intent")
             instance = next(m for m in self.world.cloud.instances.values() if m.token == token)
             assert intent is not None
@@ -82,10 +82,8 @@ class I4BoundedLaunches(Invariant):
                 for instance in self.world.cloud.instances.values()
             )
             assert worker is not None
-            self.require(created <= worker.launch_generation, f"{created} instances for {worker_id}")
-            self.require(
-                worker.unattended_launches <= MAX_UNATTENDED_LAUNCHES, "too many unattended launches"
-            )
+            self.require(created <= worker.launch.generation, f"{created} instances for {worker_id}")
+            self.require(worker.launch.unattended <= MAX_UNATTENDED_LAUNCHES, "too many unattended launches")
 
 
 class I5LegalTransitions(Invariant):
@@ -183,9 +181,9 @@ class I14Monotonic(Invariant):
         if before is not None:
             self.require(after.generation >= before.generation, "the generation went back")
             self.require(
-                after.launch_generation >= before.launch_generation, "the launch generation went back"
+                after.launch.generation >= before.launch.generation, "the launch generation went back"
             )
-            self.require(after.unattended_launches <= MAX_UNATTENDED_LAUNCHES, "too many unattended launches")
+            self.require(after.launch.unattended <= MAX_UNATTENDED_LAUNCHES, "too many unattended launches")
 
 
 class I17Bounded(Invariant):
@@ -227,7 +225,7 @@ class I19UnknownIsNotAValue(Invariant):
     def on_worker(self, before: Worker | None, after: Worker, fence: Fence | None) -> None:
         if before is None or before.status is after.status:
             return
-        named = self.world.cloud.instances.get(before.ec2_instance_id) if before.ec2_instance_id else None
+        named = self.world.cloud.instances.get(before.instance.id) if before.instance.id else None
         live = self.world.cloud.live_instances(after.id)
         if named is not None and not named.is_gone and named not in live:
             live.append(named)

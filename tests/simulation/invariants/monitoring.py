@@ -45,7 +45,7 @@ class LiveInvariant(Invariant):
     def when_monitored_at_rest(self) -> None: ...
 
     def monitored_workers(self) -> list[Worker]:
-        return [worker for worker in self.world.disk.peek_all() if worker.is_live and worker.cml_ready]
+        return [worker for worker in self.world.disk.peek_all() if worker.is_live and worker.cml.is_ready]
 
     def monitors_of(self, process: Process) -> list[CmlWebSocketMonitor]:
         """The monitors of a controller that leads and was not frozen a moment ago."""
@@ -69,14 +69,14 @@ class ActivityCountsOnce(LiveInvariant):
 
     def on_document(self, before: Document | None, after: Document, fence: Fence | None) -> None:
         worker = self.world.disk.peek(after.id) if after.kind == "worker" else None
-        if worker is None or not worker.recent_activity_events or self._was_a_clock_wrong:
+        if worker is None or not worker.activity.recent_events or self._was_a_clock_wrong:
             return
         twice = _recorded(worker) - self._done(worker.id)
         self.require(not twice, f"counted more often than done on {worker.name}: {dict(twice)}")
 
     def when_monitored_at_rest(self) -> None:
         for worker in [] if self._was_a_clock_wrong else self.monitored_workers():
-            lost = self._distinguishable(worker.id, worker.ec2_instance_id) - _recorded(worker)
+            lost = self._distinguishable(worker.id, worker.instance.id) - _recorded(worker)
             self.require(not lost, f"lost on {worker.name}: {dict(lost)}")
 
     def _done(self, worker_id: str) -> Counter[tuple[str, str | None]]:
@@ -95,7 +95,7 @@ class ActivityCountsOnce(LiveInvariant):
 
 
 def _recorded(worker: Worker) -> Counter[tuple[str, str | None]]:
-    return Counter((event.category, event.lab_id) for event in worker.recent_activity_events)
+    return Counter((event.category, event.lab_id) for event in worker.activity.recent_events)
 
 
 class SocketsAreTheLeaders(LiveInvariant):
@@ -136,8 +136,10 @@ class ConnectionChangesArePublishedOnce(LiveInvariant):
         watched = {worker.id for worker in self.monitored_workers()}
         for worker in self.world.disk.peek_all():
             expected = worker.id in watched
-            recorded = (worker.ws_connected, bool(worker.ws_told_connected))
-            self.require(recorded == (expected, expected), f"{worker.name}: {worker.ws_status} at rest")
+            recorded = (worker.connection.is_connected, bool(worker.connection.published))
+            self.require(
+                recorded == (expected, expected), f"{worker.name}: {worker.connection.status} at rest"
+            )
             published = self._published.get(worker.id, expected)
             self.require(published is expected, f"pages show {published} for the connection to {worker.name}")
 
@@ -171,8 +173,8 @@ class LoginsAreKept(LiveInvariant):
 
     def when_monitored_at_rest(self) -> None:
         for worker in self.world.disk.peek_all():
-            if worker.cml_login is not None:
-                place = f"{PURPOSE}/{worker.cml_login.secret_ref}"
+            if worker.cml.login is not None:
+                place = f"{PURPOSE}/{worker.cml.login.secret_ref}"
                 self.require(self.world.disk.has(KIND, place), f"the password of {worker.name} is lost")
 
 

@@ -138,7 +138,7 @@ def an_instance_that_is_not_listed_has_lost_its_record() -> Iterator[None]:
     ) -> None:
         shown = {instance.id for instance in listed}
         for worker in workers:
-            if worker.ec2_instance_id is not None and worker.ec2_instance_id not in shown:
+            if worker.instance.id is not None and worker.instance.id not in shown:
                 await self._end(worker, "not listed")
 
     yield from swapped(Orphans, "_end_records_without_instance", describe)

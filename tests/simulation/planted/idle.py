@@ -92,7 +92,7 @@ def a_pause_lasts_for_ever() -> Iterator[None]:
 @planted
 def only_what_was_paused_comes_up() -> Iterator[None]:
     def snoozed_until(worker: Worker, policy: IdlePolicy) -> datetime | None:
-        return worker.last_resumed_at + policy.snooze if worker.last_resumed_at else None
+        return worker.pause.last_resumed_at + policy.snooze if worker.pause.last_resumed_at else None
 
     yield from swapped(idle, "snoozed_until", snoozed_until)
 

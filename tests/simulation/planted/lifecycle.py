@@ -53,7 +53,7 @@ def launched_before_the_intent_is_stored() -> Iterator[None]:
 
     async def promise(self: Launcher, worker: Worker) -> Worker:
         promised = await original(self, worker)
-        assert promised.launch is not None
+        assert promised.launch.intent is not None
         await self.control_plane.withdraw_launch_intent(promised, "forgotten")
         return promised
 
@@ -221,7 +221,7 @@ def not_listed_means_none() -> Iterator[None]:
 
     async def observe(self: InstanceObserver, worker: Worker) -> Observation[Instance]:
         listing = self._fresh_listing(worker)
-        if listing is not None and worker.ec2_instance_id not in listing.by_id:
+        if listing is not None and worker.instance.id not in listing.by_id:
             return Absent("not in the list")
         return await original(self, worker)
 

@@ -106,8 +106,8 @@ def a_request_that_is_sent_again_throws_the_wrong_password_away() -> Iterator[No
         login = CmlLogin(username=username, secret_ref=f"{worker_id}-{records.ids.new_id()[:8]}")
         await records.secrets.put(change_login.PURPOSE, login.secret_ref, password)
         worker = await change_login._change(records, worker_id, login, by, preconditions)
-        if worker.cml_login is not None and worker.cml_login != login:
-            await records.secrets.remove(change_login.PURPOSE, worker.cml_login.secret_ref)
+        if worker.cml.login is not None and worker.cml.login != login:
+            await records.secrets.remove(change_login.PURPOSE, worker.cml.login.secret_ref)
         return worker
 
     yield from swapped(cml_login, "set_login", set_login)
@@ -129,7 +129,7 @@ def every_reconnection_is_published() -> Iterator[None]:
     original = EventHub.on_worker_commit
 
     def on_worker_commit(self: EventHub, before: Worker | None, after: Worker) -> None:
-        if before is not None and before.ws_connected is not after.ws_connected:
+        if before is not None and before.connection.is_connected is not after.connection.is_connected:
             self._publish_connection(after)
         original(self, before, after)
 

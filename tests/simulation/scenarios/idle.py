@@ -5,7 +5,7 @@ from datetime import timedelta
 from random import Random
 
 from lcm.domain.lifecycle import RUNNING, STOPPED
-from lcm.domain.worker import PauseReason
+from lcm.domain.pause import PauseReason
 from simulation.classroom import Classroom
 from simulation.scenarios.base import drawn_by, under
 from simulation.scenarios.lifecycle import disturb
@@ -40,7 +40,7 @@ async def an_unused_worker_is_paused_and_started_again(story: Story) -> None:
     await people.pause(HOUR / 4)
     people.use(worker)
     paused = await people.until(worker, STOPPED)
-    assert paused.pause_reason is PauseReason.IDLE_TIMEOUT, paused.pause_reason
+    assert paused.pause.reason is PauseReason.IDLE_TIMEOUT, paused.pause.reason
     await people.ask_for(worker, "start")
     await people.until(worker, RUNNING)
     await people.keep_everything()

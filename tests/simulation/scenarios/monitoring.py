@@ -36,11 +36,11 @@ async def until(story: Story, worker_id: str, is_true: Callable[[Worker], bool],
 
 
 async def until_live(story: Story, worker_id: str) -> None:
-    await until(story, worker_id, lambda worker: worker.ws_connected, "connected")
+    await until(story, worker_id, lambda worker: worker.connection.is_connected, "connected")
 
 
 async def until_lost(story: Story, worker_id: str) -> None:
-    await until(story, worker_id, lambda worker: not worker.ws_connected, "disconnected")
+    await until(story, worker_id, lambda worker: not worker.connection.is_connected, "disconnected")
 
 
 async def a_watched_worker(story: Story, name: str = "ada") -> tuple[str, SimulatedCmlServer]:
@@ -68,7 +68,7 @@ async def a_live_connection_is_cut_until_it_is_given_up(story: Story) -> None:
     server.refuses_sockets = True
     server.drop(1006)
     await work(story, worker)
-    await until(story, worker, lambda now: now.ws_status is MonitorState.FAILED, "given up")
+    await until(story, worker, lambda now: now.connection.status is MonitorState.FAILED, "given up")
     asked = len(server.requests)
     await work(story, worker)
     while not any(path.endswith("system_stats") for _, path in server.requests[asked:]):

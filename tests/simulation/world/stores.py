@@ -51,7 +51,7 @@ class WatchedStore(MemoryStore):
 
     def owner_of(self, instance_id: str) -> Worker | None:
         """The worker whose record names this instance; a terminated one owns nothing."""
-        named = (worker for worker in self.peek_all() if worker.ec2_instance_id == instance_id)
+        named = (worker for worker in self.peek_all() if worker.instance.id == instance_id)
         return next((worker for worker in named if worker.status is not TERMINATED), None)
 
     def _notify(self, before: Document | None, after: Document, fence: Fence | None) -> None:

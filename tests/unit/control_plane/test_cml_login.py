@@ -49,7 +49,7 @@ async def test_another_login_wakes_the_controller_and_is_a_line_of_the_timeline(
 async def test_a_new_password_removes_the_old_one(plane: ControlPlane, worker: Worker) -> None:
     first = await set_login(plane.records, worker.id, "lcm", "old", by="ada")
     second = await set_login(plane.records, worker.id, "lcm", SECRET, by="ada")
-    assert first.cml_login != second.cml_login
+    assert first.cml.login != second.cml.login
     assert (await login_of(plane.records, worker.id)).password == SECRET
     assert await secrets(plane) == 1
 
@@ -57,7 +57,7 @@ async def test_a_new_password_removes_the_old_one(plane: ControlPlane, worker: W
 async def test_without_a_login_of_its_own_the_fleets_is_used(plane: ControlPlane, worker: Worker) -> None:
     await set_login(plane.records, worker.id, "lcm", SECRET, by="ada")
     changed = await remove_login(plane.records, worker.id, by="ada")
-    assert changed.cml_login is None
+    assert changed.cml.login is None
     assert await secrets(plane) == 0
     with pytest.raises(NotFound, match="no CML login of its own"):
         await login_of(plane.records, worker.id)

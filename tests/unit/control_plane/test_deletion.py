@@ -49,7 +49,7 @@ async def test_a_forced_delete_purges_the_record_with_the_instance_and_not_befor
     worker = await plane.records.workers.get(worker.id)
     assert worker.desired_status is DesiredStatus.TERMINATED
     worker = await reported(plane, worker, TERMINATING)
-    assert (await plane.records.workers.get(worker.id)).ec2_instance_id == "i-1"
+    assert (await plane.records.workers.get(worker.id)).instance.id == "i-1"
     gone = await reported(plane, worker, TERMINATED)
     assert gone.status is TERMINATED
     with pytest.raises(NotFound):
@@ -92,7 +92,7 @@ async def test_a_purge_that_was_cut_off_leaves_no_secret_behind(plane: ControlPl
     worker = await plane.records.workers.add(a_worker(status=RUNNING))
     worker = await set_login(plane.records, worker.id, "lcm", "a-password", by="ada")
     await plane.records.workers.change(
-        worker.id, lambda w: a_worker(status=TERMINATED, cml_login=w.cml_login)
+        worker.id, lambda w: a_worker(status=TERMINATED, cml_login=w.cml.login)
     )
 
     class Away(MemoryStore):

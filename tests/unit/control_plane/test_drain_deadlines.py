@@ -43,9 +43,9 @@ async def plane(plane: ControlPlane) -> ControlPlane:
 
 
 def waits(worker: Worker) -> timedelta:
-    assert worker.drain_started_at is not None
-    assert worker.drain_deadline_at is not None
-    return worker.drain_deadline_at - worker.drain_started_at
+    assert worker.pause.since is not None
+    assert worker.pause.until is not None
+    return worker.pause.until - worker.pause.since
 
 
 EXPECTED = [timedelta(minutes=30), timedelta(hours=9), CONFIGURED]

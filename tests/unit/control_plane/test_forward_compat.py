@@ -69,25 +69,33 @@ async def test_a_part_that_is_not_changed_stays_as_a_later_version_wrote_it(shar
 
 
 @pytest.mark.parametrize(
-    ("part", "known"),
+    ("part", "field", "known"),
     [
-        ("cml_health", {"valid": True}),
-        ("cml_license", {"registration_status": "COMPLETED"}),
-        ("declared_capacity", {"cpu": 4.0, "memory_gb": 16.0, "storage_gb": 100.0, "nodes": 20.0}),
-        ("recent_activity_events", [{"category": "start_lab", "at": "2026-01-01T00:00:00Z"}]),
+        ("cml", "health", {"valid": True}),
+        ("cml", "license", {"registration_status": "COMPLETED"}),
+        ("activity", "recent_events", [{"category": "start_lab", "at": "2026-01-01T00:00:00Z"}]),
+        (None, "declared_capacity", {"cpu": 4.0, "memory_gb": 16.0, "storage_gb": 100.0, "nodes": 20.0}),
     ],
 )
-async def test_a_part_with_a_later_field_can_be_read_and_is_kept(
-    shared: Shared, part: str, known: dict[str, Any] | list[dict[str, Any]]
+async def test_a_value_with_a_later_field_can_be_read_and_is_kept(
+    shared: Shared, part: str | None, field: str, known: dict[str, Any] | list[dict[str, Any]]
 ) -> None:
     entries = known if isinstance(known, list) else [known]
     later = [{**entry, "invented_later": 1} for entry in entries]
-    stored_part = later if isinstance(known, list) else later[0]
-    await shared.write_as_later_version(**{part: stored_part})
-    assert (await shared.change(status_reason="other"))[part] == stored_part
+    value = later if isinstance(known, list) else later[0]
+    await shared.write_as_later_version(**({part: {field: value}} if part else {field: value}))
+    stored = await shared.change(status_reason="other")
+    assert (stored[part] if part else stored)[field] == value
 
 
-async def test_a_part_that_is_changed_is_as_this_version_writes_it(shared: Shared) -> None:
+async def test_a_later_field_of_a_part_outlives_a_change_of_that_part(shared: Shared) -> None:
+    later = {**msgspec.to_builtins(shared.worker.cml), "health": {"valid": True, "score": 7}, "disk": "full"}
+    await shared.write_as_later_version(cml=later)
+    stored = await shared.change(cml=replace((await shared.workers.get(shared.worker.id)).cml, version="2.9"))
+    assert stored["cml"] == {**later, "version": "2.9"}
+
+
+async def test_a_value_that_is_changed_is_as_this_version_writes_it(shared: Shared) -> None:
     await shared.write_as_later_version(license={**msgspec.to_builtins(License()), "pool": "east"})
     registered = License(status=LicenseStatus.REGISTERED)
     assert (await shared.change(license=registered))["license"] == msgspec.to_builtins(registered)

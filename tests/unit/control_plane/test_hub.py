@@ -32,7 +32,7 @@ from lcm.domain.lifecycle import (
     WorkerStatus,
 )
 from lcm.domain.observed import record_activity, record_connection
-from lcm.domain.requests import drain, pause, request
+from lcm.domain.requests import drain, pause_idle, request
 from lcm.domain.telemetry import (
     ActivityEvent,
     LabChange,
@@ -144,7 +144,7 @@ async def test_events_are_named_after_what_happened(hub: EventHub) -> None:
     await stream.take(3)
     ada = a_worker("ada")
     hub.on_worker_commit(None, ada)
-    hub.on_worker_commit(ada, replace(ada, public_ip="198.51.100.7"))
+    hub.on_worker_commit(ada, core.with_fields(ada, public_ip="198.51.100.7"))
     hub.on_worker_commit(ada, replace(ada, status=TERMINATED))
     names = [event["event"] for event in await stream.take(3)]
     assert names == ["worker.created", "worker.endpoint.updated", "worker.terminated"]
@@ -425,7 +425,7 @@ async def test_a_disconnect_whose_commit_was_never_confirmed_is_published_when_f
     back = replace(back, version=ada.version + 3)
     hub.on_worker_found(replace(failed, version=ada.version + 2))
     hub.on_worker_commit(failed, back)
-    hub.on_worker_commit(back, replace(back, labs_count=1))
+    hub.on_worker_commit(back, core.with_fields(back, labs_count=1))
     events = [event["event"] for event in await stream.take(7)]
     connections = [event for event in events if event.startswith("worker.ws.")]
     assert connections == ["worker.ws.connected", "worker.ws.disconnected", "worker.ws.connected"]
@@ -437,8 +437,8 @@ async def test_a_connection_is_published_as_in_the_newest_commit_whichever_is_co
     stream = Stream(hub.stream(None))
     await stream.take(3)
     ada, now = a_worker("ada"), datetime(2026, 1, 2, tzinfo=UTC)
-    lost = replace(ada, version=ada.version + 1, ws_told_connected=False)
-    back = replace(lost, version=ada.version + 2, ws_told_connected=True, ws_connected_at=now)
+    lost = core.with_fields(ada, version=ada.version + 1, ws_published=False)
+    back = core.with_fields(lost, version=ada.version + 2, ws_published=True, ws_connected_at=now)
     hub._worker_cache.learn(back)
     hub.on_worker_commit(lost, back)
     hub.on_worker_commit(ada, lost)
@@ -452,7 +452,7 @@ async def test_activity_and_a_changed_number_of_labs_have_event_names_of_their_o
     ada, now = a_worker("ada"), datetime(2026, 1, 2, tzinfo=UTC)
     found = ActivityEvent(category="start_lab", at=now)
     hub.on_worker_commit(ada, record_activity(ada, [found], mark=None, now=now, keep=10))
-    hub.on_worker_commit(ada, replace(ada, labs_count=3))
+    hub.on_worker_commit(ada, core.with_fields(ada, labs_count=3))
     activity, labs = await stream.take(2)
     assert activity["event"] == "worker.activity.updated"
     assert activity["data"]["last_activity_at"] == "2026-01-02T00:00:00Z"
@@ -737,8 +737,8 @@ async def test_what_happens_to_a_worker_has_a_name_of_its_own(
 ) -> None:
     stream = Stream(hub.stream(None))
     await stream.take(3)
-    known = replace(a_worker("ada"), **before)
-    hub.on_worker_commit(known, replace(known, **after))
+    known = core.with_fields(a_worker("ada"), **before)
+    hub.on_worker_commit(known, core.with_fields(known, **after))
     assert (await stream.next())["event"] == name
 
 
@@ -762,7 +762,7 @@ async def test_a_pause_and_a_resume_are_published(hub: EventHub) -> None:
     stream = Stream(hub.stream(None))
     await stream.take(3)
     running = a_worker("ada")
-    paused = pause(running, by="idle detection", reason="unused", now=NOON)
+    paused = pause_idle(running, by="idle detection", reason="unused", now=NOON)
     hub.on_worker_commit(running, paused)
     stopped = move(
         move(paused, STOPPING, by="c", reason="r", now=NOON), STOPPED, by="c", reason="r", now=NOON

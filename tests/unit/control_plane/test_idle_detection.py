@@ -1,11 +1,10 @@
 """The idle pipeline: busy until the opposite is proven twice."""
 
-from dataclasses import replace as with_fields
+import dataclasses
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from lcm.control_plane.api.services import ControlPlane
 from lcm.control_plane.commands.claim_leadership import claim_leadership, fence_for
@@ -36,12 +35,13 @@ from lcm.domain.lifecycle import (
     DesiredStatus,
     WorkerStatus,
 )
+from lcm.domain.pause import DECIDED
 from lcm.domain.telemetry import Sample, SampleSource
 from lcm.domain.transitions import move
 from lcm.domain.worker import Action, Worker
 from lcm.rest.schemas import IdleCheck, IdleCheckRequest, LeadershipClaim, StatusReport, TelemetryEvent
 from support.control_plane import ONE_REGION
-from support.core import a_worker
+from support.core import a_worker, with_fields
 
 MINUTE = 60.0
 NO_NEWS: list[TelemetryEvent] = []
@@ -112,8 +112,8 @@ async def test_sixty_one_idle_minutes_pause_a_worker_at_the_second_idle_check(de
     assert second.auto_pause_triggered
     paused = await desk.plane.records.workers.get(worker.id)
     assert paused.desired_status is DesiredStatus.STOPPED
-    assert (paused.pause_reason, paused.auto_pause_count) == ("idle_timeout", 1)
-    assert paused.last_paused_by == "idle detection"
+    assert (paused.pause.reason, paused.pause.auto_pause_count) == ("idle_timeout", 1)
+    assert paused.pause.last_paused_by == "idle detection"
 
 
 async def test_a_second_idle_check_that_comes_too_soon_pauses_nothing(desk: Desk) -> None:
@@ -137,11 +137,11 @@ async def test_a_pause_decision_that_was_not_confirmed_in_time_is_made_anew(desk
 async def test_empty_answers_for_an_hour_do_not_move_the_last_activity(desk: Desk) -> None:
     worker = await desk.add()
     await desk.check(worker, [desk.event("start_lab")])
-    used_at = (await desk.plane.records.workers.get(worker.id)).last_activity_at
+    used_at = (await desk.plane.records.workers.get(worker.id)).activity.last_at
     for _ in range(12):
         await desk.passes(5)
         await desk.check(worker)
-    assert (await desk.plane.records.workers.get(worker.id)).last_activity_at == used_at
+    assert (await desk.plane.records.workers.get(worker.id)).activity.last_at == used_at
 
 
 @pytest.mark.parametrize("category", ["start_lab", "queue_node", "user_activity", "import_lab"])
@@ -171,7 +171,7 @@ async def test_a_server_whose_clock_is_ahead_does_not_stay_in_use_for_ever(desk:
     worker = await desk.add()
     await desk.check(worker, [desk.event("start_lab", minutes_ago=-600)])
     seen = await desk.plane.records.workers.get(worker.id)
-    assert seen.last_activity_at == desk.plane.records.clock.now()
+    assert seen.activity.last_at == desk.plane.records.clock.now()
 
 
 async def test_activity_between_the_two_idle_checks_cancels_the_decision(desk: Desk) -> None:
@@ -182,7 +182,7 @@ async def test_activity_between_the_two_idle_checks_cancels_the_decision(desk: D
     await desk.plane.records.clock.sleep(15)
     result = await desk.check(worker, [desk.event("start_node")])
     assert (result.auto_pause_triggered, result.guard) == (False, "active")
-    assert (await desk.plane.records.workers.get(worker.id)).pause_decided_at is None
+    assert (await desk.plane.records.workers.get(worker.id)).pause.decided_at is None
 
 
 async def test_use_after_the_pause_and_before_the_stop_cancels_it(desk: Desk) -> None:
@@ -191,7 +191,7 @@ async def test_use_after_the_pause_and_before_the_stop_cancels_it(desk: Desk) ->
     assert (await desk.look_twice(worker)).auto_pause_triggered
     await desk.check(worker, [desk.event("start_lab")], force_check=True)
     seen = await desk.plane.records.workers.get(worker.id)
-    assert (seen.desired_status, seen.pause_reason) == (DesiredStatus.RUNNING, None)
+    assert (seen.desired_status, seen.pause.reason) == (DesiredStatus.RUNNING, None)
 
 
 async def test_a_stop_request_overrides_a_pause_in_progress(desk: Desk) -> None:
@@ -203,8 +203,8 @@ async def test_a_stop_request_overrides_a_pause_in_progress(desk: Desk) -> None:
     await desk.passes(2)
     stopping = await reported(desk, worker, STOPPING)
     assert (stopping.status, stopping.desired_status) == (STOPPING, DesiredStatus.STOPPED)
-    assert (stopping.pause_reason, stopping.last_paused_by) == ("manual", "ada")
-    assert (stopping.auto_pause_count, stopping.manual_pause_count) == (0, 1)
+    assert (stopping.pause.reason, stopping.pause.last_paused_by) == ("manual", "ada")
+    assert (stopping.pause.auto_pause_count, stopping.pause.manual_pause_count) == (0, 1)
 
 
 async def test_a_drain_request_overrides_a_scale_down_in_progress(desk: Desk) -> None:
@@ -216,7 +216,7 @@ async def test_a_drain_request_overrides_a_scale_down_in_progress(desk: Desk) ->
     await desk.check(worker, [desk.event("start_lab")], force_check=True)
     drained = await desk.plane.records.workers.get(worker.id)
     assert (drained.status, drained.desired_status) == (DRAINING, DesiredStatus.STOPPED)
-    assert (drained.pause_reason, drained.last_paused_by) == ("manual", "ada")
+    assert (drained.pause.reason, drained.pause.last_paused_by) == ("manual", "ada")
     again = await drain_worker(
         desk.plane.records, desk.plane.policies, worker.id, by="bob", reason="drain requested"
     )
@@ -290,7 +290,7 @@ async def test_h3_load_measured_long_ago_does_not_prevent_a_pause(desk: Desk) ->
 async def test_h3_a_license_that_is_being_registered_is_not_cut_off(desk: Desk) -> None:
     worker = await desk.add()
     await desk.plane.records.workers.change(
-        worker.id, lambda w: replace(w, license=License(operation_in_progress=True))
+        worker.id, lambda w: with_fields(w, license=License(operation_in_progress=True))
     )
     await desk.passes(61)
     assert (await desk.look_twice(worker)).guard == "busy"
@@ -314,7 +314,9 @@ async def test_no_session_is_placed_on_a_worker_that_is_being_paused(desk: Desk)
 
 
 async def test_the_fleet_is_not_paused_below_its_minimum(plane: ControlPlane, desk: Desk) -> None:
-    desk.plane = with_fields(plane, policies=with_fields(ONE_REGION, idle=IdlePolicy(min_workers=2)))
+    desk.plane = dataclasses.replace(
+        plane, policies=dataclasses.replace(ONE_REGION, idle=IdlePolicy(min_workers=2))
+    )
     workers = [await desk.add(name) for name in ("a", "b", "c")]
     await desk.passes(61)
     for worker in workers:
@@ -332,7 +334,7 @@ async def test_a_resumed_worker_is_not_paused_for_an_hour(desk: Desk) -> None:
     await request_action(desk.plane.records, worker.id, Action.START, by="ada")
     now = desk.plane.records.clock.now()
     await desk.plane.records.workers.change(
-        worker.id, lambda w: replace(w, last_resumed_at=now, last_activity_at=None)
+        worker.id, lambda w: with_fields(w, last_resumed_at=now, last_activity_at=None)
     )
     await desk.passes(59)
     assert (await desk.look_twice(worker)).auto_pause_triggered is False
@@ -441,7 +443,7 @@ async def test_a_hold_cancels_a_pause_that_is_not_carried_out_yet(desk: Desk) ->
         desk.plane.records, desk.plane.policies, worker.id, until=until, reason="", by="ada"
     )
     assert held.desired_status is DesiredStatus.RUNNING
-    assert held.target_pause_at == until
+    assert held.pause.due_at == until
 
 
 async def test_a_released_hold_brings_the_countdown_back(desk: Desk) -> None:
@@ -449,7 +451,7 @@ async def test_a_released_hold_brings_the_countdown_back(desk: Desk) -> None:
     until = desk.plane.records.clock.now() + timedelta(hours=9)
     await hold_worker(desk.plane.records, desk.plane.policies, worker.id, until=until, reason="", by="ada")
     released = await release_hold(desk.plane.records, desk.plane.policies, worker.id)
-    assert released.target_pause_at == worker.created_at + timedelta(hours=1)
+    assert released.pause.due_at == worker.created_at + timedelta(hours=1)
 
 
 async def test_the_next_check_is_reported_with_the_last(desk: Desk) -> None:
@@ -517,7 +519,7 @@ async def test_a_pause_is_carried_out_within_a_minute_or_taken_back(desk: Desk) 
     await desk.plane.records.clock.sleep(61)
     kept = await stopping(desk, worker)
     assert (kept.status, kept.desired_status) == (RUNNING, DesiredStatus.RUNNING)
-    assert kept.target_pause_at is not None
+    assert kept.pause.due_at is not None
     await desk.passes(5)
     assert (await desk.look_twice(worker)).auto_pause_triggered
     assert (await stopping(desk, worker)).status is STOPPING
@@ -531,7 +533,7 @@ async def test_the_countdown_begins_when_the_worker_runs(desk: Desk) -> None:
     running = await report_status(
         desk.plane.records, desk.plane.policies, worker.id, report, by="c", fence=desk.fence
     )
-    assert running.target_pause_at == worker.created_at + timedelta(hours=1)
+    assert running.pause.due_at == worker.created_at + timedelta(hours=1)
 
 
 async def scaled_down(desk: Desk, worker: Worker) -> Worker:
@@ -589,7 +591,9 @@ async def test_activity_before_the_drained_worker_stops_keeps_it(desk: Desk) -> 
 
 
 async def test_scale_down_leaves_the_minimum(plane: ControlPlane, desk: Desk) -> None:
-    desk.plane = with_fields(plane, policies=with_fields(ONE_REGION, idle=IdlePolicy(min_workers=1)))
+    desk.plane = dataclasses.replace(
+        plane, policies=dataclasses.replace(ONE_REGION, idle=IdlePolicy(min_workers=1))
+    )
     workers = [await desk.add(name) for name in ("a", "b")]
     await desk.passes(61)
     for worker in workers:
@@ -636,15 +640,15 @@ async def test_a_worker_that_moved_on_is_not_paused(desk: Desk) -> None:
     await desk.plane.records.clock.sleep(15)
     result = await desk.check(worker)
     assert result.guard == "stop_requested"
-    assert (await desk.plane.records.workers.get(worker.id)).pause_reason == "manual"
+    assert (await desk.plane.records.workers.get(worker.id)).pause.reason == "manual"
 
 
 def test_what_is_decided_ends_when_the_worker_leaves_running() -> None:
     worker = a_worker(status=RUNNING)
     at = worker.created_at
-    worker = replace(worker, pause_decided_at=at, target_pause_at=at)
+    worker = with_fields(worker, pause_state=DECIDED, pause_since=at, target_pause_at=at)
     stopping = move(worker, STOPPING, by="c", reason="", now=at)
-    assert (stopping.pause_decided_at, stopping.target_pause_at) == (None, None)
+    assert (stopping.pause.decided_at, stopping.pause.due_at) == (None, None)
 
 
 async def test_an_idle_check_that_changes_nothing_writes_nothing(desk: Desk) -> None:

@@ -6,7 +6,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 
 import pytest
-from msgspec.structs import replace
 
 from lcm.control_plane.records.workers import Workers
 from lcm.control_plane.replication.kv_watch import KvWatch
@@ -16,7 +15,7 @@ from lcm.core.health import Health
 from lcm.core.kv.port import Kv
 from lcm.domain.launch import WorkerId
 from lcm.domain.worker import Worker, new_worker
-from support.core import Link, memory_kv, running
+from support.core import Link, memory_kv, running, with_fields
 from support.virtual_time import VirtualClock
 
 clock = VirtualClock()
@@ -55,7 +54,7 @@ class Plane:
         )
 
     async def change(self, name: str) -> None:
-        await self.workers.change(name, lambda worker: replace(worker, cml_ready=not worker.cml_ready))
+        await self.workers.change(name, lambda worker: with_fields(worker, cml_ready=not worker.cml.is_ready))
 
 
 class Pair:

@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from msgspec.structs import replace
 
 from lcm.control_plane.api.services import ControlPlane
 from lcm.control_plane.commands.claim_leadership import claim_leadership, fence_for
@@ -34,7 +33,7 @@ from lcm.domain.license import License, LicenseOperation, LicenseStatus
 from lcm.domain.lifecycle import PENDING, RUNNING, STOPPED, TERMINATED, DesiredStatus, WorkerStatus
 from lcm.domain.worker import Action, Worker
 from lcm.rest.schemas import LeadershipClaim, LicenseReport, StatusReport
-from support.core import a_worker
+from support.core import a_worker, with_fields
 
 REGISTER, DEREGISTER = LicenseOperation.REGISTER, LicenseOperation.DEREGISTER
 SECRET = "canary-token-of-a-smart-account"
@@ -230,7 +229,7 @@ class TestDeclaredLicenses:
         await settle_debt(plane.records, worker.id, by="ada")
         await plane.records.workers.change(
             worker.id,
-            lambda w: replace(w, status=RUNNING, license=license, ec2_instance_id=InstanceId("i-2")),
+            lambda w: with_fields(w, status=RUNNING, license=license, ec2_instance_id=InstanceId("i-2")),
         )
         again = msgspec.structs.replace(gone, expected_version=worker.version + 1)
         await report_status(

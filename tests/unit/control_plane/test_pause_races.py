@@ -127,7 +127,7 @@ async def desk() -> Desk:
 
 def kept_by(worker: Worker) -> list[str]:
     """What the record says for keeping the worker."""
-    reasons = {"held": worker.hold, "active_sessions": worker.sessions, "active": worker.last_activity_at}
+    reasons = {"held": worker.hold, "active_sessions": worker.sessions, "active": worker.activity.last_at}
     return [guard for guard, reason in reasons.items() if reason]
 
 

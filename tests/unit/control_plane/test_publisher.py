@@ -24,7 +24,9 @@ from lcm.core.kv.port import Item, KvUnavailable, LeaseId
 from lcm.domain.launch import WorkerId
 from lcm.domain.license import LicenseOperation, request_operation
 from lcm.domain.lifecycle import RUNNING, DesiredStatus
+from lcm.domain.telemetry import MonitorState
 from lcm.domain.worker import Worker, new_worker
+from support.core import with_fields
 from support.virtual_time import VirtualClock
 
 
@@ -269,7 +271,9 @@ async def test_the_newest_version_wins_whatever_the_order_of_publishing(plane: P
 
 
 def connected(worker: Worker) -> Worker:
-    return replace(worker, ws_connected=True, last_activity_check_at=datetime(2026, 1, 2, tzinfo=UTC))
+    return with_fields(
+        worker, ws_status=MonitorState.CONNECTED, last_activity_check_at=datetime(2026, 1, 2, tzinfo=UTC)
+    )
 
 
 async def test_a_commit_that_needs_no_action_wakes_no_controller_and_counts_as_published(

@@ -34,7 +34,7 @@ from lcm.domain.template import WorkerTemplate
 from lcm.domain.worker import new_worker
 from lcm.rest.schemas import ActivityReport, LeadershipClaim, LiveReports, StatusReport, WebSocketReport
 from support.control_plane import ONE_REGION
-from support.core import Link, memory_kv, running
+from support.core import Link, memory_kv, running, with_fields
 from support.virtual_time import VirtualClock
 
 SERVICE = "worker-controller"
@@ -134,7 +134,7 @@ async def pair() -> AsyncIterator[Pair]:
             worker_id=ADA, name=ADA, template_name="small", aws_region="us-east-1", tags={}, by="ann", now=T0
         )
         await both.here.plane.records.workers.add(
-            replace(worker, status=RUNNING, ec2_instance_id=InstanceId("i-ada"))
+            with_fields(worker, status=RUNNING, ec2_instance_id=InstanceId("i-ada"))
         )
         await clock.sleep(2)
         tasks = await stack.enter_async_context(asyncio.TaskGroup())

@@ -32,6 +32,7 @@ from lcm.rest.schemas import (
     WebSocketReport,
 )
 from support.control_plane import control_plane_over
+from support.core import with_fields
 from support.virtual_time import VirtualClock
 
 SERVICE = "worker-controller"
@@ -104,7 +105,7 @@ async def add(plane: ControlPlane, name: str, status: WorkerStatus = RUNNING) ->
         now=T0,
     )
     return await plane.records.workers.add(
-        replace(worker, status=status, ec2_instance_id=InstanceId(f"i-{name}"))
+        with_fields(worker, status=status, ec2_instance_id=InstanceId(f"i-{name}"))
     )
 
 
@@ -152,7 +153,7 @@ async def test_all_reports_about_a_worker_are_one_commit_in_the_order_of_the_rep
     )
     assert receipt == LiveReceipt(accepted=8, dropped=0)
     assert store.calls["write worker"] == 1
-    assert len((await plane.records.workers.get("ada")).recent_activity_events) == 8
+    assert len((await plane.records.workers.get("ada")).activity.recent_events) == 8
 
 
 # Samples.
@@ -267,7 +268,7 @@ async def test_another_number_of_labs_is_written_once(plane: ControlPlane, store
             LiveReports(samples=[sample("ada", second, labs_count=3)]),
             fence=fence,
         )
-    assert (await plane.records.workers.get("ada")).labs_count == 3
+    assert (await plane.records.workers.get("ada")).cml.labs_count == 3
     assert store.calls["write worker"] == 1
 
 
@@ -375,7 +376,7 @@ async def test_the_load_of_an_unknown_lab_requests_a_discovery_of_that_lab_and_n
     assert (changes, known, met.lab_id) == ((), None, "unknown")
     assert (
         await plane.records.workers.get("ada")
-    ).lab_discovery_requested_at is None  # no sweep over all labs
+    ).cml.lab_discovery_requested_at is None  # no sweep over all labs
 
 
 async def test_the_load_of_a_lab_on_a_stopped_worker_adds_no_lab(plane: ControlPlane) -> None:
@@ -511,8 +512,8 @@ async def test_activity_that_is_reported_again_counts_once(plane: ControlPlane) 
             plane.records, plane.caches, plane.policies, reports, fence=fence
         ) == LiveReceipt(accepted=1, dropped=1)
     worker = await plane.records.workers.get("ada")
-    assert worker.last_activity_at == T0 - timedelta(seconds=5)
-    assert len(worker.recent_activity_events) == 1
+    assert worker.activity.last_at == T0 - timedelta(seconds=5)
+    assert len(worker.activity.recent_events) == 1
 
 
 async def test_activity_counts_while_the_worker_stops(plane: ControlPlane) -> None:
@@ -525,7 +526,7 @@ async def test_activity_counts_while_the_worker_stops(plane: ControlPlane) -> No
         LiveReports(activity=[activity("ada", -5, 1)]),
         fence=fence,
     )
-    assert (await plane.records.workers.get("ada")).last_activity_at is not None
+    assert (await plane.records.workers.get("ada")).activity.last_at is not None
 
 
 @pytest.mark.parametrize("is_purged", [False, True])
@@ -555,7 +556,7 @@ async def test_the_connection_is_written_down(plane: ControlPlane) -> None:
     since = T0 + timedelta(seconds=3)
     report = WebSocketReport(connected=True, status=MonitorState.CONNECTED, connected_at=since)
     worker = await report_connection(plane.records, "ada", report, fence=fence)
-    assert (worker.ws_connected, worker.ws_status, worker.ws_connected_at) == (
+    assert (worker.connection.is_connected, worker.connection.status, worker.connection.connected_at) == (
         True,
         MonitorState.CONNECTED,
         since,
@@ -567,7 +568,7 @@ async def test_a_report_that_contradicts_itself_is_no_connection(plane: ControlP
     await add(plane, "ada")
     report = WebSocketReport(connected=False, status=MonitorState.CONNECTED)
     worker = await report_connection(plane.records, "ada", report, fence=await lead(plane))
-    assert (worker.ws_connected, worker.ws_status) == (False, MonitorState.DISCONNECTED)
+    assert (worker.connection.is_connected, worker.connection.status) == (False, MonitorState.DISCONNECTED)
 
 
 async def test_a_disconnect_of_a_terminated_worker_changes_nothing_and_is_accepted(
@@ -582,4 +583,4 @@ async def test_a_disconnect_of_a_terminated_worker_changes_nothing_and_is_accept
 async def test_a_discovery_of_all_labs_can_be_requested(plane: ControlPlane) -> None:
     await add(plane, "ada")
     worker = await request_lab_discovery(plane.records, "ada", fence=await lead(plane))
-    assert worker.lab_discovery_requested_at is not None
+    assert worker.cml.lab_discovery_requested_at is not None

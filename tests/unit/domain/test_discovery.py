@@ -25,7 +25,7 @@ from lcm.domain.lifecycle import PENDING, RUNNING, STOPPED, TERMINATED, DesiredS
 from lcm.domain.template import WorkerTemplate
 from lcm.domain.transitions import with_launch_intent
 from lcm.domain.worker import Instance, Worker
-from support.core import NOON, SPEC, a_worker, an_instance
+from support.core import NOON, SPEC, a_worker, an_instance, with_fields
 
 LCM = {"lcm:managed_by": "lablet-cloud-manager", "cml-environment": "production"}
 NOBODY = KnownWorkers(frozenset(), frozenset())
@@ -164,17 +164,21 @@ class TestTheRecord:
             cml_ready=True,
             cml_certificate_sha256="a" * 64,
         )
-        assert (worker.ami_name, worker.ami_description, worker.ami_creation_date) == (
+        assert (
+            worker.instance.ami_name,
+            worker.instance.ami_description,
+            worker.instance.ami_creation_date,
+        ) == (
             "CML-2.9.1",
             "d",
             "2026",
         )
-        assert (worker.cml_version, worker.cml_ready) == ("2.9.1", True)
+        assert (worker.cml.version, worker.cml.is_ready) == ("2.9.1", True)
         assert worker.template_name == "small"
-        assert worker.ec2_instance_id == an_instance().id
+        assert worker.instance.id == an_instance().id
 
     def test_it_can_never_be_launched(self) -> None:
-        worker = replace(self.record(), status=PENDING, ec2_instance_id=None)
+        worker = with_fields(self.record(), status=PENDING, ec2_instance_id=None)
         with pytest.raises(Conflict, match="imported"):
             with_launch_intent(worker, SPEC, now=NOON)
 

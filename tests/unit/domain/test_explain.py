@@ -3,13 +3,13 @@
 from datetime import timedelta
 
 import pytest
-from msgspec.structs import replace
 
 from lcm.domain.explain import explain
 from lcm.domain.idle import IdlePolicy
 from lcm.domain.lifecycle import DRAINING, FAILED, RUNNING, STOPPED, DesiredStatus, WorkerStatus
-from lcm.domain.worker import Hold, PauseReason, Worker
-from support.core import NOON, a_worker
+from lcm.domain.pause import DECIDED, PauseReason
+from lcm.domain.worker import Hold, Worker
+from support.core import NOON, a_worker, with_fields
 
 MINUTE = timedelta(minutes=1)
 
@@ -48,12 +48,12 @@ def test_a_used_worker_says_when_it_will_be_paused() -> None:
     ],
 )
 def test_what_keeps_a_running_worker_is_named(fields: dict[str, object], code: str) -> None:
-    worker = replace(running(), **fields)
+    worker = with_fields(running(), **fields)
     assert code in codes(worker)[0]
 
 
 def test_an_idle_worker_shows_the_second_idle_check_it_waits_for() -> None:
-    idle = replace(running(pause_decided_at=NOON), last_activity_at=NOON - 90 * MINUTE)
+    idle = with_fields(running(pause_state=DECIDED, pause_since=NOON), last_activity_at=NOON - 90 * MINUTE)
     assert "second_look" in codes(idle)[0]
 
 

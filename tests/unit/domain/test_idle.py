@@ -18,10 +18,11 @@ from lcm.domain.idle import (
     pause_guard,
 )
 from lcm.domain.lifecycle import DRAINING, RUNNING, STARTING, STOPPED, DesiredStatus
-from lcm.domain.requests import cancel_pause, pause
+from lcm.domain.pause import DECIDED, PAUSED, REQUESTED, PauseReason
+from lcm.domain.requests import cancel_pause, pause_idle
 from lcm.domain.transitions import move
-from lcm.domain.worker import Hold, PauseReason, Worker
-from support.core import NOON, a_worker
+from lcm.domain.worker import Hold, Worker
+from support.core import NOON, a_worker, with_fields
 
 POLICY = IdlePolicy()
 PROOF = Evidence(telemetry_fetched=True, running_workers=3)
@@ -31,11 +32,11 @@ MINUTE = timedelta(minutes=1)
 def used(minutes_ago: float, **fields: object) -> Worker:
     """A running worker whose last activity was so long before noon."""
     worker = a_worker(status=RUNNING, created_at=NOON - timedelta(days=1), **fields)
-    return replace(worker, last_activity_at=NOON - minutes_ago * MINUTE)
+    return with_fields(worker, last_activity_at=NOON - minutes_ago * MINUTE)
 
 
 def decided(worker: Worker, seconds_ago: float = 60) -> Worker:
-    return replace(worker, pause_decided_at=NOON - timedelta(seconds=seconds_ago))
+    return with_fields(worker, pause_state=DECIDED, pause_since=NOON - timedelta(seconds=seconds_ago))
 
 
 # Since when
@@ -43,8 +44,8 @@ def decided(worker: Worker, seconds_ago: float = 60) -> Worker:
 
 def test_the_last_activity_counts_then_the_last_resumption_then_the_creation() -> None:
     created = a_worker(status=RUNNING, created_at=NOON - 90 * MINUTE)
-    resumed = replace(created, last_resumed_at=NOON - 80 * MINUTE)
-    active = replace(resumed, last_activity_at=NOON - 70 * MINUTE)
+    resumed = with_fields(created, last_resumed_at=NOON - 80 * MINUTE)
+    active = with_fields(resumed, last_activity_at=NOON - 70 * MINUTE)
     assert [assess(w, POLICY, NOON).idle_minutes for w in (created, resumed, active)] == [90, 80, 70]
 
 
@@ -111,7 +112,7 @@ def test_a_hold_that_is_over_forbids_nothing() -> None:
 def test_the_countdown_ends_with_the_longest_protection() -> None:
     worker = used(10)
     assert pause_due_at(worker, POLICY) == NOON + 50 * MINUTE
-    resumed = replace(worker, last_resumed_at=NOON)
+    resumed = with_fields(worker, last_resumed_at=NOON)
     assert pause_due_at(resumed, POLICY) == NOON + 60 * MINUTE
     held = replace(resumed, hold=Hold(until=NOON + 300 * MINUTE, by="ada"))
     assert pause_due_at(held, POLICY) == NOON + 300 * MINUTE
@@ -133,21 +134,26 @@ def test_evidence_that_is_old_or_from_the_future_proves_nothing(seconds_ago: flo
 @pytest.mark.parametrize(("seconds_ago", "is_off"), [(0, False), (60, False), (61, True), (-1, True)])
 def test_a_pause_that_is_not_carried_out_within_a_minute_is_off(seconds_ago: float, is_off: bool) -> None:
     wanted_at = NOON - timedelta(seconds=seconds_ago)
-    worker = pause(decided(used(61)), by="idle detection", reason="unused", now=wanted_at)
+    worker = pause_idle(decided(used(61)), by="idle detection", reason="unused", now=wanted_at)
     assert is_pause_overdue(worker, NOON) is is_off
 
 
 def test_what_a_person_asked_for_is_never_off() -> None:
     stopped_by_a_person = used(
-        61, desired_status=DesiredStatus.STOPPED, pause_reason="manual", last_paused_at=NOON - 90 * MINUTE
+        61,
+        desired_status=DesiredStatus.STOPPED,
+        pause_state=REQUESTED,
+        pause_since=NOON - 90 * MINUTE,
+        pause_reason=PauseReason.MANUAL,
     )
     assert not is_pause_overdue(stopped_by_a_person, NOON)
 
 
 def test_a_pause_that_was_carried_out_is_not_taken_back_because_ec2_says_it_runs() -> None:
-    paused = replace(
+    paused = with_fields(
         used(61, desired_status=DesiredStatus.STOPPED, pause_reason=PauseReason.IDLE_TIMEOUT),
-        last_paused_at=NOON - 90 * MINUTE,
+        pause_state=PAUSED,
+        pause_since=NOON - 90 * MINUTE,
         status=STOPPED,
     )
     seen = move(paused, RUNNING, by="c", reason="running outside LCM", now=NOON, observed=True)
@@ -158,29 +164,31 @@ def test_a_pause_that_was_carried_out_is_not_taken_back_because_ec2_says_it_runs
 
 
 def test_an_automatic_pause_wants_the_worker_stopped_and_says_so() -> None:
-    worker = pause(decided(used(61)), by="idle detection", reason="unused for 61 minutes", now=NOON)
+    worker = pause_idle(decided(used(61)), by="idle detection", reason="unused for 61 minutes", now=NOON)
     assert worker.desired_status is DesiredStatus.STOPPED
-    assert (worker.pause_reason, worker.auto_pause_count) == ("idle_timeout", 1)
-    assert worker.pause_decided_at is None
+    assert (worker.pause.reason, worker.pause.auto_pause_count) == ("idle_timeout", 1)
+    assert worker.pause.decided_at is None
     assert worker.state_history[-1].reason == "unused for 61 minutes"
 
 
 def test_use_between_the_decision_and_the_stop_cancels_the_pause() -> None:
-    paused = pause(decided(used(61)), by="idle detection", reason="unused", now=NOON)
+    paused = pause_idle(decided(used(61)), by="idle detection", reason="unused", now=NOON)
     worker = cancel_pause(paused, by="activity", reason="a node was started", now=NOON + MINUTE)
     assert worker.desired_status is DesiredStatus.RUNNING
-    assert (worker.pause_reason, worker.auto_pause_count) == (None, 0)
+    assert (worker.pause.reason, worker.pause.auto_pause_count) == (None, 0)
     assert worker.generation == paused.generation + 1
 
 
 def test_use_does_not_take_back_what_a_person_asked_for() -> None:
-    stopped_by_a_person = used(61, desired_status=DesiredStatus.STOPPED, pause_reason="manual")
+    stopped_by_a_person = used(
+        61, desired_status=DesiredStatus.STOPPED, pause_state=REQUESTED, pause_reason=PauseReason.MANUAL
+    )
     assert cancel_pause(stopped_by_a_person, by="activity", reason="", now=NOON) == stopped_by_a_person
 
 
 def test_a_resumed_worker_is_known_as_resumed_once_it_runs() -> None:
-    paused = replace(used(61), last_paused_at=NOON, pause_reason="idle_timeout", status=STOPPED)
+    paused = with_fields(used(61), pause_state=PAUSED, pause_reason=PauseReason.IDLE_TIMEOUT, status=STOPPED)
     starting = move(paused, STARTING, by="c", reason="wanted", now=NOON + MINUTE)
-    assert starting.last_resumed_at is None
+    assert starting.pause.last_resumed_at is None
     running = move(starting, RUNNING, by="c", reason="runs", now=NOON + 5 * MINUTE)
-    assert running.last_resumed_at == NOON + 5 * MINUTE
+    assert running.pause.last_resumed_at == NOON + 5 * MINUTE

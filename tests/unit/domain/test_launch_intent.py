@@ -48,8 +48,8 @@ def planned(worker: Worker) -> Worker:
 
 
 def token_of(worker: Worker) -> str:
-    assert worker.launch is not None
-    return worker.launch.client_token
+    assert worker.launch.intent is not None
+    return worker.launch.intent.client_token
 
 
 def lost(worker: Worker) -> Worker:
@@ -73,11 +73,11 @@ def tags(**overrides: str) -> dict[str, str]:
 
 def test_a_launch_intent_names_generation_token_parameters_and_time() -> None:
     worker = planned(a_worker())
-    assert worker.launch is not None
-    assert worker.launch.generation == worker.launch_generation == 1
-    assert worker.launch.client_token == client_token(worker.id, 1)
-    assert worker.launch.spec == SPEC
-    assert worker.launch.requested_at == LATER
+    assert worker.launch.intent is not None
+    assert worker.launch.generation == worker.launch.generation == 1
+    assert worker.launch.intent.client_token == client_token(worker.id, 1)
+    assert worker.launch.intent.spec == SPEC
+    assert worker.launch.intent.requested_at == LATER
     assert worker.has_unresolved_launch
 
 
@@ -98,7 +98,7 @@ def test_no_two_generations_share_a_token(launches: list[tuple[str, int]]) -> No
 def test_the_next_generation_has_another_token() -> None:
     first = planned(a_worker())
     second = planned(without_launch_intent(first, reason="gone", now=LATER))
-    assert second.launch_generation == 2
+    assert second.launch.generation == 2
     assert token_of(second) != token_of(first)
 
 
@@ -140,15 +140,15 @@ def test_a_persons_request_allows_three_more_launches(actions: list[Action]) -> 
         worker = request(worker, action, by="ada", now=LATER)
     for _ in range(MAX_UNATTENDED_LAUNCHES):
         worker = lost(planned(worker))
-    assert worker.launch_generation == 10  # generations never start over, so no token is used twice
+    assert worker.launch.generation == 10  # generations never start over, so no token is used twice
 
 
 def test_a_refused_launch_does_not_count_as_one_that_did_not_last() -> None:
     worker = planned(a_worker())
-    assert without_launch_intent(worker, reason="gone", now=LATER).unattended_launches == 1
+    assert without_launch_intent(worker, reason="gone", now=LATER).launch.unattended == 1
     refused = without_launch_intent(worker, reason="no capacity", now=LATER, refused=True)
-    assert refused.unattended_launches == 0
-    assert planned(refused).launch_generation == 2
+    assert refused.launch.unattended == 0
+    assert planned(refused).launch.generation == 2
 
 
 @pytest.mark.parametrize(

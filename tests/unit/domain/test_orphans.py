@@ -25,7 +25,7 @@ from lcm.domain.orphans import (
     reason_for_dry_run,
 )
 from lcm.domain.worker import Instance, Worker
-from support.core import NOON, SPEC, a_worker, an_instance
+from support.core import NOON, SPEC, a_worker, an_instance, with_fields
 
 TOKEN = client_token(WorkerId("w-1"), 1)
 
@@ -42,7 +42,7 @@ def a_tagged_instance(token: str | None = TOKEN, **tags: str) -> Instance:
 
 def with_launch_intent() -> Worker:
     intent = LaunchIntent(generation=1, client_token=TOKEN, spec=SPEC, requested_at=NOON)
-    return a_worker(launch=intent, launch_generation=1)
+    return a_worker(launch_intent=intent, launch_generation=1)
 
 
 def launched(status: WorkerStatus = RUNNING, generations: int = 2) -> Worker:
@@ -66,7 +66,7 @@ def launched(status: WorkerStatus = RUNNING, generations: int = 2) -> Worker:
         (a_tagged_instance(cml_environment="staging"), [], OrphanKind.CONFLICT),
         (
             a_tagged_instance(),
-            [replace(launched(TERMINATED), imported=True, ec2_instance_id=InstanceId("i-orphan"))],
+            [with_fields(launched(TERMINATED), imported=True, ec2_instance_id=InstanceId("i-orphan"))],
             OrphanKind.CONFLICT,
         ),
     ],

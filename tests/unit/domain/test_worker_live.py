@@ -49,10 +49,10 @@ def published(worker: Worker, *states: MonitorState) -> list[bool]:
     changes = []
     for second, state in enumerate(states):
         before, worker = worker, record_connection(worker, state, reason="", at=at(second))
-        if worker.ws_told_connected is not before.ws_told_connected:
-            changes.append(bool(worker.ws_told_connected))
-        assert worker.ws_status is state
-        assert worker.ws_connected is (state is CONNECTED)
+        if worker.connection.published is not before.connection.published:
+            changes.append(bool(worker.connection.published))
+        assert worker.connection.status is state
+        assert worker.connection.is_connected is (state is CONNECTED)
     return changes
 
 
@@ -78,14 +78,18 @@ def test_a_connection_and_its_end_are_published_once_and_reconnections_never(
 def test_a_worker_that_no_longer_runs_is_not_connected(worker: Worker) -> None:
     connected = record_connection(worker, CONNECTED, reason="", at=at(1))
     stopping = move(connected, STOPPING, by="lcm", reason="asked", now=at(2))
-    assert (stopping.ws_connected, stopping.ws_told_connected) == (False, False)
+    assert (stopping.connection.is_connected, stopping.connection.published) == (False, False)
     late = record_connection(stopping, CONNECTED, reason="", at=at(3))
-    assert (late.ws_connected, late.ws_status, late.ws_told_connected) == (False, DISCONNECTED, False)
+    assert (late.connection.is_connected, late.connection.status, late.connection.published) == (
+        False,
+        DISCONNECTED,
+        False,
+    )
 
 
 def test_a_draining_worker_stays_connected(worker: Worker) -> None:
     connected = record_connection(worker, CONNECTED, reason="", at=at(1))
-    assert move(connected, DRAINING, by="lcm", reason="", now=at(2)).ws_connected
+    assert move(connected, DRAINING, by="lcm", reason="", now=at(2)).connection.is_connected
 
 
 def test_a_report_of_the_connection_that_was_overtaken_changes_nothing(worker: Worker) -> None:
@@ -96,8 +100,8 @@ def test_a_report_of_the_connection_that_was_overtaken_changes_nothing(worker: W
     connected = published(worker, CONNECTED, 2)
     assert published(connected, RECONNECTING, 1) == connected
     assert published(connected, CONNECTED, 2) == connected
-    assert published(connected, RECONNECTING, 3).ws_status is RECONNECTING
-    assert published(connected, RECONNECTING, 1, "run-2").ws_status is RECONNECTING
+    assert published(connected, RECONNECTING, 3).connection.status is RECONNECTING
+    assert published(connected, RECONNECTING, 1, "run-2").connection.status is RECONNECTING
 
 
 # Activity.
@@ -114,54 +118,54 @@ def seen(worker: Worker, events: list[ActivityEvent], last: int, stream: str = "
 
 def test_the_newest_event_is_the_last_activity_and_the_newest_ten_are_kept(worker: Worker) -> None:
     worker = seen(worker, [event(n) for n in range(25)], last=25)
-    assert worker.last_activity_at == at(24)
-    assert [e.at for e in worker.recent_activity_events] == [at(n) for n in range(24, 14, -1)]
+    assert worker.activity.last_at == at(24)
+    assert [e.at for e in worker.activity.recent_events] == [at(n) for n in range(24, 14, -1)]
 
 
 def test_the_record_says_from_when_on_its_list_is_complete(worker: Worker) -> None:
     worker = seen(worker, [event(n) for n in range(10)], last=10)
-    assert worker.activity_listed_since is None
+    assert worker.activity.listed_since is None
     worker = seen(worker, [event(n) for n in range(10, 12)], last=12)
-    assert worker.activity_listed_since == at(1)
+    assert worker.activity.listed_since == at(1)
     worker = seen(worker, [], last=12)
-    assert worker.activity_listed_since == at(1)
+    assert worker.activity.listed_since == at(1)
 
 
 def test_a_report_that_is_sent_again_counts_once(worker: Worker) -> None:
     once = seen(worker, [event(1), event(2)], last=2)
     again = seen(once, [event(1), event(2)], last=2)
-    assert again.recent_activity_events == once.recent_activity_events
-    assert again.activity_mark == once.activity_mark
+    assert again.activity.recent_events == once.activity.recent_events
+    assert again.activity.mark == once.activity.mark
 
 
 def test_a_report_that_overlaps_the_last_adds_only_what_is_new(worker: Worker) -> None:
     once = seen(worker, [event(1), event(2)], last=2)
     more = seen(once, [event(2, "published otherwise"), event(3)], last=3)
-    assert [e.at for e in more.recent_activity_events] == [at(3), at(2), at(1)]
+    assert [e.at for e in more.activity.recent_events] == [at(3), at(2), at(1)]
 
 
 def test_an_old_report_that_arrives_late_moves_nothing_back(worker: Worker) -> None:
     newer = seen(worker, [event(1), event(2)], last=2)
     late = seen(newer, [event(1)], last=1)
-    assert (late.last_activity_at, late.activity_mark) == (newer.last_activity_at, newer.activity_mark)
+    assert (late.activity.last_at, late.activity.mark) == (newer.activity.last_at, newer.activity.mark)
 
 
 def test_another_observer_starts_its_own_count(worker: Worker) -> None:
     worker = seen(worker, [event(1)], last=40, stream="run-1")
     worker = seen(worker, [event(2)], last=1, stream="run-2")
-    assert worker.last_activity_at == at(2)
-    assert worker.activity_mark == ActivityMark(stream="run-2", last_sequence=1)
+    assert worker.activity.last_at == at(2)
+    assert worker.activity.mark == ActivityMark(stream="run-2", last_sequence=1)
 
 
 def test_finding_nothing_is_a_check_and_no_activity(worker: Worker) -> None:
     worker = seen(worker, [event(1)], last=1)
     checked = record_activity(worker, [], mark=None, now=at(2_000), keep=10)
-    assert (checked.last_activity_at, checked.last_activity_check_at) == (at(1), at(2_000))
-    assert checked.activity_mark == worker.activity_mark
+    assert (checked.activity.last_at, checked.activity.checked_at) == (at(1), at(2_000))
+    assert checked.activity.mark == worker.activity.mark
 
 
 def test_a_workers_wrong_clock_does_not_put_activity_into_the_future(worker: Worker) -> None:
-    assert seen(worker, [event(999_999)], last=1).last_activity_at == at(1_000)
+    assert seen(worker, [event(999_999)], last=1).activity.last_at == at(1_000)
 
 
 @given(st.lists(st.lists(st.integers(0, 900), max_size=5), max_size=8), st.data())
@@ -178,8 +182,8 @@ def test_the_last_activity_never_moves_back(reports: list[list[int]], data: st.D
     for moments in reports:
         last = data.draw(st.integers(0, 20))
         after = seen(worker, [event(moment) for moment in moments], last)
-        assert worker.last_activity_at is None or (
-            after.last_activity_at is not None and after.last_activity_at >= worker.last_activity_at
+        assert worker.activity.last_at is None or (
+            after.activity.last_at is not None and after.activity.last_at >= worker.activity.last_at
         )
-        assert len(after.recent_activity_events) <= 10
+        assert len(after.activity.recent_events) <= 10
         worker = after

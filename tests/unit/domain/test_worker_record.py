@@ -31,7 +31,7 @@ from support.core import IMAGE, NOON, SPEC, a_worker, an_instance
 LATER = NOON + timedelta(minutes=1)
 INTENT = LaunchIntent(generation=1, client_token="lcm-1", spec=SPEC, requested_at=NOON)
 ALIVE: dict[str, Any] = {
-    "launch": INTENT,
+    "launch_intent": INTENT,
     "ec2_instance_id": InstanceId("i-1"),
     "public_ip": "198.51.100.5",
     "private_ip": "10.0.0.5",
@@ -94,7 +94,7 @@ def test_a_move_to_the_same_status_is_a_note_and_no_transition() -> None:
     noted = moved(worker, RUNNING)
     assert noted.status_reason == "because"
     assert noted.state_history == worker.state_history
-    assert noted.cml_ready
+    assert noted.cml.is_ready
 
 
 def test_a_refused_move_leaves_the_old_record_alone() -> None:
@@ -124,39 +124,39 @@ def test_a_refused_move_leaves_the_old_record_alone() -> None:
 def test_cml_is_ready_only_while_the_worker_runs_or_drains(
     source: WorkerStatus, target: WorkerStatus, observed: bool, is_ready: bool
 ) -> None:
-    assert moved(a_worker(status=source, **ALIVE), target, observed=observed).cml_ready is is_ready
+    assert moved(a_worker(status=source, **ALIVE), target, observed=observed).cml.is_ready is is_ready
 
 
 def test_a_stopped_worker_keeps_its_instance_and_loses_its_public_address() -> None:
     worker = moved(a_worker(status=STOPPING, **ALIVE), STOPPED)
-    assert worker.public_ip is None
-    assert worker.private_ip == "10.0.0.5"
-    assert worker.ec2_instance_id == "i-1"
-    assert worker.launch == INTENT
+    assert worker.instance.public_ip is None
+    assert worker.instance.private_ip == "10.0.0.5"
+    assert worker.instance.id == "i-1"
+    assert worker.launch.intent == INTENT
 
 
 def test_a_terminated_worker_is_wanted_terminated_and_has_no_address() -> None:
     worker = moved(a_worker(status=RUNNING, **ALIVE), TERMINATED, observed=True)
     assert worker.desired_status is DesiredStatus.TERMINATED
-    assert (worker.public_ip, worker.private_ip) == (None, None)
-    assert worker.ec2_instance_id == "i-1"  # for the audit
+    assert (worker.instance.public_ip, worker.instance.private_ip) == (None, None)
+    assert worker.instance.id == "i-1"  # for the audit
 
 
 @pytest.mark.parametrize("source", [RUNNING, STOPPED])
 def test_a_worker_whose_instance_is_missing_starts_anew(source: WorkerStatus) -> None:
     worker = moved(a_worker(status=source, **ALIVE), PENDING)
-    assert worker.ec2_instance_id is None
-    assert worker.launch is None
-    assert (worker.public_ip, worker.private_ip) == (None, None)
-    assert worker.cml_certificate_sha256 is None
+    assert worker.instance.id is None
+    assert worker.launch.intent is None
+    assert (worker.instance.public_ip, worker.instance.private_ip) == (None, None)
+    assert worker.cml.certificate_sha256 is None
     assert worker.pending_since == LATER
 
 
 def test_a_retried_worker_keeps_the_instance_it_may_still_have() -> None:
     worker = moved(a_worker(status=FAILED, **ALIVE), PENDING)
-    assert worker.ec2_instance_id == "i-1"
-    assert worker.launch == INTENT
-    assert worker.cml_certificate_sha256 == ALIVE["cml_certificate_sha256"]
+    assert worker.instance.id == "i-1"
+    assert worker.launch.intent == INTENT
+    assert worker.cml.certificate_sha256 == ALIVE["cml_certificate_sha256"]
 
 
 @pytest.mark.parametrize(
@@ -179,36 +179,39 @@ def test_the_way_to_running_ends_at_running_or_when_it_is_given_up(
 
 
 def test_an_attached_instance_is_recorded_with_its_image() -> None:
-    worker = attach_instance(a_worker(launch=INTENT), an_instance(), now=LATER)
-    assert worker.ec2_instance_id == "i-1"
-    assert worker.instance_type == "m5zn.metal"
-    assert (worker.public_ip, worker.private_ip) == ("198.51.100.5", "10.0.0.5")
-    assert (worker.ami_id, worker.ami_name) == (IMAGE.id, IMAGE.name)
-    assert (worker.ami_description, worker.ami_creation_date) == (IMAGE.description, IMAGE.creation_date)
+    worker = attach_instance(a_worker(launch_intent=INTENT), an_instance(), now=LATER)
+    assert worker.instance.id == "i-1"
+    assert worker.instance.type == "m5zn.metal"
+    assert (worker.instance.public_ip, worker.instance.private_ip) == ("198.51.100.5", "10.0.0.5")
+    assert (worker.instance.ami_id, worker.instance.ami_name) == (IMAGE.id, IMAGE.name)
+    assert (worker.instance.ami_description, worker.instance.ami_creation_date) == (
+        IMAGE.description,
+        IMAGE.creation_date,
+    )
     assert not worker.has_unresolved_launch
 
 
 def test_an_instance_with_another_ami_than_intended_does_not_get_the_intended_name() -> None:
-    worker = attach_instance(a_worker(launch=INTENT), an_instance(image_id="ami-2"), now=LATER)
-    assert (worker.ami_id, worker.ami_name) == ("ami-2", None)
+    worker = attach_instance(a_worker(launch_intent=INTENT), an_instance(image_id="ami-2"), now=LATER)
+    assert (worker.instance.ami_id, worker.instance.ami_name) == ("ami-2", None)
 
 
 def test_a_new_address_replaces_the_old_one() -> None:
     worker = attach_instance(a_worker(**ALIVE), an_instance(public_ip="203.0.113.9"), now=LATER)
-    assert worker.public_ip == "203.0.113.9"
+    assert worker.instance.public_ip == "203.0.113.9"
 
 
 def test_a_void_launch_is_forgotten_with_its_instance() -> None:
     worker = without_launch_intent(a_worker(**ALIVE), reason="it is gone", now=LATER)
-    assert (worker.launch, worker.ec2_instance_id) == (None, None)
+    assert (worker.launch.intent, worker.instance.id) == (None, None)
     assert worker.status_reason == "it is gone"
     assert not worker.may_have_instance
 
 
 def test_a_void_launch_leaves_no_address_behind() -> None:
     worker = without_launch_intent(a_worker(**ALIVE), reason="it is gone", now=LATER)
-    assert (worker.public_ip, worker.private_ip) == (None, None)
-    assert worker.cml_certificate_sha256 is None
+    assert (worker.instance.public_ip, worker.instance.private_ip) == (None, None)
+    assert worker.cml.certificate_sha256 is None
 
 
 @pytest.mark.parametrize(
@@ -223,7 +226,7 @@ def test_a_void_launch_leaves_no_address_behind() -> None:
 def test_an_intended_launch_without_a_known_instance_is_unresolved(
     launch: LaunchIntent | None, instance_id: InstanceId | None, may_have: bool, is_unresolved: bool
 ) -> None:
-    worker = a_worker(launch=launch, ec2_instance_id=instance_id)
+    worker = a_worker(launch_intent=launch, ec2_instance_id=instance_id)
     assert (worker.may_have_instance, worker.has_unresolved_launch) == (may_have, is_unresolved)
 
 

@@ -20,9 +20,10 @@ from lcm.domain.lifecycle import (
     DesiredStatus,
     WorkerStatus,
 )
+from lcm.domain.pause import PauseReason, PauseState
 from lcm.domain.requests import cancel_pause, drain, possible_actions, refresh, request
 from lcm.domain.transitions import move
-from lcm.domain.worker import Action, HistoryEntry, PauseReason, Worker
+from lcm.domain.worker import Action, HistoryEntry, Worker
 from support.core import NOON, a_worker
 
 START, STOP, DELETE, RETRY = Action.START, Action.STOP, Action.DELETE, Action.RETRY
@@ -65,7 +66,7 @@ def test_an_action_changes_the_desired_status_and_not_the_status(
     assert worker.desired_status is DESIRED[action]
     assert worker.status is status
     assert worker.generation == 2
-    assert worker.unattended_launches == 0
+    assert worker.launch.unattended == 0
     assert worker.updated_at == LATER
 
 
@@ -122,7 +123,7 @@ def test_a_retried_worker_is_pending_again_with_a_fresh_clock_and_fresh_launches
     assert worker.status is PENDING
     assert worker.desired_status is DesiredStatus.RUNNING
     assert worker.generation == failed.generation + 1
-    assert worker.unattended_launches == 0
+    assert worker.launch.unattended == 0
     assert worker.pending_since == LATER
     assert worker.state_history[-1] == HistoryEntry(
         source=FAILED, target=PENDING, by="bob", reason="retried", at=LATER
@@ -136,7 +137,7 @@ def test_a_retried_worker_that_was_wanted_stopped_is_wanted_running() -> None:
 
 def test_a_retry_keeps_the_instance_that_may_still_be_there() -> None:
     failed = a_worker(status=FAILED, ec2_instance_id=InstanceId("i-1"))
-    assert asked(failed, RETRY).ec2_instance_id == "i-1"
+    assert asked(failed, RETRY).instance.id == "i-1"
 
 
 # Draining
@@ -148,9 +149,9 @@ def drained(worker: Worker) -> Worker:
 
 def test_a_drained_worker_takes_no_new_session_from_that_moment_on() -> None:
     worker = drained(a_worker(status=RUNNING))
-    assert worker.drain_deadline_at == LATER + timedelta(hours=4)
+    assert worker.pause.until == LATER + timedelta(hours=4)
     assert (worker.status, worker.desired_status) == (DRAINING, DesiredStatus.STOPPED)
-    assert worker.drain_started_at == LATER
+    assert worker.pause.since == LATER
     assert worker.generation == 2
 
 
@@ -163,7 +164,7 @@ def test_a_cancelled_drain_wants_the_worker_running(action: Action) -> None:
 def test_a_stop_cuts_a_drain_short() -> None:
     worker = asked(drained(a_worker(status=RUNNING)), STOP)
     assert worker.desired_status is DesiredStatus.STOPPED
-    assert worker.drain_deadline_at == LATER
+    assert (worker.pause.state, worker.pause.until) == (PauseState.REQUESTED, None)
 
 
 def test_cutting_a_drain_short_twice_changes_nothing() -> None:
@@ -192,7 +193,7 @@ def test_use_takes_back_the_drain_of_an_unused_worker_and_not_the_one_of_a_perso
         why=PauseReason.IDLE_TIMEOUT,
     )
     kept = cancel_pause(unused, by="idle detection", reason="used", now=LATER)
-    assert (kept.desired_status, kept.auto_pause_count) == (DesiredStatus.RUNNING, 0)
+    assert (kept.desired_status, kept.pause.auto_pause_count) == (DesiredStatus.RUNNING, 0)
     asked_for = drained(a_worker(status=RUNNING, pause_reason=PauseReason.IDLE_TIMEOUT))
     assert cancel_pause(asked_for, by="idle detection", reason="used", now=LATER) == asked_for
 
@@ -200,11 +201,11 @@ def test_use_takes_back_the_drain_of_an_unused_worker_and_not_the_one_of_a_perso
 def test_a_worker_that_was_drained_is_resumed_by_a_start() -> None:
     """So it is left alone for an hour, as after any other pause."""
     stopping = move(drained(a_worker(status=RUNNING)), STOPPING, by="c", reason="empty", now=LATER)
-    assert (stopping.last_paused_at, stopping.last_paused_by) == (LATER, "bob")
+    assert (stopping.pause.last_paused_at, stopping.pause.last_paused_by) == (LATER, "bob")
     stopped = move(stopping, STOPPED, by="c", reason="stopped", now=LATER)
     starting = move(asked(stopped, START), STARTING, by="c", reason="wanted", now=LATER)
     running = move(starting, RUNNING, by="c", reason="runs", now=LATER + timedelta(minutes=5))
-    assert running.last_resumed_at == LATER + timedelta(minutes=5)
+    assert running.pause.last_resumed_at == LATER + timedelta(minutes=5)
 
 
 def test_a_start_outside_that_is_undone_is_no_resumption_but_the_next_wanted_one_is() -> None:
@@ -212,12 +213,12 @@ def test_a_start_outside_that_is_undone_is_no_resumption_but_the_next_wanted_one
     stopping = move(asked(a_worker(status=RUNNING), STOP), STOPPING, by="c", reason="wanted", now=LATER)
     stopped = move(stopping, STOPPED, by="c", reason="stopped", now=LATER)
     outside = move(stopped, RUNNING, by="c", reason="runs", now=LATER + timedelta(minutes=1), observed=True)
-    assert outside.last_resumed_at is None
+    assert outside.pause.last_resumed_at is None
     undone = move(outside, STOPPING, by="c", reason="not wanted", now=LATER + timedelta(minutes=2))
     stopped = move(undone, STOPPED, by="c", reason="stopped", now=LATER + timedelta(minutes=3))
     starting = move(asked(stopped, START), STARTING, by="c", reason="wanted", now=LATER + timedelta(hours=1))
     running = move(starting, RUNNING, by="c", reason="runs", now=LATER + timedelta(minutes=61))
-    assert running.last_resumed_at == LATER + timedelta(minutes=61)
+    assert running.pause.last_resumed_at == LATER + timedelta(minutes=61)
 
 
 # Pauses and resumptions are counted
@@ -225,20 +226,20 @@ def test_a_start_outside_that_is_undone_is_no_resumption_but_the_next_wanted_one
 
 def test_a_stop_by_a_person_is_a_manual_pause() -> None:
     worker = asked(a_worker(status=RUNNING), STOP)
-    assert (worker.pause_reason, worker.last_paused_by) == (PauseReason.MANUAL, "bob")
-    assert (worker.manual_pause_count, worker.auto_pause_count) == (1, 0)
-    assert worker.last_paused_at == LATER
+    assert (worker.pause.reason, worker.pause.last_paused_by) == (PauseReason.MANUAL, "bob")
+    assert (worker.pause.manual_pause_count, worker.pause.auto_pause_count) == (1, 0)
+    assert worker.pause.last_paused_at == LATER
 
 
 def test_a_start_in_time_to_keep_a_worker_is_a_resumption_at_once() -> None:
     """It never stopped, and the person who started it is about to use it."""
     worker = asked(asked(a_worker(status=RUNNING), STOP), START)
-    assert worker.last_resumed_at == LATER
+    assert worker.pause.last_resumed_at == LATER
 
 
 def test_a_start_by_a_person_is_a_manual_resumption() -> None:
     worker = asked(asked(a_worker(status=RUNNING), STOP), START)
-    assert worker.manual_resume_count == 1
+    assert worker.pause.manual_resume_count == 1
 
 
 # Refresh

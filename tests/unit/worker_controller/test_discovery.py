@@ -50,10 +50,14 @@ async def test_an_instance_with_the_tag_becomes_a_worker_with_its_cml_version() 
     async with fleet.running():
         await fleet.clock.sleep(11)
         [worker] = await workers(fleet)
-        assert (worker.status, worker.imported, worker.ec2_instance_id) == (RUNNING, True, instance.id)
-        assert (worker.name, worker.template_name, worker.ami_name) == ("old-lab", "metal", "CML-2.9.1")
-        assert (worker.cml_version, worker.cml_ready) == ("2.9.1+build.7", True)
-        assert worker.cml_certificate_sha256 == fleet.cml.certificate
+        assert (worker.status, worker.imported, worker.instance.id) == (RUNNING, True, instance.id)
+        assert (worker.name, worker.template_name, worker.instance.ami_name) == (
+            "old-lab",
+            "metal",
+            "CML-2.9.1",
+        )
+        assert (worker.cml.version, worker.cml.is_ready) == ("2.9.1+build.7", True)
+        assert worker.cml.certificate_sha256 == fleet.cml.certificate
 
 
 async def test_a_cml_that_does_not_answer_does_not_block_the_import() -> None:
@@ -68,7 +72,7 @@ async def test_a_cml_that_does_not_answer_does_not_block_the_import() -> None:
     async with fleet.running():
         await fleet.clock.sleep(11)
         [worker] = await workers(fleet)
-        assert (worker.status, worker.cml_version, worker.cml_ready) == (RUNNING, None, False)
+        assert (worker.status, worker.cml.version, worker.cml.is_ready) == (RUNNING, None, False)
 
 
 async def test_an_instance_is_found_within_the_interval_and_imported_once() -> None:
@@ -101,7 +105,7 @@ async def test_an_imported_worker_is_left_as_it_is() -> None:
     calls = len(fleet.effects())
     async with fleet.running():
         await fleet.clock.sleep(3_000)
-        states = {worker.ec2_instance_id: worker.status for worker in await workers(fleet)}
+        states = {worker.instance.id: worker.status for worker in await workers(fleet)}
         assert states == {running.id: RUNNING, stopped.id: STOPPED}
         assert len(fleet.effects()) == calls
 
@@ -169,7 +173,7 @@ async def test_tag_and_image_must_both_match() -> None:
     await an_instance(fleet, CML, image="CML-2.9.1")
     async with fleet.running():
         await fleet.clock.sleep(60)
-        assert [worker.ec2_instance_id for worker in await workers(fleet)] == [wanted.id]
+        assert [worker.instance.id for worker in await workers(fleet)] == [wanted.id]
 
 
 async def test_what_people_set_counts_after_at_most_five_minutes() -> None:
@@ -180,7 +184,7 @@ async def test_what_people_set_counts_after_at_most_five_minutes() -> None:
         await discovery_settings.change(fleet.store, lambda _: wanted)
         await fleet.clock.sleep(300)
         [worker] = await workers(fleet)
-        assert (worker.aws_region, worker.ec2_instance_id) == ("eu-west-1", instance.id)
+        assert (worker.aws_region, worker.instance.id) == ("eu-west-1", instance.id)
 
 
 @pytest.mark.parametrize(

@@ -30,8 +30,9 @@ from lcm.domain.lifecycle import (
     DesiredStatus,
     WorkerStatus,
 )
+from lcm.domain.pause import PauseReason
 from lcm.domain.template import RegionConfig
-from lcm.domain.worker import Action, PauseReason
+from lcm.domain.worker import Action
 from lcm.worker_controller.settings import WorkerControllerSettings
 from support.fleet import REGION, Fleet
 from support.memory_cloud import Delays, Interference, Moment
@@ -75,7 +76,7 @@ class Disturbance:
 
 
 def subnet_of_newest_promise(fleet: Fleet) -> str:
-    intents = [commit.launch for commit in fleet.commits if commit.launch is not None]
+    intents = [commit.launch.intent for commit in fleet.commits if commit.launch.intent is not None]
     return intents[-1].spec.subnet_id
 
 
@@ -116,7 +117,7 @@ class TestA1LaunchIsCut:
             worker = await fleet.until(worker, RUNNING)
             assert cut
             assert len(fleet.cloud.instances) == 1
-            assert worker.launch_generation == 1
+            assert worker.launch.generation == 1
 
 
 class TestA2ActionIsCut:
@@ -164,7 +165,7 @@ class TestA3LaunchReplyLost:
             disturbance.is_on = False
             worker = await fleet.until(worker, RUNNING)
             assert len(fleet.cloud.instances) == 1
-            assert worker.launch_generation == 1
+            assert worker.launch.generation == 1
 
 
 class TestA4LaunchLandsLate:
@@ -182,7 +183,7 @@ class TestA4LaunchLandsLate:
         async with fleet.running():
             worker = await fleet.create()
             await fleet.clock.sleep(300)
-            intent = (await fleet.get(worker)).launch
+            intent = (await fleet.get(worker)).launch.intent
             assert intent is not None
             assert (intent.generation, intent.spec.subnet_id) == (1, "subnet-a")
             # The silent request lands now: it is found by its tag and token, and it is the only one.
@@ -205,7 +206,7 @@ class TestA4LaunchLandsLate:
             assert worker.has_unresolved_launch
             await fleet.ask(worker, Action.RETRY)
             worker = await fleet.until(worker, RUNNING)
-            assert worker.launch_generation == 1
+            assert worker.launch.generation == 1
 
 
 class TestA5ActionReplyLost:
@@ -243,7 +244,7 @@ class TestA6WriteReplyLost:
             fleet.ports[0].after = lose
             worker = await fleet.running_worker()
             assert lost
-            assert worker.launch_generation == 1
+            assert worker.launch.generation == 1
             assert len(fleet.cloud.instances) == 1
 
 
@@ -284,7 +285,7 @@ class TestE1Throttling:
             worker = await fleet.create()
             await fleet.clock.sleep(600)
             worker = await fleet.get(worker)
-            assert (worker.status, worker.launch_generation) == (PENDING, 1)
+            assert (worker.status, worker.launch.generation) == (PENDING, 1)
             assert "RequestLimitExceeded" in worker.status_reason
             assert storm.gaps() == sorted(storm.gaps())
             assert len(storm.times) < 20
@@ -313,7 +314,7 @@ class TestE2Capacity:
         async with fleet.running():
             worker = await fleet.running_worker()
             assert subnet_of_newest_promise(fleet) == "subnet-b"
-            assert (worker.launch_generation, worker.unattended_launches) == (2, 1)
+            assert (worker.launch.generation, worker.launch.unattended) == (2, 1)
             assert len(fleet.cloud.instances) == 1
 
     async def test_every_subnet_is_tried_once_and_then_there_is_a_wait_of_three_minutes(self) -> None:
@@ -342,8 +343,8 @@ class TestE2Capacity:
             await fleet.clock.sleep(800)
             worker = await fleet.get(worker)
             assert worker.status is PENDING
-            assert worker.launch_generation > 3
-            assert worker.unattended_launches == 1
+            assert worker.launch.generation > 3
+            assert worker.launch.unattended == 1
 
     async def test_after_a_takeover_another_subnet_waits_until_nothing_can_land_any_more(self) -> None:
         fleet = Fleet(None, TWO_SUBNETS)
@@ -352,12 +353,12 @@ class TestE2Capacity:
         async with fleet.running(controllers=2):
             worker = await fleet.create()
             await fleet.clock.sleep(1)
-            generation = (await fleet.get(worker)).launch_generation
+            generation = (await fleet.get(worker)).launch.generation
             fleet.leader.election.resign()
             await fleet.clock.sleep(500)
-            assert (await fleet.get(worker)).launch_generation == generation
+            assert (await fleet.get(worker)).launch.generation == generation
             await fleet.clock.sleep(300)
-            assert (await fleet.get(worker)).launch_generation > generation
+            assert (await fleet.get(worker)).launch.generation > generation
 
     async def test_a_start_without_capacity_keeps_the_worker_and_its_instance(self) -> None:
         fleet = Fleet(None, TWO_SUBNETS)
@@ -371,7 +372,7 @@ class TestE2Capacity:
             await fleet.ask(worker, Action.START)
             await fleet.clock.sleep(2_000)
             waiting = await fleet.get(worker)
-            assert (waiting.status, waiting.ec2_instance_id) == (STARTING, worker.ec2_instance_id)
+            assert (waiting.status, waiting.instance.id) == (STARTING, worker.instance.id)
             assert "InsufficientInstanceCapacity" in waiting.status_reason
             assert min(drought.gaps()) >= 180
             drought.is_on = False
@@ -391,7 +392,7 @@ class TestE3Quota:
             await fleet.clock.sleep(890)
             worker = await fleet.get(worker)
             assert len(limit.times) == 1
-            assert worker.launch_generation == 1
+            assert worker.launch.generation == 1
             assert "VcpuLimitExceeded" in worker.status_reason
 
 
@@ -463,7 +464,7 @@ class TestE5TokenMismatch:
         async with fleet.running():
             worker = await fleet.until(await fleet.create(), FAILED)
             assert worker.has_unresolved_launch
-            assert worker.launch_generation == 1
+            assert worker.launch.generation == 1
 
 
 class TestE6GivenUpByEc2:
@@ -475,7 +476,7 @@ class TestE6GivenUpByEc2:
             await fleet.until(worker, PROVISIONING)
             fleet.cloud.terminate(fleet.instance_id(worker), "Server.InternalError")
             worker = await fleet.until(worker, RUNNING)
-            assert worker.launch_generation == 2
+            assert worker.launch.generation == 2
             reasons = [entry.reason for entry in worker.state_history]
             assert any("Server.InternalError" in reason for reason in reasons)
             assert len(fleet.cloud.live_instances(worker.id)) == 1
@@ -575,14 +576,14 @@ class TestE9ChangedOutside:
             worker = await fleet.running_worker()
             fleet.cloud.stop(fleet.instance_id(worker))
             stopped = await fleet.until(worker, STOPPED)
-            assert (stopped.pause_reason, stopped.last_paused_by) == (
+            assert (stopped.pause.reason, stopped.pause.last_paused_by) == (
                 PauseReason.EXTERNAL,
                 "worker-controller",
             )
-            assert stopped.manual_pause_count == stopped.auto_pause_count == 0
+            assert stopped.pause.manual_pause_count == stopped.pause.auto_pause_count == 0
             back = await fleet.until(worker, RUNNING)
-            assert (back.auto_resume_count, back.manual_resume_count) == (1, 0)
-            assert back.last_resumed_at is not None
+            assert (back.pause.auto_resume_count, back.pause.manual_resume_count) == (1, 0)
+            assert back.pause.last_resumed_at is not None
             assert back.desired_status is DesiredStatus.RUNNING
 
     async def test_a_start_in_the_console_of_a_worker_to_be_stopped_is_reported_and_undone(self) -> None:
@@ -593,7 +594,7 @@ class TestE9ChangedOutside:
             fleet.cloud.start(fleet.instance_id(worker))
             await fleet.until(worker, STARTING)
             stopped = await fleet.until(worker, STOPPED)
-            assert (stopped.pause_reason, stopped.auto_resume_count) == (PauseReason.MANUAL, 0)
+            assert (stopped.pause.reason, stopped.pause.auto_resume_count) == (PauseReason.MANUAL, 0)
 
     async def test_a_retirement_by_ec2_of_a_running_instance_is_reported_and_not_undone(self) -> None:
         async with Fleet().running() as fleet:
@@ -630,13 +631,13 @@ class TestE12AddressChanged:
             instance = fleet.cloud.instances[fleet.instance_id(before)]
             instance.public_ip = "203.0.113.9"
             await fleet.clock.sleep(60)
-            assert (await fleet.get(before)).public_ip == "203.0.113.9"
+            assert (await fleet.get(before)).instance.public_ip == "203.0.113.9"
 
     async def test_a_server_with_another_certificate_at_our_address_is_not_talked_to(self) -> None:
         async with Fleet().running() as fleet:
             worker = await fleet.running_worker()
             await fleet.clock.sleep(120)
-            assert (await fleet.get(worker)).cml_ready
+            assert (await fleet.get(worker)).cml.is_ready
             await fleet.ask(worker, Action.STOP)
             await fleet.until(worker, STOPPED)
             fleet.cml.certificate = "f" * 64
@@ -644,7 +645,7 @@ class TestE12AddressChanged:
             await fleet.until(worker, RUNNING)
             await fleet.clock.sleep(600)
             worker = await fleet.get(worker)
-            assert not worker.cml_ready
+            assert not worker.cml.is_ready
             assert "another certificate" in worker.status_reason
 
 
@@ -658,11 +659,11 @@ class TestE13Tags:
             worker = await fleet.create()
             await fleet.clock.sleep(1)
             drought.is_on = False
-            intent = (await fleet.get(worker)).launch
+            intent = (await fleet.get(worker)).launch.intent
             assert intent is not None
             foreign = await fleet.cloud.launch_instance(intent.spec, "somebody-elses-token")
             worker = await fleet.until(worker, RUNNING)
-            assert worker.ec2_instance_id != foreign.id
+            assert worker.instance.id != foreign.id
 
     async def test_an_instance_whose_tags_were_removed_is_still_found_by_its_id(self) -> None:
         async with Fleet().running() as fleet:

@@ -150,7 +150,7 @@ class TestB1NotShownYet:
         async with fleet.running():
             worker = await fleet.create()
             worker = await fleet.until(worker, RUNNING)
-            assert (worker.launch_generation, len(fleet.cloud.instances)) == (1, 1)
+            assert (worker.launch.generation, len(fleet.cloud.instances)) == (1, 1)
 
 
 class Wavering(MemoryCloud):

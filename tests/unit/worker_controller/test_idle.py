@@ -52,9 +52,9 @@ async def test_an_unused_worker_is_paused_after_an_hour_and_not_before() -> None
         worker = await fleet.running_worker()
         born = (await fleet.get(worker)).created_at
         stopped = await fleet.until(worker, STOPPED, within_seconds=2 * HOUR)
-        assert stopped.pause_reason == "idle_timeout"
-        assert stopped.last_paused_at is not None
-        assert timedelta(minutes=60) < stopped.last_paused_at - born < timedelta(minutes=68)
+        assert stopped.pause.reason == "idle_timeout"
+        assert stopped.pause.last_paused_at is not None
+        assert timedelta(minutes=60) < stopped.pause.last_paused_at - born < timedelta(minutes=68)
         assert fleet.leader.stats.counts["auto_pause_count"] == 1
 
 
@@ -75,7 +75,7 @@ async def test_use_that_only_the_telemetry_knows_keeps_the_worker() -> None:
         fleet.monitors.telemetry[worker.id] = [TelemetryEvent(category="start_node", timestamp=at)]
         await fleet.clock.sleep(0.5 * HOUR)
         seen = await fleet.get(worker)
-        assert (seen.status, seen.last_activity_at) == (RUNNING, at)
+        assert (seen.status, seen.activity.last_at) == (RUNNING, at)
 
 
 async def test_a_server_that_cannot_be_asked_is_never_paused() -> None:
@@ -101,9 +101,9 @@ async def test_a_resumed_worker_runs_for_another_hour_at_least() -> None:
         await fleet.ask(worker, Action.START)
         resumed = await fleet.until(worker, RUNNING)
         again = await fleet.until(worker, STOPPED, within_seconds=2 * HOUR)
-        assert resumed.last_resumed_at is not None
-        assert again.last_paused_at is not None
-        assert again.last_paused_at - resumed.last_resumed_at >= timedelta(minutes=60)
+        assert resumed.pause.last_resumed_at is not None
+        assert again.pause.last_paused_at is not None
+        assert again.pause.last_paused_at - resumed.pause.last_resumed_at >= timedelta(minutes=60)
 
 
 async def test_a_held_worker_runs_until_the_hold_ends() -> None:
@@ -114,8 +114,8 @@ async def test_a_held_worker_runs_until_the_hold_ends() -> None:
             fleet.plane.records, fleet.plane.policies, worker.id, until=until, reason="exam", by="ada"
         )
         stopped = await fleet.until(worker, STOPPED, within_seconds=6 * HOUR)
-        assert stopped.last_paused_at is not None
-        assert stopped.last_paused_at >= until
+        assert stopped.pause.last_paused_at is not None
+        assert stopped.pause.last_paused_at >= until
 
 
 async def test_no_idle_check_is_made_where_detection_is_off() -> None:
@@ -205,7 +205,7 @@ async def test_scale_down_drains_and_does_not_pause() -> None:
         workers = [await fleet.running_worker(name) for name in ("a", "b", "c")]
         await fleet.clock.sleep(5 * HOUR)
         gone = [w for w in [await fleet.get(worker) for worker in workers] if w.status is STOPPED]
-        assert [worker.auto_pause_count for worker in gone] == [0]
+        assert [worker.pause.auto_pause_count for worker in gone] == [0]
         assert DRAINING in fleet.life_of(gone[0])
 
 
@@ -269,8 +269,8 @@ async def test_a_drain_that_takes_too_long_ends_with_a_stop_that_says_so() -> No
         drained = await drain_worker(
             fleet.plane.records, fleet.plane.policies, worker.id, by="ada", reason="maintenance"
         )
-        assert drained.drain_started_at is not None
-        assert drained.drain_deadline_at == drained.drain_started_at + timedelta(hours=4)  # by its template
+        assert drained.pause.since is not None
+        assert drained.pause.until == drained.pause.since + timedelta(hours=4)  # by its template
         await fleet.clock.sleep(4 * HOUR - 1)
         assert (await fleet.get(worker)).status is DRAINING
         stopped = await fleet.until(worker, STOPPED, within_seconds=300)

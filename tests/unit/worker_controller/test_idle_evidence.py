@@ -245,7 +245,7 @@ async def test_a_worker_whose_cml_cannot_be_asked_is_not_paused(fail: Callable[[
         check = await scene.check()
         assert (check.telemetry_fetched, check.guard) == (False, "unconfirmed")
         kept = await scene.worker()
-        assert (kept.desired_status, kept.pause_decided_at) == (DesiredStatus.RUNNING, None)
+        assert (kept.desired_status, kept.pause.decided_at) == (DesiredStatus.RUNNING, None)
 
 
 async def test_a_login_refused_too_often_is_unknown_while_it_is_not_tried() -> None:
@@ -275,7 +275,7 @@ async def test_activity_in_the_telemetry_reaches_the_record() -> None:
         at = scene.clock.now() - timedelta(minutes=5)
         scene.cml.note("start_lab", at)
         assert (await scene.check()).guard == "active"
-        assert (await scene.worker()).last_activity_at == at
+        assert (await scene.worker()).activity.last_at == at
 
 
 async def test_a_failure_between_the_two_idle_checks_cancels_the_decision() -> None:

@@ -73,11 +73,11 @@ class TestAcceptanceExamples:
     async def test_desired_running_and_cml_not_known_to_be_ready_finds_it_ready(self) -> None:
         async with Fleet().running() as fleet:
             worker = await fleet.running_worker()
-            assert not worker.cml_ready
+            assert not worker.cml.is_ready
             await fleet.clock.sleep(60)
             worker = await fleet.get(worker)
-            assert worker.cml_ready
-            assert worker.cml_version == "2.9.1+build.7"
+            assert worker.cml.is_ready
+            assert worker.cml.version == "2.9.1+build.7"
 
     async def test_desired_running_and_running_does_nothing(self) -> None:
         async with Fleet().running() as fleet:
@@ -109,7 +109,7 @@ class TestAcceptanceExamples:
             fleet.cloud.forget(gone)
             await fleet.until(worker, PENDING)
             worker = await fleet.until(worker, RUNNING)
-            assert worker.ec2_instance_id != gone
+            assert worker.instance.id != gone
             assert len(fleet.cloud.live_instances(worker.id)) == 1
 
 
@@ -180,7 +180,7 @@ async def test_a_lost_reply_to_a_launch_does_not_launch_twice() -> None:
         worker = await fleet.running_worker()
         assert lost
         assert len(fleet.cloud.instances) == 1
-        assert worker.launch_generation == 1
+        assert worker.launch.generation == 1
 
 
 async def test_a_new_instance_that_ec2_does_not_show_for_minutes_is_waited_for() -> None:
@@ -189,7 +189,7 @@ async def test_a_new_instance_that_ec2_does_not_show_for_minutes_is_waited_for()
     async with fleet.running():
         worker = await fleet.running_worker()
         assert len(fleet.cloud.instances) == 1
-        assert worker.launch_generation == 1
+        assert worker.launch.generation == 1
 
 
 async def test_a_capacity_drought_keeps_the_worker_pending_with_the_reason() -> None:
@@ -259,11 +259,11 @@ async def test_a_refused_launch_fails_the_worker_and_a_retry_asks_for_something_
     async with fleet.running():
         worker = await fleet.until(await fleet.create(), FAILED)
         assert "InvalidSubnetID" in worker.status_reason
-        assert worker.launch is None
+        assert worker.launch.intent is None
         refused = False
         await fleet.ask(worker, Action.RETRY)
         worker = await fleet.until(worker, RUNNING)
-        assert worker.launch_generation == 2
+        assert worker.launch.generation == 2
 
 
 async def test_where_ec2_cannot_be_read_nothing_is_launched() -> None:
@@ -371,7 +371,7 @@ async def test_a_paused_worker_started_in_the_console_is_stopped_again_and_was_p
         await fleet.until(worker, RUNNING)
         await fleet.until(worker, STOPPED, within_seconds=120)
         again = await fleet.get(worker)
-        assert again.auto_pause_count == paused.auto_pause_count
+        assert again.pause.auto_pause_count == paused.pause.auto_pause_count
         assert [line.reason for line in again.state_history[-3:]] == [
             "running outside LCM",
             "idle",
@@ -390,7 +390,7 @@ async def test_another_certificate_blocks_cml_but_never_fails_the_worker() -> No
         await fleet.until(worker, RUNNING)
         await fleet.clock.sleep(300)
         worker = await fleet.get(worker)
-        assert (worker.status, worker.cml_ready) == (RUNNING, False)
+        assert (worker.status, worker.cml.is_ready) == (RUNNING, False)
         assert "another certificate" in worker.status_reason
 
 
@@ -432,7 +432,7 @@ async def test_the_address_follows_a_stop_and_start() -> None:
         await fleet.until(before, STOPPED)
         await fleet.ask(before, Action.START)
         after = await fleet.until(before, RUNNING)
-        assert after.public_ip not in (None, before.public_ip)
+        assert after.instance.public_ip not in (None, before.instance.public_ip)
 
 
 async def test_a_standby_takes_over_and_finishes_a_launch_without_a_second_instance() -> None:

@@ -44,8 +44,10 @@ async def test_a_running_worker_is_watched_once_its_cml_is_ready(
         assert monitors.asked == []
         target = await until_watched(fleet, monitors)
         worker = await fleet.get(worker)
-        assert worker.cml_ready
-        server = CmlServer(worker.id, worker.ec2_instance_id, str(worker.public_ip), "a" * 64, login=None)
+        assert worker.cml.is_ready
+        server = CmlServer(
+            worker.id, worker.instance.id, str(worker.instance.public_ip), "a" * 64, login=None
+        )
         assert target == MonitorTarget(server, "2.9.1+build.7", ReportedActivity(worker.created_at))
         assert target.reported == ReportedActivity(worker.created_at)
 
@@ -89,12 +91,12 @@ async def test_a_refresh_asks_cml_and_measures_once(fleet: Fleet, monitors: Memo
         await until_watched(fleet, monitors)
         fleet.cml.version, fleet.cml.system_info = "2.10.0", {"allow_ssh_pubkey_auth": True}
         await fleet.clock.sleep(100)
-        assert (await fleet.get(worker)).cml_version == "2.9.1+build.7"
-        assert (await fleet.get(worker)).cml_system_info == {"oui": "52:54:00:00:00:00"}
+        assert (await fleet.get(worker)).cml.version == "2.9.1+build.7"
+        assert (await fleet.get(worker)).cml.system_info == {"oui": "52:54:00:00:00:00"}
         await request_refresh(fleet.plane.records, worker.id)
         await fleet.clock.sleep(1)
-        assert (await fleet.get(worker)).cml_version == "2.10.0"
-        assert (await fleet.get(worker)).cml_system_info == {"allow_ssh_pubkey_auth": True}
+        assert (await fleet.get(worker)).cml.version == "2.10.0"
+        assert (await fleet.get(worker)).cml.system_info == {"allow_ssh_pubkey_auth": True}
         await fleet.clock.sleep(100)
         assert monitors.measured == [worker.id, worker.id]
 

@@ -46,7 +46,7 @@ def observer(cloud: MemoryCloud, clock: VirtualClock) -> InstanceObserver:
 def a_worker(instance_id: str | None = None) -> Worker:
     return core.a_worker(
         aws_region="us-east-1",
-        launch=LaunchIntent(generation=1, client_token="lcm-1", spec=SPEC, requested_at=core.NOON),
+        launch_intent=LaunchIntent(generation=1, client_token="lcm-1", spec=SPEC, requested_at=core.NOON),
         launch_generation=1,
         ec2_instance_id=InstanceId(instance_id) if instance_id else None,
     )
@@ -57,7 +57,7 @@ def operations(cloud: MemoryCloud) -> list[str]:
 
 
 async def test_a_worker_that_was_never_launched_has_no_instance(observer: InstanceObserver) -> None:
-    assert isinstance(await observer.observe(replace(a_worker(), launch=None)), Absent)
+    assert isinstance(await observer.observe(core.with_fields(a_worker(), launch_intent=None)), Absent)
 
 
 async def test_one_listing_serves_all_workers_of_a_cycle(

@@ -111,7 +111,7 @@ async def record_promises_this_launch(scene: Scene) -> None:
     launch = LaunchIntent(
         generation=1, client_token=TOKEN, spec=LAUNCHED, requested_at=scene.fleet.clock.now()
     )
-    await scene.add_record(launch=launch, launch_generation=1)
+    await scene.add_record(launch_intent=launch, launch_generation=1)
 
 
 async def another_record_has_imported_it(scene: Scene) -> None:

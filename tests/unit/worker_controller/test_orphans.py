@@ -120,7 +120,7 @@ class TestRecordsWithoutMachines:
             await fleet.clock.sleep(1)  # its own next reconcile is a second away
             fleet.leader.reconciler.scope.discovery.trigger()
             worker = await fleet.until(worker, RUNNING)
-            assert worker.launch_generation == 2
+            assert worker.launch.generation == 2
 
     async def test_at_most_a_tenth_of_the_fleet_is_ended_in_ten_minutes(self) -> None:
         async with Fleet(REPORT_ONLY).running() as fleet:
@@ -192,13 +192,13 @@ class TestMachinesWithoutRecords:
             left = fleet.cloud.instances.pop(fleet.instance_id(worker))
             await fleet.until(worker, PENDING)
             worker = await fleet.until(worker, RUNNING)
-            mine = worker.ec2_instance_id
+            mine = worker.instance.id
             fleet.cloud.instances[left.id] = left  # EC2 shows the first launch again
             await fleet.clock.sleep(6 * MINUTE)
             assert kinds(fleet) == {left.id: OrphanKind.SUPERSEDED}
             await fleet.clock.sleep(15 * MINUTE)
             assert left.is_gone
-            assert (await fleet.get(worker)).ec2_instance_id == mine
+            assert (await fleet.get(worker)).instance.id == mine
             assert (await fleet.get(worker)).status is RUNNING
 
     async def test_e13_an_instance_with_copied_tags_is_never_destroyed(self) -> None:
@@ -218,7 +218,7 @@ class TestMachinesWithoutRecords:
         async with fleet.running():
             await fleet.clock.sleep(2 * 3_600)
             [worker] = await fleet.workers.list_all()
-            assert (worker.imported, worker.ec2_instance_id) == (True, instance.id)
+            assert (worker.imported, worker.instance.id) == (True, instance.id)
             assert kinds(fleet) == {}
             assert terminations(fleet) == 0
 
@@ -358,14 +358,16 @@ class TestH9SweepRacesLaunch:
             await fleet.clock.sleep(20 * MINUTE)
             worker = await fleet.until(await fleet.create(), FAILED)
             fleet.cloud.interfere = None
-            assert worker.launch is not None
-            late = await fleet.cloud.launch_instance(worker.launch.spec, worker.launch.client_token)
+            assert worker.launch.intent is not None
+            late = await fleet.cloud.launch_instance(
+                worker.launch.intent.spec, worker.launch.intent.client_token
+            )
             await fleet.clock.sleep(3_600)
             assert kinds(fleet) == {late.id: OrphanKind.INTENDED}
             assert is_alive(fleet, late)
             await fleet.ask(worker, Action.RETRY)
             worker = await fleet.until(worker, RUNNING)
-            assert worker.ec2_instance_id == late.id
+            assert worker.instance.id == late.id
 
 
 async def test_who_no_longer_leads_shows_no_orphans() -> None:

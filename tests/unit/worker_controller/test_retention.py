@@ -13,6 +13,7 @@ from lcm.domain.lifecycle import RUNNING, STOPPED, TERMINATED, WorkerStatus
 from lcm.domain.worker import HistoryEntry, Worker, new_worker
 from lcm.rest.fleet import Cleanup
 from lcm.worker_controller.settings import WorkerControllerSettings
+from support.core import with_fields
 from support.fleet import Fleet
 from support.memory_cloud import Moment
 from unit.worker_controller.test_orphans import leave_behind
@@ -36,7 +37,7 @@ async def an_old_worker(
     )
     entry = HistoryEntry(source=RUNNING, target=status, by="c", reason="because", at=then)
     return await fleet.workers.add(
-        replace(worker, status=status, ec2_instance_id=InstanceId(f"i-{name}"), state_history=(entry,))
+        with_fields(worker, status=status, ec2_instance_id=InstanceId(f"i-{name}"), state_history=(entry,))
     )
 
 

@@ -14,8 +14,9 @@ from lcm.domain.launch import InstanceId, WorkerId
 from lcm.domain.license import License, LicenseOperation
 from lcm.domain.lifecycle import RUNNING, STOPPING, TERMINATING, DesiredStatus
 from lcm.domain.observation import Absent, Known, Unknown
+from lcm.domain.pause import PauseReason
 from lcm.domain.scaling import ScaleDownPolicy
-from lcm.domain.worker import Instance, PauseReason, Worker
+from lcm.domain.worker import Instance, Worker
 from lcm.rest.schemas import IdleCheck
 from lcm.worker_controller.decisions import Maintain, Move, Situation, Wait
 from lcm.worker_controller.ports import CmlServer, CmlSystemInformation, LicenseState, MonitorTarget
@@ -35,7 +36,7 @@ from lcm.worker_controller.running.license import LicenseRegistrar, Next, decide
 from lcm.worker_controller.running.pipeline import RunningPipeline
 from lcm.worker_controller.running.scale_down import ScaleDown
 from lcm.worker_controller.steps import running
-from support.core import NOON, a_worker, an_instance
+from support.core import NOON, a_worker, an_instance, with_fields
 from support.fleet import MemoryMonitors
 from support.virtual_time import VirtualClock
 
@@ -84,7 +85,7 @@ class World:
 
     async def report_instance(self, worker: Worker, instance: Instance) -> Worker:
         self.steps.append("2 report_instance")
-        return replace(worker, private_ip=instance.private_ip, public_ip=instance.public_ip)
+        return with_fields(worker, private_ip=instance.private_ip, public_ip=instance.public_ip)
 
     async def get_system_information(self, host: str, pin: str | None) -> CmlSystemInformation:
         self.steps.append("3 get_system_information")
@@ -94,7 +95,7 @@ class World:
 
     async def report_cml(self, worker: Worker, *, version: str, **_: Any) -> Worker:
         self.steps.append("3 report_cml")
-        return replace(worker, cml_version=version, cml_ready=True)
+        return with_fields(worker, cml_version=version, cml_ready=True)
 
     async def verify(self, worker: Worker) -> Worker:
         self.steps.append("4 verify the record")

@@ -183,7 +183,7 @@ class TestPending:
     """PENDING is where money is spent: exactly one instance, or none."""
 
     def fresh(self, desired: DesiredStatus = WANT_RUNNING) -> Worker:
-        return replace(a_worker(PENDING, desired), ec2_instance_id=None)
+        return core.with_fields(a_worker(PENDING, desired), ec2_instance_id=None)
 
     def with_intent(self, desired: DesiredStatus = WANT_RUNNING) -> Worker:
         spec = LaunchSpec(
@@ -196,7 +196,7 @@ class TestPending:
             tags={},
         )
         intent = LaunchIntent(generation=1, client_token="lcm-1", spec=spec, requested_at=NOW)
-        return replace(self.fresh(desired), launch=intent, launch_generation=1)
+        return core.with_fields(self.fresh(desired), launch_intent=intent, launch_generation=1)
 
     def test_a_new_worker_is_launched(self) -> None:
         assert decide(self.fresh(), Absent("no launch was ever requested")) == Launch()
@@ -231,12 +231,12 @@ class TestPending:
         assert moves_to(decide(self.with_intent(), NO_IDEA, minutes=15.1)) is FAILED
 
     def test_three_launches_without_a_person_asking_are_enough(self) -> None:
-        worker = replace(self.fresh(), unattended_launches=3)
+        worker = core.with_fields(self.fresh(), unattended_launches=3)
         assert moves_to(decide(worker, Absent("never"))) is FAILED
 
 
 def test_an_instance_found_by_its_launch_is_recorded_before_it_is_terminated() -> None:
-    worker = replace(a_worker(TERMINATING, WANT_TERMINATED), ec2_instance_id=None)
+    worker = core.with_fields(a_worker(TERMINATING, WANT_TERMINATED), ec2_instance_id=None)
     decision = decide(worker, shows("running"))
     assert moves_to(decision) is TERMINATING
     assert isinstance(decision, Move)
@@ -268,7 +268,7 @@ def test_a_stop_cuts_a_drain_short_at_once_though_the_control_planes_clock_is_ah
 
 
 def test_a_worker_that_keeps_vanishing_is_given_up() -> None:
-    worker = replace(a_worker(RUNNING, WANT_RUNNING), unattended_launches=3)
+    worker = core.with_fields(a_worker(RUNNING, WANT_RUNNING), unattended_launches=3)
     assert moves_to(decide(worker, GONE)) is FAILED
 
 
@@ -283,5 +283,5 @@ def test_drift_is_named_for_the_metrics() -> None:
 )
 def test_without_an_instance_there_is_nothing_to_wait_for(status: WorkerStatus, target: WorkerStatus) -> None:
     wanted = WANT_TERMINATED if status is TERMINATING else WANT_STOPPED
-    worker = replace(a_worker(status, wanted), ec2_instance_id=None)
+    worker = core.with_fields(a_worker(status, wanted), ec2_instance_id=None)
     assert moves_to(decide(worker, Absent("no launch was ever requested"))) is target

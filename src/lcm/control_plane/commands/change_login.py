@@ -34,7 +34,7 @@ async def set_login(
     except RequestError:  # nothing else proves that the record does not name it
         await records.secrets.remove(PURPOSE, login.secret_ref)
         raise
-    if worker.cml_login != login:  # the request was carried out before
+    if worker.cml.login != login:  # the request was carried out before
         await records.secrets.remove(PURPOSE, login.secret_ref)
     return worker
 
@@ -48,7 +48,7 @@ async def remove_login(
 
 async def login_of(records: Records, worker_id: str) -> CmlCredentials:
     """Return the password with the login, for the worker controller alone."""
-    login = (await records.workers.get(worker_id)).cml_login
+    login = (await records.workers.get(worker_id)).cml.login
     password = await records.secrets.get(PURPOSE, login.secret_ref) if login else None
     if login is None or password is None:
         raise NotFound(f"worker {worker_id} has no CML login of its own")
@@ -64,10 +64,10 @@ async def _change(
 
     def decide(worker: Worker) -> Worker:
         nonlocal before
-        before = worker.cml_login
+        before = worker.cml.login
         return change_login(worker, login, by=by, now=now)
 
     worker = await records.workers.change(worker_id, preconditions.guard(decide))
-    if before is not None and before != worker.cml_login:
+    if before is not None and before != worker.cml.login:
         await records.secrets.remove(PURPOSE, before.secret_ref)
     return worker

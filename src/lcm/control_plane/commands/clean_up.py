@@ -38,8 +38,8 @@ async def forget_worker(records: Records, worker: Worker) -> None:
     token_ref = worker.license.token_ref
     if token_ref is not None and token_ref != license_worker.FLEET:
         await records.secrets.remove(license_worker.PURPOSE, token_ref)
-    if worker.cml_login is not None:
-        await records.secrets.remove(change_login.PURPOSE, worker.cml_login.secret_ref)
+    if worker.cml.login is not None:
+        await records.secrets.remove(change_login.PURPOSE, worker.cml.login.secret_ref)
     await records.workers.purge(worker)
 
 

@@ -16,6 +16,7 @@ from lcm.control_plane.policies import Policies
 from lcm.control_plane.records.groups import Caches, Records
 from lcm.control_plane.records.idle_checks import CheckTimes
 from lcm.control_plane.store.port import Fence
+from lcm.domain import pause
 from lcm.domain.idle import (
     SECOND_CHECK_AFTER,
     Evidence,
@@ -23,11 +24,11 @@ from lcm.domain.idle import (
     assess,
     decision_time,
     is_fresh,
-    pause_due_at,
     pause_guard,
+    with_countdown,
 )
 from lcm.domain.lifecycle import RUNNING, DesiredStatus
-from lcm.domain.requests import cancel_pause, pause
+from lcm.domain.requests import cancel_pause, pause_idle
 from lcm.domain.telemetry import ACTIVITY_CATEGORIES
 from lcm.domain.worker import Worker
 from lcm.rest.schemas import IdleCheck, IdleCheckRequest, TelemetryEvent
@@ -79,15 +80,15 @@ async def detect_idle(
             guard = pause_guard(current, policy, current_evidence, now)
             if guard is None and may_pause:
                 minutes = assess(current, policy, now).idle_minutes
-                return pause(current, by=BY, reason=f"unused for {minutes:.0f} minutes", now=now)
+                return pause_idle(current, by=BY, reason=f"unused for {minutes:.0f} minutes", now=now)
             # No guard forbids it only since the reservation: the next idle check reserves it first.
             guard = guard or PauseGuard.SECOND_CHECK
             is_decided = guard in (PauseGuard.SECOND_CHECK, PauseGuard.SUPPRESSED)
-            return replace(
-                current,
-                pause_decided_at=decision_time(current, now) if is_decided else None,
-                target_pause_at=pause_due_at(current, policy),
-            )
+            if is_decided:
+                verdict = pause.decide(current.pause, at=decision_time(current, now))
+            else:
+                verdict = pause.withdraw_decision(current.pause, now=now)
+            return with_countdown(replace(current, pause=verdict), policy)
 
         worker = await records.workers.change(worker_id, decide, fence=fence)
     interval = SECOND_CHECK_AFTER if guard is PauseGuard.SECOND_CHECK else policy.check_interval
@@ -111,16 +112,15 @@ def newest_use(events: Sequence[TelemetryEvent], now: datetime) -> datetime | No
 def is_newer_use(worker: Worker, used_at: datetime | None) -> bool:
     if used_at is None:
         return False
-    return worker.last_activity_at is None or used_at > worker.last_activity_at
+    return worker.activity.last_at is None or used_at > worker.activity.last_at
 
 
 def _with_use(worker: Worker, used_at: datetime | None, now: datetime) -> Worker:
     """Advance the last activity; an older timestamp changes nothing."""
     if not is_newer_use(worker, used_at):
         return worker
-    return cancel_pause(
-        replace(worker, last_activity_at=used_at), by=BY, reason="used after the pause was decided", now=now
-    )
+    used = replace(worker, activity=replace(worker.activity, last_at=used_at))
+    return cancel_pause(used, by=BY, reason="used after the pause was decided", now=now)
 
 
 def recent_load(caches: Caches, policies: Policies, worker_id: str, now: datetime) -> float | None:

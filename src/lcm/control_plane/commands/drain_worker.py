@@ -11,8 +11,9 @@ from lcm.control_plane.store.port import Fence
 from lcm.domain.errors import Conflict
 from lcm.domain.idle import Evidence, is_fresh, pause_guard
 from lcm.domain.lifecycle import DRAINING
+from lcm.domain.pause import PauseReason
 from lcm.domain.requests import drain
-from lcm.domain.worker import PauseReason, Worker
+from lcm.domain.worker import Worker
 
 
 async def drain_worker(

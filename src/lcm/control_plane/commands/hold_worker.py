@@ -8,7 +8,7 @@ from lcm.control_plane.policies import Policies
 from lcm.control_plane.records.groups import Records
 from lcm.control_plane.records.preconditions import UNCONDITIONAL, Preconditions
 from lcm.domain.errors import MomentPassed
-from lcm.domain.idle import pause_due_at
+from lcm.domain.idle import with_countdown
 from lcm.domain.requests import cancel_pause
 from lcm.domain.worker import Hold, Worker
 
@@ -36,7 +36,7 @@ async def hold_worker(
                 " send a later moment, or DELETE the hold to end it"
             )
         held = replace(worker, hold=Hold(until=until, by=by, reason=reason), updated_at=now)
-        return _with_countdown(policies, cancel_pause(held, by=by, reason="held", now=now))
+        return with_countdown(cancel_pause(held, by=by, reason="held", now=now), policies.idle)
 
     return await records.workers.change(worker_id, preconditions.guard(decide))
 
@@ -49,7 +49,7 @@ async def release_hold(
     def decide(worker: Worker) -> Worker:
         if worker.hold is None:
             return worker
-        return _with_countdown(policies, replace(worker, hold=None, updated_at=now))
+        return with_countdown(replace(worker, hold=None, updated_at=now), policies.idle)
 
     return await records.workers.change(worker_id, preconditions.guard(decide))
 
@@ -72,10 +72,6 @@ async def toggle_idle_detection(
         toggled = replace(worker, is_idle_detection_enabled=enabled, updated_at=now)
         if not enabled:
             toggled = cancel_pause(toggled, by=by, reason="idle detection switched off", now=now)
-        return _with_countdown(policies, toggled)
+        return with_countdown(toggled, policies.idle)
 
     return await records.workers.change(worker_id, preconditions.guard(decide))
-
-
-def _with_countdown(policies: Policies, worker: Worker) -> Worker:
-    return replace(worker, target_pause_at=pause_due_at(worker, policies.idle))

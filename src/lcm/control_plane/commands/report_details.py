@@ -26,14 +26,16 @@ async def report_cml(records: Records, worker_id: str, report: CmlReport, *, fen
     """Store whether CML answers, and what it reports. The first observed certificate is pinned."""
 
     def decide(worker: Worker) -> Worker:
-        return replace(
-            worker,
-            cml_ready=report.ready and worker.is_live,
-            cml_version=report.version or worker.cml_version,
-            cml_certificate_sha256=worker.cml_certificate_sha256 or report.certificate_sha256,
-            cml_system_info=worker.cml_system_info if report.system_info is None else report.system_info,
-            cml_health=report.health or worker.cml_health,
-            cml_license=report.license or worker.cml_license,
+        known = worker.cml
+        reported = replace(
+            known,
+            is_ready=report.ready and worker.is_live,
+            version=report.version or known.version,
+            certificate_sha256=known.certificate_sha256 or report.certificate_sha256,
+            system_info=known.system_info if report.system_info is None else report.system_info,
+            health=report.health or known.health,
+            license=report.license or known.license,
         )
+        return replace(worker, cml=reported)
 
     return await records.workers.change(worker_id, decide, fence=fence)

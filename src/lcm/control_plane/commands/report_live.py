@@ -19,7 +19,7 @@ from lcm.control_plane.policies import Policies
 from lcm.control_plane.records.groups import Caches, Records
 from lcm.control_plane.store.port import Fence
 from lcm.domain.errors import NotFound
-from lcm.domain.idle import pause_due_at
+from lcm.domain.idle import with_countdown
 from lcm.domain.lifecycle import TERMINATED
 from lcm.domain.observed import record_activity, record_connection
 from lcm.domain.requests import cancel_pause
@@ -71,7 +71,9 @@ async def request_lab_discovery(records: Records, worker_id: str, *, fence: Fenc
     """Request a discovery of all labs on this worker."""
     now = records.clock.now()
     return await records.workers.change(
-        worker_id, lambda worker: replace(worker, lab_discovery_requested_at=now), fence=fence
+        worker_id,
+        lambda worker: replace(worker, cml=replace(worker.cml, lab_discovery_requested_at=now)),
+        fence=fence,
     )
 
 
@@ -175,10 +177,10 @@ async def _keep_activity(
                 now=now,
                 keep=policies.activity_events_kept,
             )
-        if noted.last_activity_at == worker.last_activity_at:
+        if noted.activity.last_at == worker.activity.last_at:
             return noted
         noted = cancel_pause(noted, by=BY, reason="used after the pause was decided", now=now)
-        return replace(noted, target_pause_at=pause_due_at(noted, policies.idle))
+        return with_countdown(noted, policies.idle)
 
     # A worker that is gone but still in the cache must not fail all other reports.
     accepted = 0
@@ -194,7 +196,7 @@ def _mark(stream: str, sequence: int) -> ActivityMark | None:
 
 async def _keep_labs_count(records: Records, worker_id: str, labs_count: int | None, fence: Fence) -> int:
     def decide(worker: Worker) -> Worker:
-        return replace(worker, labs_count=labs_count) if worker.is_live else worker
+        return replace(worker, cml=replace(worker.cml, labs_count=labs_count)) if worker.is_live else worker
 
     with suppress(NotFound):
         await records.workers.change(worker_id, decide, fence=fence)

@@ -3,7 +3,6 @@
 import contextlib
 
 import structlog
-from msgspec.structs import replace
 
 from lcm.control_plane.commands.clean_up import forget_worker
 from lcm.control_plane.commands.detect_idle import BY
@@ -12,7 +11,7 @@ from lcm.control_plane.policies import Policies
 from lcm.control_plane.records.groups import Records
 from lcm.control_plane.store.port import Fence
 from lcm.domain.errors import Conflict
-from lcm.domain.idle import is_pause_overdue, pause_due_at
+from lcm.domain.idle import is_pause_overdue, with_countdown
 from lcm.domain.lifecycle import (
     DRAINING,
     PENDING,
@@ -48,12 +47,12 @@ async def report_status(
         now = records.clock.now()  # reading the record may have taken long
         if report.status is STOPPING and is_pause_overdue(worker, now):
             kept = cancel_pause(worker, by=BY, reason="the pause was not carried out in time", now=now)
-            return replace(kept, target_pause_at=pause_due_at(kept, policies.idle))
+            return with_countdown(kept, policies.idle)
         if report.instance is not None:
             worker = attach_instance(worker, report.instance, now=now)
         moved = move(worker, report.status, by=by, reason=report.reason, now=now, observed=report.observed)
         if moved.status is RUNNING and worker.status is not RUNNING:
-            moved = replace(moved, target_pause_at=pause_due_at(moved, policies.idle))
+            moved = with_countdown(moved, policies.idle)
         return moved
 
     if report.status not in (TERMINATED, PENDING):

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from lcm.control_plane.records.groups import Records
 from lcm.domain.cost import BILLED, MonthlyUse, book, month_of
-from lcm.domain.worker import PauseReason, Worker
+from lcm.domain.worker import Worker
 from lcm.rest.schemas import CostLine, CostReport
 
 
@@ -36,7 +36,7 @@ def _line(worker: Worker, usd_per_hour: float, now: datetime) -> CostLine:
     use = book(
         worker.use,
         worker.status,
-        was_paused=worker.pause_reason is PauseReason.IDLE_TIMEOUT,
+        was_paused=worker.pause.is_automatic,
         since=worker.status_since,
         until=now,
     )

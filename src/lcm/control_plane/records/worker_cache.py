@@ -36,7 +36,7 @@ class CachedWorker:
         self.is_live = worker.is_live
         self.is_license_due = worker.is_license_due
         self.judged_since = idle_checks_expected_since(worker)
-        self.labs_count = worker.labs_count
+        self.labs_count = worker.cml.labs_count
         self.view = msgspec.json.encode(WorkerView.of(worker))
         """The public view, encoded once for all subscribers."""
 

@@ -6,6 +6,7 @@ import msgspec
 import structlog
 from msgspec.structs import replace
 
+from lcm.control_plane.records.worker_forms import current_form
 from lcm.control_plane.store.forward_compat import encode_over
 from lcm.control_plane.store.port import (
     Document,
@@ -22,6 +23,7 @@ from lcm.domain.worker import Worker
 log = structlog.get_logger(__name__)
 
 KIND = "worker"
+_PARTS = ("launch", "instance", "cml", "connection", "activity", "pause")
 MAX_ATTEMPTS = 8
 
 Listener = Callable[[Worker | None, Worker], None]
@@ -103,8 +105,7 @@ class Workers:
         With `expected_version` the change is made to exactly that version or not at all.
         """
         for _ in range(MAX_ATTEMPTS):
-            stored = await self._get(worker_id)
-            before = decode_worker(stored)
+            stored, before = _read(await self._get(worker_id))
             if expected_version is not None and before.version != expected_version:
                 raise Conflict(
                     f"worker {worker_id} is at version {before.version}, not {expected_version}; read again"
@@ -118,7 +119,7 @@ class Workers:
                 raise Conflict(f"worker {worker_id} is terminated; its record is only kept for the audit")
             after = replace(after, version=before.version + 1)
             try:
-                body = encode_over(stored.body, before, after)
+                body = encode_over(stored, before, after, _PARTS)
                 await self._store.replace(_document(after, body), fence)
             except VersionConflict:
                 continue
@@ -153,14 +154,14 @@ def _document(worker: Worker, body: bytes) -> Document:
     keys: tuple[str, ...] = ()
     if worker.status is not TERMINATED:
         keys = (f"name:{worker.name}",)
-        if worker.ec2_instance_id is not None:
-            keys += (f"instance:{worker.ec2_instance_id}",)
+        if worker.instance.id is not None:
+            keys += (f"instance:{worker.instance.id}",)
     return Document(KIND, worker.id, worker.version, body, keys)
 
 
 def _taken(taken: UniqueKeyTaken, worker: Worker) -> NameTaken | InstanceTaken:
     if taken.key.startswith("instance:"):
-        return InstanceTaken(f"instance {worker.ec2_instance_id} belongs to another worker")
+        return InstanceTaken(f"instance {worker.instance.id} belongs to another worker")
     return NameTaken(f"a worker named {worker.name!r} exists; choose another name or delete that one first")
 
 
@@ -168,5 +169,14 @@ _decoder = msgspec.json.Decoder(Worker)
 
 
 def decode_worker(document: Document) -> Worker:
-    """Return the record of a document of this kind."""
-    return _decoder.decode(document.body)
+    """Return the record of a document of this kind, in whichever form it was written."""
+    return _read(document)[1]
+
+
+def _read(document: Document) -> tuple[bytes, Worker]:
+    """Return the record and its body in the present form."""
+    try:
+        return document.body, _decoder.decode(document.body)
+    except msgspec.ValidationError:
+        body = current_form(document.body)
+        return body, _decoder.decode(body)

@@ -4,34 +4,44 @@ During an upgrade control planes of two versions share the records. The older on
 the others must still be there when the newer one reads the record again.
 """
 
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
 
+Json = dict[str, Any]
 
-def encode_over(stored: bytes, understood: msgspec.Struct, changed: msgspec.Struct) -> bytes:
+
+def encode_over(
+    stored: bytes, understood: msgspec.Struct, changed: msgspec.Struct, parts: Collection[str] = ()
+) -> bytes:
     """Return the changed record for writing over the stored one, of which `understood` was decoded.
 
-    An unchanged part of the record stays as it was stored; a changed part is written as encoded here.
+    What is unchanged stays as it was stored; what is changed is written as encoded here, a value as a whole.
+    A field that is named in `parts` groups fields of the record: in it, too, those of a later version stay.
     """
     body, known = msgspec.json.encode(changed), msgspec.json.encode(understood)
     if known == stored:
         return body
-    decode = msgspec.json.decode
-    return msgspec.json.encode(_record(decode(stored), decode(known), decode(body)))
+    raw, before, after = (msgspec.json.decode(text) for text in (stored, known, body))
+    merged = _fields(raw, before, after)
+    for part in parts:
+        if part in raw:
+            merged[part] = _fields(raw[part], before[part], after[part])
+    return msgspec.json.encode(merged)
 
 
-def _record(stored: dict[str, Any], understood: dict[str, Any], changed: dict[str, Any]) -> dict[str, Any]:
+def _fields(stored: Json, understood: Json, changed: Json) -> Json:
     merged = dict(changed)
     for name, value in stored.items():
         if name not in understood:
             merged.setdefault(name, value)
         elif name in changed:
-            merged[name] = _part(value, understood[name], changed[name])
+            merged[name] = _field(value, understood[name], changed[name])
     return merged
 
 
-def _part(stored: Any, understood: Any, changed: Any) -> Any:
+def _field(stored: Any, understood: Any, changed: Any) -> Any:
     if changed == understood:
         return stored
     if isinstance(stored, list) and isinstance(changed, list):

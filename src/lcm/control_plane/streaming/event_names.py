@@ -53,9 +53,9 @@ def event_of(before: Worker | None, after: Worker) -> WorkerEvent:
         return WorkerEvent.IMPORTED if after.imported else WorkerEvent.CREATED
     if _drain_timed_out(before, after):
         return WorkerEvent.DRAIN_TIMED_OUT
-    if before.last_paused_at != after.last_paused_at:
+    if before.pause.last_paused_at != after.pause.last_paused_at:
         return WorkerEvent.PAUSED
-    if before.last_resumed_at != after.last_resumed_at:
+    if before.pause.last_resumed_at != after.pause.last_resumed_at:
         return WorkerEvent.RESUMED
     if before.status is not after.status:
         return WorkerEvent.TERMINATED if after.status is TERMINATED else WorkerEvent.STATUS_UPDATED
@@ -63,15 +63,18 @@ def event_of(before: Worker | None, after: Worker) -> WorkerEvent:
         return WorkerEvent.IDLE_DETECTION_TOGGLED
     if before.license != after.license:
         return _license_event(before.license, after.license)
-    if (before.public_ip, before.private_ip) != (after.public_ip, after.private_ip):
+    if (before.instance.public_ip, before.instance.private_ip) != (
+        after.instance.public_ip,
+        after.instance.private_ip,
+    ):
         return WorkerEvent.ENDPOINT_UPDATED
-    if _ec2_details(before) != _ec2_details(after):
+    if _ec2_details(before.instance) != _ec2_details(after.instance):
         return WorkerEvent.EC2_DETAILS_UPDATED
-    if before.last_activity_check_at != after.last_activity_check_at:
+    if before.activity.checked_at != after.activity.checked_at:
         return WorkerEvent.ACTIVITY_UPDATED
-    if (before.labs_count, before.lab_discovery_requested_at) != (
-        after.labs_count,
-        after.lab_discovery_requested_at,
+    if (before.cml.labs_count, before.cml.lab_discovery_requested_at) != (
+        after.cml.labs_count,
+        after.cml.lab_discovery_requested_at,
     ):
         return WorkerEvent.LABS_UPDATED
     return WorkerEvent.STATUS_UPDATED
@@ -80,13 +83,11 @@ def event_of(before: Worker | None, after: Worker) -> WorkerEvent:
 def _drain_timed_out(before: Worker, after: Worker) -> bool:
     """Return whether the drain ended at its deadline with sessions left."""
     is_stopped = before.status is DRAINING and after.status is STOPPING and bool(before.sessions)
-    deadline = before.drain_deadline_at
+    deadline = before.pause.until
     return is_stopped and deadline is not None and after.status_since >= deadline
 
 
-_ec2_details = attrgetter(
-    "ec2_instance_id", "instance_type", "ami_id", "ami_name", "ami_description", "ami_creation_date"
-)
+_ec2_details = attrgetter("id", "type", "ami_id", "ami_name", "ami_description", "ami_creation_date")
 
 
 def _license_event(before: License, after: License) -> WorkerEvent:

@@ -118,7 +118,7 @@ class EventHub:
         """Publish a committed change of a worker under the event name that describes it best."""
         known = self._worker_cache.get(after.id)
         if known is None or known.version <= after.version:
-            self._publish_connection_once(after, before.ws_told_connected if before else None)
+            self._publish_connection_once(after, before.connection.published if before else None)
         self._publish_worker(event_of(before, after), before, after)
 
     def on_worker_found(self, worker: Worker) -> None:
@@ -128,7 +128,7 @@ class EventHub:
             return  # its creation was never published
         if known is None or known.version < worker.version:
             self._worker_cache.learn(worker)
-            self._publish_connection_once(worker, worker.ws_told_connected)
+            self._publish_connection_once(worker, worker.connection.published)
             is_over = worker.status is TERMINATED
             kind = WorkerEvent.TERMINATED if is_over else WorkerEvent.STATUS_UPDATED
             self._publish_worker(kind, None, worker)
@@ -212,13 +212,13 @@ class EventHub:
         data: dict[str, Any] = {"worker_id": after.id, "worker": msgspec.Raw(view)}
         if kind is WorkerEvent.ACTIVITY_UPDATED:
             data |= {
-                "last_activity_at": after.last_activity_at,
-                "recent_activity_events": after.recent_activity_events,
+                "last_activity_at": after.activity.last_at,
+                "recent_activity_events": after.activity.recent_events,
             }
         elif kind is WorkerEvent.LABS_UPDATED:
             data |= {
-                "labs_count": after.labs_count,
-                "lab_discovery_requested_at": after.lab_discovery_requested_at,
+                "labs_count": after.cml.labs_count,
+                "lab_discovery_requested_at": after.cml.lab_discovery_requested_at,
             }
         else:
             data["previous_status"] = before.status if before else None
@@ -228,23 +228,24 @@ class EventHub:
         """Publish a change of the websocket status once. `published` is the status before, used until this
         process has published one: the record may hold a change whose commit was never confirmed."""
         published = self._published_connected.pop(worker.id, published)
-        if worker.ws_told_connected is not published:
+        if worker.connection.published is not published:
             self._publish_connection(worker)
         if worker.status is not TERMINATED:
-            self._published_connected[worker.id] = worker.ws_told_connected
+            self._published_connected[worker.id] = worker.connection.published
 
     def _publish_connection(self, worker: Worker) -> None:
-        if worker.ws_told_connected:
+        if worker.connection.published:
             self.publish(
-                StreamEvent.WS_CONNECTED, {"worker_id": worker.id, "connected_at": worker.ws_connected_at}
+                StreamEvent.WS_CONNECTED,
+                {"worker_id": worker.id, "connected_at": worker.connection.connected_at},
             )
         else:
             self.publish(
                 StreamEvent.WS_DISCONNECTED,
                 {
                     "worker_id": worker.id,
-                    "disconnected_at": worker.ws_disconnected_at,
-                    "reason": worker.ws_reason,
+                    "disconnected_at": worker.connection.disconnected_at,
+                    "reason": worker.connection.reason,
                 },
             )
 

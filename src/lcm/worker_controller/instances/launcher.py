@@ -43,24 +43,25 @@ class Launcher:
 
     async def launch(self, worker: Worker) -> Worker:
         """Launch, or repeat an intended launch, and record the instance."""
-        if worker.launch is None:
+        if worker.launch.intent is None:
             worker = await self._record_intent(worker)
-        assert worker.launch is not None
+        assert worker.launch.intent is not None
         region = self.regions.get(worker.aws_region)
-        elsewhere = other_subnets(region, worker.launch.spec.subnet_id) if region else []
+        elsewhere = other_subnets(region, worker.launch.intent.spec.subnet_id) if region else []
         while True:
-            assert worker.launch is not None
+            intent = worker.launch.intent
+            assert intent is not None
             try:
-                return await self._run_instances(worker, worker.launch)
+                return await self._run_instances(worker, intent)
             except LaunchLapsed as gone:
                 return await self.control_plane.withdraw_launch_intent(worker, str(gone))
             except LaunchRefused as refusal:
                 # Nothing was launched: a retry may use other parameters.
-                if self._cannot_take_effect(worker.launch):
+                if self._cannot_take_effect(intent):
                     await self.control_plane.withdraw_launch_intent(worker, str(refusal), refused=True)
                 raise
             except (CapacityShortage, QuotaExceeded) as shortage:
-                if not self._cannot_take_effect(worker.launch):
+                if not self._cannot_take_effect(intent):
                     raise
                 if worker.desired_status is DesiredStatus.STOPPED:
                     reason = "stopped before anything was launched"
@@ -113,6 +114,6 @@ class Launcher:
         )
         spec = launch_spec(region=region, template=template, image=image, tags=tags, subnet_id=subnet_id)
         intended = await self.control_plane.record_launch_intent(worker, spec)
-        assert intended.launch is not None
-        self._may_take_effect_until[intended.launch.client_token] = self.clock.monotonic()
+        assert intended.launch.intent is not None
+        self._may_take_effect_until[intended.launch.intent.client_token] = self.clock.monotonic()
         return intended

@@ -123,9 +123,9 @@ class InstanceObserver:
     def listed(self, worker: Worker) -> Instance | None:
         """The worker's instance in the last listing, if that still counts for this worker."""
         listing = self._fresh_listing(worker)
-        if listing is None or worker.ec2_instance_id is None or worker.aws_region in self._region_failures:
+        if listing is None or worker.instance.id is None or worker.aws_region in self._region_failures:
             return None
-        return listing.by_id.get(worker.ec2_instance_id)
+        return listing.by_id.get(worker.instance.id)
 
     async def observe(self, worker: Worker) -> Observation[Instance]:
         """The worker's instance, by its id or, while that is not known, by the worker's tag."""
@@ -160,8 +160,8 @@ class InstanceObserver:
         return listing if listing.asked_at > self._invalidated_at.get(worker.id, -1.0) else None
 
     async def _describe(self, worker: Worker) -> Instance | None:
-        if worker.ec2_instance_id is not None:
-            return await self._cloud.describe_instance(worker.aws_region, worker.ec2_instance_id)
+        if worker.instance.id is not None:
+            return await self._cloud.describe_instance(worker.aws_region, worker.instance.id)
         return _launched_for(worker, await self._cloud.find_instances(worker.aws_region, worker.id))
 
     def _found(self, worker: Worker, instance: Instance, taken_at: datetime) -> Known[Instance] | Unknown:
@@ -190,17 +190,17 @@ def _may_be_stale(worker: Worker, instance: Instance) -> bool:
 
 def _identity(worker: Worker) -> tuple[WorkerId, str]:
     """The launch that misses belong to: those of one launch prove nothing about the next."""
-    return worker.id, worker.ec2_instance_id or f"launch-{worker.launch_generation}"
+    return worker.id, worker.instance.id or f"launch-{worker.launch.generation}"
 
 
 def _pick(worker: Worker, listing: _Listing) -> Instance | None:
     """The worker's instance: by its id, else by its tag."""
-    if worker.ec2_instance_id is not None:
-        return listing.by_id.get(worker.ec2_instance_id)
+    if worker.instance.id is not None:
+        return listing.by_id.get(worker.instance.id)
     return _launched_for(worker, listing.by_worker.get(worker.id, []))
 
 
 def _launched_for(worker: Worker, tagged: Iterable[Instance]) -> Instance | None:
     """The live instance with the client token of its launch. A tag alone proves nothing: people copy them."""
-    token = worker.launch.client_token if worker.launch else None
+    token = worker.launch.intent.client_token if worker.launch.intent else None
     return next((found for found in tagged if not found.is_gone and found.client_token == token), None)

@@ -122,7 +122,7 @@ class MetricsLoop:
             places = asyncio.Semaphore(AT_ONCE)
             for worker in workers:
                 session = self._session_of(worker.id)
-                if worker.cml_ready and session is not None:
+                if worker.cml.is_ready and session is not None:
                     tasks.create_task(self._ask_cml(worker, session, places), name="cml-health")
 
     def forget(self, worker_id: WorkerId) -> None:
@@ -130,7 +130,7 @@ class MetricsLoop:
         self._asked_at.pop(worker_id, None)
 
     async def _ask_cloud(self, region: str, workers: Sequence[Worker]) -> None:
-        by_instance = {worker.ec2_instance_id: worker for worker in workers if worker.ec2_instance_id}
+        by_instance = {worker.instance.id: worker for worker in workers if worker.instance.id}
         try:
             measured = await self._cloud_metrics.get_instance_metrics(region, list(by_instance))
         except LcmError as error:
@@ -160,8 +160,8 @@ class MetricsLoop:
             if license_ is not None:
                 self.licenses[worker.id] = license_
             changes = (
-                health if health != worker.cml_health else None,
-                license_ if license_ != worker.cml_license else None,
+                health if health != worker.cml.health else None,
+                license_ if license_ != worker.cml.license else None,
             )
             if changes == (None, None):
                 return

@@ -1,7 +1,7 @@
 """Step 1: the desired status, requested by people or set by an automatic pause."""
 
 from lcm.domain.lifecycle import STOPPING, TERMINATING, DesiredStatus
-from lcm.domain.worker import PauseReason, Worker
+from lcm.domain.worker import Worker
 from lcm.worker_controller.decisions import Move
 
 
@@ -10,6 +10,5 @@ def decide(worker: Worker) -> Move | None:
     if worker.desired_status is DesiredStatus.TERMINATED:
         return Move(TERMINATING, "desired status is terminated")
     if worker.desired_status is DesiredStatus.STOPPED:
-        is_idle = worker.pause_reason is PauseReason.IDLE_TIMEOUT
-        return Move(STOPPING, "idle" if is_idle else "desired status is stopped")
+        return Move(STOPPING, "idle" if worker.pause.is_automatic else "desired status is stopped")
     return None

@@ -23,7 +23,7 @@ def decide(worker: Worker, observation: Observation[Instance]) -> Decision:
                 observed=True,
                 drift="instance_missing",
             )
-        case Absent(proof) if worker.unattended_launches >= MAX_UNATTENDED_LAUNCHES:
+        case Absent(proof) if worker.launch.unattended >= MAX_UNATTENDED_LAUNCHES:
             return Move(FAILED, f"the instance is gone again: {proof}", drift="instance_missing")
         case Absent(proof):
             return Move(PENDING, f"the instance is gone: {proof}", drift="instance_missing")
@@ -33,4 +33,7 @@ def decide(worker: Worker, observation: Observation[Instance]) -> Decision:
 
 def has_new_address(worker: Worker, instance: Instance) -> bool:
     """Whether the addresses of the instance differ from the record."""
-    return (worker.public_ip, worker.private_ip) != (instance.public_ip, instance.private_ip)
+    return (worker.instance.public_ip, worker.instance.private_ip) != (
+        instance.public_ip,
+        instance.private_ip,
+    )

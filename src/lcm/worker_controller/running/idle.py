@@ -69,4 +69,4 @@ class IdleChecker:
 
 def could_be_paused(worker: Worker, now: datetime) -> bool:
     """Whether the result could be a pause, so that CML's telemetry is needed."""
-    return worker.target_pause_at is not None and now >= worker.target_pause_at
+    return worker.pause.due_at is not None and now >= worker.pause.due_at

@@ -7,13 +7,13 @@ from lcm.worker_controller.ports import CmlServer, MonitorTarget, ReportedActivi
 def target_of(worker: Worker, *, use_private_ip: bool) -> MonitorTarget | None:
     """The server to monitor; None while CML is not ready or has no address."""
     server = server_of(worker, use_private_ip=use_private_ip)
-    if server is None or not worker.cml_ready:
+    if server is None or not worker.cml.is_ready:
         return None
     return MonitorTarget(
         server=server,
-        cml_version=worker.cml_version,
+        cml_version=worker.cml.version,
         reported=ReportedActivity(
-            worker.activity_listed_since or worker.created_at, worker.recent_activity_events
+            worker.activity.listed_since or worker.created_at, worker.activity.recent_events
         ),
     )
 
@@ -24,15 +24,15 @@ def server_of(worker: Worker, *, use_private_ip: bool) -> CmlServer | None:
         return None
     return CmlServer(
         worker_id=worker.id,
-        instance_id=worker.ec2_instance_id,
+        instance_id=worker.instance.id,
         host=host,
-        certificate_sha256=worker.cml_certificate_sha256,
-        login=worker.cml_login,
+        certificate_sha256=worker.cml.certificate_sha256,
+        login=worker.cml.login,
     )
 
 
 def host_of(worker: Worker, *, use_private_ip: bool) -> str | None:
     """The address of its CML."""
     if use_private_ip:
-        return worker.private_ip
-    return worker.public_ip or worker.private_ip
+        return worker.instance.private_ip
+    return worker.instance.public_ip or worker.instance.private_ip

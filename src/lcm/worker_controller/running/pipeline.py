@@ -56,10 +56,10 @@ class RunningPipeline:
         if drift.has_new_address(worker, instance):
             self.count_drift(worker, "address_changed")
             worker = await self.control_plane.report_instance(worker, instance)
-        if not worker.cml_ready:
+        if not worker.cml.is_ready:
             # Booting takes minutes on metal: refused connections, 502 and `ready: false` are normal then.
             worker = await self._observe_cml(worker)
-            if not worker.cml_ready:
+            if not worker.cml.is_ready:
                 return Requeue("CML is not ready yet", self.wait_seconds)
         else:
             worker = await self._refresh_if_requested(worker)
@@ -105,13 +105,15 @@ class RunningPipeline:
         if host is None:
             return worker
         try:
-            found = await self.cml.get_system_information(host, worker.cml_certificate_sha256)
+            found = await self.cml.get_system_information(host, worker.cml.certificate_sha256)
         except Unreachable as error:
             log.debug("CML not reached", worker_id=worker.id, error=str(error))
             return worker
-        known = worker.cml_version, worker.cml_system_info
-        is_changed = found.ready != worker.cml_ready or (found.ready and (found.version, found.more) != known)
-        is_first_contact = worker.cml_certificate_sha256 is None and found.certificate_sha256 is not None
+        known = worker.cml.version, worker.cml.system_info
+        is_changed = found.ready != worker.cml.is_ready or (
+            found.ready and (found.version, found.more) != known
+        )
+        is_first_contact = worker.cml.certificate_sha256 is None and found.certificate_sha256 is not None
         if not is_changed and not is_first_contact:
             return worker
         return await self.control_plane.report_cml(

@@ -14,8 +14,9 @@ from lcm.core.clock import Clock
 from lcm.domain.errors import RequestError
 from lcm.domain.idle import PauseGuard
 from lcm.domain.launch import WorkerId
+from lcm.domain.pause import PauseReason
 from lcm.domain.scaling import AuditEvent, ScaleDownPolicy, scale_down_guard
-from lcm.domain.worker import PauseReason, Worker
+from lcm.domain.worker import Worker
 from lcm.rest.schemas import IdleCheck
 from lcm.worker_controller.ports import ControlPlane
 
@@ -43,7 +44,7 @@ class ScaleDown:
     def on_new_list(self, workers: Iterable[Worker]) -> None:
         """Reset the drains since the last list, and take over those of another leader."""
         self._drained_since_list.clear()
-        drained = [worker.last_paused_at for worker in workers if worker.pause_reason is IDLE_TIMEOUT]
+        drained = [worker.pause.last_paused_at for worker in workers if worker.pause.reason is IDLE_TIMEOUT]
         newest = max((at for at in drained if at is not None), default=None)
         if newest is not None:
             last = self.clock.monotonic() - max(0.0, (self.clock.now() - newest).total_seconds())

@@ -15,9 +15,9 @@ def decide(situation: Situation) -> Decision:
         return Move(RUNNING, "the drain was cancelled")
     if not worker.sessions:
         return Move(STOPPING, "no session is left")
-    if worker.is_drain_cut_short:
+    if not worker.pause.is_draining:
         return Move(STOPPING, f"desired status is stopped; sessions cut off: {len(worker.sessions)}")
-    if worker.drain_deadline_at is None or situation.now >= worker.drain_deadline_at:
+    if worker.pause.until is None or situation.now >= worker.pause.until:
         return Move(STOPPING, f"drain deadline passed; sessions cut off: {len(worker.sessions)}")
     if isinstance(observation, Known):
         return Maintain(observation.value)

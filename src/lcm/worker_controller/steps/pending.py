@@ -28,16 +28,16 @@ def decide(situation: Situation) -> Decision:
                 f"instance {instance.id} is {instance.state}: {instance.state_reason or 'no reason'}"
             )
         case Absent(proof) if worker.may_have_instance and not worker.has_unresolved_launch:
-            return WithdrawLaunchIntent(f"instance {worker.ec2_instance_id} is gone: {proof}")
+            return WithdrawLaunchIntent(f"instance {worker.instance.id} is gone: {proof}")
         case Absent() if wanted is DesiredStatus.TERMINATED:
             return Move(TERMINATED, "deleted before anything was launched")
         case Unknown(reason) if not worker.has_unresolved_launch or wanted is DesiredStatus.TERMINATED:
             # Without an id the launch may still take effect: only a proven absence ends the search.
             return Wait(f"searching for an instance: {reason}")
-    if worker.launch is None and wanted is DesiredStatus.STOPPED:
+    if worker.launch.intent is None and wanted is DesiredStatus.STOPPED:
         return Nothing()  # stopped before anything was launched
     if situation.is_overdue:
         return Move(FAILED, situation.overdue_reason())
-    if worker.launch is None and worker.unattended_launches >= MAX_UNATTENDED_LAUNCHES:
+    if worker.launch.intent is None and worker.launch.unattended >= MAX_UNATTENDED_LAUNCHES:
         return Move(FAILED, f"{MAX_UNATTENDED_LAUNCHES} launches in a row failed: {worker.status_reason}")
     return Launch()

@@ -7,7 +7,7 @@ from lcm.worker_controller.decisions import Decision, Move, Situation, Wait, rep
 
 def decide(situation: Situation) -> Decision:
     worker, observation = situation.worker, situation.observation
-    if worker.ec2_instance_id is None:
+    if worker.instance.id is None:
         return Move(FAILED, "no instance is recorded for this worker; retry to launch one")
     if worker.desired_status is DesiredStatus.TERMINATED:
         return Move(TERMINATING, "deleted while it was being launched")

@@ -26,7 +26,7 @@ def decide(situation: Situation) -> Decision:
             return Move(TERMINATED, "EC2 reports terminated")
         case Known(instance) if instance.state == "shutting-down":
             return situation.wait_for_ec2(instance.state)
-        case Known(instance) if situation.worker.ec2_instance_id is None:
+        case Known(instance) if situation.worker.instance.id is None:
             # Found by its client token: record its id before anything is done to it.
             return Move(TERMINATING, f"instance {instance.id} exists", instance=instance)
         case Known() if situation.worker.license.may_be_held:

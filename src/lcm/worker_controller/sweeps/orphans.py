@@ -87,7 +87,7 @@ class Orphans:
             log.warning("orphan sweep failed", region=region, error=str(error))
 
     def _set_dry_run_reason(self, region: str, listed: Sequence[Instance], workers: Sequence[Worker]) -> None:
-        launched = [w for w in workers if w.ec2_instance_id and w.status is not TERMINATED and not w.imported]
+        launched = [w for w in workers if w.instance.id and w.status is not TERMINATED and not w.imported]
         reason = reason_for_dry_run(
             freeze_reasons=self.health.freeze_reasons,
             seconds_since_start=self.clock.monotonic() - self._started_at,
@@ -106,11 +106,11 @@ class Orphans:
     ) -> None:
         live = {instance.id for instance in listed if not instance.is_gone}
         unseen = {
-            worker.ec2_instance_id: worker
+            worker.instance.id: worker
             for worker in workers
-            if worker.ec2_instance_id is not None
+            if worker.instance.id is not None
             and may_have_lost_instance(worker)
-            and worker.ec2_instance_id not in live
+            and worker.instance.id not in live
         }
         described = await self.cloud.describe_instances(region, list(unseen)) if unseen else []
         states = {instance.id: instance.state for instance in described}

@@ -164,9 +164,9 @@ async def activity(worker_id: str, _: Viewer, plane: Plane) -> Response:
     return answer(
         Activity(
             worker_id=worker.id,
-            last_activity_at=worker.last_activity_at,
-            last_activity_check_at=worker.last_activity_check_at,
-            recent_activity_events=worker.recent_activity_events,
+            last_activity_at=worker.activity.last_at,
+            last_activity_check_at=worker.activity.checked_at,
+            recent_activity_events=worker.activity.recent_events,
         )
     )
 
