@@ -69,7 +69,7 @@ async def test_the_connection_is_told_once(plane: LonePlane) -> None:
         await stream.until("worker.snapshot")
         for status in ("connected", "reconnecting", "connected", "failed", "connecting", "failed"):
             body = {"connected": status == "connected", "status": status, "reason": status}
-            assert (await plane.accepted("/{id}/ws-status", body))["ws_status"] == status
+            assert (await plane.accepted("/{id}/ws-status", body))["connection"]["status"] == status
         heard = []
         while "worker.ws.disconnected" not in heard:
             heard.append((await stream.next())["event"])
@@ -98,9 +98,9 @@ async def test_what_cml_says_about_itself_is_kept(plane: LonePlane) -> None:
     }
     await plane.accepted("/{id}/cml-data", report)
     worker = await plane.accepted("/{id}/cml-data", {"ready": True})
-    assert worker["cml_health"]["failing"] == ["cml-controller: libvirt"]
-    assert worker["cml_license"]["product_license"] == "CML_Enterprise"
-    assert worker["cml_system_info"]["oui"] is None
+    assert worker["cml"]["health"]["failing"] == ["cml-controller: libvirt"]
+    assert worker["cml"]["license"]["product_license"] == "CML_Enterprise"
+    assert worker["cml"]["system_info"]["oui"] is None
 
 
 async def test_the_load_of_an_unknown_lab_is_told_as_a_lab_to_look_at(plane: LonePlane) -> None:
