@@ -60,12 +60,17 @@ async def test_stats_count_each_event_once(
             answer: dict[str, int] = await response.json()
             return answer
 
+    async def is_counted(before: dict[str, int], name: str) -> bool:
+        return (await stats())[name] > before[name]
+
     before = await stats()
     worker = await api.until(await api.create("counted"), "running")
     await api.act(worker, "stop")
     await api.until(worker, "stopped")
     await api.act(worker, "delete")
     await api.until(worker, "terminated")
+    # The status is public as soon as the control plane has it; the controller counts when it hears so.
+    await eventually(lambda: is_counted(before, "terminated_count"))
     after = await stats()
     counted = ("provisioned_count", "started_count", "stopped_count", "terminated_count")
     assert {name: after[name] - before[name] for name in counted} == dict.fromkeys(counted, 1)
