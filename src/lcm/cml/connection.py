@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from enum import StrEnum
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Final, Protocol, Self
 
 import aiohttp
 
@@ -23,6 +23,9 @@ from lcm.domain.errors import CertificateChanged, Unreachable
 
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 """Telemetry has no paging: a long-lived server answers with megabytes."""
+JSON: Final = "application/json"
+
+_NO_OTHER_LIMIT: Final = aiohttp.ClientTimeout(total=None)
 
 
 class CmlTrust(StrEnum):
@@ -60,8 +63,13 @@ class CmlTransport(Protocol):
         *,
         token: str | None = None,
         body: bytes | None = None,
+        content_type: str | None = JSON,
+        timeout_seconds: float | None = None,
     ) -> CmlAnswer:
-        """Return any answer, whatever its status. Raises Unreachable without one, or CertificateChanged."""
+        """Return any answer, whatever its status. Raises Unreachable without one, or CertificateChanged.
+
+        Without a time limit that of the transport applies.
+        """
         ...
 
 
@@ -112,21 +120,30 @@ class CmlConnections:
         *,
         token: str | None = None,
         body: bytes | None = None,
+        content_type: str | None = JSON,
+        timeout_seconds: float | None = None,
     ) -> CmlAnswer:
         assert self._session is not None, "use it as a context manager"
         url = f"https://{host}:{self._port}{path}"
         headers = {"Authorization": f"Bearer {token}"} if token is not None else {}
-        if body is not None:
-            headers["Content-Type"] = "application/json"
+        if body is not None and content_type is not None:
+            headers["Content-Type"] = content_type
         trusted = pinned_sha256
         try:
-            async with timeout(self._timeout_seconds):
+            async with timeout(timeout_seconds or self._timeout_seconds):
                 how: ssl.SSLContext | aiohttp.Fingerprint = self.context
                 if self._trust is CmlTrust.PIN:
                     trusted = pinned_sha256 or await self._certificate_of(host)
                     how = aiohttp.Fingerprint(bytes.fromhex(trusted))
                 async with self._session.request(
-                    method, url, ssl=how, headers=headers, data=body, allow_redirects=False
+                    method,
+                    url,
+                    ssl=how,
+                    headers=headers,
+                    data=body,
+                    allow_redirects=False,
+                    skip_auto_headers=("Content-Type",),
+                    timeout=_NO_OTHER_LIMIT,
                 ) as response:
                     content = await _read(response)
         except aiohttp.ServerFingerprintMismatch as mismatch:

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from lcm.cml.connection import CmlAnswer, CmlTransport
+from lcm.cml.connection import JSON, CmlAnswer, CmlTransport
 from lcm.core.clock import Clock
 from lcm.domain.errors import CredentialsRefused, Throttled, Unreachable
 
@@ -116,12 +116,27 @@ class CmlSession:
             raise Unreachable(f"CML at {self.host} answered {answer.status} to {path}")
         return answer
 
-    async def request(self, method: str, path: str, body: bytes | None = None) -> CmlAnswer:
+    async def request(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        *,
+        content_type: str | None = JSON,
+        timeout_seconds: float | None = None,
+    ) -> CmlAnswer:
         """Return any answer to an authorized request; a refused token is replaced once."""
         for is_last in (False, True):
             token = await self.token()
             answer = await self._transport.request(
-                method, self.host, path, self.pinned_sha256, token=token, body=body
+                method,
+                self.host,
+                path,
+                self.pinned_sha256,
+                token=token,
+                body=body,
+                content_type=content_type,
+                timeout_seconds=timeout_seconds,
             )
             if answer.status != 401:
                 break

@@ -416,6 +416,45 @@ async def test_a_fault_without_a_worker_strikes_all_of_them(workers: list[Worker
     assert [(await worker.rest("GET", "system_information"))[0] for worker in workers] == [500, 500]
 
 
+EMPTY_LAB = {"lab": {"title": "late", "version": "0.3.0"}, "nodes": [], "links": []}
+
+
+async def test_a_late_import_comes_even_if_its_client_has_left(worker: Worker) -> None:
+    token = await worker.login()
+    await worker.fault(kind="late", path="/api/v0/import", seconds=0.2, count=1)
+    with pytest.raises(TimeoutError):
+        async with timeout(0.05):
+            await worker.rest("POST", "import", token=token, body=EMPTY_LAB)
+
+    async def has_come() -> bool:
+        return "late" in {lab["title"] for lab in (await worker.look())["labs"]}
+
+    await eventually(has_come)
+
+
+async def test_faults_of_labs_are_injected_and_cleared(worker: Worker) -> None:
+    lab = await worker.lab(nodes=1, definition="unmanaged_switch")
+    await worker.fault(kind="never_boots", state="QUEUED")
+    await worker.act("start", lab)
+    node = {"element_id": next(iter(lab["nodes"]))}
+    async with worker.listening() as socket:
+        await worker.act("stop", lab)
+        await next_event(socket, **node, event="STOPPED")
+        await worker.control("DELETE", "faults")
+        await worker.act("start", lab)
+        await next_event(socket, **node, event="BOOTED")
+    await worker.fault(kind="refuse_lab", action="stop", description="not now")
+    with pytest.raises(AssertionError, match="not now"):
+        await worker.act("stop", lab)
+
+
+async def test_options_of_labs_can_be_changed(worker: Worker) -> None:
+    await worker.control("PATCH", f"workers/{worker.name}", {"patty": False, "node_trouble": 0.0})
+    assert (await worker.look())["open_ports"] == []
+    with pytest.raises(AssertionError, match="node_trouble"):
+        await worker.control("PATCH", "workers", {"node_trouble": 2})
+
+
 async def test_mistakes_in_commands_are_explained(worker: Worker) -> None:
     for path, body in (
         ("faults", {"kind": "earthquake"}),

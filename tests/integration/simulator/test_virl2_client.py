@@ -213,6 +213,41 @@ def test_users_groups_and_definitions_are_told(client: ClientLibrary) -> None:
     assert client.definitions.image_definitions_for_node_definition("unmanaged_switch") == []
 
 
+OWN_KIND = {
+    "id": "our-host",
+    "general": {"nature": "server", "description": "ours", "read_only": False},
+    "device": {"interfaces": {"serial_ports": 1, "physical": ["eth0", "eth1"], "has_loopback_zero": False}},
+    "ui": {"label": "Ours", "label_prefix": "our-", "icon": "host", "visible": True},
+    "sim": {"linux_native": {"libvirt_domain_driver": "kvm", "driver": "server", "ram": 256, "cpus": 1}},
+    "boot": {"timeout": 20},
+}
+
+
+def test_a_definition_of_its_own_can_be_uploaded_used_and_removed(client: ClientLibrary) -> None:
+    assert client.definitions.upload_node_definition(OWN_KIND) == "Success"
+    lab = client.import_lab(TOPOLOGY.replace("alpine", "our-host"))
+    lab.wait_time = 0.05
+    lab.start(wait=True)
+    assert all(node.is_booted() for node in lab.nodes())
+    lab.stop(wait=True)
+    lab.wipe(wait=True)
+    lab.remove()
+    client.definitions.remove_node_definition("our-host")
+    assert "our-host" not in {d["id"] for d in client.definitions.node_definitions()}
+
+
+def test_a_resource_pool_has_limits_and_a_usage(client: ClientLibrary) -> None:
+    admin = client.user_management.user_id("admin")
+    pool = client.resource_pool_management.create_resource_pool("small", licenses=1, users=[admin])
+    lab = imported(client)
+    with pytest.raises(APIError, match="resource pool small"):
+        lab.start(wait=False)
+    pool.update({"licenses": 2})
+    lab.start(wait=True)
+    assert pool.get_usage().usage.licenses == 2
+    pool.remove()
+
+
 def test_the_whole_state_of_a_lab_is_synchronised(client: ClientLibrary) -> None:
     lab = imported(client)
     lab.start(wait=True)

@@ -8,6 +8,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lcm.domain.lablet.node_definitions import KNOWN, read_node_definition
 from lcm.simulator.cml.accounts import ADMIN_ID
 from lcm.simulator.cml.licensing import LicensePool
 from lcm.simulator.cml.server import CmlServer, Credentials, Query, ServerOptions
@@ -46,10 +47,26 @@ WRITES = (
     ("POST", "users"),
     ("PATCH", "users/00000000-0000-4000-a000-000000000000"),
     ("POST", "groups"),
+    ("POST", "node_definitions"),
+    ("PUT", "node_definitions"),
+    ("POST", "image_definitions"),
+    ("POST", "resource_pools"),
 )
 WORDS = (
     *("title", "owner", "autostart", "associations", "groups", "users", "label", "node_definition", "x", "y"),
     *("configuration", "tags", "parameters", "node", "slot", "src_int", "token", "proxy", "ssms", "opt_in"),
+    *(
+        "general",
+        "nature",
+        "device",
+        "interfaces",
+        "physical",
+        "sim",
+        "linux_native",
+        "ram",
+        "boot",
+        "timeout",
+    ),
     *("id", "count", "username", "password", "name", "members", "lab", "nodes", "links", "version"),
 )
 
@@ -203,6 +220,83 @@ def test_no_body_makes_a_server_stumble(body: Any, number: int) -> None:
     assert reply.status < 500, reply
 
 
+# Definitions
+
+OWN_KIND = """
+id: our-router
+general: {nature: router, description: ours, read_only: false}
+device: {interfaces: {serial_ports: 2, physical: [ge0, ge1, ge2], has_loopback_zero: false, default_count: 2}}
+ui: {label: Ours, label_prefix: our-, icon: router, visible: true}
+sim: {linux_native: {libvirt_domain_driver: kvm, driver: server, ram: 1536, cpus: 2}}
+boot: {timeout: 40}
+"""
+
+
+def test_everything_the_domain_knows_is_shipped_with_the_same_needs(client: Client) -> None:
+    shipped = {body["id"]: read_node_definition(body) for body in client.get("node_definitions")}
+    assert shipped == dict(KNOWN)
+
+
+def test_a_node_definition_can_be_added_and_used(client: Client) -> None:
+    assert client.ask("POST", "import", MINIMAL.replace("alpine", "our-router").encode()).status == 400
+    assert client.ask("POST", "node_definitions", OWN_KIND.encode()).body == "Success"
+    assert client.get("node_definitions/our-router?json=true") == yaml.safe_load(OWN_KIND)
+    image = {"id": "ours-1", "node_definition_id": "our-router", "label": "1", "disk_image": "ours-1.qcow2"}
+    assert client.ask("POST", "image_definitions", image).body == "Success"
+    assert client.get("node_definitions/our-router/image_definitions") == [image]
+    lab_id = client.import_lab(MINIMAL.replace("alpine", "our-router"))
+    client.ask("PUT", f"labs/{lab_id}/start")
+    client.pass_time(60)
+    assert set(client.get(f"labs/{lab_id}/lab_element_state")["nodes"].values()) == {"BOOTED"}
+    (first, _) = client.get(f"labs/{lab_id}/nodes?data=true&operational=true")
+    assert len(first["operational"]["serial_consoles"]) == 2
+    assert first["operational"]["ram"] == 1536
+
+
+def test_a_definition_in_use_or_of_cml_itself_stays(client: Client) -> None:
+    client.ask("POST", "node_definitions", OWN_KIND.encode())
+    lab_id = client.import_lab(MINIMAL.replace("alpine", "our-router"))
+    assert client.ask("DELETE", "node_definitions/our-router").status == 400
+    assert client.ask("DELETE", "node_definitions/alpine").status == 403
+    assert client.ask("POST", "node_definitions", OWN_KIND.encode()).status == 400, "it exists"
+    client.ask("DELETE", f"labs/{lab_id}")
+    assert client.ask("DELETE", "node_definitions/our-router").status == 204
+
+
+# Resource pools
+
+
+def test_a_pool_limits_what_its_users_start_together(client: Client) -> None:
+    ada = client.ask("POST", "users", {"username": "ada", "password": "s3cret"}).body["id"]
+    pool = client.ask("POST", "resource_pools", {"label": "class", "licenses": 3, "users": [ada]}).body
+    token = client.login("ada", "s3cret")
+    first, second = (
+        str(client.ask("POST", "import", MINIMAL.encode(), token=token).body["id"]) for _ in range(2)
+    )
+    assert client.ask("PUT", f"labs/{first}/start", token=token).status == 204
+    client.pass_time(60)
+    refusal = client.ask("PUT", f"labs/{second}/start", token=token)
+    assert (refusal.status, "class" in refusal.body["description"]) == (400, True)
+    assert set(client.get(f"labs/{second}/lab_element_state")["nodes"].values()) == {"DEFINED_ON_CORE"}
+    usage = client.get(f"resource_pool_usage/{pool['id']}")
+    assert (usage["limit"]["licenses"], usage["usage"]["licenses"], usage["usage"]["ram"]) == (3, 2, 1024)
+    assert client.get(f"labs/{first}/resource_pools") == [pool["id"]]
+    assert client.get(f"users/{ada}")["resource_pool"] == pool["id"]
+    assert client.ask("PUT", f"labs/{second}/start").status == 204, "an administrator has no pool"
+
+
+def test_only_administrators_manage_pools_and_users_see_their_own(client: Client) -> None:
+    ada = client.ask("POST", "users", {"username": "ada", "password": "s3cret"}).body["id"]
+    client.ask("POST", "resource_pools", {"label": "other"})
+    own = client.ask("POST", "resource_pools", {"label": "own", "users": [ada]}).body
+    token = client.login("ada", "s3cret")
+    assert client.ask("POST", "resource_pools", {"label": "more"}, token=token).status == 403
+    assert client.ask("GET", "resource_pools", token=token).body == [own["id"]]
+    assert len(client.get("resource_pools?data=true")) == 2
+    assert client.ask("DELETE", f"resource_pools/{own['id']}").status == 204
+    assert client.ask("GET", f"resource_pools/{own['id']}").status == 404
+
+
 # Access
 
 
@@ -287,6 +381,11 @@ def test_the_list_of_interfaces_came_with_2_10(version: str, status: int) -> Non
 @pytest.mark.parametrize(("version", "opt_in"), [("2.9.1", None), ("2.10.0", "unset")])
 def test_opting_in_is_a_word_since_2_10(version: str, opt_in: str | None) -> None:
     assert Client(version).get("telemetry") == {"opt_in": opt_in, "show_modal": True}
+
+
+@pytest.mark.parametrize("opt_in", ["perhaps", [], {}, 2])
+def test_opting_in_by_an_unknown_word_is_refused(client: Client, opt_in: object) -> None:
+    assert client.ask("PUT", "telemetry", {"opt_in": opt_in}).status == 400
 
 
 @pytest.mark.parametrize("version", ["2.6.1", "2.7.2", "2.8.1", "2.9.1", "2.10.0"])

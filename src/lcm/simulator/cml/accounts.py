@@ -26,7 +26,6 @@ class User:
     description: str = ""
     email: str = ""
     groups: list[str] = field(default_factory=list)
-    resource_pool: str | None = None
 
 
 @dataclass
@@ -106,7 +105,7 @@ class Accounts:
         return self.users[user_id]
 
 
-def user_object(user: User, lab_ids: list[str]) -> dict[str, Any]:
+def user_object(user: User, lab_ids: list[str], pool_id: str | None) -> dict[str, Any]:
     """As `GET /users` shows a user: never the password."""
     return {
         "id": user.id,
@@ -118,7 +117,7 @@ def user_object(user: User, lab_ids: list[str]) -> dict[str, Any]:
         "groups": list(user.groups),
         "associations": [],
         "labs": lab_ids,
-        "resource_pool": user.resource_pool,
+        "resource_pool": pool_id,
         "opt_in": None,
         "tour_version": "",
         "created": shown(user.created),

@@ -35,6 +35,8 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     version: str | msgspec.UnsetType | None = msgspec.UNSET
     people: bool | msgspec.UnsetType = msgspec.UNSET
     stats_seconds: float | msgspec.UnsetType = msgspec.UNSET
+    patty: bool | msgspec.UnsetType = msgspec.UNSET
+    node_trouble: float | msgspec.UnsetType = msgspec.UNSET
 
     def of(self, server_options: ServerOptions) -> ServerOptions:
         given = {name: getattr(self, name) for name in self.__struct_fields__}
@@ -126,7 +128,8 @@ class Control:
         return [self._summary(site) for site in self._fleet.sites()]
 
     def _worker(self, query: Query, site: Site) -> dict[str, Any]:
-        return self._summary(site) | {"labs": [_lab(lab) for lab in site.server.labs.all()]}
+        labs = [_lab(lab) for lab in site.server.labs.all()]
+        return self._summary(site) | {"labs": labs, "open_ports": site.patty.ports}
 
     def _summary(self, site: Site) -> dict[str, Any]:
         server, now = site.server, self._fleet.now()

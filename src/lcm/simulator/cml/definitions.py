@@ -1,6 +1,15 @@
-"""The node and image definitions that come with CML, and how long their nodes take to boot."""
+"""The node and image definitions that a CML 2.9 ships, those that users add, and how long nodes take to boot.
 
+What the shipped ones need is the domain's table: an analysis and the simulated server agree.
+"""
+
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from lcm.domain.lablet.node_definitions import KNOWN
+from lcm.simulator.cml.refusal import Refused
 
 
 class NodeDefinition(NamedTuple):
@@ -10,18 +19,20 @@ class NodeDefinition(NamedTuple):
     label: str
     nature: str
     driver: str
-    """KVM, IOL, or NONE for what is part of the fabric, as console keys name it."""
+    """KVM, IOL, DOCKER, or NONE for what is part of the fabric, as console keys name it."""
     ram: int | None
     """MiB; None: it is no virtual machine."""
     cpus: int | None
     boot_seconds: float
     ports: int
     default_ports: int
+    body: Mapping[str, Any] | None = None
+    """Of one that a user added: the definition as it was given."""
 
     @property
     def image(self) -> str | None:
         """The id of its only image; a definition without a virtual machine needs none."""
-        return f"{self.id}-simulated" if self.has_vm else None
+        return f"{self.id}-simulated" if self.has_vm and self.body is None else None
 
     @property
     def has_vm(self) -> bool:
@@ -29,11 +40,18 @@ class NodeDefinition(NamedTuple):
 
     @property
     def serial_ports(self) -> int:
+        if self.body is not None:
+            return int(_part(self.body, "device", "interfaces").get("serial_ports") or 0)
         return int(self.has_vm)
 
     @property
+    def has_screen(self) -> bool:
+        """Whether VNC shows something."""
+        return self.driver == "KVM" or self.id in {"chrome", "firefox"}
+
+    @property
     def has_loopback(self) -> bool:
-        return self.has_vm and self.nature in {ROUTER, SWITCH}
+        return self.has_vm and self.nature in {ROUTER, SWITCH, FIREWALL}
 
     @property
     def prefix(self) -> str:
@@ -48,48 +66,140 @@ class NodeDefinition(NamedTuple):
         return "Press RETURN to get started" if self.has_loopback else "login:"
 
     def port_name(self, slot: int) -> str:
-        return PORT_NAMES.get(self.id, "eth{}").format(slot)
+        if self.body is not None:
+            names = _part(self.body, "device", "interfaces").get("physical") or []
+            return str(names[slot]) if slot < len(names) else f"eth{slot}"
+        pattern, first = PORT_NAMES.get(self.id, ("eth{}", 0))
+        return pattern.format(slot + first)
 
 
 SERVER: Final = "server"
 ROUTER: Final = "router"
 SWITCH: Final = "switch"
+FIREWALL: Final = "firewall"
 CLOUD: Final = "external_connector"
 
 PORT_NAMES: Final = {
-    "ubuntu": "ens{}",
-    "iol-xe": "Ethernet0/{}",
-    "ioll2-xe": "Ethernet0/{}",
-    "iosv": "GigabitEthernet0/{}",
-    "iosvl2": "GigabitEthernet0/{}",
-    "nxosv9000": "Ethernet1/{}",
-    "unmanaged_switch": "port{}",
-    "external_connector": "port",
+    "ubuntu": ("ens{}", 2),
+    "asav": ("GigabitEthernet0/{}", 0),
+    "cat8000v": ("GigabitEthernet{}", 1),
+    "cat9000v-q200": ("GigabitEthernet1/0/{}", 1),
+    "cat9000v-uadp": ("GigabitEthernet1/0/{}", 1),
+    "csr1000v": ("GigabitEthernet{}", 1),
+    "iol-xe": ("Ethernet0/{}", 0),
+    "ioll2-xe": ("Ethernet0/{}", 0),
+    "iosv": ("GigabitEthernet0/{}", 0),
+    "iosvl2": ("GigabitEthernet0/{}", 0),
+    "iosxrv": ("GigabitEthernet0/0/0/{}", 0),
+    "iosxrv9000": ("GigabitEthernet0/0/0/{}", 0),
+    "nxosv": ("Ethernet2/{}", 1),
+    "nxosv9000": ("Ethernet1/{}", 1),
+    "unmanaged_switch": ("port{}", 0),
+    "external_connector": ("port", 0),
 }
-"""Of the others: eth0, eth1, …"""
+"""And the number of the first. Of the others: eth0, eth1, …"""
 
 # fmt: off
-DEFINITIONS: Final = {row.id: row for row in (
-    #              id                  label                nature  driver  MiB    CPU  boot  ports
-    NodeDefinition("alpine",           "Alpine",            SERVER, "KVM",  512,   1,   8,   4,  1),
-    NodeDefinition("server",           "Server",            SERVER, "KVM",  128,   1,   5,   8,  1),
-    NodeDefinition("desktop",          "Desktop",           SERVER, "KVM",  512,   1,   12,  8,  1),
-    NodeDefinition("ubuntu",           "Ubuntu",            SERVER, "KVM",  2048,  1,   30,  8,  1),
-    NodeDefinition("iol-xe",           "IOL XE",            ROUTER, "IOL",  1024,  1,   15,  16, 4),
-    NodeDefinition("ioll2-xe",         "IOL L2 XE",         SWITCH, "IOL",  1024,  1,   15,  16, 4),
-    NodeDefinition("iosv",             "IOSv",              ROUTER, "KVM",  768,   1,   60,  16, 4),
-    NodeDefinition("iosvl2",           "IOSv L2",           SWITCH, "KVM",  1024,  1,   70,  16, 8),
-    NodeDefinition("nxosv9000",        "NX-OS 9000",        SWITCH, "KVM",  12288, 4,   180, 64, 8),
-    NodeDefinition("unmanaged_switch", "Unmanaged Switch",  SWITCH, "NONE", None, None, 0.4, 32, 8),
-    NodeDefinition("external_connector", "External Connector", CLOUD, "NONE", None, None, 0.4, 1, 1),
-)}
+_SHIPPED: Final = (
+    # id                     label                    nature    driver    boot  ports
+    ("alpine",               "Alpine",                SERVER,   "KVM",    8,    4,  1),
+    ("asav",                 "ASAv",                  FIREWALL, "KVM",    150,  10, 10),
+    ("cat-sdwan-controller", "SD-WAN Controller",     SERVER,   "KVM",    120,  8,  3),
+    ("cat-sdwan-edge",       "SD-WAN Edge",           ROUTER,   "KVM",    200,  26, 8),
+    ("cat-sdwan-manager",    "SD-WAN Manager",        SERVER,   "KVM",    600,  8,  3),
+    ("cat-sdwan-validator",  "SD-WAN Validator",      SERVER,   "KVM",    120,  8,  3),
+    ("cat8000v",             "Cat 8000v",             ROUTER,   "KVM",    200,  26, 4),
+    ("cat9000v-q200",        "Cat 9000v Q200",        SWITCH,   "KVM",    360,  24, 9),
+    ("cat9000v-uadp",        "Cat 9000v UADP",        SWITCH,   "KVM",    360,  24, 9),
+    ("chrome",               "Chrome",                SERVER,   "DOCKER", 6,    4,  1),
+    ("csr1000v",             "CSR 1000v",             ROUTER,   "KVM",    150,  26, 4),
+    ("desktop",              "Desktop",               SERVER,   "KVM",    12,   8,  1),
+    ("dnsmasq",              "Dnsmasq",               SERVER,   "DOCKER", 3,    4,  1),
+    ("firefox",              "Firefox",               SERVER,   "DOCKER", 6,    4,  1),
+    ("fmcv",                 "Secure FMC",            SERVER,   "KVM",    900,  4,  2),
+    ("frr",                  "FRR",                   ROUTER,   "DOCKER", 4,    16, 4),
+    ("ftdv",                 "Secure Firewall",       FIREWALL, "KVM",    600,  10, 10),
+    ("iol-xe",               "IOL XE",                ROUTER,   "IOL",    15,   16, 4),
+    ("ioll2-xe",             "IOL L2 XE",             SWITCH,   "IOL",    15,   16, 4),
+    ("iosv",                 "IOSv",                  ROUTER,   "KVM",    60,   16, 4),
+    ("iosvl2",               "IOSv L2",               SWITCH,   "KVM",    70,   16, 8),
+    ("iosxrv",               "IOS XRv",               ROUTER,   "KVM",    180,  32, 4),
+    ("iosxrv9000",           "IOS XRv 9000",          ROUTER,   "KVM",    420,  32, 4),
+    ("net-tools",            "Net-tools",             SERVER,   "DOCKER", 3,    4,  1),
+    ("nginx",                "Nginx",                 SERVER,   "DOCKER", 3,    4,  1),
+    ("nxosv",                "NX-OSv",                SWITCH,   "KVM",    150,  32, 8),
+    ("nxosv9000",            "NX-OS 9000",            SWITCH,   "KVM",    180,  64, 8),
+    ("radius",               "Radius",                SERVER,   "DOCKER", 3,    4,  1),
+    ("server",               "Server",                SERVER,   "KVM",    5,    8,  1),
+    ("splunk",               "Splunk",                SERVER,   "DOCKER", 60,   4,  1),
+    ("syslog",               "Syslog",                SERVER,   "DOCKER", 3,    4,  1),
+    ("tacplus",              "TACACS+",               SERVER,   "DOCKER", 3,    4,  1),
+    ("thousandeyes-ea",      "TE Agent",              SERVER,   "DOCKER", 10,   4,  1),
+    ("trex",                 "TRex",                  SERVER,   "KVM",    20,   8,  2),
+    ("ubuntu",               "Ubuntu",                SERVER,   "KVM",    30,   8,  1),
+    ("vwlc",                 "vWLC",                  SERVER,   "KVM",    240,  2,  2),
+    ("wan_emulator",         "WAN Emulator",          SERVER,   "KVM",    8,    4,  2),
+    ("unmanaged_switch",     "Unmanaged Switch",      SWITCH,   "NONE",   0.4,  32, 8),
+    ("external_connector",   "External Connector",    CLOUD,    "NONE",   0.4,  1,  1),
+)
 # fmt: on
 
-ICONS: Final = {SERVER: "server", ROUTER: "router", SWITCH: "switch", CLOUD: "cloud"}
+
+def _shipped(
+    name: str, label: str, nature: str, driver: str, boot: float, ports: int, default_ports: int
+) -> NodeDefinition:
+    needs = KNOWN[name]
+    ram, cpus = (needs.ram_mb, needs.cpus) if needs.has_vm else (None, None)
+    return NodeDefinition(name, label, nature, driver, ram, cpus, boot, ports, default_ports)
+
+
+DEFINITIONS: Final = {row[0]: _shipped(*row) for row in _SHIPPED}
+OWN_BOOT_SECONDS: Final = 20.0
+"""Of definitions that users add and whose boot has no timeout."""
+
+
+def added_definition(body: Any) -> NodeDefinition:
+    """A definition that a user adds; refuses what is none."""
+    try:
+        name, general = body["id"], body["general"]
+        interfaces = body["device"]["interfaces"]
+        native = body.get("sim", {}).get("linux_native") or {}
+        boot = float(body.get("boot", {}).get("timeout") or 4 * OWN_BOOT_SECONDS) / 4
+        driver = str(native.get("libvirt_domain_driver") or "none").upper()
+        definition = NodeDefinition(
+            id=name,
+            label=str(body.get("ui", {}).get("label") or name),
+            nature=str(general["nature"]),
+            driver=driver,
+            ram=int(native["ram"]) if native else None,
+            cpus=int(native.get("cpus") or 1) if native else None,
+            boot_seconds=boot,
+            ports=len(interfaces["physical"]),
+            default_ports=int(interfaces.get("default_count") or len(interfaces["physical"])),
+            body=body,
+        )
+        int(interfaces.get("serial_ports") or 0)
+        msgspec.json.encode(body)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as mistake:
+        raise Refused(400, f"Bad request: this is not a node definition: {mistake!r}") from None
+    if not isinstance(name, str) or not 1 <= len(name) <= 250:
+        raise Refused(400, "Bad request: a node definition needs an id")
+    return definition
+
+
+def _part(body: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
+    for name in names:
+        body = body.get(name) or {}
+    return body
+
+
+ICONS: Final = {SERVER: "server", ROUTER: "router", SWITCH: "switch", FIREWALL: "firewall", CLOUD: "cloud"}
 
 
 def node_definition(definition: NodeDefinition) -> dict[str, Any]:
     """As `GET /node_definitions` describes it."""
+    if definition.body is not None:
+        return dict(definition.body)
     has_console = definition.serial_ports > 0
     return {
         "id": definition.id,
@@ -153,6 +263,18 @@ def image_definition(definition: NodeDefinition) -> dict[str, Any]:
     }
 
 
-def images() -> dict[str, NodeDefinition]:
-    """Every image and the definition it belongs to."""
-    return {d.image: d for d in DEFINITIONS.values() if d.image is not None}
+def shipped_images() -> dict[str, dict[str, Any]]:
+    """Every image that CML ships, by its id."""
+    return {d.image: image_definition(d) for d in DEFINITIONS.values() if d.image is not None}
+
+
+def added_image(body: Any, definitions: Mapping[str, NodeDefinition]) -> dict[str, Any]:
+    """An image definition that a user adds; refuses what is none."""
+    if not isinstance(body, dict) or not all(isinstance(body.get(name), str) for name in _IMAGE_NEEDS):
+        raise Refused(400, f"Bad request: an image definition needs {', '.join(_IMAGE_NEEDS)}")
+    if body["node_definition_id"] not in definitions:
+        raise Refused(400, f"Node definition not found: {body['node_definition_id']}")
+    return dict(body)
+
+
+_IMAGE_NEEDS: Final = ("id", "node_definition_id", "label", "disk_image")

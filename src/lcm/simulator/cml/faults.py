@@ -8,6 +8,8 @@ from typing import ClassVar
 
 import msgspec
 
+from lcm.simulator.cml.lab_faults import NeverBoots, RefuseLab, SlowStop, StopsAfterBoot
+
 
 class _Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind"):
     worker: str | None = None
@@ -45,18 +47,32 @@ class Oversize(_Fault, frozen=True, kw_only=True, tag="oversize"):
     lasting: bool = False
 
 
-class Http(_Fault, frozen=True, kw_only=True, tag="http"):
-    """Requests are answered with this status; a WebSocket's handshake is a request to `/ws/ui`."""
-
-    status: int
+class _Request(_Fault, frozen=True, kw_only=True):
     path: str = "/api/v0/"
     """Prefix of the affected paths."""
+    method: str | None = None
+    """Null: every method."""
     count: int | None = None
     """How many requests it affects on each worker; null: all, until cleared."""
 
 
+class Http(_Request, frozen=True, kw_only=True, tag="http"):
+    """Requests are answered with this status; a WebSocket's handshake is a request to `/ws/ui`."""
+
+    status: int | None
+    """Null: the connection is cut without an answer."""
+    applied: bool = False
+    """The request takes effect before; only its answer is lost."""
+
+
+class Late(_Request, frozen=True, kw_only=True, tag="late"):
+    """Requests take effect that much later, even if their clients have left."""
+
+    seconds: float
+
+
 class Slow(_Fault, frozen=True, kw_only=True, tag="slow"):
-    """Delay answers by that much, until cleared."""
+    """Delay answers by that much, until cleared; the requests take effect at once."""
 
     seconds: float
     path: str = "/"
@@ -76,5 +92,20 @@ class Refuse(_Fault, frozen=True, kw_only=True, tag="refuse"):
     """Break connections and refuse new ones, until cleared."""
 
 
-Fault = Close | Silence | Garbage | Oversize | Http | Slow | ExpiredToken | Certificate | Refuse
+Fault = (
+    Close
+    | Silence
+    | Garbage
+    | Oversize
+    | Http
+    | Late
+    | Slow
+    | ExpiredToken
+    | Certificate
+    | Refuse
+    | NeverBoots
+    | StopsAfterBoot
+    | SlowStop
+    | RefuseLab
+)
 """Distinguished by `kind`."""

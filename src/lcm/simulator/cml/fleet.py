@@ -109,6 +109,7 @@ class Fleet:
 
     def schedule(self, site: Site) -> None:
         """Advance a server at its next due time; call this after anything that may have changed that time."""
+        site.patty.check()
         due_at = site.server.due_at() if site.is_powered else None
         if due_at == site.due_at:
             return
@@ -146,19 +147,24 @@ class Fleet:
             await asyncio.sleep((instance.running_since or 0.0) + schedule.gateway_at - self._clock())
             site.is_powered = True
             self.schedule(site)
-            while True:
-                await site.until_open()
-                await self._listen(site)
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._keep_listening(site))
+                tasks.create_task(site.patty.run(_addresses(instance)))
         finally:
             site.is_powered = False
             self.schedule(site)
+
+    async def _keep_listening(self, site: Site) -> None:
+        while True:
+            await site.until_open()
+            await self._listen(site)
 
     async def _listen(self, site: Site) -> None:
         """Accept connections until the site is shut or the instance stops."""
         instance = site.server.instance
         listeners: list[asyncio.Server] = []
         try:
-            for address in filter(None, (instance.private_ip, instance.public_ip)):
+            for address in _addresses(instance):
                 listeners.append(await self._bind(address, site))
             self._listening.add(instance.id)
             self._changed.set()
@@ -196,3 +202,7 @@ class Fleet:
             except OSError as failure:
                 print(f"simulator: cannot listen on {address}:{self._port}: {failure}", file=sys.stderr)
                 await asyncio.sleep(BIND_RETRY_SECONDS)
+
+
+def _addresses(instance: ListedInstance) -> list[str]:
+    return [address for address in (instance.private_ip, instance.public_ip) if address]

@@ -47,7 +47,7 @@ TRANSITIONS: Final = (
     (STARTED,          BOOTED,          "the console shows that its system is up"),
     (QUEUED,           STOPPED,         "a user stops it"),
     (STARTED,          STOPPED,         "a user stops it, or the host loses power"),
-    (BOOTED,           STOPPED,         "a user stops it, or the host loses power"),
+    (BOOTED,           STOPPED,         "a user or its own system stops it, or the host loses power"),
     (STOPPED,          DEFINED_ON_CORE, "a user wipes it"),
 )
 # fmt: on
@@ -116,6 +116,19 @@ class Node:
     """One per serial port, while it runs; so is the next."""
     vnc_key: str | None = None
     plan: "Plan | None" = None
+    resource_pool: str | None = None
+    """Of the user who started it; None at rest."""
+    starts: int = 0
+    """How often it was started."""
+    stop_after: float | None = None
+    """A fault: it stops that many seconds after it has booted."""
+    is_stuck: bool = False
+    """A fault: it never reaches the state it is on its way to."""
+
+    @property
+    def is_on_its_way(self) -> bool:
+        """Whether a change of its state is due by itself, or should be."""
+        return self.plan is not None or self.is_stuck
 
     @property
     def is_running(self) -> bool:
@@ -142,6 +155,8 @@ class Lab:
     modified: float
     description: str = ""
     notes: str = ""
+    drawings: dict[str, list[Any]] = field(default_factory=dict)
+    """The annotations of its file, as they were."""
     nodes: dict[str, Node] = field(default_factory=dict)
     links: dict[str, Link] = field(default_factory=dict)
     interfaces: dict[str, Interface] = field(default_factory=dict)
@@ -158,7 +173,7 @@ class Lab:
     @property
     def has_converged(self) -> bool:
         """Whether no change of state is pending."""
-        return all(node.plan is None for node in self.nodes.values())
+        return not any(node.is_on_its_way for node in self.nodes.values())
 
     def node(self, node_id: str) -> Node:
         if node_id not in self.nodes:

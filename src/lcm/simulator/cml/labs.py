@@ -8,10 +8,10 @@ Two functions given at the start publish changes: `emit` to `/ws/ui`, `record` t
 import heapq
 import random
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, Protocol
 
-from lcm.simulator.cml.definitions import DEFINITIONS
+from lcm.simulator.cml.definitions import DEFINITIONS, NodeDefinition
 from lcm.simulator.cml.lab import (
     ALLOWED,
     BOOTED,
@@ -29,6 +29,8 @@ from lcm.simulator.cml.lab import (
     Plan,
     State,
 )
+from lcm.simulator.cml.lab_faults import Fate, LabFaults
+from lcm.simulator.cml.pools import ResourcePools
 from lcm.simulator.cml.refusal import Refused, lab_not_found
 from lcm.simulator.pace import Pace
 
@@ -53,11 +55,24 @@ class Record(Protocol):
 class Labs:
     """Every lab of one server."""
 
-    def __init__(self, *, pace: Pace, rng: random.Random, emit: Emit, record: Record) -> None:
+    def __init__(
+        self,
+        *,
+        pace: Pace,
+        rng: random.Random,
+        emit: Emit,
+        record: Record,
+        definitions: Mapping[str, NodeDefinition] = DEFINITIONS,
+    ) -> None:
         self._pace = pace
         self._rng = rng
         self._emit = emit
         self._record = record
+        self._definitions = definitions
+        self.faults = LabFaults(pace.seed)
+        self.pools = ResourcePools(self.new_id)
+        self.tags_revision = 0
+        """Raised when nodes with tags are booted, stopped or get other tags."""
         self._by_id: dict[str, Lab] = {}
         self._plans: list[Plan] = []
         self._serial = 0
@@ -92,7 +107,7 @@ class Labs:
         """Stop everything because the host went down; pending changes are dropped."""
         self._plans.clear()
         for node in self.nodes():
-            node.plan = None
+            node.plan, node.is_stuck = None, False
             if node.is_running:
                 self._enter(node, STOPPED, at)
 
@@ -123,22 +138,32 @@ class Labs:
         self._emit_lab(lab, "modified", dict(changes))
 
     def delete(self, lab: Lab) -> None:
+        self.faults.check("delete")
+        self.discard(lab)
+
+    def discard(self, lab: Lab) -> None:
+        """Remove a stopped and wiped lab, whatever the faults say."""
         if any(node.state is not DEFINED_ON_CORE for node in lab.nodes.values()):
             raise Refused(400, f"Lab {lab.id} must be stopped and wiped before it can be deleted.")
         del self._by_id[lab.id]
         self._emit_lab(lab, "deleted", {})
 
     def start(self, lab: Lab, at: float, user_id: str) -> None:
+        self.faults.check("start")
+        resting = [node for node in lab.nodes.values() if node.state in RESTING]
+        pool = self.pools.admit(user_id, resting, self.nodes())
         self._record("start_lab", at, {"lab_id": lab.id, "user_id": user_id})
-        for node in list(lab.nodes.values()):
-            self._start(node, at, user_id)
+        for node in resting:
+            self._start(node, at, user_id, pool)
 
     def stop(self, lab: Lab, at: float, user_id: str) -> None:
+        self.faults.check("stop")
         self._record("stop_lab", at, {"lab_id": lab.id, "user_id": user_id})
         for node in list(lab.nodes.values()):
             self._stop(node, at, user_id)
 
     def wipe(self, lab: Lab, at: float, user_id: str) -> None:
+        self.faults.check("wipe")
         if any(node.is_running for node in lab.nodes.values()):
             raise Refused(400, f"Lab {lab.id} must be stopped before it can be wiped.")
         for node in list(lab.nodes.values()):
@@ -147,7 +172,7 @@ class Labs:
     # Nodes
 
     def add_node(self, lab: Lab, at: float, *, label: str, definition_id: str, **properties: Any) -> Node:
-        definition = DEFINITIONS.get(definition_id)
+        definition = self._definitions.get(definition_id)
         if definition is None:
             raise Refused(400, f"Node definition not found: {definition_id}")
         node = Node(id=self.new_id(), lab=lab, label=label, definition=definition, **properties)
@@ -173,6 +198,7 @@ class Labs:
     def change_node(self, node: Node, at: float, **changes: Any) -> None:
         for name, value in changes.items():
             setattr(node, name, value)
+        self.tags_revision += "tags" in changes
         node.lab.modified = at
         shown = {name: value for name, value in changes.items() if name != "configuration"}
         self._emit_element(node.lab, "modified", "node", node.id, shown, at)
@@ -188,9 +214,12 @@ class Labs:
         self._refresh(node.lab)
 
     def start_node(self, node: Node, at: float, user_id: str) -> None:
-        self._start(node, at, user_id)
+        self.faults.check("start")
+        if node.state in RESTING:
+            self._start(node, at, user_id, self.pools.admit(user_id, [node], self.nodes()))
 
     def stop_node(self, node: Node, at: float, user_id: str) -> None:
+        self.faults.check("stop")
         self._stop(node, at, user_id)
 
     def wipe_node(self, node: Node, at: float, user_id: str) -> None:
@@ -199,6 +228,16 @@ class Labs:
         if node.state is STOPPED:
             self._record("wipe_node", at, _about(node) | {"user_id": user_id})
             self._enter(node, DEFINED_ON_CORE, at)
+
+    def extract_configuration(self, node: Node) -> list[dict[str, str]]:
+        """Keep the running configuration of a booted node in the lab."""
+        if not node.definition.serial_ports:
+            raise Refused(400, f"Node {node.id} does not support configuration extraction.")
+        if node.state is not BOOTED:
+            raise Refused(400, f"Node {node.id} is not running.")
+        if not node.configuration:
+            node.configuration = [{"name": "Main", "content": f"hostname {node.label}\n"}]
+        return list(node.configuration)
 
     # Interfaces and links
 
@@ -268,36 +307,52 @@ class Labs:
 
     # Transitions
 
-    def _start(self, node: Node, at: float, user_id: str) -> None:
-        if node.state in RESTING:
-            node.times = {}
-            self._record("queue_node", at, _about(node) | {"user_id": user_id})
-            self._enter(node, QUEUED, at)
+    def _start(self, node: Node, at: float, user_id: str, pool: str | None) -> None:
+        node.times = {}
+        node.resource_pool = pool
+        node.starts += 1
+        self._record("queue_node", at, _about(node) | {"user_id": user_id})
+        self._enter(node, QUEUED, at)
+        fate, seconds = self.faults.fate(node)
+        node.stop_after = seconds if fate is Fate.STOPS else None
+        node.is_stuck = fate in (Fate.STUCK_QUEUED, Fate.STUCK_STARTED)
+        if fate is not Fate.STUCK_QUEUED:
             self._schedule(node, STARTED, at, QUEUE_SECONDS)
 
     def _stop(self, node: Node, at: float, user_id: str) -> None:
-        if node.is_running:
-            self._record("stop_node", at, _about(node) | {"user_id": user_id})
-            self._schedule(node, STOPPED, at, STOP_SECONDS)
+        if not node.is_running:
+            return
+        self._record("stop_node", at, _about(node) | {"user_id": user_id})
+        slow = self.faults.slow_stop(node)
+        node.is_stuck = slow is not None and slow.seconds is None
+        if node.is_stuck:
+            node.plan = None
+        else:
+            longer = slow.seconds if slow is not None and slow.seconds else 0.0
+            self._schedule(node, STOPPED, at, STOP_SECONDS + longer)
 
     def _arrive(self, node: Node, state: State, at: float) -> None:
         if state is STARTED:
             node.console_keys = [self.new_id() for _ in range(node.definition.serial_ports)]
-            node.vnc_key = self.new_id() if node.definition.driver == "KVM" else None
+            node.vnc_key = self.new_id() if node.definition.has_screen else None
             self._record("start_node", at, _about(node))
         if state is BOOTED:
             self._record("boot_node", at, _about(node))
         self._enter(node, state, at)
-        if state is STARTED:
+        if state is STARTED and not node.is_stuck:
             self._schedule(node, BOOTED, at, node.definition.boot_seconds)
+        if state is BOOTED and node.stop_after is not None:
+            self._schedule(node, STOPPED, at, node.stop_after)
 
     def _enter(self, node: Node, state: State, at: float) -> None:
         assert (node.state, state) in ALLOWED, f"{node.state} to {state}"
         if node.is_running:
             node.times[node.state] = node.times.get(node.state, 0.0) + at - node.since
+        if node.tags and BOOTED in (node.state, state):
+            self.tags_revision += 1
         node.state, node.since = state, at
         if not node.is_running:
-            node.console_keys, node.vnc_key = [], None
+            node.console_keys, node.vnc_key, node.resource_pool = [], None, None
         self._tell_state(node.lab, "node", node.id, state, at)
         if state is not QUEUED:
             for interface in node.interfaces:

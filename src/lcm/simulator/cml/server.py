@@ -18,11 +18,13 @@ from lcm.simulator.cml.accounts import Accounts, User
 from lcm.simulator.cml.api import access, catalogue, elements, labs, licensing, system
 from lcm.simulator.cml.api.routing import Answer, Call, Query, Router
 from lcm.simulator.cml.boot import BootPhase, BootSchedule
+from lcm.simulator.cml.definitions import DEFINITIONS, NodeDefinition, shipped_images
 from lcm.simulator.cml.hardware import HARDWARE, OTHER, Load, system_stats
 from lcm.simulator.cml.lab import STARTED, Lab
 from lcm.simulator.cml.labs import Labs
 from lcm.simulator.cml.licensing import LicensePool, Licensing
 from lcm.simulator.cml.load import demand, lab_stats
+from lcm.simulator.cml.patty import OpenPort, open_ports
 from lcm.simulator.cml.people import People
 from lcm.simulator.cml.refusal import Refused, lab_not_found
 from lcm.simulator.cml.sessions import Sessions
@@ -73,12 +75,18 @@ class ServerOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     people: bool = True
     """Whether simulated people use it."""
     stats_seconds: float = STATS_SECONDS
+    patty: bool = True
+    """Whether the ports that tags of nodes name are opened."""
+    node_trouble: float = 0.0
+    """The share of starts of nodes that fail, as the seed decides: half never boot, half boot and stop."""
 
     def __post_init__(self) -> None:
         if self.version is not None:
             CmlVersion.parse(self.version)
         if self.stats_seconds <= 0:
             raise ValueError("stats_seconds must be above 0")
+        if not 0 <= self.node_trouble <= 1:
+            raise ValueError("node_trouble must be from 0 to 1")
 
 
 def is_cml_image(image_name: str) -> bool:
@@ -110,7 +118,16 @@ class CmlServer:
         self.sessions = Sessions(secret)
         self.telemetry = Telemetry()
         self.subscribers = Subscribers()
-        self.labs = Labs(pace=pace, rng=rng, emit=self.subscribers.show, record=self.telemetry.record)
+        self.definitions: dict[str, NodeDefinition] = dict(DEFINITIONS)
+        """By id: those that CML ships, and those that users have added."""
+        self.images = shipped_images()
+        self.labs = Labs(
+            pace=pace,
+            rng=rng,
+            emit=self.subscribers.show,
+            record=self.telemetry.record,
+            definitions=self.definitions,
+        )
         self.accounts = Accounts(
             username=credentials.username,
             password=credentials.password,
@@ -132,6 +149,7 @@ class CmlServer:
         self._next_stats_at = 0.0
         self._are_people_here = False
         self.server_options = server_options
+        self.labs.faults.trouble = server_options.node_trouble
         self.counters: Counter[str] = Counter()
         self.web_session_seconds = 86_400
         self.is_in_maintenance = False
@@ -190,6 +208,10 @@ class CmlServer:
         lab = self.labs.get(lab_id)
         return lab if user.admin or lab.owner_id == user.id else lab_not_found(lab_id)
 
+    def open_ports(self) -> list[OpenPort]:
+        """What PATty opens now."""
+        return open_ports(self.labs.nodes()) if self.server_options.patty else []
+
     # Time
 
     def due_at(self) -> float | None:
@@ -220,6 +242,8 @@ class CmlServer:
     def apply_options(self, server_options: ServerOptions, now: float) -> None:
         """Change the options from now on."""
         self.server_options = server_options
+        self.labs.faults.trouble = server_options.node_trouble
+        self.labs.tags_revision += 1
         self._next_stats_at = self._next_on_grid(now)
 
     def _let_people_act(self, now: float) -> None:

@@ -3,12 +3,15 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Final
 
 from lcm.simulator.cml import faults
 from lcm.simulator.cml.api.routing import Answer, Query
 from lcm.simulator.cml.certificate import self_signed_context, show_new_certificate
+from lcm.simulator.cml.lab_faults import LabFault
+from lcm.simulator.cml.patty import Patty
 from lcm.simulator.cml.server import BAD_GATEWAY, CmlServer, error
 from lcm.simulator.cml.ui_socket import UiSocket
 from lcm.simulator.cml.websocket import Opcode, frame
@@ -19,7 +22,7 @@ UI_PATH: Final = "/ws/ui"
 
 @dataclass
 class _Struck:
-    fault: faults.Http
+    fault: faults.Http | faults.Late
     left: int | None
 
 
@@ -42,12 +45,13 @@ class Site:
         """When the fleet advances it next."""
         self.is_powered = False
         self.tls = self_signed_context(server.instance.id, directory)
+        self.patty = Patty(server.open_ports, lambda: server.labs.tags_revision)
         self.answers_pings = True
         self._directory = directory
         self._clock = clock
         self._settled = settled
         self._connections: set[Connection] = set()
-        self._http: list[_Struck] = []
+        self._requests: list[_Struck] = []
         self._slow: list[faults.Slow] = []
         self._close: faults.Close | None = None
         self._oversize: faults.Oversize | None = None
@@ -83,14 +87,34 @@ class Site:
     # Requests
 
     def respond(self, query: Query) -> Reply:
-        answer = self._strike(query) or self.server.answer(query, self._clock())
+        match self._strike(query):
+            case faults.Http() as fault:
+                if fault.applied:
+                    self._perform(query)
+                return Reply(_failure(fault, query.path), self._delay(query))
+            case faults.Late(seconds=seconds):
+                return self._perform_later(query, seconds)
+            case _:
+                return Reply(self._perform(query), self._delay(query))
+
+    def _perform(self, query: Query) -> Answer:
+        answer = self.server.answer(query, self._clock())
         self._settled(self)
-        return Reply(answer, self._delay(query))
+        return answer
+
+    def _perform_later(self, query: Query, seconds: float) -> Reply:
+        """The effect comes once, from a timer of its own: the connection may be closed by then."""
+        perform = cache(lambda: self._perform(query))
+        asyncio.get_running_loop().call_later(seconds, perform)
+        return Reply(perform, seconds)
 
     def refuse_upgrade(self, query: Query) -> Reply | None:
         self.server.counters["handshakes"] += 1
-        answer = self._strike(query)
-        if answer is None and not self.server.is_serving(self._clock()):
+        fault = self._strike(query)
+        if isinstance(fault, faults.Http):
+            return Reply(_failure(fault, query.path), self._delay(query))
+        answer = None
+        if not self.server.is_serving(self._clock()):
             answer = Answer(502, BAD_GATEWAY, "text/html")
         if answer is None and (query.path != UI_PATH or not self.server.version.has_ui_socket):
             answer = error(404, f"The requested URL {query.path} was not found on the server.")
@@ -99,14 +123,15 @@ class Site:
     def upgrade(self, transport: asyncio.Transport) -> UiSocket:
         return UiSocket(self, transport)
 
-    def _strike(self, query: Query) -> Answer | None:
-        for struck in self._http:
-            if query.path.startswith(struck.fault.path):
+    def _strike(self, query: Query) -> faults.Http | faults.Late | None:
+        for struck in self._requests:
+            fault = struck.fault
+            if query.path.startswith(fault.path) and fault.method in (None, query.method):
                 if struck.left is not None:
                     struck.left -= 1
                     if struck.left <= 0:
-                        self._http.remove(struck)
-                return _failure(struck.fault.status, query.path)
+                        self._requests.remove(struck)
+                return fault
         return None
 
     def _delay(self, query: Query) -> float:
@@ -149,8 +174,10 @@ class Site:
             case faults.Oversize():
                 subscribers.send(_oversize(fault.size))
                 self._oversize = fault if fault.lasting else self._oversize
-            case faults.Http():
-                self._http.append(_Struck(fault, fault.count))
+            case LabFault():
+                self.server.labs.faults.add(fault)
+            case faults.Http() | faults.Late():
+                self._requests.append(_Struck(fault, fault.count))
             case faults.Slow():
                 self._slow.append(fault)
             case faults.ExpiredToken():
@@ -164,7 +191,8 @@ class Site:
 
     def recover(self) -> None:
         """End every fault that lasts."""
-        self._http.clear()
+        self._requests.clear()
+        self.server.labs.faults.clear()
         self._slow.clear()
         self._close = self._oversize = None
         self.answers_pings = True
@@ -174,7 +202,10 @@ class Site:
         self._is_open.set()
 
 
-def _failure(status: int, path: str) -> Answer:
+def _failure(fault: faults.Http, path: str) -> Answer | None:
+    status = fault.status
+    if status is None:
+        return None
     if status == 502:
         return Answer(502, BAD_GATEWAY, "text/html")
     if status == 401:

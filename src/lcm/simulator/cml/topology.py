@@ -35,7 +35,8 @@ class _Interface(msgspec.Struct):
 
 class _Node(msgspec.Struct):
     id: str
-    label: str
+    label: str | int
+    """A number without quotes is taken as text, as LCM's own analysis does."""
     x: float
     y: float
     node_definition: str
@@ -75,13 +76,15 @@ class File(msgspec.Struct):
     lab: _Head
     nodes: list[_Node]
     links: list[_Link]
+    annotations: list[Any] = []
+    smart_annotations: list[Any] = []
 
 
 def read_file(body: bytes) -> File:
     """A topology in YAML or JSON, whatever its Content-Type says; refuses what is none."""
     try:
         raw = yaml.load(body, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-        file = msgspec.convert(raw, File, strict=False)
+        file = msgspec.convert(_without_nulls(raw), File, strict=False)
     except (yaml.YAMLError, msgspec.ValidationError, UnicodeDecodeError) as mistake:
         raise Refused(400, f"Bad request: topology cannot be imported: {mistake}") from None
     if file.lab.version not in VERSIONS:
@@ -89,8 +92,20 @@ def read_file(body: bytes) -> File:
     return file
 
 
+def _without_nulls(raw: Any) -> Any:
+    """A property of a node that is null is one that is not given."""
+    if not isinstance(raw, dict) or not isinstance(raw.get("nodes"), list):
+        return raw
+    return raw | {"nodes": [_given(node) if isinstance(node, dict) else node for node in raw["nodes"]]}
+
+
+def _given(node: dict[Any, Any]) -> dict[Any, Any]:
+    return {name: value for name, value in node.items() if value is not None}
+
+
 def import_file(labs: Labs, file: File, at: float, *, owner_id: str, title: str) -> Lab:
     """A new lab from a file; refuses a file with dangling links, and creates nothing then."""
+    labs.faults.check("import")
     lab = labs.create(
         at,
         title=title,
@@ -98,10 +113,11 @@ def import_file(labs: Labs, file: File, at: float, *, owner_id: str, title: str)
         description=file.lab.description,
         notes=file.lab.notes,
     )
+    lab.drawings = {"annotations": file.annotations, "smart_annotations": file.smart_annotations}
     try:
         _fill(labs, lab, file, at)
     except Refused:
-        labs.delete(lab)
+        labs.discard(lab)
         raise
     return lab
 
@@ -112,7 +128,7 @@ def _fill(labs: Labs, lab: Lab, file: File, at: float) -> None:
         node = labs.add_node(
             lab,
             at,
-            label=order.label,
+            label=str(order.label),
             definition_id=order.node_definition,
             x=int(order.x),
             y=int(order.y),
@@ -249,6 +265,7 @@ def write_file(lab: Lab) -> str:
             }
             for number, link in enumerate(lab.links.values())
         ],
+        **{name: drawings for name, drawings in lab.drawings.items() if drawings},
     }
     text: str = yaml.safe_dump(file, sort_keys=False)
     return text

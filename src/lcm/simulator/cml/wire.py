@@ -5,6 +5,7 @@ The `RequestHandler` decides what to answer.
 """
 
 import asyncio
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Final, NamedTuple, Protocol, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -26,7 +27,8 @@ TOO_LARGE: Final = Answer(
 class Reply(NamedTuple):
     """An answer, and its delay."""
 
-    answer: Answer
+    answer: Answer | Callable[[], Answer] | None
+    """Called when the delay has passed; None: the connection is cut."""
     after_seconds: float = 0.0
 
 
@@ -145,18 +147,25 @@ class Connection(asyncio.Protocol):
 
     def _reply(self, reply: Reply, *, keep_alive: bool) -> None:
         if reply.after_seconds <= 0:
-            self._send(reply.answer, keep_alive=keep_alive)
+            self._finish(reply, keep_alive=keep_alive)
             return
         self._waiting = asyncio.get_running_loop().call_later(
-            reply.after_seconds, self._send_late, reply.answer, keep_alive
+            reply.after_seconds, self._finish_late, reply, keep_alive
         )
 
-    def _send_late(self, answer: Answer, keep_alive: bool) -> None:
+    def _finish_late(self, reply: Reply, keep_alive: bool) -> None:
         self._waiting = None
-        self._send(answer, keep_alive=keep_alive)
+        self._finish(reply, keep_alive=keep_alive)
         early, self._early = self._early, b""
         if early:
             self.data_received(early)
+
+    def _finish(self, reply: Reply, *, keep_alive: bool) -> None:
+        answer = reply.answer() if callable(reply.answer) else reply.answer
+        if answer is None:
+            self.abort()
+        else:
+            self._send(answer, keep_alive=keep_alive)
 
     def _send(self, answer: Answer, *, keep_alive: bool) -> None:
         if self._transport is None:

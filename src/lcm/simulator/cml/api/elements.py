@@ -6,6 +6,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from lcm.simulator.cml.api.routing import Call, Route
+from lcm.simulator.cml.console import console_text
 from lcm.simulator.cml.lab import POWERED, STARTED, Interface, Link, Node
 from lcm.simulator.cml.refusal import Refused
 from lcm.simulator.cml.times import shown
@@ -138,16 +139,12 @@ def wipe_node(call: Call) -> None:
 
 
 def node_converged(call: Call) -> bool:
-    return _node(call).plan is None
+    return not _node(call).is_on_its_way
 
 
 def extract_configuration(call: Call) -> dict[str, Any]:
     node = _node(call)
-    if node.state != "BOOTED":
-        raise Refused(400, f"Node {node.id} is not running.")
-    if not node.configuration:
-        node.configuration = [{"name": "Main", "content": f"hostname {node.label}\n"}]
-    return {"id": node.id, "configuration": list(node.configuration)}
+    return {"id": node.id, "configuration": call.server.labs.extract_configuration(node)}
 
 
 def node_interfaces(call: Call) -> list[Any]:
@@ -170,14 +167,9 @@ def console_log(call: Call) -> str:
     port = call.names["port"]
     if not port.isdecimal() or int(port) >= node.definition.serial_ports:
         raise Refused(400, f"Node {node.id} has no console {port}.")
-    if node.state not in POWERED:
-        return ""
-    lines = [
-        f"Booting {node.definition.label}",
-        *(["", node.definition.boot_text] * (node.state == "BOOTED")),
-    ]
+    lines = console_text(node).split("\n")
     wanted = call.query.parameters.get("lines", "")
-    return "\n".join(lines[-int(wanted) :] if wanted.isdecimal() else lines)
+    return "\n".join(lines[-int(wanted) :] if wanted.isdecimal() and int(wanted) else lines)
 
 
 def console_key(call: Call) -> str:
@@ -326,7 +318,7 @@ def stop_link(call: Call) -> None:
 
 def link_converged(call: Call) -> bool:
     link = _link(call)
-    return link.a.node.plan is None and link.b.node.plan is None
+    return not (link.a.node.is_on_its_way or link.b.node.is_on_its_way)
 
 
 def condition(call: Call) -> dict[str, Any]:
@@ -410,7 +402,7 @@ def _operational(call: Call, node: Node) -> dict[str, Any] | None:
         "boot_disk_size": node.boot_disk_size or 0,
         "image_definition": node.image_definition or node.definition.image,
         "vnc_key": node.vnc_key,
-        "resource_pool": None,
+        "resource_pool": node.resource_pool,
         "iol_app_id": int(node.id[:2], 16) + 1 if node.definition.driver == "IOL" else None,
         "serial_consoles": [
             {"console_key": key, "label": f"Serial {number}", "device_number": number}

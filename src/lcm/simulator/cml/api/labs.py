@@ -145,8 +145,13 @@ def layer3_addresses(call: Call) -> dict[str, Any]:
     }
 
 
+def resource_pools(call: Call) -> list[str]:
+    """Those on which its nodes run."""
+    return sorted({node.resource_pool for node in call.lab.nodes.values() if node.resource_pool})
+
+
 def no_ids(call: Call) -> list[str]:
-    """Resource pools and connector mappings: a lab has none."""
+    """Connector mappings: a lab has none."""
     call.lab  # noqa: B018 - refuses unknown labs
     return []
 
@@ -246,7 +251,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     ("GET", "labs/{lab_id}/tile", tile),
     ("GET", "labs/{lab_id}/events", events),
     ("GET", "labs/{lab_id}/layer3_addresses", layer3_addresses),
-    ("GET", "labs/{lab_id}/resource_pools", no_ids),
+    ("GET", "labs/{lab_id}/resource_pools", resource_pools),
     ("GET", "labs/{lab_id}/connector_mappings", no_ids),
     ("GET", "labs/{lab_id}/associations", associations),
     ("PATCH", "labs/{lab_id}/associations", change_associations),

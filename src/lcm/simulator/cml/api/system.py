@@ -108,7 +108,7 @@ def set_telemetry(call: Call) -> dict[str, Any]:
     }
     if isinstance(given, str):
         given = given.lower()
-    if given not in known:
+    if not isinstance(given, str | bool | None) or given not in known:
         raise Refused(400, "Bad request: unknown opt_in")
     call.server.opt_in = known[given]
     return telemetry(call)
