@@ -14,6 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from lcm.domain.capacity import declared_by
+from lcm.domain.lablet.claim import Reserve, reserved_by
 from lcm.domain.launch import (
     DISCOVERY_TAG,
     ENVIRONMENT_TAG,
@@ -161,6 +162,7 @@ def imported_worker(
         attach_instance(worker, instance, now=now),
         imported=True,
         declared_capacity=declared_by(known) if known else None,
+        reserve=reserved_by(known) if known else Reserve(),
         status=status,
         status_reason=reason,
         desired_status=DesiredStatus.STOPPED if is_stopped else DesiredStatus.RUNNING,

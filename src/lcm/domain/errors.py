@@ -14,7 +14,8 @@
     │   ├── ImageNotFound
     │   ├── LaunchRefused         EC2 refuses these launch parameters; nothing was launched
     │   ├── TokenMismatch         the client token was used with other parameters
-    │   └── CertificateChanged    a worker presents another certificate than the pinned one
+    │   ├── CertificateChanged    a worker presents another certificate than the pinned one
+    │   └── LabRefused            CML refuses what was requested of a lab; nothing has changed
     ├── LaunchLapsed              the instance of a client token is terminated: a new generation is due
     └── RequestError              the request cannot be carried out
         ├── NotFound
@@ -29,12 +30,21 @@
         ├── TooSoon               repeated before the minimum interval has passed
         ├── MomentPassed          the requested time is in the past
         ├── UnknownReference      a template or region that is not configured
+        ├── InvalidTopology       a topology cannot be run; every mistake has its line
+        ├── InvalidDefinition     a lablet definition contradicts itself or its topology
+        ├── InvalidTimeslot       a timeslot ends before it begins, is over, or is too long
+        ├── ImpossibleNeeds       no worker and no template can ever run the lab
+        ├── NoCapacityInSlot      the timeslot has no room, and overbooking is refused
+        ├── NextBooking           another session counts on the room that an extension would take
+        ├── NoFreePort            the ports that a lab needs are not free on the worker
+        ├── PlacementRefused      the worker cannot take the session; the label of the filter says why
         └── Fenced                a newer leader exists; the caller must stop acting
 
 Only adapters translate foreign exceptions into these; only loops catch them all.
 """
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 
 class LcmError(Exception):
@@ -95,6 +105,15 @@ class TokenMismatch(PermanentError):
 
 class CertificateChanged(PermanentError):
     """A worker presents a certificate other than the pinned one."""
+
+
+class LabRefused(PermanentError):
+    """CML refuses a request about a lab; `description` is CML's own text."""
+
+    def __init__(self, status: int, description: str) -> None:
+        self.status = status
+        self.description = description
+        super().__init__(f"CML refuses ({status}): {description}")
 
 
 class LaunchLapsed(LcmError):
@@ -173,3 +192,62 @@ class ActionRefused(RequestError):
         self.allowed = sorted(allowed)
         ways = ", ".join(self.allowed) or "none, it is terminated"
         super().__init__(f"cannot {action} a worker that is {status}; possible actions: {ways}")
+
+
+class TopologyMistake(NamedTuple):
+    """One thing to correct in a topology, or to know about it."""
+
+    line: int
+    node: str | None
+    """The label of the node, where it is about one."""
+    message: str
+
+    def __str__(self) -> str:
+        place = f"line {self.line}: node {self.node}" if self.node else f"line {self.line}"
+        return f"{place}: {self.message}"
+
+
+class InvalidTopology(RequestError):
+    """The topology cannot be run; `mistakes` has all of them, in the order of their lines."""
+
+    def __init__(self, mistakes: Iterable[TopologyMistake]) -> None:
+        self.mistakes = tuple(sorted(mistakes, key=lambda mistake: mistake.line))
+        super().__init__("; ".join(map(str, self.mistakes)))
+
+
+class InvalidDefinition(RequestError):
+    """The lablet definition cannot be stored; the message says what to change."""
+
+
+class InvalidTimeslot(RequestError):
+    """The timeslot cannot be booked; the message says what to change."""
+
+
+class ImpossibleNeeds(RequestError):
+    """No worker that exists and no template can ever meet the needs."""
+
+
+class NoCapacityInSlot(RequestError):
+    """The timeslot has no room; the message names the nearest ones that have."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(f"no_capacity_in_slot: {detail}")
+
+
+class NextBooking(RequestError):
+    """Another session counts on the room; the message names the time."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(f"next_booking: {detail}")
+
+
+class NoFreePort(RequestError):
+    """The worker has not the ports that the lab needs."""
+
+
+class PlacementRefused(RequestError):
+    """The worker cannot take the session now; `label` is the filter that refused it."""
+
+    def __init__(self, label: str, detail: str) -> None:
+        self.label = label
+        super().__init__(f"{label}: {detail}")

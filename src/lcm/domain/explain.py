@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from lcm.domain.idle import IdlePolicy, PauseGuard, assess, pause_due_at, snoozed_until
+from lcm.domain.idle import IdlePolicy, PauseGuard, assess, needed_at, pause_due_at, snoozed_until
 from lcm.domain.lifecycle import (
     DRAINING,
     FAILED,
@@ -78,6 +78,9 @@ def _holding(worker: Worker, policy: IdlePolicy, now: datetime) -> Iterator[Poin
         yield _STOPPED_BY[worker.pause.reason or PauseReason.MANUAL]
     if worker.sessions:
         yield Point("active_sessions", f"active sessions: {len(worker.sessions)}")
+    if (expected := needed_at(worker, policy, now)) is not None:
+        text = f"lablet sessions that count on it: {len(worker.nominations)}"
+        yield Point("nominated", text, expected)
     if _may_be_paused(worker):
         yield from _against_a_pause(worker, policy, now)
 
@@ -94,7 +97,8 @@ def _next(worker: Worker, policy: IdlePolicy, now: datetime) -> Iterator[Point]:
     elif worker.status in _NEXT:
         yield _NEXT[worker.status]
     due = pause_due_at(worker, policy)
-    if due is not None and _may_be_paused(worker) and not worker.sessions:
+    is_needed = bool(worker.claims) or needed_at(worker, policy, now) is not None
+    if due is not None and _may_be_paused(worker) and not is_needed:
         yield Point("pause", "stops unless used before", max(due, now))
 
 

@@ -39,6 +39,7 @@ class PauseGuard(StrEnum):
     ACTIVE = "active"
     SNOOZED = "snoozed"
     ACTIVE_SESSIONS = "active_sessions"
+    NOMINATED = "nominated"
     BUSY = "busy"
     MIN_WORKERS = "min_workers"
     UNCONFIRMED = "unconfirmed"
@@ -55,6 +56,8 @@ class IdlePolicy:
     auto_pause_enabled: bool = True
     min_workers: int = 0
     check_interval: timedelta = timedelta(seconds=300)
+    lead: timedelta = timedelta(minutes=35)
+    """A lablet session that counts on a worker keeps it running from this long before it takes it."""
     busy_cpu_percent: float = 80.0
     """CPU load from which a worker counts as active, even without user activity; 0: load is ignored."""
     alarm_after: timedelta | None = timedelta(seconds=1800)
@@ -143,8 +146,10 @@ def pause_guard(worker: Worker, policy: IdlePolicy, evidence: Evidence, now: dat
     """The first guard that forbids pausing this worker now; None only after a confirming second check."""
     if (guard := assess(worker, policy, now).guard) is not None:
         return guard
-    if worker.sessions:
+    if worker.claims:
         return PauseGuard.ACTIVE_SESSIONS
+    if needed_at(worker, policy, now) is not None:
+        return PauseGuard.NOMINATED
     if worker.license.operation_in_progress or _is_busy(evidence, policy):
         return PauseGuard.BUSY
     if evidence.running_workers <= policy.min_workers:
@@ -155,6 +160,12 @@ def pause_guard(worker: Worker, policy: IdlePolicy, evidence: Evidence, now: dat
     if decided_at is None or not SECOND_CHECK_AFTER <= now - decided_at <= DECISION_EXPIRES_AFTER:
         return PauseGuard.SECOND_CHECK
     return PauseGuard.SUPPRESSED if evidence.suppressed else None
+
+
+def needed_at(worker: Worker, policy: IdlePolicy, now: datetime) -> datetime | None:
+    """When the next lablet session is expected to take the worker; None if that is not near."""
+    near = [at for at in worker.nominations.values() if at - now <= policy.lead]
+    return min(near, default=None)
 
 
 def _is_busy(evidence: Evidence, policy: IdlePolicy) -> bool:

@@ -6,7 +6,7 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from lcm.domain.telemetry import ActivityEvent, ActivityMark, MonitorState
-from lcm.domain.worker import Activity, Connection, Worker
+from lcm.domain.worker import Connection, Worker, WorkerActivity
 
 
 def has_only_observed_changes(before: Worker, after: Worker) -> bool:
@@ -84,7 +84,7 @@ def record_activity(
     moments = [min(event.at, now) for event in fresh]
     if worker.activity.last_at is not None:
         moments.append(worker.activity.last_at)
-    activity = Activity(
+    activity = WorkerActivity(
         last_at=max(moments, default=None),
         checked_at=now,
         recent_events=tuple(newest_first[:keep]),

@@ -12,6 +12,7 @@ NAME_PATTERN: Final = rf"^[a-z0-9]([a-z0-9-]{{0,{MAX_NAME_LENGTH - 2}}}[a-z0-9])
 
 Name = Annotated[str, Meta(pattern=NAME_PATTERN)]
 Count = Annotated[int, Meta(ge=1, le=1_000_000)]
+Reserved = Annotated[float, Meta(ge=0, le=1_000_000)]
 
 
 class WorkerTemplate(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,6 +25,12 @@ class WorkerTemplate(msgspec.Struct, frozen=True, kw_only=True):
     memory_gb: Count
     disk_gb: Count
     max_nodes: Count
+    reserved_cpu: Reserved = 0.0
+    """What CML itself needs of the worker: sessions may not take it."""
+    reserved_memory_gb: Reserved = 0.0
+    reserved_storage_gb: Reserved = 0.0
+    cpu_overcommit: Annotated[float, Meta(ge=1, le=16)] = 1.0
+    """How many times over sessions may take its CPUs; memory is never shared."""
     usd_per_hour: Annotated[float, Meta(ge=0, le=10_000)]
     ami_name_pattern: Annotated[str, Meta(min_length=1, max_length=128)] = "CML-*"
     enabled: bool = True

@@ -32,7 +32,6 @@ from lcm.domain.lifecycle import (
 )
 from lcm.domain.observed import record_connection
 from lcm.domain.pause import Pause
-from lcm.domain.sessions import recalculate
 from lcm.domain.telemetry import MonitorState
 from lcm.domain.worker import Instance, Launches, Worker, WorkerInstance, extend_history
 
@@ -96,9 +95,11 @@ def _settle_fields(before: Worker, after: Worker, now: datetime) -> Worker:
     if after.status in (RUNNING, STOPPED, FAILED, TERMINATING, TERMINATED):
         after = replace(after, pending_since=None)
     if after.status is STOPPED:
-        after = replace(after, instance=replace(after.instance, public_ip=None))
-    if after.status in (STOPPED, TERMINATED, PENDING):
-        after = recalculate(replace(after, sessions=()))
+        # A lab survives on the disk; a session without one is placed elsewhere.
+        owning = tuple(claim for claim in after.claims if claim.lab_generation)
+        after = replace(after, instance=replace(after.instance, public_ip=None), claims=owning)
+    if after.status in (TERMINATED, PENDING):
+        after = replace(after, claims=(), nominations={}, freed_ports={})
     if after.status is TERMINATED:
         after = replace(
             after,

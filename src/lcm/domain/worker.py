@@ -2,7 +2,7 @@
 
 It changes by pure functions from record to record, which the control plane calls inside a compare-and-set;
 no other process changes a worker. Requests of people are in `requests`, status changes in `transitions`,
-placed sessions in `sessions`, observations in `observed`, the states of a pause in `pause`.
+the claims of sessions in `lablet.admission`, observations in `observed`, the states of a pause in `pause`.
 """
 
 from collections.abc import Mapping
@@ -15,6 +15,7 @@ import msgspec
 from lcm.domain.capacity import Capacity
 from lcm.domain.cost import MonthlyUse
 from lcm.domain.idempotency import KeyedRequest
+from lcm.domain.lablet.claim import Claim, Reserve, allocated
 from lcm.domain.launch import (
     InstanceId,
     LaunchIntent,
@@ -192,7 +193,7 @@ class Connection(msgspec.Struct, frozen=True, kw_only=True):
         return self.status is MonitorState.CONNECTED
 
 
-class Activity(msgspec.Struct, frozen=True, kw_only=True):
+class WorkerActivity(msgspec.Struct, frozen=True, kw_only=True):
     """The activity on a worker, as far as it was reported."""
 
     last_at: datetime | None = None
@@ -234,7 +235,7 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     instance: WorkerInstance = WorkerInstance()
     cml: Cml = Cml()
     connection: Connection = Connection()
-    activity: Activity = Activity()
+    activity: WorkerActivity = WorkerActivity()
     pause: Pause = Pause()
     license: License = License()
 
@@ -245,14 +246,16 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     use: tuple[MonthlyUse, ...] = ()
     """How long it ran and was paused, by month."""
 
-    sessions: tuple[str, ...] = ()
-    """Lablet sessions placed on it; while there is one, LCM does not stop it automatically."""
-    session_needs: dict[str, Capacity] = {}
-    """The capacity allocated to each of them, as far as it was named."""
+    claims: tuple[Claim, ...] = ()
+    """What lablet sessions take of it."""
+    nominations: dict[str, datetime] = {}
+    """Waiting sessions that count on it, and when they are expected to take it."""
+    freed_ports: dict[int, datetime] = {}
+    """Ports of claims released a moment ago; they are granted last."""
     declared_capacity: Capacity | None = None
     """Its total capacity; None if its template is not known."""
-    allocated_capacity: Capacity = Capacity()
-    """The capacity allocated to sessions."""
+    reserve: Reserve = Reserve()
+    """What sessions may not take of it."""
     refresh_requested_at: datetime | None = None
 
     imported: bool = False
@@ -265,6 +268,16 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     """Digest of the request under the idempotency key from which this worker's id was derived."""
     recent_requests: tuple[KeyedRequest, ...] = ()
     """The last requests with an idempotency key that were applied to this worker."""
+
+    @property
+    def sessions(self) -> tuple[str, ...]:
+        """The lablet sessions placed on it; while there is one, LCM does not stop it automatically."""
+        return tuple(claim.session_id for claim in self.claims if not claim.is_retained)
+
+    @property
+    def allocated_capacity(self) -> Capacity:
+        """What its claims take in all."""
+        return allocated(self.claims)
 
     @property
     def has_unresolved_launch(self) -> bool:
@@ -322,6 +335,7 @@ def new_worker(
     now: datetime,
     request_digest: str | None = None,
     declared_capacity: Capacity | None = None,
+    reserve: Reserve | None = None,
     licensed: bool = False,
 ) -> Worker:
     """The record of a newly requested worker."""
@@ -341,6 +355,7 @@ def new_worker(
         state_history=(HistoryEntry(source=None, target=PENDING, by=by, reason=reason, at=now),),
         request_digest=request_digest,
         declared_capacity=declared_capacity,
+        reserve=reserve or Reserve(),
         license=License(declared=licensed),
     )
 

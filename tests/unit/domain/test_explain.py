@@ -9,6 +9,7 @@ from lcm.domain.idle import IdlePolicy
 from lcm.domain.lifecycle import DRAINING, FAILED, RUNNING, STOPPED, DesiredStatus, WorkerStatus
 from lcm.domain.pause import DECIDED, PauseReason
 from lcm.domain.worker import Hold, Worker
+from support.claims import claims_of
 from support.core import NOON, a_worker, with_fields
 
 MINUTE = timedelta(minutes=1)
@@ -43,13 +44,21 @@ def test_a_used_worker_says_when_it_will_be_paused() -> None:
         ({"hold": Hold(until=NOON + MINUTE, by="ada", reason="exam")}, "held"),
         ({"is_idle_detection_enabled": False}, "detection_disabled"),
         ({"last_activity_at": NOON - MINUTE}, "active"),
-        ({"sessions": ("lablet-1",)}, "active_sessions"),
+        ({"claims": claims_of("lablet-1")}, "active_sessions"),
+        ({"nominations": {"lablet-1": NOON + 30 * MINUTE}}, "nominated"),
         ({"cml_ready": False}, "cml_booting"),
     ],
 )
 def test_what_keeps_a_running_worker_is_named(fields: dict[str, object], code: str) -> None:
     worker = with_fields(running(), **fields)
     assert code in codes(worker)[0]
+
+
+@pytest.mark.parametrize(
+    "fields", [{"claims": claims_of("lablet-1")}, {"nominations": {"lablet-1": NOON + 30 * MINUTE}}]
+)
+def test_no_pause_is_announced_for_a_worker_that_sessions_need(fields: dict[str, object]) -> None:
+    assert codes(with_fields(running(), **fields))[1] == []
 
 
 def test_an_idle_worker_shows_the_second_idle_check_it_waits_for() -> None:
@@ -75,6 +84,6 @@ def test_a_failed_worker_says_that_a_person_must_act() -> None:
 
 
 def test_a_draining_worker_says_what_it_waits_for() -> None:
-    worker = a_worker(status=DRAINING, desired_status=DesiredStatus.STOPPED, sessions=("a", "b"))
+    worker = a_worker(status=DRAINING, desired_status=DesiredStatus.STOPPED, claims=claims_of("a", "b"))
     holding, coming = codes(worker)
     assert ("active_sessions" in holding, coming) == (True, ["stop"])

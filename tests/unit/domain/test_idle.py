@@ -17,11 +17,13 @@ from lcm.domain.idle import (
     pause_due_at,
     pause_guard,
 )
+from lcm.domain.lablet.claim import Claim
 from lcm.domain.lifecycle import DRAINING, RUNNING, STARTING, STOPPED, DesiredStatus
 from lcm.domain.pause import DECIDED, PAUSED, REQUESTED, PauseReason
 from lcm.domain.requests import cancel_pause, pause_idle
 from lcm.domain.transitions import move
 from lcm.domain.worker import Hold, Worker
+from support.claims import claims_of
 from support.core import NOON, a_worker, with_fields
 
 POLICY = IdlePolicy()
@@ -33,6 +35,11 @@ def used(minutes_ago: float, **fields: object) -> Worker:
     """A running worker whose last activity was so long before noon."""
     worker = a_worker(status=RUNNING, created_at=NOON - timedelta(days=1), **fields)
     return with_fields(worker, last_activity_at=NOON - minutes_ago * MINUTE)
+
+
+def retained(session_id: str) -> tuple[Claim, ...]:
+    """The claim of a session that moved on while its lab may exist."""
+    return tuple(replace(claim, is_retained=True, lab_generation=1) for claim in claims_of(session_id))
 
 
 def decided(worker: Worker, seconds_ago: float = 60) -> Worker:
@@ -76,7 +83,10 @@ def test_nothing_forbids_pausing_a_proven_idle_worker_at_the_second_idle_check()
         ("active", used(59), POLICY, PROOF),
         ("snoozed", used(61, last_resumed_at=NOON - 59 * MINUTE), POLICY, PROOF),
         ("suppressed", used(61), POLICY, Evidence(telemetry_fetched=True, suppressed=True)),
-        ("active_sessions", used(61, sessions=("lablet-1",)), POLICY, PROOF),
+        ("active_sessions", used(61, claims=claims_of("lablet-1")), POLICY, PROOF),
+        ("active_sessions", used(61, claims=retained("lablet-1")), POLICY, PROOF),
+        ("nominated", used(61, nominations={"lablet-1": NOON + 35 * MINUTE}), POLICY, PROOF),
+        ("nominated", used(61, nominations={"lablet-1": NOON - 5 * MINUTE}), POLICY, PROOF),
         (
             "min_workers",
             used(61),
@@ -92,6 +102,12 @@ def test_a_guard_forbids_the_pause_even_at_the_second_idle_check(
     if guard == "not_running":
         worker = replace(worker, status=DRAINING)
     assert pause_guard(decided(worker), policy, evidence, NOON) == guard
+
+
+def test_a_session_that_counts_on_the_worker_later_than_the_lead_keeps_it_from_no_pause() -> None:
+    worker = used(61, nominations={"later": NOON + 36 * MINUTE})
+    assert pause_guard(decided(worker), POLICY, PROOF, NOON) is None
+    assert pause_guard(decided(worker), IdlePolicy(lead=40 * MINUTE), PROOF, NOON) == "nominated"
 
 
 @pytest.mark.parametrize(

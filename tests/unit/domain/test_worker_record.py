@@ -6,7 +6,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from lcm.domain.capacity import Capacity
 from lcm.domain.errors import IllegalTransition
+from lcm.domain.lablet.admission import expect_lab
+from lcm.domain.lablet.claim import Claim, ports_of
 from lcm.domain.launch import InstanceId, LaunchIntent
 from lcm.domain.lifecycle import (
     DRAINING,
@@ -133,6 +136,26 @@ def test_a_stopped_worker_keeps_its_instance_and_loses_its_public_address() -> N
     assert worker.instance.private_ip == "10.0.0.5"
     assert worker.instance.id == "i-1"
     assert worker.launch.intent == INTENT
+
+
+LAB = Claim(session_id="with a lab", attempt=1, needs=Capacity(cpu=1), ports={"ssh": 2000}, at=NOON)
+NO_LAB = Claim(session_id="without", attempt=1, needs=Capacity(cpu=1), ports={"ssh": 2001}, at=NOON)
+
+
+def test_a_stopped_worker_keeps_the_claims_of_labs_that_may_be_on_its_disk() -> None:
+    worker = a_worker(status=STOPPING, **ALIVE, claims=(LAB, NO_LAB))
+    worker = expect_lab(worker, "with a lab", 1, lab_generation=1, now=NOON)
+    stopped = moved(worker, STOPPED)
+    assert stopped.sessions == ("with a lab",)
+    assert ports_of(stopped.claims) == {2000}
+
+
+@pytest.mark.parametrize("target", [PENDING, TERMINATED])
+def test_with_its_instance_a_worker_loses_every_claim(target: WorkerStatus) -> None:
+    nominations = {"waiting": NOON}
+    worker = a_worker(status=STOPPED, **ALIVE, claims=(LAB, NO_LAB), nominations=nominations)
+    gone = moved(expect_lab(worker, "with a lab", 1, lab_generation=1, now=NOON), target)
+    assert (gone.claims, gone.nominations, gone.freed_ports) == ((), {}, {})
 
 
 def test_a_terminated_worker_is_wanted_terminated_and_has_no_address() -> None:

@@ -1,0 +1,211 @@
+"""Whether a worker takes a session, judged on the worker's record.
+
+The control plane calls these inside the compare-and-set of the worker, which drains, pauses and other
+placements share: what is judged here holds when it is written.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from lcm.domain.errors import Conflict, PlacementRefused
+from lcm.domain.lablet.claim import Claim, ports_of
+from lcm.domain.lablet.definition import Demand, LicenseTier
+from lcm.domain.lablet.filters import Room, judge, vector
+from lcm.domain.lablet.ports import COOLING, PortRange, pick_ports
+from lcm.domain.lablet.rooms import WorkerRoom
+from lcm.domain.lablet.snapshot import PlacementWorker
+from lcm.domain.license import LicenseOperation, LicenseStatus
+from lcm.domain.lifecycle import DRAINING
+from lcm.domain.pause import PauseReason, withdraw_decision
+from lcm.domain.worker import CmlLicense, Worker
+
+_WITH_NODE_LIMIT: Final = {
+    "CML_Personal": LicenseTier.PERSONAL,
+    "CML_Personal40": LicenseTier.PERSONAL,
+}
+"""CML's names of the licenses that limit nodes; the others count as enterprise."""
+
+
+def license_tier(worker: Worker) -> LicenseTier | None:
+    """The tier of the worker's CML; None if it is not known."""
+    seen = worker.cml.license or CmlLicense()
+    product = seen.product_license or worker.license.tier
+    is_registered = worker.license.status is LicenseStatus.REGISTERED
+    if product and (is_registered or seen.registration_status == "COMPLETED"):
+        return _WITH_NODE_LIMIT.get(product, LicenseTier.ENTERPRISE)
+    return LicenseTier.EVALUATION if seen.authorization_status == "EVAL" else None
+
+
+def is_licensing(worker: Worker, *, has_fleet_token: bool = False) -> bool:
+    """Whether a worker that lacks its license is about to get it; its CML starts no lab before."""
+    health = worker.cml.health
+    if health is not None and health.is_licensed:
+        return False
+    is_requested = worker.license.pending_operation is LicenseOperation.REGISTER
+    return is_requested or (has_fleet_token and worker.is_license_due)
+
+
+def view_of(
+    worker: Worker, *, ready_at: datetime | None = None, has_fleet_token: bool = False
+) -> PlacementWorker:
+    """The worker as placement sees it. One that is being licensed still comes up."""
+    health = worker.cml.health
+    is_coming = is_licensing(worker, has_fleet_token=has_fleet_token)
+    is_licensed = health.is_licensed if health is not None and not is_coming else None
+    return PlacementWorker(
+        id=worker.id,
+        name=worker.name,
+        region=worker.aws_region,
+        status=worker.status,
+        desired_status=worker.desired_status,
+        is_ready=worker.cml.is_ready and not is_coming,
+        declared=worker.declared_capacity,
+        reserve=worker.reserve,
+        claims=worker.claims,
+        license=license_tier(worker),
+        is_licensed=is_licensed,
+        cml_version=worker.cml.version,
+        is_drained_by_scale_down=worker.status is DRAINING
+        and worker.pause.reason is PauseReason.IDLE_TIMEOUT,
+        ready_at=ready_at,
+    )
+
+
+def claim(
+    worker: Worker,
+    demand: Demand,
+    *,
+    session_id: str,
+    attempt: int,
+    ends_at: datetime | None,
+    ports: PortRange,
+    now: datetime,
+) -> Worker:
+    """Add the claim of one attempt, if every filter admits it. Raises PlacementRefused, NoFreePort.
+
+    Repeating it changes nothing.
+    """
+    if find_claim(worker, session_id, attempt) is not None:
+        return worker
+    view = view_of(worker)
+    found = judge(view, demand, _room(view, ports, now))
+    if found:
+        text = "; ".join(f"{reason.sub}: needs {reason.need}, has {reason.have}" for reason in found)
+        raise PlacementRefused(found[0].label, f"worker {worker.name} does not take the session: {text}")
+    granted = pick_ports(
+        demand.ports,
+        taken=view.foreign_ports | ports_of(worker.claims),
+        within=ports,
+        freed_at=worker.freed_ports,
+        now=now,
+    )
+    added = Claim(
+        session_id=session_id, attempt=attempt, needs=demand.needs, ports=granted, at=now, ends_at=ends_at
+    )
+    return replace(
+        worker,
+        claims=(*worker.claims, added),
+        nominations=_without(worker.nominations, session_id),
+        pause=withdraw_decision(worker.pause, now=now),
+        updated_at=now,
+    )
+
+
+def _room(view: PlacementWorker, ports: PortRange, now: datetime) -> Room | None:
+    room = view.room
+    return None if room is None else WorkerRoom(view, vector(room), ports, now).room()
+
+
+def find_claim(worker: Worker, session_id: str, attempt: int | None = None) -> Claim | None:
+    """The claim of this attempt; without an attempt the newest of the session."""
+    found = [
+        each
+        for each in worker.claims
+        if each.session_id == session_id and (attempt is None or each.attempt == attempt)
+    ]
+    return max(found, key=lambda each: each.attempt, default=None)
+
+
+def release(worker: Worker, session_id: str, attempt: int, *, now: datetime) -> Worker:
+    """Remove a claim. The end of the last one of a drain wakes the controller, which waits for it."""
+    gone = find_claim(worker, session_id, attempt)
+    if gone is None:
+        return worker
+    left = replace(
+        worker,
+        claims=tuple(each for each in worker.claims if each is not gone),
+        freed_ports={
+            **{port: at for port, at in worker.freed_ports.items() if now - at < COOLING},
+            **dict.fromkeys(gone.ports.values(), now),
+        },
+        updated_at=now,
+    )
+    is_drained = worker.status is DRAINING and bool(worker.sessions) and not left.sessions
+    return replace(left, generation=worker.generation + is_drained)
+
+
+def mark_import(worker: Worker, session_id: str, attempt: int, generation: int, *, now: datetime) -> Worker:
+    """Record that the claim's session may own a lab from now on. Raises Conflict without the claim."""
+    if find_claim(worker, session_id, attempt) is None:
+        raise Conflict(f"claim_lost: worker {worker.name} does not hold the claim; unschedule the session")
+    worker = hold_again(worker, session_id, attempt, now=now)
+    return expect_lab(worker, session_id, attempt, lab_generation=generation, now=now)
+
+
+def expect_lab(
+    worker: Worker, session_id: str, attempt: int, *, lab_generation: int, now: datetime
+) -> Worker:
+    """Record, before its import, that a lab may exist: the claim then outlasts a stop of the worker."""
+    return _change_claim(worker, session_id, attempt, now, lab_generation=lab_generation)
+
+
+def retain(worker: Worker, session_id: str, attempt: int, *, lab_generation: int, now: datetime) -> Worker:
+    """Keep the claim of a session that moves on, until its lab is proven gone."""
+    return _change_claim(worker, session_id, attempt, now, is_retained=True, lab_generation=lab_generation)
+
+
+def let_go(worker: Worker, session_id: str, attempt: int, *, generation: int, now: datetime) -> Worker:
+    """Release the claim of a session that moves on; retain it if an import was intended, or is just now."""
+    held = find_claim(worker, session_id, attempt)
+    newest = max(generation, held.lab_generation if held is not None else 0)
+    if newest == 0:
+        return release(worker, session_id, attempt, now=now)
+    return retain(worker, session_id, attempt, lab_generation=newest, now=now)
+
+
+def let_go_of_stale(worker: Worker, session_id: str, attempt: int, *, now: datetime) -> Worker:
+    """Release a claim that no session uses any more; retain it if a lab may exist for it."""
+    return let_go(worker, session_id, attempt, generation=0, now=now)
+
+
+def hold_again(worker: Worker, session_id: str, attempt: int, *, now: datetime) -> Worker:
+    """Undo a retention whose session did not move on after all."""
+    return _change_claim(worker, session_id, attempt, now, is_retained=False)
+
+
+def move_end(
+    worker: Worker, session_id: str, attempt: int, ends_at: datetime | None, *, now: datetime
+) -> Worker:
+    """Record the new end of a session that was extended."""
+    return _change_claim(worker, session_id, attempt, now, ends_at=ends_at)
+
+
+def _change_claim(worker: Worker, session_id: str, attempt: int, now: datetime, **changes: Any) -> Worker:
+    claims = tuple(
+        replace(each, **changes) if (each.session_id, each.attempt) == (session_id, attempt) else each
+        for each in worker.claims
+    )
+    return worker if claims == worker.claims else replace(worker, claims=claims, updated_at=now)
+
+
+def nominate_worker(worker: Worker, expected: Mapping[str, datetime], dropped: frozenset[str]) -> Worker:
+    """Record the sessions that count on this worker, and forget those that do so no longer."""
+    kept = {session: at for session, at in worker.nominations.items() if session not in dropped}
+    return replace(worker, nominations={**kept, **expected})
+
+
+def _without(nominations: Mapping[str, datetime], session_id: str) -> dict[str, datetime]:
+    return {session: at for session, at in nominations.items() if session != session_id}

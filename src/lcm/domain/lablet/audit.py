@@ -1,0 +1,44 @@
+"""What happens to definitions, sessions and labs, as the audit log of lablets calls it."""
+
+from datetime import datetime
+from enum import StrEnum
+
+import msgspec
+
+
+class LabletEvent(StrEnum):
+    """The events of the lablet audit log."""
+
+    PLACEMENT_ASSIGNED = "placement_assigned"
+    PLACEMENT_WAITING = "placement_waiting"
+    PLACEMENT_CONFLICT = "placement_conflict"
+    PLACEMENT_RELEASED = "placement_released"
+    PLACEMENT_IMPOSSIBLE = "placement_impossible"
+    WORKER_NOMINATED = "worker_nominated"
+    TIMESLOT_OPENED = "timeslot_opened"
+    TIMESLOT_MISSED = "timeslot_missed"
+    TIMESLOT_EXTENDED = "timeslot_extended"
+    SESSION_CREATED = "session_created"
+    SESSION_ENDED = "session_ended"
+    SESSION_FAILED = "session_failed"
+    SESSION_REPLACED = "session_replaced"
+    LAB_IMPORTED = "lab_imported"
+    LAB_ADOPTED = "lab_adopted"
+    CLEANUP_STUCK = "cleanup_stuck"
+    CLEANUP_ABANDONED = "cleanup_abandoned"
+    DEFINITION_CREATED = "definition_created"
+    DEFINITION_DEPRECATED = "definition_deprecated"
+    DEFINITION_DELETED = "definition_deleted"
+
+
+class LabletAuditEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of the lablet audit log."""
+
+    id: str
+    at: datetime
+    event: LabletEvent
+    by: str
+    reason: str
+    session_id: str | None = None
+    definition_id: str | None = None
+    worker_id: str | None = None

@@ -1,0 +1,121 @@
+"""New workers for the sessions that no worker takes: one request per region and template."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from lcm.domain.lablet.decision import Launch
+from lcm.domain.lablet.packing import Purchase, buy, item_of
+from lcm.domain.lablet.possibility import Carrier, can_ever_take, carrier_of_template
+from lcm.domain.lablet.session import LabletSession
+from lcm.domain.lablet.snapshot import PlacementTemplate, Snapshot
+
+
+class ScaleUp(NamedTuple):
+    """The launches, and the sessions that must wait because their region may not gain enough workers."""
+
+    launches: tuple[Launch, ...]
+    refused: dict[str, str]
+    """Session to region. A session that is neither here nor in a launch fits no template."""
+
+
+def scale_up(snapshot: Snapshot, unplaced: Sequence[LabletSession]) -> ScaleUp:
+    """Workers for sessions in the order of the queue, as few and cheap as found."""
+    launches: list[Launch] = []
+    refused: dict[str, str] = {}
+    waiting = list(unplaced)
+    for region in regions_of(snapshot):
+        market = _Market(snapshot, region)
+        found, lacking = market.serve([each for each in waiting if each.demand.region in (None, region)])
+        launches += found
+        launched = {seat for launch in found for seats in launch.seats for seat in seats}
+        waiting = [each for each in waiting if each.id not in launched]
+        for session_id in lacking:
+            refused.setdefault(session_id, region)
+    left = {session.id for session in waiting}
+    return ScaleUp(
+        tuple(sorted(launches, key=lambda launch: launch.region)),
+        {session_id: region for session_id, region in refused.items() if session_id in left},
+    )
+
+
+def regions_of(snapshot: Snapshot) -> list[str]:
+    """The regions in the order in which sessions that may run in any of them are launched."""
+    return sorted(snapshot.growth, key=lambda name: (snapshot.growth[name].count <= 0, name))
+
+
+def region_of(snapshot: Snapshot, session: LabletSession) -> str:
+    """Where a worker for the session is launched."""
+    return session.demand.region or next(iter(regions_of(snapshot)), "")
+
+
+class _Market:
+    """The templates of one region, and how many workers it may still gain."""
+
+    def __init__(self, snapshot: Snapshot, region: str) -> None:
+        self._region = region
+        self._headroom = snapshot.headroom_percent
+        self._ports = snapshot.ports.size
+        self._left = snapshot.growth[region].count
+        enabled = sorted((t for t in snapshot.templates if t.is_enabled), key=lambda t: t.name)
+        self._offers: list[tuple[PlacementTemplate, Carrier]] = [
+            (template, carrier_of_template(template, region, self._headroom)) for template in enabled
+        ]
+
+    def serve(self, sessions: Sequence[LabletSession]) -> tuple[list[Launch], list[str]]:
+        """A launch for each group that one template takes, and the sessions for which workers are lacking."""
+        launches: list[Launch] = []
+        lacking: list[str] = []
+        waiting = list(sessions)
+        while waiting:
+            served = self.served_together(waiting)
+            if not served:
+                break
+            launch = self.launch(served)
+            launched = {seat for seats in launch.seats for seat in seats} if launch is not None else set()
+            launches += [launch] if launch is not None else []
+            lacking += [session.id for session in served if session.id not in launched]
+            ids = {session.id for session in served}
+            waiting = [session for session in waiting if session.id not in ids]
+        return launches, lacking
+
+    def served_together(self, sessions: Sequence[LabletSession]) -> list[LabletSession]:
+        """The sessions that the template takes which takes most of them."""
+        counts = Counter(session.demand for session in sessions)
+        suited = [
+            {demand for demand in counts if can_ever_take(carrier, demand)} for _, carrier in self._offers
+        ]
+        most = max(suited, key=lambda demands: sum(counts[demand] for demand in demands), default=set())
+        return [session for session in sessions if session.demand in most]
+
+    def launch(self, sessions: Sequence[LabletSession]) -> Launch | None:
+        """Workers for as many of the first sessions as the region may gain."""
+        purchase = self._affordable(sessions)
+        if purchase is None:
+            return None
+        self._left -= len(purchase.bins)
+        return Launch(
+            region=self._region,
+            template=purchase.template,
+            seats=tuple(tuple(sessions[index].id for index in each) for each in purchase.bins),
+            usd_per_hour=purchase.usd_per_hour,
+        )
+
+    def _affordable(self, sessions: Sequence[LabletSession]) -> Purchase | None:
+        demands = {session.demand for session in sessions}
+        templates = [
+            template
+            for template, carrier in self._offers
+            if all(can_ever_take(carrier, demand) for demand in demands)
+        ]
+        items = [item_of(session.demand) for session in sessions]
+        low, high, found = 0, len(items), None
+        size = high
+        while low < high and self._left > 0:
+            purchase = buy(items[:size], templates, self._headroom, ports=self._ports, at_most=self._left)
+            if purchase is not None:
+                low, found = size, purchase
+            else:
+                high = size - 1
+            size = (low + high + 1) // 2
+        return found
