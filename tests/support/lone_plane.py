@@ -41,9 +41,9 @@ class LonePlane:
         async with self.controller.post(url, json=body, headers=headers) as response:
             return response.status, await response.json()
 
-    async def reported(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+    async def reported(self, method: str, path: str, body: Any = None, epoch: int = 1) -> tuple[int, Any]:
         """What a controller that leads gets, on any internal route."""
-        headers = {"X-LCM-Epoch": "1"}
+        headers = {"X-LCM-Epoch": str(epoch)}
         async with self.controller.request(
             method, f"/api/internal{path}", json=body, headers=headers
         ) as response:

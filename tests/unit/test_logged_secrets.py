@@ -14,6 +14,7 @@ import pytest
 
 from lcm.cli.settings import PROCESSES, load
 from lcm.cml.session import Credentials
+from lcm.cml.sessions import CmlSessions
 from lcm.control_plane.access.credentials import TOKEN
 from lcm.control_plane.access.credentials import Credentials as IssuedCredentials
 from lcm.control_plane.access.roles import TOKEN_PREFIX, Role
@@ -28,7 +29,6 @@ from lcm.domain.license import License, LicenseOperation
 from lcm.domain.lifecycle import RUNNING
 from lcm.domain.worker import CmlLogin, Worker
 from lcm.rest.schemas import CmlCredentials
-from lcm.worker_controller.cml_sessions import CmlSessions
 from lcm.worker_controller.running.license import LicenseRegistrar
 from support.core import a_worker
 from support.issuer import Issuer
@@ -166,7 +166,12 @@ SECRET_SETTINGS = {
         "ETCD_PASSWORD",
     ),
     "resource-scheduler": ("CONTROL_PLANE_API_KEY", "ETCD_PASSWORD"),
-    "lablet-controller": ("CONTROL_PLANE_API_KEY", "ETCD_PASSWORD"),
+    "lablet-controller": (
+        "CONTROL_PLANE_API_KEY",
+        "CML_WORKER_API_PASSWORD",
+        "CML_DEFAULT_PASSWORD",
+        "ETCD_PASSWORD",
+    ),
 }
 
 

@@ -22,13 +22,14 @@ from lcm.control_plane.api.app import build_app
 from lcm.control_plane.api.operations import Operations
 from lcm.control_plane.api.services import ControlPlane, Services
 from lcm.control_plane.commands.auto_license import AutoLicense
+from lcm.control_plane.commands.lablets.session_sweep import SessionSweep
 from lcm.control_plane.policies import Policies
-from lcm.control_plane.records.commit_log import log_commit
+from lcm.control_plane.records.commit_log import log_commit, log_session_commit
 from lcm.control_plane.records.groups import Caches, Records
 from lcm.control_plane.replication.feed import Feed
 from lcm.control_plane.replication.feed_client import FeedClient, OpenFeed
 from lcm.control_plane.replication.kv_watch import KvWatch
-from lcm.control_plane.replication.publisher import Publisher
+from lcm.control_plane.replication.publisher import CAPACITY_REFRESH_SECONDS, Publisher
 from lcm.control_plane.settings import DEFAULT_REQUESTS_PER_SECOND, ControlPlaneSettings
 from lcm.control_plane.store.port import Store
 from lcm.control_plane.store.sqlite import SqliteStore
@@ -41,7 +42,7 @@ from lcm.core.hosted_service import HostedService
 from lcm.core.ids import Ids
 from lcm.core.kv.port import Kv
 from lcm.core.redaction import redactor
-from lcm.core.telemetry import LoopLagMonitor, Telemetry
+from lcm.core.telemetry import WAIT_BUCKETS, LoopLagMonitor, Telemetry
 from lcm.web.server import HttpServer
 
 log = structlog.get_logger(__name__)
@@ -65,16 +66,18 @@ class ControlPlaneParts:
     telemetry: Telemetry
     identity_keeper: IdentityKeeper
     auto_license: AutoLicense
+    session_sweep: SessionSweep
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds of the event stream, and the intervals of its heartbeat and of the publisher's sweep."""
+    """Bounds of the event stream, and the intervals of its heartbeat and of the publisher's sweeps."""
 
     event_buffer: int = 1_000
     event_backlog_bytes: int = SUBSCRIBER_BYTES
     heartbeat_seconds: float = HEARTBEAT_SECONDS
     publish_sweep_seconds: float = 5.0
+    capacity_refresh_seconds: float = CAPACITY_REFRESH_SECONDS
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,7 @@ def build_control_plane(
 ) -> ControlPlane:
     """Return the groups over one store; `subscribe` connects them."""
     records = Records.over(store, secrets, clock, ids)
-    caches = Caches.over(records.workers)
+    caches = Caches.over(records)
     return ControlPlane(records, caches, policies, Feed(ids, caches.metrics.newest))
 
 
@@ -109,20 +112,34 @@ def subscribe(plane: ControlPlane, hub: EventHub | None = None, publisher: Publi
     records.workers.subscribe(cache.on_worker_commit)
     records.workers.subscribe_to_purges(cache.on_worker_purge)
     records.workers.subscribe(feed.on_worker_commit)
+    records.sessions.subscribe(caches.sessions.on_session_commit)
+    records.sessions.subscribe_to_purges(caches.sessions.on_session_purge)
+    records.sessions.subscribe(feed.on_session_commit)
+    records.sessions.subscribe(caches.session_stats.on_session_commit)
+    records.sessions.subscribe_to_purges(caches.session_stats.forget)
+    records.batches.subscribe(feed.on_batch_commit)
+    records.definitions.subscribe(feed.on_definition_commit)
     records.labs.subscribe(partial(feed.on_lab_change, version_of=records.labs.version_of))
     records.templates.subscribe(feed.on_template)
     records.epochs.subscribe(feed.on_epoch)
+    records.scheduler.subscribe(feed.on_scheduler)
     caches.metrics.subscribe(feed.on_sample, feed.on_lab_stats)
     caches.idle_checks.subscribe(feed.on_idle_check)
     if hub is not None:
         records.workers.subscribe(log_commit)
         records.workers.subscribe(hub.on_worker_commit)
+        records.sessions.subscribe(log_session_commit)
+        records.sessions.subscribe(hub.on_session_commit)
+        records.definitions.subscribe(hub.on_definition_commit)
+        records.batches.subscribe(hub.on_batch_commit)
         records.labs.subscribe(hub.on_lab_change)
         records.templates.subscribe(hub.on_template)
         caches.metrics.subscribe(hub.on_sample, hub.on_lab_stats)
     if publisher is not None:
         records.workers.subscribe(publisher.on_worker_commit)
         records.workers.subscribe_to_purges(publisher.on_worker_purge)
+        records.sessions.subscribe(publisher.on_session_commit)
+        records.sessions.subscribe_to_purges(publisher.on_session_purge)
 
 
 def assemble(
@@ -149,6 +166,7 @@ def assemble(
         clock,
         ids,
         caches.worker_cache,
+        session_cache=caches.sessions,
         newest_samples=caches.metrics.newest,
         heartbeat_seconds=limits.heartbeat_seconds,
         buffer_size=limits.event_buffer,
@@ -162,6 +180,7 @@ def assemble(
         on_found=hub.on_worker_found,
         key_prefix=key_prefix,
         sweep_seconds=limits.publish_sweep_seconds,
+        capacity_refresh_seconds=limits.capacity_refresh_seconds,
     )
     subscribe(plane, hub, publisher)
     feed_clients = tuple(
@@ -181,7 +200,9 @@ def assemble(
         patience_seconds=FEED_FIRST_SECONDS if feed_clients else 0.0,
     )
     identity = Identity(keys, store, clock, issuer)
+    session_sweep = SessionSweep(records, caches, policies, health)
     _register_metrics(telemetry, plane, hub, identity, feed_clients)
+    _register_session_metrics(telemetry, plane, session_sweep)
     rate = Buckets(clock, per_second=requests_per_second, burst=int(requests_per_second * BURST_SECONDS))
     return ControlPlaneParts(
         app=build_app(Services(plane, hub, identity), telemetry, Operations(health, publisher), rate),
@@ -193,6 +214,7 @@ def assemble(
         telemetry=telemetry,
         identity_keeper=IdentityKeeper(identity, clock, health),
         auto_license=AutoLicense(records, caches, health),
+        session_sweep=session_sweep,
     )
 
 
@@ -242,6 +264,54 @@ def _register_idle_metrics(telemetry: Telemetry, plane: ControlPlane) -> None:
         "lcm_idle_unconfirmed_workers",
         "Workers that run past the idle timeout only because their CML cannot be read.",
         lambda: [(checks.unconfirmed(clock.now(), policy.timeout), {})],
+    )
+
+
+def _register_session_metrics(telemetry: Telemetry, plane: ControlPlane, sweep: SessionSweep) -> None:
+    stats, cache, clock = plane.caches.session_stats, plane.caches.worker_cache, plane.records.clock
+    telemetry.gauge(
+        "lcm_sessions",
+        "Lablet sessions by status; ended ones until they are archived.",
+        lambda: [(count, {"status": status}) for status, count in stats.by_status().items()],
+    )
+    telemetry.gauge(
+        "lcm_sessions_waiting",
+        "Lablet sessions that wait for a worker, by reason.",
+        lambda: [(count, {"reason": code}) for code, count in stats.by_reason().items()],
+    )
+    stats.on_waited = telemetry.durations_by(
+        "reason",
+        "lcm_session_wait_seconds",
+        "How long a lablet session waited for this reason, recorded when it no longer does.",
+        WAIT_BUCKETS,
+    ).record
+    telemetry.counter(
+        "lcm_sessions_missed_total",
+        "Lablet sessions that ended because no worker had room in their timeslot.",
+        lambda: [(stats.missed, {})],
+    )
+    telemetry.counter(
+        "lcm_instance_state_transitions_total",
+        "Changes of the status of lablet sessions.",
+        lambda: [
+            (count, {"from_state": source, "to_state": target})
+            for (source, target), count in stats.transitions.items()
+        ],
+    )
+    telemetry.gauge(
+        "lcm_timeslots_active",
+        "Timeslots that have begun and not ended, of sessions that have not ended.",
+        lambda: [(stats.active_timeslots(clock.now()), {})],
+    )
+    telemetry.counter(
+        "lcm_claims_stale_released_total",
+        "Claims that the sweep released because their session does not use them.",
+        lambda: [(sweep.claims.released, {})],
+    )
+    telemetry.gauge(
+        "lcm_ports_used",
+        "Ports of a running worker that claims hold.",
+        lambda: [(worker.ports_used, {"worker_id": worker.id}) for worker in cache if worker.is_live],
     )
 
 
@@ -298,6 +368,7 @@ async def control_plane_process(
             key_prefix=settings.etcd_key_prefix,
             issuer=OidcVerifier(oidc, fetch_document, clock) if oidc else None,
             requests_per_second=settings.api_requests_per_second,
+            limits=Limits(capacity_refresh_seconds=settings.capacity_refresh_interval_seconds),
             peers=settings.control_plane_peers,
             open_feed=(lambda address: peer_feed(address, keys.controller)) if peer_feed else None,
         )
@@ -322,6 +393,7 @@ async def control_plane_process(
                     *parts.feed_clients,
                     parts.identity_keeper,
                     parts.auto_license,
+                    parts.session_sweep,
                     LoopLagMonitor(parts.telemetry, clock),
                 ),
                 url=server.url,

@@ -4,6 +4,9 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from lcm.domain.idle import IdlePolicy
+from lcm.domain.lablet.ports import PortRange
+from lcm.domain.lablet.session import MAX_RETRIES
+from lcm.domain.lablet.timeslot import TimeslotPolicy
 from lcm.domain.scaling import ScalingPolicy
 
 
@@ -21,3 +24,14 @@ class Policies:
     """For templates that set none."""
     activity_events_kept: int = 10
     """Activity events stored with each worker."""
+    ports: PortRange = field(default_factory=PortRange)
+    """The ports of a worker that sessions may be granted."""
+    times: TimeslotPolicy = field(default_factory=TimeslotPolicy)
+    refuses_overbooking: bool = False
+    """Whether a session that does not fit its timeslot is refused; otherwise it is only said."""
+    can_replace_lost: bool = True
+    """Whether a session that loses its worker after READY is placed again, once."""
+    headroom_percent: float = 0.0
+    """How much more than its sessions need a new worker must have."""
+    max_retries: int = MAX_RETRIES
+    """Failed placements after which a session fails or, if it is booked, is tried only now and then."""

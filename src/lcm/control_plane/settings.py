@@ -3,10 +3,10 @@
 import json
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, Field, SecretStr, field_validator
+from pydantic import BeforeValidator, Field, SecretStr, field_validator, model_validator
 from pydantic_settings import NoDecode
 
 from lcm.control_plane.access.oidc import OidcConfig
@@ -14,6 +14,8 @@ from lcm.control_plane.access.roles import Role
 from lcm.control_plane.policies import Policies
 from lcm.core.settings import CoordinationSettings, split_list
 from lcm.domain.idle import IdlePolicy
+from lcm.domain.lablet.ports import HIGHEST_PORT, LOWEST_PORT, PortRange
+from lcm.domain.lablet.timeslot import TimeslotPolicy
 from lcm.domain.scaling import ScalingPolicy
 
 DEFAULT_REQUESTS_PER_SECOND: Final = 200.0
@@ -108,6 +110,69 @@ class ControlPlaneSettings(CoordinationSettings):
     drain_timeout_seconds: float = Field(
         14_400, gt=0, description="Seconds a drain waits for sessions, if the template sets no time."
     )
+    timeslot_lead_time_minutes: float = Field(
+        35, ge=0, description="Minutes before its timeslot at which the search for a session's worker begins."
+    )
+    worker_boot_minutes: float = Field(
+        25, gt=0, description="Minutes from the launch of a worker until its CML takes labs, as expected."
+    )
+    lab_start_minutes: float = Field(
+        5, ge=0, description="Minutes before its timeslot at which the lab of a session is started."
+    )
+    timeslot_expiry_grace_minutes: float = Field(
+        5,
+        ge=0,
+        description="Minutes after the start of its timeslot at which a session has missed it, if no worker"
+        " is on its way; and after its end, at which a session that still runs is ended.",
+    )
+    timeslot_teardown_minutes: float = Field(
+        10, ge=0, description="Minutes after the end of a session at which its room is expected to be free."
+    )
+    handover_late_minutes: float = Field(
+        0,
+        ge=0,
+        description="Minutes that a session may start late to take the room of one that ends, instead of a"
+        " new worker.",
+    )
+    max_booking_days: float = Field(90, gt=0, description="Days ahead for which a timeslot can be booked.")
+    port_range_min: int = Field(
+        LOWEST_PORT,
+        ge=LOWEST_PORT,
+        le=HIGHEST_PORT,
+        description="Lowest port of a worker that sessions are granted.",
+    )
+    port_range_max: int = Field(
+        PortRange().last,
+        ge=LOWEST_PORT,
+        le=HIGHEST_PORT,
+        description="Highest port of a worker that sessions are granted; PATty serves ports up to 7999.",
+    )
+    port_reserved: Annotated[tuple[int, ...], NoDecode, BeforeValidator(split_list)] = Field(
+        (9090,), description="Ports that no session is granted, by commas; Cockpit listens on 9090."
+    )
+    booking_overcommit: Literal["warn", "refuse"] = Field(
+        "warn",
+        description="What follows for a booking that the fleet cannot carry in its timeslot: `warn` accepts"
+        " it and says so, `refuse` rejects it.",
+    )
+    replace_lost_sessions: bool = Field(
+        True, description="Whether a session that loses its worker after it was READY is placed again, once."
+    )
+    placement_headroom_percent: float = Field(
+        0,
+        ge=0,
+        le=1_000,
+        description="Room in percent of their needs that is bought besides for new sessions.",
+    )
+    max_retries: int = Field(
+        35,
+        ge=1,
+        description="Failed placements after which a session fails; a booked one is then tried every five"
+        " minutes.",
+    )
+    capacity_refresh_interval_seconds: float = Field(
+        30, gt=0, description="Seconds between two checks of the capacity keys in the coordination store."
+    )
     api_requests_per_second: float = Field(
         DEFAULT_REQUESTS_PER_SECOND,
         gt=0,
@@ -141,6 +206,7 @@ class ControlPlaneSettings(CoordinationSettings):
                 auto_pause_enabled=self.worker_auto_pause_enabled,
                 min_workers=self.min_workers,
                 check_interval=timedelta(seconds=self.idle_detection_interval),
+                lead=timedelta(minutes=self.timeslot_lead_time_minutes),
                 busy_cpu_percent=self.worker_busy_cpu_percent,
                 alarm_after=(
                     timedelta(seconds=self.worker_activity_detection_interval)
@@ -154,6 +220,27 @@ class ControlPlaneSettings(CoordinationSettings):
             ),
             activity_events_kept=self.worker_activity_events_max_stored,
             drain_timeout=timedelta(seconds=self.drain_timeout_seconds),
+            ports=PortRange(
+                first=self.port_range_min,
+                last=self.port_range_max,
+                reserved=frozenset(self.port_reserved),
+            ),
+            times=self._times(),
+            refuses_overbooking=self.booking_overcommit == "refuse",
+            can_replace_lost=self.replace_lost_sessions,
+            headroom_percent=self.placement_headroom_percent,
+            max_retries=self.max_retries,
+        )
+
+    def _times(self) -> TimeslotPolicy:
+        return TimeslotPolicy(
+            lead=timedelta(minutes=self.timeslot_lead_time_minutes),
+            worker_boot=timedelta(minutes=self.worker_boot_minutes),
+            lab_lead=timedelta(minutes=self.lab_start_minutes),
+            grace=timedelta(minutes=self.timeslot_expiry_grace_minutes),
+            teardown=timedelta(minutes=self.timeslot_teardown_minutes),
+            handover_late=timedelta(minutes=self.handover_late_minutes),
+            max_booking=timedelta(days=self.max_booking_days),
         )
 
     def oidc(self) -> OidcConfig | None:
@@ -162,6 +249,25 @@ class ControlPlaneSettings(CoordinationSettings):
             return None
         roles = {name: Role[role.upper()] for name, role in self.oidc_roles.items()}
         return OidcConfig(self.oidc_issuer, self.oidc_audience, self.oidc_role_claim, roles)
+
+    @model_validator(mode="after")
+    def _ports_are_a_range(self) -> Self:
+        if self.port_range_min > self.port_range_max:
+            raise ValueError(
+                f"PORT_RANGE_MIN={self.port_range_min} is above PORT_RANGE_MAX={self.port_range_max};"
+                " lower the first or raise the second"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _a_worker_is_sought_before_the_lab_starts(self) -> Self:
+        if self.lab_start_minutes > self.timeslot_lead_time_minutes:
+            raise ValueError(
+                f"LAB_START_MINUTES={self.lab_start_minutes:g} is longer than"
+                f" TIMESLOT_LEAD_TIME_MINUTES={self.timeslot_lead_time_minutes:g}: the lab would be due"
+                " before its worker is sought; raise the second"
+            )
+        return self
 
     @field_validator("control_plane_peers")
     @classmethod

@@ -174,18 +174,24 @@ class Election:
     async def run(self, claim_epoch: ClaimEpoch, lead: Lead) -> None:
         """Campaign and lead, again and again, until cancelled."""
         while True:
-            try:
-                if self.kv is None:
-                    await self._lead_alone(claim_epoch, lead)
-                else:
-                    await self._campaign_and_lead(self.kv, claim_epoch, lead)
-            except* (KvUnavailable, LeaseExpired, TimeoutError) as errors:
-                self.health.freeze("coordination store", str(_first(errors)) or "no answer")
-                log.warning("coordination store unreachable: not leading", error=repr(_first(errors)))
-            except* self._fatal as errors:
-                log.warning("leadership lost", reason=str(_first(errors)))
+            # A task of its own: a task group that fails while it is cancelled forgets the cancellation.
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._term(claim_epoch, lead), name="term")
             self._resign.clear()
             await self.clock.sleep(min(1.0, self.config.retry_interval))
+
+    async def _term(self, claim_epoch: ClaimEpoch, lead: Lead) -> None:
+        """Campaign once, and lead until the lead is lost."""
+        try:
+            if self.kv is None:
+                await self._lead_alone(claim_epoch, lead)
+            else:
+                await self._campaign_and_lead(self.kv, claim_epoch, lead)
+        except* (KvUnavailable, LeaseExpired, TimeoutError) as errors:
+            self.health.freeze("coordination store", str(_first(errors)) or "no answer")
+            log.warning("coordination store unreachable: not leading", error=repr(_first(errors)))
+        except* self._fatal as errors:
+            log.warning("leadership lost", reason=str(_first(errors)))
 
     async def _lead_alone(self, claim_epoch: ClaimEpoch, lead: Lead) -> None:
         """No coordination store is configured at all: a single instance leads at once."""

@@ -209,9 +209,10 @@ class ReconcileLoop(Generic[T]):
             resources = sorted(resources, key=self._started_at)
         self._dropped_before = self.queue.dropped
         queued = 0
+        states, id_of = self.states, self.reconciler.resource_id
         for resource in resources:
-            resource_id = self.reconciler.resource_id(resource)
-            state = self.states.get(resource_id)
+            resource_id = id_of(resource)
+            state = states.get(resource_id)
             if state is None and self._forgotten_at.get(resource_id, float("-inf")) >= asked_at:
                 continue  # it is gone, and only this list does not know it yet
             if not everything and state is not None and self._is_settled(state, resource):
@@ -231,10 +232,11 @@ class ReconcileLoop(Generic[T]):
         return queued
 
     def _is_settled(self, state: ResourceState, resource: T) -> bool:
+        settled, reconciler = state.settled, self.reconciler
         return (
-            state.settled is not None
-            and state.settled == self.reconciler.settled_marker(resource)
-            and not self.reconciler.is_due(resource)
+            settled is not None
+            and settled == reconciler.settled_marker(resource)
+            and not reconciler.is_due(resource)
         )
 
     def _must_list(self) -> bool:

@@ -34,6 +34,8 @@ log = structlog.get_logger(__name__)
 
 _DURATION_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 _FEW_DURATION_BUCKETS = (0.01, 0.1, 1.0, 10.0, 60.0)
+WAIT_BUCKETS = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0, 300.0, 900.0, 1800.0, 3600.0)
+"""For what is done at once if there is room, and after the start of a worker if there is none."""
 
 Labels = Mapping[str, str]
 Reading = tuple[float, Labels]
@@ -71,15 +73,19 @@ class Telemetry:
         """Register a total that only grows, read at the time of a scrape."""
         self._meter.create_observable_counter(name, [_callback(read)], description=description)
 
-    def durations(self, name: str, description: str) -> "Durations":
-        """A histogram of seconds, from a millisecond to a minute."""
-        histogram = Durations(name, description)
+    def durations(
+        self, name: str, description: str, buckets: tuple[float, ...] = _DURATION_BUCKETS
+    ) -> "Durations":
+        """A histogram of seconds, from a millisecond to a minute unless other buckets are given."""
+        histogram = Durations(name, description, buckets)
         self._registry.register(histogram)
         return histogram
 
-    def durations_by(self, label: str, name: str, description: str) -> "DurationsBy":
-        """A histogram of seconds for each value of the label, from ten milliseconds to a minute."""
-        histogram = DurationsBy(label, name, description)
+    def durations_by(
+        self, label: str, name: str, description: str, buckets: tuple[float, ...] = _FEW_DURATION_BUCKETS
+    ) -> "DurationsBy":
+        """A histogram of seconds for each value of the label, ten milliseconds to a minute by default."""
+        histogram = DurationsBy(label, name, description, buckets)
         self._registry.register(histogram)
         return histogram
 
@@ -147,10 +153,10 @@ class OtlpExport(HostedService):
 class Durations(Collector):
     """A histogram in plain integers: the SDK's costs more to record than most of what it measures."""
 
-    def __init__(self, name: str, description: str) -> None:
+    def __init__(self, name: str, description: str, buckets: tuple[float, ...] = _DURATION_BUCKETS) -> None:
         self._name = name
         self._description = description
-        self._seconds = _Histogram(_DURATION_BUCKETS)
+        self._seconds = _Histogram(buckets)
         self.record = self._seconds.record
 
     def collect(self) -> Iterable[Metric]:
@@ -162,7 +168,10 @@ class Durations(Collector):
 class DurationsBy(Collector):
     """The same by a label, in few buckets: a fleet has many values. What is forgotten is no longer shown."""
 
-    def __init__(self, label: str, name: str, description: str) -> None:
+    def __init__(
+        self, label: str, name: str, description: str, buckets: tuple[float, ...] = _FEW_DURATION_BUCKETS
+    ) -> None:
+        self._buckets = buckets
         self._label = label
         self._name = name
         self._description = description
@@ -171,7 +180,7 @@ class DurationsBy(Collector):
     def record(self, value: str, seconds: float) -> None:
         histogram = self._by_value.get(value)
         if histogram is None:
-            histogram = self._by_value[value] = _Histogram(_FEW_DURATION_BUCKETS)
+            histogram = self._by_value[value] = _Histogram(self._buckets)
         histogram.record(seconds)
 
     def forget(self, value: str) -> None:

@@ -242,15 +242,25 @@ class ControlPlaneClient:
     async def _report(self, worker_id: WorkerId, what: str, report: msgspec.Struct) -> Worker:
         return _worker.decode(await self._call("POST", f"/workers/{worker_id}/{what}", report))
 
-    async def _call(self, method: str, path: str, report: msgspec.Struct | None = None) -> bytes:
-        headers = {**self._headers, EPOCH_HEADER: str(self._epoch())}
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        report: msgspec.Struct | None = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+    ) -> bytes:
+        headers = {**self._headers, EPOCH_HEADER: str(self._epoch()), **(headers or {})}
         if (work := tracing.current()) is not None:
             headers[tracing.TRACEPARENT_HEADER] = work.traceparent
         body = msgspec.json.encode(report) if report is not None else None
         status, answer = await self._transport.send(method, f"/api/internal{path}", headers, body)
         if status < 400:
             return answer
-        raise _error_of(status, answer)
+        raise self._refusal(status, answer)
+
+    def _refusal(self, status: int, answer: bytes) -> Exception:
+        return _error_of(status, answer)
 
 
 def _error_of(status: int, answer: bytes) -> Exception:

@@ -11,6 +11,7 @@ import msgspec
 
 from lcm.domain.capacity import Capacity
 from lcm.domain.idle import PauseGuard
+from lcm.domain.lablet.claim import ports_of
 from lcm.domain.launch import InstanceId, LaunchSpec, WorkerId
 from lcm.domain.license import License, LicenseDebt, LicenseOperation, LicenseStatus
 from lcm.domain.lifecycle import DesiredStatus, WorkerStatus
@@ -43,6 +44,8 @@ from lcm.domain.worker import (
 
 API_KEY_HEADER = "X-API-Key"
 SERVICE_HEADER = "X-LCM-Service"
+LABLET_CONTROLLER = "lablet-controller"
+"""The service name of the lablet controller: it has epochs of its own."""
 EPOCH_HEADER = "X-LCM-Epoch"
 PROBLEM_TYPE_PREFIX = "urn:lcm:problem:"
 MAX_SYSTEM_INFO = 50
@@ -117,6 +120,10 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
     last_paused_by: str | None
     last_resumed_at: datetime | None
     sessions: tuple[str, ...]
+    nominations: dict[str, datetime]
+    """Waiting lablet sessions that count on it, and when they are expected to take it."""
+    ports: tuple[int, ...]
+    """The ports that lablet sessions have of it."""
     declared_capacity: Capacity | None
     allocated_capacity: Capacity
     drain_started_at: datetime | None
@@ -165,6 +172,8 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
             last_paused_by=pause.last_paused_by,
             last_resumed_at=pause.last_resumed_at,
             sessions=worker.sessions,
+            nominations=worker.nominations,
+            ports=tuple(sorted(ports_of(worker.claims))),
             declared_capacity=worker.declared_capacity,
             allocated_capacity=worker.allocated_capacity,
             drain_started_at=pause.since if pause.is_draining else None,
@@ -246,6 +255,8 @@ class RegionList(msgspec.Struct, frozen=True, kw_only=True):
 class SessionView(msgspec.Struct, frozen=True, kw_only=True):
     """The signed-in principal."""
 
+    id: str
+    """The owner of the lablet sessions that the principal creates."""
     actor: str
     role: str
 
@@ -478,13 +489,6 @@ class IdleStatus(msgspec.Struct, frozen=True, kw_only=True):
     manual_resume_count: int
 
 
-class SessionChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A lablet session to place on a worker, with the capacity it needs."""
-
-    session_id: Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
-    needs: Capacity | None = None
-
-
 class LicenseReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The result of a license operation."""
 
@@ -530,11 +534,15 @@ class LicenseDebts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScaleUpRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Placement found no capacity: add a worker of this template."""
+    """Placement found no capacity: add workers of this template, all or none."""
 
     template: str
     reason: str
     aws_region: str | None = None
+    count: Annotated[int, msgspec.Meta(ge=1, le=100)] = 1
+    licensed: bool = False
+    key: Annotated[str, msgspec.Meta(min_length=1, max_length=200)] | None = None
+    """Makes it safe to send this request again: the same key never adds workers twice."""
 
 
 class AuditRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -1,4 +1,4 @@
-"""Every request is a piece of work: its log lines name its trace and the worker it is about."""
+"""Every request is a piece of work: its log lines name its trace and the worker or session it is about."""
 
 import re
 from typing import Final
@@ -11,6 +11,7 @@ from lcm.core.tracing import TRACEPARENT_HEADER, TraceContext, doing, trace_id_o
 from lcm.rest.schemas import EPOCH_HEADER, SERVICE_HEADER
 
 _WORKER_PATH: Final = re.compile(r"/api/(?:internal/)?workers/([0-9a-f-]{36})(?:/|$)")
+_SESSION_PATH: Final = re.compile(r"/api/(?:internal/)?lablet-sessions/([0-9a-f-]{36})(?:/|$)")
 _SERVICE: Final = re.compile(r"[a-z-]{1,40}")
 _EPOCH: Final = re.compile(r"[0-9]{1,18}")
 
@@ -33,6 +34,8 @@ class Traced:
         fields: dict[str, str | int] = {}
         if (worker := _WORKER_PATH.match(scope["path"])) is not None:
             fields["worker_id"] = worker[1]
+        if (session := _SESSION_PATH.match(scope["path"])) is not None:
+            fields["session_id"] = session[1]
         if _SERVICE.fullmatch(service := headers.get(SERVICE_HEADER, "")):
             fields["caller"] = service
         if _EPOCH.fullmatch(epoch := headers.get(EPOCH_HEADER, "")):

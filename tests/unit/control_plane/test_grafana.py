@@ -14,6 +14,7 @@ CHARTS = [panel for panel in PANELS if panel["type"] != "row"]
 PROMQL = {
     *("sum", "max", "count", "rate", "increase", "topk", "vector", "histogram_quantile", "by", "or"),
     *("le", "job", "instance", "state", "result", "kind", "outcome", "event_type", "drift_type", "worker_id"),
+    *("status", "reason", "action", "template"),
 }
 
 
@@ -22,6 +23,7 @@ def measured() -> set[str]:
     code = "\n".join(path.read_text() for path in (ROOT / "src").rglob("*.py"))
     names = set(re.findall(r"telemetry\.(?:gauge|counter|durations)\(\s*\"([a-z0-9_.]+)\"", code))
     prefixes = re.findall(r"metric_prefix=\"(\w+)\"", code)
+    names |= set(re.findall(r"telemetry\.durations_by\(\s*\"\w+\",\s*\"([a-z0-9_.]+)\"", code))
     names |= {prefix + suffix for prefix in prefixes for suffix in re.findall(r"\{prefix\}(_\w+)\"", code)}
     # The contract's own, which the worker controller exports once it watches workers.
     contract = (ROOT / "docs" / "mission.md").read_text()
@@ -48,6 +50,23 @@ def test_it_shows_everything_about_the_stream_and_what_is_live() -> None:
         name for name in measured() if name.startswith(("lcm_sse_", "lcm_live_", "lcm_worker_websocket_"))
     }
     assert live - asked_for() == set()
+
+
+def test_it_shows_everything_about_sessions_and_their_placement() -> None:
+    about = (
+        "lcm_sessions",
+        "lcm_session_",
+        "lcm_scheduler_",
+        "lcm_scheduling_",
+        "lcm_timeslots_",
+        "lcm_claims_",
+    )
+    shown = {re.sub(r"_(bucket|sum|count)$", "", name) for name in asked_for()}
+    # Fetched once in each cycle, under a name that others know: it says nothing besides.
+    known = {name for name in measured() if name.startswith(about)} - {
+        "lcm_scheduler_etcd_capacity_fetches_total"
+    }
+    assert known - shown == set()
 
 
 def test_it_can_be_imported() -> None:

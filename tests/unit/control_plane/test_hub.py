@@ -46,6 +46,7 @@ from lcm.domain.telemetry import (
 from lcm.domain.transitions import move
 from lcm.domain.worker import Action, Worker
 from support import core
+from support.claims import claims_of
 from support.virtual_time import VirtualClock
 
 
@@ -749,9 +750,9 @@ async def test_a_drain_that_timed_out_is_published_and_one_that_ended_in_time_is
     waiting = replace(
         drain(a_worker("ada"), deadline=deadline, by="ann", reason="maintenance", now=NOON),
         status=DRAINING,
-        sessions=("exam",),
+        claims=claims_of("exam"),
     )
-    left = replace(waiting, sessions=())
+    left = replace(waiting, claims=())
     for before, at in ((left, deadline), (waiting, NOON), (waiting, deadline)):
         hub.on_worker_commit(before, move(before, STOPPING, by="c", reason="r", now=at))
     names = [(await stream.next())["event"] for _ in range(3)]

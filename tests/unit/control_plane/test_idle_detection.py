@@ -11,15 +11,15 @@ from lcm.control_plane.commands.claim_leadership import claim_leadership, fence_
 from lcm.control_plane.commands.detect_idle import detect_idle
 from lcm.control_plane.commands.drain_worker import drain_worker, scale_down_worker
 from lcm.control_plane.commands.hold_worker import hold_worker, release_hold, toggle_idle_detection
-from lcm.control_plane.commands.place_session import place_session, remove_session
 from lcm.control_plane.commands.report_status import report_status
 from lcm.control_plane.commands.request_action import request_action
 from lcm.control_plane.queries.idle import idle_status
 from lcm.control_plane.records.preconditions import Preconditions
 from lcm.control_plane.store.port import Fence
-from lcm.domain.errors import Conflict, Fenced, MomentPassed
+from lcm.domain.errors import Conflict, Fenced, MomentPassed, PlacementRefused
 from lcm.domain.idempotency import KeyedRequest
 from lcm.domain.idle import IdlePolicy
+from lcm.domain.lablet.admission import nominate_worker
 from lcm.domain.launch import WorkerId
 from lcm.domain.license import License
 from lcm.domain.lifecycle import (
@@ -40,6 +40,7 @@ from lcm.domain.telemetry import Sample, SampleSource
 from lcm.domain.transitions import move
 from lcm.domain.worker import Action, Worker
 from lcm.rest.schemas import IdleCheck, IdleCheckRequest, LeadershipClaim, StatusReport, TelemetryEvent
+from support.claims import place_session, remove_session
 from support.control_plane import ONE_REGION
 from support.core import a_worker, with_fields
 
@@ -254,6 +255,21 @@ async def test_scale_down_owns_the_stop_if_it_says_so(desk: Desk) -> None:
     assert result.eligible_for_pause
 
 
+async def test_a_worker_on_which_a_waiting_session_counts_is_not_paused(desk: Desk) -> None:
+    worker = await desk.add()
+    await desk.passes(61)
+    soon = desk.plane.records.clock.now() + timedelta(minutes=20)
+    await desk.plane.records.workers.change(
+        worker.id, lambda current: nominate_worker(current, {"lablet-1": soon}, frozenset())
+    )
+    assert (await desk.look_twice(worker)).guard == "nominated"
+    await desk.plane.records.workers.change(
+        worker.id, lambda current: nominate_worker(current, {}, frozenset({"lablet-1"}))
+    )
+    await desk.passes(5)
+    assert (await desk.look_twice(worker)).auto_pause_triggered
+
+
 async def test_a_worker_with_a_session_is_not_paused(desk: Desk) -> None:
     worker = await desk.add()
     await desk.passes(61)
@@ -309,7 +325,7 @@ async def test_no_session_is_placed_on_a_worker_that_is_being_paused(desk: Desk)
     worker = await desk.add()
     await desk.passes(61)
     await desk.look_twice(worker)
-    with pytest.raises(Conflict, match="place it elsewhere"):
+    with pytest.raises(PlacementRefused, match="does not take the session"):
         await place_session(desk.plane.records, worker.id, "lablet-1")
 
 

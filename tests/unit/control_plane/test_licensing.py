@@ -6,11 +6,11 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from lcm.control_plane.api.services import ControlPlane
 from lcm.control_plane.commands.claim_leadership import claim_leadership, fence_for
 from lcm.control_plane.commands.license_worker import (
-    has_fleet_token,
     license_token,
     list_debts,
     queue_due_licenses,
@@ -23,15 +23,17 @@ from lcm.control_plane.commands.license_worker import (
 )
 from lcm.control_plane.commands.report_status import report_status
 from lcm.control_plane.commands.request_action import request_action
+from lcm.control_plane.records.fleet_token import has_fleet_token
 from lcm.control_plane.records.preconditions import Preconditions
 from lcm.control_plane.store.memory import MemoryStore
 from lcm.control_plane.store.port import Document, Fence, StoreUnavailable
 from lcm.domain.errors import Conflict, NotFound, UnknownReference
 from lcm.domain.idempotency import KeyedRequest
+from lcm.domain.lablet.admission import view_of
 from lcm.domain.launch import InstanceId
 from lcm.domain.license import License, LicenseOperation, LicenseStatus
 from lcm.domain.lifecycle import PENDING, RUNNING, STOPPED, TERMINATED, DesiredStatus, WorkerStatus
-from lcm.domain.worker import Action, Worker
+from lcm.domain.worker import Action, CmlHealth, Worker
 from lcm.rest.schemas import LeadershipClaim, LicenseReport, StatusReport
 from support.core import a_worker, with_fields
 
@@ -87,6 +89,21 @@ async def test_a_completed_registration_throws_the_token_away(
     assert await kept_secrets(plane) == 0
     with pytest.raises(NotFound, match="ask for a license again"):
         await license_token(plane.records, worker.id)
+
+
+async def test_after_a_registration_what_cml_said_of_the_license_before_counts_no_more(
+    plane: ControlPlane, worker: Worker, fence: Fence
+) -> None:
+    """Until its health is read again, a session would be refused as on a worker without a license."""
+    unlicensed = CmlHealth(valid=True, is_licensed=False)
+    await plane.records.workers.change(
+        worker.id, lambda current: replace(current, cml=replace(current.cml, health=unlicensed))
+    )
+    await request_license(plane.records, worker.id, SECRET)
+    await reported(plane, worker, "start", REGISTER, fence)
+    done = await reported(plane, worker, "complete", REGISTER, fence, tier="CML_Enterprise")
+    assert done.cml.health == CmlHealth(valid=True)
+    assert view_of(done).is_licensed is None
 
 
 async def test_a_failed_attempt_keeps_the_token_for_the_next(

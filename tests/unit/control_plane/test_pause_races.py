@@ -10,7 +10,6 @@ from lcm.control_plane.commands.claim_leadership import claim_leadership, fence_
 from lcm.control_plane.commands.detect_idle import detect_idle
 from lcm.control_plane.commands.drain_worker import scale_down_worker
 from lcm.control_plane.commands.hold_worker import hold_worker
-from lcm.control_plane.commands.place_session import place_session
 from lcm.control_plane.commands.report_live import report_live
 from lcm.control_plane.records.workers import KIND
 from lcm.control_plane.store.memory import MemoryStore
@@ -21,6 +20,7 @@ from lcm.domain.lifecycle import DRAINING, RUNNING, DesiredStatus
 from lcm.domain.telemetry import ActivityEvent, SampleSource
 from lcm.domain.worker import Worker
 from lcm.rest.schemas import ActivityReport, IdleCheck, IdleCheckRequest, LeadershipClaim, LiveReports
+from support.claims import place_session
 from support.control_plane import control_plane_over
 from support.core import a_worker
 from support.virtual_time import VirtualClock

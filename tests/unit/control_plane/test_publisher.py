@@ -21,6 +21,7 @@ from lcm.core.health import Health
 from lcm.core.ids import RandomIds
 from lcm.core.kv.memory import MemoryKv
 from lcm.core.kv.port import Item, KvUnavailable, LeaseId
+from lcm.domain.capacity import Capacity
 from lcm.domain.launch import WorkerId
 from lcm.domain.license import LicenseOperation, request_operation
 from lcm.domain.lifecycle import RUNNING, DesiredStatus
@@ -308,3 +309,21 @@ async def test_a_commit_without_action_does_not_hide_one_whose_confirmation_was_
         await plane.workers.change("ada", connected)
         await plane.clock.sleep(1)
         assert (await plane.key("ada/state"))["status"] == "running"
+
+
+async def test_a_capacity_key_that_is_not_what_the_record_says_is_written_again_within_half_a_minute(
+    plane: Plane,
+) -> None:
+    """Two control planes that publish the same worker may leave the older value."""
+    await plane.add()
+    await plane.workers.change(
+        WorkerId("ada"), lambda worker: replace(worker, declared_capacity=Capacity(cpu=8))
+    )
+    async with plane.publishing():
+        await plane.clock.sleep(1)
+        assert (await plane.key("ada/capacity"))["declared"]["cpu"] == 8
+        await plane.kv.put("/lcm/workers/ada/capacity", b"{}")
+        await plane.clock.sleep(20)
+        assert await plane.key("ada/capacity") == {}
+        await plane.clock.sleep(16)
+        assert (await plane.key("ada/capacity"))["declared"]["cpu"] == 8

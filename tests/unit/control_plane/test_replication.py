@@ -17,6 +17,8 @@ from lcm.control_plane.access.secrets import SecretStore
 from lcm.control_plane.api.services import ControlPlane
 from lcm.control_plane.commands.claim_leadership import claim_leadership, fence_for
 from lcm.control_plane.commands.delete_worker import delete_worker
+from lcm.control_plane.commands.lablets.batches import create_batch
+from lcm.control_plane.commands.lablets.change_definition import create_definition
 from lcm.control_plane.commands.report_live import report_connection, report_live
 from lcm.control_plane.commands.report_status import report_status
 from lcm.control_plane.main import ControlPlaneParts, assemble
@@ -36,6 +38,7 @@ from lcm.rest.schemas import ActivityReport, LeadershipClaim, LiveReports, Statu
 from support.control_plane import ONE_REGION
 from support.core import Link, memory_kv, running, with_fields
 from support.virtual_time import VirtualClock
+from unit.domain.lablet.test_topology import BRANCH_OFFICE
 
 SERVICE = "worker-controller"
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
@@ -323,6 +326,28 @@ async def test_an_idle_check_made_here_is_not_made_again_there() -> None:
         both.there.plane.caches.idle_checks.note(ADA, later)  # now its CML answers
         await clock.sleep(A_MOMENT)
         assert both.here.plane.caches.idle_checks.unconfirmed_since(ADA) is None
+
+
+async def test_definitions_classes_and_sessions_of_here_are_published_there_and_in_its_snapshots() -> None:
+    async with pair() as both:
+        plane = both.here.plane
+        defined = await create_definition(plane.records, name="branch", lab_yaml=BRANCH_OFFICE, by="ann")
+        batch = await create_batch(
+            plane.records,
+            plane.policies,
+            defined.definition,
+            name="class",
+            owners=["bob"],
+            by="ann",
+            creator_id="ann",
+            is_all_or_nothing=False,
+        )
+        await clock.sleep(A_MOMENT)
+        [created] = both.stream.of("lablet.definition.created")
+        assert created["definition"]["name"] == "branch"
+        assert [event["batch_id"] for event in both.stream.of("lablet.batch.updated")] == [batch.id] * 2
+        [session] = both.stream.of("lablet.session.created")
+        assert [known.id for known in both.there.plane.caches.sessions] == [session["session_id"]]
 
 
 async def test_a_template_that_changes_here_is_published_there() -> None:

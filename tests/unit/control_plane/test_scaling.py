@@ -27,7 +27,7 @@ async def logged(plane: ControlPlane) -> list[str]:
 
 
 async def test_a_scale_up_is_a_pending_worker_and_a_line_in_the_audit_log(plane: ControlPlane) -> None:
-    worker = await scale_up(plane.records, plane.policies, MORE, by="resource-scheduler")
+    (worker,) = await scale_up(plane.records, plane.policies, MORE, by="resource-scheduler")
     assert (worker.status, worker.template_name, worker.created_by) == (
         PENDING,
         "small",

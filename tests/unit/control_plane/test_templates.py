@@ -12,7 +12,9 @@ from lcm.control_plane.settings import ControlPlaneSettings
 from lcm.control_plane.store.memory import MemoryStore
 from lcm.control_plane.store.port import Document
 from lcm.core.configuration import ConfigurationError, parse_yaml, read_yaml
+from lcm.domain.capacity import Capacity, declared_by
 from lcm.domain.errors import NotFound
+from lcm.domain.lablet.claim import Reserve, allocatable, reserved_by
 from lcm.domain.template import WorkerTemplate
 from support.fleet import TEMPLATES
 
@@ -63,6 +65,24 @@ BAD = (
 
 def names(templates: list[WorkerTemplate]) -> list[str]:
     return [template.name for template in templates]
+
+
+def test_a_template_may_reserve_what_cml_itself_needs_and_not_everything() -> None:
+    reserving = f"{GOOD}    reserved_cpu: 0.5\n    reserved_memory_gb: 1\n    cpu_overcommit: 2\n"
+    [template], mistakes = read_templates(parse_yaml(reserving, "templates.yaml"))
+    assert mistakes == []
+    assert (template.reserved_cpu, template.reserved_memory_gb, template.reserved_storage_gb) == (0.5, 1, 0)
+    assert allocatable(declared_by(template), reserved_by(template)) == Capacity(
+        cpu=3.5, memory_gb=1, storage_gb=50, nodes=5
+    )
+    templates, [mistake] = read_templates(parse_yaml(f"{GOOD}    reserved_memory_gb: 2\n", "templates.yaml"))
+    assert templates == []
+    assert str(mistake).startswith("templates.yaml:10: worker_templates[0].reserved_memory_gb: it leaves")
+
+
+def test_the_templates_of_the_contract_reserve_nothing() -> None:
+    templates, _ = read_templates(read_yaml(TEMPLATES))
+    assert {reserved_by(template) for template in templates} == {Reserve()}
 
 
 def test_every_mistake_is_named_with_file_line_and_field_and_the_others_load() -> None:

@@ -5,7 +5,8 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from lcm.control_plane.records.workers import MAX_ATTEMPTS, Workers
+from lcm.control_plane.records.collection import MAX_ATTEMPTS
+from lcm.control_plane.records.workers import Workers
 from lcm.control_plane.store.memory import MemoryStore
 from lcm.control_plane.store.port import Document, Fence, VersionConflict
 from lcm.domain.errors import Conflict

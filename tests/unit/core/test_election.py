@@ -115,10 +115,10 @@ async def test_without_a_store_a_single_instance_leads_at_once() -> None:
     office = LeadershipLog(clock)
     alone = Candidate("ada", Resources(clock, "a"), office, kv=None)
     async with running(alone):
-        await clock.sleep(0)
+        await clock.sleep(1)
         assert alone.election.is_leader
         assert alone.election.leadership is not None
-        await clock.sleep(10_000)
+        await clock.sleep(9_999)
         alone.election.leadership.check()
     assert office.terms == [("ada", 0.0, 10_000.0)]
     assert office.epochs == [ElectionWin("alone-ada", 1, "ada")]
@@ -164,6 +164,17 @@ async def test_a_leader_that_is_stopped_hands_over_at_once() -> None:
         assert cluster.leader == "bob"
         bob.cancel()
     assert cluster.office.terms == [("ada", 0.0, 11.0), ("bob", 11.0, 12.0)]
+
+
+async def test_a_leader_that_is_stopped_in_the_moment_in_which_it_resigns_stops() -> None:
+    cluster = Cluster("ada")
+    async with running(cluster.kv), asyncio.TaskGroup() as tasks:
+        ada = tasks.create_task(cluster["ada"].run())
+        await clock.sleep(10)
+        cluster["ada"].election.resign()
+        ada.cancel()
+        await clock.sleep(10)
+        assert ada.done()
 
 
 async def test_a_leader_that_resigns_hands_over_at_once_and_stands_by() -> None:

@@ -5,9 +5,11 @@ import hmac
 import json
 import os
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import IntEnum
+from functools import cached_property
 from pathlib import Path
 from typing import Self
 
@@ -83,21 +85,25 @@ class AccessKeys:
     def principal_of(self, token: str) -> Principal | None:
         """Return the principal of a key, compared in constant time."""
         found = None
-        for role in Role:
-            if _is_same(token, self._key_of(role)):
-                found = Principal(self.id_of(role), role.label, role)
+        for key, principal in self._principals.values():
+            if _is_same(token, key):
+                found = principal
         return found
 
     def id_of(self, role: Role) -> str:
         """Return an id that does not reveal the key; a replaced key gets another id."""
-        return f"key:{Fingerprint.of(self._key_of(role)).id}"
+        return self._principals[role][1].id
 
     def is_controller(self, key: str) -> bool:
         return _is_same(key, self.controller)
 
-    def _key_of(self, role: Role) -> str:
-        key: str = getattr(self, role.label)
-        return key
+    @cached_property
+    def _principals(self) -> Mapping[Role, tuple[str, Principal]]:
+        keys = {Role.VIEWER: self.viewer, Role.OPERATOR: self.operator, Role.ADMIN: self.admin}
+        return {
+            role: (key, Principal(f"key:{Fingerprint.of(key).id}", role.label, role))
+            for role, key in keys.items()
+        }
 
 
 @dataclass(frozen=True)

@@ -21,11 +21,13 @@ from lcm.control_plane.api.services import Services
 from lcm.control_plane.store.port import StoreUnavailable, WriteUnconfirmed
 from lcm.core.telemetry import Telemetry
 from lcm.domain import errors
+from lcm.domain.lablet.session import LabletSession
+from lcm.domain.lablet.snapshot import Snapshot
 from lcm.domain.license import LicenseDebt
 from lcm.domain.template import WorkerTemplate
 from lcm.domain.worker import Worker
 from lcm.rest import fleet as fleet_schemas
-from lcm.rest import schemas
+from lcm.rest import lablet_reports, lablet_requests, lablets, scheduling, schemas
 from lcm.web.answers import MalformedBody, PlainRoute, install_openapi
 from lcm.web.problems import problem
 from lcm.web.tracing import Traced
@@ -46,7 +48,8 @@ _STRUCTS = (
     schemas.RegionList, schemas.SessionView, schemas.StatusReport,
     schemas.RecordVersion, schemas.LaunchIntentRecorded, schemas.LaunchIntentWithdrawn,
     schemas.InstanceReport, schemas.CmlReport, schemas.LeadershipClaim, schemas.LeadershipGrant,
-    schemas.IdleCheckRequest, schemas.IdleCheck, schemas.IdleStatus, schemas.SessionChange,
+    schemas.CmlCredentials,
+    schemas.IdleCheckRequest, schemas.IdleCheck, schemas.IdleStatus,
     schemas.ScaleUpRequest, schemas.AuditRecord, schemas.AuditPage, schemas.Explanation, schemas.CostReport,
     schemas.Resources, schemas.LabList, schemas.Activity, schemas.LiveReports, schemas.LiveReceipt,
     schemas.MetricsReport, schemas.ActivityEvents, schemas.LabStatsReport, schemas.LabStateChange,
@@ -56,6 +59,19 @@ _STRUCTS = (
     fleet_schemas.CleanupResult, fleet_schemas.DiscoveryView,
     Worker, WorkerTemplate, operations.HealthView, operations.ReadyView,
     TokenList, TokenCreated, KeyRotated,
+    LabletSession, Snapshot, lablets.LabletSessionRecords, lablets.LabletSessionView,
+    lablets.LabletSessionPage, lablets.SessionHistory, lablets.PlacementOrders, lablets.PlacementResults,
+    lablets.WaitingReport, lablets.SessionRejected, lablets.WindowsMoved, lablets.Unscheduled,
+    lablet_reports.SessionMove, lablet_reports.ImportIntent, lablet_reports.LabImported,
+    lablet_reports.ProgressReport, lablet_reports.ProgressReceipt, lablet_reports.LabCleaned,
+    lablet_reports.AbandonRequest, lablet_reports.FleetView, lablet_reports.SessionProblem,
+    lablet_requests.NewSession, lablet_requests.NewBatch, lablet_requests.NewEnd,
+    scheduling.SessionCreated, scheduling.BatchCreated, scheduling.BatchView, scheduling.LabletAuditPage,
+    scheduling.SessionExplanation, scheduling.SchedulingQueue,
+    scheduling.PreviewRequest, scheduling.SchedulingPreview,
+    scheduling.SchedulingCalendar, scheduling.PlacementPage, scheduling.PlacementReport,
+    lablet_requests.NewDefinition, lablet_requests.NextDefinition, lablet_requests.TopologyText,
+    scheduling.LabletDefinitionView, scheduling.LabletDefinitionPage, scheduling.TopologyAnalysis,
 )  # fmt: skip
 
 _REFUSALS: dict[type[errors.RequestError], tuple[int, str, str]] = {
@@ -68,7 +84,15 @@ _REFUSALS: dict[type[errors.RequestError], tuple[int, str, str]] = {
     errors.KeyReused: (422, "key-reused", "Idempotency key reused"),
     errors.TooSoon: (429, "too-soon", "Requested too soon"),
     errors.MomentPassed: (422, "moment-passed", "Time is in the past"),
-    errors.UnknownReference: (422, "unknown-reference", "Unknown template or region"),
+    errors.UnknownReference: (422, "unknown-reference", "Unknown reference"),
+    errors.InvalidTopology: (422, "invalid-topology", "The topology cannot be run"),
+    errors.InvalidDefinition: (422, "invalid-definition", "The definition cannot be stored"),
+    errors.InvalidTimeslot: (422, "invalid-timeslot", "The timeslot cannot be booked"),
+    errors.ImpossibleNeeds: (422, "impossible-needs", "No worker can ever run the lab"),
+    errors.NoCapacityInSlot: (409, "no-capacity-in-slot", "No room in this timeslot"),
+    errors.NextBooking: (409, "next-booking", "Another session is booked"),
+    errors.NoFreePort: (409, "no-free-port", "No free port"),
+    errors.PlacementRefused: (409, "placement-refused", "The worker does not take the session"),
     errors.Fenced: (409, "fenced", "No longer the leader"),
     errors.IllegalTransition: (409, "illegal-transition", "Not possible from this status"),
     errors.ActionRefused: (409, "illegal-transition", "Not possible from this status"),

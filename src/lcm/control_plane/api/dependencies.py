@@ -4,9 +4,12 @@ All are coroutines: FastAPI would run plain functions in a thread.
 """
 
 from collections.abc import Callable, Coroutine
+from datetime import datetime
 from typing import Annotated, Any
 
+import msgspec
 from fastapi import Depends, Header, Request
+from pydantic import BeforeValidator
 
 from lcm.control_plane.access.roles import AccessDenied, Principal, Role, require
 from lcm.control_plane.api.middleware import principal_behind
@@ -16,7 +19,7 @@ from lcm.control_plane.records.preconditions import Preconditions, keyed_request
 from lcm.control_plane.store.port import Fence
 from lcm.domain.errors import PreconditionRequired
 from lcm.domain.idempotency import KeyedRequest
-from lcm.rest.schemas import EPOCH_HEADER, SERVICE_HEADER
+from lcm.rest.schemas import EPOCH_HEADER, LABLET_CONTROLLER, SERVICE_HEADER
 
 
 def services(request: Request) -> Services:
@@ -41,8 +44,11 @@ def person(role: Role) -> Callable[[Request], Coroutine[Any, Any, Principal]]:
 
 async def controller(request: Request) -> str:
     """Require the key of a controller; return the name of its service."""
-    services(request).identity.require_controller(request)
-    return request.headers.get(SERVICE_HEADER, "unnamed")
+    found = services(request)
+    found.identity.require_controller(request)
+    service = request.headers.get(SERVICE_HEADER, "unnamed")
+    found.control_plane.records.scheduler.on_call(service)
+    return service
 
 
 async def leader_fence(request: Request, service: Annotated[str, Depends(controller)]) -> Fence:
@@ -51,6 +57,15 @@ async def leader_fence(request: Request, service: Annotated[str, Depends(control
     if not (epoch.isascii() and epoch.isdigit()):
         raise AccessDenied(403, f"a write needs the leader's epoch in {EPOCH_HEADER}; claim one first")
     return fence_for(service, int(epoch))
+
+
+async def lablet_fence(
+    service: Annotated[str, Depends(controller)], fence: Annotated[Fence, Depends(leader_fence)]
+) -> Fence:
+    """Return the fence of the lablet controller; no other service decides on labs."""
+    if service != LABLET_CONTROLLER:
+        raise AccessDenied(403, f"only the {LABLET_CONTROLLER} reports this; name it in {SERVICE_HEADER}")
+    return fence
 
 
 async def keyed(
@@ -101,6 +116,16 @@ async def seen_version(
     return entity_tags(if_match)
 
 
+def _moment(text: Any) -> datetime:
+    """Return the moment in a query; pydantic would take a number as seconds."""
+    try:
+        found: datetime = msgspec.convert(text, Annotated[datetime, msgspec.Meta(tz=True)])
+    except msgspec.ValidationError:
+        raise ValueError("write it as in 2026-01-31T09:00:00Z") from None
+    return found
+
+
+Moment = Annotated[datetime, BeforeValidator(_moment)]
 Plane = Annotated[ControlPlane, Depends(control_plane)]
 Viewer = Annotated[Principal, Depends(person(Role.VIEWER))]
 Operator = Annotated[Principal, Depends(person(Role.OPERATOR))]
@@ -110,3 +135,4 @@ Keyed = Annotated[KeyedRequest | None, Depends(keyed)]
 SeenVersion = Annotated[frozenset[str] | None, Depends(seen_version)]
 Given = Annotated[Preconditions, Depends(preconditions)]
 LeaderFence = Annotated[Fence, Depends(leader_fence)]
+LabletFence = Annotated[Fence, Depends(lablet_fence)]

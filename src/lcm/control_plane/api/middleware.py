@@ -22,6 +22,9 @@ from lcm.web.problems import problem, unexpected_problem
 log = structlog.get_logger(__name__)
 
 MAX_BODY_BYTES = 1024 * 1024
+MAX_TOPOLOGY_BODY_BYTES = 4 * 1024 * 1024
+"""For a topology, whose characters take up to this much in JSON."""
+TOPOLOGY_PREFIX = "/api/lablet-definitions"
 BODY_TIMEOUT_SECONDS = 10.0
 
 OPEN_PATHS = frozenset({"/", "/favicon.svg", "/health", "/ready", "/metrics"})
@@ -50,7 +53,11 @@ _TLS_HEADERS = [(b"strict-transport-security", b"max-age=31536000")]
 
 
 class BodyTooLarge(Exception):
-    """The body of a request exceeds `MAX_BODY_BYTES`."""
+    """The body of a request exceeds its limit."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        super().__init__(f"more than {limit} bytes")
 
 
 class AccessMiddleware:
@@ -74,7 +81,7 @@ class AccessMiddleware:
         answer = _Answer(scope, send, self.identity.refusals)
         try:
             await self._check_access(scope)
-            with_body = await _read_body(Headers(scope=scope), receive)
+            with_body = await _read_body(Headers(scope=scope), receive, _limit_of(scope["path"]))
         except (AccessDenied, TooManyRequests, StoreUnavailable, BodyTooLarge, TimeoutError) as error:
             await _refusal(error)(scope, receive, answer.send)
             return
@@ -133,11 +140,15 @@ def principal_behind(connection: HTTPConnection) -> Principal:
     return principal
 
 
-async def _read_body(headers: Headers, receive: Receive) -> Receive:
+def _limit_of(path: str) -> int:
+    return MAX_TOPOLOGY_BODY_BYTES if path.startswith(TOPOLOGY_PREFIX) else MAX_BODY_BYTES
+
+
+async def _read_body(headers: Headers, receive: Receive, limit: int) -> Receive:
     """Read the whole body before the application does, and replay it; refuse one that is too large."""
     announced = headers.get("content-length", "0")
-    if not announced.isdigit() or int(announced) > MAX_BODY_BYTES:
-        raise BodyTooLarge
+    if not announced.isdigit() or int(announced) > limit:
+        raise BodyTooLarge(limit)
     chunks: list[bytes] = []
     received = 0
     async with timeout(BODY_TIMEOUT_SECONDS):
@@ -147,8 +158,8 @@ async def _read_body(headers: Headers, receive: Receive) -> Receive:
                 break  # the client disconnected
             chunks.append(message.get("body", b""))
             received += len(chunks[-1])
-            if received > MAX_BODY_BYTES:
-                raise BodyTooLarge
+            if received > limit:
+                raise BodyTooLarge(limit)
             if not message.get("more_body", False):
                 message = {"type": "http.request", "body": b"".join(chunks), "more_body": False}
                 break
@@ -172,7 +183,7 @@ def _refusal(
         case StoreUnavailable():
             return store_problem(error)
         case BodyTooLarge():
-            detail = f"a body may have at most {MAX_BODY_BYTES} bytes; send less"
+            detail = f"a body may have at most {error.limit} bytes; send less"
             return problem(413, "too-large", "Body too large", detail)
         case TimeoutError():
             detail = f"the body did not arrive within {BODY_TIMEOUT_SECONDS:g} seconds; send it again"

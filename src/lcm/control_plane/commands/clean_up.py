@@ -2,7 +2,8 @@
 
 from datetime import datetime, timedelta
 
-from lcm.control_plane.commands import change_login, license_worker
+from lcm.control_plane.commands import change_login
+from lcm.control_plane.records.fleet_token import FLEET, LICENSES
 from lcm.control_plane.records.groups import Records
 from lcm.domain.errors import Conflict
 from lcm.domain.lifecycle import TERMINATED
@@ -36,8 +37,8 @@ async def clean_up(records: Records, cleanup: Cleanup) -> CleanupResult:
 async def forget_worker(records: Records, worker: Worker) -> None:
     """Remove the secrets that a terminated worker's record names, then purge it: nothing else names them."""
     token_ref = worker.license.token_ref
-    if token_ref is not None and token_ref != license_worker.FLEET:
-        await records.secrets.remove(license_worker.PURPOSE, token_ref)
+    if token_ref is not None and token_ref != FLEET:
+        await records.secrets.remove(LICENSES, token_ref)
     if worker.cml.login is not None:
         await records.secrets.remove(change_login.PURPOSE, worker.cml.login.secret_ref)
     await records.workers.purge(worker)

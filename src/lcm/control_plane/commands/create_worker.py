@@ -9,6 +9,7 @@ from lcm.control_plane.store.port import Fence
 from lcm.domain.capacity import declared_by
 from lcm.domain.errors import Conflict, NotFound, UnknownReference
 from lcm.domain.idempotency import KeyedRequest, refuse_other_content
+from lcm.domain.lablet.claim import reserved_by
 from lcm.domain.launch import WorkerId
 from lcm.domain.worker import Worker, new_worker
 
@@ -32,7 +33,7 @@ async def create_worker(
     sent again, however late, finds the worker it created the first time.
     """
     if request is not None:
-        created = await _created_before(records, request)
+        created = await find_created(records, request)
         if created is not None:
             return created
     template = await records.templates.find(template_name)
@@ -55,18 +56,19 @@ async def create_worker(
         now=records.clock.now(),
         request_digest=request.content if request else None,
         declared_capacity=declared_by(template),
+        reserve=reserved_by(template),
         licensed=licensed,
     )
     try:
         return await records.workers.add(worker, fence)
     except Conflict:
-        created = await _created_before(records, request) if request else None
+        created = await find_created(records, request) if request else None
         if created is None:
             raise
         return created
 
 
-async def _created_before(records: Records, request: KeyedRequest) -> Worker | None:
+async def find_created(records: Records, request: KeyedRequest) -> Worker | None:
     """Return the worker that this request created when it was sent the first time."""
     try:
         created = await records.workers.get(_keyed_id(request))

@@ -12,8 +12,8 @@ from lcm.domain.errors import Conflict
 from lcm.domain.idle import Evidence, is_fresh, pause_guard
 from lcm.domain.lifecycle import DRAINING
 from lcm.domain.pause import PauseReason
-from lcm.domain.requests import drain
-from lcm.domain.worker import Worker
+from lcm.domain.requests import drain, request
+from lcm.domain.worker import Action, Worker
 
 
 async def drain_worker(
@@ -74,6 +74,18 @@ async def scale_down_worker(
             )
 
         return await records.workers.change(worker_id, decide, fence=fence)
+
+
+async def cancel_scale_down(records: Records, worker_id: str, *, by: str, fence: Fence) -> Worker:
+    """Take a worker back into service that scale-down drains; a drain that a person requested goes on."""
+    now = records.clock.now()
+
+    def decide(worker: Worker) -> Worker:
+        if worker.status is DRAINING and worker.pause.reason is not PauseReason.IDLE_TIMEOUT:
+            raise Conflict(f"worker {worker.name} is drained at a person's request; place elsewhere")
+        return request(worker, Action.CANCEL_DRAIN, by=by, now=now)
+
+    return await records.workers.change(worker_id, decide, fence=fence)
 
 
 async def _drain_timeout(records: Records, policies: Policies, worker_id: str) -> timedelta:

@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from lcm.control_plane.records.fleet_token import FLEET, LICENSES, has_fleet_token
 from lcm.control_plane.records.groups import Caches, Records
 from lcm.control_plane.records.preconditions import UNCONDITIONAL, Preconditions
 from lcm.control_plane.store.forward_compat import encode_over
@@ -23,11 +24,8 @@ from lcm.domain.scaling import AuditEvent
 from lcm.domain.worker import Worker
 from lcm.rest.schemas import LicenseReport
 
-PURPOSE = "license"
 DEBT = "license-debt"
 MAX_ATTEMPTS: Final = 8
-FLEET: Final = "fleet"
-"""The name of the token that belongs to no worker; ids of workers are longer."""
 
 _debt = msgspec.json.Decoder(LicenseDebt)
 
@@ -46,14 +44,14 @@ async def request_license(
             raise UnknownReference("no license token is known; send one, or set PUT /api/settings/license")
         return await _request(records, worker_id, LicenseOperation.REGISTER, preconditions, FLEET)
     token_ref = f"{worker_id}-{records.ids.new_id()[:8]}"
-    await records.secrets.put(PURPOSE, token_ref, token)
+    await records.secrets.put(LICENSES, token_ref, token)
     try:
         worker = await _request(records, worker_id, LicenseOperation.REGISTER, preconditions, token_ref)
     except RequestError:  # nothing else proves that the record does not name it
-        await records.secrets.remove(PURPOSE, token_ref)
+        await records.secrets.remove(LICENSES, token_ref)
         raise
     if worker.license.token_ref != token_ref:  # the request was carried out before
-        await records.secrets.remove(PURPOSE, token_ref)
+        await records.secrets.remove(LICENSES, token_ref)
     return worker
 
 
@@ -66,15 +64,11 @@ async def request_deregistration(
 
 async def set_fleet_token(records: Records, token: str) -> None:
     """Store the token with which workers that should be licensed are registered from now on."""
-    await records.secrets.put(PURPOSE, FLEET, token)
+    await records.secrets.put(LICENSES, FLEET, token)
 
 
 async def remove_fleet_token(records: Records) -> None:
-    await records.secrets.remove(PURPOSE, FLEET)
-
-
-async def has_fleet_token(records: Records) -> bool:
-    return await records.secrets.has(PURPOSE, FLEET)
+    await records.secrets.remove(LICENSES, FLEET)
 
 
 async def queue_due_licenses(records: Records, caches: Caches) -> int:
@@ -100,7 +94,7 @@ async def license_token(records: Records, worker_id: str) -> str:
     """Return the token to register with, for the worker controller alone."""
     worker = await records.workers.get(worker_id)
     token_ref = worker.license.token_ref
-    token = await records.secrets.get(PURPOSE, token_ref) if token_ref else None
+    token = await records.secrets.get(LICENSES, token_ref) if token_ref else None
     if token is None:
         raise NotFound(f"no license token is kept for worker {worker_id}; ask for a license again")
     return token
@@ -126,6 +120,7 @@ async def report_license(
                 changed = begin(worker.license, operation, now=now)
             case "complete":
                 changed = complete(worker.license, operation, tier=report.tier, now=now)
+                worker = _with_unknown_license(worker)
             case _:
                 changed = fail(
                     worker.license,
@@ -143,6 +138,14 @@ async def report_license(
     if worker.status is TERMINATING and operation is LicenseOperation.DEREGISTER:
         await _audit_end(records, worker, step, report, by=fence.id)
     return worker
+
+
+def _with_unknown_license(worker: Worker) -> Worker:
+    """Forget what CML's health said of the license before: a session must not be refused for that."""
+    health = worker.cml.health
+    if health is None or health.is_licensed is None:
+        return worker
+    return replace(worker, cml=replace(worker.cml, health=replace(health, is_licensed=None)))
 
 
 async def _audit_end(records: Records, worker: Worker, step: str, report: LicenseReport, *, by: str) -> None:
@@ -236,7 +239,7 @@ async def _change(
         worker_id, remembering, fence=fence, expected_version=expected_version
     )
     if before is not None and before not in (FLEET, worker.license.token_ref):
-        await records.secrets.remove(PURPOSE, before)
+        await records.secrets.remove(LICENSES, before)
     return worker
 
 

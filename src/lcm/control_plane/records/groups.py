@@ -4,12 +4,21 @@ from dataclasses import dataclass
 from typing import Self
 
 from lcm.control_plane.access.secrets import SecretStore
-from lcm.control_plane.records.audit import AuditLog
+from lcm.control_plane.records.audit import AuditLog, LabletAuditLog
+from lcm.control_plane.records.batches import LabletBatches
+from lcm.control_plane.records.definitions import Definitions
 from lcm.control_plane.records.epochs import Epochs
+from lcm.control_plane.records.fleet_identity import FleetIdentity
+from lcm.control_plane.records.forecast_cache import ForecastCache
 from lcm.control_plane.records.idle_checks import IdleChecks
 from lcm.control_plane.records.labs import Labs
 from lcm.control_plane.records.metrics_cache import MetricsCache
+from lcm.control_plane.records.placements import PlacementLog
+from lcm.control_plane.records.presence import SchedulerPresence
 from lcm.control_plane.records.reservations import Reservations
+from lcm.control_plane.records.session_cache import SessionCache
+from lcm.control_plane.records.session_stats import SessionStats
+from lcm.control_plane.records.sessions import ArchivedSessions, LabletSessions, SessionReservations
 from lcm.control_plane.records.templates import Templates
 from lcm.control_plane.records.worker_cache import WorkerCache
 from lcm.control_plane.records.workers import Workers
@@ -26,8 +35,17 @@ class Records:
     workers: Workers
     templates: Templates
     labs: Labs
+    definitions: Definitions
+    batches: LabletBatches
+    sessions: LabletSessions
+    archived_sessions: ArchivedSessions
+    session_reservations: SessionReservations
     audit: AuditLog
+    lablet_audit: LabletAuditLog
+    fleet: FleetIdentity
+    placements: PlacementLog
     epochs: Epochs
+    scheduler: SchedulerPresence
     reservations: Reservations
     secrets: SecretStore
     clock: Clock
@@ -36,14 +54,23 @@ class Records:
     @classmethod
     def over(cls, store: Store, secrets: SecretStore, clock: Clock, ids: Ids) -> Self:
         """Return the records of one store."""
-        workers = Workers(store)
+        workers, epochs = Workers(store), Epochs(store)
         return cls(
             store=store,
             workers=workers,
             templates=Templates(store),
             labs=Labs(store, workers),
+            definitions=Definitions(store),
+            batches=LabletBatches(store),
+            sessions=LabletSessions(store),
+            archived_sessions=ArchivedSessions(store),
+            session_reservations=SessionReservations(store),
             audit=AuditLog(store, clock, ids),
-            epochs=Epochs(store),
+            lablet_audit=LabletAuditLog(store, clock, ids),
+            fleet=FleetIdentity(store, ids),
+            placements=PlacementLog(store, clock, ids),
+            epochs=epochs,
+            scheduler=SchedulerPresence(epochs, clock),
             reservations=Reservations(store, clock),
             secrets=secrets,
             clock=clock,
@@ -58,9 +85,20 @@ class Caches:
     worker_cache: WorkerCache
     metrics: MetricsCache
     idle_checks: IdleChecks
+    sessions: SessionCache
+    session_stats: SessionStats
+    forecasts: ForecastCache
 
     @classmethod
-    def over(cls, workers: Workers) -> Self:
-        """Return empty caches; the worker cache loads the records when they are first needed."""
-        worker_cache = WorkerCache(workers.list_all)
-        return cls(worker_cache, MetricsCache(worker_cache), IdleChecks(worker_cache))
+    def over(cls, records: Records) -> Self:
+        """Return empty caches; those of records load them when they are first needed."""
+        worker_cache = WorkerCache(records.workers.list_all)
+        sessions = SessionCache(records.sessions.list_all, records.clock)
+        return cls(
+            worker_cache,
+            MetricsCache(worker_cache),
+            IdleChecks(worker_cache),
+            sessions,
+            SessionStats(),
+            ForecastCache(records.clock),
+        )

@@ -7,6 +7,7 @@ records. The samples of a worker are dropped when it stops running.
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from math import isnan, nan
 from typing import Final
 
@@ -18,6 +19,11 @@ POINTS: Final = 60
 """Kept for each worker: ten minutes while its websocket is connected."""
 
 _VALUES: Final = 4
+OVERLOAD_PERCENT: Final = 90.0
+OVERLOADED_AFTER_SECONDS: Final = 300.0
+"""A worker whose CPU or memory is used by more than the percentage for so long takes new sessions last."""
+KNOWN_FOR_SECONDS: Final = 180.0
+"""How long a load point says something; without a later one the load is unknown."""
 CLOUDWATCH_WAITS_SECONDS: Final = 180.0
 """CloudWatch's averages of minutes join the chart only when CML itself has been silent this long."""
 
@@ -50,6 +56,17 @@ class _Load:
             )
             del self.points[: -POINTS * _VALUES]
         return True
+
+    def high_seconds(self, now: float) -> float:
+        """Return for how long CPU or memory has been used above the limit without a break until now."""
+        since, later = now, now
+        for start in range(len(self.points) - _VALUES, -1, -_VALUES):
+            at, cpu, memory, _ = self.points[start : start + _VALUES]
+            is_high = cpu > OVERLOAD_PERCENT or memory > OVERLOAD_PERCENT
+            if not is_high or later - at > KNOWN_FOR_SECONDS:
+                break
+            since = later = at
+        return now - since
 
     def unpacked(self) -> list[LoadPoint]:
         values = [None if isnan(value) else value for value in self.points]
@@ -124,6 +141,11 @@ class MetricsCache:
         """Return the points of a chart, oldest first."""
         load = self._loads.get(worker_id)
         return load.unpacked() if load else []
+
+    def is_overloaded(self, worker_id: str, now: datetime) -> bool:
+        """Return whether its load has been too high for minutes; a load that is not known is not."""
+        load = self._loads.get(worker_id)
+        return load is not None and load.high_seconds(now.timestamp()) >= OVERLOADED_AFTER_SECONDS
 
     def newest(self) -> Iterator[Sample]:
         """Yield the newest samples of all workers; workers may come and go meanwhile."""

@@ -13,9 +13,8 @@ from msgspec.structs import replace
 
 from lcm.domain.errors import PreconditionFailed
 from lcm.domain.idempotency import KeyedRequest, was_carried_out, with_request
-from lcm.domain.worker import Worker
 
-T = TypeVar("T", bound=Any)  # a struct with `recent_requests`
+T = TypeVar("T", bound=Any)  # a struct with `id`, `version` and `recent_requests`
 
 
 @dataclass(frozen=True)
@@ -26,17 +25,21 @@ class Preconditions:
     if_match: frozenset[str] | None = None
     """The entity tags of which one must be the record's."""
 
-    def guard(self, decide: Callable[[Worker], Worker]) -> Callable[[Worker], Worker]:
+    def guard(self, decide: Callable[[T], T], *, noun: str = "worker") -> Callable[[T], T]:
         """Return the decision, made once and on a matching version only."""
 
-        def decide_on_version(worker: Worker) -> Worker:
-            if self.if_match is not None and etag(worker.version) not in self.if_match:
-                raise PreconditionFailed(
-                    f"worker {worker.id} is at version {worker.version} now; read it before you change it"
-                )
-            return decide(worker)
+        def decide_on_version(record: T) -> T:
+            self.refuse_other_version(record, noun=noun)
+            return decide(record)
 
         return self.once(decide_on_version)
+
+    def refuse_other_version(self, record: T, *, noun: str) -> None:
+        """Raise PreconditionFailed unless the record is at a version that the caller named."""
+        if self.if_match is not None and etag(record.version) not in self.if_match:
+            raise PreconditionFailed(
+                f"{noun} {record.id} is at version {record.version} now; read it before you change it"
+            )
 
     def once(self, decide: Callable[[T], T]) -> Callable[[T], T]:
         """Return the decision, made once. A decision to change nothing is remembered too."""

@@ -178,8 +178,23 @@ def read_templates(config: Mapping[str, Any]) -> tuple[list[WorkerTemplate], lis
             line = entry.lines.get("name") if isinstance(entry, Marked) else None
             mistakes.append(Mistake(file, line, f"{place}.name", f"there is another template {found.name!r}"))
         else:
-            templates[found.name] = msgspec.convert(found, WorkerTemplate, from_attributes=True)
+            template = msgspec.convert(found, WorkerTemplate, from_attributes=True)
+            if excess := _reserved_too_much(template):
+                line = entry.lines.get(excess) if isinstance(entry, Marked) else None
+                mistakes.append(Mistake(file, line, f"{place}.{excess}", "it leaves nothing for sessions"))
+            else:
+                templates[found.name] = template
     return list(templates.values()), mistakes
+
+
+def _reserved_too_much(template: WorkerTemplate) -> str | None:
+    """Return the field that reserves all that a worker of the template has."""
+    reserved = (
+        ("reserved_cpu", template.reserved_cpu, template.cpu * template.cpu_overcommit),
+        ("reserved_memory_gb", template.reserved_memory_gb, template.memory_gb),
+        ("reserved_storage_gb", template.reserved_storage_gb, template.disk_gb),
+    )
+    return next((name for name, amount, size in reserved if amount >= size), None)
 
 
 def _unknown(name: str) -> NotFound:

@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from lcm.domain.idle import idle_checks_expected_since
+from lcm.domain.lablet.claim import ports_of
 from lcm.domain.lifecycle import TERMINATED
 from lcm.domain.worker import Worker
 from lcm.rest.schemas import WorkerView
@@ -25,7 +26,16 @@ MAX_ENDED: Final = 1_000
 class CachedWorker:
     """The cached state of one worker; it changes in place, so a reference always shows the newest."""
 
-    __slots__ = ("id", "is_license_due", "is_live", "judged_since", "labs_count", "version", "view")
+    __slots__ = (
+        "id",
+        "is_license_due",
+        "is_live",
+        "judged_since",
+        "labs_count",
+        "ports_used",
+        "version",
+        "view",
+    )
 
     def __init__(self, worker: Worker) -> None:
         self.id = worker.id
@@ -37,6 +47,7 @@ class CachedWorker:
         self.is_license_due = worker.is_license_due
         self.judged_since = idle_checks_expected_since(worker)
         self.labs_count = worker.cml.labs_count
+        self.ports_used = len(ports_of(worker.claims))
         self.view = msgspec.json.encode(WorkerView.of(worker))
         """The public view, encoded once for all subscribers."""
 

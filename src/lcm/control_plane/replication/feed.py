@@ -15,11 +15,14 @@ from typing import Final
 
 import msgspec
 
+from lcm.control_plane.records.definitions import StoredDefinition
 from lcm.control_plane.records.idle_checks import CheckTimes
 from lcm.control_plane.records.templates import Change as TemplateChange
 from lcm.control_plane.store.port import Fence
 from lcm.core.ids import Ids
 from lcm.core.timeouts import timeout
+from lcm.domain.lablet.batch import LabletBatch
+from lcm.domain.lablet.session import LabletSession
 from lcm.domain.telemetry import LabChange, LabRecord, LabStats, Sample
 from lcm.domain.template import WorkerTemplate
 from lcm.domain.worker import Worker
@@ -46,6 +49,21 @@ class Lost(msgspec.Struct, frozen=True, tag="lost"):
 class Committed(msgspec.Struct, frozen=True, tag="worker"):
     before: Worker | None
     after: Worker
+
+
+class SessionCommitted(msgspec.Struct, frozen=True, tag="lablet-session"):
+    before: LabletSession | None
+    after: LabletSession
+
+
+class DefinitionCommitted(msgspec.Struct, frozen=True, tag="lablet-definition"):
+    before: StoredDefinition | None
+    after: StoredDefinition
+
+
+class BatchCommitted(msgspec.Struct, frozen=True, tag="lablet-batch"):
+    before: LabletBatch | None
+    after: LabletBatch
 
 
 class LabChanged(msgspec.Struct, frozen=True, tag="lab"):
@@ -82,17 +100,25 @@ class IdleChecked(msgspec.Struct, frozen=True, tag="idle-check"):
     is_unconfirmed: bool = False
 
 
+class SchedulerHeard(msgspec.Struct, frozen=True, tag="scheduler"):
+    """A scheduler called this control plane."""
+
+
 FeedMessage = (
     Hello
     | Beat
     | Lost
     | Committed
+    | SessionCommitted
+    | DefinitionCommitted
+    | BatchCommitted
     | LabChanged
     | Sampled
     | LabStatsReported
     | TemplateChanged
     | EpochGranted
     | IdleChecked
+    | SchedulerHeard
 )
 
 read_message: Final = msgspec.json.Decoder(FeedMessage).decode
@@ -197,6 +223,15 @@ class Feed:
     def on_worker_commit(self, before: Worker | None, after: Worker) -> None:
         self.publish(Committed(before, after))
 
+    def on_session_commit(self, before: LabletSession | None, after: LabletSession) -> None:
+        self.publish(SessionCommitted(before, after))
+
+    def on_definition_commit(self, before: StoredDefinition | None, after: StoredDefinition) -> None:
+        self.publish(DefinitionCommitted(before, after))
+
+    def on_batch_commit(self, before: LabletBatch | None, after: LabletBatch) -> None:
+        self.publish(BatchCommitted(before, after))
+
     def on_lab_change(
         self,
         changes: Sequence[LabChange],
@@ -224,6 +259,9 @@ class Feed:
 
     def on_idle_check(self, worker_id: str, times: CheckTimes, is_unconfirmed: bool) -> None:
         self.publish(IdleChecked(worker_id, times.last, times.next, is_unconfirmed))
+
+    def on_scheduler(self) -> None:
+        self.publish(SchedulerHeard())
 
 
 def _line(message: FeedMessage) -> bytes:

@@ -13,6 +13,7 @@ from typing import Final, Protocol, assert_never
 import msgspec
 import structlog
 
+from lcm.control_plane.records.definitions import StoredDefinition
 from lcm.control_plane.records.groups import Caches, Records
 from lcm.control_plane.records.idle_checks import CheckTimes
 from lcm.control_plane.replication import feed
@@ -20,6 +21,8 @@ from lcm.control_plane.store.port import Fence, StoreUnavailable
 from lcm.core.hosted_service import HostedService
 from lcm.core.timeouts import timeout
 from lcm.domain.errors import NotFound, Unreachable
+from lcm.domain.lablet.batch import LabletBatch
+from lcm.domain.lablet.session import LabletSession
 from lcm.domain.lifecycle import TERMINATED
 from lcm.domain.telemetry import LabChange, LabRecord
 from lcm.domain.template import WorkerTemplate
@@ -40,6 +43,10 @@ class EventStream(Protocol):
     def on_worker_found(self, worker: Worker) -> None: ...
     def on_worker_gone(self, worker_id: str) -> None: ...
     def on_peer_commit(self, before: Worker | None, after: Worker) -> None: ...
+    def on_peer_session_commit(self, before: LabletSession | None, after: LabletSession) -> None: ...
+    def on_sessions_unseen(self) -> None: ...
+    def on_batch_commit(self, before: LabletBatch | None, after: LabletBatch) -> None: ...
+    def on_definition_commit(self, before: StoredDefinition | None, after: StoredDefinition) -> None: ...
     def on_template(self, change: str, template: WorkerTemplate) -> None: ...
     def on_lab_change(
         self, changes: Sequence[LabChange], before: LabRecord | None, after: LabRecord | None
@@ -116,6 +123,7 @@ class FeedClient(HostedService):
         records.labs.invalidate()
         records.epochs.invalidate_all()
         records.epochs.disconnected_peers.discard(self.address)
+        self._events.on_sessions_unseen()
         self._events.reset_all("another control plane was out of reach for a moment")
 
     async def _receive(self, line: bytes) -> None:
@@ -131,32 +139,62 @@ class FeedClient(HostedService):
             self._apply(message)
 
     def _apply(self, message: feed.FeedMessage) -> None:
-        records, caches, events = self._records, self._caches, self._events
+        records, caches = self._records, self._caches
         match message:
-            case feed.Committed(before, after):
-                events.on_peer_commit(before, after)
-                if after.status is TERMINATED:
-                    records.labs.drop(after.id)
-            case feed.LabChanged(changes, before, after, version):
-                lab = after or before or changes[0]
-                if after is None and changes:
-                    records.labs.note_deletion(changes[-1])
-                if records.labs.learn(lab.worker_id, lab.lab_id, version, after):
-                    events.on_lab_change(changes, before, after)
+            case (
+                feed.Committed()
+                | feed.SessionCommitted()
+                | feed.DefinitionCommitted()
+                | feed.BatchCommitted()
+                | feed.LabChanged()
+                | feed.TemplateChanged()
+            ):
+                self._apply_commit(message)
             case feed.Sampled(sample):
                 caches.metrics.take_sample(sample)
             case feed.LabStatsReported(stats):
                 caches.metrics.take_lab_stats(stats)
-            case feed.TemplateChanged(change, template):
-                events.on_template(change, template)
             case feed.EpochGranted(kind, id, version):
                 records.epochs.learn(Fence(kind, id, version))
             case feed.IdleChecked(worker_id, last, then, is_unconfirmed):
                 caches.idle_checks.learn(worker_id, CheckTimes(last, then), is_unconfirmed)
+            case feed.SchedulerHeard():
+                records.scheduler.learn()
             case feed.Hello() | feed.Beat() | feed.Lost():
                 pass
             case _:
                 assert_never(message)
+
+    def _apply_commit(
+        self,
+        message: feed.Committed
+        | feed.SessionCommitted
+        | feed.DefinitionCommitted
+        | feed.BatchCommitted
+        | feed.LabChanged
+        | feed.TemplateChanged,
+    ) -> None:
+        labs, events = self._records.labs, self._events
+        match message:
+            case feed.Committed(before, after):
+                events.on_peer_commit(before, after)
+                if after.status is TERMINATED:
+                    labs.drop(after.id)
+            case feed.SessionCommitted(earlier, later):
+                self._caches.session_stats.learn(later)
+                events.on_peer_session_commit(earlier, later)
+            case feed.DefinitionCommitted(old, new):
+                events.on_definition_commit(old, new)
+            case feed.BatchCommitted(batch_before, batch):
+                events.on_batch_commit(batch_before, batch)
+            case feed.LabChanged(changes, before, after, version):
+                lab = after or before or changes[0]
+                if after is None and changes:
+                    labs.note_deletion(changes[-1])
+                if labs.learn(lab.worker_id, lab.lab_id, version, after):
+                    events.on_lab_change(changes, before, after)
+            case feed.TemplateChanged(change, template):
+                events.on_template(change, template)
 
 
 async def _next(lines: AsyncIterator[bytes]) -> bytes:

@@ -7,18 +7,21 @@ written again.
 """
 
 import asyncio
-from collections.abc import Callable, Collection
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any
 
 import msgspec
 import structlog
 
-from lcm.control_plane.records.workers import KIND, decode_worker
-from lcm.control_plane.store.port import Store, StoreUnavailable
+from lcm.control_plane.records import sessions, workers
+from lcm.control_plane.store.port import Document, Store, StoreUnavailable
 from lcm.core.clock import Clock
 from lcm.core.health import Health
 from lcm.core.hosted_service import HostedService
 from lcm.core.kv.port import Kv, KvUnavailable
 from lcm.core.timeouts import timeout
+from lcm.domain.lablet.session import LabletSession
 from lcm.domain.lifecycle import TERMINATED
 from lcm.domain.observed import has_only_observed_changes
 from lcm.domain.worker import Worker
@@ -26,12 +29,109 @@ from lcm.domain.worker import Worker
 log = structlog.get_logger(__name__)
 
 CALL_TIMEOUT_SECONDS = 2.0
+CAPACITY_REFRESH_SECONDS = 30.0
+VIEWS = ("capacity", "ports")
+"""Keys of a worker from which no controller decides: they show what the records say."""
+
+
+class _Published(ABC):
+    """The records of one kind that are to be published, and how."""
+
+    kind: str
+    folder: str
+    """The part of the key before the id."""
+    names: tuple[str, ...]
+    """The part of the key after it: everything that may have been written."""
+
+    def __init__(self, on_found: Callable[[Any], None] = lambda _: None) -> None:
+        self.on_found = on_found
+        self.committed: dict[str, Any] = {}
+        self.wakes: set[str] = set()
+        self.purged: dict[str, None] = {}
+        self.seen: dict[str, int] = {}
+
+    @abstractmethod
+    def decode(self, document: Document) -> Any: ...
+
+    @abstractmethod
+    def needs_no_action(self, before: Any, after: Any) -> bool: ...
+
+    @abstractmethod
+    def is_over(self, record: Any) -> bool: ...
+
+    @abstractmethod
+    def values(self, record: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """Yield the name and the value of each key; the one that wakes controllers last."""
+
+    def add(self, before: Any, after: Any) -> None:
+        """Queue the record; a commit that needs no action wakes no controller, if the one before was seen."""
+        is_next = before is not None and self.seen.get(after.id) == before.version
+        if before is None or not is_next or not self.needs_no_action(before, after):
+            self.wakes.add(after.id)
+        self.seen[after.id] = after.version
+        if self.is_over(after):
+            del self.seen[after.id]
+        self.committed[after.id] = after
+
+    def take(self) -> tuple[list[Any], set[str]]:
+        committed, self.committed = self.committed, {}
+        wakes, self.wakes = self.wakes, set()
+        return list(committed.values()), wakes
+
+
+class _Workers(_Published):
+    kind = workers.KIND
+    folder = "workers"
+    names = ("capacity", "desired_state", "license", "ports", "state")
+
+    def decode(self, document: Document) -> Worker:
+        return workers.decode_worker(document)
+
+    def needs_no_action(self, before: Worker, after: Worker) -> bool:
+        return has_only_observed_changes(before, after)
+
+    def is_over(self, record: Worker) -> bool:
+        return record.status is TERMINATED
+
+    def values(self, record: Worker) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        yield "desired_state", {"desired_status": record.desired_status, "generation": record.generation}
+        if record.license.changed_at is not None:
+            yield "license", {"pending_operation": record.license.pending_operation}
+        if record.declared_capacity is not None:
+            yield (
+                "capacity",
+                {"declared": record.declared_capacity, "allocated": record.allocated_capacity},
+            )
+        if record.claims or record.freed_ports:
+            yield "ports", {claim.session_id: claim.ports for claim in record.claims if claim.ports}
+        yield "state", {"status": record.status, "version": record.version}
+
+
+class _Sessions(_Published):
+    """The seeds call a session an instance."""
+
+    kind = sessions.KIND
+    folder = "instances"
+    names = ("desired_state", "state")
+
+    def decode(self, document: Document) -> LabletSession:
+        return sessions.decode_session(document)
+
+    def needs_no_action(self, before: LabletSession, after: LabletSession) -> bool:
+        return (before.status, before.generation) == (after.status, after.generation)
+
+    def is_over(self, record: LabletSession) -> bool:
+        return record.is_ended
+
+    def values(self, record: LabletSession) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        yield "desired_state", {"desired_status": record.desired_status, "generation": record.generation}
+        yield "state", {"status": record.status, "generation": record.generation}
 
 
 class Publisher(HostedService):
-    """Writes `<prefix>/workers/{id}/state`, `/desired_state`, `/license` and `/capacity`, now and by sweep.
+    """Writes `<prefix>/workers/{id}/…` and `<prefix>/instances/{id}/…`, now and by sweep.
 
-    `on_found` is called with unpublished records: a write whose confirmation was lost called no listener.
+    `on_found` is called with unpublished workers: a write whose confirmation was lost called no listener.
     """
 
     name = "publisher"
@@ -46,43 +146,52 @@ class Publisher(HostedService):
         on_found: Callable[[Worker], None] = lambda _: None,
         key_prefix: str = "/lcm",
         sweep_seconds: float = 5.0,
+        capacity_refresh_seconds: float = CAPACITY_REFRESH_SECONDS,
     ) -> None:
         self._store = store
         self._kv = kv
         self._clock = clock
         self._health = health
-        self._on_found = on_found
         self._prefix = key_prefix
         self._sweep_seconds = sweep_seconds
-        self._committed: dict[str, Worker] = {}
-        self._wakes: set[str] = set()
-        self._seen: dict[str, int] = {}
+        self._capacity_refresh_seconds = capacity_refresh_seconds
+        self._refreshed_at = 0.0
+        self._workers = _Workers(on_found)
+        self._sessions = _Sessions()
         self._has_commits = asyncio.Event()
         self.is_behind = True
-        self._purged: dict[str, None] = {}
         self._must_find_orphaned_keys = True
 
+    @property
+    def _kinds(self) -> tuple[_Published, ...]:
+        return (self._workers, self._sessions)
+
     def on_worker_commit(self, before: Worker | None, after: Worker) -> None:
-        """Queue the record; a commit that needs no action wakes no controller, if the one before was seen."""
-        is_next = before is not None and self._seen.get(after.id) == before.version
-        if before is None or not is_next or not has_only_observed_changes(before, after):
-            self._wakes.add(after.id)
-        self._seen[after.id] = after.version
-        if after.status is TERMINATED:
-            del self._seen[after.id]
-        self._committed[after.id] = after
+        self._workers.add(before, after)
         self._has_commits.set()
 
     def on_worker_purge(self, worker: Worker) -> None:
-        self._committed.pop(worker.id, None)
-        self._purged[worker.id] = None
+        self._purge(self._workers, worker.id)
+
+    def on_session_commit(self, before: LabletSession | None, after: LabletSession) -> None:
+        self._sessions.add(before, after)
+        self._has_commits.set()
+
+    def on_session_purge(self, session: LabletSession) -> None:
+        self._purge(self._sessions, session.id)
+
+    def _purge(self, kind: _Published, record_id: str) -> None:
+        kind.committed.pop(record_id, None)
+        kind.purged[record_id] = None
         self._has_commits.set()
 
     async def run(self) -> None:
+        self._refreshed_at = self._clock.monotonic()
         while True:
             self._health.tick(self.name, self._sweep_seconds)
             try:
                 await self._publish_unpublished()
+                await self._refresh_capacity()
                 await self._publish_commits_until(self._clock.monotonic() + self._sweep_seconds)
             except (KvUnavailable, TimeoutError) as error:
                 await self._fall_behind("coordination store", error)
@@ -103,43 +212,43 @@ class Publisher(HostedService):
             except TimeoutError:
                 return
             self._has_commits.clear()
-            committed, self._committed = self._committed, {}
-            wakes, self._wakes = self._wakes, set()
-            await self._publish(list(committed.values()), wakes)
+            for kind in self._kinds:
+                await self._publish(kind, *kind.take())
             await self._drop_keys_of_purged()
 
     async def _drop_keys_of_purged(self) -> None:
-        for worker_id in list(self._purged):
-            for name in ("capacity", "desired_state", "license", "state"):
-                async with timeout(CALL_TIMEOUT_SECONDS):
-                    await self._kv.delete(f"{self._prefix}/workers/{worker_id}/{name}")
-            del self._purged[worker_id]
+        for kind in self._kinds:
+            for record_id in list(kind.purged):
+                for name in kind.names:
+                    async with timeout(CALL_TIMEOUT_SECONDS):
+                        await self._kv.delete(f"{self._prefix}/{kind.folder}/{record_id}/{name}")
+                del kind.purged[record_id]
 
     async def _find_orphaned_keys(self) -> None:
         """Find keys without a record, left by a crash between a purge and the removal of its keys.
 
-        Keys are read before records: a worker that is created meanwhile has a record by then.
+        Keys are read before records: a record that is created meanwhile is there by then.
         """
-        async with timeout(CALL_TIMEOUT_SECONDS):
-            listing = await self._kv.list_prefix(f"{self._prefix}/workers/")
-        known = {document.id for document in await self._store.list_all(KIND)}
-        named = {item.key.removeprefix(f"{self._prefix}/workers/").split("/")[0] for item in listing.items}
-        self._purged.update(dict.fromkeys(sorted(named - known)))
+        for kind in self._kinds:
+            folder = f"{self._prefix}/{kind.folder}/"
+            async with timeout(CALL_TIMEOUT_SECONDS):
+                listing = await self._kv.list_prefix(folder)
+            if not listing.items:
+                continue
+            known = {document.id for document in await self._store.list_all(kind.kind)}
+            named = {item.key.removeprefix(folder).split("/")[0] for item in listing.items}
+            kind.purged.update(dict.fromkeys(sorted(named - known)))
         self._must_find_orphaned_keys = False
 
     async def _publish_unpublished(self) -> None:
         async with timeout(CALL_TIMEOUT_SECONDS):
             marker = await self._kv.get(f"{self._prefix}/published")
-        documents = await (self._store.list_unpublished(KIND) if marker else self._store.list_all(KIND))
-        workers = []
-        for document in documents:
-            try:
-                workers.append(decode_worker(document))
-            except msgspec.MsgspecError as error:
-                log.error("unreadable worker record not published", worker_id=document.id, error=str(error))
-        for worker in workers:
-            self._on_found(worker)
-        await self._publish(workers, {worker.id for worker in workers})
+        for kind in self._kinds:
+            list_due = self._store.list_unpublished if marker else self._store.list_all
+            records = list(_readable(kind, await list_due(kind.kind)))
+            for record in records:
+                kind.on_found(record)
+            await self._publish(kind, records, {record.id for record in records})
         if self._must_find_orphaned_keys:
             await self._find_orphaned_keys()
         await self._drop_keys_of_purged()
@@ -149,24 +258,30 @@ class Publisher(HostedService):
         self._health.thaw("coordination store")
         self._health.thaw("store")
 
-    async def _publish(self, workers: list[Worker], wakes: Collection[str]) -> None:
-        """Write the keys of workers on which a controller has to act; mark all as published."""
-        for worker in workers:
-            if worker.id not in wakes:
-                continue
-            base = f"{self._prefix}/workers/{worker.id}"
-            desired = {"desired_status": worker.desired_status, "generation": worker.generation}
-            observed = {"status": worker.status, "version": worker.version}
-            await self._put(f"{base}/desired_state", msgspec.json.encode(desired))
-            if worker.license.changed_at is not None:
-                pending = {"pending_operation": worker.license.pending_operation}
-                await self._put(f"{base}/license", msgspec.json.encode(pending))
-            if worker.declared_capacity is not None:
-                capacity = {"declared": worker.declared_capacity, "allocated": worker.allocated_capacity}
-                await self._put(f"{base}/capacity", msgspec.json.encode(capacity))
-            await self._put(f"{base}/state", msgspec.json.encode(observed))
-        if workers:
-            await self._store.mark_published(KIND, {worker.id: worker.version for worker in workers})
+    async def _refresh_capacity(self) -> None:
+        """Write the capacity keys that are not what the records say: two control planes may cross."""
+        if self._clock.monotonic() - self._refreshed_at < self._capacity_refresh_seconds:
+            return
+        self._refreshed_at = self._clock.monotonic()
+        kind, folder = self._workers, f"{self._prefix}/{self._workers.folder}/"
+        async with timeout(CALL_TIMEOUT_SECONDS):
+            listing = await self._kv.list_prefix(folder)
+        published = {item.key: item.value for item in listing.items}
+        for worker in _readable(kind, await self._store.list_all(kind.kind)):
+            for name, value in kind.values(worker):
+                key, body = f"{folder}{worker.id}/{name}", msgspec.json.encode(value)
+                if name in VIEWS and published.get(key) != body:
+                    await self._put(key, body)
+
+    async def _publish(self, kind: _Published, records: list[Any], wakes: Collection[str]) -> None:
+        """Write the keys of records on which a controller has to act; mark all as published."""
+        for record in records:
+            if record.id in wakes:
+                for name, value in kind.values(record):
+                    key = f"{self._prefix}/{kind.folder}/{record.id}/{name}"
+                    await self._put(key, msgspec.json.encode(value))
+        if records:
+            await self._store.mark_published(kind.kind, {record.id: record.version for record in records})
 
     async def _put(self, key: str, value: bytes) -> None:
         """Write a key only if its value changed: an equal value must not wake a watcher."""
@@ -174,3 +289,11 @@ class Publisher(HostedService):
             current = await self._kv.get(key)
             if current is None or current.value != value:
                 await self._kv.put(key, value)
+
+
+def _readable(kind: _Published, documents: Collection[Document]) -> Iterator[Any]:
+    for document in documents:
+        try:
+            yield kind.decode(document)
+        except msgspec.MsgspecError as error:
+            log.error("unreadable record not published", kind=kind.kind, id=document.id, error=str(error))

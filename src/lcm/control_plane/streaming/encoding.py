@@ -19,6 +19,11 @@ class EventFilter:
     event_types: tuple[str, ...] = ()
     """Prefixes of event types."""
     include_system: bool = True
+    owner_id: str | None = None
+    """The only person whose lablet sessions are shown; None: those of all."""
+
+    def wants_owner(self, owner_id: str | None) -> bool:
+        return owner_id is None or self.owner_id is None or owner_id == self.owner_id
 
     def wants_type(self, event_type: str) -> bool:
         return not self.event_types or event_type.startswith(self.event_types)
@@ -33,12 +38,21 @@ EVERYTHING: Final = EventFilter()
 class Event:
     """One encoded event."""
 
-    __slots__ = ("chunk", "event_type", "number", "worker_id")
+    __slots__ = ("chunk", "event_type", "number", "owner_id", "worker_id")
 
-    def __init__(self, number: int, event_type: str, worker_id: str | None, chunk: bytes) -> None:
+    def __init__(
+        self,
+        number: int,
+        event_type: str,
+        worker_id: str | None,
+        chunk: bytes,
+        owner_id: str | None = None,
+    ) -> None:
         self.number = number
         self.event_type = event_type
         self.worker_id = worker_id
+        self.owner_id = owner_id
+        """The person whose lablet session it is about."""
         self.chunk = chunk
 
     @property
@@ -47,7 +61,7 @@ class Event:
 
     def chunk_for(self, wanted: EventFilter) -> bytes | None:
         is_wanted = wanted.wants_type(self.event_type) and wanted.wants_worker(self.worker_id)
-        return self.chunk if is_wanted else None
+        return self.chunk if is_wanted and wanted.wants_owner(self.owner_id) else None
 
 
 class Batch:

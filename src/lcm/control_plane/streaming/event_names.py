@@ -1,8 +1,11 @@
-"""The names of the event stream's events, and which of them a commit of a worker is."""
+"""The names of the event stream's events, and which of them a commit is."""
 
 from enum import StrEnum
 from operator import attrgetter
 
+from lcm.control_plane.records.definitions import StoredDefinition
+from lcm.domain.lablet.definition import DefinitionStatus
+from lcm.domain.lablet.session import LabletSession
 from lcm.domain.license import License, LicenseOperation, LicenseStatus
 from lcm.domain.lifecycle import DRAINING, STOPPING, TERMINATED
 from lcm.domain.worker import Worker
@@ -30,6 +33,26 @@ class WorkerEvent(StrEnum):
     LABS_UPDATED = "worker.labs.updated"
 
 
+class SessionEvent(StrEnum):
+    """An event that carries a lablet session's whole record."""
+
+    CREATED = "lablet.session.created"
+    STATUS_UPDATED = "lablet.session.status.updated"
+    WAITING_UPDATED = "lablet.session.waiting.updated"
+    PROGRESS_UPDATED = "lablet.session.progress.updated"
+    TIMESLOT_UPDATED = "lablet.session.timeslot.updated"
+    ENDED = "lablet.session.ended"
+
+
+class DefinitionEvent(StrEnum):
+    """An event that carries a lablet definition without its topology."""
+
+    CREATED = "lablet.definition.created"
+    UPDATED = "lablet.definition.updated"
+    DEPRECATED = "lablet.definition.deprecated"
+    DELETED = "lablet.definition.deleted"
+
+
 class StreamEvent(StrEnum):
     """An event of the stream that does not carry the record of one changed worker."""
 
@@ -39,12 +62,45 @@ class StreamEvent(StrEnum):
     SESSION_EXPIRED = "auth.session.expired"
     SHUTDOWN = "system.sse.shutdown"
     WORKER_SNAPSHOT = "worker.snapshot"
+    SESSIONS_SNAPSHOT = "lablet.sessions.snapshot"
+    BATCH_UPDATED = "lablet.batch.updated"
     METRICS_UPDATED = "worker.metrics.updated"
     WS_CONNECTED = "worker.ws.connected"
     WS_DISCONNECTED = "worker.ws.disconnected"
     LAB_STATE_CHANGE = "worker.lab.state_change"
     LAB_STATS_UPDATED = "worker.lab.stats_updated"
     LAB_STATUS_UPDATED = "lab.status.updated"
+
+
+def session_event_of(before: LabletSession | None, after: LabletSession) -> SessionEvent | None:
+    """Return the event name; None for a commit that shows people nothing new."""
+    if before is None:
+        return SessionEvent.CREATED
+    if after.is_ended:
+        return SessionEvent.ENDED
+    if (before.status, before.desired_status) != (after.status, after.desired_status):
+        return SessionEvent.STATUS_UPDATED
+    if before.timeslot != after.timeslot:
+        return SessionEvent.TIMESLOT_UPDATED
+    if (before.waits_for, before.nominated) != (after.waits_for, after.nominated):
+        return SessionEvent.WAITING_UPDATED
+    if _progress(before) != _progress(after):
+        return SessionEvent.PROGRESS_UPDATED
+    return None
+
+
+def definition_event_of(before: StoredDefinition | None, after: StoredDefinition) -> DefinitionEvent | None:
+    """Return the event name; None for a commit that shows people nothing new."""
+    if before is None:
+        return DefinitionEvent.UPDATED if after.replaces else DefinitionEvent.CREATED
+    if before.definition == after.definition:
+        return None
+    if after.definition.status is DefinitionStatus.ARCHIVED:
+        return DefinitionEvent.DELETED
+    return DefinitionEvent.DEPRECATED
+
+
+_progress = attrgetter("lab", "steps", "nodes", "cleanup")
 
 
 def event_of(before: Worker | None, after: Worker) -> WorkerEvent:

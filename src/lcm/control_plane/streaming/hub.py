@@ -16,6 +16,8 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
+from lcm.control_plane.records.definitions import StoredDefinition
+from lcm.control_plane.records.session_cache import CachedSession, SessionCache
 from lcm.control_plane.records.worker_cache import WorkerCache
 from lcm.control_plane.streaming.encoding import (
     EVERYTHING,
@@ -26,14 +28,24 @@ from lcm.control_plane.streaming.encoding import (
     encode,
     in_pieces,
 )
-from lcm.control_plane.streaming.event_names import StreamEvent, WorkerEvent, event_of
+from lcm.control_plane.streaming.event_names import (
+    StreamEvent,
+    WorkerEvent,
+    definition_event_of,
+    event_of,
+    session_event_of,
+)
 from lcm.control_plane.streaming.outbox import SUBSCRIBER_BYTES, Channel, Subscriber
 from lcm.core.clock import Clock
 from lcm.core.ids import Ids
+from lcm.domain.lablet.batch import LabletBatch
+from lcm.domain.lablet.session import LabletSession
 from lcm.domain.lifecycle import TERMINATED, DesiredStatus
 from lcm.domain.telemetry import LabChange, LabRecord, LabStats, Sample
 from lcm.domain.template import WorkerTemplate
 from lcm.domain.worker import Worker
+from lcm.rest.lablets import LabletSessionView
+from lcm.rest.scheduling import LabletDefinitionView
 from lcm.rest.schemas import WorkerView
 
 BUFFER_BYTES: Final = 4 * 1024 * 1024
@@ -47,6 +59,9 @@ COALESCE_SECONDS_PER_SUBSCRIBER: Final = 0.0001
 """A write to a subscriber takes about 30 µs: the window leaves time for other work."""
 
 SNAPSHOT: Final = StreamEvent.WORKER_SNAPSHOT
+SESSIONS: Final = StreamEvent.SESSIONS_SNAPSHOT
+SNAPSHOT_SESSIONS: Final = 50
+"""Sessions in one event of a snapshot."""
 METRICS: Final = StreamEvent.METRICS_UPDATED
 LAB_STATS: Final = StreamEvent.LAB_STATS_UPDATED
 
@@ -75,6 +90,7 @@ class EventHub:
         ids: Ids,
         worker_cache: WorkerCache,
         *,
+        session_cache: SessionCache | None = None,
         newest_samples: Callable[[], Iterable[Sample]] = lambda: (),
         heartbeat_seconds: float = HEARTBEAT_SECONDS,
         buffer_size: int = 1_000,
@@ -82,6 +98,7 @@ class EventHub:
     ) -> None:
         self._clock = clock
         self._worker_cache = worker_cache
+        self._session_cache = session_cache
         self._newest_samples = newest_samples
         self._heartbeat_seconds = heartbeat_seconds
         self._subscriber_bytes = subscriber_bytes
@@ -160,6 +177,47 @@ class EventHub:
         )
         data = {"worker_id": worker_id, "worker": worker, "previous_status": last.status}
         self.publish(WorkerEvent.TERMINATED, data)
+
+    def on_session_commit(self, before: LabletSession | None, after: LabletSession) -> None:
+        """Publish a committed change of a lablet session, to those who may see it."""
+        kind = session_event_of(before, after)
+        if kind is not None:
+            data = {
+                "session_id": after.id,
+                "worker_id": after.worker_id,
+                "session": LabletSessionView.of(after),
+                "previous_status": before.status if before else None,
+            }
+            self.publish(kind, data, owner_id=after.owner_id)
+
+    def on_peer_session_commit(self, before: LabletSession | None, after: LabletSession) -> None:
+        """Publish a commit of another control plane."""
+        if self._session_cache is not None:
+            self._session_cache.on_session_commit(before, after)
+        self.on_session_commit(before, after)
+
+    def on_sessions_unseen(self) -> None:
+        """Read the sessions again for the next snapshot: changes may have happened without a commit here."""
+        if self._session_cache is not None:
+            self._session_cache.invalidate()
+
+    def on_batch_commit(self, _: LabletBatch | None, after: LabletBatch) -> None:
+        """Publish a committed change of a class, to operators and to its creator."""
+        data = {
+            "batch_id": after.id,
+            "name": after.name,
+            "size": len(after.owners),
+            "is_complete": after.is_complete,
+            "end_asked_at": after.end_asked_at,
+        }
+        self.publish(StreamEvent.BATCH_UPDATED, data, owner_id=after.creator_id)
+
+    def on_definition_commit(self, before: StoredDefinition | None, after: StoredDefinition) -> None:
+        """Publish a committed change of a lablet definition."""
+        kind = definition_event_of(before, after)
+        if kind is not None:
+            view = LabletDefinitionView.of(after.definition)
+            self.publish(kind, {"definition_id": after.id, "definition": view, "replaces": after.replaces})
 
     def on_template(self, change: str, template: WorkerTemplate) -> None:
         self.publish(f"worker.template.{change}", {"template": template})
@@ -251,12 +309,12 @@ class EventHub:
 
     # Publishing.
 
-    def publish(self, event_type: str, data: Mapping[str, Any]) -> None:
+    def publish(self, event_type: str, data: Mapping[str, Any], *, owner_id: str | None = None) -> None:
         """Send an event to every subscriber whose filter admits it, now."""
         self._count += 1
         self.events[event_type] += 1
         chunk = encode(event_type, data, f"{self._boot}-{self._count}")
-        self._fan_out(Event(self._count, event_type, data.get("worker_id"), chunk))
+        self._fan_out(Event(self._count, event_type, data.get("worker_id"), chunk, owner_id))
 
     def _collect(self, event_type: StreamEvent, worker_id: str, part: bytes) -> None:
         """Publish an event in a batch with others of its type, within a second."""
@@ -337,6 +395,7 @@ class EventHub:
     ) -> AsyncGenerator[bytes, None]:
         """Yield everything one browser gets, until it disconnects or its credential ends."""
         await self._worker_cache.load()
+        await self._load_sessions()
         subscriber = Subscriber(self._subscriber_bytes)
         channel = self._join(wanted, subscriber)
         with while_signed_in(subscriber.expire), self._subscribed(channel, subscriber):
@@ -345,6 +404,7 @@ class EventHub:
             while not (self._is_closing or subscriber.is_expired):
                 if subscriber.overflowed:
                     self.resets += 1
+                    await self._load_sessions()
                     self._deliver_all(channel)
                     reason = subscriber.overflowed
                     subscriber.drop()
@@ -358,6 +418,10 @@ class EventHub:
                 yield encode(StreamEvent.SESSION_EXPIRED, {})
             elif wanted.include_system:
                 yield encode(StreamEvent.SHUTDOWN, {})
+
+    async def _load_sessions(self) -> None:
+        if self._session_cache is not None:
+            await self._session_cache.load()
 
     def reset_all(self, reason: str) -> None:
         """Send `reset` and fresh snapshots to every subscriber: changes may have happened without an event.
@@ -414,7 +478,7 @@ class EventHub:
             reason = {"reason": "the missed events are no longer buffered"}
             yield from self._start_with_snapshots(StreamEvent.RESET, reason, wanted)
             return
-        yield encode(StreamEvent.CONNECTED, {**greeting, "workers": 0})
+        yield encode(StreamEvent.CONNECTED, {**greeting, "workers": 0, "sessions": 0})
         for event in missed:
             chunk = event.chunk_for(wanted)
             if chunk is not None:
@@ -441,13 +505,29 @@ class EventHub:
         head = f"id: {self._boot}-{self._count}\n"
         wants_workers = wanted.wants_type(SNAPSHOT)
         workers = [known for known in self._worker_cache if wants_workers and wanted.wants_worker(known.id)]
-        yield head.encode() + encode(event_type, {**data, "workers": len(workers)})
+        sessions = self._sessions_of(wanted)
+        counts = {"workers": len(workers), "sessions": len(sessions)}
+        yield head.encode() + encode(event_type, {**data, **counts})
         yield from in_pieces(
             f'{head}event: {SNAPSHOT}\ndata: {{"worker":'.encode() + known.view + b"}\n\n"
             for known in workers
         )
+        yield from in_pieces(
+            f'{head}event: {SESSIONS}\ndata: {{"sessions":['.encode() + b",".join(some) + b"]}\n\n"
+            for some in _chunks([known.view for known in sessions], SNAPSHOT_SESSIONS)
+        )
         if wanted.wants_type(f"{METRICS}.batch"):
             yield from self._newest_load(wanted)
+
+    def _sessions_of(self, wanted: EventFilter) -> list[CachedSession]:
+        """Return the sessions that this subscriber may see and wants."""
+        if self._session_cache is None or not wanted.wants_type(SESSIONS):
+            return []
+        return [
+            known
+            for known in self._session_cache
+            if wanted.wants_owner(known.owner_id) and wanted.wants_worker(known.worker_id)
+        ]
 
     def _newest_load(self, wanted: EventFilter) -> Iterator[bytes]:
         """Yield the newest samples in batches without an id: they are a snapshot, not events."""
@@ -464,3 +544,7 @@ class EventHub:
 
     def _now(self) -> bytes:
         return msgspec.json.encode(self._clock.now())
+
+
+def _chunks(parts: Sequence[bytes], size: int) -> Iterator[Sequence[bytes]]:
+    return (parts[start : start + size] for start in range(0, len(parts), size))

@@ -1,4 +1,4 @@
-"""For controllers: scale-up and scale-down, lablet sessions on workers, and the audit log."""
+"""For controllers: scale-up and scale-down, the capacity of workers, and the audit log."""
 
 from typing import Annotated
 
@@ -7,10 +7,10 @@ from starlette.responses import Response
 
 from lcm.control_plane.api.dependencies import Controller, LeaderFence, Plane
 from lcm.control_plane.commands.drain_worker import scale_down_worker
-from lcm.control_plane.commands.place_session import place_session, recalculate_capacity, remove_session
+from lcm.control_plane.commands.recalculate_capacity import recalculate_capacity
 from lcm.control_plane.commands.scale_up import scale_up
 from lcm.domain.worker import Worker
-from lcm.rest.schemas import AuditRecord, ScaleUpRequest, SessionChange
+from lcm.rest.schemas import AuditRecord, ScaleUpRequest, WorkerRecords
 from lcm.web.answers import answer, body_of, documented, reads
 
 router = APIRouter(prefix="/api/internal", tags=["scaling", "internal"])
@@ -21,7 +21,7 @@ _WRITE = documented(Worker, problems=[404, 409, 422])
 @router.post(
     "/workers/scale-up",
     summary="Request a scale-up",
-    **documented(Worker, 202, "Accepted.", problems=[409, 422]),
+    **documented(WorkerRecords, 202, "Accepted.", problems=[409, 422]),
     **reads(ScaleUpRequest),
 )
 async def more(
@@ -30,7 +30,8 @@ async def more(
     request: Annotated[ScaleUpRequest, Depends(body_of(ScaleUpRequest))],
     plane: Plane,
 ) -> Response:
-    return answer(await scale_up(plane.records, plane.policies, request, by=service, fence=fence), 202)
+    added = await scale_up(plane.records, plane.policies, request, by=service, fence=fence)
+    return answer(WorkerRecords(items=added), 202)
 
 
 @router.post("/workers/{worker_id}/drain", summary="Drain a worker", **_WRITE)
@@ -41,32 +42,6 @@ async def scale_down(worker_id: str, service: Controller, fence: LeaderFence, pl
             plane.records, plane.caches, plane.policies, worker_id, by=service, fence=fence
         )
     )
-
-
-@router.post(
-    "/workers/{worker_id}/sessions",
-    summary="Place a session",
-    **_WRITE,
-    **reads(SessionChange),
-)
-async def add_session(
-    worker_id: str,
-    fence: LeaderFence,
-    change: Annotated[SessionChange, Depends(body_of(SessionChange))],
-    plane: Plane,
-) -> Response:
-    return answer(
-        await place_session(plane.records, worker_id, change.session_id, needs=change.needs, fence=fence)
-    )
-
-
-@router.delete(
-    "/workers/{worker_id}/sessions/{session_id}",
-    summary="Remove a session",
-    **documented(Worker, problems=[404, 409]),
-)
-async def end_session(worker_id: str, session_id: str, fence: LeaderFence, plane: Plane) -> Response:
-    return answer(await remove_session(plane.records, worker_id, session_id, fence=fence))
 
 
 @router.post(

@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from lcm.control_plane.api.dependencies import Controller, LeaderFence, Plane, controller, services
 from lcm.control_plane.commands.claim_leadership import claim_leadership
+from lcm.control_plane.commands.drain_worker import cancel_scale_down
 from lcm.control_plane.commands.launch_intent import record_launch_intent, withdraw_launch_intent
 from lcm.control_plane.commands.report_details import report_cml, report_instance
 from lcm.control_plane.commands.report_status import report_status
@@ -177,6 +178,28 @@ async def cml_data(
 async def terminate(worker_id: str, service: Controller, fence: LeaderFence, plane: Plane) -> Response:
     """Like a delete by an operator: the license is released, then the instance is terminated."""
     worker = await request_action(plane.records, worker_id, Action.DELETE, by=service, fence=fence)
+    return answer(worker, 202)
+
+
+@router.post(
+    "/workers/{worker_id}/start",
+    summary="Request a start",
+    **documented(Worker, 202, "Accepted; effects follow.", problems=[404, 409]),
+)
+async def start(worker_id: str, service: Controller, fence: LeaderFence, plane: Plane) -> Response:
+    """For sessions that wait for this worker."""
+    worker = await request_action(plane.records, worker_id, Action.START, by=service, fence=fence)
+    return answer(worker, 202)
+
+
+@router.post(
+    "/workers/{worker_id}/cancel-drain",
+    summary="Cancel a drain by scale-down",
+    **documented(Worker, 202, "Accepted; effects follow.", problems=[404, 409]),
+)
+async def cancel_drain(worker_id: str, service: Controller, fence: LeaderFence, plane: Plane) -> Response:
+    """For sessions that wait for this worker. A drain that a person requested goes on."""
+    worker = await cancel_scale_down(plane.records, worker_id, by=service, fence=fence)
     return answer(worker, 202)
 
 

@@ -6,6 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Query, Request
 from starlette.responses import Response, StreamingResponse
 
+from lcm.control_plane.access.roles import Role
 from lcm.control_plane.api.dependencies import Viewer, services
 from lcm.control_plane.streaming.encoding import EventFilter
 from lcm.web.answers import documented
@@ -42,7 +43,12 @@ async def stream(
 
     `worker.metrics.updated` and `worker.lab.stats_updated` come as `<type>.batch`, every second or by fifty.
     """
-    wanted = EventFilter(frozenset(_names(worker_ids)), tuple(sorted(_names(event_types))), include_system)
+    wanted = EventFilter(
+        frozenset(_names(worker_ids)),
+        tuple(sorted(_names(event_types))),
+        include_system,
+        owner_id=person.id if person.role < Role.OPERATOR else None,
+    )
     found = services(request)
     while_signed_in = partial(found.identity.watch, person)
     return StreamingResponse(

@@ -9,7 +9,6 @@ from starlette.responses import Response
 from lcm.control_plane.api.accepted import INTENT, accepted
 from lcm.control_plane.api.dependencies import Admin, Given, Plane, Viewer
 from lcm.control_plane.commands.license_worker import (
-    has_fleet_token,
     list_debts,
     remove_fleet_token,
     request_deregistration,
@@ -17,6 +16,7 @@ from lcm.control_plane.commands.license_worker import (
     set_fleet_token,
     settle_debt,
 )
+from lcm.control_plane.records.fleet_token import has_fleet_token
 from lcm.domain.license import LicenseDebt
 from lcm.rest.schemas import LicenseDebts, LicenseSettings
 from lcm.web.answers import answer, documented

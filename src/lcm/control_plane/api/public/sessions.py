@@ -81,4 +81,4 @@ async def remember(response: Response, request: Request, identity: Identity, pri
 
 
 def _view(person: Principal) -> SessionView:
-    return SessionView(actor=person.name, role=person.role.label)
+    return SessionView(id=person.id, actor=person.name, role=person.role.label)

@@ -1,0 +1,1 @@
+"""What people and controllers do with lablet sessions."""

@@ -1,0 +1,128 @@
+"""What the placement engine needs to know, in one answer, for the scheduler, previews and explanations."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from lcm.control_plane.policies import Policies
+from lcm.control_plane.records.fleet_token import has_fleet_token
+from lcm.control_plane.records.groups import Caches, Records
+from lcm.control_plane.records.growth import growth
+from lcm.control_plane.records.possibility import template_view
+from lcm.domain.lablet.admission import is_licensing, view_of
+from lcm.domain.lablet.session import LabletSession, SessionDesiredStatus
+from lcm.domain.lablet.snapshot import PlacementWorker, Snapshot
+from lcm.domain.lablet.states import PENDING, PENDING_SCHEDULING
+from lcm.domain.lifecycle import RUNNING, STARTING, TERMINATED
+from lcm.domain.worker import COMING_UP, Worker
+
+LICENSING: Final = timedelta(minutes=2)
+"""How long a registration takes, at most as a rule."""
+
+
+async def scheduling_snapshot(
+    records: Records,
+    policies: Policies,
+    *,
+    caches: Caches | None = None,
+    also: tuple[LabletSession, ...] = (),
+) -> Snapshot:
+    """Return the workers, the waiting sessions and `also`, and how far the fleet may grow.
+
+    Without `caches` no worker counts as overloaded: what is decided now needs them.
+    """
+    snapshot = await read_snapshot(records, policies, caches=caches, also=also)
+    return replace(snapshot, revision=_revision(snapshot))
+
+
+async def read_snapshot(
+    records: Records,
+    policies: Policies,
+    *,
+    caches: Caches | None = None,
+    also: Sequence[LabletSession] = (),
+) -> Snapshot:
+    """Return the same without its revision, which only the scheduler needs."""
+    sessions = await records.sessions.list_all()
+    waiting = waiting_of(sessions)
+    workers = [w for w in await records.workers.list_all() if w.status is not TERMINATED]
+    templates = await records.templates.list_all()
+    prices = {template.name: template.usd_per_hour for template in templates}
+    has_token = await has_fleet_token(records)
+    views = [_view(worker, records, policies, caches, has_token) for worker in workers]
+    return Snapshot(
+        workers=tuple(
+            replace(view, usd_per_hour=prices.get(worker.template_name))
+            for worker, view in zip(workers, views, strict=True)
+        ),
+        sessions=(*waiting, *also),
+        incomplete_batches=await _incomplete_batches(records, sessions, waiting),
+        templates=tuple(map(template_view, templates)),
+        growth={region: await growth(records, policies, region) for region in policies.regions},
+        ports=policies.ports,
+        times=policies.times,
+        headroom_percent=policies.headroom_percent,
+    )
+
+
+def is_wanted(session: LabletSession) -> bool:
+    """Whether the end of the session is not requested."""
+    return session.desired_status is SessionDesiredStatus.RUNNING
+
+
+def waiting_of(sessions: Iterable[LabletSession]) -> list[LabletSession]:
+    """Return those that wait for a worker."""
+    return [each for each in sessions if each.status is PENDING_SCHEDULING and is_wanted(each)]
+
+
+def booked_of(sessions: Iterable[LabletSession]) -> list[LabletSession]:
+    """Return those whose window is not open yet."""
+    return [each for each in sessions if each.status is PENDING and is_wanted(each)]
+
+
+async def _incomplete_batches(
+    records: Records, sessions: Iterable[LabletSession], waiting: Iterable[LabletSession]
+) -> tuple[str, ...]:
+    """Return the classes that start as a whole and of which a session is not created or not open yet.
+
+    The last session wakes the scheduler before the class is recorded as complete: sessions count first.
+    """
+    gangs = {each.batch.id: each.batch for each in waiting if each.batch and each.batch.is_all_or_nothing}
+    closed = {each.batch.id for each in booked_of(sessions) if each.batch and each.batch.id in gangs}
+    members = Counter(each.batch.id for each in sessions if each.batch)
+    for batch_id in gangs.keys() - closed:
+        if members[batch_id] >= gangs[batch_id].size:
+            continue
+        batch = await records.batches.find(batch_id)
+        if batch is not None and not batch.is_complete:
+            closed.add(batch_id)
+    return tuple(sorted(closed))
+
+
+def _view(
+    worker: Worker, records: Records, policies: Policies, caches: Caches | None, has_token: bool
+) -> PlacementWorker:
+    ready_at = _ready_at(worker, policies, has_token)
+    view = view_of(worker, ready_at=ready_at, has_fleet_token=has_token)
+    is_overloaded = caches is not None and caches.metrics.is_overloaded(worker.id, records.clock.now())
+    return msgspec.structs.replace(view, is_overloaded=True) if is_overloaded else view
+
+
+def _ready_at(worker: Worker, policies: Policies, has_token: bool) -> datetime | None:
+    """When a worker that comes up is expected to take sessions."""
+    times = policies.times
+    if worker.status is RUNNING and is_licensing(worker, has_fleet_token=has_token):
+        return (worker.license.changed_at or worker.status_since) + LICENSING
+    if worker.status not in COMING_UP:
+        return None
+    takes = times.worker_resume if worker.status is STARTING else times.worker_boot
+    return (worker.pending_since or worker.status_since) + takes
+
+
+def _revision(snapshot: Snapshot) -> str:
+    return hashlib.sha256(msgspec.json.encode(snapshot)).hexdigest()[:16]
