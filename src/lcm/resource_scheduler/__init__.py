@@ -1,1 +1,1 @@
-"""The resource scheduler: will place lablet instances on workers. It places nothing yet."""
+"""The resource scheduler: places lablet sessions on workers, and requests the workers that are missing."""

@@ -19,3 +19,12 @@ class ResourceSchedulerSettings(ControllerSettings):
         validation_alias="RESOURCE_SCHEDULER_INSTANCE_ID",
         description="Name of this instance in elections.",
     )
+    reconcile_interval: float = Field(
+        30, gt=0, description="Seconds between two looks at the queue, if nothing wakes the scheduler."
+    )
+    watch_debounce_seconds: float = Field(
+        0.02, ge=0, description="Seconds in which changes of one session or worker are taken together."
+    )
+    timeslot_manager_interval_seconds: float = Field(
+        60, gt=0, description="Seconds between two looks for windows that open or close."
+    )

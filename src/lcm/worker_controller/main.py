@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from lcm.cml.connection import CmlConnections, CmlTrust
+from lcm.cml.sessions import CmlSessions, server_of
 from lcm.core.clock import Clock
 from lcm.core.controller import WatchTriggeredHostedService, Work
 from lcm.core.election import Election, ElectionWin, LeaderElectionConfig, instance_name
@@ -33,7 +34,6 @@ from lcm.worker_controller.adapters.ec2 import Ec2Provider, Ec2Settings
 from lcm.worker_controller.adapters.picows_websocket import PicowsWebSockets
 from lcm.worker_controller.admin.http import worker_operations
 from lcm.worker_controller.admin.metrics import register_metrics
-from lcm.worker_controller.cml_sessions import CmlSessions
 from lcm.worker_controller.instances.launcher import Launcher
 from lcm.worker_controller.instances.observer import InstanceObserver
 from lcm.worker_controller.monitoring.config import MonitoringConfig
@@ -46,12 +46,12 @@ from lcm.worker_controller.ports import CloudProvider, CmlLicensing, CmlSystem, 
 from lcm.worker_controller.reconciler import LeadershipScope, WorkerReconciler
 from lcm.worker_controller.running.idle import IdleChecker
 from lcm.worker_controller.running.license import LicenseRegistrar
-from lcm.worker_controller.running.monitoring import server_of
 from lcm.worker_controller.running.pipeline import RunningPipeline
 from lcm.worker_controller.running.scale_down import ScaleDown
 from lcm.worker_controller.running.tags import Tagger
 from lcm.worker_controller.settings import WorkerControllerSettings
 from lcm.worker_controller.stats import Stats
+from lcm.worker_controller.status_reports import StatusReports
 from lcm.worker_controller.sweeps.discovery import Discovery
 from lcm.worker_controller.sweeps.orphans import Orphans
 from lcm.worker_controller.sweeps.retention import Retention
@@ -160,6 +160,7 @@ def assemble_controller(
         pipeline.licenses,
         Tagger(cloud, regions, settings.environment_tag, election.check),
         stats,
+        StatusReports(control_plane, stats, monitors, lambda worker_id: reconciler.loop.forget(worker_id)),
         wait_seconds=settings.wait_seconds,
         provisioning_timeout=settings.provisioning_timeout,
         monitors=monitors,

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, NamedTuple, Protocol
 
+from lcm.cml.sessions import CmlServer
 from lcm.domain.discovery import DiscoverySettings, FoundInstance
 from lcm.domain.launch import Ami, InstanceId, LaunchSpec, WorkerId
 from lcm.domain.license import LicenseOperation
@@ -16,10 +17,9 @@ from lcm.domain.lifecycle import WorkerStatus
 from lcm.domain.scaling import AuditEvent
 from lcm.domain.telemetry import ActivityEvent
 from lcm.domain.template import WorkerTemplate
-from lcm.domain.worker import CmlHealth, CmlLicense, CmlLogin, Instance, SystemInfo, Worker
+from lcm.domain.worker import CmlHealth, CmlLicense, Instance, SystemInfo, Worker
 from lcm.rest.fleet import BulkImportResult, Cleanup, CleanupResult
 from lcm.rest.schemas import (
-    CmlCredentials,
     IdleCheck,
     IdleCheckRequest,
     LicenseReport,
@@ -207,24 +207,6 @@ class LicenseState(NamedTuple):
     """Why the last registration failed; empty if it did not."""
     is_free: bool
     """It holds no license and is not about to get one."""
-
-
-@dataclass(frozen=True)
-class CmlServer:
-    """The CML server of a worker, and the login for it."""
-
-    worker_id: WorkerId
-    instance_id: InstanceId | None
-    host: str
-    certificate_sha256: str | None
-    login: CmlLogin | None
-    """None: the fleet's."""
-
-
-class LoginSource(Protocol):
-    """The passwords of workers that have a login of their own."""
-
-    async def get_cml_login(self, worker_id: WorkerId) -> CmlCredentials: ...
 
 
 class CmlLicensing(Protocol):

@@ -4,15 +4,14 @@
              ├─> step of its status (pure) ─> decision ─> one effect ─> report ─> next reconcile
     EC2 ─────┘
 
-The step for each status is a file in `steps/`; what its decision means is `_carry_out` below.
+The step for each status is a file in `steps/`; what its decision means is `_carry_out` below; statuses and
+reasons are reported by `status_reports.py`.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, assert_never
-
-import structlog
 
 from lcm.core.clock import Clock
 from lcm.core.election import LeadershipLost
@@ -25,7 +24,6 @@ from lcm.domain.errors import (
     LcmError,
     PermanentError,
     QuotaExceeded,
-    RequestError,
     TransientError,
     WrongInstanceState,
 )
@@ -68,6 +66,7 @@ from lcm.worker_controller.running.license import LicenseRegistrar
 from lcm.worker_controller.running.pipeline import RunningPipeline
 from lcm.worker_controller.running.tags import Tagger
 from lcm.worker_controller.stats import Stats
+from lcm.worker_controller.status_reports import StatusReports
 from lcm.worker_controller.steps import (
     draining,
     failed,
@@ -81,8 +80,6 @@ from lcm.worker_controller.steps import (
     unknown,
 )
 from lcm.worker_controller.sweeps.discovery import Discovery
-
-log = structlog.get_logger(__name__)
 
 STEPS: Final[Mapping[WorkerStatus, Callable[[Situation], Decision]]] = {
     PENDING: pending.decide,
@@ -138,6 +135,7 @@ class WorkerReconciler(Reconciler[Worker]):
     licenses: LicenseRegistrar
     tagger: Tagger
     stats: Stats
+    reports: StatusReports
     wait_seconds: float
     provisioning_timeout: timedelta
     monitors: Monitors | None = None
@@ -205,7 +203,7 @@ class WorkerReconciler(Reconciler[Worker]):
 
     async def reconcile_resource(self, resource: Worker) -> ReconciliationResult:
         worker = resource
-        self._stop_monitoring_unless_live(worker)
+        self.reports.stop_monitoring_unless_live(worker)
         try:
             for _ in range(CHANGES_PER_RECONCILE):
                 situation = await self._observe(worker)
@@ -229,11 +227,11 @@ class WorkerReconciler(Reconciler[Worker]):
             return Requeue(str(error), self.wait_seconds)
         except TransientError as error:
             self.scope.observer.invalidate(worker.id)
-            await self._record_reason(worker, str(error))
+            await self.reports.record_reason(worker, str(error))
             return Retry(str(error), MIN_RETRY_SECONDS.get(type(error), 0.0))
         except PermanentError as error:
             # A launch that cannot succeed is given up; a worker that exists is not.
-            await self._record_reason(worker, str(error), give_up=worker.status is PENDING)
+            await self.reports.record_reason(worker, str(error), give_up=worker.status is PENDING)
             return Retry(str(error))
 
     async def _verify(self, worker: Worker) -> Worker:
@@ -251,7 +249,7 @@ class WorkerReconciler(Reconciler[Worker]):
         """Do the one thing that was decided. A worker that comes back is reconciled further at once."""
         match decision:
             case Move():
-                return await self._move(worker, decision)
+                return await self.reports.move(worker, decision)
             case Launch():
                 launched = await self.scope.launcher.launch(worker)
                 self.scope.observer.invalidate(worker.id)
@@ -279,10 +277,10 @@ class WorkerReconciler(Reconciler[Worker]):
                 # Last, so that tags which may not be set keep nothing else from being done.
                 if await self.tagger.reconcile(worker, instance):
                     self.scope.observer.invalidate(worker.id)
-                await self._restore_reason(worker)
+                await self.reports.restore_reason(worker)
                 return outcome
             case Wait(reason, is_alarm):
-                await self._report_stuck(worker, reason, is_alarm)
+                await self.reports.record_wait(worker, reason, is_alarm)
                 return self._requeue_soon(worker, reason)
             case Nothing():
                 self.stats.drifting.discard(worker.id)
@@ -291,63 +289,9 @@ class WorkerReconciler(Reconciler[Worker]):
             case _:
                 assert_never(decision)
 
-    async def _move(self, worker: Worker, move: Move) -> Worker:
-        self.stats.stuck.discard(worker.id)
-        moved = await self.control_plane.update_status(
-            worker, move.to, move.reason, observed=move.observed, instance=move.instance
-        )
-        if move.drift is not None:
-            self.stats.on_drift(worker, move.drift)
-        self.stats.on_arrival(worker, moved)
-        self._stop_monitoring_unless_live(moved)
-        log.info(
-            "worker status changed",
-            worker_id=worker.id,
-            was=str(worker.status),
-            status=str(moved.status),
-            reason=moved.status_reason,
-        )
-        if moved.status is TERMINATED:
-            self.loop.forget(worker.id)
-        return moved
-
-    def _stop_monitoring_unless_live(self, worker: Worker) -> None:
-        if self.monitors is not None and not worker.is_live:
-            self.monitors.stop_monitoring(worker.id, f"the worker is {worker.status}")
-
-    async def _report_stuck(self, worker: Worker, reason: str, is_alarm: bool) -> None:
-        """Show operators an instance that makes no progress; nothing is forced."""
-        if not is_alarm:
-            self.stats.stuck.discard(worker.id)
-            return
-        self.stats.stuck.add(worker.id)
-        if worker.status_reason != reason:
-            log.warning("instance stuck", worker_id=worker.id, status=str(worker.status), reason=reason)
-            await self._record_reason(worker, reason)
-
     def _requeue_soon(self, worker: Worker, reason: str) -> Requeue:
         self.scope.observer.invalidate(worker.id)
         return Requeue(reason, self.wait_seconds)
-
-    async def _record_reason(self, worker: Worker, reason: str, *, give_up: bool = False) -> None:
-        """Show operators what holds the worker up, once and not at every attempt; FAILED if it is final."""
-        try:
-            # Read again: the pass that failed may have changed the record on its way.
-            current = await self.control_plane.fetch_single_resource(worker.id)
-            if current is None or current.status is not worker.status:
-                return
-            target = FAILED if give_up else current.status
-            if target is not current.status or reason != current.status_reason:
-                await self._move(current, Move(target, reason))
-        except Fenced:
-            raise
-        except (TransientError, RequestError) as error:
-            log.info("reason not recorded", worker_id=worker.id, error=str(error))
-
-    async def _restore_reason(self, worker: Worker) -> None:
-        """What held a running worker up is over: show the reason of its status again."""
-        if worker.arrival is not None and worker.status_reason != worker.arrival.reason:
-            await self._record_reason(worker, worker.arrival.reason)
 
     async def _release_license(self, worker: Worker, is_late: bool) -> Worker | ReconciliationResult:
         """Deregister before the instance goes: a license that a terminated instance holds is lost."""

@@ -5,14 +5,13 @@ from pathlib import Path
 
 from pydantic import AliasChoices, Field, PositiveFloat, PositiveInt, SecretStr, field_validator
 
-from lcm.cml.connection import CmlTrust
-from lcm.cml.session import Credentials
+from lcm.cml.settings import CmlSettings
 from lcm.core.settings import ElectionSettings
 from lcm.domain.discovery import parse_tag_filter
 from lcm.domain.scaling import ScaleDownPolicy
 
 
-class WorkerControllerSettings(ElectionSettings):
+class WorkerControllerSettings(ElectionSettings, CmlSettings):
     """Environment names are the field names in upper case, unless an alias says otherwise."""
 
     host: str = Field(
@@ -58,21 +57,6 @@ class WorkerControllerSettings(ElectionSettings):
         " Unset: the account of the credentials.",
     )
     aws_endpoint_url: str | None = Field(None, description="EC2 endpoint instead of AWS itself.")
-    use_private_ip_for_monitoring: bool = Field(False, description="Reach CML at the private address.")
-    cml_port: int = Field(
-        443, ge=1, le=65535, validation_alias="CML_WORKER_API_PORT", description="CML's HTTPS port."
-    )
-    cml_worker_api_username: str = Field("", description="CML login; empty: CML_DEFAULT_USERNAME.")
-    cml_worker_api_password: SecretStr = Field(
-        SecretStr(""), description="Password of CML_WORKER_API_USERNAME; empty: CML_DEFAULT_PASSWORD."
-    )
-    cml_default_username: str = Field("admin", description="CML login if no other is set.")
-    cml_default_password: SecretStr = Field(SecretStr(""), description="Password of CML_DEFAULT_USERNAME.")
-    cml_worker_api_verify_ssl: CmlTrust = Field(
-        CmlTrust.PIN,
-        description="`false`: CML's certificate is pinned at first contact. `true`: a CA must have signed it."
-        " `off`: it is not verified.",
-    )
     cml_websocket_enabled: bool = Field(True, description="Off: workers are polled by REST only.")
     cml_websocket_metrics_report_interval: PositiveFloat = Field(
         10.0, description="Seconds between two reports of a worker's load, and of a lab's."
@@ -107,18 +91,6 @@ class WorkerControllerSettings(ElectionSettings):
     @property
     def scale_down(self) -> ScaleDownPolicy:
         return ScaleDownPolicy(self.scale_down_enabled, self.min_workers, self.scale_down_cooldown_seconds)
-
-    @property
-    def cml_credentials(self) -> Credentials:
-        return Credentials(
-            self.cml_worker_api_username or self.cml_default_username,
-            (self.cml_worker_api_password or self.cml_default_password).get_secret_value(),
-        )
-
-    @field_validator("cml_worker_api_verify_ssl", mode="before")
-    @classmethod
-    def _in_any_case(cls, value: object) -> object:
-        return value if isinstance(value, CmlTrust) else str(value).lower()
 
     aws_region: str = Field(
         "us-east-1", description="Region of discovery if WORKER_DISCOVERY_REGIONS is empty."

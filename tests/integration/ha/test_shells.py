@@ -1,4 +1,4 @@
-"""The controllers that have no work yet: they are elected, answer, and do not pretend."""
+"""A controller that runs as its own process is elected, answers, and says what it does."""
 
 import json
 import subprocess
@@ -45,10 +45,10 @@ def plane(etcd: EtcdCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         process.forget()
 
 
-@pytest.mark.parametrize("service", ["resource-scheduler", "lablet-controller"])
-async def test_a_controller_without_work_is_elected_and_says_that_it_does_nothing(
-    etcd: EtcdCluster, plane: LcmProcess, service: str
+async def test_a_lablet_controller_is_elected_and_says_what_it_does(
+    etcd: EtcdCluster, plane: LcmProcess
 ) -> None:
+    service = "lablet-controller"
     environment = {
         "ETCD_ENDPOINTS": etcd.endpoints[0],
         "CONTROL_PLANE_API_URL": plane.url,
@@ -66,7 +66,7 @@ async def test_a_controller_without_work_is_elected_and_says_that_it_does_nothin
             return said if said["is_leader"] else None
 
         said = await eventually(leading)
-        assert said["does"].startswith("nothing yet: ")
+        assert (said["instances_managed"], said["instances_running"]) == (0, 0)
         assert (said["epoch"], said["frozen"], said["coordination"]) == (1, [], "elected")
         held = etcd.ctl("get", f"/lcm/{service}/leader", "--print-value-only").stdout.decode().strip()
         assert held == said["instance_id"]

@@ -10,18 +10,18 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 import msgspec
 import pytest
 
+from lcm.cml.sessions import CmlServer
 from lcm.control_plane.commands.license_worker import list_debts, request_license
-from lcm.control_plane.commands.place_session import place_session
 from lcm.core.kv.port import Change
-from lcm.domain.errors import Conflict, Unreachable
+from lcm.domain.errors import PlacementRefused, Unreachable
 from lcm.domain.launch import InstanceId
 from lcm.domain.license import LicenseStatus
 from lcm.domain.lifecycle import RUNNING, STOPPED, STOPPING, TERMINATED, DesiredStatus
 from lcm.domain.worker import Action, Instance, Worker
 from lcm.rest.client import ControlPlaneClient
-from lcm.worker_controller.ports import CmlServer
 from lcm.worker_controller.running.license import ANSWER_LOST
 from lcm.worker_controller.settings import WorkerControllerSettings
+from support.claims import place_session
 from support.core import a_worker
 from support.fleet import Fleet
 from support.memory_cloud import Delays, MemoryCloud, Moment
@@ -324,5 +324,5 @@ class TestH6ScaleDownChoosesWell:
         async with Fleet(settings).running() as fleet:
             worker = await fleet.running_worker()
             await fleet.until(worker, STOPPING, within_seconds=3 * 3_600)
-            with pytest.raises(Conflict):
+            with pytest.raises(PlacementRefused):
                 await place_session(fleet.plane.records, worker.id, "session-1")

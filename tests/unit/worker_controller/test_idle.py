@@ -7,13 +7,14 @@ import pytest
 
 from lcm.control_plane.commands.drain_worker import drain_worker
 from lcm.control_plane.commands.hold_worker import hold_worker
-from lcm.control_plane.commands.place_session import place_session, remove_session
 from lcm.control_plane.commands.report_live import report_live
+from lcm.domain.lablet.admission import nominate_worker
 from lcm.domain.lifecycle import DRAINING, RUNNING, STOPPED, STOPPING, DesiredStatus
 from lcm.domain.telemetry import ActivityEvent, Sample, SampleSource
 from lcm.domain.worker import Action, Worker
 from lcm.rest.schemas import ActivityReport, LiveReports, TelemetryEvent
 from lcm.worker_controller.settings import WorkerControllerSettings
+from support.claims import place_session, remove_session
 from support.fleet import Fleet
 
 HOUR = 3600.0
@@ -230,6 +231,20 @@ async def test_a_busy_worker_is_no_failed_scale_down() -> None:
         assert (await fleet.get(worker)).status is RUNNING
         log = await audited(fleet)
         assert (log["scale_down_failed"], log["skipped_not_eligible"]) == (0, 1)
+
+
+async def test_a_worker_that_sessions_need_is_neither_paused_nor_drained_and_that_is_no_failure() -> None:
+    async with Fleet(WorkerControllerSettings(scale_down_enabled=True)).running() as fleet:
+        claimed, nominated = [await fleet.running_worker(name) for name in ("a", "b")]
+        await place_session(fleet.plane.records, claimed.id, "lablet-1")
+        soon = fleet.clock.now() + timedelta(minutes=30)
+        await fleet.plane.records.workers.change(
+            nominated.id, lambda worker: nominate_worker(worker, {"lablet-2": soon}, frozenset())
+        )
+        await fleet.clock.sleep(3 * HOUR)
+        assert await running(fleet, [claimed, nominated]) == 2
+        log = await audited(fleet)
+        assert (log["scale_down_initiated"], log["scale_down_failed"]) == (0, 0)
 
 
 # Drain

@@ -11,13 +11,13 @@ from datetime import timedelta
 import pytest
 
 from lcm.cml.session import Credentials
+from lcm.cml.sessions import CmlSessions
 from lcm.core.health import Health
 from lcm.core.ids import RandomIds
 from lcm.domain.errors import Throttled
 from lcm.domain.lifecycle import RUNNING, DesiredStatus
 from lcm.domain.worker import CmlLogin, Worker
 from lcm.rest.schemas import CmlCredentials, IdleCheck
-from lcm.worker_controller.cml_sessions import CmlSessions
 from lcm.worker_controller.monitoring.config import MonitoringConfig
 from lcm.worker_controller.monitoring.service import LiveMonitoring, assemble_monitoring
 from lcm.worker_controller.running.idle import IdleChecker

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
+from lcm.cml.sessions import CmlServer
 from lcm.control_plane.commands.auto_license import AutoLicense
 from lcm.control_plane.commands.create_worker import create_worker
 from lcm.control_plane.commands.license_worker import (
@@ -23,7 +24,7 @@ from lcm.domain.license import LicenseStatus
 from lcm.domain.lifecycle import PENDING, RUNNING, TERMINATED
 from lcm.domain.scaling import AuditEvent
 from lcm.domain.worker import Action, Worker
-from lcm.worker_controller.ports import POOL_NOT_NOTIFIED, CmlServer
+from lcm.worker_controller.ports import POOL_NOT_NOTIFIED
 from lcm.worker_controller.running.license import ANSWER_LOST
 from support.fleet import Fleet, MemoryMonitors
 from support.memory_licensing import TOKEN, MemoryLicensing

@@ -2,15 +2,16 @@
 
 import pytest
 
+from lcm.cml.sessions import CmlServer
 from lcm.control_plane.commands.drain_worker import drain_worker
-from lcm.control_plane.commands.place_session import place_session
 from lcm.control_plane.commands.request_action import request_refresh
 from lcm.core.timeouts import timeout
 from lcm.domain.lifecycle import DRAINING, WorkerStatus
 from lcm.domain.observed import record_activity
 from lcm.domain.telemetry import ActivityEvent
 from lcm.domain.worker import Action, Worker
-from lcm.worker_controller.ports import CmlServer, MonitorTarget, ReportedActivity
+from lcm.worker_controller.ports import MonitorTarget, ReportedActivity
+from support.claims import place_session
 from support.fleet import Fleet, MemoryMonitors
 
 RUNNING, STOPPED, TERMINATED = WorkerStatus.RUNNING, WorkerStatus.STOPPED, WorkerStatus.TERMINATED

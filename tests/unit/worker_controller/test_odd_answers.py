@@ -5,12 +5,12 @@ import base64
 import msgspec
 import pytest
 
-from lcm.cml.connection import CmlAnswer
+from lcm.cml.connection import JSON, CmlAnswer
 from lcm.cml.session import CmlSession, Credentials, always
+from lcm.cml.sessions import CmlServer
 from lcm.domain.errors import Unreachable
 from lcm.domain.launch import InstanceId, WorkerId
 from lcm.worker_controller.adapters.cml_licensing import CmlLicensingClient
-from lcm.worker_controller.ports import CmlServer
 from support.virtual_time import VirtualClock
 
 SERVER = CmlServer(WorkerId("w-1"), InstanceId("i-1"), "10.0.0.1", None, None)
@@ -38,6 +38,8 @@ class OddServer:
         *,
         token: str | None = None,
         body: bytes | None = None,
+        content_type: str | None = JSON,
+        timeout_seconds: float | None = None,
     ) -> CmlAnswer:
         return self._login if path == "/api/v0/authenticate" else self._answer
 

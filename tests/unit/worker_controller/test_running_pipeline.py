@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from lcm.cml.sessions import CmlServer, server_of
 from lcm.core.results import Requeue, Success
 from lcm.domain.errors import Unreachable
 from lcm.domain.launch import InstanceId, WorkerId
@@ -19,7 +20,7 @@ from lcm.domain.scaling import ScaleDownPolicy
 from lcm.domain.worker import Instance, Worker
 from lcm.rest.schemas import IdleCheck
 from lcm.worker_controller.decisions import Maintain, Move, Situation, Wait
-from lcm.worker_controller.ports import CmlServer, CmlSystemInformation, LicenseState, MonitorTarget
+from lcm.worker_controller.ports import CmlSystemInformation, LicenseState, MonitorTarget
 from lcm.worker_controller.running import (
     desired_state,
     drift,
@@ -67,8 +68,8 @@ class World:
         self.monitors = monitors
         counts: Counter[str] = Counter()
         plane: Any = self
-        server_of = partial(watching.server_of, use_private_ip=False)
-        licenses = LicenseRegistrar(plane, plane, server_of, lambda: None, self.clock, counts)
+        servers = partial(server_of, use_private_ip=False)
+        licenses = LicenseRegistrar(plane, plane, servers, lambda: None, self.clock, counts)
         self.tender = RunningPipeline(
             plane,
             plane,

@@ -39,6 +39,7 @@ from lcm.worker_controller.decisions import (
 )
 from lcm.worker_controller.reconciler import STEPS
 from support import core
+from support.claims import claims_of
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 ID = InstanceId("i-1")
@@ -258,7 +259,7 @@ def test_a_restart_has_no_such_limit() -> None:
 
 @pytest.mark.parametrize("ahead", [timedelta(milliseconds=50), timedelta(minutes=5)])
 def test_a_stop_cuts_a_drain_short_at_once_though_the_control_planes_clock_is_ahead(ahead: timedelta) -> None:
-    running = replace(a_worker(RUNNING, WANT_RUNNING), sessions=("lablet-1",))
+    running = replace(a_worker(RUNNING, WANT_RUNNING), claims=claims_of("lablet-1"))
     drained = drain(running, deadline=NOW + timedelta(hours=4), by="ann", reason="drain", now=NOW)
     assert isinstance(decide(drained, shows("running")), Maintain)
     stopped = request(drained, Action.STOP, by="bob", now=NOW + ahead)

@@ -7,8 +7,9 @@ import msgspec
 
 from lcm.cml.connection import CmlAnswer
 from lcm.cml.session import CmlSession
+from lcm.cml.sessions import CmlServer
 from lcm.domain.errors import Unreachable
-from lcm.worker_controller.ports import POOL_NOT_NOTIFIED, CmlServer, LicenseState
+from lcm.worker_controller.ports import POOL_NOT_NOTIFIED, LicenseState
 
 STATE: Final = "/api/v0/licensing"
 REGISTRATION: Final = "/api/v0/licensing/registration"

@@ -8,13 +8,13 @@ from typing import Final
 import structlog
 
 from lcm.cml.session import CmlSession
+from lcm.cml.sessions import CmlSessions
 from lcm.core.clock import Clock
 from lcm.core.health import Health
 from lcm.core.hosted_service import supervise
 from lcm.core.ids import Ids
 from lcm.domain.launch import WorkerId
 from lcm.domain.telemetry import MonitorState
-from lcm.worker_controller.cml_sessions import CmlSessions
 from lcm.worker_controller.monitoring.activity_log import ActivityLog
 from lcm.worker_controller.monitoring.config import MonitoringConfig
 from lcm.worker_controller.monitoring.handshake_limiter import HandshakeLimiter

@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 import structlog
 
+from lcm.cml.sessions import CmlSessions
 from lcm.core.clock import Clock
 from lcm.core.health import Health
 from lcm.core.hosted_service import supervise
@@ -17,7 +18,6 @@ from lcm.domain.errors import Fenced, LcmError
 from lcm.domain.launch import WorkerId
 from lcm.domain.telemetry import MonitorState
 from lcm.rest.schemas import TelemetryEvent
-from lcm.worker_controller.cml_sessions import CmlSessions
 from lcm.worker_controller.monitoring.config import MonitoringConfig
 from lcm.worker_controller.monitoring.metrics import MetricsLoop
 from lcm.worker_controller.monitoring.polling import TELEMETRY_PATH

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 import structlog
 
+from lcm.cml.sessions import CmlServer
 from lcm.core.backoff import Backoff
 from lcm.core.clock import Clock
 from lcm.core.redaction import redactor
@@ -21,7 +22,7 @@ from lcm.domain.launch import WorkerId
 from lcm.domain.license import LicenseOperation
 from lcm.domain.worker import Worker
 from lcm.rest.schemas import LicenseReport
-from lcm.worker_controller.ports import POOL_NOT_NOTIFIED, CmlLicensing, CmlServer, ControlPlane, LicenseState
+from lcm.worker_controller.ports import POOL_NOT_NOTIFIED, CmlLicensing, ControlPlane, LicenseState
 
 log = structlog.get_logger(__name__)
 

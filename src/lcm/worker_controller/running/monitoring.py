@@ -1,7 +1,8 @@
 """Step 4: which CML server to monitor."""
 
+from lcm.cml.sessions import server_of
 from lcm.domain.worker import Worker
-from lcm.worker_controller.ports import CmlServer, MonitorTarget, ReportedActivity
+from lcm.worker_controller.ports import MonitorTarget, ReportedActivity
 
 
 def target_of(worker: Worker, *, use_private_ip: bool) -> MonitorTarget | None:
@@ -16,23 +17,3 @@ def target_of(worker: Worker, *, use_private_ip: bool) -> MonitorTarget | None:
             worker.activity.listed_since or worker.created_at, worker.activity.recent_events
         ),
     )
-
-
-def server_of(worker: Worker, *, use_private_ip: bool) -> CmlServer | None:
-    host = host_of(worker, use_private_ip=use_private_ip)
-    if host is None:
-        return None
-    return CmlServer(
-        worker_id=worker.id,
-        instance_id=worker.instance.id,
-        host=host,
-        certificate_sha256=worker.cml.certificate_sha256,
-        login=worker.cml.login,
-    )
-
-
-def host_of(worker: Worker, *, use_private_ip: bool) -> str | None:
-    """The address of its CML."""
-    if use_private_ip:
-        return worker.instance.private_ip
-    return worker.instance.public_ip or worker.instance.private_ip

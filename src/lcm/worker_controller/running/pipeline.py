@@ -6,6 +6,7 @@ from datetime import datetime
 
 import structlog
 
+from lcm.cml.sessions import host_of
 from lcm.core.clock import Clock
 from lcm.core.results import ReconciliationResult, Requeue, Success
 from lcm.domain.errors import Unreachable
@@ -101,7 +102,7 @@ class RunningPipeline:
 
     async def _observe_cml(self, worker: Worker) -> Worker:
         """Read CML's system information and report changes; an unreachable CML changes nothing."""
-        host = monitoring.host_of(worker, use_private_ip=self.use_private_ip)
+        host = host_of(worker, use_private_ip=self.use_private_ip)
         if host is None:
             return worker
         try:

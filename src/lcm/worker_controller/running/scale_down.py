@@ -20,6 +20,8 @@ from lcm.domain.worker import Worker
 from lcm.rest.schemas import IdleCheck
 from lcm.worker_controller.ports import ControlPlane
 
+IN_USE: Final = (PauseGuard.ACTIVE_SESSIONS, PauseGuard.NOMINATED, PauseGuard.BUSY)
+"""What makes an idle worker no candidate; the control plane would refuse its drain."""
 IDLE_TIMEOUT: Final = PauseReason.IDLE_TIMEOUT
 
 
@@ -58,7 +60,7 @@ class ScaleDown:
             await self._drain_unless_forbidden(worker, check)
 
     async def _drain_unless_forbidden(self, worker: Worker, check: IdleCheck) -> None:
-        is_active = bool(worker.sessions) or check.guard is PauseGuard.BUSY
+        is_active = bool(worker.claims) or check.guard in IN_USE
         guard = scale_down_guard(
             self.policy,
             is_being_paused=check.auto_pause_triggered,

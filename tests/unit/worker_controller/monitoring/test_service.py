@@ -4,12 +4,12 @@ import asyncio
 import random
 
 from lcm.cml.session import Credentials
+from lcm.cml.sessions import CmlSessions
 from lcm.core.health import Health
 from lcm.core.ids import RandomIds
 from lcm.domain.launch import InstanceId
 from lcm.domain.lifecycle import RUNNING
 from lcm.domain.telemetry import SampleSource
-from lcm.worker_controller.cml_sessions import CmlSessions
 from lcm.worker_controller.monitoring.config import MonitoringConfig
 from lcm.worker_controller.monitoring.service import assemble_monitoring
 from lcm.worker_controller.ports import InstanceMetrics
