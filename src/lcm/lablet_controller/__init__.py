@@ -1,1 +1,1 @@
-"""The lablet controller: will run labs on workers. It runs nothing yet."""
+"""The lablet controller: runs the labs of sessions on their workers."""

@@ -1,18 +1,202 @@
-"""The lablet controller: wiring, no logic. It elects a leader and does nothing yet."""
+"""The lablet controller: wiring, no logic. Start reading here, then `reconciler.py`, then a step.
 
-from contextlib import AbstractAsyncContextManager
+Runs the labs of placed sessions on their workers and removes them. It talks to the control plane (REST), the
+coordination store and CML's labs API, and keeps no state of its own.
+"""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+
+from lcm.cml.connection import CmlConnections, CmlTrust
+from lcm.cml.sessions import CmlSessions, server_of
 from lcm.core.clock import Clock
+from lcm.core.controller import WatchTriggeredHostedService
+from lcm.core.election import Election, ElectionWin, LeaderElectionConfig, instance_name
+from lcm.core.health import Health
+from lcm.core.hosted_service import HostedService
 from lcm.core.ids import Ids
-from lcm.core.kv.port import Kv
+from lcm.core.key_watch import KeyWatch, WatchConfig
+from lcm.core.kv.port import Change, ChangeKind, Kv
+from lcm.core.loop import ReconcileLoop, ReconciliationConfig
+from lcm.core.telemetry import LoopLagMonitor, Telemetry
+from lcm.domain.lablet.session import LabletSession
+from lcm.lablet_controller.adapters.cml_labs import CmlLabsClient, LabLimits
+from lcm.lablet_controller.admin import lablet_operations
+from lcm.lablet_controller.gate import LabGate
+from lcm.lablet_controller.observer import LabObserver
+from lcm.lablet_controller.ports import CmlLabs, ControlPlane
+from lcm.lablet_controller.reconciler import STEPS, LabletReconciler
 from lcm.lablet_controller.settings import LabletControllerSettings
-from lcm.web.empty_controller import EmptyControllerProcess, empty_controller_process
+from lcm.lablet_controller.stats import Stats
+from lcm.rest.client import HttpTransport
+from lcm.rest.lablet_client import LabletClient
+from lcm.rest.schemas import LABLET_CONTROLLER
+from lcm.web.server import HttpServer
 
-DOES = "nothing yet: labs are not imported, started or stopped on workers"
+LANDS_WITHIN: float = 2.0
+"""An import without an answer may make its lab within so many times its limit."""
 
 
-def lablet_controller_process(
+@dataclass(frozen=True)
+class LabletController:
+    """A lablet controller put together: the service that runs it and what it counts."""
+
+    service: WatchTriggeredHostedService[LabletSession]
+    reconciler: LabletReconciler
+    stats: Stats
+
+
+@dataclass(frozen=True)
+class LabletControllerProcess:
+    """What a caller needs to know of a lablet controller that is about to run."""
+
+    services: tuple[HostedService, ...]
+    url: str
+    port: int
+    election: Election
+
+
+def election_of(
+    settings: LabletControllerSettings,
+    kv: Kv | None,
+    *,
+    clock: Clock,
+    telemetry: Telemetry,
+    health: Health,
+    instance_id: str,
+) -> Election:
+    """Made first: every write carries its epoch, and every effect asks it for leave."""
+    config = LeaderElectionConfig(
+        election_key_prefix=settings.etcd_key_prefix,
+        lease_ttl=settings.leader_lease_ttl,
+        instance_id=instance_id,
+        service_name=LABLET_CONTROLLER,
+        call_timeout_seconds=settings.etcd_call_timeout_seconds,
+    )
+    return Election(
+        config,
+        kv,
+        clock=clock,
+        health=health,
+        trace_ids=telemetry.trace_ids,
+        fatal=LabletReconciler.fatal,
+    )
+
+
+def assemble_lablets(
+    settings: LabletControllerSettings,
+    election: Election,
+    *,
+    control_plane: ControlPlane,
+    labs: CmlLabs,
+    kv: Kv | None,
+    clock: Clock,
+    telemetry: Telemetry,
+    health: Health,
+) -> LabletController:
+    """Everything but the connections: the same parts over CML, or in a simulation."""
+    stats = Stats(telemetry)
+    telemetry.gauge(
+        "lablet_controller_leader",
+        "1 on the lablet controller that leads, 0 on a standby.",
+        lambda: [(int(election.is_leader), {})],
+    )
+    observer = LabObserver(
+        labs, control_plane, clock, lands_within_seconds=LANDS_WITHIN * settings.cml_lab_timeout
+    )
+    reconciler = LabletReconciler(
+        control_plane,
+        observer,
+        LabGate(labs, control_plane, observer.fleet_id, election.check),
+        partial(server_of, use_private_ip=settings.use_private_ip_for_monitoring),
+        clock,
+        stats,
+        lab_lead=timedelta(minutes=settings.lab_start_minutes),
+        start_timeout=timedelta(seconds=settings.lab_start_timeout),
+    )
+    loop = ReconcileLoop(
+        reconciler,
+        ReconciliationConfig(interval_seconds=settings.reconcile_interval, metric_prefix="lablet"),
+        clock=clock,
+        telemetry=telemetry,
+        health=health,
+    )
+    watch = KeyWatch(
+        WatchConfig(
+            prefix=f"{settings.etcd_key_prefix}/instances/",
+            debounce_seconds=settings.watch_debounce_seconds,
+            call_timeout_seconds=settings.etcd_call_timeout_seconds,
+        ),
+        kv,
+        clock=clock,
+        wakes=concerns_a_lab,
+        fatal=reconciler.fatal,
+    )
+
+    async def claim_epoch(win: ElectionWin) -> int:
+        return await control_plane.claim_leadership(win.cluster_id, win.revision, win.instance_id)
+
+    service = WatchTriggeredHostedService(
+        LABLET_CONTROLLER, loop, election, watch, claim_epoch, reset=reconciler.reset
+    )
+    return LabletController(service, reconciler, stats)
+
+
+def concerns_a_lab(change: Change) -> bool:
+    """A session that has a worker, or whose desired status changed; one that waits is the scheduler's."""
+    if change.kind is ChangeKind.DELETE or change.key.endswith("/desired_state"):
+        return True
+    return any(f'"{status}"'.encode() in change.value for status in STEPS)
+
+
+@asynccontextmanager
+async def lablet_controller_process(
     settings: LabletControllerSettings, kv: Kv | None, clock: Clock, ids: Ids
-) -> AbstractAsyncContextManager[EmptyControllerProcess]:
-    """Everything put together; run the services to bring it to life."""
-    return empty_controller_process("lablet-controller", "lablet", DOES, settings, kv, clock, ids)
+) -> AsyncIterator[LabletControllerProcess]:
+    """Open the connections and put everything together; run the services to bring it to life."""
+    telemetry, health = Telemetry(ids), Health(clock)
+    election = election_of(
+        settings,
+        kv,
+        clock=clock,
+        telemetry=telemetry,
+        health=health,
+        instance_id=instance_name(settings.instance_id, ids),
+    )
+    api_key = settings.control_plane_api_key.get_secret_value()
+    limits = LabLimits(import_seconds=settings.cml_lab_timeout, changes_per_worker=settings.starts_per_worker)
+    async with (
+        HttpTransport(settings.control_plane_api_url) as transport,
+        CmlConnections(settings.cml_port, trust=settings.cml_worker_api_verify_ssl) as cml,
+    ):
+        control_plane = LabletClient(
+            transport, api_key, service=LABLET_CONTROLLER, epoch=lambda: election.epoch
+        )
+        sessions = CmlSessions(
+            cml,
+            settings.cml_credentials,
+            control_plane,
+            clock,
+            is_pinned=settings.cml_worker_api_verify_ssl is CmlTrust.PIN,
+        )
+        lablets = assemble_lablets(
+            settings,
+            election,
+            control_plane=control_plane,
+            labs=CmlLabsClient(sessions.of, clock, limits),
+            kv=kv,
+            clock=clock,
+            telemetry=telemetry,
+            health=health,
+        )
+        operations = lablet_operations(lablets.service, lablets.stats, health, telemetry, api_key)
+        server = HttpServer(LABLET_CONTROLLER, operations.app(), settings.host, settings.port)
+        yield LabletControllerProcess(
+            services=(server, lablets.service, LoopLagMonitor(telemetry, clock)),
+            url=server.url,
+            port=server.port,
+            election=election,
+        )

@@ -1,11 +1,12 @@
 """The settings of the lablet controller: file, environment or command line."""
 
-from pydantic import Field
+from pydantic import Field, PositiveFloat, PositiveInt
 
+from lcm.cml.settings import CmlSettings
 from lcm.core.settings import ControllerSettings
 
 
-class LabletControllerSettings(ControllerSettings):
+class LabletControllerSettings(ControllerSettings, CmlSettings):
     """Environment names are the field names in upper case, unless an alias says otherwise."""
 
     host: str = Field(
@@ -18,4 +19,24 @@ class LabletControllerSettings(ControllerSettings):
         "auto",
         validation_alias="LABLET_CONTROLLER_INSTANCE_ID",
         description="Name of this instance in elections.",
+    )
+    reconcile_interval: PositiveFloat = Field(
+        30, description="Seconds between two looks at all sessions, if nothing wakes the controller."
+    )
+    watch_debounce_seconds: float = Field(
+        0.02, ge=0, description="Seconds in which changes of one session are taken together."
+    )
+    starts_per_worker: PositiveInt = Field(
+        4, description="Changes that the CML of one worker works on at a time."
+    )
+    cml_lab_timeout: PositiveFloat = Field(
+        60,
+        description="Seconds that CML has to import a lab. A lab of an import that had no answer is waited"
+        " for twice as long before another is imported.",
+    )
+    lab_start_timeout: PositiveFloat = Field(
+        300, description="Seconds from the start of a lab until every node has booted."
+    )
+    lab_start_minutes: float = Field(
+        5, ge=0, description="Minutes before its timeslot at which a lab is imported; as the control plane's."
     )

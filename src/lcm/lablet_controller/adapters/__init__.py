@@ -1,0 +1,1 @@
+"""Implementations of the lablet controller's ports. They translate and decide nothing."""

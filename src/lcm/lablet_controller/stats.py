@@ -1,0 +1,46 @@
+"""What the lablet controller counts, and its metrics."""
+
+from collections import Counter
+
+from lcm.core.telemetry import Telemetry
+from lcm.domain.lablet.session import LabletSession
+from lcm.domain.lablet.states import RUNNING, SessionStatus
+
+
+class Stats:
+    """Counts since the start of the process."""
+
+    def __init__(self, telemetry: Telemetry) -> None:
+        self.labs: Counter[str] = Counter()
+        """imported, adopted, started, stopped, deleted."""
+        self.managed: dict[str, SessionStatus] = {}
+        telemetry.counter(
+            "lcm_lablet_labs_total",
+            "Labs by what was done with them: imported, adopted, started, stopped, deleted.",
+            lambda: [(count, {"action": action}) for action, count in sorted(self.labs.items())],
+        )
+        telemetry.gauge(
+            "lcm_lablet_sessions_managed",
+            "Sessions that the lablet controller works on, by status; 0 on a standby.",
+            lambda: [
+                (count, {"status": str(status)})
+                for status, count in sorted(Counter(self.managed.values()).items())
+            ],
+        )
+
+    @property
+    def instances_managed(self) -> int:
+        return len(self.managed)
+
+    @property
+    def instances_running(self) -> int:
+        return sum(status is RUNNING for status in self.managed.values())
+
+    def on_session(self, session: LabletSession) -> None:
+        if session.is_ended:
+            self.managed.pop(session.id, None)
+        else:
+            self.managed[session.id] = session.status
+
+    def forget(self, session_id: str) -> None:
+        self.managed.pop(session_id, None)

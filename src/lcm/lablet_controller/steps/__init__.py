@@ -1,0 +1,1 @@
+"""What is done in each status: one pure function for each."""

@@ -1,0 +1,125 @@
+"""INSTANTIATING: intend, find or import, check, start, and wait until every node has booted.
+
+Whatever process dies after whatever call, the next one continues from what is recorded and what CML shows: a
+lab is searched for before it is imported, and everything else may be repeated.
+"""
+
+from datetime import datetime
+from typing import Final
+
+from lcm.domain.lablet.lab import LabStep, StepRecord, StepReport, StepStatus, bounded_nodes
+from lcm.domain.lablet.states import READY
+from lcm.domain.observation import Absent, Known, Unknown
+from lcm.lablet_controller.decisions import (
+    Adopt,
+    Decision,
+    Delete,
+    Import,
+    IntendImport,
+    LabView,
+    Move,
+    Report,
+    SetTags,
+    Situation,
+    Start,
+    Unschedule,
+    Wait,
+    fail,
+)
+from lcm.lablet_controller.steps import removal
+
+MAX_BOOTS: Final = 3
+"""The second starts the wiped lab, the third a lab that is imported anew."""
+MAX_REFUSED_STARTS: Final = 3
+MAX_TAG_CHANGES: Final = 3
+_NEVER: Final = StepRecord(status=StepStatus.PENDING)
+
+
+def decide(situation: Situation) -> Decision:
+    session, lab = situation.session, situation.session.lab
+    if situation.must_end:
+        return situation.end()
+    if situation.is_worker_lost or (lab is None and situation.does_worker_leave):
+        return Unschedule(situation.describe_worker(), situation.is_worker_lost)
+    if not situation.is_worker_usable:
+        return Wait(situation.describe_worker())
+    if lab is None:
+        return IntendImport(session.lab_generation + 1)
+    match situation.seen:
+        case Unknown(reason):
+            return Wait(reason)
+        case Absent() if lab.lab_id is None:
+            return Import()
+        case Absent():
+            return IntendImport(session.lab_generation + 1, is_previous_gone=True)
+        case Known(view) if lab.lab_id is None:
+            return Adopt(view.lab_id)
+        case Known(view):
+            return _bring_up(situation, view)
+
+
+def _bring_up(situation: Situation, view: LabView) -> Decision:
+    steps = situation.session.steps
+    boot = steps.get(LabStep.BOOT, _NEVER)
+    if bounded_nodes(view.states) != situation.session.nodes:
+        return Report(nodes=view.states)
+    if boot.status is StepStatus.FAILED:
+        return _try_again(situation, view, boot)
+    if not view.is_complete:
+        return _fail_boot(boot, "the lab has not the nodes that were imported", needs_import=True)
+    check = steps.get(LabStep.CHECK, _NEVER)
+    if check.status not in (StepStatus.COMPLETED, StepStatus.FAILED):
+        return _check_tags(view, check)
+    if steps.get(LabStep.START, _NEVER).status is not StepStatus.COMPLETED:
+        return _start(situation, boot)
+    if view.has_converged and not view.not_booted:
+        if boot.status is StepStatus.COMPLETED:
+            return Move(READY, "every node has booted")
+        return Report((_done(LabStep.BOOT, boot.attempts),))
+    if _is_late(situation, boot.started_at):
+        return _fail_boot(boot, f"boot_timeout: not booted in time: {', '.join(view.not_booted[:10])}")
+    return Wait(f"{len(view.nodes) - len(view.not_booted)} of {len(view.nodes)} nodes have booted")
+
+
+def _check_tags(view: LabView, check: StepRecord) -> Decision:
+    """CML that does not keep the tags costs people an address, not their lab."""
+    if not view.wrong_tags:
+        return Report((_done(LabStep.CHECK, check.attempts),))
+    if check.attempts < MAX_TAG_CHANGES:
+        return SetTags(view.wrong_tags)
+    detail = "CML does not keep the tags of the granted ports"
+    return Report(
+        (StepReport(step=LabStep.CHECK, status=StepStatus.FAILED, attempts=check.attempts, detail=detail),)
+    )
+
+
+def _is_late(situation: Situation, since: datetime | None) -> bool:
+    return since is not None and situation.now - since > situation.start_timeout
+
+
+def _fail_boot(boot: StepRecord, reason: str, *, needs_import: bool = False) -> Decision:
+    if boot.attempts >= MAX_BOOTS:
+        return fail(reason)
+    attempts = max(boot.attempts + 1, MAX_BOOTS - 1) if needs_import else max(boot.attempts, 1)
+    failed = StepReport(step=LabStep.BOOT, status=StepStatus.FAILED, attempts=attempts, detail=reason)
+    return Report((failed,))
+
+
+def _try_again(situation: Situation, view: LabView, boot: StepRecord) -> Decision:
+    if boot.attempts >= MAX_BOOTS:
+        return fail(boot.detail)
+    return removal.wiped(situation, view) or (
+        _start(situation, boot) if boot.attempts < MAX_BOOTS - 1 else Delete()
+    )
+
+
+def _start(situation: Situation, boot: StepRecord) -> Decision:
+    """CML may refuse a start for a moment; a worker that always does cannot run the lab."""
+    start = situation.session.steps.get(LabStep.START, _NEVER)
+    if start.status is StepStatus.FAILED and start.attempts - boot.attempts >= MAX_REFUSED_STARTS:
+        return fail(f"start_refused: {start.detail}")
+    return Start()
+
+
+def _done(step: LabStep, attempts: int) -> StepReport:
+    return StepReport(step=step, status=StepStatus.COMPLETED, attempts=attempts)
