@@ -11,6 +11,7 @@ from pydantic_settings import BaseSettings
 
 from lcm.control_plane.api.app import openapi_document
 from lcm.control_plane.settings import ControlPlaneSettings
+from lcm.domain.lablet import states
 from lcm.domain.lifecycle import EC2_STATES, MEANING, TRANSITIONS, WorkerStatus
 from lcm.domain.pause import MEANING as PAUSE_MEANING
 from lcm.domain.pause import PAUSE_TRANSITIONS
@@ -28,6 +29,7 @@ def documents() -> Mapping[str, str]:
     return {
         "worker-states.md": worker_states(),
         "pause-states.md": pause_states(),
+        "session-states.md": session_states(),
         "configuration.md": configuration(),
         "openapi.json": json.dumps(openapi_document(), indent=1, ensure_ascii=False) + "\n",
     }
@@ -80,6 +82,27 @@ def pause_states() -> str:
     return out.getvalue()
 
 
+def session_states() -> str:
+    out = io.StringIO()
+    out.write(f"{GENERATED}# Lablet session states\n\n")
+    out.write("The control plane rejects every transition that is not a row of the table below.\n")
+    out.write("An ended status proves that nothing is left: no lab, and no claim on a worker.\n\n")
+    out.write("| status | meaning |\n|---|---|\n")
+    for status, meaning in states.MEANING.items():
+        out.write(f"| {status.name} | {meaning} |\n")
+    out.write("\n## Transitions\n\n```mermaid\nstateDiagram-v2\n")
+    for status, _, because in states.INITIAL:
+        out.write(f"    [*] --> {status.name}: {because}\n")
+    for row in states.TRANSITIONS:
+        out.write(f"    {row.source.name} --> {row.target.name}: {row.because.replace(':', ',')}\n")
+    out.write("```\n\n| from | to | decided by | because |\n|---|---|---|---|\n")
+    for status, owner, because in states.INITIAL:
+        out.write(f"| | {status.name} | {owner} | {because} |\n")
+    for row in states.TRANSITIONS:
+        out.write(f"| {row.source.name} | {row.target.name} | {row.owner} | {row.because} |\n")
+    return out.getvalue()
+
+
 def configuration() -> str:
     out = io.StringIO()
     out.write(f"{GENERATED}# Configuration\n\n")
@@ -115,6 +138,8 @@ def _variable(name: str, alias: object) -> str:
 
 
 def _shown(default: Any) -> str:
+    if isinstance(default, tuple) and default:
+        default = ",".join(map(str, default))
     return f"`{default}`" if default not in (None, ()) and str(default) else ""
 
 

@@ -7,7 +7,7 @@ meanings and colors, the roles, the names of events and the limits come from her
 import importlib
 import json
 import pkgutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, get_args
 
@@ -19,15 +19,16 @@ from lcm.control_plane.api.app import openapi_document
 from lcm.control_plane.api.dependencies import Admin, Operator, Viewer
 from lcm.control_plane.records.metrics_cache import CLOUDWATCH_WAITS_SECONDS, POINTS
 from lcm.control_plane.streaming.encoding import Batch
-from lcm.control_plane.streaming.event_names import StreamEvent, WorkerEvent
+from lcm.control_plane.streaming.event_names import SessionEvent, StreamEvent, WorkerEvent
 from lcm.control_plane.streaming.hub import HEARTBEAT_SECONDS
 from lcm.domain import telemetry
 from lcm.domain.cost import BILLED
+from lcm.domain.lablet import decision, definition, filters, ports, session, states, timeslot, topology
 from lcm.domain.license import MAX_ATTEMPTS
 from lcm.domain.lifecycle import COLOR, MEANING, WorkerStatus
 from lcm.domain.scaling import AuditEvent
 from lcm.domain.template import MAX_NAME_LENGTH, NAME_PATTERN
-from lcm.rest import schemas
+from lcm.rest import lablets, scheduling, schemas
 
 GENERATED: Final = Path(__file__).parents[1] / "ui" / "src" / "generated"
 
@@ -48,10 +49,24 @@ RECEIVED: Final = (
     "RegionList",
     "SessionView",
     "Problem",
+    "LabletDefinitionPage",
+    "LabletSessionPage",
+    "SessionHistory",
+    "SessionCreated",
+    "BatchCreated",
+    "SessionExplanation",
+    "SchedulingPreview",
+    "TopologyAnalysis",
 )
 """What the dashboard reads; every type that these refer to is written too."""
 
-SENT: Final = ("NewWorker",)
+SENT: Final = ("NewWorker", "NewDefinition", "NewSession", "NewBatch", "PreviewRequest")
+
+STRUCTS: Final = (
+    schemas, lablets, scheduling, telemetry,
+    decision, definition, filters, ports, session, timeslot, topology,
+)  # fmt: skip
+"""The modules of the structs that answers are made of."""
 
 ROLES: Final = ((Viewer, Role.VIEWER), (Operator, Role.OPERATOR), (Admin, Role.ADMIN))
 
@@ -112,7 +127,8 @@ def _declaration(name: str, schema: Schema) -> str:
 
 def _sends_defaults(name: str) -> bool:
     """Whether an answer has every field: a struct sends defaults too, unless it omits them."""
-    struct = getattr(schemas, name, None) or getattr(telemetry, name, None)
+    structs = (getattr(module, name, None) for module in STRUCTS)
+    struct = next(filter(None, structs), None) if name not in SENT else None
     return struct is not None and not struct.__struct_config__.omit_defaults
 
 
@@ -147,13 +163,23 @@ def _union(types: Iterable[str]) -> str:
 
 
 def rules(components: Mapping[str, Schema]) -> str:
+    colors = (*COLOR.values(), *states.COLOR.values())
     return HEADER + "\n".join(
         (
-            '\nimport type { AuditEvent, WorkerStatus } from "./api";\n',
+            '\nimport type { AuditEvent, SessionStatus, WaitCode, WorkerStatus } from "./api";\n',
             _constant("STATUSES", list(WorkerStatus), "readonly WorkerStatus[]"),
             _constant("STATUS_MEANING", MEANING, "Readonly<Record<WorkerStatus, string>>"),
-            f"export type Color = {_union(json.dumps(color) for color in COLOR.values())};\n",
+            f"export type Color = {_union(json.dumps(color) for color in colors)};\n",
             _constant("STATUS_COLOR", COLOR, "Readonly<Record<WorkerStatus, Color>>"),
+            "/** The statuses of a lablet session, in the order of its life. */",
+            _constant("SESSION_STATUSES", list(states.SessionStatus), "readonly SessionStatus[]"),
+            _constant("SESSION_MEANING", states.MEANING, "Readonly<Record<SessionStatus, string>>"),
+            _constant("SESSION_COLOR", states.COLOR, "Readonly<Record<SessionStatus, Color>>"),
+            "/** Statuses that prove that nothing of a session is left. */",
+            _constant("SESSION_ENDED", _in_order(states.ENDED), "readonly SessionStatus[]"),
+            "/** Statuses in which a session waits for a worker or for its time. */",
+            _constant("SESSION_WAITS", _in_order(states.WITHOUT_CLAIM), "readonly SessionStatus[]"),
+            _constant("WAIT_CODES", list(session.WaitCode), "readonly WaitCode[]"),
             "/** Statuses in which EC2 bills compute. */",
             _constant("BILLED", [s for s in WorkerStatus if s in BILLED], "readonly WorkerStatus[]"),
             "/** A later role may do everything that an earlier one may. */",
@@ -163,12 +189,16 @@ def rules(components: Mapping[str, Schema]) -> str:
             _constant("ROLE_OF_REQUEST", dict(_roles_of_requests())),
             "/** Every event that carries a worker's whole record. */",
             _constant("WORKER_EVENTS", list(WorkerEvent)),
+            "/** Every event that carries a lablet session's whole record. */",
+            _constant("SESSION_EVENTS", list(SessionEvent)),
             "/** The other events of the stream. */",
             _constant("STREAM_EVENT", _stream_events()),
             _constant("AUDIT_EVENTS", list(AuditEvent), "readonly AuditEvent[]"),
             f"export const WORKER_NAME = /{NAME_PATTERN}/;",
             "/** The most characters of what users type. */",
             _constant("MAX_LENGTH", _max_lengths(components)),
+            f"export const MAX_SEATS = {scheduling.MAX_SEATS};",
+            f"export const MAX_TOPOLOGY_BYTES = {topology.MAX_BYTES:_};",
             f"export const MAX_TAGS = {_field(components, 'Tags', 'tags')['maxProperties']};",
             "/** Attempts at one license operation. */",
             f"export const MAX_LICENSE_ATTEMPTS = {MAX_ATTEMPTS};",
@@ -184,6 +214,10 @@ def rules(components: Mapping[str, Schema]) -> str:
 def _constant(name: str, value: Any, kind: str | None = None) -> str:
     text = json.dumps(value, indent=2, ensure_ascii=False)
     return f"export const {name}{f': {kind}' if kind else ''} = {text}{'' if kind else ' as const'};\n"
+
+
+def _in_order(statuses: Collection[states.SessionStatus]) -> list[states.SessionStatus]:
+    return [status for status in states.SessionStatus if status in statuses]
 
 
 def _max_lengths(components: Mapping[str, Schema]) -> dict[str, int]:

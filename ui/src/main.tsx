@@ -16,6 +16,8 @@ import "./styles/fleet.css";
 import "./styles/worker.css";
 import "./styles/live.css";
 import "./styles/pages.css";
+import "./styles/sessions.css";
+import "./styles/booking.css";
 import "./styles/dialog.css";
 import "./styles/sign-in.css";
 

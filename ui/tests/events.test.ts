@@ -1,11 +1,12 @@
 import { beforeEach, describe, expect, test } from "vitest";
 import { EventReader, type FleetSink } from "../src/app/events";
 import type { LabChange, LabStatus } from "../src/features/labs/labs";
-import type { Sample, WorkerView } from "../src/generated/api";
-import { worker } from "./examples";
+import type { LabletSessionView, Sample, WorkerView } from "../src/generated/api";
+import { lablet, worker } from "./examples";
 
 class RecordingSink implements FleetSink {
   readonly calls: [string, ...string[]][] = [];
+  begun = 0;
 
   replaceWorkers(workers: readonly WorkerView[]): void {
     this.calls.push(["replace", ...workers.map(({ name }) => name)]);
@@ -26,10 +27,23 @@ class RecordingSink implements FleetSink {
   applyLabStatus(status: LabStatus): void {
     this.calls.push(["lab status", status.lab_id]);
   }
+
+  beginSessions(): void {
+    this.begun += 1;
+  }
+
+  replaceSessions(sessions: readonly LabletSessionView[]): void {
+    if (sessions.length > 0) this.calls.push(["replace sessions", ...sessions.map(({ id }) => id)]);
+  }
+
+  applySessions(sessions: readonly LabletSessionView[]): void {
+    this.calls.push(["sessions", ...sessions.map(({ id }) => id)]);
+  }
 }
 
 const about = (name: string) => JSON.stringify({ worker: worker({ name }) });
-const beginning = (workers: number) => JSON.stringify({ workers });
+const beginning = (workers: number, sessions = 0) => JSON.stringify({ workers, sessions });
+const lablets = (...ids: readonly string[]) => JSON.stringify({ sessions: ids.map((id) => lablet({ id })) });
 
 describe("the event stream", () => {
   let sink: RecordingSink;
@@ -103,6 +117,35 @@ describe("the event stream", () => {
       ["apply", "b"],
       ["samples", "a", "b", "a"],
     ]);
+  });
+
+  test("a burst of changes of lablet sessions is handed over at once, during a snapshot too", () => {
+    reader.connected(beginning(1), false);
+    reader.sessionChanged(JSON.stringify({ session: lablet({ id: "s1" }) }));
+    reader.sessionChanged(JSON.stringify({ session: lablet({ id: "s2" }) }));
+    reader.flush();
+    expect(sink.calls).toEqual([["sessions", "s1", "s2"]]);
+  });
+
+  test("a snapshot of lablet sessions replaces them once it is complete, and a change in it is applied after", () => {
+    reader.connected(beginning(0, 3), false);
+    reader.sessionsSnapshot(lablets("s1", "s2"));
+    reader.sessionChanged(JSON.stringify({ session: lablet({ id: "s4" }) }));
+    reader.flush();
+    expect(reader.isMidSnapshot).toBe(true);
+    expect(sink.calls).toEqual([["replace"]]);
+    reader.sessionsSnapshot(lablets("s3"));
+    reader.flush();
+    expect(sink.calls).toEqual([["replace"], ["replace sessions", "s1", "s2", "s3"], ["sessions", "s4"]]);
+  });
+
+  test("a resumed connection without a snapshot keeps the lablet sessions", () => {
+    reader.connected(beginning(1, 1), false);
+    expect(sink.begun).toBe(1);
+    reader.connected(beginning(0), true);
+    expect(sink.begun).toBe(1);
+    reader.reset(beginning(0));
+    expect(sink.begun).toBe(2);
   });
 
   test("lab events are handed over at once", () => {

@@ -20,7 +20,6 @@ import type {
   SessionView,
   TemplateList,
   Timeline,
-  WorkerPage,
   WorkerTemplate,
   WorkerView,
 } from "../generated/api";
@@ -33,12 +32,19 @@ export class ApiError extends Error {
   readonly status: number;
   /** The error of each field of the request. */
   readonly fields: ReadonlyMap<string, string>;
+  /** The kind of problem, as in "invalid-timeslot"; "" if the response names none. */
+  readonly kind: string;
 
-  constructor(status: number, detail: string, fields: ReadonlyMap<string, string> = new Map()) {
+  constructor(status: number, detail: string, fields: ReadonlyMap<string, string> = new Map(), kind = "") {
     super(detail);
     this.status = status;
     this.fields = fields;
+    this.kind = kind;
   }
+}
+
+export function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
 }
 
 let unauthorized: () => void = () => undefined;
@@ -50,8 +56,20 @@ export function onUnauthorized(callback: () => void): void {
 
 const TIMEOUT_MS = 20_000;
 
-async function request<T>(method: string, path: string, body?: unknown): Promise<T> {
-  const response = await send(method, path, body);
+export interface RequestOptions {
+  /** Makes it safe to send the same request again. */
+  readonly idempotencyKey?: string;
+  /** Ends the request; its answer is of no interest any more. */
+  readonly signal?: AbortSignal;
+}
+
+export async function request<T>(
+  method: string,
+  path: string,
+  body?: unknown,
+  options: RequestOptions = {},
+): Promise<T> {
+  const response = await send(method, path, body, options);
   if (!response.ok) {
     const error = await readProblem(response);
     // A rejected token is an error of the sign-in form, not the end of a session.
@@ -62,23 +80,33 @@ async function request<T>(method: string, path: string, body?: unknown): Promise
   return (await response.json()) as T;
 }
 
-async function send(method: string, path: string, body: unknown): Promise<Response> {
-  const init: RequestInit = {
-    method,
-    headers: { Accept: "application/json" },
-    credentials: "same-origin",
-    cache: "no-store",
-    signal: AbortSignal.timeout(TIMEOUT_MS),
-  };
-  if (body !== undefined) {
-    init.headers = { Accept: "application/json", "Content-Type": "application/json" };
-    init.body = JSON.stringify(body);
-  }
+async function send(method: string, path: string, body: unknown, options: RequestOptions): Promise<Response> {
+  const aborter = new AbortController();
+  const abort = () => aborter.abort();
+  const timer = window.setTimeout(abort, TIMEOUT_MS);
+  options.signal?.addEventListener("abort", abort);
   try {
-    return await fetch(path, init);
+    return await fetch(path, {
+      method,
+      headers: headersOf(body, options),
+      credentials: "same-origin",
+      cache: "no-store",
+      signal: aborter.signal,
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    });
   } catch {
     throw new ApiError(0, "The control plane does not answer. Check the connection and try again.");
+  } finally {
+    window.clearTimeout(timer);
+    options.signal?.removeEventListener("abort", abort);
   }
+}
+
+function headersOf(body: unknown, { idempotencyKey }: RequestOptions): Record<string, string> {
+  const headers: Record<string, string> = { Accept: "application/json" };
+  if (body !== undefined) headers["Content-Type"] = "application/json";
+  if (idempotencyKey !== undefined) headers["Idempotency-Key"] = idempotencyKey;
+  return headers;
 }
 
 async function readProblem(response: Response): Promise<ApiError> {
@@ -91,7 +119,7 @@ async function readProblem(response: Response): Promise<ApiError> {
   const detail = problem.detail ?? problem.title ?? `The control plane answered ${response.status}.`;
   const fields = new Map((problem.errors ?? []).map((error) => [error.field, error.message]));
   if (problem.type?.endsWith("name-taken") === true) fields.set("name", detail);
-  return new ApiError(response.status, detail, fields);
+  return new ApiError(response.status, detail, fields, problem.type?.split(":").at(-1) ?? "");
 }
 
 export function getSession(): Promise<Session> {
@@ -108,23 +136,29 @@ export function signOut(): Promise<void> {
 
 /** All workers except the terminated ones. */
 export function listWorkers(): Promise<WorkerView[]> {
-  return listAllPages("/api/workers?limit=500");
+  return listAllPages<WorkerView>("/api/workers?limit=500");
 }
 
 export function listTerminatedWorkers(): Promise<WorkerView[]> {
-  return listAllPages("/api/workers?limit=500&status=terminated&include_terminated=true");
+  return listAllPages<WorkerView>("/api/workers?limit=500&status=terminated&include_terminated=true");
 }
 
-async function listAllPages(path: string): Promise<WorkerView[]> {
-  const workers: WorkerView[] = [];
+interface PageOf<T> {
+  readonly items: readonly T[];
+  readonly next: string | null;
+}
+
+/** All pages of a list; the path has a query already. */
+export async function listAllPages<T>(path: string): Promise<T[]> {
+  const items: T[] = [];
   let after: string | null = null;
   do {
     const query: string = after === null ? "" : `&after=${encodeURIComponent(after)}`;
-    const page: WorkerPage = await request("GET", path + query);
-    workers.push(...page.items);
+    const page: PageOf<T> = await request("GET", path + query);
+    items.push(...page.items);
     after = page.next;
   } while (after !== null);
-  return workers;
+  return items;
 }
 
 function workerPath(id: string): string {

@@ -1,9 +1,14 @@
 /** The root component: the page, the open worker, dialogs and toasts. */
 
+import { AddDefinitionDialog } from "../features/booking/add-definition-dialog";
+import { NewSessionPage } from "../features/booking/new-session-page";
 import { Cost } from "../features/cost/cost-page";
 import { CreateDialog } from "../features/fleet/create-dialog";
 import { Fleet } from "../features/fleet/fleet";
 import { HoldDialog } from "../features/idle/hold-dialog";
+import { EndDialog, ExtendDialog, RetryDialog } from "../features/lablets/session-dialogs";
+import { SessionPage } from "../features/lablets/session-page";
+import { SessionsPage } from "../features/lablets/sessions-page";
 import { DeregisterDialog, FleetLicenseDialog, RegisterDialog } from "../features/license/license-dialogs";
 import { Scaling } from "../features/scaling/scaling-page";
 import { CmlLoginDialog } from "../features/worker/cml-login-dialog";
@@ -13,7 +18,7 @@ import { WorkerPanel } from "../features/worker/worker-panel";
 import { mediaQuery } from "../kit/media";
 import { openDialog } from "./commands";
 import { Header } from "./header";
-import { openWorkerId, type PageId, page } from "./router";
+import { isNewSession, openSessionId, openWorkerId, type PageId, page } from "./router";
 import { session } from "./session";
 import { SignIn } from "./sign-in";
 import { announcement } from "./store";
@@ -53,11 +58,19 @@ function Page({ id }: { id: PageId }) {
   switch (id) {
     case "fleet":
       return <Fleet />;
+    case "sessions":
+      return <Sessions />;
     case "scaling":
       return <Scaling />;
     case "cost":
       return <Cost />;
   }
+}
+
+function Sessions() {
+  const id = openSessionId.value;
+  if (isNewSession.value) return <NewSessionPage />;
+  return id === null ? <SessionsPage /> : <SessionPage key={id} id={id} />;
 }
 
 function Dialogs() {
@@ -79,6 +92,14 @@ function Dialogs() {
       return <TagsDialog entry={dialog.entry} />;
     case "fleet-license":
       return <FleetLicenseDialog />;
+    case "add-definition":
+      return <AddDefinitionDialog />;
+    case "end-sessions":
+      return <EndDialog ids={dialog.ids} />;
+    case "extend-sessions":
+      return <ExtendDialog ids={dialog.ids} />;
+    case "retry-session":
+      return <RetryDialog ids={dialog.ids} />;
     case undefined:
       return null;
   }

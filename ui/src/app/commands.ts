@@ -8,8 +8,11 @@ import { denialFor } from "./session";
 import { applyWorkers, type WorkerEntry } from "./store";
 import { showError } from "./toasts";
 
+export type SessionsDialogKind = "end-sessions" | "extend-sessions" | "retry-session";
+
 export type OpenDialog =
-  | { readonly kind: "create" | "fleet-license" }
+  | { readonly kind: "create" | "fleet-license" | "add-definition" }
+  | { readonly kind: SessionsDialogKind; readonly ids: readonly string[] }
   | {
       readonly kind: "delete" | "hold" | "register" | "deregister" | "cml-login" | "tags";
       readonly entry: WorkerEntry;
@@ -19,6 +22,11 @@ export const openDialog = signal<OpenDialog | null>(null);
 
 export function openCreateDialog(): void {
   if (denialFor("create") === null) openDialog.value = { kind: "create" };
+}
+
+/** Ask before sessions are ended, extended or tried again. */
+export function openSessionsDialog(kind: SessionsDialogKind, ids: readonly string[]): void {
+  openDialog.value = { kind, ids };
 }
 
 export function closeDialog(): void {

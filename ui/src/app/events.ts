@@ -4,8 +4,8 @@
  */
 
 import type { LabChange, LabStatus } from "../features/labs/labs";
-import type { Sample, WorkerView } from "../generated/api";
-import { STREAM_EVENT, WORKER_EVENTS } from "../generated/rules";
+import type { LabletSessionView, Sample, WorkerView } from "../generated/api";
+import { SESSION_EVENTS, STREAM_EVENT, WORKER_EVENTS } from "../generated/rules";
 
 export interface FleetSink {
   replaceWorkers(workers: readonly WorkerView[]): void;
@@ -13,6 +13,10 @@ export interface FleetSink {
   applySamples(samples: readonly Sample[]): void;
   applyLabChange(change: LabChange): void;
   applyLabStatus(status: LabStatus): void;
+  /** A snapshot of the lablet sessions begins: what is known was true before it. */
+  beginSessions(): void;
+  replaceSessions(sessions: readonly LabletSessionView[]): void;
+  applySessions(sessions: readonly LabletSessionView[]): void;
 }
 
 interface SampleBatch {
@@ -21,16 +25,27 @@ interface SampleBatch {
 
 interface SnapshotStart {
   readonly workers: number;
+  readonly sessions: number;
 }
 
 interface WorkerEvent {
   readonly worker: WorkerView;
 }
 
-/** What the page subscribes to: every change of a worker, load and labs, but not the load of every node. */
+interface SessionEvent {
+  readonly session: LabletSessionView;
+}
+
+interface SessionBatch {
+  readonly sessions: readonly LabletSessionView[];
+}
+
+/** Every change of a worker or a lablet session, load and labs, but not the load of every node. */
 export const SUBSCRIBED_TYPES: readonly string[] = [
   STREAM_EVENT.WORKER_SNAPSHOT,
+  STREAM_EVENT.SESSIONS_SNAPSHOT,
   ...WORKER_EVENTS,
+  ...SESSION_EVENTS,
   STREAM_EVENT.METRICS_UPDATED,
   STREAM_EVENT.LAB_STATE_CHANGE,
   STREAM_EVENT.LAB_STATUS_UPDATED,
@@ -42,6 +57,9 @@ export class EventReader {
   #awaited = 0;
   #arrived: WorkerView[] = [];
   #samples: Sample[] = [];
+  #sessions: LabletSessionView[] = [];
+  #sessionSnapshot: LabletSessionView[] = [];
+  #awaitedSessions = 0;
 
   constructor(sink: FleetSink) {
     this.#sink = sink;
@@ -49,21 +67,22 @@ export class EventReader {
 
   /** Whether a snapshot has begun and is incomplete. */
   get isMidSnapshot(): boolean {
-    return this.#awaited > 0;
+    return this.#awaited > 0 || this.#awaitedSessions > 0;
   }
 
   /** A resumed stream sends no snapshot: only missed events follow. */
   connected(data: string, isResumed: boolean): void {
-    const { workers } = parse<SnapshotStart>(data);
-    if (workers > 0 || !isResumed) this.#beginSnapshot(workers);
+    const start = parse<SnapshotStart>(data);
+    if (start.workers === 0 && start.sessions === 0 && isResumed) return;
+    this.#beginSnapshots(start);
   }
 
   reset(data: string): void {
-    this.#beginSnapshot(parse<SnapshotStart>(data).workers);
+    this.#beginSnapshots(parse<SnapshotStart>(data));
   }
 
   snapshot(data: string): void {
-    if (!this.isMidSnapshot) {
+    if (this.#awaited === 0) {
       this.changed(data);
       return;
     }
@@ -73,8 +92,23 @@ export class EventReader {
     if (this.#awaited === 0) this.#endSnapshot();
   }
 
+  sessionsSnapshot(data: string): void {
+    const { sessions } = parse<SessionBatch>(data);
+    if (this.#awaitedSessions === 0) {
+      this.#sessions.push(...sessions);
+      return;
+    }
+    this.#sessionSnapshot.push(...sessions);
+    this.#awaitedSessions = Math.max(0, this.#awaitedSessions - sessions.length);
+    if (this.#awaitedSessions === 0) this.#endSessionSnapshot();
+  }
+
   changed(data: string): void {
     this.#arrived.push(parse<WorkerEvent>(data).worker);
+  }
+
+  sessionChanged(data: string): void {
+    this.#sessions.push(parse<SessionEvent>(data).session);
   }
 
   samples(data: string): void {
@@ -91,7 +125,8 @@ export class EventReader {
 
   /** Hand over all changes that have arrived at once: a burst costs one rendering. */
   flush(): void {
-    if (this.isMidSnapshot) return;
+    if (this.#awaitedSessions === 0) this.#flushSessions();
+    if (this.#awaited > 0) return;
     const workers = this.#arrived;
     const samples = this.#samples;
     this.#arrived = [];
@@ -104,6 +139,28 @@ export class EventReader {
   abandonSnapshot(): void {
     this.#awaited = 0;
     this.#snapshot.clear();
+    this.#awaitedSessions = 0;
+    this.#sessionSnapshot = [];
+  }
+
+  #flushSessions(): void {
+    const sessions = this.#sessions;
+    this.#sessions = [];
+    if (sessions.length > 0) this.#sink.applySessions(sessions);
+  }
+
+  #beginSnapshots({ workers, sessions }: SnapshotStart): void {
+    this.#beginSnapshot(workers);
+    this.#sessions = [];
+    this.#sessionSnapshot = [];
+    this.#awaitedSessions = sessions;
+    this.#sink.beginSessions();
+    if (sessions === 0) this.#endSessionSnapshot();
+  }
+
+  #endSessionSnapshot(): void {
+    this.#sink.replaceSessions(this.#sessionSnapshot);
+    this.#sessionSnapshot = [];
   }
 
   #beginSnapshot(workers: number): void {

@@ -37,14 +37,15 @@ interface FormDialogProps {
   readonly problem?: ReadonlySignal<string | null>;
   readonly onSubmit: () => void;
   readonly otherButton?: ComponentChildren;
+  readonly isWide?: boolean;
   readonly children: ComponentChildren;
 }
 
 export function FormDialog(props: FormDialogProps) {
-  const { title, submitLabel, isBusy, problem, onSubmit, otherButton, children } = props;
+  const { title, submitLabel, isBusy, problem, onSubmit, otherButton, isWide = false, children } = props;
   const shownProblem = problem?.value ?? null;
   return (
-    <Dialog title={title} onClose={closeDialog}>
+    <Dialog title={title} isWide={isWide} onClose={closeDialog}>
       <form
         class="form"
         noValidate

@@ -1,10 +1,14 @@
 /** Shortcuts of the page; dialogs and form fields handle their own keys. */
 
 import { rows } from "../features/fleet/view";
+import { sessionLinkId } from "../features/lablets/session-row";
+import { clearSelection, selection, rows as sessionRows, toggleSelected } from "../features/lablets/store";
 import { openCreateDialog } from "./commands";
-import { openWorkerId, page, showFleet, showPage, switchToWorker } from "./router";
+import { go, isSessionList, newSessionHref, openWorkerId, page, showFleet, showPage, switchToWorker } from "./router";
+import { denialFor } from "./session";
 
 export const FILTER_ID = "fleet-filter";
+export const SESSION_FILTER_ID = "session-filter";
 
 const ROW_LINK_PREFIX = "worker-";
 
@@ -27,10 +31,12 @@ export function startKeyboard(): void {
 function handle(key: string): boolean {
   switch (key) {
     case "/":
-      return focusOn(FILTER_ID);
+      return focusOn(page.value.id === "sessions" ? SESSION_FILTER_ID : FILTER_ID);
     case "c":
-      openCreateDialog();
+      create();
       return true;
+    case "x":
+      return selectFocused();
     case "j":
     case "ArrowDown":
       return move(1);
@@ -38,7 +44,7 @@ function handle(key: string): boolean {
     case "ArrowUp":
       return move(-1);
     case "Escape":
-      return closeWorker();
+      return closeWorker() || dropSelection();
     default:
       return showPage(key);
   }
@@ -49,7 +55,38 @@ function isTyping(target: EventTarget | null): boolean {
   return target.matches("input:not([type=checkbox]), select, textarea");
 }
 
+function create(): void {
+  if (page.value.id !== "sessions") openCreateDialog();
+  else if (denialFor("book") === null) go(newSessionHref());
+}
+
+function focusedSession(): number {
+  return sessionRows.value.findIndex(({ id }) => sessionLinkId(id) === document.activeElement?.id);
+}
+
+function selectFocused(): boolean {
+  const focused = isSessionList.value ? sessionRows.value[focusedSession()] : undefined;
+  if (focused !== undefined) toggleSelected(focused.id);
+  return focused !== undefined;
+}
+
+function dropSelection(): boolean {
+  const isSelecting = isSessionList.value && selection.value.size > 0;
+  if (isSelecting) clearSelection();
+  return isSelecting;
+}
+
+function moveInSessions(step: 1 | -1): boolean {
+  const list = sessionRows.value;
+  const focused = focusedSession();
+  const start = step === 1 ? 0 : list.length - 1;
+  const target = list[focused < 0 ? start : focused + step];
+  if (target !== undefined) focusOn(sessionLinkId(target.id));
+  return list.length > 0;
+}
+
 function move(step: 1 | -1): boolean {
+  if (isSessionList.value) return moveInSessions(step);
   const list = rows.value;
   if (list.length === 0 || page.value.id !== "fleet") return false;
   const focused = list.findIndex((entry) => rowLinkId(entry.id) === document.activeElement?.id);

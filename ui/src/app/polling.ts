@@ -1,6 +1,6 @@
 /** Polls what no event carries: soon after the fleet has changed, and at a fixed interval otherwise. */
 
-import { effect } from "@preact/signals";
+import { effect, type ReadonlySignal } from "@preact/signals";
 import { fleetChanges } from "./store";
 
 export interface PollInterval {
@@ -10,8 +10,12 @@ export interface PollInterval {
 }
 
 /** Fetch at once, then repeatedly, until the returned function is called. A hidden page does not fetch. */
-export function startPolling(fetchData: () => void, { everyMs, afterChangeMs }: PollInterval): () => void {
-  const seen = fleetChanges.peek();
+export function startPolling(
+  fetchData: () => void,
+  { everyMs, afterChangeMs }: PollInterval,
+  changes: ReadonlySignal<number> = fleetChanges,
+): () => void {
+  const seen = changes.peek();
   let timer = 0;
   let dueAt = Number.POSITIVE_INFINITY;
 
@@ -36,7 +40,7 @@ export function startPolling(fetchData: () => void, { everyMs, afterChangeMs }: 
 
   fetchNow();
   const stopObserving = effect(() => {
-    if (fleetChanges.value !== seen) fetchWithin(afterChangeMs);
+    if (changes.value !== seen) fetchWithin(afterChangeMs);
   });
   document.addEventListener("visibilitychange", onVisibility);
   return () => {

@@ -3,7 +3,7 @@
  * would then deliver the click to no element. A press that slides off its control is cancelled.
  */
 
-const PRESSED = "a[href], button, label:has([type=checkbox], [type=radio]), .row-worker";
+const PRESSED = "a[href], button, label:has([type=checkbox], [type=radio]), .row-worker, .row-session";
 /** Movement below this is no slide. */
 const STILL_PX = 8;
 

@@ -1,11 +1,12 @@
 /**
- * The URL's hash selects the page: #/ is the fleet, #/workers/{id} the fleet with one worker open,
+ * The URL's hash selects the page: #/ is the fleet, #/workers/{id} the fleet with one worker open, #/sessions the
+ * lablet sessions with their filter as its query, #/sessions/{id} one of them, #/sessions/new a new one,
  * #/scaling and #/cost are pages of their own.
  */
 
 import { computed, effect, signal } from "@preact/signals";
 
-export type PageId = "fleet" | "scaling" | "cost";
+export type PageId = "fleet" | "sessions" | "scaling" | "cost";
 
 export interface Page {
   readonly id: PageId;
@@ -17,8 +18,9 @@ export interface Page {
 
 export const PAGES: readonly Page[] = [
   { id: "fleet", label: "Fleet", href: "#/", key: "1" },
-  { id: "scaling", label: "Scaling", href: "#/scaling", key: "2" },
-  { id: "cost", label: "Cost", href: "#/cost", key: "3" },
+  { id: "sessions", label: "Sessions", href: "#/sessions", key: "2" },
+  { id: "scaling", label: "Scaling", href: "#/scaling", key: "3" },
+  { id: "cost", label: "Cost", href: "#/cost", key: "4" },
 ];
 
 const hash = signal(window.location.hash);
@@ -34,8 +36,18 @@ export function startRouter(): void {
 
 const FLEET = PAGES[0] as Page;
 
+/** The hash without its query. */
+const path = computed(() => hash.value.split("?", 1)[0] ?? "");
+
+/** What follows the question mark. */
+export const query = computed(() => new URLSearchParams(hash.value.slice(path.value.length + 1)));
+
 /** An unknown hash shows the fleet. */
-export const page = computed<Page>(() => PAGES.find(({ href }) => href === hash.value) ?? FLEET);
+export const page = computed<Page>(() => PAGES.find(({ href }) => isWithin(path.value, href)) ?? FLEET);
+
+function isWithin(place: string, href: string): boolean {
+  return place === href || (href !== FLEET.href && place.startsWith(`${href}/`));
+}
 
 export function showPage(key: string): boolean {
   const target = PAGES.find((candidate) => candidate.key === key);
@@ -65,4 +77,41 @@ export function switchToWorker(id: string): void {
 
 export function showFleet(): void {
   window.location.hash = "#/";
+}
+
+const NEW_SESSION = "#/sessions/new";
+
+export function newSessionHref(definitionId?: string): string {
+  return definitionId === undefined ? NEW_SESSION : `${NEW_SESSION}?definition=${encodeURIComponent(definitionId)}`;
+}
+
+export const isNewSession = computed(() => path.value === NEW_SESSION);
+
+/** The lablet session whose page is open. */
+export const openSessionId = computed(() => {
+  const encoded = /^#\/sessions\/([^/]+)$/.exec(path.value)?.[1];
+  return encoded === undefined || isNewSession.value ? null : decodeURIComponent(encoded);
+});
+
+export const isSessionList = computed(() => path.value === "#/sessions");
+
+export function sessionHref(id: string): string {
+  return `#/sessions/${encodeURIComponent(id)}`;
+}
+
+/** The list with this filter. */
+export function sessionsHref(filter = ""): string {
+  return filter === "" ? "#/sessions" : `#/sessions?${filter}`;
+}
+
+export function go(href: string): void {
+  window.location.hash = href;
+}
+
+/** Change the query of the open page without adding a step to the browser's history. */
+export function replaceQuery(text: string): void {
+  const href = text === "" ? path.peek() : `${path.peek()}?${text}`;
+  if (href === hash.peek()) return;
+  window.history.replaceState(null, "", href);
+  hash.value = href;
 }

@@ -3,6 +3,7 @@
 import { computed, effect, signal } from "@preact/signals";
 import { costReport } from "../features/cost/cost";
 import { showTerminated } from "../features/fleet/view";
+import { applySessions, beginSessions, clearSessions, endSessions } from "../features/lablets/store";
 import { applyLabChange, applyLabStatus } from "../features/labs/labs";
 import { clearDebts } from "../features/license/debts";
 import { resetHistory } from "../features/worker/history";
@@ -10,6 +11,7 @@ import { applySamples, clearInactiveLoads, retainLoads } from "../features/worke
 import { denialReason, type Operation } from "../features/worker/model";
 import type { Role } from "../generated/rules";
 import * as api from "./api";
+import { me } from "./people";
 import * as store from "./store";
 import { connection, EventStream } from "./stream";
 import { showError } from "./toasts";
@@ -38,6 +40,9 @@ const stream = new EventStream({
   applySamples,
   applyLabChange: (change) => applyLabChange(change, Date.now()),
   applyLabStatus: (status) => applyLabStatus(status, Date.now()),
+  beginSessions,
+  replaceSessions: endSessions,
+  applySessions,
   replaceWorkers(workers) {
     store.replaceWorkers(workers);
     retainLoads(new Set(workers.map((worker) => worker.id)));
@@ -86,6 +91,7 @@ export function reconnectNow(): void {
 
 function onSignedIn(user: api.Session): void {
   session.value = { kind: "signed-in", ...user };
+  me.value = user;
   stream.open();
   void load();
 }
@@ -93,10 +99,12 @@ function onSignedIn(user: api.Session): void {
 function onSignedOut(): void {
   stream.close();
   session.value = { kind: "signed-out" };
+  me.value = null;
   store.clearStore();
   retainLoads(new Set());
   resetHistory();
   clearDebts();
+  clearSessions();
   costReport.value = null;
 }
 

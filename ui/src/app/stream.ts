@@ -1,7 +1,7 @@
 /** Keeps the event stream connected and publishes its connection state. */
 
 import { signal } from "@preact/signals";
-import { HEARTBEAT_MS, STREAM_EVENT, WORKER_EVENTS } from "../generated/rules";
+import { HEARTBEAT_MS, SESSION_EVENTS, STREAM_EVENT, WORKER_EVENTS } from "../generated/rules";
 import { clockSkew } from "../kit/clock";
 import { EventReader, type FleetSink, SUBSCRIBED_TYPES } from "./events";
 
@@ -59,6 +59,8 @@ export class EventStream {
     });
     this.#on(source, STREAM_EVENT.WORKER_SNAPSHOT, (data) => this.#reader.snapshot(data));
     for (const type of WORKER_EVENTS) this.#on(source, type, (data) => this.#reader.changed(data));
+    this.#on(source, STREAM_EVENT.SESSIONS_SNAPSHOT, (data) => this.#reader.sessionsSnapshot(data));
+    for (const type of SESSION_EVENTS) this.#on(source, type, (data) => this.#reader.sessionChanged(data));
     this.#on(source, STREAM_EVENT.METRICS_BATCH, (data) => this.#reader.samples(data));
     this.#on(source, STREAM_EVENT.LAB_STATE_CHANGE, (data) => this.#reader.labChange(data));
     this.#on(source, STREAM_EVENT.LAB_STATUS_UPDATED, (data) => this.#reader.labStatus(data));

@@ -24,6 +24,40 @@ export interface AuditPage {
   readonly next: string | null;
 }
 
+/** The class that a session belongs to. */
+export interface Batch {
+  readonly id: string;
+  readonly name: string;
+  readonly index: number;
+  readonly size: number;
+  readonly is_all_or_nothing: boolean;
+}
+
+export interface BatchCreated {
+  readonly batch: BatchView;
+  readonly forecast: Forecast;
+}
+
+/** A class: its sessions, counted by status. */
+export interface BatchView {
+  readonly id: string;
+  readonly name: string;
+  readonly size: number;
+  readonly is_all_or_nothing: boolean;
+  readonly definition_name: string;
+  readonly definition_version: string;
+  readonly timeslot: Timeslot | null;
+  readonly counts: Readonly<Record<string, number>>;
+  readonly sessions: readonly LabletSessionView[];
+}
+
+/** A worker that could take the session now. */
+export interface Candidate {
+  readonly worker_id: string;
+  readonly score: Score;
+  readonly is_last_choice: boolean;
+}
+
 /** An amount of everything that placement counts. */
 export interface Capacity {
   readonly cpu: number;
@@ -31,6 +65,12 @@ export interface Capacity {
   readonly storage_gb: number;
   readonly nodes: number;
 }
+
+/** Why nothing of a lab is left. */
+export type CleanupProof = "lab_absent" | "never_imported" | "worker_gone";
+
+/** What is kept of a lab at its end. */
+export type Collect = "configs" | "none" | "topology";
 
 /** Costs: per hour now, of this month so far, and the savings of this month by pauses. */
 export interface CostLine {
@@ -51,8 +91,50 @@ export interface CostReport {
   readonly by_region: readonly CostLine[];
 }
 
+/** What an author chooses beside the topology. */
+export interface DefinitionOptions {
+  readonly description: string;
+  readonly stated_needs: Capacity | null;
+  readonly license_affinity: readonly LicenseTier[];
+  readonly cml_version_min: string | null;
+  readonly cml_version_max: string | null;
+  readonly needs_nested_virtualization: boolean;
+  readonly max_duration_minutes: number;
+  readonly latest_start_minutes: number;
+  readonly boot_timeout_seconds: number | null;
+  readonly collect: Collect;
+  readonly priority: number;
+  readonly no_show_minutes: number;
+}
+
+/** Whether sessions may be created from a definition. */
+export type DefinitionStatus = "active" | "archived" | "deprecated";
+
+/** What a session asks of a worker; copied from the definition when the session is created. */
+export interface Demand {
+  readonly needs: Capacity;
+  readonly ports: readonly PortSpec[];
+  readonly license_affinity: readonly LicenseTier[];
+  readonly cml_version_min: string | null;
+  readonly cml_version_max: string | null;
+  readonly node_definitions: readonly string[];
+  readonly images: readonly string[];
+  readonly needs_nested_virtualization: boolean;
+  readonly region: string | null;
+}
+
 /** The status that people requested, or LCM on their behalf. */
 export type DesiredStatus = "running" | "stopped" | "terminated";
+
+/** Why a session ends; it decides the status in which it ends. */
+export type EndReason = "cancelled" | "completed" | "expired" | "failed";
+
+/** When a worker is expected to take a session. */
+export interface Eta {
+  readonly earliest: string;
+  readonly likely: string;
+  readonly basis: string;
+}
 
 /** Why a worker has its status and what happens next, in sentences; codes are for programs. */
 export interface Explanation {
@@ -68,6 +150,27 @@ export interface Explanation {
 export interface FieldError {
   readonly field: string;
   readonly message: string;
+}
+
+/** Whether a worker, or a worker of a template, could run a lab if it were empty. */
+export interface Fit {
+  readonly kind: string;
+  readonly name: string;
+  readonly is_possible: boolean;
+  readonly reason: string;
+  readonly usd_per_hour: number | null;
+}
+
+/** Whether a timeslot has room. */
+export type FitOfSlot = "fits" | "over" | "tight";
+
+/** Whether the timeslot has room for all that is booked in it, by what is known now. */
+export interface Forecast {
+  readonly verdict: FitOfSlot;
+  readonly text: string;
+  readonly workers_needed: number;
+  readonly workers_possible: number;
+  readonly nearest: readonly Timeslot[];
 }
 
 /** One line of a worker's timeline. */
@@ -97,6 +200,18 @@ export interface LabChange {
   readonly data: Readonly<Record<string, string>>;
 }
 
+/** How far the removal of the lab is. */
+export interface LabCleanup {
+  readonly is_stopped?: boolean;
+  readonly is_wiped?: boolean;
+  readonly is_deleted?: boolean;
+  readonly is_worker_gone?: boolean;
+  readonly is_stuck?: boolean;
+  readonly proof?: CleanupProof | null;
+  readonly proven_at?: string | null;
+  readonly is_abandoned?: boolean;
+}
+
 /** The labs on a worker, as last observed. */
 export interface LabList {
   readonly items: readonly LabRecord[];
@@ -118,6 +233,75 @@ export interface LabRecord {
   readonly nodes: Readonly<Record<string, LabNode>>;
   readonly updated_at: string;
   readonly discovery_wanted: boolean;
+}
+
+/** The filters, in their order. */
+export type Label = "ami" | "insufficient_capacity" | "license_affinity" | "port_availability" | "status_not_eligible";
+
+export interface LabletDefinitionPage {
+  readonly items: readonly LabletDefinitionView[];
+  readonly next: string | null;
+}
+
+/** One version of a definition, without its topology. */
+export interface LabletDefinitionView {
+  readonly id: string;
+  readonly name: string;
+  readonly version: string;
+  readonly owner: string;
+  readonly created_at: string;
+  readonly status: DefinitionStatus;
+  readonly lab_yaml_hash: string;
+  readonly node_count: number;
+  readonly demand: Demand;
+  readonly computed_needs: Capacity;
+  readonly options: DefinitionOptions;
+}
+
+export interface LabletSessionPage {
+  readonly items: readonly LabletSessionView[];
+  readonly next: string | null;
+}
+
+/** The public view of a lablet session. */
+export interface LabletSessionView {
+  readonly id: string;
+  readonly definition_id: string;
+  readonly definition_name: string;
+  readonly definition_version: string;
+  readonly owner_id: string;
+  readonly reservation_id: string | null;
+  readonly retry_of: string | null;
+  readonly batch: Batch | null;
+  readonly priority: number;
+  readonly timeslot: Timeslot | null;
+  readonly demand: Demand;
+  readonly max_duration_minutes: number;
+  readonly collect: Collect;
+  readonly version: number;
+  readonly generation: number;
+  readonly status: SessionStatus;
+  readonly desired_status: SessionDesiredStatus;
+  readonly status_reason: string;
+  readonly created_at: string;
+  readonly updated_at: string;
+  readonly scheduled_at: string | null;
+  readonly ready_at: string | null;
+  readonly started_at: string | null;
+  readonly ended_at: string | null;
+  readonly ends_at: string | null;
+  readonly worker_id: string | null;
+  readonly nominated: Nomination | null;
+  readonly waits_for: WaitsFor | null;
+  readonly place_attempts: number;
+  readonly next_try_at: string | null;
+  readonly end_reason: EndReason | null;
+  readonly end_asked_by: string | null;
+  readonly end_asked_at: string | null;
+  readonly lab: SessionLab | null;
+  readonly steps: Readonly<Record<string, StepRecord>>;
+  readonly nodes: Readonly<Record<string, string>>;
+  readonly cleanup: LabCleanup;
 }
 
 /** A license that the pool may still count for a worker that is gone. */
@@ -146,6 +330,9 @@ export interface LicenseSettings {
 /** The license status, as last reported. */
 export type LicenseStatus = "deregistered" | "failed" | "registered" | "unlicensed";
 
+/** The tiers of CML's licenses. */
+export type LicenseTier = "enterprise" | "evaluation" | "personal";
+
 /** The public view of a worker's license: whether a token is pending, never which one. */
 export interface LicenseView {
   readonly declared: boolean;
@@ -165,6 +352,45 @@ export type LoadPoint = readonly [number, number | null, number | null, number |
 /** The state of the WebSocket connection to a worker. */
 export type MonitorState = "authenticating" | "connected" | "connecting" | "disabled" | "disconnected" | "failed" | "reconnecting";
 
+/** The class to create. */
+export interface NewBatch {
+  readonly definition_id?: string | null;
+  readonly definition?: string | null;
+  readonly version?: string | null;
+  readonly timeslot?: NewTimeslot | null;
+  readonly aws_region?: string | null;
+  readonly name: string;
+  readonly count: number;
+  readonly all_or_nothing?: boolean;
+  readonly owners?: readonly string[];
+}
+
+/** The definition to create. Its needs are computed from the topology. */
+export interface NewDefinition {
+  readonly name: string;
+  readonly lab_yaml: string;
+  readonly version?: string;
+  readonly options?: DefinitionOptions;
+}
+
+/** The session to create. */
+export interface NewSession {
+  readonly definition_id?: string | null;
+  readonly definition?: string | null;
+  readonly version?: string | null;
+  readonly timeslot?: NewTimeslot | null;
+  readonly aws_region?: string | null;
+  readonly reservation_id?: string | null;
+  readonly priority?: number | null;
+}
+
+/** When a session is booked: two moments with an offset, or two local times of a named zone. */
+export interface NewTimeslot {
+  readonly start: string;
+  readonly end: string;
+  readonly zone?: string | null;
+}
+
 /** The worker to create. */
 export interface NewWorker {
   readonly name: string;
@@ -174,8 +400,63 @@ export interface NewWorker {
   readonly licensed?: boolean;
 }
 
+/** The next thing to happen that can help a session. */
+export interface NextEvent {
+  readonly what: string;
+  readonly at: string;
+}
+
+/** A worker that is expected to take the session, and when. */
+export interface Nomination {
+  readonly worker_id: string;
+  readonly ready_at: string;
+}
+
+/** What follows for a session. */
+export type Outcome = "assign" | "impossible" | "scale_up" | "wait";
+
 /** Why a worker was stopped last. */
 export type PauseReason = "external" | "idle_timeout" | "manual";
+
+/** Workers that would be requested. */
+export interface PlannedLaunch {
+  readonly template: string;
+  readonly region: string;
+  readonly count: number;
+  readonly usd_per_hour: number;
+}
+
+/** How PATty reaches the node. */
+export type PortKind = "pat" | "serial" | "vnc";
+
+/** One port that a lab needs. */
+export interface PortSpec {
+  readonly name: string;
+  readonly node: string;
+  readonly kind: PortKind;
+  readonly protocol: string;
+  readonly inside: number;
+  readonly fixed: number | null;
+}
+
+/** What would happen with so many seats of a definition, or of stated needs, in a timeslot. */
+export interface PreviewRequest {
+  readonly definition_id?: string | null;
+  readonly needs?: Capacity | null;
+  readonly count?: number;
+  readonly timeslot?: Timeslot | null;
+  readonly is_all_or_nothing?: boolean;
+  readonly aws_region?: string | null;
+}
+
+export interface PreviewedSeat {
+  readonly outcome: Outcome;
+  readonly code: WaitCode | null;
+  readonly text: string;
+  readonly worker_id: string | null;
+  readonly worker_name: string | null;
+  readonly eta: Eta | null;
+}
 
 /** An RFC 9457 problem document; `detail` says what to do. */
 export interface Problem {
@@ -204,6 +485,15 @@ export interface RegionView {
   readonly is_default: boolean;
 }
 
+/** Why a worker does not take a session now. */
+export interface Rejection {
+  readonly worker_id: string;
+  readonly label: Label;
+  readonly sub: string;
+  readonly need: string;
+  readonly have: string;
+}
+
 /** A worker's load: the newest sample of each source, and the last points for a chart, oldest first. */
 export interface Resources {
   readonly worker_id: string;
@@ -230,11 +520,108 @@ export interface Sample {
 /** The source of a measurement. */
 export type SampleSource = "cloudwatch" | "rest" | "websocket";
 
+/** What would happen; nothing is recorded. */
+export interface SchedulingPreview {
+  readonly verdict: FitOfSlot;
+  readonly text: string;
+  readonly seats: readonly PreviewedSeat[];
+  readonly placed: number;
+  readonly waiting: number;
+  readonly impossible: number;
+  readonly brought_back: readonly string[];
+  readonly launches: readonly PlannedLaunch[];
+  readonly usd_per_hour: number | null;
+  readonly usd_total: number | null;
+  readonly candidates: readonly Candidate[];
+  readonly workers: readonly WorkerReasons[];
+  readonly forecast: Forecast;
+}
+
+/** How full a worker is. The fullest that fits takes the session; ties go by name. */
+export interface Score {
+  readonly cpu: number;
+  readonly memory: number;
+  readonly sessions: number;
+  readonly total: number;
+}
+
+export interface SessionCreated {
+  readonly session: LabletSessionView;
+  readonly forecast: Forecast;
+}
+
+/** What people want of a session. */
+export type SessionDesiredStatus = "running" | "terminated";
+
+/** Why a session waits and when it gets a worker: what the next cycle of the scheduler does. */
+export interface SessionExplanation {
+  readonly session_id: string;
+  readonly status: SessionStatus;
+  readonly outcome: Outcome | null;
+  readonly code: WaitCode | null;
+  readonly text: string;
+  readonly since: string | null;
+  readonly worker_id: string | null;
+  readonly nomination: Nomination | null;
+  readonly position: number;
+  readonly ahead: number;
+  readonly workers: readonly WorkerReasons[];
+  readonly counts: Readonly<Record<string, number>>;
+  readonly candidates: readonly Candidate[];
+  readonly next_event: NextEvent | null;
+  readonly eta: Eta | null;
+  readonly warnings: readonly string[];
+  readonly forecast: Forecast | null;
+  readonly is_scheduler_silent: boolean;
+}
+
+export interface SessionHistory {
+  readonly items: readonly SessionHistoryEntry[];
+}
+
+/** One change of status. */
+export interface SessionHistoryEntry {
+  readonly from: SessionStatus | null;
+  readonly to: SessionStatus;
+  readonly by: string;
+  readonly reason: string;
+  readonly at: string;
+}
+
+/** The lab that a session may own. It is stored before the lab is imported. */
+export interface SessionLab {
+  readonly title: string;
+  readonly generation: number;
+  readonly intent_at: string;
+  readonly instance_id: string | null;
+  readonly lab_id: string | null;
+  readonly imported_at: string | null;
+  readonly started_at: string | null;
+  readonly booted_at: string | null;
+  readonly is_adopted: boolean;
+}
+
+/** The status of a lablet session. */
+export type SessionStatus = "archived" | "collecting" | "expired" | "failed" | "grading" | "instantiating" | "pending" | "pending_scheduling" | "ready" | "running" | "scheduled" | "stopping" | "terminated";
+
 /** The signed-in principal. */
 export interface SessionView {
+  readonly id: string;
   readonly actor: string;
   readonly role: string;
 }
+
+/** The newest try of a step. */
+export interface StepRecord {
+  readonly status: StepStatus;
+  readonly attempts?: number;
+  readonly detail?: string;
+  readonly started_at?: string | null;
+  readonly ended_at?: string | null;
+}
+
+/** How far a step is. */
+export type StepStatus = "completed" | "failed" | "pending" | "running" | "skipped";
 
 /** Templates, cheapest first. */
 export interface TemplateList {
@@ -246,10 +633,66 @@ export interface Timeline {
   readonly items: readonly HistoryEntry[];
 }
 
+/** From `start` until just before `end`. */
+export interface Timeslot {
+  readonly start: string;
+  readonly end: string;
+  readonly zone: string;
+}
+
+/** What a topology needs, and where it can run. Nothing is stored. */
+export interface TopologyAnalysis {
+  readonly title: string;
+  readonly needs: Capacity;
+  readonly nodes: readonly TopologyNode[];
+  readonly link_count: number;
+  readonly ports: readonly PortSpec[];
+  readonly unknown_definitions: readonly string[];
+  readonly warnings: readonly TopologyWarning[];
+  readonly fits: readonly Fit[];
+}
+
+/** One node of a lab, and what it needs. */
+export interface TopologyNode {
+  readonly label: string;
+  readonly definition: string;
+  readonly image: string | null;
+  readonly line: number;
+  readonly cpus: number;
+  readonly ram_mb: number;
+  readonly disk_gb: number;
+  readonly has_vm: boolean;
+  readonly tags: readonly string[];
+  readonly x: number;
+  readonly y: number;
+}
+
+export interface TopologyWarning {
+  readonly line: number | null;
+  readonly text: string;
+}
+
+/** Why a session is not placed yet. */
+export type WaitCode = "ahead_in_queue" | "backoff" | "held_back_by_gang" | "no_room" | "no_worker_fits" | "scale_up_refused" | "scheduler_down" | "waits_for_release" | "waits_for_worker" | "window_not_open";
+
+/** Why the session waits, since when. */
+export interface WaitsFor {
+  readonly code: WaitCode;
+  readonly text: string;
+  readonly since: string;
+}
+
 /** Workers by name; `next` is the cursor of the next page. */
 export interface WorkerPage {
   readonly items: readonly WorkerView[];
   readonly next: string | null;
+}
+
+/** Why one worker does not take the session now; empty reasons: it could. */
+export interface WorkerReasons {
+  readonly worker_id: string;
+  readonly worker_name: string;
+  readonly reasons: readonly Rejection[];
 }
 
 /** The status of a worker, as the controller last reported it. */
@@ -264,6 +707,10 @@ export interface WorkerTemplate {
   readonly memory_gb: number;
   readonly disk_gb: number;
   readonly max_nodes: number;
+  readonly reserved_cpu: number;
+  readonly reserved_memory_gb: number;
+  readonly reserved_storage_gb: number;
+  readonly cpu_overcommit: number;
   readonly usd_per_hour: number;
   readonly ami_name_pattern: string;
   readonly enabled: boolean;
@@ -309,6 +756,8 @@ export interface WorkerView {
   readonly last_paused_by: string | null;
   readonly last_resumed_at: string | null;
   readonly sessions: readonly string[];
+  readonly nominations: Readonly<Record<string, string>>;
+  readonly ports: readonly number[];
   readonly declared_capacity: Capacity | null;
   readonly allocated_capacity: Capacity;
   readonly drain_started_at: string | null;

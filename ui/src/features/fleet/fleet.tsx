@@ -73,7 +73,8 @@ function Shortcuts() {
       <span>
         <kbd>1</kbd>
         <kbd>2</kbd>
-        <kbd>3</kbd> pages
+        <kbd>3</kbd>
+        <kbd>4</kbd> pages
       </span>
     </section>
   );

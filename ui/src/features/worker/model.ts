@@ -97,9 +97,11 @@ export const ACTION_LABEL: Readonly<Record<Action, string>> = {
 };
 
 /** What a user can request of the API; "hold" is everything about pausing. */
-export type Operation = Action | "create" | "hold" | "license" | "cml-login" | "tags";
+export type Operation = Action | "create" | "hold" | "license" | "cml-login" | "tags" | "book" | "define";
 
 const REQUEST_FOR: Readonly<Record<Operation, keyof typeof ROLE_OF_REQUEST>> = {
+  book: "POST /api/lablet-sessions",
+  define: "POST /api/lablet-definitions",
   start: "POST /api/workers/{worker_id}/start",
   stop: "POST /api/workers/{worker_id}/stop",
   drain: "POST /api/workers/{worker_id}/drain",

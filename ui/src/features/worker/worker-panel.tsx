@@ -14,6 +14,7 @@ import { Glyph } from "../../kit/icons";
 import { Ago } from "../../kit/time";
 import { CmlVersion } from "../fleet/worker-row";
 import { PausingSection } from "../idle/pausing";
+import { WorkerSessions } from "../lablets/worker-sessions";
 import { LabsSection } from "../labs/labs-section";
 import { LicenseSection } from "../license/license-section";
 import { LoadSection } from "./load";
@@ -96,6 +97,7 @@ function Details({ entry }: { entry: WorkerEntry }) {
         <State entry={entry} explanation={explanation} />
         <PausingSection entry={entry} explanation={explanation} />
         <LoadSection entry={entry} />
+        <WorkerSessions worker={worker} />
         <LabsSection workerId={worker.id} />
         <LicenseSection entry={entry} />
         <Facts worker={worker} />

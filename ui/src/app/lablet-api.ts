@@ -1,0 +1,106 @@
+/** The routes about lablet definitions, sessions and their scheduling. */
+
+import type {
+  BatchCreated,
+  DefinitionOptions,
+  LabletDefinitionView,
+  LabletSessionView,
+  NewBatch,
+  NewDefinition,
+  NewSession,
+  PreviewRequest,
+  SchedulingPreview,
+  SessionCreated,
+  SessionExplanation,
+  SessionHistory,
+  SessionHistoryEntry,
+  TopologyAnalysis,
+} from "../generated/api";
+import { SESSION_ENDED, SESSION_STATUSES } from "../generated/rules";
+import { listAllPages, type RequestOptions, request } from "./api";
+
+const LIVE = SESSION_STATUSES.filter((status) => !SESSION_ENDED.includes(status));
+
+function statusQuery(statuses: readonly string[]): string {
+  return statuses.map((status) => `status=${status}`).join("&");
+}
+
+interface SessionPage {
+  readonly items: readonly LabletSessionView[];
+}
+
+export function listLiveSessions(): Promise<LabletSessionView[]> {
+  return listAllPages(`/api/lablet-sessions?limit=500&${statusQuery(LIVE)}`);
+}
+
+/** The newest of the sessions that have ended. */
+export async function listEndedSessions(): Promise<readonly LabletSessionView[]> {
+  const path = `/api/lablet-sessions?limit=500&${statusQuery(SESSION_ENDED)}`;
+  return (await request<SessionPage>("GET", path)).items;
+}
+
+/** The sessions that are placed on a worker. */
+export function listSessionsOfWorker(workerId: string): Promise<LabletSessionView[]> {
+  return listAllPages(`/api/lablet-sessions?limit=500&worker_id=${encodeURIComponent(workerId)}`);
+}
+
+function sessionPath(id: string): string {
+  return `/api/lablet-sessions/${encodeURIComponent(id)}`;
+}
+
+export function getSession(id: string): Promise<LabletSessionView> {
+  return request("GET", sessionPath(id));
+}
+
+export async function getHistory(id: string): Promise<readonly SessionHistoryEntry[]> {
+  return (await request<SessionHistory>("GET", `${sessionPath(id)}/history`)).items;
+}
+
+export function explainSession(id: string): Promise<SessionExplanation> {
+  return request("GET", `${sessionPath(id)}/explain`);
+}
+
+export function endSession(id: string): Promise<LabletSessionView> {
+  return request("POST", `${sessionPath(id)}/end`);
+}
+
+export function extendSession(id: string, end: string): Promise<LabletSessionView> {
+  return request("POST", `${sessionPath(id)}/extend`, { end });
+}
+
+export function retrySession(id: string): Promise<LabletSessionView> {
+  return request("POST", `${sessionPath(id)}/retry`);
+}
+
+export function createSession(session: NewSession, options: RequestOptions): Promise<SessionCreated> {
+  return request("POST", "/api/lablet-sessions", session, options);
+}
+
+export function createClass(batch: NewBatch, options: RequestOptions): Promise<BatchCreated> {
+  return request("POST", "/api/lablet-sessions/batch", batch, options);
+}
+
+export function previewScheduling(preview: PreviewRequest, options: RequestOptions): Promise<SchedulingPreview> {
+  return request("POST", "/api/scheduling/preview", preview, options);
+}
+
+/** The definitions from which sessions can be created. */
+export function listDefinitions(): Promise<LabletDefinitionView[]> {
+  return listAllPages("/api/lablet-definitions?limit=500&status=active");
+}
+
+/** The server completes the options. */
+export interface DefinitionRequest extends Omit<NewDefinition, "options"> {
+  readonly options?: Partial<DefinitionOptions>;
+}
+
+export function analyseTopology(labYaml: string, options: RequestOptions): Promise<TopologyAnalysis> {
+  return request("POST", "/api/lablet-definitions/analyse", { lab_yaml: labYaml }, options);
+}
+
+export function createDefinition(
+  definition: DefinitionRequest,
+  options: RequestOptions,
+): Promise<LabletDefinitionView> {
+  return request("POST", "/api/lablet-definitions", definition, options);
+}
