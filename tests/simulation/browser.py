@@ -2,13 +2,16 @@
 
 import asyncio
 import json
-from typing import Any
+from typing import Any, Final
 
 from lcm.core.timeouts import timeout
 from lcm.domain.lifecycle import TERMINATED
 from lcm.rest.schemas import WorkerView
 from simulation.world.calls import Violation
 from simulation.world.world import World
+
+FIRST: Final = ("reset", "connected", "worker.snapshot", "lablet.sessions.snapshot")
+"""What a stream begins with, all of it under the id of the newest event."""
 
 
 class Browser:
@@ -50,7 +53,7 @@ class Browser:
         if event in ("reset", "connected") and (event == "reset" or self._last_id is None):
             self.replica.clear()
         if event_id is not None:
-            self._require_growing(event_id, fresh=event in ("reset", "connected", "worker.snapshot"))
+            self._require_growing(event_id, fresh=event in FIRST)
             self._last_id = event_id
         for watch in self._world.on_event:
             watch(event, data)

@@ -59,6 +59,12 @@ class Classroom(Story):
         worker = self.world.disk.peek(worker_id)
         return worker is not None and worker.status is RUNNING
 
+    def expect_running(self, worker_id: str) -> None:
+        """Nothing may have stopped it: its record says RUNNING."""
+        if not self.is_running(worker_id):
+            self.world.fail(Violation("I6Pause", f"{worker_id} does not run any more"))
+            raise RunEnded
+
     async def ask_for(self, worker_id: str, action: str) -> None:
         await self._keyed("POST", f"/api/workers/{worker_id}/{action}", None)
 

@@ -34,8 +34,10 @@ IMPATIENT = (
     "an_instance_dies_while_it_launches",
     "a_watched_worker_gets_another_address",
     "a_person_starts_what_is_being_paused",
+    "a_drain_by_scale_down_is_cancelled_for_a_session",
 )
-"""Here people do not wait for the effect of a request, so how far it gets depends on timing."""
+"""Here people do not wait for the effect of a request, so how far it gets depends on timing. A session that
+is booked after the drain has become a stop gets another worker."""
 
 
 QUIET_SECONDS = 600.0

@@ -123,19 +123,22 @@ class I8Fencing(Invariant):
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self._newest = 0
+        self._newest: dict[str, int] = defaultdict(int)
+        """By service."""
 
     def on_document(self, before: Document | None, after: Document, fence: Fence | None) -> None:
         if after.kind == "leadership":
-            self._newest = max(self._newest, after.version)
+            self._newest[after.id] = max(self._newest[after.id], after.version)
         if fence is not None:
-            self.require(fence.version >= self._newest, f"epoch {fence.version} after {self._newest}")
+            newest = self._newest[fence.id]
+            self.require(fence.version >= newest, f"{fence.id}: epoch {fence.version} after {newest}")
 
     def on_call(self, process: Process, call: Call) -> None:
         leaders = self.world.leaders()
-        if len(leaders) > 1:
-            names = [leader.name for leader in leaders]
-            self.require(self.world.was_wiped_recently, f"{names} lead at once")
+        for rivals in (leaders, self.world.leading_schedulers()):
+            if len(rivals) > 1:
+                names = [leader.name for leader in rivals]
+                self.require(self.world.was_wiped_recently, f"{names} lead at once")
         if call.mutates and call.site.startswith("ec2."):
             self.require(process in leaders, f"{process.name} acts past its deadline")
             if not self.world.was_wiped_recently:
@@ -239,11 +242,12 @@ class I19UnknownIsNotAValue(Invariant):
 
 
 class I21Alive(Invariant):
-    """At rest exactly one controller leads and all its loops are alive."""
+    """At rest exactly one controller and one scheduler lead, and all loops of the controller are alive."""
 
     def at_rest(self) -> None:
-        leaders = self.world.leaders()
+        leaders, schedulers = self.world.leaders(), self.world.leading_schedulers()
         self.require(len(leaders) == 1, f"{len(leaders)} leaders at rest")
+        self.require(len(schedulers) == bool(self.world.schedulers), f"{len(schedulers)} schedulers lead")
         controller = leaders[0].controller
         assert controller is not None
         health = controller.loop.health

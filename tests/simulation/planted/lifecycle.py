@@ -1,27 +1,23 @@
 """Bugs in launching, stopping, leading and publishing."""
 
-import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from random import Random
 from typing import Any
 
 from msgspec.structs import replace
 
 from lcm.control_plane.commands import create_worker
-from lcm.control_plane.records.workers import Workers
+from lcm.control_plane.records.collection import Collection
 from lcm.control_plane.replication.publisher import Publisher
 from lcm.control_plane.store.memory import MemoryStore
 from lcm.control_plane.store.port import Document, Fence
 from lcm.control_plane.streaming.hub import EventHub
-from lcm.core import election
 from lcm.core.election import Election, Leadership
 from lcm.core.ids import RandomIds
 from lcm.core.kv.memory import MemoryKv, _Lease
 from lcm.core.kv.port import LeaseId
 from lcm.core.loop import ReconcileLoop
 from lcm.core.results import ReconciliationResult, Requeue
-from lcm.core.timeouts import timeout
 from lcm.core.work_queue import WorkQueue
 from lcm.domain import transitions
 from lcm.domain.errors import LcmError
@@ -82,26 +78,6 @@ def an_error_means_gone() -> Iterator[None]:
 @planted
 def the_epoch_is_not_checked() -> Iterator[None]:
     yield from swapped(MemoryStore, "_check_fence", lambda self, fence: None)
-
-
-@planted
-def a_late_clean_up_is_taken_for_a_cancellation() -> Iterator[None]:
-    """As asyncio did before Python 3.11.3."""
-
-    @asynccontextmanager
-    async def mistaken(seconds: float | None) -> AsyncIterator[asyncio.Timeout]:
-        task = asyncio.current_task()
-        assert task is not None
-        was_cancelled = task.cancelling() > 0
-        try:
-            async with timeout(seconds) as bound:
-                yield bound
-        except TimeoutError:
-            if bound.expired() and was_cancelled:
-                raise asyncio.CancelledError from None
-            raise
-
-    yield from swapped(election, "timeout", mistaken)
 
 
 @planted
@@ -230,9 +206,9 @@ def not_listed_means_none() -> Iterator[None]:
 
 @planted
 def a_conflict_is_retried_without_reading_again() -> Iterator[None]:
-    original = Workers.change
+    original = Collection.change
 
-    async def change(self: Workers, worker_id: str, decide: Any, **options: Any) -> Worker:
+    async def change(self: Collection[Any], record_id: str, decide: Any, **options: Any) -> Any:
         read: list[Worker] = []
 
         def decide_once(now: Worker) -> Worker:
@@ -240,9 +216,9 @@ def a_conflict_is_retried_without_reading_again() -> Iterator[None]:
             decided: Worker = decide(read[0])
             return replace(decided, version=now.version)
 
-        return await original(self, worker_id, decide_once, **options)
+        return await original(self, record_id, decide_once, **options)
 
-    yield from swapped(Workers, "change", change)
+    yield from swapped(Collection, "change", change)
 
 
 @planted

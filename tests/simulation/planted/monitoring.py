@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from lcm.cml import session
+from lcm.cml.sessions import CmlServer, CmlSessions
 from lcm.control_plane.api.public import cml_login
 from lcm.control_plane.commands import change_login, report_live
 from lcm.control_plane.records.groups import Records
@@ -13,12 +14,10 @@ from lcm.control_plane.streaming.hub import EventHub
 from lcm.domain.telemetry import ActivityEvent
 from lcm.domain.worker import CmlLogin, Worker
 from lcm.rest.schemas import ActivityReport
-from lcm.worker_controller.cml_sessions import CmlSessions
 from lcm.worker_controller.monitoring.activity_log import ActivityLog
 from lcm.worker_controller.monitoring.monitor import CmlWebSocketMonitor, _Link
 from lcm.worker_controller.monitoring.polling import RestFallback
 from lcm.worker_controller.monitoring.telemetry_log import TelemetryLog
-from lcm.worker_controller.ports import CmlServer
 from simulation.planted.base import planted_in, swapped
 from simulation.scenarios.monitoring import a_live_fleet, people_change_the_password_of_one_worker
 

@@ -1,6 +1,6 @@
 """The scenarios, one module for each capability."""
 
-from simulation.scenarios import fleet, idle, lifecycle, monitoring
+from simulation.scenarios import fleet, idle, lifecycle, monitoring, scheduling
 from simulation.scenarios.base import RANDOM_STORIES, SCENARIOS, Script, knobs_of, story_of
 
 __all__ = [
@@ -12,5 +12,6 @@ __all__ = [
     "knobs_of",
     "lifecycle",
     "monitoring",
+    "scheduling",
     "story_of",
 ]

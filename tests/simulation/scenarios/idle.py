@@ -55,7 +55,7 @@ async def use_takes_a_decided_pause_back(story: Story) -> None:
     await people.until_a_pause_is_decided(2 * HOUR)
     people.use(worker)
     await people.pause(HOUR / 4)
-    assert people.is_running(worker)
+    people.expect_running(worker)
     await people.keep_everything()
 
 
@@ -71,7 +71,7 @@ async def only_telemetry_shows_the_use(story: Story) -> None:
     server.is_mute = True
     people.use(worker)
     await people.pause(400)
-    assert people.is_running(worker)
+    people.expect_running(worker)
     server.recover()
     await people.keep_everything()
 
@@ -111,11 +111,11 @@ async def a_busy_instance_is_not_paused(story: Story) -> None:
     await people.pause(120)
     people.build_for(worker, HOUR / 2)
     await people.pause(HOUR / 2 - 10)
-    assert people.is_running(worker)
+    people.expect_running(worker)
     await people.until_a_pause_is_decided(HOUR)
     await people.license(worker)
     await people.pause(150)
-    assert people.is_running(worker)
+    people.expect_running(worker)
     await people.until(worker, STOPPED)
     await people.keep_everything()
 
@@ -147,7 +147,7 @@ async def a_released_worker_is_paused_and_a_stranger_changes_nothing(story: Stor
     await people.hold(worker, 24 * HOUR)
     await stranger.try_everything(worker)
     await people.pause(1.5 * HOUR)
-    assert people.is_running(worker)
+    people.expect_running(worker)
     await people.release(worker)
     await people.until(worker, STOPPED)
     await people.keep_everything()
@@ -164,16 +164,16 @@ async def cml_cannot_be_asked(story: Story) -> None:
     for controller in world.controllers:
         world.cut_link(controller, "cml")
     await people.pause(1.2 * HOUR)
-    assert people.is_running(worker)
+    people.expect_running(worker)
     world.mend_links()
     server.failing[TELEMETRY_EVENTS] = 500
     await people.pause(HOUR / 5)
-    assert people.is_running(worker)
+    people.expect_running(worker)
     server.recover()
     people.use(worker)
     world.plane.skew = timedelta(hours=1)
     await people.pause(HOUR / 4)
-    assert people.is_running(worker)
+    people.expect_running(worker)
     world.plane.skew = timedelta()
     await people.keep_everything()
 

@@ -1,7 +1,10 @@
 """Settings that make rare things common; a random run draws them from its seed."""
 
 from dataclasses import dataclass, replace
+from datetime import datetime
 from random import Random
+
+from support.virtual_time import BEGINNING
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,16 @@ class Knobs:
     min_workers: int = 0
     scale_down: bool = False
     """Whether idle workers are drained instead of paused."""
+
+    begins: datetime = BEGINNING
+    schedulers: int = 0
+    """Resource schedulers that compete; without one there are no lablet sessions."""
+    max_workers: int = 10
+    scale_up_cooldown_seconds: float = 300.0
+    lead_minutes: float = 10.0
+    """How long before its timeslot a worker is looked for; shorter than installed, as all such times."""
+    boot_minutes: float = 3.0
+    """How long a new worker is expected to take."""
 
     no_answer_seconds: float = 10.0
     """How long a caller waits for an answer that does not come."""
@@ -109,6 +122,47 @@ class Knobs:
             min_workers=rng.choice([0, 0, 1]),
             scale_down=rng.random() < 0.25,
             license_seconds=rng.choice([5.0, 60.0, 150.0]),
+        )
+
+    @staticmethod
+    def draw_with_sessions(seed: int) -> "Knobs":
+        """Draw settings for bookings: a small fleet that may grow a little."""
+        rng = Random(f"sessions/{seed}")
+        return replace(
+            Knobs.draw(seed),
+            schedulers=rng.choice([2, 2, 2, 3]),
+            controllers=1,
+            visibility_seconds=0.0,
+            instance_seconds=rng.choice([1.0, 10.0]),
+            lease_ttl=rng.choice([15, 15, 30]),
+            reconcile_interval=30.0,
+            heartbeat_seconds=300.0,
+            publish_sweep_seconds=rng.choice([5.0, 20.0, 20.0]),
+            max_workers=rng.choice([1, 2, 3, 4]),
+            scale_up_cooldown_seconds=rng.choice([30.0, 120.0]),
+            lead_minutes=rng.choice([5.0, 10.0]),
+            election_retry_seconds=rng.choice([5.0, 15.0]),
+            election_timeout_seconds=2.0,
+        )
+
+    @staticmethod
+    def draw_with_watched_sessions(seed: int) -> "Knobs":
+        """The same with slow launches, and workers that are paused when they are idle."""
+        drawn = Knobs.draw_with_sessions(seed)
+        return replace(
+            drawn,
+            people=True,
+            monitoring=True,
+            statistics_seconds=60.0,
+            idle_timeout_seconds=300.0,
+            idle_check_seconds=60.0,
+            lease_ttl=30,
+            no_answer_seconds=drawn.no_answer_seconds if drawn.latency_seconds < 0.1 else 10.0,
+            instance_seconds=100.0,
+            boot_minutes=5.0,
+            provisioning_seconds=900.0,
+            max_workers=3,
+            scale_down=seed % 3 == 0,
         )
 
 

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from lcm.cml.connection import CmlAnswer
+from lcm.cml.connection import JSON, CmlAnswer
 from lcm.cml.session import Credentials
+from lcm.cml.sessions import CmlSessions
 from lcm.core.clock import Clock
 from lcm.core.health import Health
 from lcm.domain.errors import Unreachable
 from lcm.domain.launch import InstanceId
 from lcm.rest.client import ControlPlaneClient
-from lcm.worker_controller.cml_sessions import CmlSessions
 from lcm.worker_controller.monitoring.config import MonitoringConfig
 from lcm.worker_controller.monitoring.service import LiveMonitoring, assemble_monitoring
 from lcm.worker_controller.ports import InstanceMetrics, WebSocket, WebSocketListener
@@ -95,6 +95,8 @@ class SimulatedCmlApi(_LivePort):
         *,
         token: str | None = None,
         body: bytes | None = None,
+        content_type: str | None = JSON,
+        timeout_seconds: float | None = None,
     ) -> CmlAnswer:
         async def answer() -> CmlAnswer:
             server = self._fleet.server_at(host)

@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from random import Random
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
+from lcm.cml.sessions import CmlServer
 from lcm.control_plane.store.port import Document, Fence, StoreUnavailable, WriteUnconfirmed
 from lcm.core.clock import Clock
 from lcm.core.kv.port import Change, Item, KvUnavailable, LeaseId, Listing
@@ -16,7 +17,7 @@ from lcm.core.rate_limit import Rate, Saturated, TokenBucket
 from lcm.domain.errors import CapacityShortage, Throttled, Unreachable
 from lcm.domain.launch import Ami, InstanceId, LaunchSpec, WorkerId
 from lcm.domain.worker import Instance
-from lcm.worker_controller.ports import CmlServer, CmlSystemInformation, LicenseState
+from lcm.worker_controller.ports import CmlSystemInformation, LicenseState
 from simulation.world.calls import Answer, Violation
 from simulation.world.live_fleet import BOOT_SECONDS, certificate_of
 from support.asgi import request
@@ -34,6 +35,12 @@ RECORD_STALENESS = 40
 """How many answers back a stale read of a record may be."""
 CLOUD_STALENESS = 3
 """The same for EC2, which becomes consistent within seconds."""
+SNAPSHOT_STALENESS = 3
+"""The same for what a scheduler decides on."""
+STALENESS = {"controller": RECORD_STALENESS, "scheduler": SNAPSHOT_STALENESS}
+LISTS_OF = ("/api/internal/workers/", "/api/internal/lablet-sessions/")
+"""The paths under which one of many is named, or one of the requests below."""
+REQUESTS_WITHOUT_ID = ("scale-up", "schedule", "waiting", "move-windows")
 
 
 class SimulatedPort:
@@ -188,14 +195,18 @@ class SimulatedTransport(SimulatedPort):
         self, method: str, path: str, headers: Mapping[str, str], body: bytes | None
     ) -> tuple[int, bytes]:
         route, about = _route_of(path)
+        if known := headers.get("If-None-Match"):
+            about = f"{about} {known}".strip()  # "not modified" is an answer to nothing else, however old
         site = f"{method} {route}"
+        self._process.check_alive()
+        self._world.sent(self._process, method, path, body)
         if method != "GET":
             return await self._write(site, about, lambda: self._handle(method, path, headers, body))
         return await self._read(
             site,
             about,
             lambda: self._handle(method, path, headers, body),
-            stale=RECORD_STALENESS if self._process.role == "controller" else 0,
+            stale=STALENESS.get(self._process.role, 0),
         )
 
     async def _handle(
@@ -419,12 +430,17 @@ def _route_of(path: str) -> tuple[str, str]:
     if route == "/api/internal/workers":
         return route, query
     parts = route.split("/")
-    place = 4 if route.startswith("/api/internal/workers/") else 3 if route.startswith("/api/workers/") else 0
+    if "worker-templates" in parts and len(parts) > 4 and "small" not in parts[5:]:
+        name = 5 if parts[4] == "by-name" else 3
+        return "/".join((*parts[:name], "{name}", *parts[name + 1 :])), ""
+    place = 4 if route.startswith(LISTS_OF) else 3 if route.startswith("/api/workers/") else 0
+    if place and parts[place] in REQUESTS_WITHOUT_ID:
+        return route, ""
     about, parts[place] = parts[place], "{id}" if place else ""
     return "/".join(parts), about
 
 
 def _subject(key: str) -> str:
-    """The worker and the field that a key of the coordination store names."""
+    """The worker or session and the field that a key of the coordination store names."""
     parts = key.split("/")
-    return f"{parts[3]} {parts[4]}" if len(parts) > 4 and parts[2] == "workers" else ""
+    return f"{parts[3]} {parts[4]}" if len(parts) > 4 and parts[2] in ("workers", "instances") else ""

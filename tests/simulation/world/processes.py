@@ -20,13 +20,20 @@ from lcm.control_plane.main import ControlPlaneParts, Limits, assemble
 from lcm.control_plane.policies import Policies
 from lcm.control_plane.records.templates import Templates
 from lcm.control_plane.store.port import StoreUnavailable
+from lcm.core.election import Election
 from lcm.core.health import Health
 from lcm.core.ids import RandomIds
 from lcm.core.telemetry import Telemetry
 from lcm.core.timeouts import timeout
 from lcm.domain.idle import IdlePolicy
+from lcm.domain.lablet.timeslot import TimeslotPolicy
+from lcm.domain.scaling import ScalingPolicy
 from lcm.domain.template import RegionConfig
+from lcm.resource_scheduler.main import ResourceScheduler, assemble_scheduler
+from lcm.resource_scheduler.main import election_of as scheduler_election_of
+from lcm.resource_scheduler.settings import ResourceSchedulerSettings
 from lcm.rest.client import ControlPlaneClient
+from lcm.rest.scheduling_client import SchedulingClient
 from lcm.worker_controller.main import WorkerController, assemble_controller, election_of
 from lcm.worker_controller.monitoring.service import LiveMonitoring
 from lcm.worker_controller.settings import WorkerControllerSettings
@@ -110,12 +117,16 @@ class Process:
     def crash(self) -> None:
         """Crash as by SIGKILL: at once, and without clean-up."""
         if self.is_alive and self._task is not None:
+            if self.role != "controller":
+                self.world.note_disturbance()
             self.is_alive = False
             self.forget()
             self._task.cancel()
 
     def freeze(self, seconds: float) -> None:
         """Freeze as by SIGSTOP, with SIGCONT after that long: only this process stands still."""
+        if self.role != "controller":
+            self.world.note_disturbance(seconds)
         self.frozen_until = self.world.clock.monotonic() + seconds
         self._thawed.clear()
 
@@ -185,7 +196,12 @@ class PlaneProcess(Process):
                         check_interval=timedelta(seconds=knobs.idle_check_seconds),
                         min_workers=knobs.min_workers,
                     ),
+                    scaling=ScalingPolicy(
+                        max_workers_per_region=knobs.max_workers,
+                        scale_up_cooldown=timedelta(seconds=knobs.scale_up_cooldown_seconds),
+                    ),
                     activity_events_kept=knobs.activity_events_kept,
+                    times=times_of(knobs),
                 ),
                 limits=Limits(
                     event_buffer=knobs.event_buffer,
@@ -195,10 +211,44 @@ class PlaneProcess(Process):
                 ),
             )
             requests.create_task(self.parts.publisher.run(), name="publisher")
+            if knobs.schedulers:
+                requests.create_task(self.parts.session_sweep.run(), name="session sweep")
 
 
-class ControllerProcess(Process):
-    """A worker controller, which competes with the others for the lease."""
+class Candidate(Process):
+    """A process that competes with others of its role for a lease."""
+
+    @property
+    def election(self) -> Election | None:
+        """That of this incarnation."""
+        raise NotImplementedError
+
+    @property
+    def instance_id(self) -> str:
+        return f"{self.name}-{self.incarnation}"
+
+    @property
+    def leadership_id(self) -> str:
+        """Identifies one leadership of this from another."""
+        leadership = self.election.leadership if self.election is not None else None
+        return f"{self.instance_id}/{leadership.epoch if leadership else 0}"
+
+    @property
+    def holds_the_lease(self) -> bool:
+        """Whether the coordination store holds so, too."""
+        return self.election is not None and (
+            self.world.kv.peek(self.election.config.key) == self.instance_id
+        )
+
+    @property
+    def is_leading(self) -> bool:
+        """Whether it believes that it leads, and is inside its deadline."""
+        leadership = self.election.leadership if self.election is not None else None
+        return leadership is not None and self.world.clock.monotonic() < leadership.deadline
+
+
+class ControllerProcess(Candidate):
+    """A worker controller."""
 
     role = "controller"
     controller: WorkerController | None = None
@@ -208,27 +258,8 @@ class ControllerProcess(Process):
         self.controller = self.monitoring = None
 
     @property
-    def instance_id(self) -> str:
-        return f"{self.name}-{self.incarnation}"
-
-    @property
-    def leadership_id(self) -> str:
-        """Identifies one leadership of this from another."""
-        leadership = self.controller.election.leadership if self.controller is not None else None
-        return f"{self.instance_id}/{leadership.epoch if leadership else 0}"
-
-    @property
-    def holds_the_lease(self) -> bool:
-        """Whether the coordination store holds so, too."""
-        return self.controller is not None and (
-            self.world.kv.peek(self.controller.election.config.key) == self.instance_id
-        )
-
-    @property
-    def is_leading(self) -> bool:
-        """Whether it believes that it leads, and is inside its deadline."""
-        leadership = self.controller.election.leadership if self.controller is not None else None
-        return leadership is not None and self.world.clock.monotonic() < leadership.deadline
+    def election(self) -> Election | None:
+        return self.controller.election if self.controller is not None else None
 
     def check_leadership(self) -> None:
         """Right before a change at EC2, after all waiting is over."""
@@ -274,6 +305,66 @@ class ControllerProcess(Process):
             max_parked=knobs.max_parked,
         )
         await controller.service.run()
+
+
+class SchedulerProcess(Candidate):
+    """A resource scheduler."""
+
+    role = "scheduler"
+    scheduler: ResourceScheduler | None = None
+
+    def forget(self) -> None:
+        self.scheduler = None
+
+    @property
+    def election(self) -> Election | None:
+        return self.scheduler.service.election if self.scheduler is not None else None
+
+    async def run(self) -> None:
+        clock, knobs = ProcessClock(self), self.world.knobs
+        settings, kv = _scheduler_settings_of(knobs), ports.SimulatedKv(self)
+        health = Health(clock)
+        telemetry = Telemetry(RandomIds(Random(f"traces/{self.instance_id}")))
+        election = scheduler_election_of(
+            settings, kv, clock=clock, telemetry=telemetry, health=health, instance_id=self.instance_id
+        )
+        election.config = replace(
+            election.config,
+            call_timeout_seconds=knobs.election_timeout_seconds,
+            retry_interval=knobs.election_retry_seconds,
+        )
+        control_plane = SchedulingClient(
+            ports.SimulatedTransport(self), KEYS.controller, "resource-scheduler", lambda: election.epoch
+        )
+        self.scheduler = assemble_scheduler(
+            settings,
+            election,
+            control_plane=control_plane,
+            kv=kv,
+            clock=clock,
+            telemetry=telemetry,
+            health=health,
+        )
+        await self.scheduler.service.run()
+
+
+def times_of(knobs: Knobs) -> TimeslotPolicy:
+    """The times of sessions: as installed, in a few minutes."""
+    return TimeslotPolicy(
+        lead=timedelta(minutes=knobs.lead_minutes),
+        worker_boot=timedelta(minutes=knobs.boot_minutes),
+        worker_resume=timedelta(minutes=1),
+        lab_lead=timedelta(minutes=1),
+        grace=timedelta(minutes=2),
+        teardown=timedelta(minutes=1),
+    )
+
+
+@lru_cache(maxsize=8)
+def _scheduler_settings_of(knobs: Knobs) -> ResourceSchedulerSettings:
+    return ResourceSchedulerSettings(
+        leader_lease_ttl=knobs.lease_ttl, reconcile_interval=knobs.reconcile_interval
+    )
 
 
 @lru_cache(maxsize=8)

@@ -4,9 +4,13 @@ from collections.abc import Callable
 
 import msgspec
 
+from lcm.control_plane.records.reservations import ReservationList
+from lcm.control_plane.records.sessions import ARCHIVE, decode_session
+from lcm.control_plane.records.sessions import KIND as SESSION
 from lcm.control_plane.store.memory import MemoryStore
 from lcm.control_plane.store.port import Document, Fence
 from lcm.core.kv.memory import MemoryKv
+from lcm.domain.lablet.session import LabletSession
 from lcm.domain.lifecycle import TERMINATED
 from lcm.domain.worker import Worker
 
@@ -22,6 +26,7 @@ class WatchedStore(MemoryStore):
         super().__init__()
         self.on_commit: list[OnCommit] = []
         self._decoded: dict[str, tuple[Document, Worker]] = {}
+        self._sessions: dict[str, tuple[Document, LabletSession]] = {}
 
     async def insert(self, document: Document, fence: Fence | None = None) -> None:
         await super().insert(document, fence)
@@ -45,6 +50,27 @@ class WatchedStore(MemoryStore):
     def peek_all(self) -> list[Worker]:
         found = (self.peek(document_id) for kind, document_id in sorted(self._documents) if kind == "worker")
         return [worker for worker in found if worker is not None]
+
+    def session(self, session_id: str) -> LabletSession | None:
+        document = self._documents.get((SESSION, session_id)) or self._documents.get((ARCHIVE, session_id))
+        if document is None:
+            return None
+        known, session = self._sessions.get(session_id, (None, None))
+        if session is None or known is not document:
+            session = decode_session(document)
+            self._sessions[session_id] = (document, session)
+        return session
+
+    def sessions(self) -> list[LabletSession]:
+        """In the order of their ids."""
+        ids = sorted({document_id for kind, document_id in self._documents if kind in (SESSION, ARCHIVE)})
+        return [session for session_id in ids if (session := self.session(session_id)) is not None]
+
+    @property
+    def is_growing(self) -> bool:
+        """Whether a scale-up has reserved workers that it has not created yet."""
+        turns = (d.body for (kind, name), d in self._documents.items() if kind == "turn" and "scale" in name)
+        return any(msgspec.json.decode(body, type=ReservationList).reserved for body in turns)
 
     def has(self, kind: str, document_id: str) -> bool:
         return (kind, document_id) in self._documents

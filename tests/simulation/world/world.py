@@ -23,7 +23,14 @@ from simulation.world.faults import Act, Faults, chance
 from simulation.world.knobs import Knobs
 from simulation.world.live_fleet import LiveFleet
 from simulation.world.ports import LIVE_REPORTS
-from simulation.world.processes import ControllerProcess, PlaneProcess, Process, ProcessCrashed, User
+from simulation.world.processes import (
+    ControllerProcess,
+    PlaneProcess,
+    Process,
+    ProcessCrashed,
+    SchedulerProcess,
+    User,
+)
 from simulation.world.stores import WatchedKv, WatchedStore
 from support.memory_cloud import Delays, MemoryCloud
 from support.memory_licensing import MemoryLicensing
@@ -42,10 +49,11 @@ WRITE_ACTS: Final = (Act.LOST, Act.LATE, *READ_ACTS)
 CRASHES: Final = (Act.CRASH_BEFORE, Act.CRASH_AFTER)
 PROCESS_ACTS: Final = (*CRASHES, Act.FREEZE)
 RECOVERY_POINTS: Final = 20
+LATEST_LANDING_SECONDS: Final = 295.0
 
-UNCOUNTED: Final = ("/detect-idle", "/scaling/audit", "insert audit")
-"""Not counted as changes: an idle check, whose effects are counted where they are stored, and audit entries
-about why nothing was done."""
+UNCOUNTED: Final = ("/detect-idle", "/scaling/audit", "insert audit", "/move-windows")
+"""Not counted as changes: an idle check and a look for windows, whose effects are counted where they are
+stored, and audit entries about why nothing was done."""
 
 Watch = Callable[[Process, Call], None]
 
@@ -75,7 +83,7 @@ class World:
     def __post_init__(self) -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualTimeLoop)
-        self.clock = VirtualClock(loop)
+        self.clock = VirtualClock(loop, self.knobs.begins)
         self.ids = RandomIds(Random(f"ids/{self.faults.seed}"))
         self.disk = WatchedStore()
         self.kv = self._new_kv()
@@ -94,6 +102,7 @@ class World:
         self.live = LiveFleet(self) if self.knobs.monitoring else None
         self.plane = PlaneProcess(self, "plane")
         self.controllers = [ControllerProcess(self, f"controller-{n}") for n in range(self.knobs.controllers)]
+        self.schedulers = [SchedulerProcess(self, f"scheduler-{n}") for n in range(self.knobs.schedulers)]
         self.user = User(self, "user")
         self.recent: deque[Call] = deque(maxlen=200)
         self.sites: Counter[Site] = Counter()
@@ -113,7 +122,11 @@ class World:
         """Open streams, in the order they were opened."""
         self.acknowledged: dict[str, int] = {}
         """The newest generation of each worker that was acknowledged to a person."""
+        self.session_requests: dict[str, bool] = {}
+        """The sessions that were acknowledged to a person, and whether their end was."""
         self.violation: Violation | None = None
+        self.on_sent: list[Callable[[Process, str, str, bytes | None], None]] = []
+        """Called with every request that a process sends, before anything happens to it."""
         self.on_call: list[Watch] = []
         self.on_effect: list[Watch] = []
         self.on_http_answer: list[Callable[[Answer], None]] = []
@@ -124,6 +137,7 @@ class World:
         self._calls = 0
         self._is_healed = False
         self._wiped_at = float("-inf")
+        self._disturbed_until = 0.0
         self._over = asyncio.Event()
         self._tasks: asyncio.TaskGroup | None = None
         self._digest = hashlib.sha256()
@@ -133,7 +147,7 @@ class World:
 
     @property
     def processes(self) -> Sequence[Process]:
-        return (self.plane, *self.controllers)
+        return (self.plane, *self.controllers, *self.schedulers)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["World"]:
@@ -233,7 +247,7 @@ class World:
         if possible is None:
             possible = acts_at(role, mutates=mutates, may_be_stale=may_be_stale)
             self.acts[key] = possible
-        state = self._state_of(subject) if subject else "-"
+        state = self._state_of(role, site, subject) if subject else "-"
         act = None
         if not self._is_healed:
             point = (role, site, state)
@@ -246,6 +260,8 @@ class World:
                 self.recovery.setdefault(point, nth)
             act = self.faults.choose(role, site, nth, possible)
             if act is not None:
+                if role != "controller" and act is not Act.STALE:
+                    self.note_disturbance(LATEST_LANDING_SECONDS if act is Act.LATE else 0.0)
                 self.injected.add((point, act))
                 if act in CRASHES and self._first_crashed is None:
                     self._first_crashed = role
@@ -288,7 +304,7 @@ class World:
         Together with the time that a new instance stays invisible this is less than five minutes: what takes
         longer to show cannot be distinguished from what does not exist.
         """
-        latest = 295.0 - self.knobs.visibility_seconds
+        latest = LATEST_LANDING_SECONDS - self.knobs.visibility_seconds
 
         async def land() -> None:
             draw = chance(self.faults.seed, "late", call.role, call.site, call.nth)
@@ -301,8 +317,11 @@ class World:
         self.start(land(), f"late {call.site}")
 
     def _show(self, process: Process, call: Call, answer: Any) -> None:
-        for watch in self.on_answer:
-            watch(process, call, answer)
+        try:
+            for watch in self.on_answer:
+                watch(process, call, answer)
+        except Violation as violation:
+            self.fail(violation)
 
     def _check(self, watches: Iterable[Watch], process: Process, call: Call) -> None:
         try:
@@ -311,9 +330,11 @@ class World:
         except Violation as violation:
             self.fail(violation)
 
-    def _state_of(self, subject: str) -> str:
-        """Status and desired status of the worker that a call is about, as on the disk."""
+    def _state_of(self, role: Role, site: str, subject: str) -> str:
+        """Status and desired status of the worker or session that a call is about, as on the disk."""
         worker_id = subject.partition(" ")[0]
+        if self.schedulers and (state := self._placement_state(role, site, worker_id)) is not None:
+            return state
         instance = self.cloud.instances.get(InstanceId(worker_id))
         if instance is not None:
             worker_id = instance.spec.tags.get(WORKER_ID_TAG, "")
@@ -322,7 +343,44 @@ class World:
             worker = self.disk.owner_of(instance.id)
         return f"{worker.status.value}>{worker.desired_status.value}" if worker else "-"
 
+    def _placement_state(self, role: Role, site: str, subject: str) -> str | None:
+        """The state of a session, of a worker that sessions have or want, or of a scale-up; else None."""
+        session = self.disk.session(subject)
+        is_stored = role == "plane" and site.startswith("store.") and not site.endswith("published")
+        if session is not None:
+            mark = "+placed" if session.placement is not None else ""
+            return f"{session.status}{mark}>{session.desired_status}" if is_stored else "session"
+        if not is_stored:
+            return "worker" if role == "scheduler" and site.startswith("kv.") else None
+        worker = self.disk.peek(subject)
+        if worker is None:
+            return "scale-up" if self.disk.is_growing else None
+        named = (each.placement for each in self.disk.sessions() if not each.is_ended)
+        holders = {claim.session_id for claim in worker.claims}
+        wanted = sum(placement is not None and placement.worker_id == worker.id for placement in named)
+        sessions = (self.disk.session(session_id) for session_id in holders)
+        if any(session is None or session.is_ended for session in sessions):
+            return f"{worker.status.value} with a stale claim"
+        if wanted > len(holders):
+            return f"{worker.status.value} being claimed"
+        return f"{worker.status.value} claimed" if holders else None
+
     # Events outside the processes.
+
+    def sent(self, process: Process, method: str, path: str, body: bytes | None) -> None:
+        """Pass a request to the invariants."""
+        for watch in self.on_sent:
+            watch(process, method, path, body)
+
+    def note_disturbance(self, seconds: float = 0.0) -> None:
+        """Something goes wrong now, and for so many seconds."""
+        self._disturbed_until = max(self._disturbed_until, self.clock.monotonic() + seconds)
+
+    @property
+    def calm_seconds(self) -> float:
+        """For how long nothing has gone wrong for the control plane and the schedulers but clocks."""
+        is_cut = any(not name.startswith("controller") for name, _ in self._cuts)
+        return 0.0 if is_cut else self.clock.monotonic() - self._disturbed_until
 
     def fail(self, violation: Violation) -> None:
         """Record the first violation; it ends the run."""
@@ -354,6 +412,7 @@ class World:
 
     def wipe_kv(self) -> None:
         """Replace the coordination store by an empty one, as after a disaster; its watches break."""
+        self.note_disturbance(self.knobs.lease_ttl)
         self._wiped_at = self.clock.monotonic()
         self.kv = self._new_kv()
         self.start(self.kv.run(), "kv")
@@ -365,6 +424,8 @@ class World:
         self._break_streams()
 
     def mend_links(self) -> None:
+        if self._cuts:
+            self.note_disturbance()
         self._cuts.clear()
 
     def is_cut(self, process: Process, port: str) -> bool:
@@ -409,5 +470,9 @@ class World:
             return
 
     def leaders(self) -> Sequence[ControllerProcess]:
-        """Processes that believe they lead and are inside their deadline."""
+        """Controllers that believe they lead and are inside their deadline."""
         return [process for process in self.controllers if process.is_leading]
+
+    def leading_schedulers(self) -> Sequence[SchedulerProcess]:
+        """The same of schedulers."""
+        return [process for process in self.schedulers if process.is_leading]
