@@ -15,7 +15,7 @@ UI_BUILT := src/lcm/control_plane/static/index.html
 # Where this is set, every process compiles all it imports again: half of what its start costs.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run test check lint unit unit-coverage coverage bench sim sim-coverage sim-hunt soak soak-ha soak-kill soak-clicks docs lock browser
+.PHONY: help setup run test check lint unit explore unit-coverage coverage bench sim sim-coverage sim-hunt soak soak-ha soak-kill soak-clicks docs lock browser
 .PHONY: ferretdb helm clean types page pytest
 
 help: ## Show this list
@@ -49,6 +49,9 @@ lint: $(VENV)/ready
 
 unit: setup ## The quick tests: no process, no socket, virtual time
 	$(BIN)/python -m pytest -q -n auto --dist loadfile $(UNIT) $(ARGS)
+
+explore: setup ## Run the property tests on examples that the suite does not draw
+	$(BIN)/python -m pytest -q -n auto --dist loadfile $(UNIT) --hypothesis-profile=explore $(ARGS)
 
 unit-coverage: setup ## The same, measured: they must reach the branch coverage recorded in pyproject.toml
 	$(BIN)/python -m pytest -q -n auto --dist loadfile --cov --cov-report= $(UNIT)

@@ -32,6 +32,7 @@ from msgspec.structs import replace
 
 from lcm.cml.connection import CmlConnections
 from lcm.cml.session import Credentials
+from lcm.cml.sessions import CmlServer, CmlSessions
 from lcm.control_plane.access.roles import AccessKeys
 from lcm.control_plane.access.sealing import SecretBox
 from lcm.control_plane.access.secrets import SecretStore
@@ -52,11 +53,10 @@ from lcm.rest.client import ControlPlaneClient, HttpTransport
 from lcm.simulator.main import SimulationInfo
 from lcm.web.server import HttpServer
 from lcm.worker_controller.adapters.picows_websocket import PicowsWebSockets
-from lcm.worker_controller.cml_sessions import CmlSessions
 from lcm.worker_controller.monitoring.config import MonitoringConfig
 from lcm.worker_controller.monitoring.registry import CmlWebSocketMonitorRegistry
 from lcm.worker_controller.monitoring.reporter import LiveReporter
-from lcm.worker_controller.ports import CmlServer, MonitorTarget, ReportedActivity
+from lcm.worker_controller.ports import MonitorTarget, ReportedActivity
 from report import percentile, report
 from support.processes import running_simulator
 

@@ -39,8 +39,9 @@ import uvloop
 from picows import WSFrame, WSListener, WSMsgType, WSTransport, WSUpgradeRequest, ws_connect, ws_create_server
 
 from lcm.cli.process import collect_rarely
-from lcm.cml.connection import CmlAnswer, CmlTrust, tls_context
+from lcm.cml.connection import JSON, CmlAnswer, CmlTrust, tls_context
 from lcm.cml.session import Credentials
+from lcm.cml.sessions import CmlServer, CmlSessions
 from lcm.core.clock import SystemClock
 from lcm.core.health import Health
 from lcm.core.ids import RandomIds
@@ -51,11 +52,10 @@ from lcm.domain.worker import CmlHealth, CmlLicense, Worker
 from lcm.rest.schemas import CmlCredentials, LiveReceipt, LiveReports, WebSocketReport
 from lcm.simulator.cml.certificate import self_signed_context
 from lcm.worker_controller.adapters.picows_websocket import PicowsWebSockets
-from lcm.worker_controller.cml_sessions import CmlSessions
 from lcm.worker_controller.monitoring.config import MonitoringConfig
 from lcm.worker_controller.monitoring.registry import CmlWebSocketMonitorRegistry
 from lcm.worker_controller.monitoring.reporter import LiveReporter
-from lcm.worker_controller.ports import CmlServer, MonitorTarget, ReportedActivity
+from lcm.worker_controller.ports import MonitorTarget, ReportedActivity
 from report import report
 
 HOST = "127.0.0.1"
@@ -291,6 +291,8 @@ class TokenTransport:
         *,
         token: str | None = None,
         body: bytes | None = None,
+        content_type: str | None = JSON,
+        timeout_seconds: float | None = None,
     ) -> CmlAnswer:
         return CmlAnswer(b'"token"' if method == "POST" else b"[]", None)
 

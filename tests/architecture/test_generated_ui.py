@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from tools.generate_ui import GENERATED, modules
 
+from lcm.domain.lablet import states
 from lcm.domain.lifecycle import COLOR, WorkerStatus
 
 TOKENS = Path(__file__).parents[2] / "ui" / "src" / "styles" / "tokens.css"
@@ -22,4 +23,6 @@ def test_the_dashboard_has_no_generated_module_that_nothing_generates() -> None:
 def test_every_status_has_a_color_that_the_dashboard_can_show() -> None:
     styles = TOKENS.read_text()
     assert set(COLOR) == set(WorkerStatus)
-    assert all(f'[data-color="{color}"]' in styles for color in COLOR.values())
+    assert set(states.COLOR) == set(states.SessionStatus)
+    colors = {*COLOR.values(), *states.COLOR.values()}
+    assert all(f'[data-color="{color}"]' in styles for color in colors)

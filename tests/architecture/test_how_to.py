@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from lcm.resource_scheduler.admin import scheduler_operations
 from lcm.worker_controller.admin.http import worker_operations
 
 ROOT = Path(__file__).parents[2]
@@ -21,6 +22,9 @@ CONTROLLER = {
     )
     .app()
     .routes
+} | {
+    getattr(route, "path", "")
+    for route in scheduler_operations(NOT_RUN, NOT_RUN, NOT_RUN, NOT_RUN, NOT_RUN, "").app().routes
 }
 
 
@@ -44,7 +48,15 @@ def test_routes_in_how_to_pages_exist(page: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["choose-idle-settings", "import-an-existing-fleet", "connect-an-aws-account", "license-a-fleet"]
+    "name",
+    [
+        "choose-idle-settings",
+        "import-an-existing-fleet",
+        "connect-an-aws-account",
+        "license-a-fleet",
+        "schedule-labs",
+        "read-a-waiting-session",
+    ],
 )
 def test_settings_in_how_to_pages_exist(name: str) -> None:
     text = (ROOT / "docs" / "how-to" / f"{name}.md").read_text()

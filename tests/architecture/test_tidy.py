@@ -1,6 +1,7 @@
 """What holds for the whole tree, beyond what linters check."""
 
 import ast
+import json
 import re
 import subprocess
 from pathlib import Path
@@ -20,6 +21,13 @@ def tracked_files() -> list[Path]:
 @pytest.mark.parametrize("name", documents())
 def test_the_generated_reference_is_up_to_date(name: str) -> None:
     assert (REFERENCE / name).read_text() == documents()[name], "run 'make docs'"
+
+
+def test_every_schema_that_the_openapi_document_refers_to_has_one_plain_name() -> None:
+    text = documents()["openapi.json"]
+    defined = set(json.loads(text)["components"]["schemas"])
+    assert [name for name in defined if not name.isidentifier()] == [], "two structs have the same name"
+    assert set(re.findall(r'"#/components/schemas/([^"]+)"', text)) <= defined
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=[str(path.relative_to(ROOT)) for path in SOURCES])

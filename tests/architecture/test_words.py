@@ -72,6 +72,7 @@ GENERATED = {
     "configuration.md",
     "openapi.json",
     "pause-states.md",
+    "session-states.md",
     "worker-states.md",
 }  # their texts come from src
 SUFFIXES = {".py", ".ts", ".tsx", ".css", ".html"}

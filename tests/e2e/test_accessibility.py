@@ -7,6 +7,7 @@ import pytest
 from playwright.async_api import Page, ViewportSize, expect
 
 from lcm.core.clock import SystemClock
+from support.lablet_desk import LAB, LabletDesk
 from support.lone_plane import LonePlane
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -127,6 +128,50 @@ async def test_the_other_pages_are_accessible(
     await open_page(page, plane, scheme, f"#/{name.lower()}")
     await expect(page.get_by_role("heading", name=name, level=1)).to_be_visible()
     await expect(page.get_by_role("link", name="live", exact=True)).to_be_visible()
+    assert await violations(page) == []
+
+
+@SCHEMES
+async def test_the_pages_of_lablet_sessions_are_accessible(
+    page: Page, plane: LonePlane, scheme: Scheme
+) -> None:
+    desk = await LabletDesk(plane).start()
+    definition = await desk.define()
+    waiting, placed = await desk.create(definition), await desk.create(definition)
+    await desk.report_waiting(waiting, "No worker has 1 CPU free.")
+    await open_page(page, plane, scheme, "#/sessions")
+    assert await violations(page) == []  # while it is loading, too
+    await page.get_by_label("Select all listed sessions").check()
+    await check_dialogs(page, "End…")
+    await page.set_viewport_size(PHONE)
+    assert await violations(page) == []
+
+    await page.goto(f"{plane.url}/#/sessions/{waiting['id']}")
+    await expect(page.get_by_role("region", name="Workers")).to_be_visible()
+    assert await violations(page) == []
+    await desk.place(placed)
+    await page.goto(f"{plane.url}/#/sessions/{placed['id']}")
+    await expect(page.get_by_role("region", name="Needs")).to_contain_text("on live")
+    assert await violations(page) == []
+
+
+@SCHEMES
+async def test_a_new_class_and_a_new_definition_are_accessible(
+    page: Page, plane: LonePlane, scheme: Scheme
+) -> None:
+    definition = await (await LabletDesk(plane).start()).define()
+    await open_page(page, plane, scheme, f"#/sessions/new?definition={definition['id']}")
+    await page.get_by_label("Seats", exact=True).fill("30")
+    await page.get_by_label("In a timeslot").check(force=True)
+    await expect(page.locator("[data-verdict]")).to_be_visible()
+    await page.get_by_role("button", name="Create 30 sessions").click()
+    await expect(page.get_by_role("alert")).to_contain_text("Enter a name")
+    assert await violations(page) == []
+    await page.set_viewport_size(PHONE)
+    assert await violations(page) == []
+    await page.get_by_role("button", name="Add definition…").click()
+    await page.get_by_label("Topology", exact=True).fill(LAB)
+    await expect(page.get_by_test_id("analysis")).to_contain_text("Basics")
     assert await violations(page) == []
 
 

@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,10 @@ import pytest_asyncio
 from playwright.async_api import Locator, Page, expect
 
 from support.api import Api, admin_of
-from support.canaries import suite_canaries, watched_session
+from support.booking import book, license_worker, placed
+from support.canaries import suite_canaries
 from support.processes import RunningLcm
+from support.topologies import TWO_ALPINES
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -44,18 +45,6 @@ async def running(api: Api, name: str) -> Any:
 def keys_of(lcm: RunningLcm) -> dict[str, str]:
     keys: dict[str, str] = json.loads((Path(lcm.ready.data_dir) / "keys.json").read_text())
     return keys
-
-
-@asynccontextmanager
-async def scheduler_of(lcm: RunningLcm) -> AsyncIterator[aiohttp.ClientSession]:
-    """A session as the resource scheduler, with an epoch of its own."""
-    service = "resource-scheduler"
-    claim = {"service": service, "cluster_id": "test", "revision": 1, "instance_id": "test"}
-    headers = {"X-API-Key": keys_of(lcm)["controller"], "X-LCM-Service": service}
-    async with watched_session(lcm.url, headers=headers) as session:
-        async with session.post("/api/internal/leadership", json=claim) as response:
-            session.headers["X-LCM-Epoch"] = str((await response.json())["epoch"])
-        yield session
 
 
 async def test_the_panel_says_why_and_what_comes_next(page: Page, lcm: RunningLcm, api: Api) -> None:
@@ -120,20 +109,21 @@ async def test_auto_pause_is_switched_off_and_on(page: Page, lcm: RunningLcm, ap
 
 
 async def test_a_drain_waits_for_sessions_and_can_be_cancelled(page: Page, lcm: RunningLcm, api: Api) -> None:
-    worker = await running(api, "drained")
-    async with scheduler_of(lcm) as scheduler:
-        sessions = f"/api/internal/workers/{worker['id']}/sessions"
-        async with scheduler.post(sessions, json={"session_id": "s-1"}) as response:
-            assert response.status == 200, await response.text()
-        panel = await open_worker(page, lcm, worker)
-        await panel.get_by_role("button", name="Drain", exact=True).click()
-        why = panel.get_by_role("region", name="Why and what next")
-        await expect(why).to_contain_text("Draining")
-        await expect(why).to_contain_text(
-            re.compile(r"Waits for 1 session, another (3 h \d+ min|4 h) at most\.")
-        )
-        await panel.get_by_role("button", name="Cancel drain", exact=True).click()
-        await expect(why).to_contain_text("Running")
+    endpoint = lcm.ready.aws_endpoint
+    assert endpoint is not None
+    await license_worker(api, endpoint, await running(api, "drained"))
+    _, definition = await api.call(
+        "POST", "/api/lablet-definitions", {"name": "hosts", "lab_yaml": TWO_ALPINES}
+    )
+    session = await placed(api, await book(api, definition))
+    panel = await open_worker(page, lcm, await api.get(f"/api/workers/{session['worker_id']}"))
+    await panel.get_by_role("button", name="Drain", exact=True).click()
+    why = panel.get_by_role("region", name="Why and what next")
+    await expect(why).to_contain_text("Draining")
+    await expect(why).to_contain_text(re.compile(r"Waits for 1 session, another (3 h \d+ min|4 h) at most\."))
+    await panel.get_by_role("button", name="Cancel drain", exact=True).click()
+    await expect(why).to_contain_text("Running")
+    await api.accepted("POST", f"/api/lablet-sessions/{session['id']}/end")
     assert await was_never_reloaded(page)
 
 

@@ -48,11 +48,23 @@ async def observed(url: str, token: str | None, canaries: Canaries) -> AsyncIter
         yield Api(session)
 
 
+IDS = {
+    "name": "small",
+    "token_id": "x",
+    "lab_id": "l",
+    "session_id": "s",
+    "definition_id": "d",
+    "batch_id": "b",
+    "peer": "p",
+}
+"""For the parts of paths; only workers exist."""
+
+
 async def ask_everything(api: Api, worker: Any) -> None:
     """Every public route that can be read, and wrong requests that carry secrets."""
     for path, operations in openapi_document()["paths"].items():
         if "get" in operations and path not in NEVER_END and "/internal/" not in path:
-            await api.call("GET", path.format(worker_id=worker["id"], name="small", token_id="x"))
+            await api.call("GET", path.format_map({**IDS, "worker_id": worker["id"]}))
 
 
 async def misuse_secrets(api: Api, secret: str) -> None:
@@ -241,9 +253,7 @@ async def ask_every_route(plane: LonePlane, admin: Api, canaries: Canaries) -> N
     for path, operations in openapi_document()["paths"].items():
         if path in NEVER_END:
             continue
-        where = path.format(
-            worker_id=plane.worker_id, name="small", token_id="x", lab_id="l", session_id="s", peer="p"
-        )
+        where = path.format_map({**IDS, "worker_id": plane.worker_id})
         for method in operations:
             if (method, path) in SHOWN_ON_PURPOSE or (method, path) == ("put", "/api/settings/license"):
                 continue

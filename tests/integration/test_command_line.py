@@ -98,7 +98,7 @@ def test_the_ready_line_has_all_a_script_needs() -> None:
         ready = lcm.ready
         assert ready.url == f"{lcm.url}/?token={ready.token}"
         assert ready.pid == lcm.process.pid
-        assert {"control_plane", "worker_controller", "cml"} <= set(ready.ports)
+        assert {"control_plane", "worker_controller", "resource_scheduler", "cml"} <= set(ready.ports)
         assert all(0 < port < 65536 for port in ready.ports.values())
 
 

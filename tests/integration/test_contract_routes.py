@@ -1,12 +1,14 @@
 """Routes of the contract that only move a record: each is asked once over HTTP and does what it says."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from support.lone_plane import LonePlane, lone_plane
+from support.topologies import TWO_ALPINES
 
 
 @pytest.fixture
@@ -29,26 +31,42 @@ async def test_a_controller_can_ask_for_the_templates_that_are_offered(plane: Lo
     assert [template["name"] for template in offered["items"]] == ["micro", "small", "medium", "metal"]
 
 
-async def test_what_sessions_need_is_promised_and_given_back(plane: LonePlane) -> None:
-    needs = {"cpu": 1, "memory_gb": 0.5, "storage_gb": 10, "nodes": 2}
-    path = f"/workers/{plane.worker_id}"
-    for session in ("a", "b", "b"):
-        await plane.reported("POST", f"{path}/sessions", {"session_id": session, "needs": needs})
-    worker = await plane.admin.get(f"/api{path}")
-    assert worker["allocated_capacity"] == {"cpu": 2.0, "memory_gb": 1.0, "storage_gb": 20.0, "nodes": 4.0}
+async def place(plane: LonePlane, epoch: int = 1) -> tuple[int, Any]:
+    """Book two hosts as soon as possible and order them onto the worker."""
+    definition = {"name": "hosts", "lab_yaml": TWO_ALPINES}
+    await plane.admin.call("POST", "/api/lablet-definitions", definition)
+    _, made = await plane.admin.call("POST", "/api/lablet-sessions", {"definition": "hosts"})
+    order = {"session_id": made["session"]["id"], "worker_id": plane.worker_id, "attempt": 1}
+    return await plane.reported("POST", "/lablet-sessions/schedule", {"orders": [order]}, epoch=epoch)
+
+
+async def test_what_a_session_needs_is_claimed_and_released(plane: LonePlane) -> None:
+    await plane.accepted("/{id}/cml-data", {"version": "2.9.0", "ready": True})
+    _, placed = await place(plane)
+    assert placed["results"][0]["outcome"] == "scheduled", placed
+    session = placed["results"][0]["session_id"]
+    worker = await plane.admin.get(f"/api/workers/{plane.worker_id}")
+    claimed = worker["allocated_capacity"]
+    assert (claimed["cpu"], claimed["nodes"]) == (2.0, 2.0)
     assert worker["declared_capacity"] == {"cpu": 2.0, "memory_gb": 2.0, "storage_gb": 50.0, "nodes": 5.0}
-    await plane.reported("DELETE", f"{path}/sessions/a")
-    status, counted = await plane.reported("POST", f"{path}/recalculate-capacity")
-    assert (status, counted["allocated_capacity"]["cpu"]) == (200, 1.0)
-    key = await plane.kv.get(f"/lcm/workers/{plane.worker_id}/capacity")
-    while key is None or msgspec.json.decode(key.value)["allocated"]["cpu"] != 1.0:
+    key = f"/lcm/workers/{plane.worker_id}/capacity"
+    await published(plane, key, lambda value: value["allocated"] == claimed)
+    await plane.admin.accepted("POST", f"/api/lablet-sessions/{session}/end")
+    status, counted = await plane.reported("POST", f"/workers/{plane.worker_id}/recalculate-capacity")
+    assert (status, counted["claims"]) == (200, [])
+    await published(plane, key, lambda value: value["allocated"]["cpu"] == 0)
+
+
+async def published(plane: LonePlane, key: str, is_expected: Callable[[Any], bool]) -> None:
+    """Wait until the key has the value."""
+    item = await plane.kv.get(key)
+    while item is None or not is_expected(msgspec.json.decode(item.value)):
         await plane.admin.get("/ready")
-        key = await plane.kv.get(f"/lcm/workers/{plane.worker_id}/capacity")
-    assert msgspec.json.decode(key.value)["declared"]["memory_gb"] == 2.0
+        item = await plane.kv.get(key)
 
 
 async def test_an_old_leader_places_no_session(plane: LonePlane) -> None:
-    status, problem = await plane.report("/{id}/sessions", {"session_id": "late"}, epoch=0)
+    status, problem = await place(plane, epoch=0)
     assert (status, problem["type"]) == (409, "urn:lcm:problem:fenced")
 
 

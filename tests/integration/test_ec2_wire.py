@@ -158,7 +158,7 @@ async def test_e1_after_a_refusal_the_next_call_of_that_api_pauses_and_others_do
 
 async def test_e1_questions_that_wait_for_their_turn_become_one(simulator: RunningSimulator) -> None:
     """E1: reads batched."""
-    limits = {"DescribeInstances": Rate(per_second=20, burst=1)}
+    limits = {"DescribeInstances": Rate(per_second=1, burst=1)}
     async with opened(simulator, limits=limits) as wire:
         known = [await wire.launch() for _ in range(12)]
         await wire.forget()

@@ -30,7 +30,7 @@ async def test_a_token_is_made_used_listed_and_revoked(lcm: RunningLcm) -> None:
     made = on(lcm, "token", "create", "--name", "ci", "--role", "viewer", "--expires", "90d").strip()
     assert re.fullmatch(r"lcm_[\w-]{43}", made)
     async with person(lcm.url, made) as api:
-        assert await api.get("/api/session") == {"actor": "ci", "role": "viewer"}
+        assert (await api.get("/api/session")).items() >= {"actor": "ci", "role": "viewer"}.items()
         (listed,) = json.loads(on(lcm, "token", "list", "--json"))
         assert (listed["name"], listed["role"], listed["created_by"]) == ("ci", "viewer", "admin")
         assert made not in on(lcm, "token", "list")

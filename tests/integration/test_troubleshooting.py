@@ -19,13 +19,13 @@ from structlog.typing import EventDict
 
 from lcm.cml.connection import CmlConnections
 from lcm.cml.session import Credentials
+from lcm.cml.sessions import CmlSessions
 from lcm.core.clock import SystemClock
 from lcm.core.health import Health
 from lcm.core.ids import RandomIds
 from lcm.core.telemetry import Telemetry
 from lcm.domain.telemetry import SampleSource
 from lcm.worker_controller.adapters.picows_websocket import PicowsWebSockets
-from lcm.worker_controller.cml_sessions import CmlSessions
 from lcm.worker_controller.monitoring.config import MonitoringConfig
 from lcm.worker_controller.monitoring.service import assemble_monitoring, register_monitoring_metrics
 from lcm.worker_controller.ports import MonitorTarget

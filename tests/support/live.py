@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from lcm.cml.connection import CmlTransport
 from lcm.cml.session import Credentials
+from lcm.cml.sessions import CmlServer, CmlSessions
 from lcm.core.clock import Clock
 from lcm.core.health import Health
 from lcm.core.ids import RandomIds
@@ -17,12 +18,11 @@ from lcm.domain.launch import InstanceId, WorkerId
 from lcm.domain.telemetry import ActivityEvent, LabChange, MonitorState, Sample, SampleSource
 from lcm.domain.worker import CmlHealth, CmlLicense, Worker
 from lcm.rest.schemas import CmlCredentials, LiveReceipt, LiveReports, WebSocketReport
-from lcm.worker_controller.cml_sessions import CmlSessions
 from lcm.worker_controller.monitoring.config import MonitoringConfig
 from lcm.worker_controller.monitoring.monitor import CmlWebSocketMonitor
 from lcm.worker_controller.monitoring.registry import CmlWebSocketMonitorRegistry
 from lcm.worker_controller.monitoring.reporter import LiveReporter
-from lcm.worker_controller.ports import CmlServer, MonitorTarget, ReportedActivity, WebSockets
+from lcm.worker_controller.ports import MonitorTarget, ReportedActivity, WebSockets
 from support.core import a_worker
 from support.memory_live import MemoryLiveServer, MemoryLiveServers
 from support.virtual_time import BEGINNING

@@ -6,11 +6,12 @@ Registrations, deregistrations and the pool are those of `lcm.simulator.cml`. A 
 
 import msgspec
 
+from lcm.cml.sessions import CmlServer
 from lcm.simulator.cml.licensing import AUTHORIZE_SECONDS, REGISTER_SECONDS, LicensePool, Licensing
 from lcm.simulator.cml.refusal import Refused
 from lcm.simulator.pace import Pace
 from lcm.worker_controller.adapters.cml_licensing import license_state
-from lcm.worker_controller.ports import POOL_NOT_NOTIFIED, CmlServer, LicenseState
+from lcm.worker_controller.ports import POOL_NOT_NOTIFIED, LicenseState
 
 TOKEN = "a-token-of-the-pool"
 STEADY = Pace(seed=0, speed=1.0, spread=0.0)

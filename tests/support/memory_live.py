@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from lcm.cml.connection import CmlAnswer
+from lcm.cml.connection import JSON, CmlAnswer
 from lcm.core.clock import Clock
 from lcm.domain.errors import CertificateChanged, LcmError, RegionNotConfigured, Unreachable
 from lcm.domain.launch import InstanceId
@@ -352,6 +352,8 @@ class MemoryLiveServers:
         *,
         token: str | None = None,
         body: bytes | None = None,
+        content_type: str | None = JSON,
+        timeout_seconds: float | None = None,
     ) -> CmlAnswer:
         """The port to their REST API."""
         server = self.servers.get(host)

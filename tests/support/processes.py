@@ -98,7 +98,7 @@ def running_simulator(*options: str) -> Iterator[RunningSimulator]:
 @contextmanager
 def running_lcm(*options: str, **environment: str) -> Iterator[RunningLcm]:
     environment = {"WORKER_WAIT_SECONDS": "0.05", **environment}
-    arguments = ("up", "--port", "0", "--speed", str(SPEED), *options)
+    arguments = ("up", "--port", "0", "--speed", str(SPEED), "--no-demo-sessions", *options)
     suite_canaries.know("password of the simulated CML", simulated_password(seed=0))
     with running_command(*arguments, **environment) as (line, process, errors):
         running = RunningLcm(process, errors, msgspec.json.decode(line, type=Ready))

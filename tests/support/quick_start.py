@@ -38,6 +38,8 @@ LOADED: Final = (
     "lcm.core.kv.etcd",
     "lcm.worker_controller.main",
     "lcm.worker_controller.adapters.ec2",
+    "lcm.lablet_controller.main",
+    "lcm.resource_scheduler.main",
     "lcm.rest.documents",
     "lcm.rest.peer_feed",
     "lcm.simulator.main",

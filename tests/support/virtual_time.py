@@ -158,12 +158,13 @@ def _end(waiting: "asyncio.Future[None]") -> None:
 class VirtualClock:
     """The clock of whatever runs on a `VirtualTimeLoop`: of the given one, or of the one that is asking."""
 
-    def __init__(self, loop: VirtualTimeLoop | None = None) -> None:
+    def __init__(self, loop: VirtualTimeLoop | None = None, beginning: datetime = BEGINNING) -> None:
         self._loop = loop
+        self._beginning = beginning
         self.monotonic: Callable[[], float] = loop.time if loop else lambda: asyncio.get_running_loop().time()
 
     def now(self) -> datetime:
-        return BEGINNING + timedelta(seconds=self.monotonic())
+        return self._beginning + timedelta(seconds=self.monotonic())
 
     def sleep(self, seconds: float) -> Coroutine[Any, Any, None]:
         return self._loop.rest(seconds) if self._loop is not None and seconds > 0 else asyncio.sleep(seconds)

@@ -50,6 +50,14 @@ def up(
         int | None,
         typer.Option(help="Port of the worker controller; 0: any. Default: 8083, or 0 with --port 0."),
     ] = None,
+    resource_scheduler_port: Annotated[
+        int | None,
+        typer.Option(help="Port of the resource scheduler; 0: any. Default: 8081, or 0 with --port 0."),
+    ] = None,
+    lablet_controller_port: Annotated[
+        int | None,
+        typer.Option(help="Port of the lablet controller; 0: any. Default: 8082, or 0 with --port 0."),
+    ] = None,
     data_dir: Annotated[
         Path | None,
         typer.Option(
@@ -57,6 +65,9 @@ def up(
         ),
     ] = None,
     workers: Annotated[int, typer.Option(help="Workers of the demo fleet.", min=0, max=200)] = 5,
+    demo_sessions: Annotated[
+        bool, typer.Option(help="Lablet definitions and sessions for the demo fleet, if it has workers.")
+    ] = True,
     seed: Seed = 0,
     speed: Speed = 1.0,
     simulator: Annotated[bool, typer.Option(help="Simulate AWS and CML, or use the real ones.")] = True,
@@ -77,7 +88,7 @@ def up(
     log_level: LogLevel = "WARNING",
     log_json: LogJson = False,
 ) -> None:
-    """Run everything on this host: control plane, worker controller, dashboard, simulated cloud."""
+    """Run everything on this host: control plane, controllers, dashboard, simulated cloud."""
     configure_logging("json" if log_json else "human", log_level)
     with contextlib.ExitStack() as stack:
         # The simulator takes seconds to start; so do the imports below. Both run in parallel.
@@ -102,11 +113,18 @@ def up(
 
         if worker_controller_port is None:
             worker_controller_port = 0 if port == 0 else 8083
+        if resource_scheduler_port is None:
+            resource_scheduler_port = 0 if port == 0 else 8081
+        if lablet_controller_port is None:
+            lablet_controller_port = 0 if port == 0 else 8082
         options = UpOptions(
             port=port,
             worker_controller_port=worker_controller_port,
+            resource_scheduler_port=resource_scheduler_port,
+            lablet_controller_port=lablet_controller_port,
             data_dir=data_dir,
             workers=workers,
+            demo_sessions=demo_sessions and workers > 0,
             seed=seed,
             aws_endpoint=aws_endpoint,
             templates=templates,
@@ -212,10 +230,12 @@ CONTROLLERS = {
         "Run a worker controller: EC2 instances and CML systems. One of several leads, the others stand by."
     ),
     "resource-scheduler": (
-        "Run a resource scheduler. It elects a leader and answers /health; it places nothing yet."
+        "Run a resource scheduler: it places lablet sessions on workers. One of several leads, the others"
+        " stand by."
     ),
     "lablet-controller": (
-        "Run a lablet controller. It elects a leader and answers /health; it runs no labs yet."
+        "Run a lablet controller: it runs the labs of sessions on workers. One of several leads, the others"
+        " stand by."
     ),
 }
 """The commands that run a controller, and their help."""

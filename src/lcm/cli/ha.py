@@ -1,8 +1,8 @@
 """`lcm up --ha`: LCM as several processes on one host, to watch failovers.
 
-An etcd, two control planes behind one address, two worker controllers and the simulated cloud. A process
-that ends is restarted after a few seconds. For demonstration only: both control planes share one SQLite
-file, and everything shares one host.
+An etcd, two control planes behind one address, two worker controllers, two resource schedulers and the
+simulated cloud. A process that ends is restarted after a few seconds. For demonstration only: both control
+planes share one SQLite file, and everything shares one host.
 """
 
 import asyncio
@@ -40,6 +40,7 @@ PORTS: Final = range(20_000, 32_768)
 
 PLANES: Final = ("control-plane-1", "control-plane-2")
 CONTROLLERS: Final = ("worker-controller-1", "worker-controller-2")
+SCHEDULERS: Final = ("resource-scheduler-1", "resource-scheduler-2")
 
 Print = Callable[[str], None]
 
@@ -78,6 +79,11 @@ class Child:
     @property
     def is_lcm(self) -> bool:
         return "-m" in self.command
+
+    @property
+    def service(self) -> str:
+        """The command that runs it: its name without the number."""
+        return self.name.rpartition("-")[0]
 
     @property
     def url(self) -> str:
@@ -132,13 +138,14 @@ async def up_ha(
             front = await stack.enter_async_context(_front(options.port, planes))
             url = f"http://127.0.0.1:{front}"
             controllers = [
-                _lcm(name, {**environment, "CONTROL_PLANE_API_URL": url}, logs) for name in CONTROLLERS
+                _lcm(name, {**environment, "CONTROL_PLANE_API_URL": url}, logs)
+                for name in (*CONTROLLERS, *SCHEDULERS)
             ]
             async with asyncio.TaskGroup() as tasks:
                 for child in (*planes[1:], *controllers):
                     tasks.create_task(_start(child, stack, print_line))
             token = json.loads((data_dir / "keys.json").read_text())["admin"]
-            await create_demo_fleet(url, token, options)
+            await create_demo_fleet(url, token, options, info.license_token)
             children = [etcd, *planes, *controllers]
             announce(
                 HaReady(
@@ -160,7 +167,11 @@ async def up_ha(
 def _lcm(name: str, environment: Mapping[str, str], logs: Path, port: int = 0) -> Child:
     """A process of LCM, named after the command that runs it and a number."""
     command = [sys.executable, "-m", "lcm", name.rpartition("-")[0], "--json", "--until-stdin-closes"]
-    own = {"AWS_ACCESS_KEY_ID": name, "WORKER_CONTROLLER_INSTANCE_ID": name}
+    own = {
+        "AWS_ACCESS_KEY_ID": name,
+        "WORKER_CONTROLLER_INSTANCE_ID": name,
+        "RESOURCE_SCHEDULER_INSTANCE_ID": name,
+    }
     return Child(name, command, {**environment, **own}, logs / f"{name}.log", port=port)
 
 
@@ -279,13 +290,13 @@ async def _front(port: int, planes: Sequence[Child]) -> AsyncIterator[int]:
 
 
 async def _print_leaders(controllers: Sequence[Child], clock: Clock, print_line: Print) -> None:
-    known: tuple[str, int] | None = None
+    known: dict[str, tuple[str, int]] = {}
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=1)) as session:
         while True:
             for controller in controllers:
                 epoch = await _epoch_of(session, controller)
-                if epoch is not None and (controller.name, epoch) != known:
-                    known = (controller.name, epoch)
+                if epoch is not None and known.get(controller.service) != (controller.name, epoch):
+                    known[controller.service] = (controller.name, epoch)
                     print_line(f"{controller.name} leads, epoch {epoch}")
             await clock.sleep(LEADER_POLL_SECONDS)
 

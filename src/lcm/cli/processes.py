@@ -94,7 +94,7 @@ async def run_worker_controller(settings: WorkerControllerSettings, announce: An
 
 
 async def run_resource_scheduler(settings: ResourceSchedulerSettings, announce: Announce) -> None:
-    """Run a resource scheduler, which places nothing yet, until cancelled."""
+    """Run a resource scheduler until cancelled."""
     from lcm.resource_scheduler.main import resource_scheduler_process
 
     clock, ids = SystemClock(), RandomIds()
@@ -104,7 +104,7 @@ async def run_resource_scheduler(settings: ResourceSchedulerSettings, announce: 
 
 
 async def run_lablet_controller(settings: LabletControllerSettings, announce: Announce) -> None:
-    """Run a lablet controller, which runs nothing yet, until cancelled."""
+    """Run a lablet controller until cancelled."""
     from lcm.lablet_controller.main import lablet_controller_process
 
     clock, ids = SystemClock(), RandomIds()

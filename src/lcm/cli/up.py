@@ -1,14 +1,14 @@
 """`lcm up`: everything in one process, on the embedded default.
 
-The control plane and the worker controller talk over HTTP and the in-process coordination store,
-exactly as they would on different hosts. The simulator is a child process.
+The control plane and the controllers talk over HTTP and the in-process coordination store, exactly as they
+would on different hosts. The simulator is a child process.
 """
 
 import asyncio
 import os
 import random
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,7 @@ import aiohttp
 import msgspec
 from pydantic_settings import BaseSettings
 
+from lcm.cli.demo_sessions import create_demo_sessions, license_fleet
 from lcm.cli.processes import StartFailed
 from lcm.cli.regions import read_regions
 from lcm.cli.settings import load
@@ -25,11 +26,16 @@ from lcm.cli.simulator_child import SimulatorChild
 from lcm.control_plane.main import ControlPlaneProcess, control_plane_process
 from lcm.control_plane.settings import ControlPlaneSettings
 from lcm.core.clock import Clock, SystemClock
+from lcm.core.election import Election
 from lcm.core.hosted_service import run_services
 from lcm.core.ids import RandomIds
 from lcm.core.kv.memory import MemoryKv
 from lcm.core.timeouts import timeout
 from lcm.domain.template import RegionConfig
+from lcm.lablet_controller.main import LabletControllerProcess, lablet_controller_process
+from lcm.lablet_controller.settings import LabletControllerSettings
+from lcm.resource_scheduler.main import ResourceSchedulerProcess, resource_scheduler_process
+from lcm.resource_scheduler.settings import ResourceSchedulerSettings
 from lcm.rest.documents import fetch_document
 from lcm.simulator.main import SimulationInfo
 from lcm.worker_controller.adapters.ec2 import Ec2Settings
@@ -55,12 +61,15 @@ class UpOptions:
 
     port: int
     worker_controller_port: int
+    resource_scheduler_port: int
+    lablet_controller_port: int
     data_dir: Path | None
     workers: int
     seed: int
     aws_endpoint: str | None
     templates: Path
     regions: Path
+    demo_sessions: bool = False
 
 
 class Ready(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,23 +121,50 @@ async def up(options: UpOptions, simulator: SimulatorChild | None, announce: Cal
                 AWS_REGION=cloud.default_region,
                 **_cml_login(cloud.simulation),
             )
+            scheduler_settings = _settings(
+                "resource-scheduler",
+                ResourceSchedulerSettings,
+                RESOURCE_SCHEDULER_PORT=options.resource_scheduler_port,
+                CONTROL_PLANE_API_URL=control_plane.url,
+                CONTROL_PLANE_API_KEY=control_plane.keys.controller,
+            )
+            lablet_settings = _settings(
+                "lablet-controller",
+                LabletControllerSettings,
+                LABLET_CONTROLLER_PORT=options.lablet_controller_port,
+                CONTROL_PLANE_API_URL=control_plane.url,
+                CONTROL_PLANE_API_KEY=control_plane.keys.controller,
+                CML_WORKER_API_PORT=cloud.cml_port,
+                **_cml_login(cloud.simulation),
+            )
             async with (
                 worker_controller_process(
                     controller_settings, cloud.regions, cloud.ec2, kv, clock, ids
                 ) as controller,
+                resource_scheduler_process(scheduler_settings, kv, clock, ids) as scheduler,
+                lablet_controller_process(lablet_settings, kv, clock, ids) as lablets,
                 asyncio.TaskGroup() as tasks,
             ):
-                tasks.create_task(run_services(kv, *control_plane.services, *controller.services))
+                services = (
+                    *control_plane.services,
+                    *controller.services,
+                    *scheduler.services,
+                    *lablets.services,
+                )
+                tasks.create_task(run_services(kv, *services))
+                elections = (controller.controller.election, scheduler.election, lablets.election)
                 try:
-                    await _wait_until_ready(control_plane, controller, clock)
+                    await _wait_until_ready(control_plane, elections, clock)
                 except TimeoutError:
                     missing = (
                         f"not ready within {READY_WITHIN_SECONDS:g} s; --log-level INFO shows what is missing"
                     )
                     raise StartFailed(missing) from None
                 if cloud.simulation is not None:
-                    await create_demo_fleet(control_plane.url, control_plane.keys.admin, options)
-                announce(_ready(control_plane, controller, cloud, data_dir))
+                    await create_demo_fleet(
+                        control_plane.url, control_plane.keys.admin, options, cloud.simulation.license_token
+                    )
+                announce(_ready(control_plane, controller, scheduler, lablets, cloud, data_dir))
 
 
 def _settings(process: str, kind: type[S], **overrides: object) -> S:
@@ -221,22 +257,25 @@ async def _fetch_simulation_info(endpoint: str) -> SimulationInfo | None:
 
 
 async def _wait_until_ready(
-    control_plane: ControlPlaneProcess, controller: WorkerControllerProcess, clock: Clock
+    control_plane: ControlPlaneProcess, elections: Collection[Election], clock: Clock
 ) -> None:
-    """Wait until the API answers, everything is published, and the controller leads."""
+    """Wait until the API answers, everything is published, and the controllers lead."""
     async with timeout(READY_WITHIN_SECONDS), aiohttp.ClientSession() as session:
         while True:
             try:
                 async with session.get(f"{control_plane.url}/ready") as response:
-                    if response.status == 200 and controller.controller.election.is_leader:
+                    if response.status == 200 and all(election.is_leader for election in elections):
                         return
             except aiohttp.ClientError:
                 pass
             await clock.sleep(0.02)
 
 
-async def create_demo_fleet(url: str, token: str, options: UpOptions) -> None:
-    """Create a few workers through the public API; none if there are workers already."""
+async def create_demo_fleet(url: str, token: str, options: UpOptions, license_token: str = "") -> None:
+    """Create a few workers through the public API; none if there are workers already.
+
+    Workers that are to take sessions need a license, as real ones do.
+    """
     chance = random.Random(options.seed)
     headers = {"Authorization": f"Bearer {token}"}
     async with (
@@ -246,18 +285,28 @@ async def create_demo_fleet(url: str, token: str, options: UpOptions) -> None:
         async with session.get("/api/workers", params={"include_terminated": "true", "limit": 1}) as response:
             if (await response.json())["items"]:
                 return
+        is_licensed = options.demo_sessions and license_token != ""
+        if is_licensed:
+            await license_fleet(session, license_token)
         for number in range(options.workers):
             name, template = DEMO_FLEET[number % len(DEMO_FLEET)]
             if number >= len(DEMO_FLEET):
                 name, template = f"{name}-{number // len(DEMO_FLEET) + 1}", chance.choice(DEMO_FLEET)[1]
-            body = {"name": name, "template_name": template}
+            body = {"name": name, "template_name": template, "licensed": is_licensed}
             async with session.post("/api/workers", json=body) as response:
                 if response.status != 202:
                     raise StartFailed(f"cannot create the demo fleet: {await response.text()}")
+        if options.demo_sessions:
+            await create_demo_sessions(session, SystemClock().now())
 
 
 def _ready(
-    control_plane: ControlPlaneProcess, controller: WorkerControllerProcess, cloud: Cloud, data_dir: Path
+    control_plane: ControlPlaneProcess,
+    controller: WorkerControllerProcess,
+    scheduler: ResourceSchedulerProcess,
+    lablets: LabletControllerProcess,
+    cloud: Cloud,
+    data_dir: Path,
 ) -> Ready:
     token = control_plane.keys.admin
     return Ready(
@@ -266,6 +315,8 @@ def _ready(
         ports={
             "control_plane": control_plane.port,
             "worker_controller": controller.port,
+            "resource_scheduler": scheduler.port,
+            "lablet_controller": lablets.port,
             "cml": cloud.cml_port,
         },
         pid=os.getpid(),

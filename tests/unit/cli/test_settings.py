@@ -1,11 +1,16 @@
 """Sources of settings, their display, and the report of wrong ones."""
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from lcm.cli.settings import DEFAULT, ENVIRONMENT, FLAG, MASK, PROCESSES, Loaded, WrongSettings, load
+from lcm.control_plane.policies import Policies
 from lcm.control_plane.settings import ControlPlaneSettings
+from lcm.domain.lablet.ports import PortRange
+from lcm.domain.lablet.timeslot import TimeslotPolicy
+from lcm.resource_scheduler.settings import ResourceSchedulerSettings
 from lcm.worker_controller.settings import WorkerControllerSettings
 
 
@@ -88,6 +93,93 @@ def test_the_scaling_settings_have_the_names_and_defaults_of_the_contract() -> N
             "DRAIN_TIMEOUT_SECONDS": "14400.0",
         }.items()
     )
+
+
+def test_the_settings_of_sessions_have_the_names_and_defaults_of_the_contract() -> None:
+    plane = load("control-plane", ControlPlaneSettings, None, {})
+    scheduler = load("resource-scheduler", ResourceSchedulerSettings, None, {})
+    shown = {setting.variable: setting.value for setting in (*plane.shown(), *scheduler.shown())}
+    assert (
+        shown.items()
+        >= {
+            "TIMESLOT_LEAD_TIME_MINUTES": "35.0",
+            "WORKER_BOOT_MINUTES": "25.0",
+            "LAB_START_MINUTES": "5.0",
+            "TIMESLOT_EXPIRY_GRACE_MINUTES": "5.0",
+            "TIMESLOT_MANAGER_INTERVAL_SECONDS": "60.0",
+            "PORT_RANGE_MIN": "2000",
+            "PORT_RANGE_MAX": "7999",
+            "PORT_RESERVED": "9090",
+            "BOOKING_OVERCOMMIT": "warn",
+            "REPLACE_LOST_SESSIONS": "True",
+            "PLACEMENT_HEADROOM_PERCENT": "0.0",
+            "MAX_BOOKING_DAYS": "90.0",
+            "MAX_RETRIES": "35",
+            "HANDOVER_LATE_MINUTES": "0.0",
+            "CAPACITY_REFRESH_INTERVAL_SECONDS": "30.0",
+        }.items()
+    )
+
+
+def plane_policies(**flags: str) -> Policies:
+    return load("control-plane", ControlPlaneSettings, None, flags).settings.policies(("here",))
+
+
+def test_without_settings_the_rules_are_those_of_the_domain() -> None:
+    assert plane_policies() == Policies(regions=("here",), default_region="us-east-1")
+
+
+def test_every_setting_of_sessions_becomes_a_rule() -> None:
+    policies = plane_policies(
+        TIMESLOT_LEAD_TIME_MINUTES="40",
+        WORKER_BOOT_MINUTES="20",
+        LAB_START_MINUTES="6",
+        TIMESLOT_EXPIRY_GRACE_MINUTES="7",
+        TIMESLOT_TEARDOWN_MINUTES="8",
+        HANDOVER_LATE_MINUTES="9",
+        MAX_BOOKING_DAYS="10",
+        PORT_RANGE_MIN="3000",
+        PORT_RANGE_MAX="9999",
+        PORT_RESERVED="9090, 9091",
+        BOOKING_OVERCOMMIT="refuse",
+        REPLACE_LOST_SESSIONS="false",
+        PLACEMENT_HEADROOM_PERCENT="20",
+        MAX_RETRIES="3",
+    )
+    assert policies.times == TimeslotPolicy(
+        lead=timedelta(minutes=40),
+        worker_boot=timedelta(minutes=20),
+        lab_lead=timedelta(minutes=6),
+        grace=timedelta(minutes=7),
+        teardown=timedelta(minutes=8),
+        handover_late=timedelta(minutes=9),
+        max_booking=timedelta(days=10),
+    )
+    assert policies.ports == PortRange(first=3000, last=9999, reserved=frozenset({9090, 9091}))
+    assert (policies.refuses_overbooking, policies.can_replace_lost) == (True, False)
+    assert (policies.headroom_percent, policies.max_retries) == (20, 3)
+    assert policies.idle.lead == policies.times.lead
+
+
+@pytest.mark.parametrize(
+    ("flags", "named"),
+    [
+        ({"PORT_RANGE_MIN": "1999"}, "PORT_RANGE_MIN"),
+        ({"PORT_RANGE_MAX": "10000"}, "PORT_RANGE_MAX"),
+        ({"PORT_RANGE_MIN": "5000", "PORT_RANGE_MAX": "4000"}, "PORT_RANGE_MIN=5000 is above"),
+        ({"PORT_RESERVED": "ssh"}, "PORT_RESERVED"),
+        ({"BOOKING_OVERCOMMIT": "ask"}, "BOOKING_OVERCOMMIT"),
+        ({"MAX_RETRIES": "0"}, "MAX_RETRIES"),
+        ({"LAB_START_MINUTES": "40"}, "raise the second"),
+    ],
+)
+def test_settings_of_sessions_that_contradict_each_other_are_refused(
+    flags: dict[str, str], named: str
+) -> None:
+    with pytest.raises(WrongSettings) as wrong:
+        load("control-plane", ControlPlaneSettings, None, flags)
+    [problem] = wrong.value.problems
+    assert named in problem
 
 
 def test_one_file_serves_all_processes(file: Path) -> None:
