@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from lcm.domain.idle import IdlePolicy
 from lcm.domain.lablet.ports import PortRange
-from lcm.domain.lablet.session import MAX_RETRIES
+from lcm.domain.lablet.session_changes import MAX_RETRIES
 from lcm.domain.lablet.timeslot import TimeslotPolicy
 from lcm.domain.scaling import ScalingPolicy
 

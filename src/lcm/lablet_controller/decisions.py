@@ -7,7 +7,8 @@ from typing import Final
 
 from lcm.domain.lablet.lab import CleanupProof, LabCleanup, StepReport
 from lcm.domain.lablet.node_definitions import EXTERNAL_CONNECTOR, UNMANAGED_SWITCH
-from lcm.domain.lablet.session import LabletSession, SessionDesiredStatus, is_over
+from lcm.domain.lablet.session import LabletSession, SessionDesiredStatus
+from lcm.domain.lablet.session_changes import is_over
 from lcm.domain.lablet.states import READY, RUNNING, STOPPING, EndReason, SessionStatus
 from lcm.domain.lifecycle import (
     DRAINING,

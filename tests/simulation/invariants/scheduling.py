@@ -15,7 +15,8 @@ from lcm.domain.lablet.claim import Claim
 from lcm.domain.lablet.cycle import queue_order
 from lcm.domain.lablet.decision import Decision, Outcome
 from lcm.domain.lablet.placement import PlacementEngine
-from lcm.domain.lablet.session import TIMESLOT_MISSED, LabletSession, SessionDesiredStatus
+from lcm.domain.lablet.session import LabletSession, SessionDesiredStatus
+from lcm.domain.lablet.session_changes import TIMESLOT_MISSED
 from lcm.domain.lablet.snapshot import Snapshot
 from lcm.domain.lablet.states import (
     PENDING,

@@ -18,7 +18,8 @@ from lcm.domain.lablet.claim import Claim
 from lcm.domain.lablet.definition import Demand
 from lcm.domain.lablet.launches import ScaleUp
 from lcm.domain.lablet.ports import PortRange, pick_ports
-from lcm.domain.lablet.session import LabletSession, schedule
+from lcm.domain.lablet.session import LabletSession
+from lcm.domain.lablet.session_changes import schedule
 from lcm.domain.lablet.snapshot import Snapshot
 from lcm.domain.lablet.timeslot import DEFAULTS, Timeslot, TimeslotPolicy
 from lcm.domain.worker import Worker

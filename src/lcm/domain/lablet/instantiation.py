@@ -11,7 +11,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from lcm.domain.errors import Conflict, IllegalTransition
-from lcm.domain.lablet import session as sessions
+from lcm.domain.lablet import session_changes
 from lcm.domain.lablet.lab import (
     NOT_CLEANED,
     CleanupProof,
@@ -24,7 +24,8 @@ from lcm.domain.lablet.lab import (
     times_of,
 )
 from lcm.domain.lablet.marker import LabOwner, Marker, lab_title
-from lcm.domain.lablet.session import LabletSession, SessionDesiredStatus, is_over
+from lcm.domain.lablet.session import LabletSession, SessionDesiredStatus
+from lcm.domain.lablet.session_changes import is_over
 from lcm.domain.lablet.states import (
     COLLECTING,
     GRADING,
@@ -56,11 +57,11 @@ def move_on(
     if target is STOPPING:
         return _stop(session, end_reason, reason, now)
     steps: Mapping[SessionStatus, Callable[[], LabletSession]] = {
-        INSTANTIATING: lambda: sessions.instantiate(session, now=now, policy=policy),
+        INSTANTIATING: lambda: session_changes.instantiate(session, now=now, policy=policy),
         READY: lambda: _become_ready(session, now),
-        RUNNING: lambda: sessions.run(session, now=now),
+        RUNNING: lambda: session_changes.run(session, now=now),
         COLLECTING: lambda: _collect(session, now),
-        GRADING: lambda: sessions.grade(session, now=now),
+        GRADING: lambda: session_changes.grade(session, now=now),
     }
     if target not in steps:
         raise IllegalTransition(session.status, target, allowed_targets(session.status))
@@ -70,13 +71,13 @@ def move_on(
 def _become_ready(session: LabletSession, now: datetime) -> LabletSession:
     if session.status is INSTANTIATING and (session.lab is None or session.lab.lab_id is None):
         raise Conflict("no lab is recorded; report its id before the session is ready")
-    return sessions.become_ready(session, now=now)
+    return session_changes.become_ready(session, now=now)
 
 
 def _collect(session: LabletSession, now: datetime) -> LabletSession:
     if session.status is RUNNING and not _may_end(session, now):
         raise Conflict("its time is not over and no end is requested; wait")
-    return sessions.collect(session, now=now)
+    return session_changes.collect(session, now=now)
 
 
 def _stop(session: LabletSession, why: EndReason | None, reason: str, now: datetime) -> LabletSession:
@@ -86,7 +87,7 @@ def _stop(session: LabletSession, why: EndReason | None, reason: str, now: datet
     is_early = why is EndReason.COMPLETED and not _may_end(session, now)
     if session.status in (SCHEDULED, *OWNS_LAB) and is_early:
         raise Conflict("its time is not over and no end is requested; wait")
-    return sessions.stop(session, why, reason=reason, now=now)
+    return session_changes.stop(session, why, reason=reason, now=now)
 
 
 def _may_end(session: LabletSession, now: datetime) -> bool:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from lcm.domain.errors import Conflict, IllegalTransition
-from lcm.domain.lablet import session as sessions
+from lcm.domain.lablet import session_changes
 from lcm.domain.lablet.instantiation import (
     intend_import,
     is_repeated,
@@ -29,7 +29,8 @@ from lcm.domain.lablet.lab import (
     bounded_nodes,
 )
 from lcm.domain.lablet.marker import Marker
-from lcm.domain.lablet.session import HISTORY_LIMIT, LabletSession
+from lcm.domain.lablet.session import LabletSession
+from lcm.domain.lablet.session_changes import HISTORY_LIMIT
 from lcm.domain.lablet.states import EndReason, SessionStatus
 from unit.domain.lablet.test_session import LATER, NOON, SLOT, after, placed, waiting
 
@@ -109,7 +110,9 @@ def test_a_session_is_completed_only_when_its_time_is_over_or_its_end_is_request
             move_on(running, target, reason="over", end_reason=EndReason.COMPLETED, now=SLOT.start)
         moved = move_on(running, target, reason="over", end_reason=EndReason.COMPLETED, now=SLOT.end)
         assert moved.status is target
-    asked = sessions.request_end(running, EndReason.CANCELLED, by="ann", reason="enough", now=SLOT.start)
+    asked = session_changes.request_end(
+        running, EndReason.CANCELLED, by="ann", reason="enough", now=SLOT.start
+    )
     stopped = move_on(asked, SessionStatus.STOPPING, reason="asked", now=SLOT.start)
     assert stopped.end_reason is EndReason.CANCELLED
     with pytest.raises(Conflict, match="end_reason"):
@@ -200,11 +203,11 @@ def test_the_document_of_a_session_stays_small_whatever_the_controller_reports()
     session = imported()
     for _ in range(HISTORY_LIMIT):
         session = placed(
-            sessions.unschedule(
+            session_changes.unschedule(
                 session, reason="日" * 1000, now=LATER, is_worker_lost=True, is_claim_retained=True
             )
         )
-        session = sessions.instantiate(session, now=SLOT.start)
+        session = session_changes.instantiate(session, now=SLOT.start)
     session = intended(session, 2)
     steps = [report(step, StepStatus.COMPLETED, 10**6, "日" * 1_000) for step in LabStep]
     nodes = {f"{number:03}{'日' * 60}": "DEFINED_ON_CORE" for number in range(1000)}
@@ -239,15 +242,17 @@ def test_a_session_without_an_import_has_nothing_to_prove() -> None:
 
 def test_an_attempt_that_may_have_a_lab_is_an_older_one_when_the_session_moves_on_or_is_abandoned() -> None:
     with pytest.raises(Conflict, match="retain"):
-        sessions.unschedule(imported(), reason="lost", now=SOON, is_worker_lost=True)
-    moved = sessions.unschedule(
+        session_changes.unschedule(imported(), reason="lost", now=SOON, is_worker_lost=True)
+    moved = session_changes.unschedule(
         imported(), reason="lost", now=SOON, is_worker_lost=True, is_claim_retained=True
     )
     assert (moved.attempt, moved.lab, moved.lab_generation) == (2, None, 1)
-    never = sessions.unschedule(after("place", "instantiate"), reason="lost", now=SOON, is_worker_lost=True)
+    never = session_changes.unschedule(
+        after("place", "instantiate"), reason="lost", now=SOON, is_worker_lost=True
+    )
     assert (never.attempt, never.lab_generation) == (1, 0)
-    ended = sessions.abandon(stopping(), by="ann", reason="the host burned", now=NOON)
+    ended = session_changes.abandon(stopping(), by="ann", reason="the host burned", now=NOON)
     assert (ended.status, ended.attempt, ended.cleanup.is_abandoned) == (SessionStatus.FAILED, 2, True)
     with pytest.raises(IllegalTransition):
-        sessions.abandon(imported(), by="ann", reason="?", now=NOON)
+        session_changes.abandon(imported(), by="ann", reason="?", now=NOON)
     assert replace(ended, attempt=1).lab == stopping().lab

@@ -13,7 +13,8 @@ from lcm.domain.lablet.definition import Demand, LicenseTier
 from lcm.domain.lablet.filters import DEFINITIONS_UNKNOWN, Label
 from lcm.domain.lablet.placement import PlacementEngine
 from lcm.domain.lablet.ports import PortKind, PortRange, PortSpec
-from lcm.domain.lablet.session import Batch, LabletSession, Nomination, Placement, WaitCode, is_missed
+from lcm.domain.lablet.session import Batch, LabletSession, Nomination, Placement, WaitCode
+from lcm.domain.lablet.session_changes import is_missed
 from lcm.domain.lablet.snapshot import Growth, PlacementTemplate, PlacementWorker, Snapshot
 from lcm.domain.lablet.states import SessionStatus
 from lcm.domain.lablet.timeslot import Timeslot

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from lcm.domain.capacity import Capacity
 from lcm.domain.errors import Conflict, IllegalTransition, InvalidTimeslot
 from lcm.domain.lablet import session as sessions
+from lcm.domain.lablet import session_changes
 from lcm.domain.lablet.claim import Claim, Reserve, allocatable, allocated, ports_of
 from lcm.domain.lablet.definition import Collect, DefinitionOptions, deprecate
 from lcm.domain.lablet.session import LabletSession, Nomination, SessionDesiredStatus, WaitCode
@@ -40,38 +41,38 @@ def waiting(timeslot: Timeslot | None = None) -> LabletSession:
 
 
 def placed(session: LabletSession) -> LabletSession:
-    begun = sessions.begin_placement(session, "w1", epoch=1, now=LATER)
-    return sessions.schedule(begun, attempt=begun.attempt, ports={"r1": 2000}, now=LATER)
+    begun = session_changes.begin_placement(session, "w1", epoch=1, now=LATER)
+    return session_changes.schedule(begun, attempt=begun.attempt, ports={"r1": 2000}, now=LATER)
 
 
 def stopped(session: LabletSession) -> LabletSession:
-    return sessions.stop(session, EndReason.COMPLETED, reason="over", now=LATER)
+    return session_changes.stop(session, EndReason.COMPLETED, reason="over", now=LATER)
 
 
 def unplaced(session: LabletSession, why: EndReason) -> LabletSession:
-    return sessions.end_unplaced(ask(session, why), now=LATER)
+    return session_changes.end_unplaced(ask(session, why), now=LATER)
 
 
 def ask(session: LabletSession, why: EndReason, by: str = "ann") -> LabletSession:
-    return sessions.request_end(session, why, by=by, reason=str(why), now=LATER)
+    return session_changes.request_end(session, why, by=by, reason=str(why), now=LATER)
 
 
 STEPS: dict[str, Step] = {
-    "open": lambda s: sessions.open_window(s, now=SLOT.start),
+    "open": lambda s: session_changes.open_window(s, now=SLOT.start),
     "cancel": lambda s: unplaced(s, EndReason.CANCELLED),
     "expire": lambda s: unplaced(s, EndReason.EXPIRED),
     "reject": lambda s: unplaced(s, EndReason.FAILED),
     "place": placed,
-    "lose": lambda s: sessions.unschedule(s, reason="lost", now=LATER, is_worker_lost=True),
-    "drain": lambda s: sessions.unschedule(s, reason="drained", now=LATER, is_worker_lost=False),
-    "instantiate": lambda s: sessions.instantiate(s, now=SLOT.start),
-    "ready": lambda s: sessions.become_ready(s, now=LATER),
-    "run": lambda s: sessions.run(s, now=SLOT.start),
+    "lose": lambda s: session_changes.unschedule(s, reason="lost", now=LATER, is_worker_lost=True),
+    "drain": lambda s: session_changes.unschedule(s, reason="drained", now=LATER, is_worker_lost=False),
+    "instantiate": lambda s: session_changes.instantiate(s, now=SLOT.start),
+    "ready": lambda s: session_changes.become_ready(s, now=LATER),
+    "run": lambda s: session_changes.run(s, now=SLOT.start),
     "ask": lambda s: ask(s, EndReason.CANCELLED),
-    "collect": lambda s: sessions.collect(s, now=LATER),
-    "grade": lambda s: sessions.grade(s, now=LATER),
+    "collect": lambda s: session_changes.collect(s, now=LATER),
+    "grade": lambda s: session_changes.grade(s, now=LATER),
     "stop": stopped,
-    "finish": lambda s: sessions.finish(s, is_lab_gone=True, claim=None, now=LATER),
+    "finish": lambda s: session_changes.finish(s, is_lab_gone=True, claim=None, now=LATER),
 }
 ROUTE = ("place", "instantiate", "ready", "run", "collect", "grade", "stop", "finish")
 
@@ -110,7 +111,7 @@ def test_every_row_of_the_table_is_a_step_and_every_other_pair_is_refused() -> N
     sources = [
         *in_every_status().values(),
         *(
-            sessions.stop(each, why, reason="over", now=LATER)
+            session_changes.stop(each, why, reason="over", now=LATER)
             for each, why in zip(stopping, EndReason, strict=True)
         ),
     ]
@@ -141,7 +142,7 @@ def test_every_step_follows_a_row_or_is_refused_and_an_ended_session_never_chang
             assert following.generation > session.generation
         assert session.status not in ENDED or following == session
         session = following
-    assert len(session.state_history) <= sessions.HISTORY_LIMIT
+    assert len(session.state_history) <= session_changes.HISTORY_LIMIT
     assert msgspec.json.decode(msgspec.json.encode(session), type=LabletSession) == session
 
 
@@ -152,7 +153,7 @@ def test_a_step_from_a_status_without_the_row_is_an_illegal_transition(name: str
         with pytest.raises((IllegalTransition, Conflict)):
             STEPS[name](session)
     with pytest.raises(IllegalTransition) as refused:
-        sessions.become_ready(waiting(), now=NOON)
+        session_changes.become_ready(waiting(), now=NOON)
     assert refused.value.allowed == sorted(allowed_targets(SessionStatus.PENDING_SCHEDULING))
 
 
@@ -160,8 +161,8 @@ def test_a_session_with_a_later_timeslot_waits_for_its_window() -> None:
     session = waiting(SLOT)
     assert session.status is SessionStatus.PENDING
     with pytest.raises(Conflict, match="window opens"):
-        sessions.open_window(session, now=SLOT.start - timedelta(minutes=36))
-    opened = sessions.open_window(session, now=SLOT.start - timedelta(minutes=35))
+        session_changes.open_window(session, now=SLOT.start - timedelta(minutes=36))
+    opened = session_changes.open_window(session, now=SLOT.start - timedelta(minutes=35))
     assert opened.status is SessionStatus.PENDING_SCHEDULING
 
 
@@ -180,40 +181,40 @@ def test_a_session_keeps_its_needs_when_its_definition_is_edited() -> None:
 def test_a_timeslot_is_missed_only_without_a_nomination_in_time() -> None:
     session = after("open", timeslot=SLOT)
     late = SLOT.start + timedelta(minutes=6)
-    coming = sessions.nominate(session, Nomination(worker_id="w", ready_at=late), now=LATER)
-    assert sessions.is_missed(session, now=late)
-    assert not sessions.is_missed(coming, now=late)
-    assert not sessions.is_missed(waiting(), now=late)
+    coming = session_changes.nominate(session, Nomination(worker_id="w", ready_at=late), now=LATER)
+    assert session_changes.is_missed(session, now=late)
+    assert not session_changes.is_missed(coming, now=late)
+    assert not session_changes.is_missed(waiting(), now=late)
 
 
 def test_a_session_that_may_hold_a_claim_does_not_end_before_it_is_withdrawn() -> None:
-    begun = sessions.begin_placement(waiting(), "w1", epoch=1, now=NOON)
+    begun = session_changes.begin_placement(waiting(), "w1", epoch=1, now=NOON)
     with pytest.raises(Conflict, match="w1 may hold a claim"):
         unplaced(begun, EndReason.CANCELLED)
-    withdrawn = sessions.withdraw_placement(begun, attempt=1, now=NOON)
+    withdrawn = session_changes.withdraw_placement(begun, attempt=1, now=NOON)
     assert unplaced(withdrawn, EndReason.CANCELLED).status is SessionStatus.TERMINATED
-    assert sessions.withdraw_placement(withdrawn, attempt=1, now=NOON) == withdrawn
+    assert session_changes.withdraw_placement(withdrawn, attempt=1, now=NOON) == withdrawn
     with pytest.raises(Conflict, match="in use"):
-        sessions.withdraw_placement(after("place"), attempt=1, now=NOON)
+        session_changes.withdraw_placement(after("place"), attempt=1, now=NOON)
 
 
 def test_a_repeated_placement_has_the_same_result_and_an_older_attempt_is_refused() -> None:
-    begun = sessions.begin_placement(waiting(), "w1", epoch=1, now=NOON)
-    assert sessions.begin_placement(begun, "w1", epoch=1, now=LATER) == begun
+    begun = session_changes.begin_placement(waiting(), "w1", epoch=1, now=NOON)
+    assert session_changes.begin_placement(begun, "w1", epoch=1, now=LATER) == begun
     with pytest.raises(Conflict, match="names worker w1"):
-        sessions.begin_placement(begun, "w2", epoch=1, now=NOON)
+        session_changes.begin_placement(begun, "w2", epoch=1, now=NOON)
     session = placed(waiting())
-    assert sessions.schedule(session, attempt=1, ports={}, now=LATER) == session
+    assert session_changes.schedule(session, attempt=1, ports={}, now=LATER) == session
     again = placed(STEPS["drain"](session))
     assert again.attempt == 2
     with pytest.raises(Conflict, match="release its claim"):
-        sessions.schedule(again, attempt=1, ports={}, now=LATER)
+        session_changes.schedule(again, attempt=1, ports={}, now=LATER)
 
 
 def test_the_pause_after_three_failed_placements_doubles_up_to_a_minute() -> None:
     session, pauses = waiting(), []
     for _ in range(10):
-        session = sessions.record_failed_placement(session, worker_id="w1", reason="full", now=NOON)
+        session = session_changes.record_failed_placement(session, worker_id="w1", reason="full", now=NOON)
         assert session.next_try_at is not None
         pauses.append((session.next_try_at - NOON).total_seconds())
     assert pauses == [0, 0, 1, 2, 4, 8, 16, 32, 60, 60]
@@ -222,29 +223,29 @@ def test_the_pause_after_three_failed_placements_doubles_up_to_a_minute() -> Non
 
 def test_a_session_fails_when_its_retries_are_used_up_and_a_booked_one_keeps_trying() -> None:
     asap, booked = waiting(), after("open", timeslot=SLOT)
-    for _ in range(sessions.MAX_RETRIES):
-        asap = sessions.record_failed_placement(asap, worker_id="w1", reason="full", now=NOON)
-        booked = sessions.record_failed_placement(booked, worker_id="w1", reason="full", now=NOON)
+    for _ in range(session_changes.MAX_RETRIES):
+        asap = session_changes.record_failed_placement(asap, worker_id="w1", reason="full", now=NOON)
+        booked = session_changes.record_failed_placement(booked, worker_id="w1", reason="full", now=NOON)
     assert (asap.status, asap.end_reason) == (SessionStatus.FAILED, EndReason.FAILED)
     assert booked.status is SessionStatus.PENDING_SCHEDULING
     assert booked.next_try_at == NOON + timedelta(minutes=5)
     with pytest.raises(Conflict, match="no placement to fail"):
-        sessions.record_failed_placement(asap, worker_id="w1", reason="full", now=NOON)
+        session_changes.record_failed_placement(asap, worker_id="w1", reason="full", now=NOON)
 
 
 def test_a_reason_to_wait_keeps_its_time_while_its_code_stays() -> None:
-    first = sessions.wait(waiting(), WaitCode.NO_ROOM, "1 worker is full", now=NOON)
-    assert sessions.wait(first, WaitCode.NO_ROOM, "1 worker is full", now=LATER) is first
-    second = sessions.wait(first, WaitCode.NO_ROOM, "2 workers are full", now=LATER)
-    third = sessions.wait(second, WaitCode.BACKOFF, "a command failed", now=LATER)
+    first = session_changes.wait(waiting(), WaitCode.NO_ROOM, "1 worker is full", now=NOON)
+    assert session_changes.wait(first, WaitCode.NO_ROOM, "1 worker is full", now=LATER) is first
+    second = session_changes.wait(first, WaitCode.NO_ROOM, "2 workers are full", now=LATER)
+    third = session_changes.wait(second, WaitCode.BACKOFF, "a command failed", now=LATER)
     assert second.waits_for is not None
     assert second.waits_for.since == NOON
     assert third.waits_for is not None
     assert third.waits_for.since == LATER
     with pytest.raises(Conflict, match="waits for nothing"):
-        sessions.wait(after("place"), WaitCode.NO_ROOM, "", now=NOON)
+        session_changes.wait(after("place"), WaitCode.NO_ROOM, "", now=NOON)
     with pytest.raises(Conflict, match="only a waiting one"):
-        sessions.nominate(after("place"), Nomination(worker_id="w", ready_at=NOON), now=NOON)
+        session_changes.nominate(after("place"), Nomination(worker_id="w", ready_at=NOON), now=NOON)
 
 
 def test_a_session_that_was_ready_is_placed_again_once_and_only_if_its_worker_is_lost() -> None:
@@ -262,7 +263,7 @@ def test_a_lost_session_with_little_time_left_or_without_the_setting_is_not_plac
     running = after("open", "place", "instantiate", "ready", "run", timeslot=SLOT)
     for now, can_replace in ((SLOT.end - timedelta(minutes=14), True), (SLOT.start, False)):
         with pytest.raises(Conflict, match="not placed again"):
-            sessions.unschedule(
+            session_changes.unschedule(
                 running, reason="lost", now=now, is_worker_lost=True, can_replace_lost=can_replace
             )
 
@@ -276,7 +277,7 @@ def test_the_first_request_to_end_counts_and_ends_the_search_for_another_worker(
             STEPS[name](asked)
     assert STEPS["finish"](STEPS["stop"](asked)).status is SessionStatus.TERMINATED
     with pytest.raises(Conflict, match="do not place it"):
-        sessions.begin_placement(ask(waiting(), EndReason.CANCELLED), "w1", epoch=1, now=LATER)
+        session_changes.begin_placement(ask(waiting(), EndReason.CANCELLED), "w1", epoch=1, now=LATER)
 
 
 @pytest.mark.parametrize("status", [SessionStatus.SCHEDULED, *OWNS_LAB])
@@ -292,12 +293,12 @@ def test_a_session_ends_only_when_its_lab_is_gone_and_its_claim_released() -> No
     stopping = after("place", "stop")
     claim = Claim(session_id="s1", attempt=1, needs=Capacity(cpu=1), at=NOON)
     with pytest.raises(Conflict, match="not proven gone"):
-        sessions.finish(stopping, is_lab_gone=False, claim=None, now=LATER)
+        session_changes.finish(stopping, is_lab_gone=False, claim=None, now=LATER)
     for held in (claim, replace(claim, is_retained=True)):
         with pytest.raises(Conflict, match="still holds"):
-            sessions.finish(stopping, is_lab_gone=True, claim=held, now=LATER)
+            session_changes.finish(stopping, is_lab_gone=True, claim=held, now=LATER)
     older = replace(claim, is_retained=True, attempt=0)
-    assert sessions.finish(stopping, is_lab_gone=True, claim=older, now=LATER).is_ended
+    assert session_changes.finish(stopping, is_lab_gone=True, claim=older, now=LATER).is_ended
     with pytest.raises(IllegalTransition):
         STEPS["cancel"](stopping)
 
@@ -306,18 +307,18 @@ def test_a_lab_is_imported_when_due_and_used_from_the_start_or_the_first_access(
     scheduled = after("open", "place", timeslot=SLOT)
     early = SLOT.start - timedelta(minutes=6)
     with pytest.raises(Conflict, match="not due"):
-        sessions.instantiate(scheduled, now=early)
+        session_changes.instantiate(scheduled, now=early)
     ready = STEPS["ready"](STEPS["instantiate"](scheduled))
     with pytest.raises(Conflict, match="not begun"):
-        sessions.run(ready, now=early)
-    assert sessions.run(ready, now=early, is_used=True).started_at == early
+        session_changes.run(ready, now=early)
+    assert session_changes.run(ready, now=early, is_used=True).started_at == early
 
 
 def test_a_session_without_a_timeslot_is_over_after_its_duration_counted_from_ready() -> None:
     ready = after("place", "instantiate", "ready")
     assert ready.ends_at == LATER + timedelta(minutes=60)
-    assert sessions.is_over(ready, now=LATER + timedelta(minutes=60))
-    assert not sessions.is_over(after("place"), now=LATER + timedelta(days=1))
+    assert session_changes.is_over(ready, now=LATER + timedelta(minutes=60))
+    assert not session_changes.is_over(after("place"), now=LATER + timedelta(days=1))
 
 
 def test_a_session_that_collects_nothing_is_stopped_instead() -> None:
@@ -330,13 +331,13 @@ def test_an_extension_stays_within_the_allowed_duration_unless_an_operator_excee
     short = replace(
         waiting(SLOT), timeslot=Timeslot(start=SLOT.start, end=SLOT.start + timedelta(minutes=30))
     )
-    assert sessions.extend(short, SLOT.end, now=NOON).ends_at == SLOT.end
+    assert session_changes.extend(short, SLOT.end, now=NOON).ends_at == SLOT.end
     longer = SLOT.end + timedelta(minutes=1)
     with pytest.raises(InvalidTimeslot, match="60 minutes"):
-        sessions.extend(short, longer, now=NOON)
-    assert sessions.extend(short, longer, now=NOON, may_exceed=True).ends_at == longer
+        session_changes.extend(short, longer, now=NOON)
+    assert session_changes.extend(short, longer, now=NOON, may_exceed=True).ends_at == longer
     with pytest.raises(Conflict, match="only a booked session"):
-        sessions.extend(waiting(), longer, now=NOON)
+        session_changes.extend(waiting(), longer, now=NOON)
 
 
 def test_only_cpu_is_shared_and_cml_keeps_its_own_part() -> None:

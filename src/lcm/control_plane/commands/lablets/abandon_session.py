@@ -13,7 +13,8 @@ from lcm.control_plane.records.groups import Records
 from lcm.domain.errors import Conflict, NotFound
 from lcm.domain.lablet.admission import retain
 from lcm.domain.lablet.audit import LabletEvent
-from lcm.domain.lablet.session import LabletSession, abandon
+from lcm.domain.lablet.session import LabletSession
+from lcm.domain.lablet.session_changes import abandon
 from lcm.domain.lablet.states import STOPPING
 
 

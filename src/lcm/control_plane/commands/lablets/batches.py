@@ -26,7 +26,8 @@ from lcm.domain.errors import Conflict, NotFound, RequestError
 from lcm.domain.idempotency import KeyedRequest, refuse_other_content
 from lcm.domain.lablet.batch import LabletBatch, complete, request_batch_end, seats
 from lcm.domain.lablet.definition import LabletDefinition
-from lcm.domain.lablet.session import LabletSession, request_end
+from lcm.domain.lablet.session import LabletSession
+from lcm.domain.lablet.session_changes import request_end
 from lcm.domain.lablet.states import EndReason
 from lcm.domain.lablet.timeslot import Timeslot
 

@@ -18,7 +18,8 @@ from lcm.domain.lablet.audit import LabletEvent
 from lcm.domain.lablet.claim import Claim
 from lcm.domain.lablet.instantiation import prove_cleaned
 from lcm.domain.lablet.lab import CleanupProof
-from lcm.domain.lablet.session import LabletSession, finish
+from lcm.domain.lablet.session import LabletSession
+from lcm.domain.lablet.session_changes import finish
 from lcm.domain.lablet.states import STOPPING
 from lcm.domain.lifecycle import PENDING, TERMINATED
 from lcm.domain.worker import Worker

@@ -16,10 +16,9 @@ from lcm.control_plane.store.port import Fence
 from lcm.domain.errors import Conflict, NotFound
 from lcm.domain.lablet import admission
 from lcm.domain.lablet.audit import LabletEvent
-from lcm.domain.lablet.session import (
+from lcm.domain.lablet.session import LabletSession, SessionDesiredStatus
+from lcm.domain.lablet.session_changes import (
     TIMESLOT_MISSED,
-    LabletSession,
-    SessionDesiredStatus,
     end_unplaced,
     finish,
     is_missed,

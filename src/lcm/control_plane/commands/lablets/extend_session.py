@@ -15,7 +15,8 @@ from lcm.domain.errors import Conflict, NextBooking, NotFound
 from lcm.domain.idempotency import was_carried_out
 from lcm.domain.lablet import admission
 from lcm.domain.lablet.audit import LabletEvent
-from lcm.domain.lablet.session import LabletSession, extend
+from lcm.domain.lablet.session import LabletSession
+from lcm.domain.lablet.session_changes import extend
 from lcm.domain.worker import Worker
 
 NOUN = "lablet session"

@@ -7,15 +7,8 @@ from lcm.control_plane.policies import Policies
 from lcm.control_plane.records.groups import Records
 from lcm.domain.errors import Conflict, IllegalTransition, NotFound
 from lcm.domain.lablet.audit import LabletEvent
-from lcm.domain.lablet.session import (
-    TIMESLOT_MISSED,
-    LabletSession,
-    SessionDesiredStatus,
-    is_missed,
-    is_over,
-    next_boundary,
-    open_window,
-)
+from lcm.domain.lablet.session import LabletSession, SessionDesiredStatus
+from lcm.domain.lablet.session_changes import TIMESLOT_MISSED, is_missed, is_over, next_boundary, open_window
 from lcm.domain.lablet.states import PENDING
 from lcm.rest.lablets import MAX_UPCOMING, WindowDue, WindowsMoved
 

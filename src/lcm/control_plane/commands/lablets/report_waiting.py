@@ -8,7 +8,8 @@ from lcm.control_plane.store.port import Fence
 from lcm.domain.errors import Conflict, NotFound
 from lcm.domain.lablet.admission import nominate_worker
 from lcm.domain.lablet.audit import LabletEvent
-from lcm.domain.lablet.session import LabletSession, nominate, wait
+from lcm.domain.lablet.session import LabletSession
+from lcm.domain.lablet.session_changes import nominate, wait
 from lcm.rest.lablets import Waiting
 
 

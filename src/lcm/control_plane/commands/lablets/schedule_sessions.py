@@ -28,9 +28,8 @@ from lcm.domain.errors import (
 from lcm.domain.lablet.admission import claim, find_claim, release
 from lcm.domain.lablet.audit import LabletEvent
 from lcm.domain.lablet.ports import PortRange
-from lcm.domain.lablet.session import (
-    LabletSession,
-    SessionDesiredStatus,
+from lcm.domain.lablet.session import LabletSession, SessionDesiredStatus
+from lcm.domain.lablet.session_changes import (
     begin_placement,
     record_failed_placement,
     schedule,

@@ -19,7 +19,8 @@ from lcm.domain.errors import Conflict, IllegalTransition, NotFound
 from lcm.domain.lablet.admission import find_claim, hold_again, let_go_of_stale, nominate_worker
 from lcm.domain.lablet.audit import LabletEvent
 from lcm.domain.lablet.claim import Claim
-from lcm.domain.lablet.session import LabletSession, unschedule
+from lcm.domain.lablet.session import LabletSession
+from lcm.domain.lablet.session_changes import unschedule
 from lcm.domain.lablet.states import INSTANTIATING, SCHEDULED, STOPPING
 from lcm.domain.worker import Worker
 

@@ -13,7 +13,8 @@ from lcm.control_plane.store.port import Fence
 from lcm.domain.errors import Conflict, NotFound
 from lcm.domain.lablet.admission import find_claim, let_go
 from lcm.domain.lablet.audit import LabletEvent
-from lcm.domain.lablet.session import LabletSession, unschedule
+from lcm.domain.lablet.session import LabletSession
+from lcm.domain.lablet.session_changes import unschedule
 from lcm.domain.lablet.states import PENDING_SCHEDULING
 from lcm.rest.lablets import Unscheduled
 
