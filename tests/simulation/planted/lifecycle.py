@@ -1,6 +1,8 @@
 """Bugs in launching, stopping, leading and publishing."""
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
 
@@ -12,12 +14,14 @@ from lcm.control_plane.replication.publisher import Publisher
 from lcm.control_plane.store.memory import MemoryStore
 from lcm.control_plane.store.port import Document, Fence
 from lcm.control_plane.streaming.hub import EventHub
-from lcm.core.election import Election, Leadership
+from lcm.core import election
+from lcm.core.election import ClaimEpoch, Election, Lead, Leadership
 from lcm.core.ids import RandomIds
 from lcm.core.kv.memory import MemoryKv, _Lease
 from lcm.core.kv.port import LeaseId
 from lcm.core.loop import ReconcileLoop
 from lcm.core.results import ReconciliationResult, Requeue
+from lcm.core.timeouts import timeout
 from lcm.core.work_queue import WorkQueue
 from lcm.domain import transitions
 from lcm.domain.errors import LcmError
@@ -78,6 +82,33 @@ def an_error_means_gone() -> Iterator[None]:
 @planted
 def the_epoch_is_not_checked() -> Iterator[None]:
     yield from swapped(MemoryStore, "_check_fence", lambda self, fence: None)
+
+
+@planted
+def a_late_clean_up_is_taken_for_a_cancellation() -> Iterator[None]:
+    """As asyncio did before Python 3.11.3, in an election whose terms are not tasks of their own."""
+
+    @asynccontextmanager
+    async def mistaken(seconds: float | None) -> AsyncIterator[asyncio.Timeout]:
+        task = asyncio.current_task()
+        assert task is not None
+        was_cancelled = task.cancelling() > 0
+        try:
+            async with timeout(seconds) as bound:
+                yield bound
+        except TimeoutError:
+            if bound.expired() and was_cancelled:
+                raise asyncio.CancelledError from None
+            raise
+
+    async def run(self: Election, claim_epoch: ClaimEpoch, lead: Lead) -> None:
+        while True:
+            await self._term(claim_epoch, lead)
+            self._resign.clear()
+            await self.clock.sleep(min(1.0, self.config.retry_interval))
+
+    with swapped_in(Election, "run", run):
+        yield from swapped(election, "timeout", mistaken)
 
 
 @planted
