@@ -17,10 +17,14 @@ HOST = "127.0.0.1"
 
 
 @asynccontextmanager
-async def cml_server(directory: Path, status: int = 200, body: str = "{}") -> AsyncIterator[int]:
-    """A server with a certificate of its own."""
+async def cml_server(
+    directory: Path, status: int = 200, body: str = "{}", seen: list[web.BaseRequest] | None = None
+) -> AsyncIterator[int]:
+    """A server with a certificate of its own; what it is asked goes into `seen`."""
 
-    async def answer(_: web.BaseRequest) -> web.Response:
+    async def answer(request: web.BaseRequest) -> web.Response:
+        if seen is not None:
+            seen.append(request)
         return web.Response(status=status, text=body)
 
     runner = web.ServerRunner(web.Server(answer))
@@ -44,6 +48,14 @@ async def test_the_first_contact_learns_the_certificate_and_the_next_insists_on_
         assert len(first.certificate_sha256 or "") == 64
         again = await cml.get_system_information(HOST, first.certificate_sha256)
         assert again == first
+
+
+async def test_the_version_is_asked_for_without_login(tmp_path: Path) -> None:
+    seen: list[web.BaseRequest] = []
+    async with cml_server(tmp_path, body=INFORMATION, seen=seen) as port, CmlConnections(port) as connections:
+        await CmlSystemSpiClient(connections).get_system_information(HOST, None)
+    assert [request.path for request in seen] == ["/api/v0/system_information"]
+    assert "Authorization" not in seen[0].headers
 
 
 async def test_another_certificate_stops_the_conversation(tmp_path: Path) -> None:

@@ -31,6 +31,27 @@ async def test_a_controller_can_ask_for_the_templates_that_are_offered(plane: Lo
     assert [template["name"] for template in offered["items"]] == ["micro", "small", "medium", "metal"]
 
 
+async def test_a_controllers_list_is_filtered_by_status_region_and_end(plane: LonePlane) -> None:
+    waiting = (await plane.admin.create("waiting"))["id"]
+    ended = (await plane.admin.create("ended"))["id"]
+    for version, status in enumerate(("terminated",), start=1):
+        await plane.accepted(
+            f"/{ended}/status", {"status": status, "reason": "test", "expected_version": version}
+        )
+
+    async def listed(query: str) -> set[str]:
+        status, page = await plane.reported("GET", f"/workers{query}")
+        assert status == 200
+        return {worker["id"] for worker in page["items"]}
+
+    assert await listed("") == {plane.worker_id, waiting}
+    assert await listed("?include_terminated=true") == {plane.worker_id, waiting, ended}
+    assert await listed("?status=running") == {plane.worker_id}
+    assert await listed("?status=running&status=pending") == {plane.worker_id, waiting}
+    assert await listed("?aws_region=us-east-1") == {plane.worker_id, waiting}
+    assert await listed("?aws_region=eu-west-1") == set()
+
+
 async def place(plane: LonePlane, epoch: int = 1) -> tuple[int, Any]:
     """Book two hosts as soon as possible and order them onto the worker."""
     definition = {"name": "hosts", "lab_yaml": TWO_ALPINES}

@@ -65,6 +65,7 @@ async def test_stats_count_each_event_once(
 
     before = await stats()
     worker = await api.until(await api.create("counted"), "running")
+    await eventually(lambda: is_counted(before, "running_worker_count"))
     await api.act(worker, "stop")
     await api.until(worker, "stopped")
     await api.act(worker, "delete")
@@ -109,10 +110,10 @@ async def test_metrics_show_the_machinery_the_fleet_and_the_loops_lag(
 
     text = await metrics()
     for name in (
-        'worker_reconcile_total{result="success"}',
-        "worker_reconcile_duration_seconds_bucket",
-        "worker_active_reconciles",
-        "worker_resources_pending",
+        'reconciliation_reconcile_total{result="success"}',
+        "reconciliation_reconcile_duration_seconds_bucket",
+        "reconciliation_active_reconciles",
+        "reconciliation_resources_pending",
         'lcm_event_loop_lag_seconds{window="10s"}',
         "worker_controller_leader 1.0",
     ):

@@ -9,7 +9,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import structlog
 
@@ -44,11 +44,11 @@ class LeadershipLost(Exception):
 class LeaderElectionConfig:
     """Which key is contested under which name, and how long silence is tolerated."""
 
-    etcd_endpoints: tuple[str, ...] = ("localhost:2379",)
     election_key_prefix: str = "/elections"
     lease_ttl: int = 15
     retry_interval: float = 5.0
-    instance_id: str
+    instance_id: str = "auto"
+    """Name of the candidate; `auto`: a unique one."""
     service_name: str = "service"
     call_timeout_seconds: float = 2.0
     resync_delay: float = 2.0
@@ -68,7 +68,7 @@ class LeaderElectionConfig:
         return self.lease_ttl * 0.7
 
 
-def instance_name(configured: str, ids: Ids) -> str:
+def _instance_name(configured: str, ids: Ids) -> str:
     """The name of an instance in elections: as configured, or for `auto` a unique one."""
     return configured if configured != "auto" else f"{socket.gethostname()}-{ids.new_id()[:8]}"
 
@@ -79,7 +79,7 @@ def timing_problems(lease_ttl: float, call_timeout_seconds: float) -> list[str]:
     A leader must survive one renewal that got lost, and a call it sends at the very end of its time must be
     over before the lease can be.
     """
-    config = LeaderElectionConfig(instance_id="", lease_ttl=int(lease_ttl))
+    config = LeaderElectionConfig(lease_ttl=int(lease_ttl))
     retry_seconds = config.renew_every_seconds * RETRY_SHARE
     lost_renewal_ends = config.renew_every_seconds + call_timeout_seconds + retry_seconds
     margin = lease_ttl - config.act_for_seconds
@@ -141,7 +141,7 @@ class Election:
         fatal: tuple[type[Exception], ...] = (),
     ) -> None:
         """Without a coordination store this instance leads alone. `fatal` errors end a leadership."""
-        self.config = config
+        self.config = replace(config, instance_id=_instance_name(config.instance_id, trace_ids))
         self.kv = kv
         self.clock = clock
         self.health = health

@@ -20,6 +20,7 @@ from lcm.domain.launch import (
     ENVIRONMENT_TAG,
     MANAGED_BY,
     MANAGED_BY_TAG,
+    REGION_TAG,
     WORKER_ID_TAG,
     Ami,
     WorkerId,
@@ -31,6 +32,9 @@ from lcm.domain.worker import Cml, HistoryEntry, Instance, Worker, new_worker
 
 NO_TEMPLATE: Final = "imported"
 """The template name of an imported worker whose instance type no template has."""
+
+KEPT_TAGS: Final = (ENVIRONMENT_TAG, REGION_TAG)
+"""Tags of a found instance that say where it belongs: they become tags of its worker."""
 
 LONGEST_NAME: Final = 63
 
@@ -153,7 +157,7 @@ def imported_worker(
         name=worker_name(instance, taken_names),
         template_name=_template_of(instance, templates),
         aws_region=instance.region,
-        tags={},
+        tags={key: instance.tags[key] for key in KEPT_TAGS if key in instance.tags},
         by=by,
         now=now,
     )

@@ -21,6 +21,7 @@ MANAGED_BY = "lablet-cloud-manager"
 DISCOVERY_TAG = "cml-managed"
 WORKER_ID_TAG = "worker_id"
 ENVIRONMENT_TAG = "cml-environment"
+REGION_TAG = "cml-region"
 OWNERSHIP_TAGS: Final = frozenset({WORKER_ID_TAG, MANAGED_BY_TAG, DISCOVERY_TAG})
 """Tags that prove who owns the instance; only LCM sets them, at the launch."""
 
@@ -84,7 +85,7 @@ def instance_tags(
         "Name": name,
         "template_name": template_name,
         ENVIRONMENT_TAG: environment,
-        "cml-region": region.region,
+        REGION_TAG: region.region,
         **overrides,
         WORKER_ID_TAG: worker_id,
         MANAGED_BY_TAG: MANAGED_BY,

@@ -34,7 +34,8 @@ class WorkerTemplate(msgspec.Struct, frozen=True, kw_only=True):
     usd_per_hour: Annotated[float, Meta(ge=0, le=10_000)]
     ami_name_pattern: Annotated[str, Meta(min_length=1, max_length=128)] = "CML-*"
     enabled: bool = True
-    drain_timeout_hours: Annotated[float, Meta(gt=0, le=168)] = 4.0
+    drain_timeout_hours: Annotated[float, Meta(gt=0, le=168)] | None = None
+    """How long a drain waits for sessions; None: as long as the fleet's setting says."""
 
 
 class RegionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -14,7 +14,7 @@ from lcm.cml.connection import CmlConnections, CmlTrust
 from lcm.cml.sessions import CmlSessions, server_of
 from lcm.core.clock import Clock
 from lcm.core.controller import WatchTriggeredHostedService
-from lcm.core.election import Election, ElectionWin, LeaderElectionConfig, instance_name
+from lcm.core.election import Election, ElectionWin, LeaderElectionConfig
 from lcm.core.health import Health
 from lcm.core.hosted_service import HostedService
 from lcm.core.ids import Ids
@@ -119,7 +119,7 @@ def assemble_lablets(
     )
     loop = ReconcileLoop(
         reconciler,
-        ReconciliationConfig(interval_seconds=settings.reconcile_interval, metric_prefix="lablet"),
+        ReconciliationConfig(interval_seconds=settings.reconcile_interval),
         clock=clock,
         telemetry=telemetry,
         health=health,
@@ -164,7 +164,7 @@ async def lablet_controller_process(
         clock=clock,
         telemetry=telemetry,
         health=health,
-        instance_id=instance_name(settings.instance_id, ids),
+        instance_id=settings.instance_id,
     )
     api_key = settings.control_plane_api_key.get_secret_value()
     limits = LabLimits(import_seconds=settings.cml_lab_timeout, changes_per_worker=settings.starts_per_worker)

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from lcm.core.clock import Clock
-from lcm.core.election import Election, ElectionWin, LeaderElectionConfig, instance_name
+from lcm.core.election import Election, ElectionWin, LeaderElectionConfig
 from lcm.core.health import Health
 from lcm.core.hosted_service import HostedService
 from lcm.core.ids import Ids
@@ -103,7 +103,7 @@ def assemble_scheduler(
     )
     loop = ReconcileLoop(
         reconciler,
-        ReconciliationConfig(interval_seconds=settings.reconcile_interval, metric_prefix="resource"),
+        ReconciliationConfig(interval_seconds=settings.reconcile_interval),
         clock=clock,
         telemetry=telemetry,
         health=health,
@@ -154,7 +154,7 @@ async def resource_scheduler_process(
         clock=clock,
         telemetry=telemetry,
         health=health,
-        instance_id=instance_name(settings.instance_id, ids),
+        instance_id=settings.instance_id,
     )
     api_key = settings.control_plane_api_key.get_secret_value()
     async with HttpTransport(settings.control_plane_api_url) as transport:

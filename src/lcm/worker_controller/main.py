@@ -14,7 +14,7 @@ from lcm.cml.connection import CmlConnections, CmlTrust
 from lcm.cml.sessions import CmlSessions, server_of
 from lcm.core.clock import Clock
 from lcm.core.controller import WatchTriggeredHostedService, Work
-from lcm.core.election import Election, ElectionWin, LeaderElectionConfig, instance_name
+from lcm.core.election import Election, ElectionWin, LeaderElectionConfig
 from lcm.core.health import Health
 from lcm.core.hosted_service import HostedService, supervise
 from lcm.core.ids import Ids, operating_system_chance
@@ -170,7 +170,6 @@ def assemble_controller(
         ReconciliationConfig(
             interval_seconds=settings.reconcile_interval,
             polling_enabled=settings.reconcile_polling_enabled,
-            metric_prefix="worker",
         ),
         clock=clock,
         telemetry=telemetry,
@@ -280,7 +279,7 @@ async def worker_controller_process(
         clock=clock,
         telemetry=telemetry,
         health=health,
-        instance_id=instance_name(settings.worker_controller_instance_id, ids),
+        instance_id=settings.worker_controller_instance_id,
     )
     async with (
         HttpTransport(settings.control_plane_api_url) as transport,
@@ -315,7 +314,12 @@ async def worker_controller_process(
             health=health,
             monitors=monitoring,
         )
-        register_metrics(telemetry, controller.service, controller.reconciler)
+        register_metrics(
+            telemetry,
+            controller.service,
+            controller.reconciler,
+            metrics_collected=lambda: monitoring.metrics.collected,
+        )
         register_monitoring_metrics(telemetry, monitoring, clock)
         operations = worker_operations(
             controller.service,

@@ -10,7 +10,7 @@ from typing import Final
 
 from lcm.core.telemetry import DurationsBy, Telemetry
 from lcm.domain.launch import WorkerId
-from lcm.domain.lifecycle import PROVISIONING, RUNNING, STOPPED, TERMINATED, WorkerStatus
+from lcm.domain.lifecycle import DRAINING, PROVISIONING, RUNNING, STOPPED, TERMINATED, WorkerStatus
 from lcm.domain.worker import Worker
 
 COUNTERS: Final = (
@@ -38,7 +38,7 @@ class Stats:
     """Updated by the reconciler."""
 
     def __init__(self, telemetry: Telemetry) -> None:
-        self.counts: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter(dict.fromkeys(COUNTERS, 0))
         self.managed: dict[WorkerId, WorkerStatus] = {}
         self.drifts: Counter[tuple[WorkerId, str]] = Counter()
         self.drifting: set[WorkerId] = set()
@@ -59,13 +59,19 @@ class Stats:
     def on_new_list(self, workers: Iterable[Worker]) -> None:
         self.managed = {worker.id: worker.status for worker in workers}
 
-    def on_arrival(self, before: Worker, after: Worker) -> None:
-        """Count the new status, if it changed."""
-        if before.status is not after.status:
-            self.managed[after.id] = after.status
-            counter = _ARRIVALS.get(after.status)
-            if counter is not None:
-                self.counts[counter] += 1
+    def on_arrival(self, before: Worker, after: Worker, *, seen: bool = True) -> None:
+        """Count the new status, if it changed.
+
+        A cancelled drain started nothing; without an instance that was seen nothing stopped.
+        """
+        if before.status is after.status:
+            return
+        self.managed[after.id] = after.status
+        is_cancelled_drain = before.status is DRAINING and after.status is RUNNING
+        is_unseen_stop = after.status is STOPPED and not seen
+        counter = _ARRIVALS.get(after.status)
+        if counter is not None and not (is_cancelled_drain or is_unseen_stop):
+            self.counts[counter] += 1
 
     def on_drift(self, worker: Worker, drift: str) -> None:
         self.drifts[worker.id, drift] += 1

@@ -32,7 +32,7 @@ class StatusReports:
         )
         if move.drift is not None:
             self.stats.on_drift(worker, move.drift)
-        self.stats.on_arrival(worker, moved)
+        self.stats.on_arrival(worker, moved, seen=move.observed or move.instance is not None)
         self.stop_monitoring_unless_live(moved)
         log.info(
             "worker status changed",

@@ -1,4 +1,4 @@
-"""How long a drain waits for people is what the worker's template says."""
+"""How long a drain waits for people is what the worker's template says, or else the fleet's setting."""
 
 from dataclasses import replace as with_fields
 from datetime import timedelta
@@ -16,8 +16,8 @@ from lcm.rest.schemas import IdleCheckRequest, LeadershipClaim
 from support.control_plane import ONE_REGION
 from support.core import a_worker
 
-HOURS = {"quick": 0.5, "patient": 9.0}
-"""By template; a third one is deleted, and the configuration decides."""
+HOURS: dict[str, float | None] = {"quick": 0.5, "patient": 9.0, "silent": None}
+"""By template; another one is deleted. Where none says a time, the configuration decides."""
 CONFIGURED = timedelta(hours=2)
 NAMES = [*HOURS, "deleted"]
 
@@ -33,8 +33,11 @@ async def plane(plane: ControlPlane) -> ControlPlane:
         "max_nodes": 5,
         "usd_per_hour": 0.0208,
     }
-    templates = [{**size, "name": name, "drain_timeout_hours": hours} for name, hours in HOURS.items()]
-    assert await plane.records.templates.seed({"worker_templates": templates}) == 2
+    templates = [
+        {**size, "name": name, **({} if hours is None else {"drain_timeout_hours": hours})}
+        for name, hours in HOURS.items()
+    ]
+    assert await plane.records.templates.seed({"worker_templates": templates}) == 3
     now = plane.records.clock.now()
     for name in NAMES:
         worker = a_worker(id=WorkerId(name), name=name, template_name=name, status=RUNNING, created_at=now)
@@ -48,7 +51,7 @@ def waits(worker: Worker) -> timedelta:
     return worker.pause.until - worker.pause.since
 
 
-EXPECTED = [timedelta(minutes=30), timedelta(hours=9), CONFIGURED]
+EXPECTED = [timedelta(minutes=30), timedelta(hours=9), CONFIGURED, CONFIGURED]
 
 
 async def test_a_drain_waits_as_long_as_the_template_says(plane: ControlPlane) -> None:

@@ -155,7 +155,8 @@ def test_the_templates_are_those_of_the_contract() -> None:
     for template in templates:
         assert template.description
         usual = (template.ami_name_pattern, template.enabled, template.drain_timeout_hours)
-        assert usual == ("CML-*", True, 4.0)
+        assert usual == ("CML-*", True, None)
+    assert ControlPlaneSettings().drain_timeout_seconds == 4 * 3600
 
 
 def test_the_settings_are_those_of_the_contract() -> None:

@@ -7,12 +7,13 @@ from collections.abc import Callable
 import pytest
 
 from lcm.core.election import (
+    Election,
     ElectionWin,
     LeaderElectionConfig,
     Leadership,
     LeadershipLost,
-    instance_name,
 )
+from lcm.core.health import Health
 from lcm.core.ids import RandomIds
 from lcm.core.kv.memory import MemoryKv
 from lcm.core.loop import ReconciliationConfig
@@ -64,7 +65,6 @@ class Cluster:
 
 def test_the_defaults_are_those_of_the_contract() -> None:
     config = LeaderElectionConfig(instance_id="me")
-    assert config.etcd_endpoints == ("localhost:2379",)
     assert (config.lease_ttl, config.retry_interval) == (TTL, RETRY)
     assert config.key == "/elections/service/leader"
     assert config.renew_every_seconds == 5.0
@@ -82,9 +82,13 @@ def test_each_service_has_an_office_of_its_own() -> None:
 
 
 def test_an_instance_has_the_name_it_was_given_or_one_that_no_other_has() -> None:
-    ids = RandomIds(random.Random(1))
-    assert instance_name("one", ids) == "one"
-    assert instance_name("auto", ids) != instance_name("auto", ids)
+    clock, ids = VirtualClock(), RandomIds(random.Random(1))
+
+    def name(config: LeaderElectionConfig) -> str:
+        return Election(config, None, clock=clock, health=Health(clock), trace_ids=ids).config.instance_id
+
+    assert name(LeaderElectionConfig(instance_id="one")) == "one"
+    assert len({name(LeaderElectionConfig()) for _ in range(3)} - {"auto"}) == 3
 
 
 async def test_exactly_one_of_two_leads() -> None:

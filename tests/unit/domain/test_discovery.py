@@ -177,6 +177,12 @@ class TestTheRecord:
         assert worker.template_name == "small"
         assert worker.instance.id == an_instance().id
 
+    def test_it_keeps_the_tags_that_say_where_it_belongs_and_no_others(self) -> None:
+        kept = {"cml-environment": "class", "cml-region": "emea"}
+        worker = self.record(replace(an_instance(), tags={**kept, "Name": "lab", "owner": "ada"}))
+        assert worker.tags == kept
+        assert worker.aws_region == an_instance().region
+
     def test_it_can_never_be_launched(self) -> None:
         worker = with_fields(self.record(), status=PENDING, ec2_instance_id=None)
         with pytest.raises(Conflict, match="imported"):

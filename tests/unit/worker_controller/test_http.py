@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -10,15 +11,17 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Route
 
+from lcm.control_plane.commands.drain_worker import drain_worker
 from lcm.core.telemetry import Telemetry
 from lcm.domain.errors import CapacityShortage, Unreachable
-from lcm.domain.lifecycle import FAILED, RUNNING, STOPPED, TERMINATED
+from lcm.domain.lifecycle import DRAINING, FAILED, RUNNING, STOPPED, TERMINATED
 from lcm.domain.worker import Action
 from lcm.rest.schemas import PROBLEM_TYPE_PREFIX
 from lcm.worker_controller.admin.http import worker_operations
 from lcm.worker_controller.admin.metrics import register_metrics
 from lcm.worker_controller.main import WorkerController
 from support.asgi import request
+from support.claims import place_session
 from support.fleet import REGION, Fleet
 from support.memory_cloud import Interference, Moment
 from unit.worker_controller.test_ec2_faults import EUROPE
@@ -133,6 +136,23 @@ class TestStats:
             await fleet.until(worker, STOPPED)
             _, body = await ask(fleet.leader, "/admin/stats")
             assert (body["stopped_count"], body["running_worker_count"]) == (1, 0)
+
+    async def test_a_cancelled_drain_and_a_stop_without_an_instance_are_no_events(self) -> None:
+        """Reality, section 3: both were counted, though EC2 started and stopped nothing."""
+        async with Fleet().running() as fleet:
+            worker = await fleet.running_worker("drained")
+            await place_session(fleet.plane.records, worker.id, "lablet-1")
+            await drain_worker(
+                fleet.plane.records, fleet.plane.policies, worker.id, by="ada", reason="maintenance"
+            )
+            await fleet.until(worker, DRAINING)
+            await fleet.ask(worker, Action.CANCEL_DRAIN)
+            await fleet.until(worker, RUNNING)
+            await fleet.ask(worker, Action.STOP)
+            fleet.cloud.forget(fleet.instance_id(worker))
+            await fleet.until(worker, STOPPED)
+            _, body = await ask(fleet.leader, "/admin/stats")
+            assert (body["started_count"], body["stopped_count"]) == (1, 0)
 
 
 class TestFleet:
@@ -256,7 +276,9 @@ class TestMetrics:
     async def test_every_metric_of_the_reconciler_is_exported_and_ends_with_the_worker(self) -> None:
         async with Fleet().running() as fleet:
             telemetry = fleet.leader.loop.telemetry
-            register_metrics(telemetry, fleet.leader.service, fleet.leader.reconciler)
+            register_metrics(
+                telemetry, fleet.leader.service, fleet.leader.reconciler, metrics_collected=lambda: 7
+            )
             worker = await fleet.running_worker()
             fleet.cloud.stop(fleet.instance_id(worker))
             await fleet.until(worker, STOPPED)
@@ -268,10 +290,10 @@ class TestMetrics:
                 f'worker_reconciliation_duration_seconds_count{{worker_id="{worker.id}"}}',
                 f'worker_drift_detected_total{{drift_type="instance_stopping",worker_id="{worker.id}"}} 1.0',
                 f'worker_ec2_state{{state="running",worker_id="{worker.id}"}} 1.0',
-                'worker_reconcile_total{result="requeue"}',
-                "worker_reconcile_duration_seconds_bucket",
-                "worker_active_reconciles",
-                "worker_resources_pending",
+                'reconciliation_reconcile_total{result="requeue"}',
+                "reconciliation_reconcile_duration_seconds_bucket",
+                "reconciliation_active_reconciles",
+                "reconciliation_resources_pending",
                 'worker_operations_total{operation="started"} 2.0',
             ):
                 assert name in text, name
@@ -281,9 +303,33 @@ class TestMetrics:
             await fleet.clock.sleep(1)
             assert worker.id not in telemetry.render().decode()
 
+    async def test_every_counter_of_the_stats_is_exported_from_the_start_with_its_type(self) -> None:
+        """Reality, section 2: counters appeared only once they had happened, and two of them never."""
+        async with Fleet().running() as fleet:
+            telemetry = fleet.leader.loop.telemetry
+            register_metrics(
+                telemetry, fleet.leader.service, fleet.leader.reconciler, metrics_collected=lambda: 7
+            )
+            _, body = await ask(fleet.leader, "/admin/stats")
+            counted = {
+                name.removesuffix("_count")
+                for name in body
+                if name.endswith("_count") and name != "running_worker_count"
+            }
+            text = telemetry.render().decode()
+        shown = set(re.findall(r'^worker_operations_total\{operation="(\w+)"\} [\d.]+$', text, re.MULTILINE))
+        assert shown == counted
+        assert "# TYPE worker_operations_total counter" in text
+        assert "# TYPE worker_running_workers gauge\nworker_running_workers 0.0" in text
+
     async def test_a_worker_that_ends_while_the_fleet_is_listed_leaves_no_series_behind(self) -> None:
         async with Fleet().running() as fleet:
-            register_metrics(fleet.leader.loop.telemetry, fleet.leader.service, fleet.leader.reconciler)
+            register_metrics(
+                fleet.leader.loop.telemetry,
+                fleet.leader.service,
+                fleet.leader.reconciler,
+                metrics_collected=lambda: 7,
+            )
             worker = await fleet.running_worker()
             await fleet.clock.sleep(60)
 
@@ -305,7 +351,12 @@ class TestMetrics:
 
     async def test_a_worker_that_ended_long_ago_has_no_series_though_its_keys_are_written_again(self) -> None:
         async with Fleet().running() as fleet:
-            register_metrics(fleet.leader.loop.telemetry, fleet.leader.service, fleet.leader.reconciler)
+            register_metrics(
+                fleet.leader.loop.telemetry,
+                fleet.leader.service,
+                fleet.leader.reconciler,
+                metrics_collected=lambda: 7,
+            )
             worker = await fleet.running_worker()
             await fleet.ask(worker, Action.DELETE)
             await fleet.until(worker, TERMINATED)
@@ -318,12 +369,14 @@ class TestMetrics:
     async def test_the_machinerys_metrics_are_created_on_first_use(self) -> None:
         fleet = Fleet()
         controller = fleet.add_controller("one")
-        assert "worker_reconcile_total" not in controller.loop.telemetry.render().decode()
+        assert "reconciliation_reconcile_total" not in controller.loop.telemetry.render().decode()
 
     async def test_a_standby_shows_no_worker(self) -> None:
         async with a_leader_and_a_standby() as (fleet, leader, _):
             worker = await fleet.running_worker()
-            register_metrics(leader.loop.telemetry, leader.service, leader.reconciler)
+            register_metrics(
+                leader.loop.telemetry, leader.service, leader.reconciler, metrics_collected=lambda: 7
+            )
             leader.election.resign()
             await fleet.clock.sleep(30)
             assert worker.id not in leader.loop.telemetry.render().decode()

@@ -376,7 +376,9 @@ async def test_who_no_longer_leads_shows_no_orphans() -> None:
         await leave_behind(fleet)
         await fleet.clock.sleep(6 * MINUTE)
         leader = fleet.leader
-        register_metrics(leader.loop.telemetry, leader.service, leader.reconciler)
+        register_metrics(
+            leader.loop.telemetry, leader.service, leader.reconciler, metrics_collected=lambda: 7
+        )
         assert "worker_orphan_instances{" in leader.loop.telemetry.render().decode()
         leader.election.resign()
         await fleet.clock.sleep(30)

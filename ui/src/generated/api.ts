@@ -714,7 +714,7 @@ export interface WorkerTemplate {
   readonly usd_per_hour: number;
   readonly ami_name_pattern: string;
   readonly enabled: boolean;
-  readonly drain_timeout_hours: number;
+  readonly drain_timeout_hours: number | null;
 }
 
 /** The public view of a worker. */

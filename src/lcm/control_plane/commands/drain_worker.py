@@ -25,7 +25,7 @@ async def drain_worker(
     reason: str,
     preconditions: Preconditions = UNCONDITIONAL,
 ) -> Worker:
-    """Drain a worker; its template sets how long the drain waits for sessions."""
+    """Drain a worker; its template or the fleet's setting says how long that waits for sessions."""
     timeout = await _drain_timeout(records, policies, worker_id)
     now = records.clock.now()
     return await records.workers.change(
@@ -91,4 +91,5 @@ async def cancel_scale_down(records: Records, worker_id: str, *, by: str, fence:
 async def _drain_timeout(records: Records, policies: Policies, worker_id: str) -> timedelta:
     worker = await records.workers.get(worker_id)
     template = await records.templates.find(worker.template_name)
-    return timedelta(hours=template.drain_timeout_hours) if template else policies.drain_timeout
+    hours = template.drain_timeout_hours if template else None
+    return policies.drain_timeout if hours is None else timedelta(hours=hours)

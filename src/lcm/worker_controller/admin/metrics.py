@@ -4,6 +4,7 @@ Everything is read where it is kept at the time of a scrape; a worker's series e
 """
 
 from collections import Counter
+from collections.abc import Callable
 
 from lcm.core.controller import LeaderElectedHostedService
 from lcm.core.telemetry import Telemetry
@@ -12,14 +13,26 @@ from lcm.worker_controller.reconciler import WorkerReconciler
 
 
 def register_metrics(
-    telemetry: Telemetry, service: LeaderElectedHostedService[Worker], reconciler: WorkerReconciler
+    telemetry: Telemetry,
+    service: LeaderElectedHostedService[Worker],
+    reconciler: WorkerReconciler,
+    *,
+    metrics_collected: Callable[[], int],
 ) -> None:
     """Call once for each process."""
     stats, election = reconciler.stats, service.election
     telemetry.counter(
         "worker_operations_total",
         "What was done to workers since this process started, by the names of /admin/stats.",
-        lambda: [(count, {"operation": name.removesuffix("_count")}) for name, count in stats.counts.items()],
+        lambda: [
+            (count, {"operation": name.removesuffix("_count")})
+            for name, count in {**stats.counts, "metrics_collected_count": metrics_collected()}.items()
+        ],
+    )
+    telemetry.gauge(
+        "worker_running_workers",
+        "Workers that are RUNNING, by the last list; running_worker_count of /admin/stats.",
+        lambda: [(stats.running_workers, {})],
     )
     telemetry.counter(
         "worker_drift_detected_total",
