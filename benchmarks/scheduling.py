@@ -35,6 +35,7 @@ import uvloop
 from msgspec.structs import replace
 from pydantic import SecretStr
 
+from lcm.cli.process import collect_rarely, spare_loaded_code
 from lcm.control_plane.main import control_plane_process
 from lcm.control_plane.records.sessions import LabletSessions
 from lcm.control_plane.records.workers import Workers
@@ -104,6 +105,7 @@ async def serve(directory: Path, *, has_scheduler: bool) -> None:
             running = tasks.create_task(run_services(*services))
             while has_scheduler and not scheduler.election.epoch:
                 await asyncio.sleep(0.01)
+            spare_loaded_code()
             print(json.dumps([plane.url, plane.keys.admin, plane.keys.controller]), flush=True)
             await asyncio.to_thread(sys.stdin.readline)
             running.cancel()
@@ -523,6 +525,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.serve is not None:
         configure_logging("human")
+        collect_rarely()
         uvloop.run(serve(arguments.serve, has_scheduler=arguments.with_scheduler))
         return
     with tempfile.TemporaryDirectory() as root:

@@ -15,6 +15,7 @@ import aiohttp
 import msgspec
 import structlog
 
+from lcm.cli.process import spare_loaded_code
 from lcm.cli.regions import read_regions
 from lcm.control_plane.settings import ControlPlaneSettings
 from lcm.core.clock import Clock, SystemClock
@@ -143,6 +144,7 @@ async def _run(
     async with opened as process, asyncio.TaskGroup() as tasks:
         tasks.create_task(run_services(*before, *process.services))
         await _wait_until_answering(process.url, clock)
+        spare_loaded_code()
         announce(Answering(service=service, url=process.url, port=process.port, pid=os.getpid()))
 
 

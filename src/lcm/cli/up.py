@@ -19,6 +19,7 @@ import msgspec
 from pydantic_settings import BaseSettings
 
 from lcm.cli.demo_sessions import create_demo_sessions, license_fleet
+from lcm.cli.process import spare_loaded_code
 from lcm.cli.processes import StartFailed
 from lcm.cli.regions import read_regions
 from lcm.cli.settings import load
@@ -164,6 +165,7 @@ async def up(options: UpOptions, simulator: SimulatorChild | None, announce: Cal
                     await create_demo_fleet(
                         control_plane.url, control_plane.keys.admin, options, cloud.simulation.license_token
                     )
+                spare_loaded_code()
                 announce(_ready(control_plane, controller, scheduler, lablets, cloud, data_dir))
 
 

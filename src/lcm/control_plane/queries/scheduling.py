@@ -63,7 +63,7 @@ async def read_snapshot(
         sessions=(*waiting, *also),
         incomplete_batches=await _incomplete_batches(records, sessions, waiting),
         templates=tuple(map(template_view, templates)),
-        growth={region: await growth(records, policies, region) for region in policies.regions},
+        growth=await growth(records, policies, workers, has_fleet_token=has_token),
         ports=policies.ports,
         times=policies.times,
         headroom_percent=policies.headroom_percent,

@@ -1,70 +1,86 @@
 """How many workers a region has, and how many it may gain."""
 
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Final
 
 from lcm.control_plane.policies import Policies
-from lcm.control_plane.records.fleet_token import has_fleet_token
 from lcm.control_plane.records.groups import Records
 from lcm.control_plane.records.reservations import Reserved
 from lcm.domain.lablet.admission import is_licensing
 from lcm.domain.lablet.snapshot import Growth
 from lcm.domain.license import LicenseStatus
 from lcm.domain.lifecycle import FAILED, RUNNING, TERMINATED, TERMINATING
-from lcm.domain.scaling import AuditEvent, scale_up_refusal
+from lcm.domain.scaling import AuditEntry, AuditEvent, ScalingPolicy, scale_up_refusal
 from lcm.domain.worker import Worker
 
 COOLDOWN: Final = "a worker was added to the region a moment ago"
 _INACTIVE = (FAILED, TERMINATING, TERMINATED)
 
 
-async def growth(records: Records, policies: Policies, region: str) -> Growth:
-    """Return how many workers the region may gain now, and when it may again."""
-    most = policies.scaling.max_workers_per_region
-    if (unlicensed := await _unlicensed(records, region)) is not None:
+async def growth(
+    records: Records, policies: Policies, workers: Sequence[Worker], *, has_fleet_token: bool
+) -> dict[str, Growth]:
+    """Return how many of such workers each region may gain now, and when it may again."""
+    accepted = await records.audit.newest(event=AuditEvent.SCALE_UP_ACCEPTED)
+    now = records.clock.now()
+    found = {}
+    for region in policies.regions:
+        active, last_at = _count(workers, accepted, region, {})
+        unlicensed = _unlicensed(workers, region, has_fleet_token=has_fleet_token)
+        found[region] = _growth(policies.scaling, active, last_at, unlicensed, now)
+    return found
+
+
+def _growth(
+    policy: ScalingPolicy, active: int, last_at: datetime | None, unlicensed: Worker | None, now: datetime
+) -> Growth:
+    most = policy.max_workers_per_region
+    if unlicensed is not None:
         return Growth(
             count=0,
             max_workers=most,
             refusal=f"worker {unlicensed.name} has no license and a new one would get none; register that"
             " worker, or store a license token with PUT /api/settings/license",
         )
-    active, last_at = await count_workers(records, region, {})
     left = max(0, most - active)
-    refusal = scale_up_refusal(
-        policies.scaling, active_workers=active, last_scale_up_at=last_at, now=records.clock.now()
-    )
+    refusal = scale_up_refusal(policy, active_workers=active, last_scale_up_at=last_at, now=now)
     if refusal is None:
         return Growth(count=left, max_workers=most)
     if left and last_at is not None:
         # Without the seconds that are left: the same state has to be the same snapshot.
-        retry_at = last_at + policies.scaling.scale_up_cooldown
+        retry_at = last_at + policy.scale_up_cooldown
         return Growth(count=0, max_workers=most, refusal=COOLDOWN, retry_at=retry_at)
     return Growth(count=0, max_workers=most, refusal=refusal)
 
 
-async def _unlicensed(records: Records, region: str) -> Worker | None:
+def _unlicensed(workers: Iterable[Worker], region: str, *, has_fleet_token: bool) -> Worker | None:
     """Return a worker that runs without a license while nothing would license a new one.
 
     Sessions do not run on such a worker, nor on another like it: one that was bought in vain is enough.
     """
-    has_token = await has_fleet_token(records)
-    for worker in await records.workers.list_all():
+    for worker in workers:
         health = worker.cml.health
         is_up = worker.aws_region == region and worker.status is RUNNING and worker.cml.is_ready
         if is_up and health is not None and health.is_licensed is False:
             has_failed = worker.license.declared and worker.license.status is LicenseStatus.FAILED
-            if has_failed or not (has_token or is_licensing(worker)):
+            if has_failed or not (has_fleet_token or is_licensing(worker)):
                 return worker
     return None
 
 
 async def count_workers(records: Records, region: str, reserved: Reserved) -> tuple[int, datetime | None]:
     """Return how many workers the region has or is about to have, and when the last was added."""
-    active = {
-        worker.name: worker
-        for worker in await records.workers.list_all()
-        if worker.aws_region == region and worker.status not in _INACTIVE
-    }
+    workers = await records.workers.list_all()
     accepted = await records.audit.newest(event=AuditEvent.SCALE_UP_ACCEPTED)
+    return _count(workers, accepted, region, reserved)
+
+
+def _count(
+    workers: Iterable[Worker], accepted: Iterable[AuditEntry], region: str, reserved: Reserved
+) -> tuple[int, datetime | None]:
+    active = {
+        worker.name for worker in workers if worker.aws_region == region and worker.status not in _INACTIVE
+    }
     moments = [*reserved.values(), *(entry.at for entry in accepted if entry.aws_region == region)]
-    return len(active.keys() | reserved.keys()), max(moments, default=None)
+    return len(active | reserved.keys()), max(moments, default=None)
