@@ -28,7 +28,7 @@ from lcm.domain.license import MAX_ATTEMPTS
 from lcm.domain.lifecycle import COLOR, MEANING, WorkerStatus
 from lcm.domain.scaling import AuditEvent
 from lcm.domain.template import MAX_NAME_LENGTH, NAME_PATTERN
-from lcm.rest import lablets, scheduling, schemas
+from lcm.rest import lablet_access, lablets, scheduling, schemas
 
 GENERATED: Final = Path(__file__).parents[1] / "ui" / "src" / "generated"
 
@@ -55,6 +55,7 @@ RECEIVED: Final = (
     "SessionCreated",
     "BatchCreated",
     "SessionExplanation",
+    "SessionAccess",
     "SchedulingPreview",
     "TopologyAnalysis",
 )
@@ -63,7 +64,7 @@ RECEIVED: Final = (
 SENT: Final = ("NewWorker", "NewDefinition", "NewSession", "NewBatch", "PreviewRequest")
 
 STRUCTS: Final = (
-    schemas, lablets, scheduling, telemetry,
+    schemas, lablet_access, lablets, scheduling, telemetry,
     decision, definition, filters, ports, session, timeslot, topology,
 )  # fmt: skip
 """The modules of the structs that answers are made of."""

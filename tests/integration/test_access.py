@@ -94,6 +94,7 @@ ROUTES = {
     ("POST", "/api/lablet-sessions/{session_id}/end"): VIEWER,
     ("POST", "/api/lablet-sessions/{session_id}/extend"): VIEWER,
     ("POST", "/api/lablet-sessions/{session_id}/retry"): VIEWER,
+    ("GET", "/api/lablet-sessions/{session_id}/access"): VIEWER,
     ("GET", "/api/lablet-sessions/{session_id}/explain"): VIEWER,
     ("POST", "/api/scheduling/preview"): VIEWER,
     ("GET", "/api/scheduling/queue"): VIEWER,

@@ -108,6 +108,7 @@ async def up(options: UpOptions, simulator: SimulatorChild | None, announce: Cal
             LCM_DATA_DIR=data_dir,
             AWS_REGION=cloud.default_region,
             WORKER_TEMPLATES_CONFIG_PATH=options.templates,
+            CML_WORKER_API_PORT=cloud.cml_port,
         )
         async with control_plane_process(
             plane_settings, kv, clock, ids, tuple(sorted(cloud.regions)), fetch_document

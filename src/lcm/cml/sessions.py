@@ -44,9 +44,7 @@ def server_of(worker: Worker, *, use_private_ip: bool) -> CmlServer | None:
 
 def host_of(worker: Worker, *, use_private_ip: bool) -> str | None:
     """The address of its CML."""
-    if use_private_ip:
-        return worker.instance.private_ip
-    return worker.instance.public_ip or worker.instance.private_ip
+    return worker.instance.address(use_private_ip=use_private_ip)
 
 
 class StoredLogin(Protocol):

@@ -27,6 +27,10 @@ class Policies:
     ports: PortRange = field(default_factory=PortRange)
     """The ports of a worker that sessions may be granted."""
     times: TimeslotPolicy = field(default_factory=TimeslotPolicy)
+    gives_private_ip: bool = False
+    """Whether people reach the labs of sessions at the private addresses of workers."""
+    cml_port: int = 443
+    """CML's HTTPS port on workers."""
     refuses_overbooking: bool = False
     """Whether a session that does not fit its timeslot is refused; otherwise it is only said."""
     can_replace_lost: bool = True

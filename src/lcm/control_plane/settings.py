@@ -150,6 +150,16 @@ class ControlPlaneSettings(CoordinationSettings):
     port_reserved: Annotated[tuple[int, ...], NoDecode, BeforeValidator(split_list)] = Field(
         (9090,), description="Ports that no session is granted, by commas; Cockpit listens on 9090."
     )
+    access_private_ip: bool = Field(
+        False, description="Whether people are given the private addresses of workers for their labs."
+    )
+    cml_port: int = Field(
+        443,
+        ge=1,
+        le=65535,
+        validation_alias="CML_WORKER_API_PORT",
+        description="CML's HTTPS port in the addresses of labs; as the controllers'.",
+    )
     booking_overcommit: Literal["warn", "refuse"] = Field(
         "warn",
         description="What follows for a booking that the fleet cannot carry in its timeslot: `warn` accepts"
@@ -226,6 +236,8 @@ class ControlPlaneSettings(CoordinationSettings):
                 reserved=frozenset(self.port_reserved),
             ),
             times=self._times(),
+            gives_private_ip=self.access_private_ip,
+            cml_port=self.cml_port,
             refuses_overbooking=self.booking_overcommit == "refuse",
             can_replace_lost=self.replace_lost_sessions,
             headroom_percent=self.placement_headroom_percent,

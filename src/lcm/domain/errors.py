@@ -140,6 +140,10 @@ class PreconditionRequired(RequestError):
     """The change could overwrite a version that the caller has not read."""
 
 
+class NotReadyYet(RequestError):
+    """What is requested exists only later; the message says when, or what to follow."""
+
+
 class NameTaken(RequestError):
     """Another live resource holds a name that must be unique."""
 

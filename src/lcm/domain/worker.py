@@ -162,6 +162,12 @@ class WorkerInstance(msgspec.Struct, frozen=True, kw_only=True):
     public_ip: str | None = None
     private_ip: str | None = None
 
+    def address(self, *, use_private_ip: bool) -> str | None:
+        """Where it is reached; without a public address at the private one."""
+        if use_private_ip:
+            return self.private_ip
+        return self.public_ip or self.private_ip
+
 
 class Cml(msgspec.Struct, frozen=True, kw_only=True):
     """CML on a worker, as last reported, and the login that LCM uses there."""

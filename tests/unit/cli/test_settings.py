@@ -141,6 +141,8 @@ def test_every_setting_of_sessions_becomes_a_rule() -> None:
         PORT_RANGE_MIN="3000",
         PORT_RANGE_MAX="9999",
         PORT_RESERVED="9090, 9091",
+        ACCESS_PRIVATE_IP="true",
+        CML_WORKER_API_PORT="8443",
         BOOKING_OVERCOMMIT="refuse",
         REPLACE_LOST_SESSIONS="false",
         PLACEMENT_HEADROOM_PERCENT="20",
@@ -156,6 +158,7 @@ def test_every_setting_of_sessions_becomes_a_rule() -> None:
         max_booking=timedelta(days=10),
     )
     assert policies.ports == PortRange(first=3000, last=9999, reserved=frozenset({9090, 9091}))
+    assert (policies.gives_private_ip, policies.cml_port) == (True, 8443)
     assert (policies.refuses_overbooking, policies.can_replace_lost) == (True, False)
     assert (policies.headroom_percent, policies.max_retries) == (20, 3)
     assert policies.idle.lead == policies.times.lead

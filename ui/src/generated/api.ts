@@ -426,6 +426,20 @@ export interface PlannedLaunch {
   readonly usd_per_hour: number;
 }
 
+/** One port that leads to a node of the lab. */
+export interface PortAccess {
+  readonly label: string;
+  readonly node: string;
+  readonly node_definition: string;
+  readonly kind: PortKind;
+  readonly protocol: string;
+  readonly host: string;
+  readonly port: number;
+  readonly uri: string | null;
+  readonly username: string | null;
+  readonly password: string | null;
+}
+
 /** How PATty reaches the node. */
 export type PortKind = "pat" | "serial" | "vnc";
 
@@ -543,6 +557,18 @@ export interface Score {
   readonly memory: number;
   readonly sessions: number;
   readonly total: number;
+}
+
+/** The lab of a session that is READY or RUNNING, as its owner reaches it now. */
+export interface SessionAccess {
+  readonly session_id: string;
+  readonly status: SessionStatus;
+  readonly worker_id: string;
+  readonly host: string;
+  readonly lab_id: string;
+  readonly lab_url: string;
+  readonly valid_until: string | null;
+  readonly ports: readonly PortAccess[];
 }
 
 export interface SessionCreated {

@@ -27,7 +27,7 @@ from lcm.domain.license import LicenseDebt
 from lcm.domain.template import WorkerTemplate
 from lcm.domain.worker import Worker
 from lcm.rest import fleet as fleet_schemas
-from lcm.rest import lablet_reports, lablet_requests, lablets, scheduling, schemas
+from lcm.rest import lablet_access, lablet_reports, lablet_requests, lablets, scheduling, schemas
 from lcm.web.answers import MalformedBody, PlainRoute, install_openapi
 from lcm.web.problems import problem
 from lcm.web.tracing import Traced
@@ -66,6 +66,7 @@ _STRUCTS = (
     lablet_reports.ProgressReport, lablet_reports.ProgressReceipt, lablet_reports.LabCleaned,
     lablet_reports.AbandonRequest, lablet_reports.FleetView, lablet_reports.SessionProblem,
     lablet_requests.NewSession, lablet_requests.NewBatch, lablet_requests.NewEnd,
+    lablet_access.SessionAccess,
     scheduling.SessionCreated, scheduling.BatchCreated, scheduling.BatchView, scheduling.LabletAuditPage,
     scheduling.SessionExplanation, scheduling.SchedulingQueue,
     scheduling.PreviewRequest, scheduling.SchedulingPreview,
@@ -79,6 +80,7 @@ _REFUSALS: dict[type[errors.RequestError], tuple[int, str, str]] = {
     errors.Conflict: (409, "conflict", "Conflict"),
     errors.PreconditionFailed: (412, "precondition-failed", "Changed meanwhile"),
     errors.PreconditionRequired: (428, "precondition-required", "If-Match required"),
+    errors.NotReadyYet: (409, "not-ready-yet", "Not ready yet"),
     errors.NameTaken: (409, "name-taken", "Name taken"),
     errors.InstanceTaken: (409, "instance-taken", "Instance taken"),
     errors.KeyReused: (422, "key-reused", "Idempotency key reused"),

@@ -21,6 +21,7 @@ from lcm.control_plane.queries.lablet_sessions import (
     view_of_batch,
     visible_session,
 )
+from lcm.control_plane.queries.session_access import access_of
 from lcm.control_plane.records.preconditions import etag
 from lcm.domain.errors import NotFound, UnknownReference
 from lcm.domain.lablet.audit import LabletEvent
@@ -28,6 +29,7 @@ from lcm.domain.lablet.definition import LabletDefinition
 from lcm.domain.lablet.session import LabletSession
 from lcm.domain.lablet.states import EndReason, SessionStatus
 from lcm.domain.lablet.timeslot import Timeslot
+from lcm.rest.lablet_access import SessionAccess
 from lcm.rest.lablet_requests import NewBatch, NewEnd, NewSession
 from lcm.rest.lablets import LabletSessionPage, LabletSessionView, SessionHistory
 from lcm.rest.scheduling import BatchCreated, BatchView, Forecast, LabletAuditPage, SessionCreated
@@ -226,6 +228,18 @@ async def history(session_id: str, person: Viewer, plane: Plane) -> Response:
     """Every change of its status with its actor and reason, oldest first."""
     session = await visible_session(plane.records, person, session_id)
     return answer(SessionHistory(items=session.state_history))
+
+
+@router.get(
+    "/lablet-sessions/{session_id}/access",
+    summary="Get access to the lab of a lablet session",
+    **documented(SessionAccess, problems=[404, 409]),
+)
+async def access(session_id: str, person: Viewer, plane: Plane) -> Response:
+    """The present address of its worker and the port of each node that is not hidden, for its owner and for
+    operators, as long as it is READY or RUNNING. Nothing else shows them."""
+    session = await visible_session(plane.records, person, session_id)
+    return answer(await access_of(plane.records, plane.policies, session))
 
 
 @router.post("/lablet-sessions/{session_id}/end", summary="End a lablet session", **_ACCEPTED)

@@ -1,0 +1,47 @@
+"""How people reach the lab of a session. None of it is part of a list, an event or a record."""
+
+from datetime import datetime
+
+import msgspec
+
+from lcm.domain.lablet.ports import PortKind
+from lcm.domain.lablet.states import SessionStatus
+
+
+class PortAccess(msgspec.Struct, frozen=True, kw_only=True):
+    """One port that leads to a node of the lab."""
+
+    label: str
+    """The node, and its protocol if it has several ports; no other port of the session has it."""
+    node: str
+    node_definition: str
+    kind: PortKind
+    protocol: str
+    """`vnc`, `http`, `https`, `rdp`, `ssh`, `serial` (speak telnet), `telnet`, `tcp` or `udp`."""
+    host: str
+    port: int
+    uri: str | None = None
+    """None if LCM does not know what is spoken there."""
+    username: str | None = None
+    """Of the node, if the definition has a login."""
+    password: str | None = None
+
+    def __repr__(self) -> str:
+        return f"PortAccess({self.label!r}, …)"
+
+
+class SessionAccess(msgspec.Struct, frozen=True, kw_only=True):
+    """The lab of a session that is READY or RUNNING, as its owner reaches it now."""
+
+    session_id: str
+    status: SessionStatus
+    worker_id: str
+    host: str
+    """The present address of the worker: it changes when the worker is stopped and started."""
+    lab_id: str
+    lab_url: str
+    """The page of the lab in CML."""
+    valid_until: datetime | None
+    """The end of the session."""
+    ports: list[PortAccess]
+    """By node; of one node in the order vnc, http, https, rdp, ssh, serial, telnet."""
