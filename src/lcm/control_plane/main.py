@@ -167,6 +167,7 @@ def assemble(
         ids,
         caches.worker_cache,
         session_cache=caches.sessions,
+        session_stats=caches.session_stats,
         newest_samples=caches.metrics.newest,
         heartbeat_seconds=limits.heartbeat_seconds,
         buffer_size=limits.event_buffer,

@@ -8,11 +8,14 @@ from typing import Any
 import pytest
 
 from lcm.control_plane.commands.lablets.archive_sessions import Archive, keep_lablet_records
+from lcm.control_plane.commands.lablets.report_waiting import report_waiting
 from lcm.control_plane.streaming.encoding import EventFilter
-from lcm.domain.lablet.session import seat_id
+from lcm.core.timeouts import timeout
+from lcm.domain.lablet.session import WaitCode, seat_id
 from lcm.domain.lablet.states import FAILED
+from lcm.rest.lablets import Waiting
 from support.people import PublicDesk
-from unit.control_plane.test_lablet_sessions import fail, killed_desk, place
+from unit.control_plane.test_lablet_sessions import SERVICE, fail, fence_of, killed_desk, place
 
 PATH = "/api/lablet-sessions/batch"
 
@@ -249,6 +252,33 @@ async def test_a_class_is_published_when_it_is_created_and_when_it_ends(desk: Pu
     created = desk.parts.hub.events["lablet.batch.updated"]
     await desk.operator.post(f"/api/lablet-batches/{batch['id']}/end")
     assert desk.parts.hub.events["lablet.batch.updated"] == created + 1
+
+
+async def test_the_queue_is_published_once_a_second_however_much_it_changes(desk: PublicDesk) -> None:
+    stream = desk.parts.hub.stream(None, EventFilter(event_types=("scheduling.",), include_system=False))
+    await anext(stream)
+    for _ in range(3):
+        await create(desk, 20)
+    async with timeout(1.1):
+        first = json.loads((await anext(stream)).decode().partition("data: ")[2])
+    assert first == {"waiting": 60, "reasons": {}}
+    assert desk.parts.hub.events["scheduling.queue.updated"] == 1
+    await desk.clock.sleep(5)
+    assert desk.parts.hub.events["scheduling.queue.updated"] == 1
+
+
+async def test_the_queue_counts_what_it_waits_for_and_shows_a_viewer_no_session(desk: PublicDesk) -> None:
+    session = await desk.book()
+    await desk.clock.sleep(2)
+    stream = desk.parts.hub.stream(None, EventFilter(event_types=("scheduling.",), owner_id=desk.viewer.id))
+    await anext(stream)
+    waiting = Waiting(session_id=session["id"], code=WaitCode.NO_ROOM, text="no worker has room")
+    await report_waiting(desk.records, [waiting], by=SERVICE, fence=await fence_of(desk))
+    shown = (await anext(stream)).decode()
+    assert json.loads(shown.partition("data: ")[2]) == {"waiting": 1, "reasons": {"no_room": 1}}
+    await desk.operator.post(f"/api/lablet-sessions/{session['id']}/end")
+    shown = (await anext(stream)).decode()
+    assert json.loads(shown.partition("data: ")[2]) == {"waiting": 0, "reasons": {}}
 
 
 async def test_the_archive_does_not_touch_what_ended_a_moment_ago(desk: PublicDesk) -> None:

@@ -223,6 +223,7 @@ export const STREAM_EVENT = {
   "WORKER_SNAPSHOT": "worker.snapshot",
   "SESSIONS_SNAPSHOT": "lablet.sessions.snapshot",
   "BATCH_UPDATED": "lablet.batch.updated",
+  "QUEUE_UPDATED": "scheduling.queue.updated",
   "METRICS_UPDATED": "worker.metrics.updated",
   "WS_CONNECTED": "worker.ws.connected",
   "WS_DISCONNECTED": "worker.ws.disconnected",

@@ -6,6 +6,7 @@ from operator import attrgetter
 from lcm.control_plane.records.definitions import StoredDefinition
 from lcm.domain.lablet.definition import DefinitionStatus
 from lcm.domain.lablet.session import LabletSession
+from lcm.domain.lablet.states import PENDING_SCHEDULING
 from lcm.domain.license import License, LicenseOperation, LicenseStatus
 from lcm.domain.lifecycle import DRAINING, STOPPING, TERMINATED
 from lcm.domain.worker import Worker
@@ -64,6 +65,7 @@ class StreamEvent(StrEnum):
     WORKER_SNAPSHOT = "worker.snapshot"
     SESSIONS_SNAPSHOT = "lablet.sessions.snapshot"
     BATCH_UPDATED = "lablet.batch.updated"
+    QUEUE_UPDATED = "scheduling.queue.updated"
     METRICS_UPDATED = "worker.metrics.updated"
     WS_CONNECTED = "worker.ws.connected"
     WS_DISCONNECTED = "worker.ws.disconnected"
@@ -89,6 +91,11 @@ def session_event_of(before: LabletSession | None, after: LabletSession) -> Sess
     return None
 
 
+def has_changed_queue(before: LabletSession | None, after: LabletSession) -> bool:
+    """Return whether the commit changed who waits for a worker, or for what."""
+    return (before and _wait_of(before)) != _wait_of(after)
+
+
 def definition_event_of(before: StoredDefinition | None, after: StoredDefinition) -> DefinitionEvent | None:
     """Return the event name; None for a commit that shows people nothing new."""
     if before is None:
@@ -101,6 +108,13 @@ def definition_event_of(before: StoredDefinition | None, after: StoredDefinition
 
 
 _progress = attrgetter("lab", "steps", "nodes", "cleanup")
+
+
+def _wait_of(session: LabletSession) -> object:
+    """Return what the queue shows of a session; None if it does not wait for a worker."""
+    if session.status is not PENDING_SCHEDULING:
+        return None
+    return session.desired_status, session.waits_for or True, session.nominated
 
 
 def event_of(before: Worker | None, after: Worker) -> WorkerEvent:

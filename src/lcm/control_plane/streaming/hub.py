@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from lcm.control_plane.records.definitions import StoredDefinition
 from lcm.control_plane.records.session_cache import CachedSession, SessionCache
+from lcm.control_plane.records.session_stats import SessionStats
 from lcm.control_plane.records.worker_cache import WorkerCache
 from lcm.control_plane.streaming.encoding import (
     EVERYTHING,
@@ -33,6 +34,7 @@ from lcm.control_plane.streaming.event_names import (
     WorkerEvent,
     definition_event_of,
     event_of,
+    has_changed_queue,
     session_event_of,
 )
 from lcm.control_plane.streaming.outbox import SUBSCRIBER_BYTES, Channel, Subscriber
@@ -40,6 +42,7 @@ from lcm.core.clock import Clock
 from lcm.core.ids import Ids
 from lcm.domain.lablet.batch import LabletBatch
 from lcm.domain.lablet.session import LabletSession
+from lcm.domain.lablet.states import PENDING_SCHEDULING
 from lcm.domain.lifecycle import TERMINATED, DesiredStatus
 from lcm.domain.telemetry import LabChange, LabRecord, LabStats, Sample
 from lcm.domain.template import WorkerTemplate
@@ -52,6 +55,8 @@ BUFFER_BYTES: Final = 4 * 1024 * 1024
 
 HEARTBEAT_SECONDS: Final = 30.0
 BATCH_SECONDS: Final = 1.0
+QUEUE_SECONDS: Final = 1.0
+"""Changes of the queue within this time are one event."""
 BATCH_EVENTS: Final = 50
 BATCH_BYTES: Final = 32 * 1024
 MAX_COALESCE_SECONDS: Final = 0.025
@@ -91,6 +96,7 @@ class EventHub:
         worker_cache: WorkerCache,
         *,
         session_cache: SessionCache | None = None,
+        session_stats: SessionStats | None = None,
         newest_samples: Callable[[], Iterable[Sample]] = lambda: (),
         heartbeat_seconds: float = HEARTBEAT_SECONDS,
         buffer_size: int = 1_000,
@@ -99,6 +105,7 @@ class EventHub:
         self._clock = clock
         self._worker_cache = worker_cache
         self._session_cache = session_cache
+        self._session_stats = session_stats or SessionStats()
         self._newest_samples = newest_samples
         self._heartbeat_seconds = heartbeat_seconds
         self._subscriber_bytes = subscriber_bytes
@@ -109,6 +116,7 @@ class EventHub:
         self._buffer_bytes = 0
         self._channels: dict[EventFilter, Channel] = {}
         self._open_batches = {METRICS: _OpenBatch(), LAB_STATS: _OpenBatch()}
+        self._queue_timer: asyncio.TimerHandle | None = None
         self._flush_timer: asyncio.Handle | None = None
         self._last_flush = float("-inf")
         self._heartbeat: asyncio.TimerHandle | None = None
@@ -189,6 +197,9 @@ class EventHub:
                 "previous_status": before.status if before else None,
             }
             self.publish(kind, data, owner_id=after.owner_id)
+        if self._queue_timer is None and has_changed_queue(before, after):
+            loop = asyncio.get_running_loop()
+            self._queue_timer = loop.call_later(QUEUE_SECONDS, self._publish_queue)
 
     def on_peer_session_commit(self, before: LabletSession | None, after: LabletSession) -> None:
         """Publish a commit of another control plane."""
@@ -262,6 +273,13 @@ class EventHub:
             "links": stats.links,
         }
         self._collect(LAB_STATS, stats.worker_id, msgspec.json.encode(data))
+
+    def _publish_queue(self) -> None:
+        """Publish how many sessions wait for a worker, whoever owns them, and for what."""
+        self._queue_timer = None
+        stats = self._session_stats
+        waiting = stats.by_status()[PENDING_SCHEDULING]
+        self.publish(StreamEvent.QUEUE_UPDATED, {"waiting": waiting, "reasons": stats.by_reason()})
 
     def _publish_worker(self, kind: WorkerEvent, before: Worker | None, after: Worker) -> None:
         known = self._worker_cache.get(after.id)
@@ -438,7 +456,7 @@ class EventHub:
         """End every stream; each is sent a last event."""
         self._is_closing = True
         batches = (batch.timer for batch in self._open_batches.values())
-        for timer in (self._heartbeat, self._flush_timer, *batches):
+        for timer in (self._heartbeat, self._queue_timer, self._flush_timer, *batches):
             if timer is not None:
                 timer.cancel()
         for channel in self._channels.values():
