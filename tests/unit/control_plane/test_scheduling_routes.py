@@ -155,28 +155,42 @@ async def test_a_region_that_rests_is_the_same_snapshot_until_it_may_grow_again(
     assert not (await api.scheduler.get_snapshot()).growth["us-east-1"].refusal
 
 
-async def test_placements_are_reported_by_the_leader_and_listed_for_viewers(api: Api) -> None:
-    api.epoch = await api.scheduler.claim_leadership("etcd", 1, "one")
-    record = DecisionRecord(
-        session_id="s1",
+def placed(session_id: str, worker_id: str) -> DecisionRecord:
+    return DecisionRecord(
+        session_id=session_id,
         at=NOON,
         outcome=Outcome.ASSIGN,
         code=None,
-        worker_id="w1",
-        text="Goes to worker w1.",
+        worker_id=worker_id,
+        text=f"Goes to worker {worker_id}.",
         score=None,
         candidates=(),
         counts={},
         revision="r",
         milliseconds=1,
     )
-    await api.scheduler.report_placements([record, replace(record, session_id="s2", worker_id="w2")])
-    _, page = await api.ask("/api/placements?limit=1")
+
+
+async def test_placements_are_reported_by_the_leader_and_listed_for_operators(api: Api) -> None:
+    api.epoch = await api.scheduler.claim_leadership("etcd", 1, "one")
+    await api.scheduler.report_placements([placed("s1", "w1"), placed("s2", "w2")])
+    _, page = await api.ask("/api/placements?limit=1", by=KEYS.operator)
     assert [item["session_id"] for item in page["items"]] == ["s2"]
-    _, rest = await api.ask(f"/api/placements?before={page['next']}")
+    _, rest = await api.ask(f"/api/placements?before={page['next']}", by=KEYS.operator)
     assert ([item["session_id"] for item in rest["items"]], rest["next"]) == (["s1"], None)
-    _, of_worker = await api.ask("/api/placements?worker_id=w2")
+    _, of_worker = await api.ask("/api/placements?worker_id=w2", by=KEYS.operator)
     assert len(of_worker["items"]) == 1
+
+
+async def test_a_viewer_sees_placements_of_own_sessions_only(api: Api) -> None:
+    api.epoch = await api.scheduler.claim_leadership("etcd", 1, "one")
+    await api.add_session("mine", KEYS.id_of(Role.VIEWER))
+    await api.add_session("theirs", "ann")
+    await api.scheduler.report_placements([placed("mine", "w1"), placed("theirs", "w1")])
+    _, page = await api.ask("/api/placements")
+    assert [item["session_id"] for item in page["items"]] == ["mine"]
+    _, page = await api.ask("/api/placements?session_id=theirs")
+    assert page["items"] == []
 
 
 async def test_a_scheduler_that_calls_is_not_silent(api: Api) -> None:

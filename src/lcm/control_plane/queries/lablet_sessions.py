@@ -83,6 +83,13 @@ async def visible_session(records: Records, person: Principal, session_id: str) 
     return session
 
 
+async def visible_ids(records: Records, person: Principal) -> Collection[str] | None:
+    """Return the sessions that this person may see; None for those of all."""
+    if person.role >= Role.OPERATOR:
+        return None
+    return {each.id for each in await list_sessions(records, person, SessionFilter(include_ended=True))}
+
+
 async def view_of_batch(records: Records, person: Principal, batch: LabletBatch) -> BatchView:
     """Return the class with those of its sessions that this person may see."""
     sessions = [each for each in await _sessions_of(records, batch) if may_see(person, each)]

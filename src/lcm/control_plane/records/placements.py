@@ -3,6 +3,7 @@
 A report is one document, so that a cycle that places hundreds of sessions costs one write.
 """
 
+from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
@@ -66,9 +67,15 @@ class PlacementLog:
         await self._make_room()
 
     async def newest(
-        self, *, session_id: str | None = None, worker_id: str | None = None, before: str | None, limit: int
+        self,
+        *,
+        session_id: str | None = None,
+        worker_id: str | None = None,
+        before: str | None,
+        limit: int,
+        among: Collection[str] | None = None,
     ) -> Found:
-        """Return records, newest first."""
+        """Return records, newest first; `among` names the sessions of which they may be."""
         found: list[tuple[str, DecisionRecord]] = []
         for document in reversed(await self._store.list_all(KIND)):
             if before is not None and document.id > before.partition("/")[0]:
@@ -77,7 +84,8 @@ class PlacementLog:
             for index in range(len(items) - 1, -1, -1):
                 cursor, item = f"{document.id}/{index:03}", items[index]
                 is_wanted = session_id in (None, item.session_id) and worker_id in (None, item.worker_id)
-                if is_wanted and (before is None or cursor < before):
+                is_shown = among is None or item.session_id in among
+                if is_wanted and is_shown and (before is None or cursor < before):
                     found.append((cursor, item))
             if len(found) > limit:
                 break

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from lcm.control_plane.api.dependencies import Plane, Viewer
 from lcm.control_plane.queries.calendar import scheduling_calendar
 from lcm.control_plane.queries.explain_session import explain_session
-from lcm.control_plane.queries.lablet_sessions import may_see, visible_session
+from lcm.control_plane.queries.lablet_sessions import may_see, visible_ids, visible_session
 from lcm.control_plane.queries.preview import preview_seats
 from lcm.control_plane.queries.queue import scheduling_queue
 from lcm.rest.scheduling import (
@@ -106,15 +106,22 @@ def _utc(moment: datetime) -> datetime:
 
 @router.get("/placements", summary="List placement decisions", **documented(PlacementPage, problems=[422]))
 async def placements(
-    _: Viewer,
+    person: Viewer,
     plane: Plane,
     session_id: Annotated[str | None, Query(max_length=100)] = None,
     worker_id: Annotated[str | None, Query(max_length=100)] = None,
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
     before: Annotated[str | None, Query(max_length=100, description="`next` of the page before.")] = None,
 ) -> Response:
-    """Newest first; one for every change of outcome, reason or worker. 10,000 are kept, for 30 days."""
+    """Newest first; one for every change of outcome, reason or worker. 10,000 are kept, for 30 days.
+
+    Operators see those of all sessions, others of their own.
+    """
     found = await plane.records.placements.newest(
-        session_id=session_id, worker_id=worker_id, before=before, limit=limit
+        session_id=session_id,
+        worker_id=worker_id,
+        before=before,
+        limit=limit,
+        among=await visible_ids(plane.records, person),
     )
     return answer(PlacementPage(items=found.items, next=found.next))
