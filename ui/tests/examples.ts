@@ -143,6 +143,7 @@ export function lablet(fields: Partial<LabletSessionView> = {}): LabletSessionVi
     started_at: null,
     ended_at: null,
     ends_at: null,
+    ending_soon_minutes: null,
     worker_id: null,
     nominated: null,
     waits_for: null,

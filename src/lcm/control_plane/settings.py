@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Final, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, Field, SecretStr, field_validator, model_validator
+from pydantic import BeforeValidator, Field, PositiveInt, SecretStr, field_validator, model_validator
 from pydantic_settings import NoDecode
 
 from lcm.control_plane.access.oidc import OidcConfig
@@ -134,6 +134,9 @@ class ControlPlaneSettings(CoordinationSettings):
         description="Minutes that a session may start late to take the room of one that ends, instead of a"
         " new worker.",
     )
+    end_warning_minutes: Annotated[tuple[PositiveInt, ...], NoDecode, BeforeValidator(split_list)] = Field(
+        (10, 5), description="Minutes before its end at which the people of a session are warned, by commas."
+    )
     max_booking_days: float = Field(90, gt=0, description="Days ahead for which a timeslot can be booked.")
     port_range_min: int = Field(
         LOWEST_PORT,
@@ -253,6 +256,7 @@ class ControlPlaneSettings(CoordinationSettings):
             teardown=timedelta(minutes=self.timeslot_teardown_minutes),
             handover_late=timedelta(minutes=self.handover_late_minutes),
             max_booking=timedelta(days=self.max_booking_days),
+            end_warnings=self.end_warning_minutes,
         )
 
     def oidc(self) -> OidcConfig | None:

@@ -112,7 +112,7 @@ class Unscheduled(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class WindowDue(msgspec.Struct, frozen=True, kw_only=True):
-    """When time alone changes a session next: its window opens, it is missed, or it is over."""
+    """When time alone changes a session next: its window opens, it is missed, it is warned, it is over."""
 
     session_id: str
     status: SessionStatus
@@ -126,7 +126,7 @@ class WindowsMoved(msgspec.Struct, frozen=True, kw_only=True):
     missed: tuple[str, ...] = ()
     over: tuple[str, ...] = ()
     next_at: datetime | None = None
-    """When the next window opens or closes."""
+    """When time alone changes a session next."""
     upcoming: tuple[WindowDue, ...] = ()
     """The first of what time alone changes, in their order."""
 
@@ -164,6 +164,8 @@ class LabletSessionView(msgspec.Struct, frozen=True, kw_only=True):
     started_at: datetime | None
     ended_at: datetime | None
     ends_at: datetime | None
+    ending_soon_minutes: int | None
+    """The last warning of this end that was given."""
     worker_id: str | None
     nominated: Nomination | None
     waits_for: WaitsFor | None

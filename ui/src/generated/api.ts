@@ -290,6 +290,7 @@ export interface LabletSessionView {
   readonly started_at: string | null;
   readonly ended_at: string | null;
   readonly ends_at: string | null;
+  readonly ending_soon_minutes: number | null;
   readonly worker_id: string | null;
   readonly nominated: Nomination | null;
   readonly waits_for: WaitsFor | null;

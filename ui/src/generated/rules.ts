@@ -210,6 +210,7 @@ export const SESSION_EVENTS = [
   "lablet.session.waiting.updated",
   "lablet.session.progress.updated",
   "lablet.session.timeslot.updated",
+  "lablet.session.ending_soon",
   "lablet.session.ended"
 ] as const;
 

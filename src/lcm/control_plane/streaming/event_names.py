@@ -42,6 +42,7 @@ class SessionEvent(StrEnum):
     WAITING_UPDATED = "lablet.session.waiting.updated"
     PROGRESS_UPDATED = "lablet.session.progress.updated"
     TIMESLOT_UPDATED = "lablet.session.timeslot.updated"
+    ENDING_SOON = "lablet.session.ending_soon"
     ENDED = "lablet.session.ended"
 
 
@@ -84,6 +85,8 @@ def session_event_of(before: LabletSession | None, after: LabletSession) -> Sess
         return SessionEvent.STATUS_UPDATED
     if before.timeslot != after.timeslot:
         return SessionEvent.TIMESLOT_UPDATED
+    if before.end_warning != after.end_warning:
+        return SessionEvent.ENDING_SOON
     if (before.waits_for, before.nominated) != (after.waits_for, after.nominated):
         return SessionEvent.WAITING_UPDATED
     if _progress(before) != _progress(after):

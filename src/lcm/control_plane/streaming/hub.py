@@ -30,6 +30,7 @@ from lcm.control_plane.streaming.encoding import (
     in_pieces,
 )
 from lcm.control_plane.streaming.event_names import (
+    SessionEvent,
     StreamEvent,
     WorkerEvent,
     definition_event_of,
@@ -190,12 +191,14 @@ class EventHub:
         """Publish a committed change of a lablet session, to those who may see it."""
         kind = session_event_of(before, after)
         if kind is not None:
-            data = {
+            data: dict[str, Any] = {
                 "session_id": after.id,
                 "worker_id": after.worker_id,
                 "session": LabletSessionView.of(after),
                 "previous_status": before.status if before else None,
             }
+            if kind is SessionEvent.ENDING_SOON:
+                data["minutes"] = after.ending_soon_minutes
             self.publish(kind, data, owner_id=after.owner_id)
         if self._queue_timer is None and has_changed_queue(before, after):
             loop = asyncio.get_running_loop()

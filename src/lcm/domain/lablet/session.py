@@ -82,6 +82,15 @@ class WaitsFor(msgspec.Struct, frozen=True, kw_only=True):
     since: datetime
 
 
+class EndWarning(msgspec.Struct, frozen=True, kw_only=True):
+    """The last warning that the session ends soon."""
+
+    minutes: int
+    """How long before the end it was due."""
+    ends_at: datetime
+    """The end that it announced."""
+
+
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
     """The class that a session belongs to."""
 
@@ -146,6 +155,7 @@ class LabletSession(msgspec.Struct, frozen=True, kw_only=True):
     nodes: dict[str, str] = {}
     """The state of each node by its label."""
     cleanup: LabCleanup = NOT_CLEANED
+    end_warning: EndWarning | None = None
     end_reason: EndReason | None = None
     end_text: str = ""
     """Why it ends, in the words of the request."""
@@ -179,6 +189,12 @@ class LabletSession(msgspec.Struct, frozen=True, kw_only=True):
         if self.timeslot is not None:
             return self.timeslot.end
         return self.ready_at and self.ready_at + timedelta(minutes=self.max_duration_minutes)
+
+    @property
+    def ending_soon_minutes(self) -> int | None:
+        """The last warning of its end as it is now; None if there was none, or if it ends later since."""
+        warning = self.end_warning
+        return warning.minutes if warning is not None and warning.ends_at == self.ends_at else None
 
 
 def create_session(

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from lcm.domain.errors import Conflict, IllegalTransition, InvalidTimeslot
 from lcm.domain.lablet.claim import Claim
 from lcm.domain.lablet.definition import Collect
+from lcm.domain.lablet.ending import next_warning_at
 from lcm.domain.lablet.lab import NOT_CLEANED, cut
 from lcm.domain.lablet.session import (
     LabletSession,
@@ -136,7 +137,7 @@ def end_unplaced(session: LabletSession, *, now: datetime) -> LabletSession:
 def next_boundary(
     session: LabletSession, *, now: datetime, policy: TimeslotPolicy = DEFAULTS
 ) -> datetime | None:
-    """When time alone changes the session next: its window opens, it is missed, or it is over."""
+    """When time alone changes the session next: its window opens, it is missed, it is warned, it is over."""
     slot = session.timeslot
     if session.is_ended:
         return None
@@ -147,7 +148,9 @@ def next_boundary(
             slot.latest_start(session.latest_start_minutes, policy),
         )
         return min((moment for moment in moments if moment > now), default=None)
-    return session.ends_at and session.ends_at + policy.grace
+    if session.ends_at is None:
+        return None
+    return next_warning_at(session, now=now, policy=policy) or session.ends_at + policy.grace
 
 
 def begin_placement(session: LabletSession, worker_id: str, *, epoch: int, now: datetime) -> LabletSession:

@@ -22,6 +22,8 @@ class TimeslotPolicy(msgspec.Struct, frozen=True, kw_only=True):
     handover_late: timedelta = timedelta(0)
     """How much later than booked a session may start to take over room instead of a new worker."""
     max_booking: timedelta = timedelta(days=90)
+    end_warnings: tuple[int, ...] = (10, 5)
+    """Minutes before its end at which the people of a session are warned."""
 
 
 DEFAULTS: Final = TimeslotPolicy()

@@ -1,4 +1,4 @@
-"""Opens the windows of booked sessions and ends those whose time has passed, by the control plane's clock."""
+"""Opens windows of booked sessions, warns of ends and ends what is over, by the control plane's clock."""
 
 import heapq
 
@@ -7,6 +7,7 @@ from lcm.control_plane.policies import Policies
 from lcm.control_plane.records.groups import Records
 from lcm.domain.errors import Conflict, IllegalTransition, NotFound
 from lcm.domain.lablet.audit import LabletEvent
+from lcm.domain.lablet.ending import warn_of_end
 from lcm.domain.lablet.session import LabletSession, SessionDesiredStatus
 from lcm.domain.lablet.session_changes import TIMESLOT_MISSED, is_missed, is_over, next_boundary, open_window
 from lcm.domain.lablet.states import PENDING
@@ -14,7 +15,7 @@ from lcm.rest.lablets import MAX_UPCOMING, WindowDue, WindowsMoved
 
 
 async def move_windows(records: Records, policies: Policies, *, by: str) -> WindowsMoved:
-    """Open what is due, expire what is missed or over, finish what ends. Repeating it changes nothing."""
+    """Open and warn what is due, expire what is missed or over, finish what ends. Repeatable."""
     opened, missed, over = [], [], []
     due: list[WindowDue] = []
     for session in await records.sessions.list_all():
@@ -60,4 +61,8 @@ async def _move(records: Records, policies: Policies, session: LabletSession, by
             LabletEvent.TIMESLOT_OPENED, by=by, reason="the window is open", session=opened
         )
         return opened
+    if warn_of_end(session, now=now, policy=policies.times) is not session:
+        return await records.sessions.change(
+            session.id, lambda current: warn_of_end(current, now=now, policy=policies.times)
+        )
     return session
