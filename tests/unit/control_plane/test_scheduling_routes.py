@@ -6,7 +6,6 @@ from random import Random
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from lcm.control_plane.access.roles import AccessKeys, Role
 from lcm.control_plane.access.sealing import SecretBox
