@@ -4,10 +4,14 @@ import ast
 import json
 import re
 import subprocess
+from importlib import import_module
 from pathlib import Path
+from typing import get_origin, get_type_hints
 
 import pytest
 from tools.generate_docs import REFERENCE, documents
+
+from lcm.core.controller import WatchTriggeredHostedService
 
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
@@ -93,6 +97,15 @@ def test_every_link_between_documents_leads_somewhere() -> None:
 
 
 CONTROLLERS = ("worker_controller", "resource_scheduler", "lablet_controller")
+
+
+def test_all_three_controllers_run_on_the_core() -> None:
+    """Reconcile loop, election and key watch are those of the core."""
+    for name, parts in zip(
+        CONTROLLERS, ("WorkerController", "ResourceScheduler", "LabletController"), strict=True
+    ):
+        service = get_type_hints(getattr(import_module(f"lcm.{name}.main"), parts))["service"]
+        assert issubclass(get_origin(service) or service, WatchTriggeredHostedService), name
 
 
 def test_controllers_write_to_the_coordination_store_only_to_be_elected() -> None:

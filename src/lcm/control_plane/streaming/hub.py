@@ -278,7 +278,7 @@ class EventHub:
         self._collect(LAB_STATS, stats.worker_id, msgspec.json.encode(data))
 
     def _publish_queue(self) -> None:
-        """Publish how many sessions wait for a worker, whoever owns them, and for what."""
+        """Publish how many sessions of all owners wait for a worker, and for what."""
         self._queue_timer = None
         stats = self._session_stats
         waiting = stats.by_status()[PENDING_SCHEDULING]
