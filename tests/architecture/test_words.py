@@ -60,6 +60,7 @@ ALLOWED_NAMES = (
     "ws_told_connected",  # a field of workers stored by earlier versions
     "license_given_back",  # an event of the audit log, stored and public
     "license_owed",  # the same
+    "lcm_cleanup_owed",  # a metric of the contract
 )
 SUBSTITUTES = {word: instead for words, instead in BANNED.items() for word in words.split()} | PHRASES
 

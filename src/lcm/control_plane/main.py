@@ -286,6 +286,18 @@ def _register_session_metrics(telemetry: Telemetry, plane: ControlPlane, sweep: 
         "How long a lablet session waited for this reason, recorded when it no longer does.",
         WAIT_BUCKETS,
     ).record
+    stats.on_ready = telemetry.durations_by(
+        "definition",
+        "lcm_session_ready_seconds",
+        "From the start of a lablet session's import until every node of its lab has booted.",
+        WAIT_BUCKETS,
+    ).record
+    telemetry.gauge(
+        "lcm_sessions_ready_on_time_ratio",
+        "Share of booked lablet sessions that were ready by the start of their timeslot, of those that were"
+        " ready, missed it or failed since the start of this process.",
+        lambda: [(ratio, {})] if (ratio := stats.on_time_ratio) is not None else [],
+    )
     telemetry.counter(
         "lcm_sessions_missed_total",
         "Lablet sessions that ended because no worker had room in their timeslot.",
@@ -308,6 +320,11 @@ def _register_session_metrics(telemetry: Telemetry, plane: ControlPlane, sweep: 
         "lcm_claims_stale_released_total",
         "Claims that the sweep released because their session does not use them.",
         lambda: [(sweep.claims.released, {})],
+    )
+    telemetry.gauge(
+        "lcm_cleanup_owed",
+        "Claims of labs that could not be proven gone when their session moved on or was abandoned.",
+        lambda: [(sum(worker.claims_retained for worker in cache), {})],
     )
     telemetry.gauge(
         "lcm_ports_used",

@@ -14,7 +14,7 @@ CHARTS = [panel for panel in PANELS if panel["type"] != "row"]
 PROMQL = {
     *("sum", "max", "count", "rate", "increase", "topk", "vector", "histogram_quantile", "by", "or"),
     *("le", "job", "instance", "state", "result", "kind", "outcome", "event_type", "drift_type", "worker_id"),
-    *("status", "reason", "action", "template"),
+    *("status", "reason", "action", "template", "definition"),
 }
 
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from functools import partial
 from random import Random
 
 import pytest
@@ -20,9 +21,11 @@ from lcm.control_plane.store.memory import MemoryStore
 from lcm.core.ids import RandomIds
 from lcm.core.kv.memory import MemoryKv
 from lcm.domain.capacity import Capacity
+from lcm.domain.lablet.admission import retain
 from lcm.domain.lablet.definition import Demand
 from lcm.domain.lablet.ports import PortKind, PortSpec
 from lcm.domain.lablet.session import LabletSession, WaitCode, create_session
+from lcm.domain.lablet.session_changes import become_ready, instantiate
 from lcm.domain.lablet.timeslot import Timeslot
 from lcm.domain.launch import WorkerId
 from lcm.domain.lifecycle import RUNNING
@@ -82,6 +85,9 @@ class Plane:
         order = PlacementOrder(session_id=session_id, worker_id="w1", attempt=1)
         policies = self.parts.plane.policies
         await schedule_sessions(self.records, policies, [order], by="scheduler", fence=self.fence)
+
+    async def change(self, session_id: str, step: Callable[..., LabletSession]) -> None:
+        await self.records.sessions.change(session_id, partial(step, now=self.clock.now()))
 
     async def wait(self, session_id: str, code: WaitCode) -> None:
         item = Waiting(session_id=session_id, code=code, text="because")
@@ -153,6 +159,37 @@ async def test_a_stale_claim_that_the_sweep_releases_is_counted(plane: Plane) ->
         await plane.clock.sleep(61)
     assert plane.metrics()["lcm_claims_stale_released_total"] == 1
     assert plane.metrics()['lcm_sessions{status="scheduled"}'] == 0
+
+
+async def test_the_time_to_ready_and_the_share_in_time_are_measured(plane: Plane) -> None:
+    assert "lcm_sessions_ready_on_time_ratio" not in plane.metrics()
+    for name in ("early", "late", "missed"):
+        await plane.add(name, in_minutes=30)
+    for name in ("early", "late"):
+        await plane.place(name)
+    await plane.clock.sleep(26 * 60)
+    for name in ("early", "late"):
+        await plane.change(name, instantiate)
+    await plane.clock.sleep(2 * 60)
+    await plane.change("early", become_ready)
+    assert plane.metrics()["lcm_sessions_ready_on_time_ratio"] == 1
+    await plane.clock.sleep(4 * 60)
+    await plane.change("late", become_ready)
+    await plane.clock.sleep(5 * 60)
+    await move_windows(plane.records, plane.parts.plane.policies, by="scheduler")
+    shown = plane.metrics()
+    assert shown["lcm_sessions_ready_on_time_ratio"] == pytest.approx(1 / 3)
+    assert shown['lcm_session_ready_seconds_count{definition="branch"}'] == 2
+    assert shown['lcm_session_ready_seconds_sum{definition="branch"}'] == pytest.approx(480)
+
+
+async def test_a_claim_of_a_lab_that_may_remain_is_owed(plane: Plane) -> None:
+    await plane.add("s1")
+    await plane.place("s1")
+    assert plane.metrics()["lcm_cleanup_owed"] == 0
+    now = plane.clock.now()
+    await plane.records.workers.change("w1", lambda w: retain(w, "s1", 1, lab_generation=1, now=now))
+    assert plane.metrics()["lcm_cleanup_owed"] == 1
 
 
 async def from_a_peer(plane: Plane) -> None:

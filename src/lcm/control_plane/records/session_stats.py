@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from lcm.domain.lablet.session import LabletSession, WaitCode
-from lcm.domain.lablet.states import SessionStatus
+from lcm.domain.lablet.states import EXPIRED, FAILED, READY, SessionStatus
 from lcm.domain.lablet.timeslot import Timeslot
 
 MISSED = "timeslot_missed"
@@ -34,6 +34,10 @@ class SessionStats:
         """Sessions that this process ended because they missed their timeslot."""
         self.on_waited: Callable[[str, float], None] = lambda *_: None
         """Called with the reason and the seconds when a session no longer waits for that reason."""
+        self.on_ready: Callable[[str, float], None] = lambda *_: None
+        """Called with the definition and the seconds that its lab took to be ready."""
+        self._punctual: Counter[bool] = Counter()
+        """Booked sessions that were ready by the start of their timeslot, and those that were not."""
 
     def on_session_commit(self, before: LabletSession | None, after: LabletSession) -> None:
         self.learn(after)
@@ -42,9 +46,24 @@ class SessionStats:
         if before.status is not after.status:
             self.transitions[before.status, after.status] += 1
             self.missed += after.status is SessionStatus.EXPIRED and after.end_text == MISSED
+            self._on_status(before, after)
         waited, waits = before.waits_for, after.waits_for
         if waited is not None and (waits is None or waits.code is not waited.code):
             self.on_waited(waited.code, max(0.0, (after.updated_at - waited.since).total_seconds()))
+
+    def _on_status(self, before: LabletSession, after: LabletSession) -> None:
+        if after.status is READY:
+            since = before.state_history[-1].at
+            self.on_ready(after.definition_name, max(0.0, (after.updated_at - since).total_seconds()))
+        is_punctual = _is_punctual(before, after)
+        if is_punctual is not None:
+            self._punctual[is_punctual] += 1
+
+    @property
+    def on_time_ratio(self) -> float | None:
+        """The share of booked sessions that were ready by the start of their timeslot; None without any."""
+        judged = self._punctual.total()
+        return self._punctual[True] / judged if judged else None
 
     def learn(self, session: LabletSession) -> None:
         """Take over a record that is newer than the one that is known."""
@@ -72,6 +91,16 @@ class SessionStats:
         """Return how many sessions have a timeslot that has begun and not ended."""
         slots = (each.timeslot for each in self._known.values())
         return sum(slot is not None and slot.start <= now < slot.end for slot in slots)
+
+
+def _is_punctual(before: LabletSession, after: LabletSession) -> bool | None:
+    """Return whether a booked session is ready in time; None if this change does not decide it."""
+    was_ready = any(entry.target is READY for entry in before.state_history)
+    if after.timeslot is None or was_ready:
+        return None
+    if after.status is READY:
+        return after.updated_at <= after.timeslot.start
+    return False if after.status in (EXPIRED, FAILED) else None
 
 
 def _figures(session: LabletSession) -> _Figures:

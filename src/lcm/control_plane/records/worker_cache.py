@@ -27,6 +27,7 @@ class CachedWorker:
     """The cached state of one worker; it changes in place, so a reference always shows the newest."""
 
     __slots__ = (
+        "claims_retained",
         "id",
         "is_license_due",
         "is_live",
@@ -48,6 +49,7 @@ class CachedWorker:
         self.judged_since = idle_checks_expected_since(worker)
         self.labs_count = worker.cml.labs_count
         self.ports_used = len(ports_of(worker.claims))
+        self.claims_retained = sum(claim.is_retained for claim in worker.claims)
         self.view = msgspec.json.encode(WorkerView.of(worker))
         """The public view, encoded once for all subscribers."""
 
