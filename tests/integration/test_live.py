@@ -25,7 +25,7 @@ async def test_a_batch_reaches_the_chart_and_the_stream(plane: LonePlane) -> Non
         await stream.until("worker.snapshot")
         samples = [plane.sample(n, cpu_utilization=n, memory_utilization=40.5) for n in range(3)]
         assert await plane.accepted("/metrics", {"samples": samples}) == {"accepted": 3, "dropped": 0}
-        batch = (await stream.until("worker.metrics.updated.batch"))["data"]
+        batch = (await stream.until_batch("worker.metrics.updated"))["data"]
         assert (batch["count"], batch["events"][2]["cpu_utilization"]) == (3, 2)
     resources = await plane.admin.get(f"/api/workers/{plane.worker_id}/resources")
     assert resources["samples"][0]["collected_at"] == "2026-01-01T00:00:02Z"
@@ -83,7 +83,7 @@ async def test_the_load_of_a_lab_is_passed_on(plane: LonePlane) -> None:
     async with plane.admin.stream() as stream:
         await stream.until("worker.snapshot")
         await plane.accepted("/{id}/labs/lab-1/stats", stats)
-        batch = (await stream.until("worker.lab.stats_updated.batch"))["data"]
+        batch = (await stream.until_batch("worker.lab.stats_updated"))["data"]
     expected = {"worker_id": plane.worker_id, "lab_id": "lab-1", "nodes": stats["nodes"], "links": {}}
     assert batch["events"] == [expected]
 
@@ -161,7 +161,7 @@ async def test_metrics_count_what_came_in_and_what_went_out(plane: LonePlane) ->
     body = {"samples": [plane.sample(), {**plane.sample(), "worker_id": "nobody"}]}
     async with plane.admin.stream() as stream:
         await plane.accepted("/metrics", body)
-        await stream.until("worker.metrics.updated.batch")
+        await stream.until_batch("worker.metrics.updated")
     async with plane.admin.session.get("/metrics") as response:
         text = await response.text()
     assert 'lcm_live_reports_total{kind="sample",outcome="accepted"} 1.0' in text

@@ -87,6 +87,12 @@ class EventStream:
             pass
         return event
 
+    async def until_batch(self, event_type: str) -> dict[str, Json]:
+        """The next batch of new events; one without an id is part of the snapshot."""
+        while "id" not in (event := await self.until(f"{event_type}.batch")):
+            pass
+        return event
+
 
 @asynccontextmanager
 async def person(url: str, token: str | None) -> AsyncIterator[Api]:

@@ -147,7 +147,7 @@ async def test_what_a_controller_reports_at_one_is_seen_at_the_other(planes: Pla
         assert (await stream.until("worker.ws.connected"))["data"]["worker_id"] == worker["id"]
         assert (await stream.until("worker.activity.updated"))["data"]["last_activity_at"] == at
         assert (await stream.until("worker.lab.state_change"))["data"]["lab_id"] == "l1"
-        batch = (await stream.until("worker.metrics.updated.batch"))["data"]
+        batch = (await stream.until_batch("worker.metrics.updated"))["data"]
         assert [event["cpu_utilization"] for event in batch["events"]] == [42.0]
 
         live = await there.get(f"/api/workers/{worker['id']}/resources")
