@@ -252,7 +252,10 @@ class LabletReconciler(Reconciler[LabletSession]):
         """Look for another worker; a session that was ready and may not be placed again has failed."""
         try:
             return await self.control_plane.unschedule(
-                session.id, decision.reason, is_worker_lost=decision.is_worker_lost
+                session.id,
+                decision.reason,
+                generation=session.generation,
+                is_worker_lost=decision.is_worker_lost,
             )
         except SessionChanged as refused:
             is_same = refused.current.generation == session.generation

@@ -90,11 +90,10 @@ class LabletClient(ControlPlaneClient):
         return tuple(ignored)
 
     async def unschedule(
-        self, session_id: str, reason: str, *, is_worker_lost: bool = False
+        self, session_id: str, reason: str, *, generation: int, is_worker_lost: bool = False
     ) -> LabletSession:
-        return await self._changed(
-            session_id, "unschedule", Unscheduled(reason=reason, is_worker_lost=is_worker_lost)
-        )
+        request = Unscheduled(reason=reason, generation=generation, is_worker_lost=is_worker_lost)
+        return await self._changed(session_id, "unschedule", request)
 
     async def report_cleaned(self, session_id: str, cleaned: LabCleaned) -> LabletSession | None:
         """Return the session; None if none has this id any more."""

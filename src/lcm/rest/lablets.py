@@ -105,9 +105,10 @@ class SessionRejected(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class Unscheduled(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Why a session leaves its worker."""
+    """Why a session leaves its worker, decided on exactly the generation that was read."""
 
     reason: Annotated[str, Meta(min_length=1, max_length=1000)]
+    generation: Annotated[int, Meta(ge=0, le=1_000_000_000)]
     is_worker_lost: bool = False
 
 

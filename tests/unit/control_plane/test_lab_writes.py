@@ -113,8 +113,12 @@ class LabDesk(Desk):
         receipt = await record_progress(self.plane.records, report, by=BY, fence=self.lab_fence)
         return receipt.ignored
 
-    async def unschedule(self, *, is_worker_lost: bool = False) -> LabletSession:
-        request = Unscheduled(reason="drained", is_worker_lost=is_worker_lost)
+    async def unschedule(
+        self, *, generation: int | None = None, is_worker_lost: bool = False
+    ) -> LabletSession:
+        if generation is None:
+            generation = (await self.session()).generation
+        request = Unscheduled(reason="drained", generation=generation, is_worker_lost=is_worker_lost)
         plane = self.plane
         return await unschedule_session(
             plane.records, plane.policies, "s1", request, by=BY, fence=self.lab_fence
@@ -359,6 +363,19 @@ async def test_an_intent_whose_session_is_unscheduled_meanwhile_keeps_its_claim(
     desk.restart()
     session = await desk.unschedule()
     assert (session.attempt, await desk.held()) == (2, [(1, 1, True)])
+
+
+async def test_a_request_to_leave_a_worker_that_arrives_late_takes_no_session_off_the_next_one(
+    desk: LabDesk,
+) -> None:
+    await desk.in_status(SCHEDULED)
+    generation = (await desk.session()).generation
+    await desk.unschedule()
+    await desk.order("s1", "w2")
+    with pytest.raises(Conflict, match="decide on that one"):
+        await desk.unschedule(generation=generation, is_worker_lost=True)
+    session = await desk.session()
+    assert (session.status, session.worker_id) == (SCHEDULED, "w2")
 
 
 async def test_a_session_that_may_not_move_on_keeps_its_claim_in_use(desk: LabDesk) -> None:

@@ -141,14 +141,16 @@ async def test_only_the_leading_lablet_controller_decides_on_labs(desk: Controll
         await desk.import_lab()
     other = LabletClient(InMemory(desk), KEYS.controller, "resource-scheduler", lambda: 1)
     with pytest.raises(Unreachable, match="lablet-controller"):
-        await other.unschedule(desk.session_id, "drained")
+        await other.unschedule(desk.session_id, "drained", generation=1)
     assert (await desk.client.get_session(desk.session_id)).status is SessionStatus.SCHEDULED
 
 
 async def test_a_session_without_a_lab_is_placed_again_at_once(desk: ControllerDesk) -> None:
-    waiting = await desk.client.unschedule(desk.session_id, "drained")
+    session = await desk.client.get_session(desk.session_id)
+    waiting = await desk.client.unschedule(desk.session_id, "drained", generation=session.generation)
     assert (waiting.status, waiting.worker_id) == (SessionStatus.PENDING_SCHEDULING, None)
-    assert await desk.client.unschedule(desk.session_id, "drained") == waiting
+    again = await desk.client.unschedule(desk.session_id, "drained", generation=session.generation)
+    assert again == waiting
     assert (await desk.records.workers.get("w1")).claims == ()
 
 

@@ -22,15 +22,21 @@ from lcm.rest.lablets import Unscheduled
 async def unschedule_session(
     records: Records, policies: Policies, session_id: str, request: Unscheduled, *, by: str, fence: Fence
 ) -> LabletSession:
-    """Look for another worker. A session that waits already is not changed."""
+    """Look for another worker. A session that waits already is not changed.
+
+    A request that arrives late is about a worker that the session may have left long ago.
+    """
     now = records.clock.now()
     before = await records.sessions.get(session_id)
     if before.status is PENDING_SCHEDULING:
         return before
 
     def move(current: LabletSession, is_claim_retained: bool) -> LabletSession:
-        if (current.attempt, current.lab) != (before.attempt, before.lab):
-            raise Conflict("the session has changed meanwhile; decide again")
+        is_same = (current.generation, current.lab) == (request.generation, before.lab)
+        if not is_same or current.attempt != before.attempt:
+            raise Conflict(
+                f"the session is {current.status} at generation {current.generation}; decide on that one"
+            )
         return unschedule(
             current,
             reason=request.reason,
