@@ -12,9 +12,9 @@ from support.processes import eventually
 TOPOLOGY: Final = Path(__file__).parents[1] / "fixtures" / "topologies" / "branch-office.yaml"
 
 
-async def define(api: Api, name: str = "branch-office") -> Json:
-    """A definition of a lab of a few nodes."""
-    body = {"name": name, "lab_yaml": TOPOLOGY.read_text()}
+async def define(api: Api, name: str = "branch-office", **needs: float) -> Json:
+    """A definition of a lab of a few nodes, with what it needs at least."""
+    body = {"name": name, "lab_yaml": TOPOLOGY.read_text(), "options": {"stated_needs": needs or None}}
     status, definition = await api.call("POST", "/api/lablet-definitions", body)
     assert status == 201, definition
     return definition

@@ -170,6 +170,15 @@ class Schedulers:
         """Sessions as soon as possible."""
         return [str((await book(self.api, definition))["id"]) for _ in range(count)]
 
+    async def wait_until_placed_or_explained(self, count: int) -> list[LabletSession]:
+        async def are_settled() -> list[LabletSession] | None:
+            found = await self.sessions()
+            settled = [each for each in found if each.worker_id or each.waits_for]
+            return found if len(settled) == count else None
+
+        found: list[LabletSession] = await eventually(are_settled)
+        return found
+
     async def wait_until_scheduled(self, sessions: Sequence[str]) -> list[LabletSession]:
         async def are_scheduled() -> list[LabletSession] | None:
             found = [session for session in await self.sessions() if session.id in sessions]
@@ -228,10 +237,12 @@ class Schedulers:
         return str(worker["id"])
 
     async def assert_placed_once(self, workers: Sequence[str]) -> None:
-        """Every session has one claim, on its worker; no worker more than it has, no port twice."""
+        """Every session with a worker has one claim, there; no worker more than it has, no port twice."""
         records = [await self.worker(worker_id) for worker_id in workers]
         held = Counter(claim.session_id for worker in records for claim in worker.claims)
         for session in await self.sessions():
+            if session.worker_id is None:
+                continue
             assert held.pop(session.id, 0) == 1, session
             [holder] = [w for w in records if any(c.session_id == session.id for c in w.claims)]
             assert holder.id == session.worker_id

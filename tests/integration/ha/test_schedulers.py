@@ -1,5 +1,6 @@
 """Two resource schedulers on a real etcd: whichever dies or stops, no session is placed twice."""
 
+import asyncio
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -67,3 +68,25 @@ async def test_a_leader_stopped_over_its_lease_in_the_middle_of_a_placement_plac
     more = await schedulers.book(definition, count=3)
     await schedulers.wait_until_scheduled(more)
     await schedulers.assert_placed_once(workers)
+
+
+async def test_a_thousand_sessions_at_once_on_a_hundred_workers_are_placed_or_explained(
+    schedulers: Schedulers,
+) -> None:
+    """`benchmarks/scheduling.py` measures how soon."""
+    await schedulers.wait_for_a_pair()
+    workers = [await schedulers.add_running_worker(f"w{number}") for number in range(100)]
+    light, heavy = await define(schedulers.api, "light"), await define(schedulers.api, "heavy", cpu=24)
+    for _ in range(25):
+        async with asyncio.TaskGroup() as people:
+            for definition in (light, heavy):
+                for _ in range(4):
+                    people.create_task(schedulers.book(definition, count=5))
+
+    found = await schedulers.wait_until_placed_or_explained(1_000)
+    await schedulers.assert_placed_once(workers)
+    waiting = [session for session in found if session.worker_id is None]
+    assert waiting
+    assert all(session.waits_for and session.waits_for.text for session in waiting)
+    free = [48 - (await schedulers.worker(worker_id)).allocated_capacity.cpu for worker_id in workers]
+    assert max(free) < min(session.demand.needs.cpu for session in waiting)
