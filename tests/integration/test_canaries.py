@@ -21,6 +21,7 @@ from lcm.core.redaction import MASK
 from support.api import Api, admin_of, person
 from support.canaries import SHOWN_ON_PURPOSE, Canaries, forms, headers_text, suite_canaries
 from support.issuer import Issuer
+from support.lablet_desk import LAB
 from support.lone_plane import LonePlane, lone_plane
 from support.patience import PATIENCE_SECONDS
 from support.processes import RunningLcm, eventually, running_lcm
@@ -199,6 +200,8 @@ async def test_no_secret_shows_on_any_route_in_any_key_or_in_what_is_kept(
             **{role: f'K7{role}~"q\\{role[::-1]}+/=%41&9' for role in ROLES},
             "license token": 'Lc9~"token\\of+an/account=',
             "fleet license token": "Fl7-fleet-token-of-an-account",
+            "user of nodes": "cn7-user~of-nodes",
+            "password of nodes": 'Kw7~"canary\\of+nodes/=%41',
         }
     )
     secrets = canaries.secrets
@@ -231,7 +234,13 @@ async def test_no_secret_shows_on_any_route_in_any_key_or_in_what_is_kept(
         for step in ("start", "fail", "start"):
             await plane.accepted(f"/{{id}}/license/{step}-registration", refusal)
         await admin.call("PUT", "/api/settings/license", {"token": secrets["fleet license token"]})
-        await ask_every_route(plane, admin, canaries)
+        login = {"username": secrets["user of nodes"], "password": secrets["password of nodes"]}
+        new = {"name": "canary", "lab_yaml": LAB, "access": login}
+        _, definition = await admin.call("POST", "/api/lablet-definitions", new)
+        place = f"/api/lablet-definitions/{definition['id']}"
+        assert (await admin.call("PUT", f"{place}/access", login))[1]["has_access_login"]
+        await admin.call("PUT", place, {"lab_yaml": LAB.replace("Basics", "More"), "access": login})
+        await ask_every_route(plane, admin, canaries, definition["id"])
         await admin.call("POST", "/api/secret-keys/rotate")
         for item in (await plane.kv.list_prefix("/")).items:
             canaries.collect("key", f"{item.key} {item.value.decode()}")
@@ -246,14 +255,14 @@ async def test_no_secret_shows_on_any_route_in_any_key_or_in_what_is_kept(
     assert canaries.found() == []
 
 
-async def ask_every_route(plane: LonePlane, admin: Api, canaries: Canaries) -> None:
+async def ask_every_route(plane: LonePlane, admin: Api, canaries: Canaries, definition_id: str) -> None:
     """First as they are meant, then with every secret where it does not belong."""
     bodies: list[Any] = [{}, *({"token": secret, "name": secret} for secret in canaries.secrets.values())]
     keys = {"X-API-Key": canaries.secrets["controller"], "X-LCM-Service": "worker-controller"}
     for path, operations in openapi_document()["paths"].items():
         if path in NEVER_END:
             continue
-        where = path.format_map({**IDS, "worker_id": plane.worker_id})
+        where = path.format_map({**IDS, "worker_id": plane.worker_id, "definition_id": definition_id})
         for method in operations:
             if (method, path) in SHOWN_ON_PURPOSE or (method, path) == ("put", "/api/settings/license"):
                 continue

@@ -54,6 +54,7 @@ def headers_text(headers: Mapping[str, str]) -> str:
 SHOWN_ON_PURPOSE: Final = {
     ("post", "/api/tokens"),  # once, to the user who created it
     ("get", "/api/internal/workers/{worker_id}/license-token"),  # to the controller that registers with it
+    ("get", "/api/lablet-sessions/{session_id}/access"),  # to the owner of the session
 }
 _SHOWN: Final = [
     (method.upper(), re.compile(re.sub(r"\{\w+\}", "[^/]+", path))) for method, path in SHOWN_ON_PURPOSE
@@ -129,7 +130,11 @@ def _watching() -> aiohttp.TraceConfig:
 
     async def on_body(_: Any, __: Any, sent: aiohttp.TraceRequestChunkSentParams) -> None:
         if sent.url.path.endswith(("/license", "/session")):
-            suite_canaries.know(f"token sent to {sent.url.path}", _token_in(sent.chunk))
+            suite_canaries.know(f"token sent to {sent.url.path}", _in_body(sent.chunk, "token"))
+        if sent.url.path.startswith("/api/lablet-definitions"):
+            login = _in_body(sent.chunk, "access")
+            password = login.get("password") if isinstance(login, dict) else _in_body(sent.chunk, "password")
+            suite_canaries.know("password of nodes", password)
 
     async def on_headers(_: Any, __: Any, given: aiohttp.TraceRequestEndParams) -> None:
         for name, value in given.response.headers.items():
@@ -140,7 +145,7 @@ def _watching() -> aiohttp.TraceConfig:
 
     async def on_answer(_: Any, __: Any, given: aiohttp.TraceResponseChunkReceivedParams) -> None:
         if any(given.method == method and path.fullmatch(given.url.path) for method, path in _SHOWN):
-            suite_canaries.know("token made", _token_in(given.chunk))
+            suite_canaries.know("token made", _in_body(given.chunk, "token"))
         else:
             suite_canaries.search(f"the answer to {given.method} {given.url.path}", given.chunk)
 
@@ -152,9 +157,9 @@ def _watching() -> aiohttp.TraceConfig:
     return tracing
 
 
-def _token_in(body: bytes) -> object:
+def _in_body(body: bytes, name: str) -> object:
     try:
         document = json.loads(body)
     except ValueError:
         return None
-    return document.get("token") if isinstance(document, dict) else None
+    return document.get(name) if isinstance(document, dict) else None

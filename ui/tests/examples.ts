@@ -186,6 +186,7 @@ export function definition(fields: Partial<LabletDefinitionView> = {}): LabletDe
       priority: 0,
       no_show_minutes: 0,
     },
+    has_access_login: false,
     ...fields,
   };
 }

@@ -1,11 +1,33 @@
 """How people reach the lab of a session. None of it is part of a list, an event or a record."""
 
 from datetime import datetime
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from lcm.domain.lablet.ports import PortKind
 from lcm.domain.lablet.states import SessionStatus
+
+_PRINTABLE = r"^[^\x00-\x1f\x7f]+$"
+
+
+class AccessLogin(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The login that the nodes of a lab have; stored sealed, and shown only with the access to a session."""
+
+    username: Annotated[
+        str, Meta(min_length=1, max_length=64, pattern=_PRINTABLE, extra_json_schema={"writeOnly": True})
+    ]
+    password: Annotated[
+        str, Meta(min_length=1, max_length=256, pattern=_PRINTABLE, extra_json_schema={"writeOnly": True})
+    ]
+
+    def __post_init__(self) -> None:
+        if "\n" in self.username + self.password:  # which `$` admits at the end
+            raise ValueError("a login has no line breaks")
+
+    def __repr__(self) -> str:
+        return "AccessLogin(…)"
 
 
 class PortAccess(msgspec.Struct, frozen=True, kw_only=True):

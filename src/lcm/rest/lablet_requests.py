@@ -15,6 +15,7 @@ from lcm.domain.lablet.definition import (
     DefinitionOptions,
 )
 from lcm.domain.lablet.timeslot import Timeslot, book_in_zone
+from lcm.rest.lablet_access import AccessLogin
 from lcm.rest.scheduling import MAX_SEATS
 
 Name = Annotated[str, Meta(min_length=1, max_length=MAX_NAME_LENGTH, pattern=NAME_PATTERN)]
@@ -30,6 +31,8 @@ class NewDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     lab_yaml: LabYaml
     version: Version = "1.0.0"
     options: DefinitionOptions = NO_OPTIONS
+    access: AccessLogin | None = None
+    """The login that people get with a session; it is never shown with the definition."""
 
 
 class NextDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -38,6 +41,8 @@ class NextDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     lab_yaml: LabYaml
     options: DefinitionOptions | None = None
     """None: those of the version before."""
+    access: AccessLogin | None = None
+    """None: that of the version before."""
 
 
 class TopologyText(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -41,13 +41,16 @@ class LabletDefinitionView(msgspec.Struct, frozen=True, kw_only=True):
     demand: Demand
     computed_needs: Capacity
     options: DefinitionOptions
+    has_access_login: bool
+    """Whether people get a login for the nodes with their session."""
 
     @staticmethod
-    def of(definition: LabletDefinition) -> "LabletDefinitionView":
-        return LabletDefinitionView(**{name: getattr(definition, name) for name in _VIEWED})
+    def of(definition: LabletDefinition, *, has_access_login: bool) -> "LabletDefinitionView":
+        viewed = {name: getattr(definition, name) for name in _VIEWED}
+        return LabletDefinitionView(**viewed, has_access_login=has_access_login)
 
 
-_VIEWED = LabletDefinitionView.__struct_fields__
+_VIEWED = tuple(name for name in LabletDefinitionView.__struct_fields__ if name != "has_access_login")
 
 
 class LabletDefinitionPage(msgspec.Struct, frozen=True, kw_only=True):

@@ -153,6 +153,8 @@ export const ROLE_OF_REQUEST = {
   "POST /api/lablet-definitions": "admin",
   "POST /api/lablet-definitions/analyse": "viewer",
   "PUT /api/lablet-definitions/{definition_id}": "admin",
+  "PUT /api/lablet-definitions/{definition_id}/access": "admin",
+  "DELETE /api/lablet-definitions/{definition_id}/access": "admin",
   "POST /api/lablet-definitions/{definition_id}/deprecate": "admin",
   "DELETE /api/lablet-definitions/{definition_id}": "admin",
   "POST /api/lablet-sessions": "operator",

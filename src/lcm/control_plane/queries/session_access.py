@@ -3,6 +3,7 @@
 from typing import Final
 
 from lcm.control_plane.policies import Policies
+from lcm.control_plane.records.access_logins import login_of
 from lcm.control_plane.records.groups import Records
 from lcm.domain.errors import Conflict, NotReadyYet
 from lcm.domain.lablet.access import GrantedPort, granted_ports, uri_of
@@ -12,7 +13,7 @@ from lcm.domain.lablet.topology import analyse
 from lcm.domain.lifecycle import DRAINING, UNKNOWN
 from lcm.domain.lifecycle import RUNNING as WORKER_RUNNING
 from lcm.domain.worker import Worker
-from lcm.rest.lablet_access import PortAccess, SessionAccess
+from lcm.rest.lablet_access import AccessLogin, PortAccess, SessionAccess
 
 _WAITS: Final = frozenset({PENDING, PENDING_SCHEDULING})
 _IS_PREPARED: Final = frozenset({SCHEDULED, INSTANTIATING})
@@ -27,7 +28,8 @@ async def access_of(records: Records, policies: Policies, session: LabletSession
     lab_id, host = _place_of(session, worker, policies)
     topology = analyse(await records.definitions.topology(session.lab_yaml_hash))
     granted = granted_ports(session.demand.ports, session.ports, topology.nodes)
-    return _view(session, lab_id, host, granted, policies.cml_port)
+    login = await login_of(records, session.definition_id)
+    return _view(session, lab_id, host, policies.cml_port, [_port(each, host, login) for each in granted])
 
 
 def refuse_without_lab(session: LabletSession) -> None:
@@ -60,7 +62,7 @@ def _place_of(session: LabletSession, worker: Worker | None, policies: Policies)
 
 
 def _view(
-    session: LabletSession, lab_id: str, host: str, granted: list[GrantedPort], cml_port: int
+    session: LabletSession, lab_id: str, host: str, cml_port: int, ports: list[PortAccess]
 ) -> SessionAccess:
     at = f"[{host}]" if ":" in host else host
     server = at if cml_port == 443 else f"{at}:{cml_port}"
@@ -72,11 +74,11 @@ def _view(
         lab_id=lab_id,
         lab_url=f"https://{server}/lab/{lab_id}",
         valid_until=session.ends_at,
-        ports=[_port(each, host) for each in granted],
+        ports=ports,
     )
 
 
-def _port(granted: GrantedPort, host: str) -> PortAccess:
+def _port(granted: GrantedPort, host: str, login: AccessLogin | None) -> PortAccess:
     return PortAccess(
         label=granted.label,
         node=granted.node,
@@ -85,5 +87,7 @@ def _port(granted: GrantedPort, host: str) -> PortAccess:
         protocol=granted.protocol,
         host=host,
         port=granted.port,
-        uri=uri_of(granted.protocol, host, granted.port),
+        uri=uri_of(granted.protocol, host, granted.port, login.username if login else None),
+        username=login.username if login else None,
+        password=login.password if login else None,
     )

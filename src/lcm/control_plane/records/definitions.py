@@ -13,6 +13,7 @@ from lcm.control_plane.store.port import Document, VersionConflict
 from lcm.domain.errors import Conflict, NameTaken, NotFound, RequestError
 from lcm.domain.idempotency import KeyedRequest
 from lcm.domain.lablet.definition import DefinitionStatus, LabletDefinition, topology_hash, version_key
+from lcm.rest.scheduling import LabletDefinitionView
 
 KIND: Final = "lablet-definition"
 TOPOLOGY: Final = "lablet-topology"
@@ -29,9 +30,14 @@ class StoredDefinition(msgspec.Struct, frozen=True, kw_only=True):
     definition: LabletDefinition
     replaces: str | None = None
     """The id of the version before; that one is deprecated after this one is stored."""
+    access_ref: str | None = None
+    """The name of the login of its nodes in the secret store."""
     request_digest: str | None = None
     """Digest of the request under the idempotency key from which the id was derived."""
     recent_requests: tuple[KeyedRequest, ...] = ()
+
+    def view(self) -> LabletDefinitionView:
+        return LabletDefinitionView.of(self.definition, has_access_login=self.access_ref is not None)
 
 
 class _Topology(msgspec.Struct, frozen=True):

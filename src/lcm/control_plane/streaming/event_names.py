@@ -104,7 +104,8 @@ def definition_event_of(before: StoredDefinition | None, after: StoredDefinition
     if before is None:
         return DefinitionEvent.UPDATED if after.replaces else DefinitionEvent.CREATED
     if before.definition == after.definition:
-        return None
+        has_login_changed = (before.access_ref is None) != (after.access_ref is None)
+        return DefinitionEvent.UPDATED if has_login_changed else None
     if after.definition.status is DefinitionStatus.ARCHIVED:
         return DefinitionEvent.DELETED
     return DefinitionEvent.DEPRECATED

@@ -49,7 +49,6 @@ from lcm.domain.telemetry import LabChange, LabRecord, LabStats, Sample
 from lcm.domain.template import WorkerTemplate
 from lcm.domain.worker import Worker
 from lcm.rest.lablets import LabletSessionView
-from lcm.rest.scheduling import LabletDefinitionView
 from lcm.rest.schemas import WorkerView
 
 BUFFER_BYTES: Final = 4 * 1024 * 1024
@@ -230,8 +229,9 @@ class EventHub:
         """Publish a committed change of a lablet definition."""
         kind = definition_event_of(before, after)
         if kind is not None:
-            view = LabletDefinitionView.of(after.definition)
-            self.publish(kind, {"definition_id": after.id, "definition": view, "replaces": after.replaces})
+            self.publish(
+                kind, {"definition_id": after.id, "definition": after.view(), "replaces": after.replaces}
+            )
 
     def on_template(self, change: str, template: WorkerTemplate) -> None:
         self.publish(f"worker.template.{change}", {"template": template})

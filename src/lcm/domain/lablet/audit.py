@@ -27,6 +27,7 @@ class LabletEvent(StrEnum):
     CLEANUP_STUCK = "cleanup_stuck"
     CLEANUP_ABANDONED = "cleanup_abandoned"
     DEFINITION_CREATED = "definition_created"
+    DEFINITION_LOGIN_CHANGED = "definition_login_changed"
     DEFINITION_DEPRECATED = "definition_deprecated"
     DEFINITION_DELETED = "definition_deleted"
 

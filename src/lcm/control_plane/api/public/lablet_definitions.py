@@ -12,11 +12,13 @@ from lcm.control_plane.commands.lablets.change_definition import (
     deprecate_definition,
     replace_definition,
 )
+from lcm.control_plane.commands.lablets.definition_access import remove_login, set_login
 from lcm.control_plane.queries.definitions import list_definitions, page_of_definitions
 from lcm.control_plane.queries.topology import analyse_topology
 from lcm.control_plane.records.definitions import StoredDefinition
 from lcm.control_plane.records.preconditions import etag
 from lcm.domain.lablet.definition import DefinitionStatus
+from lcm.rest.lablet_access import AccessLogin
 from lcm.rest.lablet_requests import NewDefinition, NextDefinition, TopologyText
 from lcm.rest.scheduling import LabletDefinitionPage, LabletDefinitionView, TopologyAnalysis
 from lcm.web.answers import answer, body_of, documented, reads
@@ -28,7 +30,7 @@ _YAML["responses"][200]["content"] = {"text/yaml": {"schema": {"type": "string"}
 
 
 def _view(stored: StoredDefinition, status: int = 200) -> Response:
-    return answer(LabletDefinitionView.of(stored.definition), status, etag=etag(stored.version))
+    return answer(stored.view(), status, etag=etag(stored.version))
 
 
 @router.get("", summary="List lablet definitions", **documented(LabletDefinitionPage, problems=[422]))
@@ -67,6 +69,7 @@ async def create(
         lab_yaml=body.lab_yaml,
         version=body.version,
         options=body.options,
+        access=body.access,
         by=person.name,
         request=keyed,
     )
@@ -134,10 +137,39 @@ async def replace(
         definition_id,
         lab_yaml=body.lab_yaml,
         options=body.options,
+        access=body.access,
         by=person.name,
         preconditions=given,
     )
     return _view(stored)
+
+
+@router.put(
+    "/{definition_id}/access",
+    summary="Set the login of a lablet definition",
+    **documented(LabletDefinitionView, problems=[404, 409, 412, 413, 422]),
+    **reads(AccessLogin),
+)
+async def set_access(
+    definition_id: str,
+    person: Admin,
+    body: Annotated[AccessLogin, Depends(body_of(AccessLogin))],
+    plane: Plane,
+    given: Given,
+) -> Response:
+    """People get this login for the nodes of their session, those of sessions that run included. It is
+    stored sealed; the definition only says that there is one."""
+    return _view(await set_login(plane.records, definition_id, body, by=person.name, preconditions=given))
+
+
+@router.delete(
+    "/{definition_id}/access",
+    summary="Remove the login of a lablet definition",
+    **documented(LabletDefinitionView, problems=[404, 409, 412, 422]),
+)
+async def remove_access(definition_id: str, person: Admin, plane: Plane, given: Given) -> Response:
+    """People get no login with their session."""
+    return _view(await remove_login(plane.records, definition_id, by=person.name, preconditions=given))
 
 
 @router.post(

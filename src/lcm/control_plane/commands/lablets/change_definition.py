@@ -4,6 +4,7 @@ import uuid
 
 from msgspec.structs import replace
 
+from lcm.control_plane.records.access_logins import forget_login, login_of, seal_login
 from lcm.control_plane.records.definitions import StoredDefinition
 from lcm.control_plane.records.groups import Records
 from lcm.control_plane.records.preconditions import Preconditions
@@ -21,6 +22,7 @@ from lcm.domain.lablet.definition import (
     topology_hash,
 )
 from lcm.domain.lablet.topology import analyse
+from lcm.rest.lablet_access import AccessLogin
 
 NOUN = "lablet definition"
 
@@ -32,6 +34,7 @@ async def create_definition(
     lab_yaml: str,
     version: str = "1.0.0",
     options: DefinitionOptions = NO_OPTIONS,
+    access: AccessLogin | None = None,
     by: str,
     request: KeyedRequest | None = None,
 ) -> StoredDefinition:
@@ -52,7 +55,7 @@ async def create_definition(
     stored = StoredDefinition(
         id=definition.id, definition=definition, request_digest=request.content if request else None
     )
-    return await _add(records, stored, lab_yaml, by=by, request=request)
+    return await _add(records, stored, lab_yaml, access, by=by, request=request)
 
 
 async def replace_definition(
@@ -61,6 +64,7 @@ async def replace_definition(
     *,
     lab_yaml: str,
     options: DefinitionOptions | None = None,
+    access: AccessLogin | None = None,
     by: str,
     preconditions: Preconditions,
 ) -> StoredDefinition:
@@ -75,7 +79,8 @@ async def replace_definition(
         return created
     before = await records.definitions.get(definition_id)
     newest = await records.definitions.newest(before.definition.name)
-    if newest is not None and _has_content(newest, lab_yaml, options, before):
+    is_repeated = newest is not None and _has_content(newest, lab_yaml, options, before)
+    if newest is not None and is_repeated and await _has_login(records, newest, access):
         await finish_replacement(records, newest, by=by)
         return newest
     preconditions.refuse_other_version(before, noun=NOUN)
@@ -102,6 +107,7 @@ async def replace_definition(
             request_digest=request.content if request else None,
         ),
         lab_yaml,
+        access or await login_of(records, before.id),
         by=by,
         request=request,
     )
@@ -117,6 +123,10 @@ def _has_content(
         return False
     is_same = newest.definition.lab_yaml_hash == topology_hash(lab_yaml)
     return is_same and newest.definition.options == (options or before.definition.options)
+
+
+async def _has_login(records: Records, stored: StoredDefinition, access: AccessLogin | None) -> bool:
+    return access is None or access == await login_of(records, stored.id)
 
 
 async def finish_replacement(records: Records, successor: StoredDefinition, *, by: str) -> None:
@@ -154,22 +164,35 @@ async def delete_definition(
         for session in await records.sessions.list_all()
     )
 
+    login: str | None = None
+
     def decide(stored: StoredDefinition) -> StoredDefinition:
-        return replace(stored, definition=archive(stored.definition, live_sessions=live))
+        nonlocal login
+        login = stored.access_ref
+        return replace(stored, definition=archive(stored.definition, live_sessions=live), access_ref=None)
 
     before = await records.definitions.get(definition_id)
     after = await records.definitions.change(definition_id, preconditions.guard(decide, noun=NOUN))
+    await forget_login(records, login)
     if before.definition.status is not after.definition.status:
         await _audit(records, LabletEvent.DEFINITION_DELETED, after, by=by)
 
 
 async def _add(
-    records: Records, stored: StoredDefinition, lab_yaml: str, *, by: str, request: KeyedRequest | None
+    records: Records,
+    stored: StoredDefinition,
+    lab_yaml: str,
+    access: AccessLogin | None,
+    *,
+    by: str,
+    request: KeyedRequest | None,
 ) -> StoredDefinition:
     await records.definitions.keep_topology(lab_yaml)
+    ref = await seal_login(records, stored.id, access) if access is not None else None
     try:
-        added = await records.definitions.add(stored)
-    except RequestError:
+        added = await records.definitions.add(replace(stored, access_ref=ref))
+    except RequestError:  # nothing else proves that no record names it
+        await forget_login(records, ref)
         created = await _find_created(records, request)
         if created is None:
             raise
