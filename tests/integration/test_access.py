@@ -98,6 +98,8 @@ ROUTES = {
     ("DELETE", "/api/lablet-definitions/{definition_id}/access"): ADMIN,
     ("GET", "/api/lablet-sessions/{session_id}/access"): VIEWER,
     ("GET", "/api/lablet-sessions/{session_id}/explain"): VIEWER,
+    ("GET", "/api/lablet-sessions/{session_id}/evidence"): VIEWER,
+    ("GET", "/api/lablet-sessions/{session_id}/evidence/{n}"): VIEWER,
     ("POST", "/api/scheduling/preview"): VIEWER,
     ("GET", "/api/scheduling/queue"): VIEWER,
     ("GET", "/api/scheduling/calendar"): VIEWER,
@@ -139,6 +141,7 @@ ROUTES = {
     ("POST", "/api/internal/lablet-sessions/{session_id}/lab"): CONTROLLER,
     ("POST", "/api/internal/lablet-sessions/{session_id}/unschedule"): CONTROLLER,
     ("POST", "/api/internal/lablet-sessions/{session_id}/cleaned"): CONTROLLER,
+    ("POST", "/api/internal/lablet-sessions/{session_id}/evidence"): CONTROLLER,
     ("GET", "/api/internal/lablet-sessions/{session_id}/topology"): CONTROLLER,
     ("GET", "/api/internal/fleet-identity"): CONTROLLER,
     ("GET", "/api/internal/scheduling/snapshot"): CONTROLLER,
@@ -251,6 +254,7 @@ async def test_a_route_lets_in_whom_it_should_and_nobody_else(
         session_id="no-such-session",
         definition_id="no-such-definition",
         batch_id="no-such-batch",
+        n="1",
     )
     for role, api in people.items():
         async with api.session.request(method, path) as response:

@@ -1,7 +1,7 @@
 """What a person does to book a session of a lab."""
 
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import aiohttp
 
@@ -12,9 +12,9 @@ from support.processes import eventually
 TOPOLOGY: Final = Path(__file__).parents[1] / "fixtures" / "topologies" / "branch-office.yaml"
 
 
-async def define(api: Api, name: str = "branch-office", **needs: float) -> Json:
-    """A definition of a lab of a few nodes, with what it needs at least."""
-    body = {"name": name, "lab_yaml": TOPOLOGY.read_text(), "options": {"stated_needs": needs or None}}
+async def define(api: Api, name: str = "branch-office", **options: Any) -> Json:
+    """A definition of a lab of a few nodes."""
+    body = {"name": name, "lab_yaml": TOPOLOGY.read_text(), "options": options}
     status, definition = await api.call("POST", "/api/lablet-definitions", body)
     assert status == 201, definition
     return definition

@@ -4,7 +4,7 @@ On virtual time. A controller is driven by hand, one reconcile after the other, 
 after any call and continue with a new one.
 """
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping
 from datetime import timedelta
 from typing import Any, Final
 
@@ -85,6 +85,9 @@ class Disturbed:
 class LabletBench(PublicDesk):
     """People, a worker `w1` with a CML, a placed session, and a controller."""
 
+    options: Mapping[str, Any] = {}
+    """Options of the definition that is booked."""
+
     async def open(self, **booking: Any) -> "LabletBench":
         await super().open()
         self.cml = simulated_cml(host=HOST, running_since=self.clock.now().timestamp())
@@ -107,7 +110,7 @@ class LabletBench(PublicDesk):
         self.skipped: set[str] = set()
         """Calls of CML that are answered and have no effect."""
         self.revision = 0
-        await self.define(lab_yaml=LAB)
+        await self.define(lab_yaml=LAB, options=dict(self.options))
         await self.restart_controller()
         self.session_id = (await self.book(**booking))["id"]
         await self.place()

@@ -42,6 +42,8 @@ class MemoryCmlLabs:
         """By host. One that is missing cannot be reached."""
         self.failing: dict[str, LcmError] = {}
         """By the name of the call: raised instead of its effect."""
+        self.is_extraction_hanging = False
+        """Nodes do not answer when their configuration is asked for."""
         self.cut: set[str] = set()
         """Calls whose answer is lost after their effect, once each."""
         self.calls: list[tuple[str, str]] = []
@@ -107,6 +109,8 @@ class MemoryCmlLabs:
             cml.labs.stop_node(self._lab(cml, lab_id).node(node_id), self._now(), self._user_id)
 
     async def extract_configuration(self, server: CmlServer, lab_id: str, node_id: str) -> None:
+        if self.is_extraction_hanging:
+            await self._clock.sleep(86_400)
         with self._call("extract_configuration", server, lab_id) as cml:
             cml.labs.extract_configuration(self._lab(cml, lab_id).node(node_id))
 

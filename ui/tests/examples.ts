@@ -156,6 +156,7 @@ export function lablet(fields: Partial<LabletSessionView> = {}): LabletSessionVi
     steps: {},
     nodes: {},
     cleanup: {},
+    evidence: [],
     ...fields,
   };
 }

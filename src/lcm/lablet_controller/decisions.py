@@ -126,6 +126,16 @@ class Start:
 
 
 @dataclass(frozen=True)
+class Collect:
+    """Extract configurations as far as that works in time, then keep the topology with them."""
+
+    attempt: int
+    node_ids: tuple[str, ...]
+    seconds: float
+    """How long the extraction may take."""
+
+
+@dataclass(frozen=True)
 class Stop:
     """Stop the lab; node by node if it did not stop otherwise."""
 
@@ -167,7 +177,7 @@ class Wait:
     seconds: float = POLL_SECONDS
 
 
-LabChange = Import | SetTags | Start | Stop | Wipe | Delete
+LabChange = Import | SetTags | Start | Collect | Stop | Wipe | Delete
 Decision = Move | Unschedule | IntendImport | Adopt | Clean | Report | Wait | LabChange
 
 

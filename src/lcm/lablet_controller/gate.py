@@ -47,6 +47,10 @@ class LabGate:
         lab_id = await self._pass(session, server)
         await self._labs.start_lab(server, lab_id)
 
+    async def extract_configuration(self, session: LabletSession, server: CmlServer, node_id: str) -> None:
+        lab_id = await self._pass(session, server)
+        await self._labs.extract_configuration(server, lab_id, node_id)
+
     async def stop(self, session: LabletSession, server: CmlServer) -> None:
         lab_id = await self._pass(session, server)
         await self._labs.stop_lab(server, lab_id)

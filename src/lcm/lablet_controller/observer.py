@@ -77,6 +77,12 @@ class LabObserver:
             return Known(LabView(lab.lab_id), seen.taken_at)
         return await self._view(session, server, lab.lab_id, seen.taken_at)
 
+    async def download(self, session: LabletSession, server: CmlServer) -> str:
+        """The topology of the recorded lab, with the configurations that were extracted."""
+        assert session.lab is not None
+        assert session.lab.lab_id is not None
+        return await self._labs.download_lab(server, session.lab.lab_id)
+
     async def _view(
         self, session: LabletSession, server: CmlServer, lab_id: str, at: datetime
     ) -> Observation[LabView]:

@@ -16,7 +16,14 @@ from lcm.domain.lablet.session import LabletSession
 from lcm.domain.lablet.states import SessionStatus
 from lcm.domain.observation import Observation
 from lcm.domain.worker import Worker
-from lcm.rest.lablet_reports import ImportIntent, LabCleaned, LabImported, SessionMove, SessionProgress
+from lcm.rest.lablet_reports import (
+    EvidenceCollected,
+    ImportIntent,
+    LabCleaned,
+    LabImported,
+    SessionMove,
+    SessionProgress,
+)
 
 
 class ElementState(StrEnum):
@@ -137,6 +144,8 @@ class ControlPlane(Protocol):
     async def record_lab(self, session_id: str, lab: LabImported) -> LabletSession: ...
 
     async def report_progress(self, items: Sequence[SessionProgress]) -> tuple[str, ...]: ...
+
+    async def report_evidence(self, session_id: str, evidence: EvidenceCollected) -> LabletSession: ...
 
     async def unschedule(
         self, session_id: str, reason: str, *, generation: int, is_worker_lost: bool = False

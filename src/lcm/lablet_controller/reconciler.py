@@ -8,7 +8,10 @@ The step for each status is in `steps/`; what a decision means is `_carry_out` b
 through `gate.py`. A session runs through as many decisions as it can before it waits.
 """
 
+import asyncio
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, assert_never
@@ -20,6 +23,7 @@ from lcm.core.clock import Clock
 from lcm.core.election import LeadershipLost
 from lcm.core.loop import Reconciler
 from lcm.core.results import ReconciliationResult, Requeue, Retry, Success
+from lcm.core.timeouts import timeout
 from lcm.domain.errors import (
     CertificateChanged,
     Conflict,
@@ -31,6 +35,7 @@ from lcm.domain.errors import (
     TransientError,
     Unreachable,
 )
+from lcm.domain.lablet.evidence import EvidenceUnusable, pack
 from lcm.domain.lablet.instantiation import record_progress
 from lcm.domain.lablet.lab import CleanupProof, LabCleanup, LabStep, StepReport, StepStatus
 from lcm.domain.lablet.session import LabletSession
@@ -51,6 +56,7 @@ from lcm.lablet_controller.decisions import (
     STUCK_SECONDS,
     Adopt,
     Clean,
+    Collect,
     Decision,
     Delete,
     Import,
@@ -73,9 +79,16 @@ from lcm.lablet_controller.gate import LabGate
 from lcm.lablet_controller.observer import LabObserver
 from lcm.lablet_controller.ports import ControlPlane
 from lcm.lablet_controller.stats import Stats
-from lcm.lablet_controller.steps import instantiating, ready, running, scheduled, stopping
+from lcm.lablet_controller.steps import collecting, instantiating, ready, running, scheduled, stopping
 from lcm.rest.lablet_client import SessionChanged
-from lcm.rest.lablet_reports import ImportIntent, LabCleaned, LabImported, SessionMove, SessionProgress
+from lcm.rest.lablet_reports import (
+    EvidenceCollected,
+    ImportIntent,
+    LabCleaned,
+    LabImported,
+    SessionMove,
+    SessionProgress,
+)
 
 log = structlog.get_logger(__name__)
 
@@ -84,13 +97,13 @@ STEPS: Final[Mapping[SessionStatus, Callable[[Situation], Decision]]] = {
     INSTANTIATING: instantiating.decide,
     READY: ready.decide,
     RUNNING: running.decide,
-    COLLECTING: running.end,
+    COLLECTING: collecting.decide,
     GRADING: running.end,
     STOPPING: stopping.decide,
 }
 """The statuses that are the lablet controller's."""
 
-OBSERVED: Final = frozenset({INSTANTIATING, RUNNING, STOPPING})
+OBSERVED: Final = frozenset({INSTANTIATING, RUNNING, COLLECTING, STOPPING})
 DECISIONS_PER_RECONCILE: Final = 30
 """A session that needs more at once lets others go first."""
 CONFLICT_SECONDS: Final = 1.0
@@ -225,6 +238,8 @@ class LabletReconciler(Reconciler[LabletSession]):
                 return await self._set_tags(session, server, nodes)
             case Start():
                 return await self._start(session, server)
+            case Collect():
+                return await self._collect(session, server, change)
             case Stop():
                 return await self._stop(session, server, change)
             case Wipe():
@@ -365,6 +380,57 @@ class LabletReconciler(Reconciler[LabletSession]):
         started = StepReport(step=LabStep.START, status=StepStatus.COMPLETED, attempts=attempts)
         booting = StepReport(step=LabStep.BOOT, status=StepStatus.RUNNING, attempts=boots)
         return await self._report(session, Report((started, booting)))
+
+    async def _collect(
+        self, session: LabletSession, server: CmlServer, collect: Collect
+    ) -> LabletSession | ReconciliationResult:
+        """Hand over what CML gives; a failure is tried again a few times, or noted for good."""
+        assert session.lab is not None
+        missing = await self._extract(session, server, collect)
+        try:
+            evidence = EvidenceCollected(
+                attempt=session.attempt,
+                generation=session.lab.generation,
+                packed=pack(await self.observer.download(session, server)),
+                detail=missing,
+            )
+        except EvidenceUnusable as error:
+            return await self._note_collection(session, collect, StepStatus.FAILED, str(error))
+        except (LabRefused, NotFound, Unreachable) as error:
+            await self._note_collection(session, collect, StepStatus.RUNNING, str(error))
+            return Requeue(str(error), POLL_SECONDS)
+        collected = await self.control_plane.report_evidence(session.id, evidence)
+        self.stats.labs["collected"] += 1
+        return collected
+
+    async def _note_collection(
+        self, session: LabletSession, collect: Collect, status: StepStatus, detail: str
+    ) -> LabletSession | ReconciliationResult:
+        noted = StepReport(
+            step=LabStep.COLLECT, status=status, attempts=collect.attempt, detail=detail[:1000]
+        )
+        return await self._report(session, Report((noted,)))
+
+    async def _extract(self, session: LabletSession, server: CmlServer, collect: Collect) -> str:
+        """Extract all configurations side by side; return what is missing."""
+        extracted: Counter[bool] = Counter()
+
+        async def extract(node_id: str) -> None:
+            try:
+                await self.gate.extract_configuration(session, server, node_id)
+                extracted[True] += 1
+            except (LabRefused, NotFound, Unreachable):
+                extracted[False] += 1
+
+        try:
+            with suppress(TimeoutError):
+                async with timeout(collect.seconds), asyncio.TaskGroup() as tasks:
+                    for node_id in collect.node_ids:
+                        tasks.create_task(extract(node_id), name="extract")
+        except BaseExceptionGroup as failures:
+            raise failures.exceptions[0] from None
+        missing = len(collect.node_ids) - extracted[True]
+        return f"{missing} of {len(collect.node_ids)} configurations were not extracted" if missing else ""
 
     async def _stop(
         self, session: LabletSession, server: CmlServer, stop: Stop

@@ -11,6 +11,7 @@ from lcm.domain.lablet.states import SessionStatus
 from lcm.rest.client import ControlPlaneClient
 from lcm.rest.lablet_reports import (
     MAX_REPORTS,
+    EvidenceCollected,
     FleetView,
     ImportIntent,
     LabCleaned,
@@ -88,6 +89,9 @@ class LabletClient(ControlPlaneClient):
             body = await self._call("POST", "/lablet-sessions/progress", ProgressReport(items=part))
             ignored += msgspec.json.decode(body, type=ProgressReceipt).ignored
         return tuple(ignored)
+
+    async def report_evidence(self, session_id: str, evidence: EvidenceCollected) -> LabletSession:
+        return await self._changed(session_id, "evidence", evidence)
 
     async def unschedule(
         self, session_id: str, reason: str, *, generation: int, is_worker_lost: bool = False

@@ -5,6 +5,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from lcm.domain.lablet.evidence import MAX_PACKED_BYTES
 from lcm.domain.lablet.lab import CleanupProof, LabCleanup, StepReport
 from lcm.domain.lablet.session import LabletSession
 from lcm.domain.lablet.states import EndReason, SessionStatus
@@ -87,6 +88,17 @@ class LabCleaned(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     proof: CleanupProof
     instance_id: InstanceId | None = None
     """The instance whose CML answered that the lab is absent."""
+
+
+class EvidenceCollected(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What was collected of a lab that ends."""
+
+    attempt: Counter
+    generation: Generation
+    packed: Annotated[bytes, Meta(min_length=1, max_length=MAX_PACKED_BYTES)]
+    """The topology as text, compressed by zlib."""
+    detail: Annotated[str, Meta(max_length=1000)] = ""
+    """What is missing in it."""
 
 
 class AbandonRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -9,6 +9,7 @@ from msgspec import Meta
 
 from lcm.domain.errors import PlacementRefused, RequestError
 from lcm.domain.lablet.definition import Collect, Demand
+from lcm.domain.lablet.evidence import Evidence
 from lcm.domain.lablet.lab import LabCleanup, LabStep, SessionLab, StepRecord
 from lcm.domain.lablet.session import (
     Batch,
@@ -179,6 +180,7 @@ class LabletSessionView(msgspec.Struct, frozen=True, kw_only=True):
     steps: dict[LabStep, StepRecord]
     nodes: dict[str, str]
     cleanup: LabCleanup
+    evidence: tuple[Evidence, ...]
 
     @staticmethod
     def of(session: LabletSession) -> "LabletSessionView":
@@ -192,6 +194,10 @@ class LabletSessionPage(msgspec.Struct, frozen=True, kw_only=True):
     items: list[LabletSessionView]
     next: str | None = None
     """The cursor of the next page."""
+
+
+class EvidenceList(msgspec.Struct, frozen=True, kw_only=True):
+    items: tuple[Evidence, ...]
 
 
 class SessionHistory(msgspec.Struct, frozen=True, kw_only=True):

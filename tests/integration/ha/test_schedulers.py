@@ -76,7 +76,8 @@ async def test_a_thousand_sessions_at_once_on_a_hundred_workers_are_placed_or_ex
     """`benchmarks/scheduling.py` measures how soon."""
     await schedulers.wait_for_a_pair()
     workers = [await schedulers.add_running_worker(f"w{number}") for number in range(100)]
-    light, heavy = await define(schedulers.api, "light"), await define(schedulers.api, "heavy", cpu=24)
+    light = await define(schedulers.api, "light")
+    heavy = await define(schedulers.api, "heavy", stated_needs={"cpu": 24})
     for _ in range(25):
         async with asyncio.TaskGroup() as people:
             for definition in (light, heavy):

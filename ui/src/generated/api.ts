@@ -142,6 +142,15 @@ export interface Eta {
   readonly basis: string;
 }
 
+/** One file of a session, as lists show it. */
+export interface Evidence {
+  readonly n: number;
+  readonly kind: string;
+  readonly at: string;
+  readonly bytes: number;
+  readonly sha256: string;
+}
+
 /** Why a worker has its status and what happens next, in sentences; codes are for programs. */
 export interface Explanation {
   readonly worker_id: string;
@@ -310,6 +319,7 @@ export interface LabletSessionView {
   readonly steps: Readonly<Record<string, StepRecord>>;
   readonly nodes: Readonly<Record<string, string>>;
   readonly cleanup: LabCleanup;
+  readonly evidence: readonly Evidence[];
 }
 
 /** A license that the pool may still count for a worker that is gone. */

@@ -65,6 +65,7 @@ _STRUCTS = (
     lablet_reports.SessionMove, lablet_reports.ImportIntent, lablet_reports.LabImported,
     lablet_reports.ProgressReport, lablet_reports.ProgressReceipt, lablet_reports.LabCleaned,
     lablet_reports.AbandonRequest, lablet_reports.FleetView, lablet_reports.SessionProblem,
+    lablet_reports.EvidenceCollected, lablets.EvidenceList,
     lablet_requests.NewSession, lablet_requests.NewBatch, lablet_requests.NewEnd,
     lablet_access.AccessLogin, lablet_access.SessionAccess,
     scheduling.SessionCreated, scheduling.BatchCreated, scheduling.BatchView, scheduling.LabletAuditPage,

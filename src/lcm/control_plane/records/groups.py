@@ -8,6 +8,7 @@ from lcm.control_plane.records.audit import AuditLog, LabletAuditLog
 from lcm.control_plane.records.batches import LabletBatches
 from lcm.control_plane.records.definitions import Definitions
 from lcm.control_plane.records.epochs import Epochs
+from lcm.control_plane.records.evidence import EvidenceFiles
 from lcm.control_plane.records.fleet_identity import FleetIdentity
 from lcm.control_plane.records.forecast_cache import ForecastCache
 from lcm.control_plane.records.idle_checks import IdleChecks
@@ -40,6 +41,7 @@ class Records:
     sessions: LabletSessions
     archived_sessions: ArchivedSessions
     session_reservations: SessionReservations
+    evidence: EvidenceFiles
     audit: AuditLog
     lablet_audit: LabletAuditLog
     fleet: FleetIdentity
@@ -65,6 +67,7 @@ class Records:
             sessions=LabletSessions(store),
             archived_sessions=ArchivedSessions(store),
             session_reservations=SessionReservations(store),
+            evidence=EvidenceFiles(store),
             audit=AuditLog(store, clock, ids),
             lablet_audit=LabletAuditLog(store, clock, ids),
             fleet=FleetIdentity(store, ids),

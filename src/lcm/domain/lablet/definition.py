@@ -53,7 +53,9 @@ class Collect(StrEnum):
 
     NONE = "none"
     CONFIGS = "configs"
+    """The topology, with the running configurations of its nodes."""
     TOPOLOGY = "topology"
+    """The topology, with the configurations that it was imported with or that people extracted."""
 
 
 class Demand(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,12 +12,15 @@ from msgspec.structs import replace
 
 from lcm.domain.errors import Conflict, IllegalTransition
 from lcm.domain.lablet import session_changes
+from lcm.domain.lablet.evidence import Evidence
 from lcm.domain.lablet.lab import (
     NOT_CLEANED,
     CleanupProof,
     LabCleanup,
+    LabStep,
     SessionLab,
     StepReport,
+    StepStatus,
     bounded_nodes,
     record_steps,
     restarted,
@@ -194,6 +197,26 @@ def _observed(before: LabCleanup, seen: LabCleanup | None) -> LabCleanup:
         is_deleted=seen.is_deleted,
         is_worker_gone=seen.is_worker_gone,
         is_stuck=seen.is_stuck,
+    )
+
+
+def record_evidence(
+    session: LabletSession, evidence: Evidence, *, attempt: int, detail: str, now: datetime
+) -> LabletSession:
+    """Name what was kept of the lab, and complete its step. The first file of a lab counts."""
+    if not is_about(session, attempt=attempt, generation=evidence.n):
+        raise Conflict("the session has moved on; what was collected is of an earlier lab")
+    if any(kept.n == evidence.n for kept in session.evidence):
+        return session
+    if session.status is not COLLECTING:
+        raise Conflict(f"the session is {session.status}; nothing is collected of it")
+    tries = session.steps[LabStep.COLLECT].attempts if LabStep.COLLECT in session.steps else 0
+    done = StepReport(step=LabStep.COLLECT, status=StepStatus.COMPLETED, attempts=tries + 1, detail=detail)
+    return replace(
+        session,
+        evidence=(*session.evidence, evidence),
+        steps=record_steps(session.steps, (done,), now=now),
+        updated_at=now,
     )
 
 

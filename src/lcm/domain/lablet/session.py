@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from lcm.domain.errors import Conflict
 from lcm.domain.idempotency import KeyedRequest
 from lcm.domain.lablet.definition import Collect, DefinitionStatus, Demand, LabletDefinition
+from lcm.domain.lablet.evidence import Evidence
 from lcm.domain.lablet.lab import NOT_CLEANED, LabCleanup, LabStep, SessionLab, StepRecord
 from lcm.domain.lablet.states import (
     ENDED,
@@ -155,6 +156,7 @@ class LabletSession(msgspec.Struct, frozen=True, kw_only=True):
     nodes: dict[str, str] = {}
     """The state of each node by its label."""
     cleanup: LabCleanup = NOT_CLEANED
+    evidence: tuple[Evidence, ...] = ()
     end_warning: EndWarning | None = None
     end_reason: EndReason | None = None
     end_text: str = ""
@@ -171,6 +173,10 @@ class LabletSession(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_ended(self) -> bool:
         return self.status in ENDED
+
+    @property
+    def status_since(self) -> datetime:
+        return self.state_history[-1].at if self.state_history else self.created_at
 
     @property
     def due_at(self) -> datetime:

@@ -436,7 +436,7 @@ def extend(
     policy: TimeslotPolicy = DEFAULTS,
 ) -> LabletSession:
     """Book a later end, within the duration that the definition allows. Raises InvalidTimeslot."""
-    if session.timeslot is None or session.status in (STOPPING, *ENDED):
+    if session.timeslot is None or session.status in (COLLECTING, GRADING, STOPPING, *ENDED):
         raise Conflict("only a booked session that has not ended can be extended; create another one")
     if session.desired_status is SessionDesiredStatus.TERMINATED:
         raise Conflict("the end of the session is requested; create another one")

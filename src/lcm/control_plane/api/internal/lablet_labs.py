@@ -15,6 +15,7 @@ from lcm.control_plane.api.services import ControlPlane
 from lcm.control_plane.commands.lablets.clean_up_session import clean_up_session
 from lcm.control_plane.commands.lablets.create_session import find_session
 from lcm.control_plane.commands.lablets.intend_import import intend_import
+from lcm.control_plane.commands.lablets.keep_evidence import keep_evidence
 from lcm.control_plane.commands.lablets.move_session import move_session
 from lcm.control_plane.commands.lablets.record_lab import record_lab, record_progress
 from lcm.control_plane.commands.lablets.unschedule_session import unschedule_session
@@ -22,6 +23,7 @@ from lcm.control_plane.queries.session_topology import session_topology
 from lcm.domain.errors import Conflict, IllegalTransition
 from lcm.domain.lablet.session import LabletSession
 from lcm.rest.lablet_reports import (
+    EvidenceCollected,
     FleetView,
     ImportIntent,
     LabCleaned,
@@ -134,6 +136,22 @@ async def progress(
 ) -> Response:
     """Steps and nodes, of many sessions at once; the generation of a session stays as it is."""
     return answer(await record_progress(plane.records, body, by=service, fence=fence))
+
+
+@router.post(
+    "/lablet-sessions/{session_id}/evidence",
+    summary="Hand over what was collected of a lab",
+    **documented(LabletSession, problems=[404, 409, 413, 422]),
+    **reads(EvidenceCollected),
+)
+async def evidence(
+    session_id: str,
+    fence: LabletFence,
+    body: Annotated[EvidenceCollected, Depends(body_of(EvidenceCollected))],
+    plane: Plane,
+) -> Response:
+    """The first file of a lab counts; repeating it changes nothing."""
+    return await _or_current(plane, session_id, keep_evidence(plane.records, session_id, body, fence=fence))
 
 
 @router.post(

@@ -73,6 +73,7 @@ class Archive:
         """Remove the reservation first: without its session it could be taken over only by accident."""
         if session.reservation_id is not None:
             await self._records.session_reservations.release(session.reservation_id, session.id)
+        await self._records.evidence.forget(session)
         with suppress(Conflict):
             await self._records.archived_sessions.purge(session)
 
