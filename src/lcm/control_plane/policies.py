@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from lcm.domain.idle import IdlePolicy
+from lcm.domain.lablet.lab_standing import LeakPolicy
 from lcm.domain.lablet.ports import PortRange
 from lcm.domain.lablet.session_changes import MAX_RETRIES
 from lcm.domain.lablet.timeslot import TimeslotPolicy
@@ -37,5 +38,6 @@ class Policies:
     """Whether a session that loses its worker after READY is placed again, once."""
     headroom_percent: float = 0.0
     """How much more than its sessions need a new worker must have."""
+    leaked_labs: LeakPolicy = LeakPolicy.REMOVE
     max_retries: int = MAX_RETRIES
     """Failed placements after which a session fails or, if it is booked, is tried only now and then."""

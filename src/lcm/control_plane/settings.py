@@ -14,6 +14,7 @@ from lcm.control_plane.access.roles import Role
 from lcm.control_plane.policies import Policies
 from lcm.core.settings import CoordinationSettings, split_list
 from lcm.domain.idle import IdlePolicy
+from lcm.domain.lablet.lab_standing import LeakPolicy
 from lcm.domain.lablet.ports import HIGHEST_PORT, LOWEST_PORT, PortRange
 from lcm.domain.lablet.timeslot import TimeslotPolicy
 from lcm.domain.scaling import ScalingPolicy
@@ -171,6 +172,11 @@ class ControlPlaneSettings(CoordinationSettings):
     replace_lost_sessions: bool = Field(
         True, description="Whether a session that loses its worker after it was READY is placed again, once."
     )
+    leaked_labs: LeakPolicy = Field(
+        LeakPolicy.REMOVE,
+        description="What follows for a lab with this fleet's marker that no session has any more: `remove`"
+        " stops, wipes and deletes it, `report` only shows it.",
+    )
     placement_headroom_percent: float = Field(
         0,
         ge=0,
@@ -244,6 +250,7 @@ class ControlPlaneSettings(CoordinationSettings):
             refuses_overbooking=self.booking_overcommit == "refuse",
             can_replace_lost=self.replace_lost_sessions,
             headroom_percent=self.placement_headroom_percent,
+            leaked_labs=self.leaked_labs,
             max_retries=self.max_retries,
         )
 

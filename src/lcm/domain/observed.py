@@ -18,6 +18,7 @@ def has_only_observed_changes(before: Worker, after: Worker) -> bool:
         health=observed.health,
         license=observed.license,
         labs_count=observed.labs_count,
+        labs=observed.labs,
     )
     same = replace(
         before, version=after.version, cml=cml, connection=after.connection, activity=after.activity

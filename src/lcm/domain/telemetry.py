@@ -8,6 +8,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec.structs import replace
 
+from lcm.domain.lablet.listed_lab import LabKind, LabMark, LabRequest, LeakReason
 from lcm.domain.launch import WorkerId
 
 Moment = Annotated[datetime, msgspec.Meta(tz=True)]
@@ -150,6 +151,9 @@ class LabNode(msgspec.Struct, frozen=True, kw_only=True):
 
     label: str | None = None
     state: str | None = None
+    cpu: float = 0.0
+    """What it needs while it runs, as far as discovery has read it, like the next."""
+    memory_gb: float = 0.0
     updated_at: datetime
 
 
@@ -164,6 +168,31 @@ class LabRecord(msgspec.Struct, frozen=True, kw_only=True):
     updated_at: datetime
     discovery_wanted: bool = False
     """It was first observed after its creation: the rest of it must be requested from CML."""
+
+    kind: LabKind | None = None
+    """Whose it is; None as long as no discovery has shown it."""
+    session_id: str | None = None
+    """The lablet session that owns it, or that its marker names."""
+    leak: LeakReason | None = None
+    leaked_since: datetime | None = None
+    """The first of the uninterrupted full listings that showed it leaked."""
+    leak_kept: str = ""
+    """Why LCM does not remove it although it is leaked."""
+    mark: LabMark | None = None
+    owner: str = ""
+    """The CML user who owns it."""
+    node_count: int | None = None
+    modified_at: datetime | None = None
+    tag_ports: tuple[int, ...] = ()
+    """The outside ports in the tags of its nodes."""
+    first_seen_at: datetime | None = None
+    """By discovery, like the next two."""
+    last_seen_at: datetime | None = None
+    """Known only while it is missing; otherwise the last listing of the worker showed it."""
+    missing_since: datetime | None = None
+    """The first full listing that lacked it."""
+    request: LabRequest | None = None
+    """What a person or the leak sweep requested of it."""
 
 
 _LIFE: Final = frozenset({"created", "modified", "deleted"})
@@ -227,9 +256,11 @@ def _with_node_change(record: LabRecord, change: LabChange, what: str) -> LabRec
     if known is None and len(record.nodes) >= MAX_NODES_PER_LAB:
         return record
     state = _clipped(change.data.get("state") if what in _LIFE else change.event)
-    node = LabNode(
-        label=_clipped(change.data.get("label")) or (known.label if known else None),
-        state=state or (known.state if known else None),
+    known = known or LabNode(updated_at=change.at)
+    node = replace(
+        known,
+        label=_clipped(change.data.get("label")) or known.label,
+        state=state or known.state,
         updated_at=change.at,
     )
     return replace(record, nodes={**record.nodes, change.element_id: node})

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from lcm.domain import pause
 from lcm.domain.cost import book
 from lcm.domain.errors import Conflict, IllegalTransition
+from lcm.domain.lablet.listed_lab import LabSummary
 from lcm.domain.launch import (
     MAX_UNATTENDED_LAUNCHES,
     Ami,
@@ -125,7 +126,7 @@ def _without_instance(worker: Worker) -> Worker:
     return replace(
         worker,
         instance=replace(worker.instance, id=None, public_ip=None, private_ip=None),
-        cml=replace(worker.cml, certificate_sha256=None),
+        cml=replace(worker.cml, certificate_sha256=None, labs=LabSummary()),
     )
 
 

@@ -16,6 +16,7 @@ from lcm.domain.capacity import Capacity
 from lcm.domain.cost import MonthlyUse
 from lcm.domain.idempotency import KeyedRequest
 from lcm.domain.lablet.claim import Claim, Reserve, allocated
+from lcm.domain.lablet.listed_lab import LabSummary
 from lcm.domain.launch import (
     InstanceId,
     LaunchIntent,
@@ -181,6 +182,8 @@ class Cml(msgspec.Struct, frozen=True, kw_only=True):
     license: CmlLicense | None = None
     labs_count: int | None = None
     lab_discovery_requested_at: datetime | None = None
+    labs: LabSummary = LabSummary()
+    """What the newest discovery of its labs means for placement."""
 
 
 class Connection(msgspec.Struct, frozen=True, kw_only=True):

@@ -26,6 +26,8 @@ class StatsView(msgspec.Struct, frozen=True, kw_only=True):
     labs_started: int
     labs_stopped: int
     labs_deleted: int
+    lab_sync_count: int
+    """Listings of the labs of a worker."""
     instances_managed: int
     """Sessions that it works on now."""
     instances_running: int
@@ -67,6 +69,7 @@ class LabletPages:
             labs_started=labs["started"],
             labs_stopped=labs["stopped"],
             labs_deleted=labs["deleted"],
+            lab_sync_count=self.stats.discoveries.total(),
             instances_managed=self.stats.instances_managed,
             instances_running=self.stats.instances_running,
         )

@@ -13,10 +13,10 @@ from functools import partial
 from lcm.cml.connection import CmlConnections, CmlTrust
 from lcm.cml.sessions import CmlSessions, server_of
 from lcm.core.clock import Clock
-from lcm.core.controller import WatchTriggeredHostedService
+from lcm.core.controller import WatchTriggeredHostedService, Work
 from lcm.core.election import Election, ElectionWin, LeaderElectionConfig
 from lcm.core.health import Health
-from lcm.core.hosted_service import HostedService
+from lcm.core.hosted_service import HostedService, supervise
 from lcm.core.ids import Ids
 from lcm.core.key_watch import KeyWatch, WatchConfig
 from lcm.core.kv.port import Change, ChangeKind, Kv
@@ -25,7 +25,9 @@ from lcm.core.telemetry import LoopLagMonitor, Telemetry
 from lcm.domain.lablet.session import LabletSession
 from lcm.lablet_controller.adapters.cml_labs import CmlLabsClient, LabLimits
 from lcm.lablet_controller.admin import lablet_operations
+from lcm.lablet_controller.discovery import LabDiscovery
 from lcm.lablet_controller.gate import LabGate
+from lcm.lablet_controller.lab_requests import LabRequests
 from lcm.lablet_controller.observer import LabObserver
 from lcm.lablet_controller.ports import CmlLabs, ControlPlane
 from lcm.lablet_controller.reconciler import STEPS, LabletReconciler
@@ -107,11 +109,19 @@ def assemble_lablets(
     observer = LabObserver(
         labs, control_plane, clock, lands_within_seconds=LANDS_WITHIN * settings.cml_lab_timeout
     )
+    gate = LabGate(labs, control_plane, observer.fleet_id, election.check)
+    find_server = partial(server_of, use_private_ip=settings.use_private_ip_for_monitoring)
+    discovery = LabDiscovery(
+        control_plane, labs, find_server, clock, health, stats, settings.labs_refresh_interval
+    )
+    requests = LabRequests(
+        control_plane, labs, gate, find_server, clock, health, stats, settings.lab_action_timeout
+    )
     reconciler = LabletReconciler(
         control_plane,
         observer,
-        LabGate(labs, control_plane, observer.fleet_id, election.check),
-        partial(server_of, use_private_ip=settings.use_private_ip_for_monitoring),
+        gate,
+        find_server,
         clock,
         stats,
         lab_lead=timedelta(minutes=settings.lab_start_minutes),
@@ -139,8 +149,24 @@ def assemble_lablets(
     async def claim_epoch(win: ElectionWin) -> int:
         return await control_plane.claim_leadership(win.cluster_id, win.revision, win.instance_id)
 
+    def supervised(work: Work, name: str) -> Work:
+        return partial(supervise, work, name=name, clock=clock, fatal=reconciler.fatal)
+
+    def reset() -> None:
+        for part in (reconciler, discovery, requests):
+            part.reset()
+
     service = WatchTriggeredHostedService(
-        LABLET_CONTROLLER, loop, election, watch, claim_epoch, reset=reconciler.reset
+        LABLET_CONTROLLER,
+        loop,
+        election,
+        watch,
+        claim_epoch,
+        while_leading={
+            "lab-discovery": supervised(discovery.run, "lab-discovery"),
+            "lab-requests": supervised(requests.run, "lab-requests"),
+        },
+        reset=reset,
     )
     return LabletController(service, reconciler, stats)
 

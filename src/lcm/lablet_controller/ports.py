@@ -15,7 +15,9 @@ from lcm.domain.lablet.node_definitions import NodeDefinition
 from lcm.domain.lablet.session import LabletSession
 from lcm.domain.lablet.states import SessionStatus
 from lcm.domain.observation import Observation
+from lcm.domain.telemetry import LabRecord
 from lcm.domain.worker import Worker
+from lcm.rest.lab_reports import LabGone, LabListingReceipt, LabListingReport, LabRequestOutcome
 from lcm.rest.lablet_reports import (
     EvidenceCollected,
     ImportIntent,
@@ -129,6 +131,10 @@ class ControlPlane(Protocol):
 
     async def get_session(self, session_id: str) -> LabletSession: ...
 
+    async def list_resources(self) -> list[Worker]:
+        """Every worker that is not terminated."""
+        ...
+
     async def fetch_single_resource(self, worker_id: str) -> Worker | None:
         """A worker; None if there is none under this id."""
         ...
@@ -152,6 +158,20 @@ class ControlPlane(Protocol):
     ) -> LabletSession: ...
 
     async def report_cleaned(self, session_id: str, cleaned: LabCleaned) -> LabletSession | None: ...
+
+    async def report_labs(self, worker_id: str, report: LabListingReport) -> LabListingReceipt: ...
+
+    async def list_lab_work(self) -> list[LabRecord]:
+        """The labs of which a person or the leak sweep requests something."""
+        ...
+
+    async def get_lab_record(self, worker_id: str, lab_id: str) -> LabRecord:
+        """A lab with whose it is at this moment. Raises NotFound."""
+        ...
+
+    async def report_lab_outcome(self, worker_id: str, lab_id: str, outcome: LabRequestOutcome) -> None: ...
+
+    async def report_lab_gone(self, worker_id: str, lab_id: str, gone: LabGone) -> None: ...
 
 
 class CmlLabs(Protocol):

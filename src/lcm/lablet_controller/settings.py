@@ -37,6 +37,15 @@ class LabletControllerSettings(ControllerSettings, CmlSettings):
     lab_start_timeout: PositiveFloat = Field(
         300, description="Seconds from the start of a lab until every node has booted."
     )
+    labs_refresh_interval: float = Field(
+        300,
+        ge=0,
+        description="Seconds between two listings of all labs of a worker; 0: only on request, and no leaked"
+        " lab is found.",
+    )
+    lab_action_timeout: PositiveFloat = Field(
+        180, description="Seconds that a start or stop of a lab that a person requested may take to be sent."
+    )
     lab_start_minutes: float = Field(
         5, ge=0, description="Minutes before its timeslot at which a lab is imported; as the control plane's."
     )

@@ -13,11 +13,18 @@ class Stats:
     def __init__(self, telemetry: Telemetry) -> None:
         self.labs: Counter[str] = Counter()
         """imported, adopted, started, collected, stopped, deleted."""
+        self.discoveries: Counter[str] = Counter()
+        """full, partial, failed."""
         self.managed: dict[str, SessionStatus] = {}
         telemetry.counter(
             "lcm_lablet_labs_total",
             "Labs by what was done with them: imported, adopted, started, collected, stopped, deleted.",
             lambda: [(count, {"action": action}) for action, count in sorted(self.labs.items())],
+        )
+        telemetry.counter(
+            "lcm_lab_discoveries_total",
+            "Listings of the labs of a worker: full, partial (LCM's account is no administrator), failed.",
+            lambda: [(count, {"outcome": outcome}) for outcome, count in sorted(self.discoveries.items())],
         )
         telemetry.gauge(
             "lcm_lablet_sessions_managed",

@@ -2,13 +2,22 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
+from urllib.parse import quote
 
 import msgspec
 
 from lcm.domain.errors import Conflict
 from lcm.domain.lablet.session import LabletSession
 from lcm.domain.lablet.states import SessionStatus
+from lcm.domain.telemetry import LabRecord
 from lcm.rest.client import ControlPlaneClient
+from lcm.rest.lab_reports import (
+    LabGone,
+    LabListingReceipt,
+    LabListingReport,
+    LabRequestOutcome,
+    LabWork,
+)
 from lcm.rest.lablet_reports import (
     MAX_REPORTS,
     EvidenceCollected,
@@ -103,6 +112,27 @@ class LabletClient(ControlPlaneClient):
         """Return the session; None if none has this id any more."""
         body = await self._call("POST", f"/lablet-sessions/{session_id}/cleaned", cleaned)
         return _session.decode(body) if body else None
+
+    # Labs, whosesoever they are.
+
+    async def report_labs(self, worker_id: str, report: LabListingReport) -> LabListingReceipt:
+        body = await self._call("POST", f"/workers/{worker_id}/labs", report)
+        return msgspec.json.decode(body, type=LabListingReceipt)
+
+    async def list_lab_work(self) -> list[LabRecord]:
+        """Return the labs of which something is requested."""
+        return msgspec.json.decode(await self._call("GET", "/labs/work"), type=LabWork).items
+
+    async def get_lab_record(self, worker_id: str, lab_id: str) -> LabRecord:
+        """Return a lab with whose it is at this moment."""
+        body = await self._call("GET", f"/workers/{worker_id}/labs/{quote(lab_id, safe='')}")
+        return msgspec.json.decode(body, type=LabRecord)
+
+    async def report_lab_outcome(self, worker_id: str, lab_id: str, outcome: LabRequestOutcome) -> None:
+        await self._call("POST", f"/workers/{worker_id}/labs/{quote(lab_id, safe='')}/outcome", outcome)
+
+    async def report_lab_gone(self, worker_id: str, lab_id: str, gone: LabGone) -> None:
+        await self._call("POST", f"/workers/{worker_id}/labs/{quote(lab_id, safe='')}/gone", gone)
 
     async def _changed(self, session_id: str, what: str, report: msgspec.Struct) -> LabletSession:
         return _session.decode(await self._call("POST", f"/lablet-sessions/{session_id}/{what}", report))

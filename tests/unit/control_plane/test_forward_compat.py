@@ -89,7 +89,8 @@ async def test_a_value_with_a_later_field_can_be_read_and_is_kept(
 
 
 async def test_a_later_field_of_a_part_outlives_a_change_of_that_part(shared: Shared) -> None:
-    later = {**msgspec.to_builtins(shared.worker.cml), "health": {"valid": True, "score": 7}, "disk": "full"}
+    known = msgspec.json.decode(msgspec.json.encode(shared.worker.cml))
+    later = {**known, "health": {"valid": True, "score": 7}, "disk": "full"}
     await shared.write_as_later_version(cml=later)
     stored = await shared.change(cml=replace((await shared.workers.get(shared.worker.id)).cml, version="2.9"))
     assert stored["cml"] == {**later, "version": "2.9"}

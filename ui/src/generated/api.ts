@@ -204,6 +204,9 @@ export interface Hold {
   readonly reason: string;
 }
 
+/** What people, and the leak sweep, request of a lab. */
+export type LabAction = "remove" | "start" | "stop";
+
 /** A change of state of a lab or of an element in it. */
 export interface LabChange {
   readonly worker_id: string;
@@ -227,15 +230,27 @@ export interface LabCleanup {
   readonly is_abandoned?: boolean;
 }
 
+/** Whose a lab is. */
+export type LabKind = "foreign" | "leaked" | "orphaned" | "session";
+
 /** The labs on a worker, as last observed. */
 export interface LabList {
   readonly items: readonly LabRecord[];
+}
+
+/** The marker in the title and the notes of a lab, which agree. */
+export interface LabMark {
+  readonly session_id: string;
+  readonly generation: number;
+  readonly fleet_id: string;
 }
 
 /** A node of a lab, as far as it is known. */
 export interface LabNode {
   readonly label: string | null;
   readonly state: string | null;
+  readonly cpu: number;
+  readonly memory_gb: number;
   readonly updated_at: string;
 }
 
@@ -248,6 +263,31 @@ export interface LabRecord {
   readonly nodes: Readonly<Record<string, LabNode>>;
   readonly updated_at: string;
   readonly discovery_wanted: boolean;
+  readonly kind: LabKind | null;
+  readonly session_id: string | null;
+  readonly leak: LeakReason | null;
+  readonly leaked_since: string | null;
+  readonly leak_kept: string;
+  readonly mark: LabMark | null;
+  readonly owner: string;
+  readonly node_count: number | null;
+  readonly modified_at: string | null;
+  readonly tag_ports: readonly number[];
+  readonly first_seen_at: string | null;
+  readonly last_seen_at: string | null;
+  readonly missing_since: string | null;
+  readonly request: LabRequest | null;
+}
+
+/** An action that the lablet controller carries out. */
+export interface LabRequest {
+  readonly action: LabAction;
+  readonly asked_at: string;
+  readonly by: string;
+  readonly leak: LeakReason | null;
+  readonly title: string | null;
+  readonly error: string;
+  readonly is_over: boolean;
 }
 
 /** The filters, in their order. */
@@ -321,6 +361,9 @@ export interface LabletSessionView {
   readonly cleanup: LabCleanup;
   readonly evidence: readonly Evidence[];
 }
+
+/** Why a lab with the marker of this fleet is no session's. */
+export type LeakReason = "duplicate" | "record_older" | "session_ended" | "session_moved_on" | "session_unknown";
 
 /** A license that the pool may still count for a worker that is gone. */
 export interface LicenseDebt {

@@ -163,6 +163,10 @@ export const ROLE_OF_REQUEST = {
   "POST /api/lablet-sessions/{session_id}/extend": "viewer",
   "POST /api/lablet-sessions/{session_id}/retry": "viewer",
   "POST /api/lablet-batches/{batch_id}/end": "operator",
+  "POST /api/workers/{worker_id}/labs/discover": "operator",
+  "POST /api/workers/{worker_id}/labs/{lab_id}/start": "operator",
+  "POST /api/workers/{worker_id}/labs/{lab_id}/stop": "operator",
+  "POST /api/workers/{worker_id}/labs/{lab_id}/remove": "admin",
   "POST /api/workers/{worker_id}/license": "admin",
   "DELETE /api/workers/{worker_id}/license": "admin",
   "PUT /api/settings/license": "admin",
@@ -233,6 +237,9 @@ export const STREAM_EVENT = {
   "LAB_STATE_CHANGE": "worker.lab.state_change",
   "LAB_STATS_UPDATED": "worker.lab.stats_updated",
   "LAB_STATUS_UPDATED": "lab.status.updated",
+  "LAB_DISCOVERED": "lab.discovered",
+  "LAB_LEAKED": "lab.leaked",
+  "LAB_REMOVED": "lab.removed",
   "METRICS_BATCH": "worker.metrics.updated.batch"
 } as const;
 

@@ -24,10 +24,20 @@ from lcm.domain import errors
 from lcm.domain.lablet.session import LabletSession
 from lcm.domain.lablet.snapshot import Snapshot
 from lcm.domain.license import LicenseDebt
+from lcm.domain.telemetry import LabRecord
 from lcm.domain.template import WorkerTemplate
 from lcm.domain.worker import Worker
 from lcm.rest import fleet as fleet_schemas
-from lcm.rest import lablet_access, lablet_reports, lablet_requests, lablets, scheduling, schemas
+from lcm.rest import (
+    lab_reports,
+    lablet_access,
+    lablet_reports,
+    lablet_requests,
+    lablets,
+    labs,
+    scheduling,
+    schemas,
+)
 from lcm.web.answers import MalformedBody, PlainRoute, install_openapi
 from lcm.web.problems import problem
 from lcm.web.tracing import Traced
@@ -72,6 +82,8 @@ _STRUCTS = (
     scheduling.SessionExplanation, scheduling.SchedulingQueue,
     scheduling.PreviewRequest, scheduling.SchedulingPreview,
     scheduling.SchedulingCalendar, scheduling.PlacementPage, scheduling.PlacementReport,
+    labs.LabPage, labs.LabRemoval, lab_reports.LabListingReport, lab_reports.LabListingReceipt,
+    lab_reports.LabWork, lab_reports.LabRequestOutcome, lab_reports.LabGone, LabRecord,
     lablet_requests.NewDefinition, lablet_requests.NextDefinition, lablet_requests.TopologyText,
     scheduling.LabletDefinitionView, scheduling.LabletDefinitionPage, scheduling.TopologyAnalysis,
 )  # fmt: skip

@@ -37,7 +37,8 @@ MAX_DELETED: Final = 1_000
 _LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 
 Listener = Callable[[Sequence[LabChange], LabRecord | None, LabRecord | None], None]
-"""Called with the changes of a lab (none if it was only discovered), and its record before and after."""
+"""Called with the changes of a lab (none if discovery or a request changed it), and its record before and
+after."""
 
 
 class Labs:
@@ -78,6 +79,31 @@ class Labs:
         labs = [record for _, record in self._known.get(worker_id, {}).values()]
         return sorted(labs, key=lambda lab: (lab.title or "", lab.lab_id))
 
+    async def find(self, worker_id: str, lab_id: str) -> LabRecord | None:
+        await self._load()
+        return self._known.get(worker_id, {}).get(lab_id, (0, None))[1]
+
+    async def list_all(self) -> list[LabRecord]:
+        """Return the labs of all workers."""
+        await self._load()
+        return [record for labs in self._known.values() for _, record in labs.values()]
+
+    def was_deleted_after(self, worker_id: str, lab_id: str, moment: datetime) -> bool:
+        """Return whether a lab was deleted later than an observation that shows it."""
+        return self._deleted.get(_document_id(worker_id, lab_id), _LONG_AGO) > moment
+
+    async def revise(
+        self,
+        worker_id: str,
+        lab_id: str,
+        decide: Callable[[LabRecord | None], LabRecord | None],
+        *,
+        fence: Fence | None = None,
+    ) -> LabRecord | None:
+        """Change the record of one lab in one compare-and-set; None from `decide` removes it."""
+        await self._change(worker_id, lab_id, (), decide, fence)
+        return await self.find(worker_id, lab_id)
+
     async def change(
         self, worker_id: str, lab_id: str, changes: Sequence[LabChange], *, fence: Fence
     ) -> bool:
@@ -96,7 +122,7 @@ class Labs:
         lab_id: str,
         changes: Sequence[LabChange],
         decide: Callable[[LabRecord | None], LabRecord | None],
-        fence: Fence,
+        fence: Fence | None,
     ) -> bool:
         await self._load()
         if not 0 < len(lab_id) <= MAX_ID_LENGTH:
@@ -185,7 +211,7 @@ class Labs:
         version: int,
         before: LabRecord | None,
         after: LabRecord | None,
-        fence: Fence,
+        fence: Fence | None,
     ) -> None:
         if after == before:
             return

@@ -5,10 +5,12 @@ from operator import attrgetter
 
 from lcm.control_plane.records.definitions import StoredDefinition
 from lcm.domain.lablet.definition import DefinitionStatus
+from lcm.domain.lablet.listed_lab import LabKind
 from lcm.domain.lablet.session import LabletSession
 from lcm.domain.lablet.states import PENDING_SCHEDULING
 from lcm.domain.license import License, LicenseOperation, LicenseStatus
 from lcm.domain.lifecycle import DRAINING, STOPPING, TERMINATED
+from lcm.domain.telemetry import LabRecord
 from lcm.domain.worker import Worker
 
 
@@ -73,6 +75,19 @@ class StreamEvent(StrEnum):
     LAB_STATE_CHANGE = "worker.lab.state_change"
     LAB_STATS_UPDATED = "worker.lab.stats_updated"
     LAB_STATUS_UPDATED = "lab.status.updated"
+    LAB_DISCOVERED = "lab.discovered"
+    LAB_LEAKED = "lab.leaked"
+    LAB_REMOVED = "lab.removed"
+
+
+def lab_event_of(before: LabRecord | None, after: LabRecord | None) -> StreamEvent | None:
+    """Return the event name; None for a commit that does not change whose lab is where."""
+    if after is None:
+        return StreamEvent.LAB_REMOVED if before is not None else None
+    if after.kind is LabKind.LEAKED and (before is None or before.kind is not LabKind.LEAKED):
+        return StreamEvent.LAB_LEAKED
+    is_first = after.kind is not None and (before is None or before.kind is None)
+    return StreamEvent.LAB_DISCOVERED if is_first else None
 
 
 def session_event_of(before: LabletSession | None, after: LabletSession) -> SessionEvent | None:
@@ -146,10 +161,7 @@ def event_of(before: Worker | None, after: Worker) -> WorkerEvent:
         return WorkerEvent.EC2_DETAILS_UPDATED
     if before.activity.checked_at != after.activity.checked_at:
         return WorkerEvent.ACTIVITY_UPDATED
-    if (before.cml.labs_count, before.cml.lab_discovery_requested_at) != (
-        after.cml.labs_count,
-        after.cml.lab_discovery_requested_at,
-    ):
+    if _labs(before.cml) != _labs(after.cml):
         return WorkerEvent.LABS_UPDATED
     return WorkerEvent.STATUS_UPDATED
 
@@ -160,6 +172,8 @@ def _drain_timed_out(before: Worker, after: Worker) -> bool:
     deadline = before.pause.until
     return is_stopped and deadline is not None and after.status_since >= deadline
 
+
+_labs = attrgetter("labs_count", "lab_discovery_requested_at", "labs")
 
 _ec2_details = attrgetter("id", "type", "ami_id", "ami_name", "ami_description", "ami_creation_date")
 

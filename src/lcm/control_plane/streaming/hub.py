@@ -36,6 +36,7 @@ from lcm.control_plane.streaming.event_names import (
     definition_event_of,
     event_of,
     has_changed_queue,
+    lab_event_of,
     session_event_of,
 )
 from lcm.control_plane.streaming.outbox import SUBSCRIBER_BYTES, Channel, Subscriber
@@ -251,10 +252,10 @@ class EventHub:
                     "data": change.data,
                 },
             )
-        shown_before = (before.state, before.title) if before else None
-        shown_after = (after.state, after.title) if after else None
+        lab = after or before or changes[0]
+        shown_before = _shown(before) if before else None
+        shown_after = _shown(after) if after else None
         if shown_before != shown_after:
-            lab = after or before or changes[0]
             self.publish(
                 StreamEvent.LAB_STATUS_UPDATED,
                 {
@@ -264,6 +265,9 @@ class EventHub:
                     "lab": after,
                 },
             )
+        kind = lab_event_of(before, after)
+        if kind is not None:
+            self.publish(kind, {"worker_id": lab.worker_id, "lab_id": lab.lab_id, "lab": after or before})
 
     def on_sample(self, sample: Sample) -> None:
         self._collect(METRICS, sample.worker_id, msgspec.json.encode(sample))
@@ -565,6 +569,11 @@ class EventHub:
 
     def _now(self) -> bytes:
         return msgspec.json.encode(self._clock.now())
+
+
+def _shown(lab: LabRecord) -> tuple[object, ...]:
+    """What people see of a lab besides its nodes."""
+    return lab.state, lab.title, lab.kind, lab.request, lab.leak_kept, lab.missing_since
 
 
 def _chunks(parts: Sequence[bytes], size: int) -> Iterator[Sequence[bytes]]:

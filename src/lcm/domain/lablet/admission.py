@@ -4,7 +4,7 @@ The control plane calls these inside the compare-and-set of the worker, which dr
 placements share: what is judged here holds when it is written.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ from lcm.domain.errors import Conflict, PlacementRefused
 from lcm.domain.lablet.claim import Claim, ports_of
 from lcm.domain.lablet.definition import Demand, LicenseTier
 from lcm.domain.lablet.filters import Room, judge, vector
+from lcm.domain.lablet.lab_standing import LEAKED_FOR
 from lcm.domain.lablet.ports import COOLING, PortRange, pick_ports
 from lcm.domain.lablet.rooms import WorkerRoom
 from lcm.domain.lablet.snapshot import PlacementWorker
@@ -184,6 +185,31 @@ def let_go_of_stale(worker: Worker, session_id: str, attempt: int, *, now: datet
 def hold_again(worker: Worker, session_id: str, attempt: int, *, now: datetime) -> Worker:
     """Undo a retention whose session did not move on after all."""
     return _change_claim(worker, session_id, attempt, now, is_retained=False)
+
+
+def note_missing_labs(worker: Worker, missing: Collection[str], *, now: datetime) -> Worker:
+    """Release the retained claims of sessions of which full listings show no lab on the worker.
+
+    An import without an answer may still make one, so a later listing has to confirm the first.
+    """
+    for each in worker.claims:
+        if not each.is_retained:
+            continue
+        since = each.lab_missing_since
+        if each.session_id in missing and since is not None and now - since >= LEAKED_FOR:
+            worker = release(worker, each.session_id, each.attempt, now=now)
+        else:
+            noted = (since or now) if each.session_id in missing else None
+            worker = _change_claim(worker, each.session_id, each.attempt, now, lab_missing_since=noted)
+    return worker
+
+
+def release_retained(worker: Worker, session_id: str, *, generation: int, now: datetime) -> Worker:
+    """Release the retained claims of a session whose labs up to this import are proven gone."""
+    for each in worker.claims:
+        if each.is_retained and each.session_id == session_id and each.lab_generation <= generation:
+            worker = release(worker, session_id, each.attempt, now=now)
+    return worker
 
 
 def move_end(

@@ -25,6 +25,8 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     lab_generation: int = 0
     is_retained: bool = False
     """Its session has moved on while its lab could not be proven gone; it counts until the lab is."""
+    lab_missing_since: datetime | None = None
+    """Of a retained claim: the first full listing of the worker's labs that showed none of its session."""
 
 
 class Reserve(msgspec.Struct, frozen=True, kw_only=True):

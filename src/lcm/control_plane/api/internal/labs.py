@@ -1,0 +1,92 @@
+"""For the lablet controller: every lab on a worker, whose it is, and what is requested of it."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends
+from starlette.responses import Response
+
+from lcm.control_plane.api.dependencies import Controller, LabletFence, Plane
+from lcm.control_plane.commands.lablets.lab_requests import lab_as_it_stands, record_gone, record_outcome
+from lcm.control_plane.commands.lablets.report_labs import report_labs
+from lcm.control_plane.queries.labs import lab_work
+from lcm.domain.telemetry import LabRecord
+from lcm.rest.lab_reports import (
+    LabGone,
+    LabListingReceipt,
+    LabListingReport,
+    LabRequestOutcome,
+    LabWork,
+)
+from lcm.web.answers import answer, body_of, documented, reads
+
+router = APIRouter(prefix="/api/internal", tags=["lablets", "internal"])
+
+
+@router.post(
+    "/workers/{worker_id}/labs",
+    summary="Report the labs of a worker",
+    **documented(LabListingReceipt, problems=[404, 409, 413, 422]),
+    **reads(LabListingReport),
+)
+async def report(
+    worker_id: str,
+    service: Controller,
+    fence: LabletFence,
+    body: Annotated[LabListingReport, Depends(body_of(LabListingReport))],
+    plane: Plane,
+) -> Response:
+    """A full listing proves absence, the second time; any other adds what it shows."""
+    return answer(await report_labs(plane.records, plane.policies, worker_id, body, by=service, fence=fence))
+
+
+@router.get("/labs/work", summary="List requests about labs", **documented(LabWork))
+async def work(_: Controller, plane: Plane) -> Response:
+    """The labs of which a person or the leak sweep requests something that is not done."""
+    return answer(LabWork(items=await lab_work(plane.records)))
+
+
+@router.get(
+    "/workers/{worker_id}/labs/{lab_id}",
+    summary="Get a lab as it stands now",
+    **documented(LabRecord, problems=[404]),
+)
+async def get(worker_id: str, lab_id: str, _: Controller, plane: Plane) -> Response:
+    """Judged on the sessions of this moment: asked right before each change of a lab that has no session."""
+    worker = await plane.records.workers.get(worker_id)
+    return answer(await lab_as_it_stands(plane.records, worker, lab_id))
+
+
+@router.post(
+    "/workers/{worker_id}/labs/{lab_id}/outcome",
+    summary="Report what became of a request about a lab",
+    **documented(None, 204, "Recorded.", problems=[409, 422]),
+    **reads(LabRequestOutcome),
+)
+async def outcome(
+    worker_id: str,
+    lab_id: str,
+    fence: LabletFence,
+    body: Annotated[LabRequestOutcome, Depends(body_of(LabRequestOutcome))],
+    plane: Plane,
+) -> Response:
+    await record_outcome(plane.records, worker_id, lab_id, body, fence=fence)
+    return Response(status_code=204)
+
+
+@router.post(
+    "/workers/{worker_id}/labs/{lab_id}/gone",
+    summary="Report that a lab was removed",
+    **documented(None, 204, "Recorded.", problems=[404, 409, 422]),
+    **reads(LabGone),
+)
+async def gone(
+    worker_id: str,
+    lab_id: str,
+    service: Controller,
+    fence: LabletFence,
+    body: Annotated[LabGone, Depends(body_of(LabGone))],
+    plane: Plane,
+) -> Response:
+    """Its record goes, and the claim that was retained for it is released."""
+    await record_gone(plane.records, worker_id, lab_id, body, by=service, fence=fence)
+    return Response(status_code=204)

@@ -1,0 +1,149 @@
+"""What people request of a lab: recorded here, carried out and reported by the lablet controller."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Final
+
+from msgspec.structs import replace
+
+from lcm.control_plane.commands.lablets.lab_standings import Standings, note_lab, note_release
+from lcm.control_plane.records.groups import Records
+from lcm.control_plane.records.preconditions import Preconditions
+from lcm.control_plane.store.port import Fence
+from lcm.domain.errors import Conflict, NotFound
+from lcm.domain.lablet.admission import release_retained
+from lcm.domain.lablet.audit import LabletEvent
+from lcm.domain.lablet.claim import Claim
+from lcm.domain.lablet.lab_discovery import standing_of
+from lcm.domain.lablet.lab_request import refuse_request
+from lcm.domain.lablet.listed_lab import LabAction, LabRequest, LeakReason
+from lcm.domain.telemetry import LabRecord
+from lcm.domain.worker import Worker
+from lcm.rest.lab_reports import LabGone, LabRequestOutcome
+
+_REMOVED: Final = {
+    None: LabletEvent.LAB_REMOVED,
+    LeakReason.DUPLICATE: LabletEvent.LAB_DUPLICATE_REMOVED,
+}
+"""By the leak for which the sweep requested it; the others are LAB_LEAKED_REMOVED."""
+
+
+async def request_discovery(
+    records: Records, worker_id: str, *, by: str, preconditions: Preconditions
+) -> Worker:
+    """Have the lablet controller list the labs of a worker now."""
+    now = records.clock.now()
+
+    def request(worker: Worker) -> Worker:
+        if not worker.is_live:
+            raise Conflict(f"worker {worker.name} is {worker.status}; its labs are listed when it runs")
+        return replace(worker, cml=replace(worker.cml, lab_discovery_requested_at=now))
+
+    worker = await records.workers.change(worker_id, preconditions.guard(request))
+    await records.lablet_audit.note(
+        LabletEvent.LAB_DISCOVERY_REQUESTED, by=by, reason="requested", worker_id=worker_id
+    )
+    return worker
+
+
+async def request_lab_action(
+    records: Records, worker_id: str, lab_id: str, action: LabAction, *, by: str, title: str | None = None
+) -> LabRecord:
+    """Record what a person requests of a lab. The same request again changes nothing."""
+    worker = await records.workers.get(worker_id)
+    lab = await lab_as_it_stands(records, worker, lab_id)
+    session = await records.sessions.find(lab.session_id) if lab.session_id is not None else None
+    request = LabRequest(action=action, asked_at=records.clock.now(), by=by, title=title)
+    refuse_request(lab, request, session=session, worker=worker)
+    if _repeats(lab.request, request):
+        return lab
+
+    def decide(known: LabRecord | None) -> LabRecord | None:
+        if known is None or known.request != lab.request:
+            raise Conflict(f"lab {lab_id} changed meanwhile; read it again")
+        return replace(known, kind=lab.kind, session_id=lab.session_id, leak=lab.leak, request=request)
+
+    requested = await records.labs.revise(worker_id, lab_id, decide)
+    assert requested is not None
+    await note_lab(records, LabletEvent.LAB_ACTION_REQUESTED, requested, by=by, reason=str(action))
+    return requested
+
+
+def _repeats(known: LabRequest | None, request: LabRequest) -> bool:
+    return known is not None and known.action is request.action and not known.is_over and known.leak is None
+
+
+async def lab_as_it_stands(records: Records, worker: Worker, lab_id: str) -> LabRecord:
+    """Return a lab with whose it is at this moment, not at the last listing. Raises NotFound."""
+    lab = await records.labs.find(worker.id, lab_id)
+    if lab is None:
+        raise NotFound(f"there is no lab {lab_id!r} on this worker; list them with GET /api/labs")
+    if lab.kind is None:
+        return lab
+    standings = await Standings.read(records, worker.instance.id)
+    standing = await standings.of(lab_id, lab.mark)
+    return standing_of(lab, standing, is_full=False, now=records.clock.now())
+
+
+async def record_outcome(
+    records: Records, worker_id: str, lab_id: str, outcome: LabRequestOutcome, *, fence: Fence
+) -> LabRecord | None:
+    """Record what became of a request. A report about an earlier request changes nothing."""
+
+    def end(known: LabRecord, request: LabRequest) -> LabRecord:
+        tried = replace(request, error=outcome.error, is_over=outcome.is_over)
+        return replace(known, request=tried if outcome.error else None)
+
+    return await records.labs.revise(worker_id, lab_id, _about(outcome.asked_at, end), fence=fence)
+
+
+def _about(
+    asked_at: datetime, decide: Callable[[LabRecord, LabRequest], LabRecord | None]
+) -> Callable[[LabRecord | None], LabRecord | None]:
+    def about(known: LabRecord | None) -> LabRecord | None:
+        if known is None or known.request is None or known.request.asked_at != asked_at:
+            return known
+        return decide(known, known.request)
+
+    return about
+
+
+async def record_gone(
+    records: Records, worker_id: str, lab_id: str, gone: LabGone, *, by: str, fence: Fence
+) -> None:
+    """Remove the record of a lab that was removed, and release the claim that waited for it.
+
+    Audited before the record goes: a crash may repeat the entry, and never skips it. What it leaves of the
+    claim the next full listings release.
+    """
+    worker = await records.workers.get(worker_id)
+    if worker.instance.id != gone.instance_id:
+        raise Conflict(f"the worker runs on instance {worker.instance.id}; observe that one")
+    lab = await records.labs.find(worker_id, lab_id)
+    if lab is None or lab.request is None or lab.request.asked_at != gone.asked_at:
+        return
+    request = lab.request
+    event = _REMOVED.get(request.leak, LabletEvent.LAB_LEAKED_REMOVED)
+    by = by if request.leak else request.by
+    await note_lab(records, event, lab, by=by, reason=request.leak or "removed as requested")
+    await records.labs.revise(worker_id, lab_id, _about(gone.asked_at, lambda *_: None), fence=fence)
+    await _release_claim(records, lab, by=by, fence=fence)
+
+
+async def _release_claim(records: Records, lab: LabRecord, *, by: str, fence: Fence) -> None:
+    """Release the retained claim of the lab's session, unless another of its labs is left."""
+    mark = lab.mark
+    others = await records.labs.of(lab.worker_id)
+    if mark is None or any(each.session_id == mark.session_id for each in others):
+        return
+    now = records.clock.now()
+    released: list[Claim] = []
+
+    def decide(worker: Worker) -> Worker:
+        left = release_retained(worker, mark.session_id, generation=mark.generation, now=now)
+        released[:] = [claim for claim in worker.claims if claim not in left.claims]
+        return left
+
+    await records.workers.change(lab.worker_id, decide, fence=fence)
+    for claim in released:
+        await note_release(records, lab.worker_id, claim, by=by)

@@ -1,0 +1,101 @@
+"""The labs on all workers, for people and for the lablet controller."""
+
+from datetime import datetime
+
+from lcm.control_plane.records.groups import Records
+from lcm.domain.errors import NotFound
+from lcm.domain.lablet.lab_discovery import RUNNING_STATES
+from lcm.domain.lablet.lab_request import possible_requests
+from lcm.domain.lablet.lab_standing import DUPLICATE_FOR, LEAKED_FOR
+from lcm.domain.lablet.listed_lab import LabKind, LeakReason
+from lcm.domain.lablet.session import LabletSession
+from lcm.domain.lifecycle import TERMINATED
+from lcm.domain.telemetry import LabRecord
+from lcm.domain.worker import Worker
+from lcm.rest.labs import LabPage, LabView, ListedWorker
+
+
+async def lab_work(records: Records) -> list[LabRecord]:
+    """Return the labs of which something is requested that is not done."""
+    return [
+        lab for lab in await records.labs.list_all() if lab.request is not None and not lab.request.is_over
+    ]
+
+
+async def list_labs(
+    records: Records,
+    *,
+    worker_id: str | None = None,
+    kind: LabKind | None = None,
+    limit: int = 100,
+    after: str | None = None,
+) -> LabPage:
+    """Return labs by worker and title, and when the labs of these workers were listed."""
+    workers = {
+        worker.id: worker
+        for worker in await records.workers.list_all()
+        if worker.status is not TERMINATED and worker_id in (None, worker.id)
+    }
+    if worker_id is not None and not workers:
+        raise NotFound(f"there is no worker {worker_id!r}; list them with GET /api/workers")
+    found = [
+        lab for lab in await records.labs.list_all() if lab.worker_id in workers and kind in (None, lab.kind)
+    ]
+    keyed = sorted((_cursor(workers[lab.worker_id], lab), lab) for lab in found)
+    rest = [(key, lab) for key, lab in keyed if after is None or key > after]
+    page = rest[:limit]
+    sessions = {session.id: session for session in await records.sessions.list_all()}
+    return LabPage(
+        items=[view_lab(lab, workers[lab.worker_id], sessions.get(lab.session_id or "")) for _, lab in page],
+        next=page[-1][0] if len(rest) > limit else None,
+        workers=[
+            ListedWorker(
+                worker_id=worker.id,
+                worker_name=worker.name,
+                listed_at=worker.cml.labs.listed_at,
+                is_partial=worker.cml.labs.is_partial,
+            )
+            for worker in sorted(workers.values(), key=lambda worker: (worker.name, worker.id))
+            if worker.is_live
+        ],
+    )
+
+
+def view_lab(lab: LabRecord, worker: Worker, session: LabletSession | None) -> LabView:
+    """Return one lab as people see it."""
+    is_counted = lab.node_count is not None
+    return LabView(
+        worker_id=worker.id,
+        worker_name=worker.name,
+        lab_id=lab.lab_id,
+        title=lab.title,
+        state=lab.state,
+        kind=lab.kind,
+        session_id=lab.session_id,
+        definition_name=session.definition_name if session is not None else None,
+        owner=lab.owner,
+        node_count=lab.node_count if is_counted else len(lab.nodes) or None,
+        running_nodes=sum(node.state in RUNNING_STATES for node in lab.nodes.values()),
+        tag_ports=lab.tag_ports,
+        modified_at=lab.modified_at,
+        first_seen_at=lab.first_seen_at,
+        last_seen_at=lab.last_seen_at if lab.missing_since is not None else worker.cml.labs.listed_at,
+        missing_since=lab.missing_since,
+        leak=lab.leak,
+        removed_from=_removed_from(lab),
+        leak_kept=lab.leak_kept,
+        request=lab.request,
+        possible_actions=tuple(possible_requests(lab, session, worker)),
+    )
+
+
+def _removed_from(lab: LabRecord) -> datetime | None:
+    """When LCM removes a leaked lab, if it does and nothing changes."""
+    if lab.leaked_since is None or lab.leak_kept or lab.leak is LeakReason.RECORD_OLDER:
+        return None
+    return lab.leaked_since + (DUPLICATE_FOR if lab.leak is LeakReason.DUPLICATE else LEAKED_FOR)
+
+
+def _cursor(worker: Worker, lab: LabRecord) -> str:
+    """Return a cursor that sorts like the list."""
+    return f"{worker.name} {worker.id} {lab.title or ''} {lab.lab_id}"

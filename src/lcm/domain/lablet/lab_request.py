@@ -1,0 +1,53 @@
+"""What people may request of a lab, and why not."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from lcm.domain.errors import Conflict
+from lcm.domain.lablet.listed_lab import LabAction, LabKind, LabRequest
+from lcm.domain.lablet.session import LabletSession
+from lcm.domain.lablet.states import READY, RUNNING
+from lcm.domain.telemetry import LabRecord
+from lcm.domain.worker import Worker
+
+_IN_USE: Final = frozenset({READY, RUNNING})
+
+
+def refuse_request(
+    lab: LabRecord, request: LabRequest, *, session: LabletSession | None, worker: Worker
+) -> None:
+    """Raise Conflict if this is not possible now; the message says what to do instead."""
+    if not worker.is_live:
+        raise Conflict(f"worker {worker.name} is {worker.status}; start it, then request the action")
+    if lab.kind is None or lab.kind is LabKind.ORPHANED:
+        raise Conflict("CML has not shown this lab in its last listing; request a lab discovery first")
+    if lab.kind is LabKind.SESSION:
+        _refuse_of_session(lab, request, session)
+    removal = lab.request
+    is_removed = removal is not None and removal.action is LabAction.REMOVE
+    if is_removed and request.action is not LabAction.REMOVE:
+        raise Conflict("the lab is being removed; nothing else can be requested of it")
+    is_foreign_removal = lab.kind is LabKind.FOREIGN and request.action is LabAction.REMOVE
+    if is_foreign_removal and request.title != lab.title:
+        raise Conflict(f"LCM did not make this lab; to remove it send its title, {lab.title!r}, as 'title'")
+
+
+def _refuse_of_session(lab: LabRecord, request: LabRequest, session: LabletSession | None) -> None:
+    if request.action is LabAction.REMOVE:
+        raise Conflict(f"the lab belongs to lablet session {lab.session_id}; end the session instead")
+    if session is None or session.status not in _IN_USE:
+        status = session.status if session is not None else "gone"
+        raise Conflict(f"its lablet session is {status}; LCM starts and stops the lab itself until it runs")
+
+
+def possible_requests(lab: LabRecord, session: LabletSession | None, worker: Worker) -> Sequence[LabAction]:
+    """What may be requested of the lab now, by a person with the role for it."""
+    found = []
+    for action in LabAction:
+        request = LabRequest(action=action, asked_at=lab.updated_at, by="", title=lab.title)
+        try:
+            refuse_request(lab, request, session=session, worker=worker)
+        except Conflict:
+            continue
+        found.append(action)
+    return tuple(found)

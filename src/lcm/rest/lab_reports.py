@@ -1,0 +1,60 @@
+"""What the lablet controller reports of the labs on a worker, and what it is asked to do with them."""
+
+from datetime import datetime
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from lcm.domain.lablet.listed_lab import CmlId, ListedLab
+from lcm.domain.telemetry import LabRecord, Moment
+from lcm.rest.lablet_reports import InstanceId
+
+MAX_LABS = 1_000
+
+
+class LabListingReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The labs of a worker at one moment."""
+
+    instance_id: InstanceId
+    """The instance whose CML was read."""
+    taken_at: Moment
+    is_full: bool
+    """Every lab is in it. Any other listing proves no absence."""
+    labs: Annotated[tuple[ListedLab, ...], Meta(max_length=MAX_LABS)] = ()
+    unread: Annotated[tuple[CmlId, ...], Meta(max_length=MAX_LABS)] = ()
+    """Labs that are there and could not be read."""
+
+
+class LabListingReceipt(msgspec.Struct, frozen=True, kw_only=True):
+    """How many labs of each kind the worker has now."""
+
+    session: int = 0
+    foreign: int = 0
+    leaked: int = 0
+    orphaned: int = 0
+
+
+class LabWork(msgspec.Struct, frozen=True, kw_only=True):
+    """The labs of which something is requested."""
+
+    items: list[LabRecord]
+
+
+class LabRequestOutcome(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What became of a request."""
+
+    asked_at: datetime
+    """Which request it is about."""
+    error: Annotated[str, Meta(max_length=1_000)] = ""
+    """Empty: it was carried out."""
+    is_over: bool = False
+    """It failed and is not tried again."""
+
+
+class LabGone(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """CML answered that the lab is absent."""
+
+    instance_id: InstanceId
+    asked_at: datetime
+    """The request to remove it."""

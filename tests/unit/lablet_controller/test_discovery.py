@@ -1,0 +1,167 @@
+"""Every lab of every worker is known with whose it is, and an unknown is no absence."""
+
+from datetime import timedelta
+
+import pytest
+from msgspec.structs import replace
+
+from lcm.domain.errors import Conflict, Unreachable
+from lcm.domain.lablet.audit import LabletEvent
+from lcm.domain.lablet.listed_lab import LabKind
+from lcm.domain.lablet.states import ENDED, RUNNING
+from lcm.domain.lifecycle import STOPPED as WORKER_STOPPED
+from lcm.rest.lab_reports import LabListingReport
+from lcm.simulator.cml.accounts import ADMIN_ID
+from support.lab_strangers import INTERVAL, DiscoveryBench
+
+
+@pytest.fixture
+async def bench() -> DiscoveryBench:
+    bench = DiscoveryBench()
+    await bench.open()
+    return bench
+
+
+async def test_a_listing_says_of_every_lab_whose_it_is(bench: DiscoveryBench) -> None:
+    session = await bench.drive(RUNNING)
+    bench.make_lab("of a person")
+    await bench.make_leaked("00000000-0000-4000-8000-000000000001")
+    await bench.discover()
+    kinds = await bench.kinds()
+    assert session.lab is not None
+    assert kinds[session.lab.title] == "session"
+    assert kinds["of a person"] == "foreign"
+    assert sorted(kinds.values()) == ["foreign", "leaked", "session"]
+
+
+async def test_a_foreign_lab_is_recorded_with_what_it_takes_of_the_worker(bench: DiscoveryBench) -> None:
+    lab = bench.make_lab("of a person", pc1="serial:2000")
+    bench.start_lab(lab)
+    await bench.discover()
+    record = await bench.lab(lab.id)
+    assert record is not None
+    assert (record.owner, record.node_count, record.tag_ports) == ("admin", 2, (2000,))
+    assert (record.first_seen_at, record.discovery_wanted) == (bench.clock.now(), False)
+    summary = (await bench.worker()).cml.labs
+    assert summary.foreign_ports == (2000,)
+    assert (summary.foreign_load.cpu, summary.foreign_load.memory_gb) == (1, 0.5)
+
+
+async def test_a_worker_is_listed_every_five_minutes_and_at_once_when_it_comes_up(
+    bench: DiscoveryBench,
+) -> None:
+    def listings() -> int:
+        return bench.calls.count("report_labs")
+
+    await bench.discover()
+    await bench.discover(timedelta(seconds=INTERVAL - 1))
+    assert listings() == 1
+    await bench.discover(timedelta(seconds=1))
+    assert listings() == 2
+    await bench.change_worker(lambda worker: replace(worker, status=WORKER_STOPPED))
+    await bench.discover()
+    await bench.change_worker(lambda worker: replace(worker, status="running"))
+    await bench.discover()
+    assert listings() == 3
+
+
+async def test_a_person_may_have_the_labs_listed_now(bench: DiscoveryBench) -> None:
+    await bench.discover()
+    answer = await bench.operator.post("/api/workers/w1/labs/discover")
+    assert answer.status == 202
+    await bench.discover(timedelta(seconds=1))
+    await bench.discover(timedelta(seconds=1))
+    assert bench.calls.count("report_labs") == 2
+
+
+async def test_nodes_are_read_again_only_of_labs_that_changed(bench: DiscoveryBench) -> None:
+    lab, other = bench.make_lab("a"), bench.make_lab("b")
+    await bench.discover()
+    await bench.clock.sleep(5)
+    bench.cml.labs.change_node(
+        next(node for node in lab.nodes.values() if node.label == "pc1"),
+        bench.clock.now().timestamp(),
+        tags=["serial:2777"],
+    )
+    bench.labs.calls.clear()
+    await bench.discover(timedelta(seconds=INTERVAL))
+    assert [lab_id for name, lab_id in bench.labs.calls if name == "nodes"] == [lab.id]
+    record, unchanged = await bench.lab(lab.id), await bench.lab(other.id)
+    assert record is not None
+    assert unchanged is not None
+    assert (record.tag_ports, unchanged.tag_ports) == ((2777,), (5001,))
+
+
+async def test_a_lab_that_was_deleted_outside_is_forgotten_after_two_full_listings(
+    bench: DiscoveryBench,
+) -> None:
+    lab = bench.make_lab("of a person")
+    await bench.discover()
+    bench.cml.labs.delete(lab)
+    await bench.discover(timedelta(seconds=INTERVAL))
+    record = await bench.lab(lab.id)
+    assert record is not None
+    assert record.missing_since == bench.clock.now()
+    await bench.discover(timedelta(seconds=INTERVAL))
+    assert await bench.lab(lab.id) is None
+
+
+async def test_a_listing_of_an_account_that_is_no_administrator_removes_nothing(
+    bench: DiscoveryBench,
+) -> None:
+    lab = bench.make_lab("of a person")
+    leaked = await bench.make_leaked("00000000-0000-4000-8000-000000000001")
+    await bench.discover()
+    user = bench.cml.accounts.users[ADMIN_ID]
+    user.admin = False
+    lab.owner_id = leaked.owner_id = "another user"
+    await bench.discover_for(30)
+    record = await bench.lab(lab.id)
+    assert record is not None
+    assert (record.missing_since, (await bench.worker()).cml.labs.is_partial) == (None, True)
+    assert await bench.changed_labs() == set()
+
+
+@pytest.mark.parametrize("call", ["list_labs", "get_lab", "nodes", "node_definitions"])
+async def test_a_failed_reading_is_no_absence(bench: DiscoveryBench, call: str) -> None:
+    lab = bench.make_lab("of a person")
+    await bench.discover()
+    bench.labs.failing[call] = Unreachable("connection refused")
+    await bench.discover_for(30)
+    record = await bench.lab(lab.id)
+    assert record is not None
+    assert record.missing_since is None
+
+
+async def test_a_listing_of_an_instance_that_was_replaced_meanwhile_is_refused(
+    bench: DiscoveryBench,
+) -> None:
+    report = LabListingReport(instance_id="i-0", taken_at=bench.clock.now(), is_full=True)
+    with pytest.raises(Conflict):
+        await bench.reconciler.control_plane.report_labs("w1", report)
+
+
+async def test_an_unread_lab_is_still_there(bench: DiscoveryBench) -> None:
+    lab = bench.make_lab("of a person")
+    bench.labs.failing["get_lab"] = Unreachable("connection reset")
+    await bench.discover()
+    assert await bench.lab(lab.id) is None
+    del bench.labs.failing["get_lab"]
+    await bench.discover(timedelta(seconds=INTERVAL))
+    assert await bench.lab(lab.id) is not None
+
+
+async def test_a_lab_of_a_session_that_vanishes_is_audited_as_lost(bench: DiscoveryBench) -> None:
+    session = await bench.drive(RUNNING)
+    assert session.lab is not None
+    await bench.discover()
+    [lab] = bench.cml.labs.all()
+    await bench.delete_outside(lab)
+    await bench.discover_for(15)
+    record = await bench.lab(lab.id)
+    assert record is not None
+    assert record.kind is LabKind.ORPHANED
+    assert len(await bench.audited(LabletEvent.LAB_LOST)) == 1
+    await bench.drive(*ENDED)
+    await bench.discover_for(15)
+    assert await bench.lab(lab.id) is None

@@ -1,0 +1,284 @@
+"""A lab that LCM made and no session has any more is removed, and no other lab ever is."""
+
+import contextlib
+import dataclasses
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from lcm.control_plane.commands.lablets.abandon_session import abandon_session
+from lcm.domain.errors import LabRefused, NotFound, Unreachable
+from lcm.domain.lablet.audit import LabletEvent
+from lcm.domain.lablet.lab_standing import LeakPolicy
+from lcm.domain.lablet.listed_lab import LeakReason
+from lcm.domain.lablet.marker import Marker, mark_notes
+from lcm.domain.lablet.states import ENDED, RUNNING, STOPPING
+from support.control_plane import ONE_REGION
+from support.lab_strangers import INTERVAL, DiscoveryBench
+from support.lablet_bench import Killed
+
+GHOST = "00000000-0000-4000-8000-00000000000"
+
+
+@pytest.fixture
+async def bench() -> DiscoveryBench:
+    bench = DiscoveryBench()
+    await bench.open()
+    return bench
+
+
+async def ended_session(bench: DiscoveryBench) -> str:
+    """A session that has ended and left nothing."""
+    await bench.drive(RUNNING)
+    await bench.end()
+    await bench.drive(*ENDED)
+    return str(bench.session_id)
+
+
+async def abandoned_session(bench: DiscoveryBench) -> str:
+    """A session that a person gave up, whose lab runs and whose claim is retained."""
+    await bench.drive(RUNNING)
+    await bench.end()
+    await bench.drive(STOPPING)
+    await abandon_session(bench.records, bench.session_id, by="ann", reason="stuck")
+    assert (await bench.worker()).claims[0].is_retained
+    return str(bench.session_id)
+
+
+async def sweep(bench: DiscoveryBench, minutes: float = 11) -> None:
+    await bench.discover()
+    await bench.discover_for(minutes)
+    await bench.carry_out()
+
+
+async def test_a_lab_of_an_ended_session_is_stopped_wiped_and_deleted(bench: DiscoveryBench) -> None:
+    lab = await bench.make_leaked(await ended_session(bench))
+    bench.start_lab(lab)
+    await sweep(bench)
+    assert bench.titles() == []
+    assert await bench.lab(lab.id) is None
+    [entry] = await bench.audited(LabletEvent.LAB_LEAKED_REMOVED)
+    assert lab.id in entry
+    assert "session_ended" in entry
+
+
+async def test_a_leaked_lab_is_gone_within_a_quarter_of_an_hour(bench: DiscoveryBench) -> None:
+    lab = await bench.make_leaked(await ended_session(bench))
+    bench.start_lab(lab)
+    since = bench.clock.now()
+    while bench.titles():
+        await bench.discover(timedelta(seconds=10))
+        await bench.carry_out(passes=1)
+        assert bench.clock.now() - since < timedelta(minutes=15)
+    assert bench.clock.now() - since >= timedelta(minutes=10)
+
+
+async def test_the_claim_of_an_abandoned_session_is_released_with_its_lab(bench: DiscoveryBench) -> None:
+    await abandoned_session(bench)
+    await sweep(bench)
+    assert bench.titles() == []
+    assert (await bench.worker()).claims == ()
+    assert any("lab_absent" in reason for reason in await bench.audited(LabletEvent.PLACEMENT_RELEASED))
+
+
+async def test_a_retained_claim_without_any_lab_is_released_after_ten_minutes(bench: DiscoveryBench) -> None:
+    await abandoned_session(bench)
+    for lab in bench.cml.labs.all():
+        await bench.delete_outside(lab)
+    await bench.discover()
+    assert (await bench.worker()).claims != ()
+    await bench.discover_for(11)
+    assert (await bench.worker()).claims == ()
+
+
+async def test_a_retained_claim_stays_while_a_lab_may_be_its_own(bench: DiscoveryBench) -> None:
+    await abandoned_session(bench)
+    [lab] = bench.cml.labs.all()
+    lab.title, lab.notes = "renamed by a person", ""
+    await sweep(bench, 60)
+    assert (await bench.worker()).claims != ()
+    assert await bench.changed_labs() == {lab.id}  # while it was the session's
+
+
+async def test_a_retained_claim_is_not_released_on_failed_listings(bench: DiscoveryBench) -> None:
+    await abandoned_session(bench)
+    for call in ("list_labs", "get_lab"):
+        bench.labs.failing = {call: Unreachable("connection refused")}
+        await bench.discover_for(60)
+        assert (await bench.worker()).claims != ()
+
+
+async def test_a_foreign_lab_is_never_touched(bench: DiscoveryBench) -> None:
+    ended = await ended_session(bench)
+    fleet = await bench.records.fleet.get()
+    before = await bench.changed_labs()
+    other_fleet = bench.make_lab("lcm-x", notes=mark_notes("", Marker(ended, 1, "another fleet")))
+    copy = bench.make_lab("copy of the lab", notes=mark_notes("", Marker(ended, 1, fleet)))
+    bench.start_lab(copy)
+    await sweep(bench, 120)
+    assert {lab.id for lab in bench.cml.labs.all()} == {other_fleet.id, copy.id}
+    assert await bench.changed_labs() == before
+
+
+async def test_the_lab_of_a_live_session_is_never_swept(bench: DiscoveryBench) -> None:
+    await bench.drive(RUNNING)
+    before = await bench.changed_labs()
+    calls = len(bench.labs.calls)
+    await sweep(bench, 30)
+    assert len(bench.titles()) == 1
+    assert not {name for name, _ in bench.labs.calls[calls:]} & {"stop_lab", "wipe_lab", "delete_lab"}
+    assert await bench.changed_labs() == before
+
+
+async def test_a_lab_that_becomes_a_sessions_before_its_removal_is_left(bench: DiscoveryBench) -> None:
+    """Judged leaked, then the records say otherwise: the gate asks right before the change."""
+    await bench.drive(RUNNING)
+    session = await bench.session()
+    assert session.lab is not None
+    await bench.discover()
+    record = await bench.lab(str(session.lab.lab_id))
+    assert record is not None
+    leaked = replace(record, kind="leaked", leak=LeakReason.SESSION_ENDED, leaked_since=bench.clock.now())
+    await bench.records.labs.revise("w1", record.lab_id, lambda _: leaked)
+    await bench.discover_for(0.1)
+    calls = len(bench.labs.calls)
+    await bench.carry_out()
+    assert not {name for name, _ in bench.labs.calls[calls:]} & {"stop_lab", "wipe_lab", "delete_lab"}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda lab: setattr(lab, "notes", ""),
+        lambda lab: setattr(lab, "title", "mine now"),
+    ],
+)
+async def test_a_marker_that_a_person_removes_saves_the_lab(
+    bench: DiscoveryBench, change: Callable[[Any], None]
+) -> None:
+    lab = await bench.make_leaked(await ended_session(bench))
+    await bench.discover()
+    await bench.discover_for(11)
+    assert await bench.work() != []
+    change(lab)
+    await bench.carry_out(passes=3)
+    assert len(bench.titles()) == 1
+    await bench.discover(timedelta(seconds=INTERVAL))
+    assert await bench.work() == []
+    assert (await bench.kinds())[lab.title] == "foreign"
+
+
+async def test_more_than_five_leaked_labs_at_once_are_reported_and_stay(bench: DiscoveryBench) -> None:
+    ended = await ended_session(bench)
+    for _ in range(6):
+        await bench.make_leaked(ended)
+    await sweep(bench, 60)
+    assert len(bench.titles()) == 6
+    reported = await bench.audited(LabletEvent.LAB_LEAK_REPORTED)
+    assert len(reported) == 6
+    assert "more than 5" in reported[0]
+
+
+async def test_after_a_restore_of_old_records_live_labs_stay(bench: DiscoveryBench) -> None:
+    """The sessions of the labs are not in the records, or have not begun these imports."""
+    await bench.drive(RUNNING)
+    for number in range(3):
+        await bench.make_leaked(f"{GHOST}{number}")
+    await bench.make_leaked(bench.session_id, generation=9)
+    await sweep(bench, 60)
+    assert len(bench.titles()) == 5
+    assert len(await bench.audited(LabletEvent.LAB_LEAK_REPORTED)) == 4
+
+
+async def test_leaked_labs_may_only_be_reported() -> None:
+    bench = DiscoveryBench(dataclasses.replace(ONE_REGION, leaked_labs=LeakPolicy.REPORT))
+    await bench.open()
+    await bench.make_leaked(await ended_session(bench))
+    await sweep(bench, 60)
+    assert len(bench.titles()) == 1
+    assert len(await bench.audited(LabletEvent.LAB_LEAK_REPORTED)) == 1
+
+
+async def test_of_two_labs_of_one_import_the_recorded_one_stays(bench: DiscoveryBench) -> None:
+    session = await bench.drive(RUNNING)
+    assert session.lab is not None
+    await bench.make_leaked(session.id, title=session.lab.title)
+    await sweep(bench, 6)
+    assert [lab.id for lab in bench.cml.labs.all()] == [session.lab.lab_id]
+    assert len(await bench.audited(LabletEvent.LAB_DUPLICATE_REMOVED)) == 1
+    assert (await bench.session()).status is RUNNING
+
+
+async def test_a_duplicate_that_a_person_started_stays(bench: DiscoveryBench) -> None:
+    session = await bench.drive(RUNNING)
+    assert session.lab is not None
+    copy = await bench.make_leaked(session.id, title=session.lab.title)
+    bench.start_lab(copy)
+    await sweep(bench, 60)
+    assert len(bench.titles()) == 2
+    assert len(await bench.audited(LabletEvent.LAB_LEAK_REPORTED)) == 1
+
+
+@pytest.mark.parametrize("number", range(1, 40, 3))
+@pytest.mark.parametrize("is_after", [False, True])
+async def test_a_removal_goes_on_whatever_dies(bench: DiscoveryBench, number: int, *, is_after: bool) -> None:
+    await abandoned_session(bench)
+    await bench.discover()
+    await bench.discover_for(11)
+    begun = len(bench.calls)
+
+    def die_once(at: int, _: str, is_done: bool) -> None:
+        if at == begun + number and is_done is is_after:
+            bench.disturb = lambda number, name, is_done: None
+            raise Killed
+
+    bench.disturb = die_once
+    await bench.carry_out(passes=60)
+    await bench.discover_for(11)
+    assert bench.titles() == []
+    assert (await bench.worker()).claims == ()
+    assert await bench.audited(LabletEvent.LAB_LEAKED_REMOVED) != []
+
+
+@pytest.mark.parametrize("call", ["stop_lab", "wipe_lab", "delete_lab"])
+async def test_a_removal_that_cml_refuses_is_tried_again_and_shown(bench: DiscoveryBench, call: str) -> None:
+    lab = await bench.make_leaked(await ended_session(bench))
+    bench.start_lab(lab)
+    await bench.discover()
+    await bench.discover_for(11)
+    bench.labs.failing[call] = LabRefused(400, "not now")
+    await bench.carry_out(passes=60)
+    record = await bench.lab(lab.id)
+    assert record is not None
+    assert record.request is not None
+    assert ("not now" in record.request.error, record.request.is_over) == (True, False)
+    del bench.labs.failing[call]
+    await bench.clock.sleep(300)
+    await bench.carry_out()
+    assert bench.titles() == []
+
+
+async def test_an_old_leader_removes_nothing(bench: DiscoveryBench) -> None:
+    await bench.make_leaked(await ended_session(bench))
+    await bench.discover()
+    await bench.discover_for(11)
+    old = bench.requests
+    await bench.restart_controller()
+    calls = len(bench.labs.calls)
+    with contextlib.suppress(ExceptionGroup):
+        await old.run_pass()
+    assert not {name for name, _ in bench.labs.calls[calls:]} & {"stop_lab", "wipe_lab", "delete_lab"}
+
+
+async def test_a_lab_that_is_gone_already_is_only_recorded(bench: DiscoveryBench) -> None:
+    lab = await bench.make_leaked(await ended_session(bench))
+    await bench.discover()
+    await bench.discover_for(11)
+    bench.cml.labs.delete(lab)
+    await bench.carry_out()
+    assert await bench.lab(lab.id) is None
+    with pytest.raises(NotFound):
+        await bench.reconciler.control_plane.get_lab_record("w1", lab.id)
