@@ -15,7 +15,7 @@ UI_BUILT := src/lcm/control_plane/static/index.html
 # Where this is set, every process compiles all it imports again: half of what its start costs.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run test check lint unit explore unit-coverage coverage bench sim sim-coverage sim-hunt soak soak-ha soak-kill soak-clicks docs lock browser
+.PHONY: help setup run test check lint unit explore unit-coverage coverage bench sim sim-coverage sim-hunt soak soak-ha soak-kill soak-class soak-clicks docs lock browser
 .PHONY: ferretdb helm clean types page pytest
 
 help: ## Show this list
@@ -81,6 +81,9 @@ soak-ha: setup ## Try failovers of real processes on a real etcd many times, and
 
 soak-kill: setup ## Kill a control plane under load many times: make soak-kill [KILLS=1000 KILL_SEED=1]
 	@LCM_KILLS=$(or $(KILLS),1000) LCM_KILL_SEED=$(or $(KILL_SEED),1) $(BIN)/python -m pytest -q -rP --timeout=0 tests/integration/test_kill_under_load.py | grep -E '^FIGURE|passed|failed'
+
+soak-class: setup ## Bring a class up and end it, and kill the lablet controller in both: make soak-class [SEATS=30]
+	@LCM_CLASS_SEATS=$(or $(SEATS),30) $(BIN)/python -m pytest -q -rP --timeout=0 tests/integration/ha/test_class_story.py | grep -E '^FIGURE|passed|failed'
 
 soak-clicks: setup browser ## Click every control of a worker many times in a slow browser: make soak-clicks [CLICKS=200 SLOWDOWN=20]
 	@LCM_CLICKS=$(or $(CLICKS),200) LCM_SLOWDOWN=$(or $(SLOWDOWN),20) $(BIN)/python -m pytest -q tests/e2e/test_steady_panel.py -k every_click_counts

@@ -113,6 +113,30 @@ class LcmProcess:
         self._errors.close()
 
 
+def environment_of(directory: Path, etcd: EtcdCluster, simulator: RunningSimulator) -> dict[str, str]:
+    """What every process needs to work with this etcd and this simulated cloud."""
+    info = simulator.info
+    regions = directory / "regions.yaml"
+    configs = {config.region: msgspec.to_builtins(config) for config in info.regions}
+    regions.write_text(yaml.safe_dump({"aws_region_configs": configs}))
+    return {
+        "ETCD_ENDPOINTS": ",".join(etcd.endpoints),
+        **_patience_of(LEASE_SECONDS),
+        "RECONCILE_INTERVAL": "3",
+        "WATCH_DEBOUNCE_SECONDS": "0.1",
+        "WORKER_WAIT_SECONDS": "0.1",
+        "CONTROL_PLANE_API_KEY": KEY,
+        "REGIONS_CONFIG_PATH": str(regions),
+        "AWS_REGION": info.regions[0].region,
+        "AWS_ENDPOINT_URL": info.aws_endpoint,
+        "AWS_SECRET_ACCESS_KEY": "simulated",
+        "CML_WORKER_API_PORT": str(info.cml_port),
+        "CML_WORKER_API_USERNAME": info.cml_username,
+        "CML_WORKER_API_PASSWORD": info.cml_password,
+        "LCM_DATA_DIR": str(directory / "data"),
+    }
+
+
 class Ensemble:
     """An etcd, a simulated cloud, a control plane, two worker controllers, and a person."""
 
@@ -123,25 +147,7 @@ class Ensemble:
     def __enter__(self) -> Self:
         self.etcd: EtcdCluster = self._stack.enter_context(etcd_cluster())
         self.simulator: RunningSimulator = self._stack.enter_context(running_simulator())
-        regions = self.directory / "regions.yaml"
-        configs = {config.region: msgspec.to_builtins(config) for config in self.simulator.info.regions}
-        regions.write_text(yaml.safe_dump({"aws_region_configs": configs}))
-        self._environment = {
-            "ETCD_ENDPOINTS": ",".join(self.etcd.endpoints),
-            **_patience_of(LEASE_SECONDS),
-            "RECONCILE_INTERVAL": "3",
-            "WATCH_DEBOUNCE_SECONDS": "0.1",
-            "WORKER_WAIT_SECONDS": "0.1",
-            "CONTROL_PLANE_API_KEY": KEY,
-            "REGIONS_CONFIG_PATH": str(regions),
-            "AWS_REGION": self.simulator.info.regions[0].region,
-            "AWS_ENDPOINT_URL": self.simulator.info.aws_endpoint,
-            "AWS_SECRET_ACCESS_KEY": "simulated",
-            "CML_WORKER_API_PORT": str(self.simulator.info.cml_port),
-            "CML_WORKER_API_USERNAME": self.simulator.info.cml_username,
-            "CML_WORKER_API_PASSWORD": self.simulator.info.cml_password,
-            "LCM_DATA_DIR": str(self.directory / "data"),
-        }
+        self._environment = environment_of(self.directory, self.etcd, self.simulator)
         self.plane = LcmProcess("control plane", ("control-plane",), self._environment)
         self._stack.callback(self.plane.forget)
         self.plane.start()
