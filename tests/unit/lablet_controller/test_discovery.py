@@ -165,3 +165,22 @@ async def test_a_lab_of_a_session_that_vanishes_is_audited_as_lost(bench: Discov
     await bench.drive(*ENDED)
     await bench.discover_for(15)
     assert await bench.lab(lab.id) is None
+
+
+async def test_a_new_lab_of_a_person_on_a_granted_port_is_audited_once(bench: DiscoveryBench) -> None:
+    session = await bench.drive(RUNNING)
+    [port] = session.ports.values()
+    await bench.discover()
+    bench.make_lab("of a person", pc1=f"serial:{port}")
+    await bench.discover_for(20)
+    [entry] = await bench.audited(LabletEvent.PORT_CONFLICT)
+    assert str(port) in entry
+
+
+async def test_the_next_session_gets_no_port_of_a_foreign_lab(bench: DiscoveryBench) -> None:
+    await bench.drive(RUNNING)
+    bench.make_lab("of a person", pc1="serial:2001")
+    await bench.discover()
+    bench.session_id = (await bench.book())["id"]
+    await bench.place()
+    assert list((await bench.session()).ports.values()) == [2002]

@@ -66,6 +66,8 @@ def view_of(
         declared=worker.declared_capacity,
         reserve=worker.reserve,
         claims=worker.claims,
+        foreign_ports=frozenset(worker.cml.labs.foreign_ports),
+        foreign_load=worker.cml.labs.foreign_load,
         license=license_tier(worker),
         is_licensed=is_licensed,
         cml_version=worker.cml.version,

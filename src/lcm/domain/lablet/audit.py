@@ -31,6 +31,7 @@ class LabletEvent(StrEnum):
     LAB_LEAKED_REMOVED = "lab_leaked_removed"
     LAB_DUPLICATE_REMOVED = "lab_duplicate_removed"
     LAB_LOST = "lab_lost"
+    PORT_CONFLICT = "port_conflict"
     CLEANUP_STUCK = "cleanup_stuck"
     CLEANUP_ABANDONED = "cleanup_abandoned"
     DEFINITION_CREATED = "definition_created"

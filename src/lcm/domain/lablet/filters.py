@@ -48,10 +48,12 @@ class Room(NamedTuple):
     """The part of `free` that is not held for another session."""
     allocatable: Vector
     declared: Vector
+    foreign: Vector
+    """What running labs without a claim take of it."""
     holders: tuple[str, ...]
     """The sessions for which room is held, first come first."""
     nodes_used: float
-    """Those that are held for other sessions included."""
+    """Those that are held for other sessions, and those of labs of no session, included."""
     free_ports: int
     taken_ports: frozenset[int]
 
@@ -160,6 +162,8 @@ def _capacity(demand: Demand, room: Room | None) -> Iterator[Reason]:
     for kind, need in enumerate(vector(demand.needs)):
         free, is_open, unit = room.free[kind], room.open[kind], UNITS[kind]
         size = f"{room.allocatable[kind]:g} allocatable, {room.declared[kind]:g} declared"
+        if room.foreign[kind]:
+            size += f", {room.foreign[kind]:g} used by labs of no session"
         if need > free + TOLERANCE:
             yield Label.CAPACITY, DIMENSIONS[kind], f"{need:g}{unit}", f"{max(0.0, free):g} free of {size}"
         elif need > is_open + TOLERANCE:

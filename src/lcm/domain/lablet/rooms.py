@@ -26,6 +26,7 @@ class WorkerRoom:
         "_allocatable",
         "_declared",
         "_fixed",
+        "_foreign",
         "_holders",
         "_over",
         "_ports",
@@ -54,11 +55,12 @@ class WorkerRoom:
         self._allocatable = room
         self._declared = vector(view.declared) if view.declared is not None else EMPTY
         self._used = _sum(vector(claim.needs) for claim in view.claims)
-        self.free = subtract(room, self._used)
+        self._foreign = vector(view.foreign_load)
+        self.free = subtract(subtract(room, self._used), self._foreign)
         limit = NODE_LIMIT.get(view.license) if view.license else None
         self._uncapped_nodes = 0.0
         if limit is not None:
-            capped = min(self.free[3], limit - self._used[3])
+            capped = min(self.free[3], limit - self._used[3] - self._foreign[3])
             self._uncapped_nodes = self.free[3] - capped
             self.free = (*self.free[:3], capped)
         self.open = self.free
@@ -146,8 +148,9 @@ class WorkerRoom:
             open=add(self.open, uncapped),
             allocatable=self._allocatable,
             declared=self._declared,
+            foreign=self._foreign,
             holders=tuple(self._holders),
-            nodes_used=self._used[3] + self.free[3] - self.open[3],
+            nodes_used=self._used[3] + self._foreign[3] + self.free[3] - self.open[3],
             free_ports=self._ports_left,
             taken_ports=frozenset(self._ports | self._fixed),
         )

@@ -39,6 +39,9 @@ class PlacementWorker(msgspec.Struct, frozen=True, kw_only=True):
     reserve: Reserve = Reserve()
     claims: tuple[Claim, ...] = ()
     foreign_ports: frozenset[int] = frozenset()
+    """Ports of labs without a claim."""
+    foreign_load: Capacity = Capacity()
+    """What the running nodes of those labs need: CML does not know claims, and claims not them."""
     license: LicenseTier | None = None
     is_licensed: bool | None = None
     cml_version: str | None = None

@@ -15,6 +15,7 @@ from lcm.domain.lablet.admission import claim, find_claim, move_end, release, re
 from lcm.domain.lablet.claim import Reserve, allocatable, allocated
 from lcm.domain.lablet.definition import Demand, LicenseTier
 from lcm.domain.lablet.filters import Label, fits, vector
+from lcm.domain.lablet.listed_lab import LabSummary
 from lcm.domain.lablet.ports import PortKind, PortRange, PortSpec
 from lcm.domain.lifecycle import DRAINING, RUNNING, STOPPED, DesiredStatus
 from lcm.domain.worker import CmlHealth, CmlLicense, Worker
@@ -149,3 +150,38 @@ def _step(
         ports=tuple(replace(SSH, name=f"p{each}", node=f"n{each}") for each in range(ports)),
     )
     return claim(worker, demand, session_id=name, attempt=1, ends_at=None, ports=within, now=now)
+
+
+def with_foreign(worker: Worker, *ports: int, **load: float) -> Worker:
+    """The worker with labs of people on it."""
+    labs = LabSummary(foreign_ports=ports, foreign_load=Capacity(**load))
+    return with_cml(worker, labs=labs)
+
+
+def test_a_port_in_the_tags_of_a_foreign_lab_is_not_granted() -> None:
+    worker = claimed(with_foreign(ready(), 2000, 2001))
+    assert worker.claims[0].ports == {"r1_ssh": 2002}
+
+
+def test_a_port_that_an_author_requires_is_refused_while_a_foreign_lab_uses_it() -> None:
+    demand = replace(DEMAND, ports=(replace(SSH, fixed=2005),))
+    with pytest.raises(PlacementRefused) as refused:
+        claimed(with_foreign(ready(), 2005), demand)
+    assert refused.value.label is Label.PORTS
+
+
+def test_the_running_nodes_of_foreign_labs_leave_less_room() -> None:
+    assert claimed(with_foreign(ready(), memory_gb=12)).claims != ()
+    with pytest.raises(PlacementRefused) as refused:
+        claimed(with_foreign(ready(), memory_gb=12.5))
+    assert refused.value.label is Label.CAPACITY
+    assert "12.5 used by labs of no session" in str(refused.value)
+
+
+def test_the_nodes_of_foreign_labs_count_for_a_license_that_limits_nodes() -> None:
+    personal = with_cml(ready(), license=PERSONAL)
+    demand = replace(DEMAND, license_affinity=())
+    assert claimed(with_foreign(personal, nodes=16), demand).claims != ()
+    with pytest.raises(PlacementRefused) as refused:
+        claimed(with_foreign(personal, nodes=17), demand)
+    assert refused.value.label is Label.LICENSE

@@ -14,7 +14,7 @@ from lcm.domain.errors import Conflict, NotFound
 from lcm.domain.lablet.admission import release_retained
 from lcm.domain.lablet.audit import LabletEvent
 from lcm.domain.lablet.claim import Claim
-from lcm.domain.lablet.lab_discovery import standing_of
+from lcm.domain.lablet.lab_discovery import standing_of, summarize
 from lcm.domain.lablet.lab_request import refuse_request
 from lcm.domain.lablet.listed_lab import LabAction, LabRequest, LeakReason
 from lcm.domain.telemetry import LabRecord
@@ -127,22 +127,25 @@ async def record_gone(
     by = by if request.leak else request.by
     await note_lab(records, event, lab, by=by, reason=request.leak or "removed as requested")
     await records.labs.revise(worker_id, lab_id, _about(gone.asked_at, lambda *_: None), fence=fence)
-    await _release_claim(records, lab, by=by, fence=fence)
+    await _settle_worker(records, lab, by=by, fence=fence)
 
 
-async def _release_claim(records: Records, lab: LabRecord, *, by: str, fence: Fence) -> None:
-    """Release the retained claim of the lab's session, unless another of its labs is left."""
-    mark = lab.mark
+async def _settle_worker(records: Records, lab: LabRecord, *, by: str, fence: Fence) -> None:
+    """Free what the lab took of its worker, and the retained claim of its session if it was the last one."""
     others = await records.labs.of(lab.worker_id)
-    if mark is None or any(each.session_id == mark.session_id for each in others):
-        return
+    mark = lab.mark
+    is_last = mark is not None and not any(each.session_id == mark.session_id for each in others)
     now = records.clock.now()
     released: list[Claim] = []
 
     def decide(worker: Worker) -> Worker:
-        left = release_retained(worker, mark.session_id, generation=mark.generation, now=now)
+        left = worker
+        if mark is not None and is_last:
+            left = release_retained(worker, mark.session_id, generation=mark.generation, now=now)
         released[:] = [claim for claim in worker.claims if claim not in left.claims]
-        return left
+        known = worker.cml.labs
+        summary = summarize(others, left.claims, listed_at=known.listed_at, is_partial=known.is_partial)
+        return replace(left, cml=replace(left.cml, labs=summary))
 
     await records.workers.change(lab.worker_id, decide, fence=fence)
     for claim in released:

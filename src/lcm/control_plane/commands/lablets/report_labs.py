@@ -18,7 +18,7 @@ from lcm.control_plane.store.port import Fence
 from lcm.domain.errors import Conflict
 from lcm.domain.lablet.admission import note_missing_labs
 from lcm.domain.lablet.audit import LabletEvent
-from lcm.domain.lablet.claim import Claim
+from lcm.domain.lablet.claim import Claim, ports_of
 from lcm.domain.lablet.lab_discovery import is_seen, listed, summarize, swept, unlisted
 from lcm.domain.lablet.listed_lab import LabKind
 from lcm.domain.telemetry import LabRecord
@@ -151,6 +151,22 @@ async def _record_summary(
         held.pop((claim.session_id, claim.attempt), None)
     for claim in held.values():
         await note_release(records, worker.id, claim, by=by)
+    await _audit_port_conflicts(records, worker, changed, by)
+
+
+async def _audit_port_conflicts(records: Records, before: Worker, after: Worker, by: str) -> None:
+    """PATty serves only one of two nodes that ask for the same port, and says so only in its log."""
+    known, found = (
+        ports_of(worker.claims).intersection(worker.cml.labs.foreign_ports) for worker in (before, after)
+    )
+    if found - known:
+        ports = ", ".join(map(str, sorted(found - known)))
+        await records.lablet_audit.note(
+            LabletEvent.PORT_CONFLICT,
+            by=by,
+            reason=f"labs of no session use ports that are granted to sessions: {ports}",
+            worker_id=after.id,
+        )
 
 
 async def _audit(
