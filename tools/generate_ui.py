@@ -56,6 +56,7 @@ RECEIVED: Final = (
     "BatchCreated",
     "SessionExplanation",
     "SessionAccess",
+    "BatchAccess",
     "SchedulingPreview",
     "TopologyAnalysis",
 )

@@ -97,6 +97,7 @@ ROUTES = {
     ("PUT", "/api/lablet-definitions/{definition_id}/access"): ADMIN,
     ("DELETE", "/api/lablet-definitions/{definition_id}/access"): ADMIN,
     ("GET", "/api/lablet-sessions/{session_id}/access"): VIEWER,
+    ("GET", "/api/lablet-batches/{batch_id}/access"): VIEWER,
     ("GET", "/api/lablet-sessions/{session_id}/explain"): VIEWER,
     ("GET", "/api/lablet-sessions/{session_id}/evidence"): VIEWER,
     ("GET", "/api/lablet-sessions/{session_id}/evidence/{n}"): VIEWER,

@@ -55,6 +55,7 @@ SHOWN_ON_PURPOSE: Final = {
     ("post", "/api/tokens"),  # once, to the user who created it
     ("get", "/api/internal/workers/{worker_id}/license-token"),  # to the controller that registers with it
     ("get", "/api/lablet-sessions/{session_id}/access"),  # to the owner of the session
+    ("get", "/api/lablet-batches/{batch_id}/access"),  # to the creator of the class
 }
 _SHOWN: Final = [
     (method.upper(), re.compile(re.sub(r"\{\w+\}", "[^/]+", path))) for method, path in SHOWN_ON_PURPOSE

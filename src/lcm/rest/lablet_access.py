@@ -1,13 +1,15 @@
 """How people reach the lab of a session. None of it is part of a list, an event or a record."""
 
+from collections.abc import Iterator
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
 
 from lcm.domain.lablet.ports import PortKind
 from lcm.domain.lablet.states import SessionStatus
+from lcm.domain.lablet.timeslot import Timeslot
 
 _PRINTABLE = r"^[^\x00-\x1f\x7f]+$"
 
@@ -67,3 +69,43 @@ class SessionAccess(msgspec.Struct, frozen=True, kw_only=True):
     """The end of the session."""
     ports: list[PortAccess]
     """By node; of one node in the order vnc, http, https, rdp, ssh, serial, telnet."""
+
+
+class SeatAccess(msgspec.Struct, frozen=True, kw_only=True):
+    """The newest session of a seat."""
+
+    seat: int
+    """From 1."""
+    owner_id: str
+    session_id: str
+    status: SessionStatus
+    access: SessionAccess | None
+    note: str = ""
+    """Why there is no access, and what to do."""
+
+
+class BatchAccess(msgspec.Struct, frozen=True, kw_only=True):
+    """The sheet of a class: one seat after the other."""
+
+    id: str
+    name: str
+    definition_name: str
+    definition_version: str
+    timeslot: Timeslot | None
+    seats: list[SeatAccess]
+
+    def rows(self) -> Iterator[tuple[object, ...]]:
+        """Return the table under COLUMNS: a row for each seat and port, one for a seat without."""
+        for seat in self.seats:
+            head = (seat.seat, seat.owner_id, seat.session_id, seat.status)
+            access = seat.access
+            ports = access.ports if access is not None else []
+            tail = (access.lab_url, access.valid_until, "") if access is not None else (None, None, seat.note)
+            for port in ports:
+                yield *head, *(getattr(port, name) for name in PORT_COLUMNS), *tail
+            if not ports:
+                yield *head, *(None for _ in PORT_COLUMNS), *tail
+
+
+PORT_COLUMNS: Final = ("label", "node", "protocol", "host", "port", "uri", "username", "password")
+COLUMNS: Final = ("seat", "owner", "session", "status", *PORT_COLUMNS, "lab_url", "valid_until", "note")

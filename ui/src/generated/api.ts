@@ -39,6 +39,16 @@ export interface Batch {
   readonly is_all_or_nothing: boolean;
 }
 
+/** The sheet of a class: one seat after the other. */
+export interface BatchAccess {
+  readonly id: string;
+  readonly name: string;
+  readonly definition_name: string;
+  readonly definition_version: string;
+  readonly timeslot: Timeslot | null;
+  readonly seats: readonly SeatAccess[];
+}
+
 export interface BatchCreated {
   readonly batch: BatchView;
   readonly forecast: Forecast;
@@ -619,6 +629,16 @@ export interface Score {
   readonly memory: number;
   readonly sessions: number;
   readonly total: number;
+}
+
+/** The newest session of a seat. */
+export interface SeatAccess {
+  readonly seat: number;
+  readonly owner_id: string;
+  readonly session_id: string;
+  readonly status: SessionStatus;
+  readonly access: SessionAccess | null;
+  readonly note: string;
 }
 
 /** The lab of a session that is READY or RUNNING, as its owner reaches it now. */

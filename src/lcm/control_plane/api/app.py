@@ -77,7 +77,7 @@ _STRUCTS = (
     lablet_reports.AbandonRequest, lablet_reports.FleetView, lablet_reports.SessionProblem,
     lablet_reports.EvidenceCollected, lablets.EvidenceList,
     lablet_requests.NewSession, lablet_requests.NewBatch, lablet_requests.NewEnd,
-    lablet_access.AccessLogin, lablet_access.SessionAccess,
+    lablet_access.AccessLogin, lablet_access.SessionAccess, lablet_access.BatchAccess,
     scheduling.SessionCreated, scheduling.BatchCreated, scheduling.BatchView, scheduling.LabletAuditPage,
     scheduling.SessionExplanation, scheduling.SchedulingQueue,
     scheduling.PreviewRequest, scheduling.SchedulingPreview,

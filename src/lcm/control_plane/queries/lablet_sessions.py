@@ -92,7 +92,7 @@ async def visible_ids(records: Records, person: Principal) -> Collection[str] | 
 
 async def view_of_batch(records: Records, person: Principal, batch: LabletBatch) -> BatchView:
     """Return the class with those of its sessions that this person may see."""
-    sessions = [each for each in await _sessions_of(records, batch) if may_see(person, each)]
+    sessions = [each for each in await sessions_of(records, batch) if may_see(person, each)]
     if not sessions and person.role < Role.OPERATOR and batch.creator_id != person.id:
         raise NotFound(f"there is no class {batch.id!r} with a session of yours")
     return BatchView(
@@ -108,13 +108,21 @@ async def view_of_batch(records: Records, person: Principal, batch: LabletBatch)
     )
 
 
-async def _sessions_of(records: Records, batch: LabletBatch) -> list[LabletSession]:
+async def sessions_of(records: Records, batch: LabletBatch) -> list[LabletSession]:
     """Return the sessions of a class by seat, each with those that repeat it."""
     live = {session.id: session for session in await records.sessions.list_all()}
     found: list[LabletSession] = []
     for index in range(len(batch.owners)):
         found += await _with_retries(records, live, seat_id(batch.id, index))
     return found
+
+
+async def batch_to_hand_out(records: Records, person: Principal, batch_id: str) -> LabletBatch:
+    """Return the class, if this person may see every seat of it: an operator, or its creator."""
+    batch = await records.batches.find(batch_id)
+    if batch is None or (person.role < Role.OPERATOR and batch.creator_id != person.id):
+        raise NotFound(f"there is no class {batch_id!r} of yours; its creator and operators see all seats")
+    return batch
 
 
 async def _with_retries(

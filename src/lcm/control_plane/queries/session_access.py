@@ -1,19 +1,21 @@
-"""How a person reaches the lab of a session: computed for each request, and stored nowhere."""
+"""How people reach the labs of sessions: computed for each request, and stored nowhere."""
 
 from typing import Final
 
 from lcm.control_plane.policies import Policies
+from lcm.control_plane.queries.lablet_sessions import sessions_of
 from lcm.control_plane.records.access_logins import login_of
 from lcm.control_plane.records.groups import Records
 from lcm.domain.errors import Conflict, NotReadyYet
 from lcm.domain.lablet.access import GrantedPort, granted_ports, uri_of
+from lcm.domain.lablet.batch import LabletBatch
 from lcm.domain.lablet.session import LabletSession
 from lcm.domain.lablet.states import INSTANTIATING, PENDING, PENDING_SCHEDULING, READY, RUNNING, SCHEDULED
-from lcm.domain.lablet.topology import analyse
+from lcm.domain.lablet.topology import TopologyNode, analyse
 from lcm.domain.lifecycle import DRAINING, UNKNOWN
 from lcm.domain.lifecycle import RUNNING as WORKER_RUNNING
 from lcm.domain.worker import Worker
-from lcm.rest.lablet_access import AccessLogin, PortAccess, SessionAccess
+from lcm.rest.lablet_access import AccessLogin, BatchAccess, PortAccess, SeatAccess, SessionAccess
 
 _WAITS: Final = frozenset({PENDING, PENDING_SCHEDULING})
 _IS_PREPARED: Final = frozenset({SCHEDULED, INSTANTIATING})
@@ -21,18 +23,78 @@ _SERVES: Final = frozenset({WORKER_RUNNING, DRAINING, UNKNOWN})
 """Statuses of a worker whose labs can be reached, as far as is known."""
 
 
-async def access_of(records: Records, policies: Policies, session: LabletSession) -> SessionAccess:
-    """Return how the lab is reached now. Raises NotReadyYet or Conflict, with what to do."""
-    refuse_without_lab(session)
-    worker = await records.workers.find(session.worker_id or "")
-    lab_id, host = _place_of(session, worker, policies)
-    topology = analyse(await records.definitions.topology(session.lab_yaml_hash))
-    granted = granted_ports(session.demand.ports, session.ports, topology.nodes)
-    login = await login_of(records, session.definition_id)
-    return _view(session, lab_id, host, policies.cml_port, [_port(each, host, login) for each in granted])
+class AccessReader:
+    """For one request: what the sessions of a class share is read once."""
+
+    def __init__(self, records: Records, policies: Policies) -> None:
+        self._records = records
+        self._policies = policies
+        self._workers: dict[str, Worker | None] = {}
+        self._nodes: dict[str, tuple[TopologyNode, ...]] = {}
+        self._logins: dict[str, AccessLogin | None] = {}
+
+    async def access_of(self, session: LabletSession) -> SessionAccess:
+        """Return how the lab is reached now. Raises NotReadyYet or Conflict, with what to do."""
+        _refuse_without_lab(session)
+        lab_id, host = _place_of(session, await self._worker(session.worker_id or ""), self._policies)
+        nodes = await self._nodes_of(session.lab_yaml_hash)
+        login = await self._login(session.definition_id)
+        granted = granted_ports(session.demand.ports, session.ports, nodes)
+        ports = [_port(each, host, login) for each in granted]
+        return _view(session, lab_id, host, self._policies.cml_port, ports)
+
+    async def _worker(self, worker_id: str) -> Worker | None:
+        if worker_id not in self._workers:
+            self._workers[worker_id] = await self._records.workers.find(worker_id)
+        return self._workers[worker_id]
+
+    async def _nodes_of(self, lab_yaml_hash: str) -> tuple[TopologyNode, ...]:
+        if lab_yaml_hash not in self._nodes:
+            text = await self._records.definitions.topology(lab_yaml_hash)
+            self._nodes[lab_yaml_hash] = analyse(text).nodes
+        return self._nodes[lab_yaml_hash]
+
+    async def _login(self, definition_id: str) -> AccessLogin | None:
+        if definition_id not in self._logins:
+            self._logins[definition_id] = await login_of(self._records, definition_id)
+        return self._logins[definition_id]
 
 
-def refuse_without_lab(session: LabletSession) -> None:
+async def access_of_class(records: Records, policies: Policies, batch: LabletBatch) -> BatchAccess:
+    """Return how every seat is reached now; a seat that cannot be says why."""
+    reader = AccessReader(records, policies)
+    newest = {
+        session.batch.index: session
+        for session in await sessions_of(records, batch)
+        if session.batch is not None
+    }
+    return BatchAccess(
+        id=batch.id,
+        name=batch.name,
+        definition_name=batch.definition.name,
+        definition_version=batch.definition.version,
+        timeslot=batch.timeslot,
+        seats=[await _seat(reader, index, newest[index]) for index in sorted(newest)],
+    )
+
+
+async def _seat(reader: AccessReader, index: int, session: LabletSession) -> SeatAccess:
+    access, note = None, ""
+    try:
+        access = await reader.access_of(session)
+    except (NotReadyYet, Conflict) as refused:
+        note = str(refused)
+    return SeatAccess(
+        seat=index + 1,
+        owner_id=session.owner_id,
+        session_id=session.id,
+        status=session.status,
+        access=access,
+        note=note,
+    )
+
+
+def _refuse_without_lab(session: LabletSession) -> None:
     """Raise unless the session is READY or RUNNING."""
     if session.status in _WAITS:
         raise NotReadyYet(

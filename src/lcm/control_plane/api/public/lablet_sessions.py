@@ -1,8 +1,8 @@
 """Lablet sessions and classes, for people. A viewer sees and ends only sessions of their own."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Depends, Header, Query
 from msgspec.structs import replace
 from starlette.responses import Response
 
@@ -16,12 +16,13 @@ from lcm.control_plane.commands.lablets.extend_session import extend_session
 from lcm.control_plane.queries.forecast import forecast, refuse_overbooking
 from lcm.control_plane.queries.lablet_sessions import (
     SessionFilter,
+    batch_to_hand_out,
     list_sessions,
     page_of_sessions,
     view_of_batch,
     visible_session,
 )
-from lcm.control_plane.queries.session_access import access_of
+from lcm.control_plane.queries.session_access import AccessReader, access_of_class
 from lcm.control_plane.records.preconditions import etag
 from lcm.domain.errors import NotFound, UnknownReference
 from lcm.domain.lablet.audit import LabletEvent
@@ -29,15 +30,19 @@ from lcm.domain.lablet.definition import LabletDefinition
 from lcm.domain.lablet.session import LabletSession
 from lcm.domain.lablet.states import EndReason, SessionStatus
 from lcm.domain.lablet.timeslot import Timeslot
-from lcm.rest.lablet_access import SessionAccess
+from lcm.rest.lablet_access import COLUMNS, BatchAccess, SessionAccess
 from lcm.rest.lablet_requests import NewBatch, NewEnd, NewSession
 from lcm.rest.lablets import LabletSessionPage, LabletSessionView, SessionHistory
 from lcm.rest.scheduling import BatchCreated, BatchView, Forecast, LabletAuditPage, SessionCreated
+from lcm.web import csv_text
 from lcm.web.answers import answer, body_of, documented, reads
 
 router = APIRouter(prefix="/api", tags=["lablet sessions"])
 
 _ACCEPTED = documented(LabletSessionView, 202, "Accepted; effects follow.", problems=[404, 409, 412, 422])
+
+_SHEET = documented(BatchAccess, problems=[404, 422])
+_SHEET["responses"][200]["content"][csv_text.MEDIA_TYPE] = {"schema": {"type": "string"}}
 
 After = Annotated[str | None, Query(max_length=200, description="`next` of the page before.")]
 Limit = Annotated[int, Query(ge=1, le=500)]
@@ -239,7 +244,7 @@ async def access(session_id: str, person: Viewer, plane: Plane) -> Response:
     """The present address of its worker and the port of each node that is not hidden, for its owner and for
     operators, as long as it is READY or RUNNING. Nothing else shows them."""
     session = await visible_session(plane.records, person, session_id)
-    return answer(await access_of(plane.records, plane.policies, session))
+    return answer(await AccessReader(plane.records, plane.policies).access_of(session))
 
 
 @router.post("/lablet-sessions/{session_id}/end", summary="End a lablet session", **_ACCEPTED)
@@ -299,6 +304,28 @@ async def retry(session_id: str, person: Viewer, plane: Plane) -> Response:
 async def get_class(batch_id: str, person: Viewer, plane: Plane) -> Response:
     """Its sessions by seat, and how many there are of each status. A viewer sees own seats only."""
     return await _class(plane, person, batch_id)
+
+
+@router.get("/lablet-batches/{batch_id}/access", summary="Get access to the labs of a class", **_SHEET)
+async def class_access(
+    batch_id: str,
+    person: Viewer,
+    plane: Plane,
+    form: Annotated[
+        Literal["json", "csv"] | None,
+        Query(alias="format", description="Instead of a header `Accept: text/csv`."),
+    ] = None,
+    accept: Annotated[str, Header(max_length=1000)] = "",
+) -> Response:
+    """Every seat with its ports, for operators and the creator of the class. As CSV a row for each seat and
+    port; a text that a spreadsheet would take for a formula begins with an apostrophe."""
+    batch = await batch_to_hand_out(plane.records, person, batch_id)
+    sheet = await access_of_class(plane.records, plane.policies, batch)
+    if form == "csv" or (form is None and csv_text.MEDIA_TYPE in accept):
+        table = csv_text.csv_text(COLUMNS, sheet.rows())
+        name = f'attachment; filename="access-{batch.id}.csv"'
+        return Response(table, headers={"Content-Disposition": name}, media_type=csv_text.MEDIA_TYPE)
+    return answer(sheet)
 
 
 @router.post(
