@@ -140,6 +140,7 @@ def subscribe(plane: ControlPlane, hub: EventHub | None = None, publisher: Publi
         records.workers.subscribe_to_purges(publisher.on_worker_purge)
         records.sessions.subscribe(publisher.on_session_commit)
         records.sessions.subscribe_to_purges(publisher.on_session_purge)
+        records.labs.subscribe(publisher.on_lab_change)
 
 
 def assemble(
@@ -179,6 +180,7 @@ def assemble(
         clock=clock,
         health=health,
         on_found=hub.on_worker_found,
+        session_of_lab=caches.sessions.session_of_lab,
         key_prefix=key_prefix,
         sweep_seconds=limits.publish_sweep_seconds,
         capacity_refresh_seconds=limits.capacity_refresh_seconds,

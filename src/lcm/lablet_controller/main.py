@@ -172,8 +172,11 @@ def assemble_lablets(
 
 
 def concerns_a_lab(change: Change) -> bool:
-    """A session that has a worker, or whose desired status changed; one that waits is the scheduler's."""
-    if change.kind is ChangeKind.DELETE or change.key.endswith("/desired_state"):
+    """A session that has a worker, whose lab has settled, or whose desired status changed.
+
+    One that waits is the scheduler's.
+    """
+    if change.kind is ChangeKind.DELETE or change.key.endswith(("/desired_state", "/lab")):
         return True
     return any(f'"{status}"'.encode() in change.value for status in STEPS)
 

@@ -4,44 +4,93 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from msgspec.structs import replace
 
+from lcm.control_plane.commands.claim_leadership import claim_leadership, fence_for
 from lcm.control_plane.replication.publisher import Publisher
 from lcm.core.health import Health
 from lcm.core.hosted_service import run_services
 from lcm.core.kv.memory import MemoryKv
 from lcm.core.telemetry import Telemetry
-from lcm.domain.lablet.states import READY, RUNNING, TERMINATED, SessionStatus
+from lcm.domain.lablet.states import (
+    FAILED,
+    INSTANTIATING,
+    PENDING_SCHEDULING,
+    READY,
+    RUNNING,
+    TERMINATED,
+    SessionStatus,
+)
+from lcm.domain.launch import WorkerId
+from lcm.domain.telemetry import LabChange
 from lcm.lablet_controller.admin import lablet_operations
 from lcm.lablet_controller.main import LabletController, assemble_lablets, election_of
 from lcm.lablet_controller.settings import LabletControllerSettings
 from lcm.rest.lablet_client import LabletClient
-from lcm.rest.schemas import LABLET_CONTROLLER
+from lcm.rest.schemas import LABLET_CONTROLLER, LeadershipClaim
+from lcm.simulator.cml.lab import Lab
+from lcm.simulator.cml.topology import import_file, read_file
 from support.asgi import request
-from support.lablet_bench import LabletBench
+from support.lablet_bench import LAB, LabletBench
 from support.people import KEYS
 
+WORKERS = "worker-controller"
 SETTINGS = LabletControllerSettings()
 
 
 class Site(LabletBench):
     """Controllers that run, beside a publisher of the keys that wake them."""
 
+    is_followed = True
+    """Whether a worker controller reports the events of labs."""
+
     @asynccontextmanager
     async def running(self, controllers: int = 1, **booking: Any) -> AsyncIterator["Site"]:
         await self.open(**booking)
         self.kv = MemoryKv(self.clock, self.ids)
-        publisher = Publisher(self.store, self.kv, clock=self.clock, health=Health(self.clock))
+        publisher = Publisher(
+            self.store,
+            self.kv,
+            clock=self.clock,
+            health=Health(self.clock),
+            session_of_lab=self.parts.plane.caches.sessions.session_of_lab,
+        )
         self.records.sessions.subscribe(publisher.on_session_commit)
+        self.records.labs.subscribe(publisher.on_lab_change)
         self.controllers = [self._controller(f"c{number}") for number in range(controllers)]
         services = [controller.service for controller in self.controllers]
         async with asyncio.TaskGroup() as tasks:
-            task = tasks.create_task(run_services(self.kv, publisher, *services))
+            running = [tasks.create_task(run_services(self.kv, publisher, *services))]
+            if self.is_followed:
+                running.append(tasks.create_task(self._report_labs()))
             yield self
-            task.cancel()
+            for task in running:
+                task.cancel()
+
+    async def _report_labs(self) -> None:
+        """As the worker controller does: each change of a node, and labs that are deleted."""
+        claim = LeadershipClaim(service=WORKERS, cluster_id="etcd", revision=1, instance_id="w")
+        fence = fence_for(WORKERS, (await claim_leadership(self.records, claim)).epoch)
+        known: dict[str, dict[str, str]] = {}
+        while True:
+            now = self.clock.now()
+            self.cml.labs.advance(now.timestamp())
+            seen = {
+                lab.id: {node.id: str(node.state) for node in lab.nodes.values()}
+                for lab in self.cml.labs.all()
+            }
+            for lab_id in known.keys() | seen.keys():
+                changed = seen.get(lab_id, {}).items() - known.get(lab_id, {}).items()
+                changes = [_change(lab_id, "node", node_id, state, now) for node_id, state in sorted(changed)]
+                if lab_id not in seen:
+                    changes = [_change(lab_id, "lab", lab_id, "deleted", now)]
+                if changes:
+                    await self.records.labs.change("w1", lab_id, changes, fence=fence)
+            known = seen
+            await self.clock.sleep(0.01)
 
     def _controller(self, name: str) -> LabletController:
         telemetry, health = Telemetry(), Health(self.clock)
@@ -75,6 +124,16 @@ class Site(LabletBench):
         )
         _, body = await request(operations.app(), "GET", path, {"X-API-Key": KEYS.controller}, None)
         return json.loads(body)
+
+
+def _states(lab: Lab) -> dict[str, str]:
+    return {node.id: str(node.state) for node in lab.nodes.values()}
+
+
+def _change(lab_id: str, kind: str, element_id: str, event: str, at: datetime) -> LabChange:
+    return LabChange(
+        worker_id=WorkerId("w1"), lab_id=lab_id, element_type=kind, element_id=element_id, event=event, at=at
+    )
 
 
 async def test_an_end_is_carried_out_when_its_key_changes_not_at_the_next_poll() -> None:
@@ -122,4 +181,72 @@ async def test_a_worker_that_is_lost_gives_its_session_back_to_the_scheduler() -
     async with Site().running() as site:
         await site.until(RUNNING)
         await site.change_worker(lambda worker: replace(worker, status="terminated", claims=()))
-        await site.until(SessionStatus.PENDING_SCHEDULING, within=90)
+        await site.until(PENDING_SCHEDULING, within=90)
+
+
+async def seconds_until_ready(site: Site) -> float:
+    """From the moment at which the last node has booted."""
+    await site.until(INSTANTIATING)
+    while not (labs := site.cml.labs.all()) or not _has_booted(labs[0]):
+        await site.clock.sleep(0.001)
+        site.cml.labs.advance(site.clock.now().timestamp())
+    since = site.clock.monotonic()
+    while (await site.session()).ready_at is None:
+        await site.clock.sleep(0.001)
+    return site.clock.monotonic() - since
+
+
+def _has_booted(lab: Lab) -> bool:
+    return set(_states(lab).values()) == {"BOOTED"}
+
+
+async def test_a_session_is_ready_milliseconds_after_its_last_node_has_booted() -> None:
+    async with Site().running() as site:
+        assert await seconds_until_ready(site) < 0.1
+
+
+async def test_without_events_of_its_lab_a_session_is_ready_at_the_next_poll() -> None:
+    site = Site()
+    site.is_followed = False
+    async with site.running():
+        assert 0.5 < await seconds_until_ready(site) <= 5.1
+
+
+async def test_a_lab_is_removed_milliseconds_after_its_last_node_has_stopped() -> None:
+    async with Site().running() as site:
+        await site.until(RUNNING)
+        await site.end()
+        [lab] = site.cml.labs.all()
+        while "BOOTED" in _states(lab).values():
+            await site.clock.sleep(0.001)
+            site.cml.labs.advance(site.clock.now().timestamp())
+        assert await site.until(TERMINATED) < 0.5
+
+
+async def test_a_lab_that_is_deleted_outside_ends_its_session_at_once() -> None:
+    async with Site().running() as site:
+        await site.until(RUNNING)
+        await site.clock.sleep(10)
+        [lab] = site.cml.labs.all()
+        now = site.clock.now().timestamp()
+        site.cml.labs.stop(lab, now, "x")
+        site.cml.labs.advance(now + 60)
+        site.cml.labs.wipe(lab, now + 60, "x")
+        site.cml.labs.delete(lab)
+        assert await site.until(FAILED) < 0.5
+
+
+async def test_a_lab_without_a_session_wakes_no_controller() -> None:
+    async with Site().running() as site:
+        await site.until(RUNNING)
+        await site.clock.sleep(1)
+        listing = await site.kv.list_prefix("/lcm/instances/")
+        keys = {item.key for item in listing.items}
+        foreign = import_file(
+            site.cml.labs, read_file(LAB.encode()), site.clock.now().timestamp(), owner_id="x", title="mine"
+        )
+        before = len(site.calls)
+        site.cml.labs.start(foreign, site.clock.now().timestamp(), "x")
+        await site.clock.sleep(40)
+        assert {item.key for item in (await site.kv.list_prefix("/lcm/instances/")).items} == keys
+        assert site.calls[before:] == []

@@ -24,13 +24,15 @@ class CachedSession(msgspec.Struct, frozen=True):
     version: int
     owner_id: str
     worker_id: str | None
+    lab_id: str | None
     view: bytes
     """The public view, encoded once for all subscribers."""
 
     @staticmethod
     def of(session: LabletSession) -> "CachedSession":
         view = msgspec.json.encode(LabletSessionView.of(session))
-        return CachedSession(session.id, session.version, session.owner_id, session.worker_id, view)
+        lab_id = session.lab.lab_id if session.lab is not None else None
+        return CachedSession(session.id, session.version, session.owner_id, session.worker_id, lab_id, view)
 
 
 class SessionCache:
@@ -59,6 +61,12 @@ class SessionCache:
                 if session.id in self._known or session.id not in self._changed:
                     self._learn(session)
             self._read_at = now
+
+    async def session_of_lab(self, worker_id: str, lab_id: str) -> str | None:
+        """Return the session that owns a lab; None for another lab."""
+        await self.load()
+        lab = (worker_id, lab_id)
+        return next((each.id for each in self if (each.worker_id, each.lab_id) == lab), None)
 
     def invalidate(self) -> None:
         """Read again for the next stream: changes may have happened unseen."""

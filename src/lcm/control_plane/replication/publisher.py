@@ -8,13 +8,14 @@ written again.
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 import structlog
 
 from lcm.control_plane.records import sessions, workers
+from lcm.control_plane.replication.settled_labs import SettledLabs
 from lcm.control_plane.store.port import Document, Store, StoreUnavailable
 from lcm.core.clock import Clock
 from lcm.core.health import Health
@@ -24,6 +25,7 @@ from lcm.core.timeouts import timeout
 from lcm.domain.lablet.session import LabletSession
 from lcm.domain.lifecycle import TERMINATED
 from lcm.domain.observed import has_only_observed_changes
+from lcm.domain.telemetry import LabChange, LabRecord
 from lcm.domain.worker import Worker
 
 log = structlog.get_logger(__name__)
@@ -112,7 +114,7 @@ class _Sessions(_Published):
 
     kind = sessions.KIND
     folder = "instances"
-    names = ("desired_state", "state")
+    names = ("desired_state", "lab", "state")
 
     def decode(self, document: Document) -> LabletSession:
         return sessions.decode_session(document)
@@ -128,10 +130,15 @@ class _Sessions(_Published):
         yield "state", {"status": record.status, "generation": record.generation}
 
 
+async def _without_session(worker_id: str, lab_id: str) -> None:
+    return None
+
+
 class Publisher(HostedService):
     """Writes `<prefix>/workers/{id}/…` and `<prefix>/instances/{id}/…`, now and by sweep.
 
     `on_found` is called with unpublished workers: a write whose confirmation was lost called no listener.
+    `session_of_lab` says whose lab has settled.
     """
 
     name = "publisher"
@@ -144,6 +151,7 @@ class Publisher(HostedService):
         clock: Clock,
         health: Health,
         on_found: Callable[[Worker], None] = lambda _: None,
+        session_of_lab: Callable[[str, str], Awaitable[str | None]] = _without_session,
         key_prefix: str = "/lcm",
         sweep_seconds: float = 5.0,
         capacity_refresh_seconds: float = CAPACITY_REFRESH_SECONDS,
@@ -158,6 +166,7 @@ class Publisher(HostedService):
         self._refreshed_at = 0.0
         self._workers = _Workers(on_found)
         self._sessions = _Sessions()
+        self._settled_labs = SettledLabs(session_of_lab)
         self._has_commits = asyncio.Event()
         self.is_behind = True
         self._must_find_orphaned_keys = True
@@ -179,6 +188,12 @@ class Publisher(HostedService):
 
     def on_session_purge(self, session: LabletSession) -> None:
         self._purge(self._sessions, session.id)
+
+    def on_lab_change(
+        self, changes: Sequence[LabChange], before: LabRecord | None, after: LabRecord | None
+    ) -> None:
+        if self._settled_labs.add(changes, before, after):
+            self._has_commits.set()
 
     def _purge(self, kind: _Published, record_id: str) -> None:
         kind.committed.pop(record_id, None)
@@ -214,6 +229,9 @@ class Publisher(HostedService):
             self._has_commits.clear()
             for kind in self._kinds:
                 await self._publish(kind, *kind.take())
+            for session_id, summary in await self._settled_labs.take():
+                key = f"{self._prefix}/{self._sessions.folder}/{session_id}/lab"
+                await self._put(key, msgspec.json.encode(summary))
             await self._drop_keys_of_purged()
 
     async def _drop_keys_of_purged(self) -> None:
