@@ -60,9 +60,8 @@ def scale_up_refusal(
     """Why so many workers may not be added to a region now; None if they may."""
     if active_workers + count > policy.max_workers_per_region:
         return (
-            f"{active_workers} workers are active in this region and at most"
-            f" {policy.max_workers_per_region} may be, {count} more are requested;"
-            " raise MAX_WORKERS_PER_REGION or delete one"
+            f"{active_workers} workers are active in this region, and {count} more would exceed the limit of"
+            f" {policy.max_workers_per_region}; raise MAX_WORKERS_PER_REGION or delete one"
         )
     if last_scale_up_at is not None and now - last_scale_up_at < policy.scale_up_cooldown:
         left = (last_scale_up_at + policy.scale_up_cooldown - now).total_seconds()

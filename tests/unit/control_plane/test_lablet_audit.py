@@ -1,5 +1,6 @@
 """The audit log of sessions: one entry for each thing that happened to one, in a ring of its own."""
 
+from collections import Counter
 from datetime import timedelta
 
 import pytest
@@ -9,7 +10,10 @@ from lcm.control_plane.commands.lablets.end_session import reject_session
 from lcm.control_plane.commands.lablets.extend_session import extend_session
 from lcm.control_plane.commands.lablets.open_windows import move_windows
 from lcm.control_plane.commands.lablets.report_waiting import report_waiting
+from lcm.control_plane.commands.together import all_of
 from lcm.control_plane.records.audit import LabletAuditLog
+from lcm.control_plane.store.memory import MemoryStore
+from lcm.control_plane.store.port import StoreUnavailable
 from lcm.domain.lablet.audit import LabletEvent
 from lcm.domain.lablet.session import Nomination, WaitCode
 from lcm.domain.lablet.timeslot import Timeslot
@@ -86,3 +90,32 @@ async def test_many_sessions_push_no_scaling_event_out_and_only_the_oldest_of_th
     kept = await log.newest()
     assert (len(kept) <= 20, kept[0].reason) == (True, "29")
     assert [entry.reason for entry in await records.audit.newest()] == ["first"]
+
+
+async def test_entries_that_come_together_are_all_kept_while_the_oldest_are_removed(desk: LabDesk) -> None:
+    """Two control planes remove the same entries, and neither request fails."""
+    records = desk.plane.records
+    logs = [LabletAuditLog(records.store, records.clock, records.ids, max_entries=100) for _ in range(2)]
+    for turn in range(10):
+        await desk.clock.sleep(1)
+        await all_of(
+            log.note(LabletEvent.SESSION_CREATED, by="ann", reason=f"turn {turn}")
+            for log in logs
+            for _ in range(20)
+        )
+    await logs[0].note(LabletEvent.SESSION_CREATED, by="ann", reason="the last")
+    kept = Counter(entry.reason for entry in await logs[0].newest())
+    assert kept.total() <= 120
+    assert (kept["turn 9"], kept["turn 8"]) == (40, 40)
+
+
+async def test_an_entry_stands_though_the_oldest_cannot_be_removed(desk: LabDesk) -> None:
+    class FullDisk(MemoryStore):
+        async def delete(self, kind: str, document_id: str, expected_version: int) -> None:
+            raise StoreUnavailable("the disk is full")
+
+    log = LabletAuditLog(FullDisk(), desk.clock, desk.ids, max_entries=2)
+    for number in range(5):
+        await log.note(LabletEvent.SESSION_CREATED, by="ann", reason=str(number))
+        await desk.clock.sleep(1)
+    assert [entry.reason for entry in await log.newest()] == ["4", "3", "2", "1", "0"]

@@ -119,7 +119,7 @@ def bad_slots(desk: PublicDesk) -> dict[str, tuple[Any, str]]:
         "past": (desk.slot(in_minutes=-10), "starts in the past; choose a later start"),
         "backwards": (desk.slot(in_minutes=60, minutes=-5), "must end after it starts; choose a later end"),
         "too long": (desk.slot(in_minutes=60, minutes=61), "allows 60 minutes; choose an earlier end"),
-        "too far": (desk.slot(in_minutes=60 * 24 * 91), "more than 90 days ahead; book later"),
+        "too far": (desk.slot(in_minutes=60 * 24 * 91), "more than 90 days ahead; choose an earlier start"),
         "no zone": ({"start": "2030-01-01T09:00:00", "end": "2030-01-01T10:00:00"}, "name the zone"),
         "bad zone": (
             {"start": "2030-01-01T09:00:00", "end": "2030-01-01T10:00:00", "zone": "Mars"},

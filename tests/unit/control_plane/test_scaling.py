@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from msgspec.structs import replace
 
 from lcm.control_plane.api.services import ControlPlane
 from lcm.control_plane.commands.scale_up import scale_up
@@ -45,6 +46,28 @@ async def test_a_second_scale_up_waits_for_the_cooldown(plane: ControlPlane) -> 
     await plane.records.clock.sleep(1)
     await scale_up(plane.records, plane.policies, MORE, by="resource-scheduler")
     assert await logged(plane) == ["scale_up_accepted", "scale_up_rejected", "scale_up_accepted"]
+
+
+async def test_workers_that_are_requested_together_are_added_together_or_not_at_all(
+    plane: ControlPlane,
+) -> None:
+    six = replace(MORE, count=6)
+    added = await scale_up(plane.records, plane.policies, six, by="resource-scheduler")
+    assert len({worker.name for worker in added}) == 6
+    await plane.records.clock.sleep(300)
+    with pytest.raises(Conflict, match="6 more would exceed the limit of 10"):
+        await scale_up(plane.records, plane.policies, six, by="resource-scheduler")
+    assert len(await plane.records.workers.list_all()) == 6
+
+
+async def test_a_scale_up_that_is_repeated_with_its_key_adds_its_workers_once(plane: ControlPlane) -> None:
+    three = replace(MORE, count=3, key="su-1")
+    added = await scale_up(plane.records, plane.policies, three, by="resource-scheduler")
+    again = await scale_up(plane.records, plane.policies, three, by="resource-scheduler")
+    assert [worker.id for worker in again] == [worker.id for worker in added]
+    assert len(await plane.records.workers.list_all()) == 3
+    with pytest.raises(Conflict, match="repeat in"):
+        await scale_up(plane.records, plane.policies, replace(three, key="su-2"), by="resource-scheduler")
 
 
 async def test_a_full_region_takes_no_more_workers(plane: ControlPlane) -> None:

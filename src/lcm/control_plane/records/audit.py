@@ -3,7 +3,9 @@
 Each has a bound of its own, so that a busy one never pushes out the entries of the other.
 """
 
+import asyncio
 import hashlib
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final, Generic, Protocol, TypeVar
 
@@ -22,6 +24,8 @@ log = structlog.get_logger(__name__)
 
 KIND: Final = "audit"
 LABLET_KIND: Final = "lablet-audit"
+REMOVED_TOGETHER: Final = 200
+"""One commit of the store takes many that come together."""
 
 
 class _Entry(Protocol):
@@ -33,7 +37,7 @@ E = TypeVar("E", bound=_Entry)
 
 
 class _Log(Generic[E]):
-    """Append-only and bounded: the oldest entries are removed. Ids sort by time."""
+    """Append-only and bounded: the oldest tenth is removed when there are too many. Ids sort by time."""
 
     def __init__(self, store: Store, kind: str, entry: type[E], max_entries: int) -> None:
         self._store = store
@@ -41,10 +45,16 @@ class _Log(Generic[E]):
         self._decoder: msgspec.json.Decoder[E] = msgspec.json.Decoder(entry)
         self._max_entries = max_entries
         self._size: int | None = None
+        """How many there were when they were last counted."""
+        self._added = 0
+        """How many this process has appended since."""
+        self._is_making_room = False
 
     async def append(self, entry: E) -> E:
         await self._store.insert(Document(self._kind, entry.id, 1, msgspec.json.encode(entry)))
-        await self._make_room()
+        self._added += 1
+        if self._size is None or self._size + self._added > self._max_entries:
+            await self._make_room()
         return entry
 
     async def newest(self) -> list[E]:
@@ -54,14 +64,28 @@ class _Log(Generic[E]):
         return sorted(entries, key=lambda entry: entry.id, reverse=True)
 
     async def _make_room(self) -> None:
-        if self._size is None:
-            self._size = len(await self._store.list_all(self._kind)) - 1
-        self._size += 1
-        if self._size > self._max_entries:
+        """Remove the oldest entries if there are too many. Of many appends at once one does this; an entry
+        stands even if it fails."""
+        if self._is_making_room:
+            return
+        self._is_making_room, self._added = True, 0
+        try:
             documents = await self._store.list_all(self._kind)
-            for document in documents[: len(documents) - self._max_entries * 9 // 10]:
-                await self._store.delete(self._kind, document.id, document.version)
-            self._size = len(await self._store.list_all(self._kind))
+            kept = self._max_entries * 9 // 10 if len(documents) > self._max_entries else len(documents)
+            oldest = documents[: len(documents) - kept]
+            for start in range(0, len(oldest), REMOVED_TOGETHER):
+                async with asyncio.TaskGroup() as tasks:
+                    for document in oldest[start : start + REMOVED_TOGETHER]:
+                        tasks.create_task(self._remove(document))
+            self._size = kept
+        except* StoreUnavailable as failures:
+            log.warning("audit entries not removed", kind=self._kind, error=str(failures.exceptions[0]))
+        finally:
+            self._is_making_room = False
+
+    async def _remove(self, document: Document) -> None:
+        with suppress(VersionConflict):  # another control plane was faster
+            await self._store.delete(self._kind, document.id, document.version)
 
     def _readable(self, document: Document) -> E | None:
         """Return the entry, or None: one unreadable entry must not hide the others."""

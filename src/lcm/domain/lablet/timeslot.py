@@ -113,7 +113,9 @@ def check_booking(
     if timeslot.start < now:
         raise InvalidTimeslot("the timeslot starts in the past; choose a later start or none")
     if timeslot.start > now + policy.max_booking:
-        raise InvalidTimeslot(f"the timeslot is more than {policy.max_booking.days} days ahead; book later")
+        raise InvalidTimeslot(
+            f"the timeslot is more than {policy.max_booking.days} days ahead; choose an earlier start"
+        )
     if timeslot.duration > timedelta(minutes=max_minutes):
         raise InvalidTimeslot(f"the definition allows {max_minutes} minutes; choose an earlier end")
 
