@@ -12,6 +12,7 @@ from lcm.cml.connection import CmlConnections
 from lcm.domain.errors import CertificateChanged, Unreachable
 from lcm.simulator.cml.certificate import self_signed_context
 from lcm.worker_controller.adapters.cml_system import CmlSystemSpiClient
+from support.labs_over_tls import cml_over_tls
 
 HOST = "127.0.0.1"
 
@@ -62,6 +63,32 @@ async def test_another_certificate_stops_the_conversation(tmp_path: Path) -> Non
     async with cml_server(tmp_path, body=INFORMATION) as port, CmlConnections(port) as connections:
         with pytest.raises(CertificateChanged, match="pinned is"):
             await connections.get(HOST, "/api/v0/system_information", "ab" * 32)
+
+
+@pytest.mark.parametrize(("keep_alive_seconds", "more"), [(None, 3), (60.0, 0)])
+async def test_requests_share_a_connection_only_where_it_is_kept(
+    keep_alive_seconds: float | None, more: int
+) -> None:
+    path = "/api/v0/system_information"
+    async with (
+        cml_over_tls() as (site, port),
+        CmlConnections(port, keep_alive_seconds=keep_alive_seconds) as connections,
+    ):
+        pin = (await connections.get(site.server.instance.private_ip, path, None)).certificate_sha256
+        before = site.server.counters["connections"]
+        for _ in range(3):
+            await connections.get(site.server.instance.private_ip, path, pin)
+        assert site.server.counters["connections"] == before + more
+
+
+async def test_a_connection_that_is_kept_is_not_used_for_another_certificate(tmp_path: Path) -> None:
+    async with (
+        cml_server(tmp_path) as port,
+        CmlConnections(port, keep_alive_seconds=60.0) as connections,
+    ):
+        await connections.get(HOST, "/", None)
+        with pytest.raises(CertificateChanged, match="pinned is"):
+            await connections.get(HOST, "/", "ab" * 32)
 
 
 async def test_a_booting_cml_is_unreachable_not_broken(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from enum import StrEnum
+from functools import lru_cache
 from types import TracebackType
 from typing import Final, Protocol, Self
 
@@ -23,6 +24,8 @@ from lcm.domain.errors import CertificateChanged, Unreachable
 
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 """Telemetry has no paging: a long-lived server answers with megabytes."""
+MAX_CONNECTIONS: Final = 100
+"""In use at a time."""
 JSON: Final = "application/json"
 
 _NO_OTHER_LIMIT: Final = aiohttp.ClientTimeout(total=None)
@@ -82,20 +85,39 @@ def tls_context(trust: CmlTrust) -> ssl.SSLContext:
     return context
 
 
+@lru_cache(maxsize=10_000)
+def _fingerprint(sha256: str) -> aiohttp.Fingerprint:
+    """The same object for the same certificate: a connection is used again only under the same one."""
+    return aiohttp.Fingerprint(bytes.fromhex(sha256))
+
+
 class CmlConnections:
     """Use as `async with`."""
 
-    def __init__(self, port: int = 443, timeout_seconds: float = 5.0, trust: CmlTrust = CmlTrust.PIN) -> None:
+    def __init__(
+        self,
+        port: int = 443,
+        timeout_seconds: float = 5.0,
+        trust: CmlTrust = CmlTrust.PIN,
+        *,
+        keep_alive_seconds: float | None = None,
+    ) -> None:
+        """Connections are kept for so long after a request; by default each request has its own."""
         self._port = port
         self._timeout_seconds = timeout_seconds
         self._trust = trust
+        self._keep_alive_seconds = keep_alive_seconds
         self.context = tls_context(trust)
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(force_close=True, limit=100), cookie_jar=aiohttp.DummyCookieJar()
+        keep_alive = self._keep_alive_seconds
+        connector = (
+            aiohttp.TCPConnector(force_close=True, limit=MAX_CONNECTIONS)
+            if keep_alive is None
+            else aiohttp.TCPConnector(keepalive_timeout=keep_alive, limit=MAX_CONNECTIONS)
         )
+        self._session = aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
         return self
 
     async def __aexit__(
@@ -134,7 +156,7 @@ class CmlConnections:
                 how: ssl.SSLContext | aiohttp.Fingerprint = self.context
                 if self._trust is CmlTrust.PIN:
                     trusted = pinned_sha256 or await self._certificate_of(host)
-                    how = aiohttp.Fingerprint(bytes.fromhex(trusted))
+                    how = _fingerprint(trusted)
                 async with self._session.request(
                     method,
                     url,

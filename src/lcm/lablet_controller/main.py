@@ -38,6 +38,9 @@ from lcm.rest.lablet_client import LabletClient
 from lcm.rest.schemas import LABLET_CONTROLLER
 from lcm.web.server import HttpServer
 
+KEEP_ALIVE_SECONDS: float = 5.0
+"""A lab needs many calls in a row, each of which would begin with a TLS handshake. Shorter than CML waits, so
+that no request is sent on a connection that CML is about to close."""
 LANDS_WITHIN: float = 2.0
 """An import without an answer may make its lab within so many times its limit."""
 
@@ -199,7 +202,11 @@ async def lablet_controller_process(
     limits = LabLimits(import_seconds=settings.cml_lab_timeout, changes_per_worker=settings.starts_per_worker)
     async with (
         HttpTransport(settings.control_plane_api_url) as transport,
-        CmlConnections(settings.cml_port, trust=settings.cml_worker_api_verify_ssl) as cml,
+        CmlConnections(
+            settings.cml_port,
+            trust=settings.cml_worker_api_verify_ssl,
+            keep_alive_seconds=KEEP_ALIVE_SECONDS,
+        ) as cml,
     ):
         control_plane = LabletClient(
             transport, api_key, service=LABLET_CONTROLLER, epoch=lambda: election.epoch
