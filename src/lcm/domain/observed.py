@@ -19,6 +19,7 @@ def has_only_observed_changes(before: Worker, after: Worker) -> bool:
         license=observed.license,
         labs_count=observed.labs_count,
         labs=observed.labs,
+        definitions=observed.definitions,
     )
     same = replace(
         before, version=after.version, cml=cml, connection=after.connection, activity=after.activity

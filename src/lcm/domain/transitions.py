@@ -126,7 +126,7 @@ def _without_instance(worker: Worker) -> Worker:
     return replace(
         worker,
         instance=replace(worker.instance, id=None, public_ip=None, private_ip=None),
-        cml=replace(worker.cml, certificate_sha256=None, labs=LabSummary()),
+        cml=replace(worker.cml, certificate_sha256=None, labs=LabSummary(), definitions=None),
     )
 
 

@@ -170,6 +170,13 @@ class WorkerInstance(msgspec.Struct, frozen=True, kw_only=True):
         return self.public_ip or self.private_ip
 
 
+class CmlDefinitions(msgspec.Struct, frozen=True, kw_only=True):
+    """What nodes of labs can be on a worker, by id."""
+
+    node_definitions: tuple[str, ...] = ()
+    images: tuple[str, ...] = ()
+
+
 class Cml(msgspec.Struct, frozen=True, kw_only=True):
     """CML on a worker, as last reported, and the login that LCM uses there."""
 
@@ -184,6 +191,8 @@ class Cml(msgspec.Struct, frozen=True, kw_only=True):
     lab_discovery_requested_at: datetime | None = None
     labs: LabSummary = LabSummary()
     """What the newest discovery of its labs means for placement."""
+    definitions: CmlDefinitions | None = None
+    """None as long as they have not been read, or if there are more than the record takes."""
 
 
 class Connection(msgspec.Struct, frozen=True, kw_only=True):

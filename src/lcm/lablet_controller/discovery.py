@@ -27,14 +27,19 @@ from lcm.domain.lablet.listed_lab import (
     ListedNode,
 )
 from lcm.domain.lablet.marker import SeenLab, marker_of
-from lcm.domain.lablet.node_definitions import KNOWN, NodeDefinition
+from lcm.domain.lablet.node_definitions import (
+    EXTERNAL_CONNECTOR,
+    KNOWN,
+    UNMANAGED_SWITCH,
+    NodeDefinition,
+)
 from lcm.domain.lablet.ports import BadTag, read_tag
 from lcm.domain.observation import Absent, Known
 from lcm.domain.worker import Worker
 from lcm.lablet_controller.decisions import is_usable
 from lcm.lablet_controller.ports import CmlLab, CmlLabs, CmlNode, ControlPlane
 from lcm.lablet_controller.stats import Stats
-from lcm.rest.lab_reports import MAX_LABS, LabListingReport
+from lcm.rest.lab_reports import MAX_DEFINITIONS, MAX_LABS, DefinitionsReport, LabListingReport
 
 log = structlog.get_logger(__name__)
 
@@ -47,6 +52,8 @@ READS_PER_WORKER: Final = 4
 CONTENTS_MAX_AGE_SECONDS: Final = 3600.0
 """Nodes are read again so long afterwards, even if CML says that the lab was not modified."""
 DEFINITIONS_MAX_AGE_SECONDS: Final = 3600.0
+FABRIC: Final = (EXTERNAL_CONNECTOR, UNMANAGED_SWITCH)
+"""In every CML, listed or not."""
 MAX_TEXT: Final = 200
 
 
@@ -114,7 +121,8 @@ class LabDiscovery:
             if is_usable(worker) and (server := self.server_of(worker)) is not None
         }
         for gone in self._turns.keys() - servers.keys():
-            del self._turns[gone]  # the first thing that follows when it comes up is a listing
+            # When it comes up everything is read first of all.
+            self._definitions.pop(self._turns.pop(gone).instance_id, None)
         places = asyncio.Semaphore(WORKERS_AT_A_TIME)
 
         async def discover(worker: Worker, server: CmlServer) -> None:
@@ -225,18 +233,37 @@ class LabDiscovery:
         )
 
     async def _definitions_of(self, server: CmlServer) -> Mapping[str, NodeDefinition]:
-        """The node definitions of the server's own; those that every CML has, if they cannot be read."""
+        """The node definitions of the server's own; those that every CML has, if they cannot be read.
+
+        They are reported with the images, so that sessions are placed where their nodes can be.
+        """
         now = self.clock.monotonic()
         read_at, known = self._definitions.get(server.instance_id, (float("-inf"), KNOWN))
         if now - read_at < DEFINITIONS_MAX_AGE_SECONDS:
             return known
         try:
             known = {each.id: each for each in await self.labs.node_definitions(server)}
+            images = [image.id for image in await self.labs.image_definitions(server)]
+            await self._report_definitions(server, [*known, *FABRIC], images)
+        except Fenced:
+            raise
         except LcmError as error:
-            log.info("node definitions not read", worker_id=server.worker_id, error=str(error))
+            log.info("definitions not read", worker_id=server.worker_id, error=str(error))
             return known
         self._definitions[server.instance_id] = (now, known)
         return known
+
+    async def _report_definitions(
+        self, server: CmlServer, node_definitions: Sequence[str], images: Sequence[str]
+    ) -> None:
+        if max(len(node_definitions), len(images)) > MAX_DEFINITIONS:
+            return  # a part of them would exclude the worker from what it can run
+        report = DefinitionsReport(
+            instance_id=server.instance_id or "",
+            node_definitions=tuple(node_definitions),
+            images=tuple(images),
+        )
+        await self.control_plane.report_definitions(server.worker_id, report)
 
 
 def _node(node: CmlNode, definitions: Mapping[str, NodeDefinition]) -> ListedNode:

@@ -17,7 +17,13 @@ from lcm.domain.lablet.states import SessionStatus
 from lcm.domain.observation import Observation
 from lcm.domain.telemetry import LabRecord
 from lcm.domain.worker import Worker
-from lcm.rest.lab_reports import LabGone, LabListingReceipt, LabListingReport, LabRequestOutcome
+from lcm.rest.lab_reports import (
+    DefinitionsReport,
+    LabGone,
+    LabListingReceipt,
+    LabListingReport,
+    LabRequestOutcome,
+)
 from lcm.rest.lablet_reports import (
     EvidenceCollected,
     ImportIntent,
@@ -160,6 +166,8 @@ class ControlPlane(Protocol):
     async def report_cleaned(self, session_id: str, cleaned: LabCleaned) -> LabletSession | None: ...
 
     async def report_labs(self, worker_id: str, report: LabListingReport) -> LabListingReceipt: ...
+
+    async def report_definitions(self, worker_id: str, report: DefinitionsReport) -> None: ...
 
     async def list_lab_work(self) -> list[LabRecord]:
         """The labs of which a person or the leak sweep requests something."""

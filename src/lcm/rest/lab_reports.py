@@ -11,6 +11,7 @@ from lcm.domain.telemetry import LabRecord, Moment
 from lcm.rest.lablet_reports import InstanceId
 
 MAX_LABS = 1_000
+MAX_DEFINITIONS = 500
 
 
 class LabListingReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -33,6 +34,14 @@ class LabListingReceipt(msgspec.Struct, frozen=True, kw_only=True):
     foreign: int = 0
     leaked: int = 0
     orphaned: int = 0
+
+
+class DefinitionsReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The node definitions and images of a worker, all of them."""
+
+    instance_id: InstanceId
+    node_definitions: Annotated[tuple[CmlId, ...], Meta(max_length=MAX_DEFINITIONS)]
+    images: Annotated[tuple[CmlId, ...], Meta(max_length=MAX_DEFINITIONS)]
 
 
 class LabWork(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ from lcm.domain.lablet.states import SessionStatus
 from lcm.domain.telemetry import LabRecord
 from lcm.rest.client import ControlPlaneClient
 from lcm.rest.lab_reports import (
+    DefinitionsReport,
     LabGone,
     LabListingReceipt,
     LabListingReport,
@@ -118,6 +119,9 @@ class LabletClient(ControlPlaneClient):
     async def report_labs(self, worker_id: str, report: LabListingReport) -> LabListingReceipt:
         body = await self._call("POST", f"/workers/{worker_id}/labs", report)
         return msgspec.json.decode(body, type=LabListingReceipt)
+
+    async def report_definitions(self, worker_id: str, report: DefinitionsReport) -> None:
+        await self._call("POST", f"/workers/{worker_id}/definitions", report)
 
     async def list_lab_work(self) -> list[LabRecord]:
         """Return the labs of which something is requested."""

@@ -11,6 +11,7 @@ from lcm.domain.lablet.listed_lab import LabKind
 from lcm.domain.lablet.states import ENDED, RUNNING
 from lcm.domain.lifecycle import STOPPED as WORKER_STOPPED
 from lcm.rest.lab_reports import LabListingReport
+from lcm.rest.lablets import PlacementOrder
 from lcm.simulator.cml.accounts import ADMIN_ID
 from support.lab_strangers import INTERVAL, DiscoveryBench
 
@@ -184,3 +185,48 @@ async def test_the_next_session_gets_no_port_of_a_foreign_lab(bench: DiscoveryBe
     bench.session_id = (await bench.book())["id"]
     await bench.place()
     assert list((await bench.session()).ports.values()) == [2002]
+
+
+async def test_the_definitions_of_a_worker_are_read_hourly_and_when_it_comes_up(
+    bench: DiscoveryBench,
+) -> None:
+    def readings() -> int:
+        return bench.calls.count("node_definitions")
+
+    await bench.discover()
+    found = (await bench.worker()).cml.definitions
+    assert found is not None
+    assert "alpine" in found.node_definitions
+    assert any(image.startswith("alpine") for image in found.images)
+    await bench.discover_for(54)
+    assert readings() == 1
+    await bench.discover_for(10)
+    assert readings() == 2
+    await bench.change_worker(lambda worker: replace(worker, status=WORKER_STOPPED))
+    await bench.discover()
+    await bench.change_worker(lambda worker: replace(worker, status="running"))
+    await bench.discover()
+    assert readings() == 3
+
+
+async def test_definitions_that_could_not_be_read_stay_unknown_and_labs_are_listed_all_the_same(
+    bench: DiscoveryBench,
+) -> None:
+    lab = bench.make_lab("of a person")
+    bench.labs.failing["image_definitions"] = Unreachable("connection refused")
+    await bench.discover()
+    assert (await bench.worker()).cml.definitions is None
+    assert await bench.lab(lab.id) is not None
+
+
+async def test_a_session_is_not_placed_where_a_node_definition_is_missing(bench: DiscoveryBench) -> None:
+    del bench.cml.definitions["alpine"]
+    await bench.discover()
+    session = await bench.book()
+    [result] = await bench.scheduler.schedule(
+        [PlacementOrder(session_id=session["id"], worker_id="w1", attempt=1)]
+    )
+    assert result.outcome != "scheduled"
+    answer = await bench.operator.get(f"/api/lablet-sessions/{session['id']}/explain")
+    [worker] = answer.body["workers"]
+    assert [reason["sub"] for reason in worker["reasons"]] == ["node_definition:alpine"]

@@ -4,8 +4,10 @@ from msgspec.structs import replace
 
 from lcm.control_plane.records.groups import Records
 from lcm.control_plane.store.port import Fence
+from lcm.domain.errors import Conflict
 from lcm.domain.transitions import attach_instance
-from lcm.domain.worker import Worker
+from lcm.domain.worker import CmlDefinitions, Worker
+from lcm.rest.lab_reports import DefinitionsReport
 from lcm.rest.schemas import CmlReport, InstanceReport
 
 
@@ -20,6 +22,22 @@ async def report_instance(
         expected_version=report.expected_version,
         fence=fence,
     )
+
+
+async def report_definitions(
+    records: Records, worker_id: str, report: DefinitionsReport, *, fence: Fence
+) -> Worker:
+    """Store what nodes of labs can be on the worker. The same report again changes nothing."""
+    found = CmlDefinitions(
+        node_definitions=tuple(sorted(set(report.node_definitions))), images=tuple(sorted(set(report.images)))
+    )
+
+    def decide(worker: Worker) -> Worker:
+        if worker.instance.id != report.instance_id:
+            raise Conflict(f"the worker runs on instance {worker.instance.id}; read the definitions there")
+        return replace(worker, cml=replace(worker.cml, definitions=found))
+
+    return await records.workers.change(worker_id, decide, fence=fence)
 
 
 async def report_cml(records: Records, worker_id: str, report: CmlReport, *, fence: Fence) -> Worker:

@@ -56,6 +56,7 @@ def view_of(
     health = worker.cml.health
     is_coming = is_licensing(worker, has_fleet_token=has_fleet_token)
     is_licensed = health.is_licensed if health is not None and not is_coming else None
+    definitions = worker.cml.definitions
     return PlacementWorker(
         id=worker.id,
         name=worker.name,
@@ -71,6 +72,8 @@ def view_of(
         license=license_tier(worker),
         is_licensed=is_licensed,
         cml_version=worker.cml.version,
+        node_definitions=frozenset(definitions.node_definitions) if definitions is not None else None,
+        images=frozenset(definitions.images) if definitions is not None else None,
         is_drained_by_scale_down=worker.status is DRAINING
         and worker.pause.reason is PauseReason.IDLE_TIMEOUT,
         ready_at=ready_at,

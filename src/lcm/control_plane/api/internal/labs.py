@@ -8,9 +8,11 @@ from starlette.responses import Response
 from lcm.control_plane.api.dependencies import Controller, LabletFence, Plane
 from lcm.control_plane.commands.lablets.lab_requests import lab_as_it_stands, record_gone, record_outcome
 from lcm.control_plane.commands.lablets.report_labs import report_labs
+from lcm.control_plane.commands.report_details import report_definitions
 from lcm.control_plane.queries.labs import lab_work
 from lcm.domain.telemetry import LabRecord
 from lcm.rest.lab_reports import (
+    DefinitionsReport,
     LabGone,
     LabListingReceipt,
     LabListingReport,
@@ -37,6 +39,23 @@ async def report(
 ) -> Response:
     """A full listing proves absence, the second time; any other adds what it shows."""
     return answer(await report_labs(plane.records, plane.policies, worker_id, body, by=service, fence=fence))
+
+
+@router.post(
+    "/workers/{worker_id}/definitions",
+    summary="Report the node definitions and images of a worker",
+    **documented(None, 204, "Recorded.", problems=[404, 409, 422]),
+    **reads(DefinitionsReport),
+)
+async def definitions(
+    worker_id: str,
+    fence: LabletFence,
+    body: Annotated[DefinitionsReport, Depends(body_of(DefinitionsReport))],
+    plane: Plane,
+) -> Response:
+    """A session is placed only where all of those that its lab names exist."""
+    await report_definitions(plane.records, worker_id, body, fence=fence)
+    return Response(status_code=204)
 
 
 @router.get("/labs/work", summary="List requests about labs", **documented(LabWork))
