@@ -117,6 +117,8 @@ def subscribe(plane: ControlPlane, hub: EventHub | None = None, publisher: Publi
     records.sessions.subscribe(feed.on_session_commit)
     records.sessions.subscribe(caches.session_stats.on_session_commit)
     records.sessions.subscribe_to_purges(caches.session_stats.forget)
+    records.sessions.subscribe(caches.lab_owners.on_session_commit)
+    records.sessions.subscribe_to_purges(caches.lab_owners.on_session_purge)
     records.batches.subscribe(feed.on_batch_commit)
     records.definitions.subscribe(feed.on_definition_commit)
     records.labs.subscribe(partial(feed.on_lab_change, version_of=records.labs.version_of))

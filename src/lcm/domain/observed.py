@@ -1,6 +1,6 @@
 """What is observed of a running worker: its WebSocket connection and its activity."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from msgspec.structs import replace
@@ -69,9 +69,11 @@ def record_activity(
     mark: ActivityMark | None,
     now: datetime,
     keep: int,
+    own: Collection[ActivityEvent] = (),
 ) -> Worker:
     """Record an activity check and the events it found, in the order of observation.
 
+    Those in `own` are LCM's own actions: they are seen, and are no activity of people.
     Events that the stored mark covers were reported before and count once. `last_activity_at` never moves
     back, and never beyond now: a worker's clock may be wrong.
     """
@@ -81,7 +83,7 @@ def record_activity(
         unseen = mark.last_sequence - known.last_sequence
         fresh = fresh[-unseen:] if unseen > 0 else []
         mark = max(mark, known, key=lambda seen: seen.last_sequence)
-    fresh = [event for event in fresh if event not in listed]
+    fresh = [event for event in fresh if event not in listed and event not in own]
     newest_first = sorted((*fresh, *listed), key=lambda event: event.at, reverse=True)
     moments = [min(event.at, now) for event in fresh]
     if worker.activity.last_at is not None:

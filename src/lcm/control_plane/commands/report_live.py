@@ -20,10 +20,12 @@ from lcm.control_plane.records.groups import Caches, Records
 from lcm.control_plane.store.port import Fence
 from lcm.domain.errors import NotFound
 from lcm.domain.idle import with_countdown
+from lcm.domain.lablet.listed_lab import LabAction
+from lcm.domain.lablet.own_actions import is_own_action
 from lcm.domain.lifecycle import TERMINATED
 from lcm.domain.observed import record_activity, record_connection
 from lcm.domain.requests import cancel_pause
-from lcm.domain.telemetry import ActivityMark, LabChange, LabStats, MonitorState, Sample
+from lcm.domain.telemetry import ActivityEvent, ActivityMark, LabChange, LabStats, MonitorState, Sample
 from lcm.domain.worker import Worker
 from lcm.rest.schemas import ActivityReport, LiveReceipt, LiveReports, WebSocketReport
 
@@ -164,6 +166,7 @@ async def _keep_activity(
     if caches.worker_cache.get(worker_id) is None:
         return caches.metrics.count("activity", accepted=0, of=len(reports))
     now = records.clock.now()
+    own = await _own_actions(records, caches, reports)
 
     def decide(worker: Worker) -> Worker:
         if worker.status is TERMINATED:
@@ -176,6 +179,7 @@ async def _keep_activity(
                 mark=_mark(report.stream, report.last_sequence),
                 now=now,
                 keep=policies.activity_events_kept,
+                own=own,
             )
         if noted.activity.last_at == worker.activity.last_at:
             return noted
@@ -188,6 +192,31 @@ async def _keep_activity(
         worker = await records.workers.change(worker_id, decide, fence=fence)
         accepted = len(reports) if worker.status is not TERMINATED else 0
     return caches.metrics.count("activity", accepted=accepted, of=len(reports))
+
+
+async def _own_actions(
+    records: Records, caches: Caches, reports: list[ActivityReport]
+) -> frozenset[ActivityEvent]:
+    """Return what LCM itself did: in sessions' labs that it starts or stops, and in labs that it removes."""
+    await caches.lab_owners.load()
+    return frozenset(
+        [
+            event
+            for report in reports
+            for event in report.activity_events
+            if await _is_own(records, caches, report.worker_id, event)
+        ]
+    )
+
+
+async def _is_own(records: Records, caches: Caches, worker_id: str, event: ActivityEvent) -> bool:
+    if event.lab_id is None:
+        return False
+    session = caches.lab_owners.of(event.lab_id)
+    if session is not None and is_own_action(session, event.at):
+        return True
+    lab = await records.labs.find(worker_id, event.lab_id)
+    return lab is not None and lab.request is not None and lab.request.action is LabAction.REMOVE
 
 
 def _mark(stream: str, sequence: int) -> ActivityMark | None:

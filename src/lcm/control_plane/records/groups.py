@@ -12,6 +12,7 @@ from lcm.control_plane.records.evidence import EvidenceFiles
 from lcm.control_plane.records.fleet_identity import FleetIdentity
 from lcm.control_plane.records.forecast_cache import ForecastCache
 from lcm.control_plane.records.idle_checks import IdleChecks
+from lcm.control_plane.records.lab_owners import LabOwners
 from lcm.control_plane.records.labs import Labs
 from lcm.control_plane.records.metrics_cache import MetricsCache
 from lcm.control_plane.records.placements import PlacementLog
@@ -90,6 +91,7 @@ class Caches:
     idle_checks: IdleChecks
     sessions: SessionCache
     session_stats: SessionStats
+    lab_owners: LabOwners
     forecasts: ForecastCache
 
     @classmethod
@@ -103,5 +105,6 @@ class Caches:
             IdleChecks(worker_cache),
             sessions,
             SessionStats(),
+            LabOwners(records.sessions.list_all),
             ForecastCache(records.clock),
         )

@@ -121,6 +121,7 @@ class FeedClient(HostedService):
             except NotFound:
                 self._events.on_worker_gone(worker_id)
         records.labs.invalidate()
+        self._caches.lab_owners.invalidate()
         records.epochs.invalidate_all()
         records.epochs.disconnected_peers.discard(self.address)
         self._events.on_sessions_unseen()
@@ -182,6 +183,7 @@ class FeedClient(HostedService):
                     labs.drop(after.id)
             case feed.SessionCommitted(earlier, later):
                 self._caches.session_stats.learn(later)
+                self._caches.lab_owners.learn(later)
                 events.on_peer_session_commit(earlier, later)
             case feed.DefinitionCommitted(old, new):
                 events.on_definition_commit(old, new)
