@@ -56,6 +56,7 @@ def test_routes_in_how_to_pages_exist(page: Path) -> None:
         "license-a-fleet",
         "schedule-labs",
         "read-a-waiting-session",
+        "handle-leaked-labs",
     ],
 )
 def test_settings_in_how_to_pages_exist(name: str) -> None:

@@ -63,7 +63,7 @@ class DiscoveryBench(LabletBench):
 
     async def work(self) -> list[LabRecord]:
         """The labs of which something is requested."""
-        return await lab_work(self.records)
+        return (await lab_work(self.records)).items
 
     def make_lab(self, title: str, *, notes: str = "", cml: SimulatedCml | None = None, **tags: str) -> Lab:
         """A lab that a person imports; `pc1` is the tag of its node."""

@@ -330,6 +330,17 @@ def _register_session_metrics(telemetry: Telemetry, plane: ControlPlane, sweep: 
         "Claims of labs that could not be proven gone when their session moved on or was abandoned.",
         lambda: [(sum(worker.claims_retained for worker in cache), {})],
     )
+    labs = plane.records.labs
+    telemetry.gauge(
+        "lcm_labs",
+        "Labs on all workers, by whose they are: session, foreign, leaked, orphaned, or not discovered yet.",
+        lambda: [(count, {"kind": kind}) for kind, count in labs.by_kind().items()],
+    )
+    telemetry.gauge(
+        "lcm_labs_leaked",
+        "Labs that LCM made and no session has any more: those to be removed, and those kept for people.",
+        lambda: [(count, {"outcome": outcome}) for outcome, count in labs.leaked().items()],
+    )
     telemetry.gauge(
         "lcm_ports_used",
         "Ports of a running worker that claims hold.",

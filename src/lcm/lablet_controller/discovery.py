@@ -46,6 +46,8 @@ log = structlog.get_logger(__name__)
 LOOK_SECONDS: Final = 10.0
 """How often it is asked which workers are due."""
 RETRY_SECONDS: Final = 60.0
+UNLISTED_SECONDS: Final = 30.0
+"""How soon after a listing another one follows for a lab that it did not show."""
 WORKERS_AT_A_TIME: Final = 5
 READS_PER_WORKER: Final = 4
 """Fewer than the server takes: sessions are observed meanwhile."""
@@ -62,6 +64,7 @@ class _Turn(NamedTuple):
 
     instance_id: str | None
     requested_at: datetime | None
+    started: float
     next_at: float
 
 
@@ -123,6 +126,7 @@ class LabDiscovery:
         for gone in self._turns.keys() - servers.keys():
             # When it comes up everything is read first of all.
             self._definitions.pop(self._turns.pop(gone).instance_id, None)
+        unlisted_on = frozenset((await self.control_plane.get_lab_work()).unlisted_on)
         places = asyncio.Semaphore(WORKERS_AT_A_TIME)
 
         async def discover(worker: Worker, server: CmlServer) -> None:
@@ -131,16 +135,19 @@ class LabDiscovery:
 
         async with asyncio.TaskGroup() as tasks:
             for worker, server in servers.values():
-                if self._is_due(worker):
+                if self._is_due(worker, has_unlisted=worker.id in unlisted_on):
                     tasks.create_task(discover(worker, server))
 
-    def _is_due(self, worker: Worker) -> bool:
+    def _is_due(self, worker: Worker, *, has_unlisted: bool) -> bool:
         turn = self._turns.get(worker.id)
         requested_at = worker.cml.lab_discovery_requested_at
         if turn is None or turn.instance_id != worker.instance.id:
             return self.interval_seconds > 0 or requested_at is not None
         is_requested = requested_at is not None and requested_at != turn.requested_at
-        return is_requested or (self.interval_seconds > 0 and self.clock.monotonic() >= turn.next_at)
+        if self.interval_seconds == 0 or is_requested:
+            return is_requested
+        now = self.clock.monotonic()
+        return now >= turn.next_at or (has_unlisted and now >= turn.started + UNLISTED_SECONDS)
 
     async def _discover(self, worker: Worker, server: CmlServer) -> None:
         """One listing; a failure is tried again soon and reports nothing."""
@@ -159,7 +166,7 @@ class LabDiscovery:
             self.stats.discoveries["full" if report.is_full else "partial"] += 1
             pace = self.interval_seconds
         self._turns[worker.id] = _Turn(
-            worker.instance.id, worker.cml.lab_discovery_requested_at, started + pace
+            worker.instance.id, worker.cml.lab_discovery_requested_at, started, started + pace
         )
 
     async def _list(self, server: CmlServer) -> LabListingReport:

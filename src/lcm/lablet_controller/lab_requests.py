@@ -87,7 +87,7 @@ class LabRequests:
 
     async def run_pass(self) -> None:
         """Try every request whose time has come, a few at a time."""
-        labs = await self.control_plane.list_lab_work()
+        labs = (await self.control_plane.get_lab_work()).items
         work = {_key(lab, lab.request): lab for lab in labs if lab.request is not None}
         self._tries = {key: tried for key, tried in self._tries.items() if key in work}
         places = asyncio.Semaphore(LABS_AT_A_TIME)

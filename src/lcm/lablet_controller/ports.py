@@ -23,6 +23,7 @@ from lcm.rest.lab_reports import (
     LabListingReceipt,
     LabListingReport,
     LabRequestOutcome,
+    LabWork,
 )
 from lcm.rest.lablet_reports import (
     EvidenceCollected,
@@ -169,8 +170,8 @@ class ControlPlane(Protocol):
 
     async def report_definitions(self, worker_id: str, report: DefinitionsReport) -> None: ...
 
-    async def list_lab_work(self) -> list[LabRecord]:
-        """The labs of which a person or the leak sweep requests something."""
+    async def get_lab_work(self) -> LabWork:
+        """What a person or the leak sweep requests of labs, and the workers with unknown labs."""
         ...
 
     async def get_lab_record(self, worker_id: str, lab_id: str) -> LabRecord:

@@ -45,9 +45,12 @@ class DefinitionsReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 
 
 class LabWork(msgspec.Struct, frozen=True, kw_only=True):
-    """The labs of which something is requested."""
+    """What the lablet controller has to do with labs that are not its sessions'."""
 
     items: list[LabRecord]
+    """The labs of which something is requested."""
+    unlisted_on: list[str]
+    """The workers with a lab of which only events or the load are known."""
 
 
 class LabRequestOutcome(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -123,9 +123,9 @@ class LabletClient(ControlPlaneClient):
     async def report_definitions(self, worker_id: str, report: DefinitionsReport) -> None:
         await self._call("POST", f"/workers/{worker_id}/definitions", report)
 
-    async def list_lab_work(self) -> list[LabRecord]:
-        """Return the labs of which something is requested."""
-        return msgspec.json.decode(await self._call("GET", "/labs/work"), type=LabWork).items
+    async def get_lab_work(self) -> LabWork:
+        """Return what is requested of labs, and the workers with labs that no listing has shown."""
+        return msgspec.json.decode(await self._call("GET", "/labs/work"), type=LabWork)
 
     async def get_lab_record(self, worker_id: str, lab_id: str) -> LabRecord:
         """Return a lab with whose it is at this moment."""

@@ -60,6 +60,7 @@ def test_it_shows_everything_about_sessions_and_their_placement() -> None:
         "lcm_scheduling_",
         "lcm_timeslots_",
         "lcm_claims_",
+        "lcm_labs",
     )
     shown = {re.sub(r"_(bucket|sum|count)$", "", name) for name in asked_for()}
     # Fetched once in each cycle, under a name that others know: it says nothing besides.

@@ -5,13 +5,16 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
+from lcm.control_plane.commands.claim_leadership import fence_for
 from lcm.domain.errors import Conflict, Unreachable
 from lcm.domain.lablet.audit import LabletEvent
 from lcm.domain.lablet.listed_lab import LabKind
 from lcm.domain.lablet.states import ENDED, RUNNING
+from lcm.domain.launch import WorkerId
 from lcm.domain.lifecycle import STOPPED as WORKER_STOPPED
 from lcm.rest.lab_reports import LabListingReport
 from lcm.rest.lablets import PlacementOrder
+from lcm.rest.schemas import LABLET_CONTROLLER
 from lcm.simulator.cml.accounts import ADMIN_ID
 from support.lab_strangers import INTERVAL, DiscoveryBench
 
@@ -230,3 +233,16 @@ async def test_a_session_is_not_placed_where_a_node_definition_is_missing(bench:
     answer = await bench.operator.get(f"/api/lablet-sessions/{session['id']}/explain")
     [worker] = answer.body["workers"]
     assert [reason["sub"] for reason in worker["reasons"]] == ["node_definition:alpine"]
+
+
+async def test_a_lab_of_which_only_the_load_is_known_is_discovered_soon(bench: DiscoveryBench) -> None:
+    await bench.discover()
+    lab = bench.make_lab("of a person")
+    fence = fence_for(LABLET_CONTROLLER, 1)
+    await bench.records.labs.add_discovered(WorkerId("w1"), lab.id, at=bench.clock.now(), fence=fence)
+    await bench.discover(timedelta(seconds=31))
+    record = await bench.lab(lab.id)
+    assert record is not None
+    assert (record.title, record.discovery_wanted, record.kind) == ("of a person", False, LabKind.FOREIGN)
+    await bench.discover(timedelta(seconds=31))
+    assert bench.calls.count("report_labs") == 2

@@ -12,14 +12,17 @@ from lcm.domain.lablet.session import LabletSession
 from lcm.domain.lifecycle import TERMINATED
 from lcm.domain.telemetry import LabRecord
 from lcm.domain.worker import Worker
+from lcm.rest.lab_reports import LabWork
 from lcm.rest.labs import LabPage, LabView, ListedWorker
 
 
-async def lab_work(records: Records) -> list[LabRecord]:
-    """Return the labs of which something is requested that is not done."""
-    return [
-        lab for lab in await records.labs.list_all() if lab.request is not None and not lab.request.is_over
-    ]
+async def lab_work(records: Records) -> LabWork:
+    """Return the labs of which something is requested that is not done, and where unknown labs are."""
+    labs = await records.labs.list_all()
+    return LabWork(
+        items=[lab for lab in labs if lab.request is not None and not lab.request.is_over],
+        unlisted_on=sorted({lab.worker_id for lab in labs if lab.discovery_wanted}),
+    )
 
 
 async def list_labs(

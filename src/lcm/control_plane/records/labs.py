@@ -7,6 +7,7 @@ case of a crash in between.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Final
@@ -24,6 +25,7 @@ from lcm.control_plane.store.port import (
     VersionConflict,
 )
 from lcm.domain.errors import Conflict, Fenced
+from lcm.domain.lablet.listed_lab import LabKind
 from lcm.domain.launch import WorkerId
 from lcm.domain.telemetry import LabChange, LabRecord, LabStats, lab_after, undiscovered_lab
 
@@ -63,6 +65,19 @@ class Labs:
     def count(self) -> int:
         return sum(len(labs) for labs in self._known.values())
 
+    def by_kind(self) -> Counter[str]:
+        """Count the labs that are known by now by whose they are."""
+        return Counter(str(lab.kind or "undiscovered") for lab in self._all())
+
+    def leaked(self) -> Counter[str]:
+        """Count the leaked labs: those that LCM removes, and those that it leaves to people."""
+        leaked = [lab for lab in self._all() if lab.kind is LabKind.LEAKED]
+        kept = sum(lab.leak_kept != "" for lab in leaked)
+        return Counter(removed=len(leaked) - kept, kept=kept)
+
+    def _all(self) -> list[LabRecord]:
+        return [record for labs in self._known.values() for _, record in labs.values()]
+
     async def unknown(self, reported: Sequence[LabStats]) -> list[LabStats]:
         """Return the stats of labs without a record; late stats of a deleted lab do not count."""
         await self._load()
@@ -86,7 +101,7 @@ class Labs:
     async def list_all(self) -> list[LabRecord]:
         """Return the labs of all workers."""
         await self._load()
-        return [record for labs in self._known.values() for _, record in labs.values()]
+        return self._all()
 
     def was_deleted_after(self, worker_id: str, lab_id: str, moment: datetime) -> bool:
         """Return whether a lab was deleted later than an observation that shows it."""

@@ -58,10 +58,10 @@ async def definitions(
     return Response(status_code=204)
 
 
-@router.get("/labs/work", summary="List requests about labs", **documented(LabWork))
+@router.get("/labs/work", summary="List what is to be done with labs", **documented(LabWork))
 async def work(_: Controller, plane: Plane) -> Response:
-    """The labs of which a person or the leak sweep requests something that is not done."""
-    return answer(LabWork(items=await lab_work(plane.records)))
+    """What a person or the leak sweep requests and is not done, and the workers with unknown labs."""
+    return answer(await lab_work(plane.records))
 
 
 @router.get(
