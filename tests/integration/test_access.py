@@ -94,6 +94,7 @@ ROUTES = {
     ("POST", "/api/lablet-sessions/{session_id}/end"): VIEWER,
     ("POST", "/api/lablet-sessions/{session_id}/extend"): VIEWER,
     ("POST", "/api/lablet-sessions/{session_id}/retry"): VIEWER,
+    ("POST", "/api/lablet-sessions/{session_id}/restart-lab"): VIEWER,
     ("PUT", "/api/lablet-definitions/{definition_id}/access"): ADMIN,
     ("DELETE", "/api/lablet-definitions/{definition_id}/access"): ADMIN,
     ("GET", "/api/lablet-sessions/{session_id}/access"): VIEWER,

@@ -159,6 +159,18 @@ class LabletBench(PublicDesk):
             self.calls.append(name)
         self.disturb(len(self.calls), name, is_done)
 
+    def die_once_after(self, name: str) -> list[str]:
+        """End the controller after the next call of this name; it is named in the list then."""
+        died: list[str] = []
+
+        def die(_: int, called: str, is_done: bool) -> None:
+            if called == name and is_done and not died:
+                died.append(name)
+                raise Killed
+
+        self.disturb = die
+        return died
+
     async def step(self, reconciler: LabletReconciler | None = None) -> None:
         """One reconcile, and the wait that follows from it."""
         reconciler = reconciler or self.reconciler

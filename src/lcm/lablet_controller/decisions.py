@@ -39,6 +39,8 @@ class LabView:
     """A lab as CML shows it."""
 
     lab_id: str
+    state: ElementState | None = None
+    """As a whole; only of a lab in use."""
     nodes: Sequence[CmlNode] = ()
     has_converged: bool = False
     expected: Mapping[str, tuple[str, ...]] | None = None
@@ -192,6 +194,16 @@ class Situation:
     now: datetime
     lab_lead: timedelta
     start_timeout: timedelta
+    restarts_stopped_labs: bool = False
+
+    @property
+    def has_worker_restarted(self) -> bool:
+        """Whether the worker came up after the lab was started: CML shows its nodes stopped then."""
+        lab = self.session.lab
+        came_up_at = self.worker.came_up_at if self.worker is not None else None
+        if came_up_at is None or lab is None or lab.started_at is None:
+            return False
+        return lab.started_at < came_up_at
 
     @property
     def is_worker_lost(self) -> bool:

@@ -129,6 +129,7 @@ def assemble_lablets(
         stats,
         lab_lead=timedelta(minutes=settings.lab_start_minutes),
         start_timeout=timedelta(seconds=settings.lab_start_timeout),
+        restarts_stopped_labs=settings.restart_stopped_labs,
     )
     loop = ReconcileLoop(
         reconciler,

@@ -74,7 +74,7 @@ class LabObserver:
         if not isinstance(seen, Known):
             return seen
         if session.status is RUNNING:
-            return Known(LabView(lab.lab_id), seen.taken_at)
+            return Known(LabView(lab.lab_id, state=seen.value.state), seen.taken_at)
         return await self._view(session, server, lab.lab_id, seen.taken_at)
 
     async def download(self, session: LabletSession, server: CmlServer) -> str:
@@ -94,7 +94,7 @@ class LabObserver:
             nodes = tuple(await self._labs.nodes(server, lab_id))
         except NotFound as error:
             return Unknown(str(error), is_failure=True)
-        return Known(LabView(lab_id, nodes, has_converged, expected), at)
+        return Known(LabView(lab_id, nodes=nodes, has_converged=has_converged, expected=expected), at)
 
     async def _expect(self, session: LabletSession) -> _Expected:
         key = _import_of(session)

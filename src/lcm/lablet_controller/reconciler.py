@@ -38,6 +38,7 @@ from lcm.domain.errors import (
 from lcm.domain.lablet.evidence import EvidenceUnusable, pack
 from lcm.domain.lablet.instantiation import record_progress
 from lcm.domain.lablet.lab import CleanupProof, LabCleanup, LabStep, StepReport, StepStatus
+from lcm.domain.lablet.restart import restarts_of
 from lcm.domain.lablet.session import LabletSession
 from lcm.domain.lablet.states import (
     COLLECTING,
@@ -52,6 +53,7 @@ from lcm.domain.lablet.states import (
 from lcm.domain.observation import Observation, Unknown
 from lcm.domain.worker import Worker
 from lcm.lablet_controller.decisions import (
+    LOOK_SECONDS,
     POLL_SECONDS,
     STUCK_SECONDS,
     Adopt,
@@ -129,6 +131,7 @@ class LabletReconciler(Reconciler[LabletSession]):
     stats: Stats
     lab_lead: timedelta
     start_timeout: timedelta
+    restarts_stopped_labs: bool = False
 
     def reset(self) -> None:
         """Drop what an earlier leadership learned."""
@@ -179,7 +182,15 @@ class LabletReconciler(Reconciler[LabletSession]):
                 return Success()
             if seen is None:
                 seen = await self._observe(session, server)
-            situation = Situation(session, worker, seen, self.clock.now(), self.lab_lead, self.start_timeout)
+            situation = Situation(
+                session,
+                worker,
+                seen,
+                self.clock.now(),
+                self.lab_lead,
+                self.start_timeout,
+                self.restarts_stopped_labs,
+            )
             decision = STEPS[session.status](situation)
             if isinstance(decision, Wait):
                 is_failure = isinstance(seen, Unknown) and seen.is_failure
@@ -363,6 +374,8 @@ class LabletReconciler(Reconciler[LabletSession]):
         return await self._report(session, Report((checking,)))
 
     async def _start(self, session: LabletSession, server: CmlServer) -> LabletSession | ReconciliationResult:
+        if session.status is RUNNING:
+            return await self._restart(session, server)
         attempts = _attempts(session, LabStep.START) + 1
         try:
             await self.gate.start(session, server)
@@ -380,6 +393,27 @@ class LabletReconciler(Reconciler[LabletSession]):
         started = StepReport(step=LabStep.START, status=StepStatus.COMPLETED, attempts=attempts)
         booting = StepReport(step=LabStep.BOOT, status=StepStatus.RUNNING, attempts=boots)
         return await self._report(session, Report((started, booting)))
+
+    async def _restart(
+        self, session: LabletSession, server: CmlServer
+    ) -> LabletSession | ReconciliationResult:
+        """Start a lab in use again; it counts as one restart, also if CML refuses it."""
+        restarts = restarts_of(session) + 1
+        try:
+            await self.gate.start(session, server)
+        except LabRefused as refused:
+            detail = f"{running.STOPPED_OUTSIDE}: CML refuses to start the lab: {refused.description}"[:1000]
+            stopped = StepReport(step=LabStep.RUN, status=StepStatus.FAILED, attempts=restarts, detail=detail)
+            await self._report(session, Report((stopped,)))
+            return Requeue(str(refused), LOOK_SECONDS)
+        self.stats.labs["restarted"] += 1
+        started = StepReport(
+            step=LabStep.START,
+            status=StepStatus.COMPLETED,
+            attempts=_attempts(session, LabStep.START) + 1,
+        )
+        runs = StepReport(step=LabStep.RUN, status=StepStatus.RUNNING, attempts=restarts)
+        return await self._report(session, Report((started, runs)))
 
     async def _collect(
         self, session: LabletSession, server: CmlServer, collect: Collect

@@ -37,6 +37,11 @@ class LabletControllerSettings(ControllerSettings, CmlSettings):
     lab_start_timeout: PositiveFloat = Field(
         300, description="Seconds from the start of a lab until every node has booted."
     )
+    restart_stopped_labs: bool = Field(
+        False,
+        description="Whether a lab in use that was stopped outside LCM is started again, once; people can"
+        " always have it started. After a restart of the worker it is started in any case.",
+    )
     labs_refresh_interval: float = Field(
         300,
         ge=0,

@@ -162,6 +162,7 @@ export const ROLE_OF_REQUEST = {
   "POST /api/lablet-sessions/{session_id}/end": "viewer",
   "POST /api/lablet-sessions/{session_id}/extend": "viewer",
   "POST /api/lablet-sessions/{session_id}/retry": "viewer",
+  "POST /api/lablet-sessions/{session_id}/restart-lab": "viewer",
   "POST /api/lablet-batches/{batch_id}/end": "operator",
   "POST /api/workers/{worker_id}/labs/discover": "operator",
   "POST /api/workers/{worker_id}/labs/{lab_id}/start": "operator",

@@ -16,6 +16,7 @@ from lcm.control_plane.records.groups import Caches, Records
 from lcm.domain.lablet.decision import Decision, Explanation, Outcome
 from lcm.domain.lablet.filters import Rejection
 from lcm.domain.lablet.forecast import FitOfSlot
+from lcm.domain.lablet.lab import LabStep, StepStatus
 from lcm.domain.lablet.placement import PlacementEngine
 from lcm.domain.lablet.session import LabletSession, SessionDesiredStatus, WaitCode
 from lcm.domain.lablet.snapshot import Snapshot
@@ -133,6 +134,13 @@ def _since(decision: Decision, session: LabletSession) -> datetime | None:
     return session.waits_for.since if session.waits_for.code is decision.code else None
 
 
+def _describe_use(session: LabletSession, place: str, until: str) -> str:
+    run = session.steps.get(LabStep.RUN)
+    if run is None or run.status is not StepStatus.FAILED:
+        return f"Its lab runs on {place}{until}."
+    return f"Its lab on {place} does not run ({run.detail}); restart it, or end the session."
+
+
 def _standing(session: LabletSession, place: str, now: datetime) -> str:
     """One sentence about a session that does not wait."""
     if session.is_ended:
@@ -146,7 +154,7 @@ def _standing(session: LabletSession, place: str, now: datetime) -> str:
         SCHEDULED: f"It has {place}, on which its lab is started{start}.",
         INSTANTIATING: f"Its lab is imported and started on {place}.",
         READY: f"Its lab is ready on {place}{until}.",
-        RUNNING: f"Its lab runs on {place}{until}.",
+        RUNNING: _describe_use(session, place, until),
         COLLECTING: f"Its configurations are collected on {place}.",
         GRADING: "What was collected is graded.",
         STOPPING: f"Its lab is removed from {place}: {session.end_text or session.status_reason}.",

@@ -31,6 +31,7 @@ class LabStep(StrEnum):
     BOOT = "boot"
     ACCESS = "access"
     PROBE = "probe"
+    RUN = "run"
     COLLECT = "collect"
     STOP = "stop"
     WIPE = "wipe"

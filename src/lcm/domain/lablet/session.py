@@ -157,6 +157,8 @@ class LabletSession(msgspec.Struct, frozen=True, kw_only=True):
     """The state of each node by its label."""
     cleanup: LabCleanup = NOT_CLEANED
     evidence: tuple[Evidence, ...] = ()
+    restarts_wanted: int = 0
+    """People want the lab in use to have been started again so often."""
     end_warning: EndWarning | None = None
     end_reason: EndReason | None = None
     end_text: str = ""

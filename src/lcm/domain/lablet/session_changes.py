@@ -300,6 +300,7 @@ def unschedule(
         steps={},
         nodes={},
         cleanup=NOT_CLEANED,
+        restarts_wanted=0,
         replacements=session.replacements + was_ready,
     )
     return replace(moved, next_try_at=now) if was_ready else moved

@@ -70,7 +70,7 @@ def _bring_up(situation: Situation, view: LabView) -> Decision:
     check = steps.get(LabStep.CHECK, _NEVER)
     if check.status not in (StepStatus.COMPLETED, StepStatus.FAILED):
         return _check_tags(view, check)
-    if steps.get(LabStep.START, _NEVER).status is not StepStatus.COMPLETED:
+    if steps.get(LabStep.START, _NEVER).status is not StepStatus.COMPLETED or situation.has_worker_restarted:
         return _start(situation, boot)
     if view.has_converged and not view.not_booted:
         if boot.status is StepStatus.COMPLETED:

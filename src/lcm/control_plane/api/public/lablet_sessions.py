@@ -13,6 +13,7 @@ from lcm.control_plane.commands.lablets.batches import create_batch, end_batch
 from lcm.control_plane.commands.lablets.create_session import create_session, retry_session
 from lcm.control_plane.commands.lablets.end_session import end_session
 from lcm.control_plane.commands.lablets.extend_session import extend_session
+from lcm.control_plane.commands.lablets.restart_lab import restart_lab
 from lcm.control_plane.queries.forecast import forecast, refuse_overbooking
 from lcm.control_plane.queries.lablet_sessions import (
     SessionFilter,
@@ -298,6 +299,16 @@ async def retry(session_id: str, person: Viewer, plane: Plane) -> Response:
     the same session."""
     failed = await visible_session(plane.records, person, session_id)
     return _accepted(await retry_session(plane.records, plane.policies, failed, by=person.name))
+
+
+@router.post(
+    "/lablet-sessions/{session_id}/restart-lab", summary="Start the lab of a session again", **_ACCEPTED
+)
+async def restart(session_id: str, person: Viewer, plane: Plane, given: Given) -> Response:
+    """Of a session that runs: the nodes of its lab that are at rest are started. Repeating it before that is
+    done changes nothing."""
+    await visible_session(plane.records, person, session_id)
+    return _accepted(await restart_lab(plane.records, session_id, by=person.name, preconditions=given))
 
 
 @router.get("/lablet-batches/{batch_id}", summary="Get a class", **documented(BatchView, problems=[404]))
