@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from datetime import timedelta
 from random import Random
 from typing import Any
 
@@ -200,6 +201,22 @@ async def test_a_scheduler_that_calls_is_not_silent(api: Api) -> None:
     await api.scheduler.claim_leadership("etcd", 1, "one")
     _, queue = await api.ask("/api/scheduling/queue")
     assert not queue["is_scheduler_silent"]
+
+
+async def test_a_controller_lists_sessions_by_status_and_by_when_they_changed(api: Api) -> None:
+    async def listed(query: str) -> list[str]:
+        path = f"/api/internal/lablet-sessions?{query}"
+        status, body = await api.send("GET", path, {"X-API-Key": KEYS.controller}, None)
+        assert status == 200, body
+        return [item["id"] for item in json.loads(body)["items"]]
+
+    for name in ("s1", "s2"):
+        await api.add_session(name, "ann")
+        await api.clock.sleep(60)
+    between = (api.clock.now() - timedelta(seconds=90)).isoformat().replace("+00:00", "Z")
+    assert await listed("status=pending_scheduling") == ["s1", "s2"]
+    assert await listed("status=scheduled") == []
+    assert await listed(f"changed_since={between}") == ["s2"]
 
 
 async def test_the_calendar_of_a_day_is_the_default_and_other_ranges_are_checked(api: Api) -> None:

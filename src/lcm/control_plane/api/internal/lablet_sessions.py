@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Header, Query
 from starlette.responses import Response
 
-from lcm.control_plane.api.dependencies import Controller, LeaderFence, Plane
+from lcm.control_plane.api.dependencies import Controller, LeaderFence, Moment, Plane
 from lcm.control_plane.commands.lablets.end_session import reject_session
 from lcm.control_plane.commands.lablets.open_windows import move_windows
 from lcm.control_plane.commands.lablets.report_waiting import report_waiting
@@ -36,6 +36,9 @@ async def list_all(
     _: Controller,
     plane: Plane,
     status: Annotated[list[SessionStatus] | None, Query(description="Only these statuses.")] = None,
+    changed_since: Annotated[
+        Moment | None, Query(description="Only those that were written at this moment or later.")
+    ] = None,
 ) -> Response:
     """Those that have not ended, unless `status` says otherwise."""
     wanted = frozenset(status or ())
@@ -43,6 +46,7 @@ async def list_all(
         session
         for session in await plane.records.sessions.list_all()
         if (session.status in wanted if wanted else not session.is_ended)
+        and (changed_since is None or session.updated_at >= changed_since)
     ]
     return answer(LabletSessionRecords(items=sessions))
 
