@@ -109,6 +109,8 @@ def subscribe(plane: ControlPlane, hub: EventHub | None = None, publisher: Publi
     cache = caches.worker_cache
     cache.subscribe_to_ends(caches.metrics.on_worker_end)
     cache.subscribe_to_ends(caches.idle_checks.on_worker_end)
+    cache.subscribe_to_ends(caches.boot_times.on_worker_end)
+    records.workers.subscribe(caches.boot_times.on_worker_commit)
     records.workers.subscribe(cache.on_worker_commit)
     records.workers.subscribe_to_purges(cache.on_worker_purge)
     records.workers.subscribe(feed.on_worker_commit)

@@ -115,7 +115,10 @@ class ControlPlaneSettings(CoordinationSettings):
         35, ge=0, description="Minutes before its timeslot at which the search for a session's worker begins."
     )
     worker_boot_minutes: float = Field(
-        25, gt=0, description="Minutes from the launch of a worker until its CML takes labs, as expected."
+        25,
+        gt=0,
+        description="Minutes from the launch of a worker until its CML takes labs, as expected until three"
+        " launches of its template were seen.",
     )
     lab_start_minutes: float = Field(
         5, ge=0, description="Minutes before its timeslot at which the lab of a session is started."

@@ -17,7 +17,10 @@ from lcm.domain.lablet.placement import PlacementEngine
 from lcm.domain.lablet.session import WaitCode
 from lcm.domain.lablet.snapshot import Snapshot
 from lcm.domain.launch import WorkerId
+from lcm.domain.lifecycle import PENDING, PROVISIONING, RUNNING, STARTING, STOPPED, STOPPING, WorkerStatus
 from lcm.domain.telemetry import Sample, SampleSource
+from lcm.domain.transitions import move
+from lcm.domain.worker import Cml, Worker
 from lcm.rest.schemas import LeadershipClaim
 from support.scheduling import Classroom
 
@@ -153,3 +156,56 @@ async def test_no_waiting_session_is_left_out_however_many_there_are() -> None:
     plan = PlacementEngine.plan(snapshot, room.clock.now())
     codes = Counter(decision.code for decision in plan.decisions.values())
     assert codes[WaitCode.AHEAD_IN_QUEUE] == 600 - snapshot.queue_limit
+
+
+class Launches(Classroom):
+    """Workers whose controller reports their launch."""
+
+    async def launch(self, name: str, *, minutes: float | None) -> None:
+        """Until EC2 has started it, and until CML answers if that is to happen."""
+        await self.add_worker(name, status=PENDING, is_ready=False)
+        for status in (PROVISIONING, STARTING, RUNNING):
+            await self.move_on(name, status)
+        if minutes is not None:
+            await self.clock.sleep(minutes * 60)
+            await self.plane.records.workers.change(name, lambda w: replace(w, cml=Cml(is_ready=True)))
+
+    async def move_on(self, name: str, status: WorkerStatus) -> None:
+        def moved(worker: Worker) -> Worker:
+            return move(worker, status, by="controller", reason="test", now=self.clock.now())
+
+        await self.plane.records.workers.change(name, moved)
+
+    async def minutes_left(self, name: str) -> float | None:
+        """In how many minutes the worker is expected, as the scheduler reads it."""
+        (view,) = [each for each in (await snapshot_of(self)).workers if each.name == name]
+        return None if view.ready_at is None else (view.ready_at - self.clock.now()).total_seconds() / 60
+
+
+async def test_a_launched_worker_is_expected_when_its_cml_has_booted_not_when_ec2_has_started_it() -> None:
+    room = Launches()
+    await room.launch("w1", minutes=None)
+    assert (await room.worker("w1")).status is RUNNING
+    assert await room.minutes_left("w1") == pytest.approx(25)
+    await room.clock.sleep(24 * 60)
+    assert await room.minutes_left("w1") == pytest.approx(1)
+    await room.clock.sleep(2 * 60)
+    assert await room.minutes_left("w1") is None
+
+
+async def test_after_three_launches_of_a_template_the_next_is_expected_as_they_were_ready() -> None:
+    room = Launches()
+    for number, minutes in enumerate((9, 12, 10)):
+        await room.launch(f"w{number}", minutes=minutes)
+        await room.launch(f"next{number}", minutes=None)
+        expected = 25 if number < 2 else 12
+        assert await room.minutes_left(f"next{number}") == pytest.approx(expected)
+
+
+async def test_a_worker_that_is_started_again_is_expected_sooner_than_a_launched_one() -> None:
+    room = Launches()
+    await room.launch("w1", minutes=10)
+    await room.clock.sleep(3600)
+    for status in (STOPPING, STOPPED, STARTING):
+        await room.move_on("w1", status)
+    assert await room.minutes_left("w1") == pytest.approx(5)

@@ -18,8 +18,9 @@ from lcm.domain.lablet.admission import is_licensing, view_of
 from lcm.domain.lablet.session import LabletSession, SessionDesiredStatus
 from lcm.domain.lablet.snapshot import PlacementWorker, Snapshot
 from lcm.domain.lablet.states import PENDING, PENDING_SCHEDULING
-from lcm.domain.lifecycle import RUNNING, STARTING, TERMINATED
-from lcm.domain.worker import COMING_UP, Worker
+from lcm.domain.lifecycle import RUNNING, TERMINATED
+from lcm.domain.way_up import way_up
+from lcm.domain.worker import Worker
 
 LICENSING: Final = timedelta(minutes=2)
 """How long a registration takes, at most as a rule."""
@@ -107,21 +108,28 @@ async def _incomplete_batches(
 def _view(
     worker: Worker, records: Records, policies: Policies, caches: Caches | None, has_token: bool
 ) -> PlacementWorker:
-    ready_at = _ready_at(worker, policies, has_token)
+    ready_at = _ready_at(worker, records, policies, caches, has_token)
     view = view_of(worker, ready_at=ready_at, has_fleet_token=has_token)
     is_overloaded = caches is not None and caches.metrics.is_overloaded(worker.id, records.clock.now())
     return msgspec.structs.replace(view, is_overloaded=True) if is_overloaded else view
 
 
-def _ready_at(worker: Worker, policies: Policies, has_token: bool) -> datetime | None:
-    """When a worker that comes up is expected to take sessions."""
-    times = policies.times
-    if worker.status is RUNNING and is_licensing(worker, has_fleet_token=has_token):
-        return (worker.license.changed_at or worker.status_since) + LICENSING
-    if worker.status not in COMING_UP:
+def _ready_at(
+    worker: Worker, records: Records, policies: Policies, caches: Caches | None, has_token: bool
+) -> datetime | None:
+    """When a worker that comes up is expected to take sessions; None if it should have by now."""
+    if worker.status is RUNNING and worker.cml.is_ready:
+        is_due = is_licensing(worker, has_fleet_token=has_token)
+        return (worker.license.changed_at or worker.status_since) + LICENSING if is_due else None
+    way = way_up(worker)
+    if way is None:
         return None
-    takes = times.worker_resume if worker.status is STARTING else times.worker_boot
-    return (worker.pending_since or worker.status_since) + takes
+    takes = policies.times.worker_resume
+    if way.is_launch:
+        learned = caches.boot_times.expected(worker.template_name) if caches is not None else None
+        takes = learned or policies.times.worker_boot
+    expected = way.began_at + takes
+    return expected if expected > records.clock.now() else None
 
 
 def _revision(snapshot: Snapshot) -> str:

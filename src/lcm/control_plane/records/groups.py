@@ -6,6 +6,7 @@ from typing import Self
 from lcm.control_plane.access.secrets import SecretStore
 from lcm.control_plane.records.audit import AuditLog, LabletAuditLog
 from lcm.control_plane.records.batches import LabletBatches
+from lcm.control_plane.records.boot_times import BootTimes
 from lcm.control_plane.records.definitions import Definitions
 from lcm.control_plane.records.epochs import Epochs
 from lcm.control_plane.records.evidence import EvidenceFiles
@@ -93,6 +94,7 @@ class Caches:
     session_stats: SessionStats
     lab_owners: LabOwners
     forecasts: ForecastCache
+    boot_times: BootTimes
 
     @classmethod
     def over(cls, records: Records) -> Self:
@@ -107,4 +109,5 @@ class Caches:
             SessionStats(),
             LabOwners(records.sessions.list_all),
             ForecastCache(records.clock),
+            BootTimes(records.clock),
         )

@@ -1,0 +1,49 @@
+"""How long workers of each template took from their launch until their CML answered, in memory.
+
+A control plane learns from the reports that it receives. It knows nothing after a restart: then the setting
+counts.
+"""
+
+from collections import defaultdict, deque
+from datetime import timedelta
+from math import ceil
+from typing import Final
+
+from lcm.core.clock import Clock
+from lcm.domain.way_up import WayUp, way_up
+from lcm.domain.worker import Worker
+
+KEPT: Final = 20
+"""Launches of a template that count, the newest."""
+LEAST: Final = 3
+"""Of fewer launches nothing is concluded."""
+
+
+class BootTimes:
+    """The newest launches of each template."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._seconds: dict[str, deque[float]] = defaultdict(lambda: deque(maxlen=KEPT))
+        self._known: dict[str, WayUp] = {}
+        """The way up that was counted of each worker: its CML may start anew later."""
+
+    def on_worker_commit(self, before: Worker | None, after: Worker) -> None:
+        """Count a launch when CML answers for the first time."""
+        if before is None or before.cml.is_ready or not after.cml.is_ready:
+            return
+        way = way_up(after)
+        if way is not None and way.is_launch and self._known.get(after.id) != way:
+            self._known[after.id] = way
+            took = self._clock.now() - way.began_at
+            self._seconds[after.template_name].append(took.total_seconds())
+
+    def on_worker_end(self, worker_id: str) -> None:
+        self._known.pop(worker_id, None)
+
+    def expected(self, template_name: str) -> timedelta | None:
+        """Return the time in which nine of ten launches were ready; None if too few are known."""
+        seconds = sorted(self._seconds.get(template_name, ()))
+        if len(seconds) < LEAST:
+            return None
+        return timedelta(seconds=seconds[ceil(0.9 * len(seconds)) - 1])
