@@ -8,9 +8,9 @@ import aiohttp
 
 from lcm.cli.processes import StartFailed
 
-CLASS_STARTS_IN = timedelta(minutes=20)
-"""Within the lead time of a timeslot: its sessions are placed at once."""
-WORKSHOP_STARTS_IN = timedelta(days=1)
+QUARTER = timedelta(minutes=15)
+WORKERS_BOOT_WITHIN = timedelta(minutes=1)
+DAY = timedelta(days=1)
 
 Definition = dict[str, Any]
 
@@ -89,16 +89,21 @@ def definitions() -> tuple[Definition, ...]:
 
 
 def classes(now: datetime) -> tuple[tuple[str, Definition], ...]:
-    """Return the classes of the demo: one that starts soon, one of tomorrow, one that starts at once."""
+    """Return the classes of the demo: one of the next quarter of an hour, one at once, one of tomorrow."""
     return (
-        ("campus-vlans", {"name": "CCNA morning", "count": 4, **_slot(now + CLASS_STARTS_IN, hours=2)}),
-        ("ospf-basics", {"name": "Routing workshop", "count": 4, **_slot(now + WORKSHOP_STARTS_IN, hours=1)}),
-        ("data-center", {"name": "Automation", "count": 3, "owners": ["ada", "alan", "grace"]}),
+        ("campus-vlans", {"name": "CCNA morning", "count": 4, **_slot(next_quarter(now), hours=2)}),
+        ("ospf-basics", {"name": "Routing workshop", "count": 3, "owners": ["ada", "alan", "grace"]}),
+        ("data-center", {"name": "Automation", "count": 3, **_slot(next_quarter(now) + DAY, hours=2)}),
     )
 
 
-def _slot(about: datetime, *, hours: int) -> Definition:
-    start = about.replace(minute=about.minute // 5 * 5, second=0, microsecond=0)
+def next_quarter(now: datetime) -> datetime:
+    """The next quarter of an hour before which there is time for a worker to boot."""
+    earliest = now + WORKERS_BOOT_WITHIN
+    return earliest + (datetime.min.replace(tzinfo=earliest.tzinfo) - earliest) % QUARTER
+
+
+def _slot(start: datetime, *, hours: int) -> Definition:
     end = start + timedelta(hours=hours)
     return {"timeslot": {"start": start.isoformat(), "end": end.isoformat(), "zone": "UTC"}}
 
@@ -109,7 +114,10 @@ async def license_fleet(api: aiohttp.ClientSession, token: str) -> None:
 
 
 async def create_demo_sessions(api: aiohttp.ClientSession, now: datetime) -> None:
-    """Create the definitions, a class of each and a session; nothing if there are definitions already."""
+    """Create the definitions, a class of each, and a session whose nodes take minutes to boot.
+
+    Nothing is created if there are definitions already.
+    """
     async with api.get("/api/lablet-definitions", params={"limit": 1}) as response:
         if (await response.json())["items"]:
             return
@@ -117,7 +125,7 @@ async def create_demo_sessions(api: aiohttp.ClientSession, now: datetime) -> Non
         await _create(api, "/api/lablet-definitions", definition, 201)
     for name, body in classes(now.astimezone(UTC)):
         await _create(api, "/api/lablet-sessions/batch", {"definition": name, **body}, 202)
-    await _create(api, "/api/lablet-sessions", {"definition": "ospf-basics"}, 201)
+    await _create(api, "/api/lablet-sessions", {"definition": "data-center"}, 201)
 
 
 async def _create(api: aiohttp.ClientSession, path: str, body: Definition, expected: int) -> None:
