@@ -23,11 +23,12 @@ from lcm.control_plane.streaming.event_names import SessionEvent, StreamEvent, W
 from lcm.control_plane.streaming.hub import HEARTBEAT_SECONDS
 from lcm.domain import telemetry
 from lcm.domain.cost import BILLED
-from lcm.domain.lablet import decision, definition, filters, ports, session, states, timeslot, topology
+from lcm.domain.lablet import decision, definition, filters, lab, ports, session, states, timeslot, topology
 from lcm.domain.license import MAX_ATTEMPTS
 from lcm.domain.lifecycle import COLOR, MEANING, WorkerStatus
 from lcm.domain.scaling import AuditEvent
 from lcm.domain.template import MAX_NAME_LENGTH, NAME_PATTERN
+from lcm.lablet_controller.steps.instantiating import MAX_BOOTS
 from lcm.rest import lablet_access, lablets, scheduling, schemas
 
 GENERATED: Final = Path(__file__).parents[1] / "ui" / "src" / "generated"
@@ -181,6 +182,13 @@ def rules(components: Mapping[str, Schema]) -> str:
             _constant("SESSION_ENDED", _in_order(states.ENDED), "readonly SessionStatus[]"),
             "/** Statuses in which a session waits for a worker or for its time. */",
             _constant("SESSION_WAITS", _in_order(states.WITHOUT_CLAIM), "readonly SessionStatus[]"),
+            "/** Statuses in which people reach the lab of a session. */",
+            _constant("SESSION_IN_USE", _in_order(states.IN_USE), "readonly SessionStatus[]"),
+            "/** What the lablet controller does for a session, in this order. */",
+            _constant("LAB_STEPS", list(lab.LabStep)),
+            "export type LabStep = (typeof LAB_STEPS)[number];\n",
+            "/** Times that a lab is booted until its session fails. */",
+            f"export const MAX_BOOTS = {MAX_BOOTS};\n",
             _constant("WAIT_CODES", list(session.WaitCode), "readonly WaitCode[]"),
             "/** Statuses in which EC2 bills compute. */",
             _constant("BILLED", [s for s in WorkerStatus if s in BILLED], "readonly WorkerStatus[]"),
@@ -229,6 +237,7 @@ def _max_lengths(components: Mapping[str, Schema]) -> dict[str, int]:
         "holdReason": _field(components, "NewHold", "reason"),
         "username": _field(components, "NewLogin", "username"),
         "password": _field(components, "NewLogin", "password"),
+        "abandonReason": _field(components, "AbandonRequest", "reason"),
         "licenseToken": _field(components, "FleetLicense", "token"),
         "tagKey": tags["propertyNames"],
         "tagValue": tag_value,

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from playwright.async_api import Page, ViewportSize, expect
+from playwright.async_api import Page, Route, ViewportSize, expect
 
 from lcm.core.clock import SystemClock
 from support.lablet_desk import LAB, LabletDesk
@@ -153,6 +153,43 @@ async def test_the_pages_of_lablet_sessions_are_accessible(
     await page.goto(f"{plane.url}/#/sessions/{placed['id']}")
     await expect(page.get_by_role("region", name="Needs")).to_contain_text("on live")
     assert await violations(page) == []
+
+
+async def give_login(route: Route) -> None:
+    """The access with a login, as a definition may have one."""
+    real = await (await route.fetch()).json()
+    ports = [{**port, "username": "cisco", "password": "secret"} for port in real["ports"]]
+    await route.fulfill(json={**real, "ports": ports})
+
+
+@SCHEMES
+async def test_a_session_with_a_lab_is_accessible(page: Page, plane: LonePlane, scheme: Scheme) -> None:
+    desk = await LabletDesk(plane).start()
+    await desk.give_address("192.0.2.7")
+    first, second = [await desk.define(name, max_duration_minutes=9) for name in ("a", "b")]
+    session, other = await desk.create(first), await desk.create(second)
+    await desk.run(session)
+    await desk.run(other)
+    boot = {"step": "boot", "status": "failed", "attempts": 2, "detail": "not booted in time"}
+    await desk.report_progress(
+        session, steps=[boot], nodes={"r1": "STARTED", "r2": "BOOTED", "r3": "STOPPED"}
+    )
+    for each in (session, other):
+        await desk.warn_of_end(each)
+    await page.route("**/access", give_login)
+    await open_page(page, plane, scheme, f"#/sessions/{session['id']}")
+    await expect(page.get_by_role("button", name="Show the password")).to_be_visible()
+    await expect(page.locator(".toast-ending")).to_be_visible()
+    assert await violations(page) == []
+    await page.set_viewport_size(PHONE)
+    assert await violations(page) == []
+
+    await desk.end(session)
+    await desk.move(session, "stopping")
+    await desk.report_progress(session, cleanup={"is_stuck": True})
+    await expect(page.get_by_role("region", name="Lab")).to_contain_text("again and again")
+    assert await violations(page) == []
+    await check_dialogs(page, "Abandon…")
 
 
 @SCHEMES

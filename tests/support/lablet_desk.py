@@ -1,11 +1,15 @@
-"""Definitions and sessions of a control plane without controllers: the test acts as the scheduler."""
+"""Sessions of a control plane without controllers: the test acts as scheduler and as lablet controller."""
 
 from dataclasses import dataclass
 from typing import Any
 
 from support.lone_plane import LonePlane
+from support.processes import eventually
 
 Json = dict[str, Any]
+
+SCHEDULER = "resource-scheduler"
+LABLET_CONTROLLER = "lablet-controller"
 
 LAB = """\
 lab:
@@ -26,14 +30,15 @@ links: []
 
 @dataclass
 class LabletDesk:
-    """What a person requests of definitions and sessions, and what a scheduler that leads reports."""
+    """What a person requests of definitions and sessions, and what the controllers that lead report."""
 
     plane: LonePlane
 
     async def start(self) -> "LabletDesk":
-        """Become the scheduler that leads."""
-        claim = {"service": "resource-scheduler", "cluster_id": "c", "revision": 1, "instance_id": "a"}
-        await self._report("/leadership", claim)
+        """Become the scheduler and the lablet controller that lead."""
+        for service in (SCHEDULER, LABLET_CONTROLLER):
+            claim = {"service": service, "cluster_id": "c", "revision": 1, "instance_id": "a"}
+            await self._report("/leadership", claim, service)
         return self
 
     async def define(self, name: str = "basics", **options: Any) -> Json:
@@ -63,14 +68,76 @@ class LabletDesk:
         answer = await self._report("/lablet-sessions/schedule", {"orders": [order]})
         assert [result["outcome"] for result in answer["results"]] == ["scheduled"], answer
 
+    # What the worker controller and the lablet controller report.
+
+    async def give_address(self, host: str) -> None:
+        """The worker that runs is reached here."""
+        worker = await self.plane.admin.get(f"/api/workers/{self.plane.worker_id}")
+        instance = {
+            "id": "i-1",
+            "region": "us-east-1",
+            "state": "running",
+            "instance_type": "m5zn.metal",
+            "image_id": "ami-1",
+            "public_ip": host,
+        }
+        report = {"instance": instance, "expected_version": worker["version"]}
+        await self.plane.accepted("/{id}/ec2-details", report)
+
+    async def import_lab(self, session: Json) -> None:
+        """Begin to instantiate a placed session, and import its lab."""
+        await self.move(session, "instantiating")
+        intent = {"attempt": 1, "generation": 1}
+        path = f"/lablet-sessions/{session['id']}"
+        await self._report(f"{path}/lab-intent", intent, LABLET_CONTROLLER)
+        await self._report(f"{path}/lab", {"generation": 1, "lab_id": "lab-1"}, LABLET_CONTROLLER)
+
+    async def report_progress(self, session: Json, **progress: Any) -> None:
+        """Steps, nodes or clean-up of the lab that was imported."""
+        item = {"session_id": session["id"], "attempt": 1, "generation": 1, **progress}
+        answer = await self._report("/lablet-sessions/progress", {"items": [item]}, LABLET_CONTROLLER)
+        assert answer["ignored"] == []
+
+    async def boot(self, session: Json) -> None:
+        """Place the session, import its lab and boot it."""
+        await self.place(session)
+        await self.import_lab(session)
+        await self.report_progress(session, nodes={"pc1": "BOOTED"})
+        await self.move(session, "ready")
+
+    async def run(self, session: Json) -> None:
+        """The same, and the session begins."""
+        await self.boot(session)
+        await self.move(session, "running")
+
+    async def move(self, session: Json, target: str) -> None:
+        """The lablet controller decides the next status."""
+        current = await self.get(session)
+        move = {
+            "from": current["status"],
+            "to": target,
+            "reason": "test",
+            "generation": current["generation"],
+        }
+        await self._report(f"/lablet-sessions/{session['id']}/status", move, LABLET_CONTROLLER)
+
+    async def warn_of_end(self, session: Json) -> None:
+        """The scheduler asks for what is due until the session is warned of its end."""
+
+        async def is_warned() -> bool:
+            await self._report("/lablet-sessions/move-windows", None)
+            return (await self.get(session))["ending_soon_minutes"] is not None
+
+        await eventually(is_warned)
+
     async def _created(self, path: str, body: Json) -> Json:
         status, answer = await self.plane.admin.call("POST", path, body)
         assert status in (201, 202), answer
         created: Json = answer
         return created
 
-    async def _report(self, path: str, body: Json) -> Any:
-        headers = {"X-LCM-Epoch": "1", "X-LCM-Service": "resource-scheduler"}
+    async def _report(self, path: str, body: Json | None, service: str = SCHEDULER) -> Any:
+        headers = {"X-LCM-Epoch": "1", "X-LCM-Service": service}
         async with self.plane.controller.post(f"/api/internal{path}", json=body, headers=headers) as response:
             assert response.status in (200, 202, 204), await response.text()
             return await response.json(content_type=None) if response.status != 204 else None

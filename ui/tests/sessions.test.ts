@@ -5,6 +5,8 @@ import {
   choicesOf,
   countdown,
   countTiles,
+  endingFirst,
+  endingText,
   endSummary,
   endsSoon,
   exceedsDefinition,
@@ -19,6 +21,7 @@ import {
   sessionInfo,
   slotProgress,
   stripOf,
+  warningOf,
 } from "../src/features/lablets/model";
 import {
   formatSlot,
@@ -111,7 +114,7 @@ describe("the tiles", () => {
         lablet({ status: "scheduled" }),
         lablet({ status: "instantiating" }),
         lablet({ status: "ready" }),
-        lablet({ ends_at: at(9) }),
+        lablet({ ends_at: at(9), ending_soon_minutes: 10 }),
         lablet({ ends_at: at(60) }),
         lablet({ status: "stopping" }),
         lablet({ status: "failed", ended_at: at(-5) }),
@@ -132,7 +135,40 @@ describe("the tiles", () => {
   });
 
   test("one that waits for a worker does not end soon, however late it is", () => {
-    expect(endsSoon(lablet({ status: "pending_scheduling", ends_at: at(5) }), NOW)).toBe(false);
+    expect(endsSoon(lablet({ status: "pending_scheduling", ends_at: at(5), ending_soon_minutes: 5 }))).toBe(false);
+  });
+
+  test("the server says when a session ends soon", () => {
+    expect(endsSoon(lablet({ ends_at: at(1) }))).toBe(false);
+    expect(endsSoon(lablet({ ends_at: at(60), ending_soon_minutes: 90 }))).toBe(true);
+  });
+});
+
+describe("the notice of an end", () => {
+  const soon = { ends_at: at(9), ending_soon_minutes: 10 } as const;
+
+  test("names the sessions of the user that were warned, the next to end first", () => {
+    const all = [
+      lablet({ id: "later", ...soon }),
+      lablet({ id: "next", ...soon, ends_at: at(4) }),
+      lablet({ id: "not-mine", ...soon, owner_id: "grace" }),
+      lablet({ id: "not-warned", ends_at: at(9) }),
+      lablet({ id: "ends-already", ...soon, desired_status: "terminated" }),
+    ];
+    expect(endingFirst(all, "ada").map(({ id }) => id)).toEqual(["next", "later"]);
+  });
+
+  test("a later warning, and one of a later end, is another one", () => {
+    const first = warningOf(lablet(soon));
+    expect(warningOf(lablet({ ...soon, ending_soon_minutes: 5 }))).not.toBe(first);
+    expect(warningOf(lablet({ ...soon, ends_at: at(39) }))).not.toBe(first);
+    expect(warningOf(lablet({ ...soon, version: 7 }))).toBe(first);
+  });
+
+  test("counts down", () => {
+    expect(endingText(lablet(soon), NOW)).toBe("Ends in 9 min");
+    expect(endingText(lablet(soon), NOW + 10 * 60_000)).toBe("Its time is over");
+    expect(endingText(lablet({ ...soon, status: "stopping" }), NOW)).toBe("Its lab is being removed");
   });
 });
 

@@ -6,7 +6,7 @@ import { Cost } from "../features/cost/cost-page";
 import { CreateDialog } from "../features/fleet/create-dialog";
 import { Fleet } from "../features/fleet/fleet";
 import { HoldDialog } from "../features/idle/hold-dialog";
-import { EndDialog, ExtendDialog, RetryDialog } from "../features/lablets/session-dialogs";
+import { AbandonDialog, EndDialog, ExtendDialog, RetryDialog } from "../features/lablets/session-dialogs";
 import { SessionPage } from "../features/lablets/session-page";
 import { SessionsPage } from "../features/lablets/sessions-page";
 import { DeregisterDialog, FleetLicenseDialog, RegisterDialog } from "../features/license/license-dialogs";
@@ -100,6 +100,8 @@ function Dialogs() {
       return <ExtendDialog ids={dialog.ids} />;
     case "retry-session":
       return <RetryDialog ids={dialog.ids} />;
+    case "abandon-session":
+      return <AbandonDialog ids={dialog.ids} />;
     case undefined:
       return null;
   }

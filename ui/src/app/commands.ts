@@ -8,7 +8,7 @@ import { denialFor } from "./session";
 import { applyWorkers, type WorkerEntry } from "./store";
 import { showError } from "./toasts";
 
-export type SessionsDialogKind = "end-sessions" | "extend-sessions" | "retry-session";
+export type SessionsDialogKind = "end-sessions" | "extend-sessions" | "retry-session" | "abandon-session";
 
 export type OpenDialog =
   | { readonly kind: "create" | "fleet-license" | "add-definition" }

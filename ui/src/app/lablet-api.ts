@@ -10,6 +10,7 @@ import type {
   NewSession,
   PreviewRequest,
   SchedulingPreview,
+  SessionAccess,
   SessionCreated,
   SessionExplanation,
   SessionHistory,
@@ -58,6 +59,16 @@ export async function getHistory(id: string): Promise<readonly SessionHistoryEnt
 
 export function explainSession(id: string): Promise<SessionExplanation> {
   return request("GET", `${sessionPath(id)}/explain`);
+}
+
+/** How its owner reaches the lab; it may hold a password. */
+export function getAccess(id: string): Promise<SessionAccess> {
+  return request("GET", `${sessionPath(id)}/access`);
+}
+
+/** End a session that is being stopped, although its lab may remain. */
+export function abandonSession(id: string, reason: string): Promise<LabletSessionView> {
+  return request("POST", `${sessionPath(id)}/abandon`, { reason });
 }
 
 export function endSession(id: string): Promise<LabletSessionView> {

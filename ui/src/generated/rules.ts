@@ -109,6 +109,35 @@ export const SESSION_WAITS: readonly SessionStatus[] = [
   "pending_scheduling"
 ];
 
+/** Statuses in which people reach the lab of a session. */
+export const SESSION_IN_USE: readonly SessionStatus[] = [
+  "ready",
+  "running"
+];
+
+/** What the lablet controller does for a session, in this order. */
+export const LAB_STEPS = [
+  "look",
+  "intent",
+  "import",
+  "record",
+  "check",
+  "start",
+  "boot",
+  "access",
+  "probe",
+  "collect",
+  "stop",
+  "wipe",
+  "delete",
+  "prove"
+] as const;
+
+export type LabStep = (typeof LAB_STEPS)[number];
+
+/** Times that a lab is booted until its session fails. */
+export const MAX_BOOTS = 3;
+
 export const WAIT_CODES: readonly WaitCode[] = [
   "window_not_open",
   "ahead_in_queue",
@@ -267,6 +296,7 @@ export const MAX_LENGTH = {
   "holdReason": 200,
   "username": 64,
   "password": 256,
+  "abandonReason": 1000,
   "licenseToken": 256,
   "tagKey": 128,
   "tagValue": 256

@@ -10,7 +10,7 @@ from lcm.domain.errors import Conflict, NotReadyYet
 from lcm.domain.lablet.access import GrantedPort, granted_ports, uri_of
 from lcm.domain.lablet.batch import LabletBatch
 from lcm.domain.lablet.session import LabletSession
-from lcm.domain.lablet.states import INSTANTIATING, PENDING, PENDING_SCHEDULING, READY, RUNNING, SCHEDULED
+from lcm.domain.lablet.states import IN_USE, INSTANTIATING, PENDING, PENDING_SCHEDULING, SCHEDULED
 from lcm.domain.lablet.topology import TopologyNode, analyse
 from lcm.domain.lifecycle import DRAINING, UNKNOWN
 from lcm.domain.lifecycle import RUNNING as WORKER_RUNNING
@@ -106,7 +106,7 @@ def _refuse_without_lab(session: LabletSession) -> None:
             f"the session is {session.status}; ask again when it is ready, as"
             f" GET /api/lablet-sessions/{session.id} shows"
         )
-    if session.status not in (READY, RUNNING):
+    if session.status not in IN_USE:
         raise Conflict(f"the session is {session.status} and its lab is no longer for use; create another")
 
 

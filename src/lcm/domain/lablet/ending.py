@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from msgspec.structs import replace
 
 from lcm.domain.lablet.session import EndWarning, LabletSession, SessionDesiredStatus
-from lcm.domain.lablet.states import READY, RUNNING
+from lcm.domain.lablet.states import IN_USE
 from lcm.domain.lablet.timeslot import DEFAULTS, TimeslotPolicy
 
 
@@ -36,4 +36,4 @@ def next_warning_at(
 def _is_used(session: LabletSession, now: datetime) -> bool:
     has_begun = session.timeslot is None or session.timeslot.start <= now
     is_wanted = session.desired_status is SessionDesiredStatus.RUNNING
-    return session.status in (READY, RUNNING) and has_begun and is_wanted
+    return session.status in IN_USE and has_begun and is_wanted

@@ -1,16 +1,13 @@
 """What people may request of a lab, and why not."""
 
 from collections.abc import Sequence
-from typing import Final
 
 from lcm.domain.errors import Conflict
 from lcm.domain.lablet.listed_lab import LabAction, LabKind, LabRequest
 from lcm.domain.lablet.session import LabletSession
-from lcm.domain.lablet.states import READY, RUNNING
+from lcm.domain.lablet.states import IN_USE
 from lcm.domain.telemetry import LabRecord
 from lcm.domain.worker import Worker
-
-_IN_USE: Final = frozenset({READY, RUNNING})
 
 
 def refuse_request(
@@ -35,7 +32,7 @@ def refuse_request(
 def _refuse_of_session(lab: LabRecord, request: LabRequest, session: LabletSession | None) -> None:
     if request.action is LabAction.REMOVE:
         raise Conflict(f"the lab belongs to lablet session {lab.session_id}; end the session instead")
-    if session is None or session.status not in _IN_USE:
+    if session is None or session.status not in IN_USE:
         status = session.status if session is not None else "gone"
         raise Conflict(f"its lablet session is {status}; LCM starts and stops the lab itself until it runs")
 

@@ -105,6 +105,8 @@ ENDED_BY: Final = {
 ENDED: Final = frozenset(ENDED_BY.values())
 WITHOUT_CLAIM: Final = frozenset({PENDING, PENDING_SCHEDULING})
 OWNS_LAB: Final = (INSTANTIATING, READY, RUNNING, COLLECTING, GRADING)
+IN_USE: Final = frozenset({READY, RUNNING})
+"""People reach the lab."""
 
 
 class SessionTransition(NamedTuple):

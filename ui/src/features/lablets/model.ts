@@ -77,12 +77,23 @@ export function waitsForWorker({ status }: LabletSessionView): boolean {
 }
 
 const MINUTE = 60_000;
-/** "Ending soon" begins this long before the end. */
-const SOON_MS = 10 * MINUTE;
 
-export function endsSoon(session: LabletSessionView, now: number): boolean {
+/** Whether its end is near: the server has warned of it, or it is being removed. */
+export function endsSoon(session: LabletSessionView): boolean {
   if (isEnded(session) || waitsForWorker(session)) return false;
-  return session.status === "stopping" || (session.ends_at !== null && Date.parse(session.ends_at) - now <= SOON_MS);
+  return session.status === "stopping" || session.ending_soon_minutes !== null;
+}
+
+/** The sessions of this owner that were warned of and are in use, the next to end first. */
+export function endingFirst(sessions: Iterable<LabletSessionView>, owner: string): readonly LabletSessionView[] {
+  return [...sessions]
+    .filter((session) => session.owner_id === owner && endsSoon(session) && canEnd(session))
+    .sort((a, b) => compareText(a.ends_at ?? "", b.ends_at ?? "") || compareTies(a, b));
+}
+
+/** Names one warning of a session: each is given once for the end that it announces. */
+export function warningOf({ id, ends_at, ending_soon_minutes }: LabletSessionView): string {
+  return `${id} ${ends_at} ${ending_soon_minutes}`;
 }
 
 function failedToday(session: LabletSessionView, now: number): boolean {
@@ -110,7 +121,7 @@ export const TILES: readonly Tile[] = [
 
 /** Whether the tile counts the session. A session that runs and ends soon is counted by two tiles. */
 export function isInTile(tile: TileId, session: LabletSessionView, now: number): boolean {
-  if (tile === "ending") return endsSoon(session, now);
+  if (tile === "ending") return endsSoon(session);
   if (tile === "failed") return failedToday(session, now);
   return sessionInfo(session.status).phase === tile;
 }
@@ -168,6 +179,13 @@ export function countdown(session: LabletSessionView, now: number): string {
   if (session.ends_at === null) return "starting";
   const left = at(session.ends_at) - now;
   return left > 0 ? `${formatRemaining(left)} left` : "time is over";
+}
+
+/** "Ends in 9 min". */
+export function endingText({ status, ends_at }: LabletSessionView, now: number): string {
+  const left = ends_at === null ? 0 : at(ends_at) - now;
+  if (status === "stopping") return "Its lab is being removed";
+  return left > 0 ? `Ends in ${formatRemaining(left)}` : "Its time is over";
 }
 
 function at(moment: string): number {
@@ -363,6 +381,11 @@ export function canEnd(session: LabletSessionView): boolean {
 
 export function canExtend(session: LabletSessionView): boolean {
   return canEnd(session) && session.timeslot !== null && session.status !== "stopping";
+}
+
+/** Whether its lab is being removed and is not proven gone. */
+export function canAbandon({ status, cleanup }: LabletSessionView): boolean {
+  return status === "stopping" && (cleanup.proof ?? null) === null;
 }
 
 export function canRetry({ status }: LabletSessionView): boolean {

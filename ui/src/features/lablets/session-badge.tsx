@@ -3,7 +3,7 @@ import { useCallback, useMemo } from "preact/hooks";
 import type { LabletSessionView, SessionStatus, Timeslot } from "../../generated/api";
 import { formatExact } from "../../kit/format";
 import { Ticking } from "../../kit/time";
-import { countdown, sessionInfo } from "./model";
+import { countdown, endingText, endsSoon, sessionInfo } from "./model";
 import { formatSlot, LOCAL_ZONE } from "./slot";
 import { minute } from "./store";
 
@@ -39,5 +39,15 @@ export function Zone({ zone }: { zone: string }) {
 
 export function Countdown({ session }: { session: LabletSessionView }) {
   const text = useCallback((now: number) => countdown(session, now), [session]);
+  return (
+    <span class="countdown" data-soon={endsSoon(session)}>
+      <Ticking text={text} />
+    </span>
+  );
+}
+
+/** "Ends in 9 min", counting down. */
+export function Ending({ session }: { session: LabletSessionView }) {
+  const text = useCallback((now: number) => endingText(session, now), [session]);
   return <Ticking text={text} />;
 }

@@ -3,15 +3,17 @@
 import { type Signal, useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { closeDialog } from "../../app/commands";
+import { FormDialog, useSubmission } from "../../app/form-dialog";
 import * as api from "../../app/lablet-api";
 import { go, sessionHref } from "../../app/router";
 import { type Refusal, sendAll } from "../../app/several";
 import type { LabletSessionView } from "../../generated/api";
+import { MAX_LENGTH } from "../../generated/rules";
 import { now } from "../../kit/clock";
 import { Dialog } from "../../kit/dialog";
 import { formatCount } from "../../kit/format";
 import { Spinner } from "../../kit/icons";
-import { canEnd, canExtend, canRetry, endSummary, exceedsDefinition, extendedEnd, titleOf } from "./model";
+import { canAbandon, canEnd, canExtend, canRetry, endSummary, exceedsDefinition, extendedEnd, titleOf } from "./model";
 import { formatMinutes, formatSlot } from "./slot";
 import { applySessions, clearSelection, sessions } from "./store";
 
@@ -126,6 +128,55 @@ export function RetryDialog({ ids }: SessionsDialogProps) {
         A new session with the same definition and owner is created and linked to this one, which stays for the record.
       </p>
     </RequestDialog>
+  );
+}
+
+/** Only an admin is offered it. The reason goes to the audit log and to the history of the session. */
+export function AbandonDialog({ ids }: SessionsDialogProps) {
+  const chosen = useSignal(sessionsOf(ids, canAbandon)).value;
+  const reason = useSignal("");
+  const reasonProblem = useSignal<string | null>(null);
+  const { problem, isBusy, send } = useSubmission();
+  const [only] = chosen;
+
+  function submit(): void {
+    const given = reason.value.trim();
+    reasonProblem.value = given === "" ? "Enter a reason." : null;
+    if (only === undefined || given === "") return;
+    void send(async () => applySessions([await api.abandonSession(only.id, given)]));
+  }
+
+  return (
+    <FormDialog
+      title={only === undefined ? "Abandon" : `Abandon the lab of ${titleOf(only)}?`}
+      submitLabel="Abandon the lab"
+      isBusy={isBusy}
+      problem={problem}
+      onSubmit={submit}
+    >
+      <p class="dialog-text">
+        {only === undefined
+          ? "This is not possible any more."
+          : "The session ends now, although its lab may remain. The worker keeps the room and the ports until LCM finds the lab gone."}
+      </p>
+      <div class="field">
+        <label for="abandon-reason">Reason</label>
+        <input
+          id="abandon-reason"
+          class="input"
+          maxLength={MAX_LENGTH.abandonReason}
+          value={reason.value}
+          aria-invalid={reasonProblem.value !== null}
+          aria-describedby="abandon-problem"
+          onInput={(event) => {
+            reason.value = event.currentTarget.value;
+          }}
+        />
+        <p id="abandon-problem" class="field-note" data-error="true" role="alert">
+          {reasonProblem.value}
+        </p>
+      </div>
+    </FormDialog>
   );
 }
 

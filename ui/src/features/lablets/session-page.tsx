@@ -9,14 +9,17 @@ import { openSessionsDialog } from "../../app/commands";
 import * as api from "../../app/lablet-api";
 import { ownerName } from "../../app/people";
 import { sessionHref, sessionsHref } from "../../app/router";
+import { denialFor } from "../../app/session";
 import { entries, snapshotCount } from "../../app/store";
-import type { Capacity, LabletSessionView, SessionHistoryEntry, Timeslot } from "../../generated/api";
+import type { Capacity, LabletSessionView, SessionHistoryEntry } from "../../generated/api";
 import { now } from "../../kit/clock";
 import { Copyable } from "../../kit/copyable";
 import { formatDuration, formatExact, formatMoment } from "../../kit/format";
 import { Age, Ago } from "../../kit/time";
-import { nodeColor, stateLabel } from "../labs/labs";
+import { AccessCard } from "./access-card";
+import { LabCard } from "./lab-card";
 import {
+  canAbandon,
   canEnd,
   classOf,
   extendDisabledReason,
@@ -25,12 +28,12 @@ import {
   type StripStep,
   sessionInfo,
   shortId,
-  slotProgress,
   stripOf,
 } from "./model";
-import { Countdown, SessionBadge, Zone } from "./session-badge";
+import { Countdown, SessionBadge } from "./session-badge";
 import { WorkerName } from "./session-row";
-import { formatDay, formatMinutes, formatTime, LOCAL_ZONE, minutesOf } from "./slot";
+import { LOCAL_ZONE } from "./slot";
+import { SlotCard } from "./slot-card";
 import { applySessions, filter, minute, type SessionEntry, sessions } from "./store";
 import { WhyCard } from "./why-card";
 
@@ -112,8 +115,9 @@ function Details({ entry }: { entry: SessionEntry }) {
       <SlotCard session={session} />
       <div class="session-columns">
         <div>
+          <AccessCard session={session} />
           <WhyCard session={session} />
-          <NodesCard nodes={session.nodes} />
+          <LabCard session={session} />
           <HistoryCard history={history} />
         </div>
         <div>
@@ -138,22 +142,45 @@ function Controls({ session }: { session: LabletSessionView }) {
       >
         Extend…
       </button>
-      {session.status === "failed" ? (
-        <button type="button" class="button" onClick={() => openSessionsDialog("retry-session", [session.id])}>
-          Retry…
-        </button>
-      ) : (
-        <button
-          type="button"
-          class="button button-end"
-          disabled={!canEnd(session)}
-          title={canEnd(session) ? "" : "It has ended or is ending."}
-          onClick={() => openSessionsDialog("end-sessions", [session.id])}
-        >
-          End…
-        </button>
-      )}
+      <LastControl session={session} />
     </div>
+  );
+}
+
+/** End, or what is left when the session ends or has failed. Keys keep a press on one from acting as another. */
+function LastControl({ session }: { session: LabletSessionView }) {
+  const { id, status } = session;
+  if (status === "failed") {
+    return (
+      <button key="retry" type="button" class="button" onClick={() => openSessionsDialog("retry-session", [id])}>
+        Retry…
+      </button>
+    );
+  }
+  if (canAbandon(session) && denialFor("abandon") === null) {
+    return (
+      <button
+        key="abandon"
+        type="button"
+        class="button button-end"
+        title="End the session although its lab may remain"
+        onClick={() => openSessionsDialog("abandon-session", [id])}
+      >
+        Abandon…
+      </button>
+    );
+  }
+  return (
+    <button
+      key="end"
+      type="button"
+      class="button button-end"
+      disabled={!canEnd(session)}
+      title={canEnd(session) ? "" : "It has ended or is ending."}
+      onClick={() => openSessionsDialog("end-sessions", [id])}
+    >
+      End…
+    </button>
   );
 }
 
@@ -188,58 +215,6 @@ function StripItem({ step: { id, label, at, is } }: { step: StripStep }) {
         )}
       </span>
     </li>
-  );
-}
-
-function SlotCard({ session }: { session: LabletSessionView }) {
-  const { timeslot } = session;
-  return (
-    <section class="card slot-card" aria-label="Timeslot">
-      {timeslot === null ? <NoSlot session={session} /> : <SlotBar timeslot={timeslot} />}
-    </section>
-  );
-}
-
-function NoSlot({ session }: { session: LabletSessionView }) {
-  return (
-    <p class="slot-none">
-      <strong>As soon as possible</strong>, for {formatMinutes(session.max_duration_minutes)} from when it is ready.
-      {session.ends_at !== null && <> It ends at {formatMoment(session.ends_at, minute.value)}.</>}
-    </p>
-  );
-}
-
-function SlotBar({ timeslot }: { timeslot: Timeslot }) {
-  const percent = Math.round(slotProgress(timeslot, minute.value) * 100);
-  const { start, end, zone } = timeslot;
-  return (
-    <>
-      <div class="slot-times">
-        <SlotEnd at={start} zone={zone} />
-        <span class="slot-length">
-          {formatMinutes(minutesOf(timeslot))} · <Zone zone={zone} />
-        </span>
-        <SlotEnd at={end} zone={zone} />
-      </div>
-      <div
-        class="slot-bar"
-        role="progressbar"
-        aria-label="Passed of the timeslot"
-        aria-valuemin={0}
-        aria-valuemax={100}
-        aria-valuenow={percent}
-      >
-        <span style={{ width: `${percent}%` }} />
-      </div>
-    </>
-  );
-}
-
-function SlotEnd({ at, zone }: { at: string; zone: string }) {
-  return (
-    <time dateTime={at} title={formatExact(at)}>
-      <strong>{formatTime(at, zone)}</strong> <span class="slot-day">{formatDay(at, zone, minute.value)}</span>
-    </time>
   );
 }
 
@@ -346,28 +321,6 @@ function OtherNeeds({ session: { demand } }: { session: LabletSessionView }) {
   ].filter((part) => part !== null);
   if (parts.length === 0) return null;
   return <p class="needs-other">Also: {parts.join(" · ")}</p>;
-}
-
-/** The nodes of its lab, as the lablet controller reports them. */
-function NodesCard({ nodes }: { nodes: LabletSessionView["nodes"] }) {
-  const known = Object.entries(nodes);
-  if (known.length === 0) return null;
-  return (
-    <section class="card" aria-label="Nodes">
-      <h2>
-        Nodes <span class="count">{known.length}</span>
-      </h2>
-      <ul class="nodes">
-        {known.map(([label, state]) => (
-          <li key={label} class="node" data-color={nodeColor(state)} data-moving={nodeColor(state) === "orange"}>
-            <span class="dot" />
-            <span class="node-label">{label}</span>
-            <span class="node-state">{stateLabel(state)}</span>
-          </li>
-        ))}
-      </ul>
-    </section>
-  );
 }
 
 function HistoryCard({ history }: { history: Answer<readonly SessionHistoryEntry[]> }) {

@@ -97,11 +97,12 @@ export const ACTION_LABEL: Readonly<Record<Action, string>> = {
 };
 
 /** What a user can request of the API; "hold" is everything about pausing. */
-export type Operation = Action | "create" | "hold" | "license" | "cml-login" | "tags" | "book" | "define";
+export type Operation = Action | "create" | "hold" | "license" | "cml-login" | "tags" | "book" | "define" | "abandon";
 
 const REQUEST_FOR: Readonly<Record<Operation, keyof typeof ROLE_OF_REQUEST>> = {
   book: "POST /api/lablet-sessions",
   define: "POST /api/lablet-definitions",
+  abandon: "POST /api/lablet-sessions/{session_id}/abandon",
   start: "POST /api/workers/{worker_id}/start",
   stop: "POST /api/workers/{worker_id}/stop",
   drain: "POST /api/workers/{worker_id}/drain",

@@ -1,0 +1,127 @@
+/** The lab of a session while it is brought up and removed: its steps and its nodes, live. It has no controls. */
+
+import { useCallback, useRef } from "preact/hooks";
+import type { LabletSessionView } from "../../generated/api";
+import { now } from "../../kit/clock";
+import { formatDuration } from "../../kit/format";
+import { Age, Ticking } from "../../kit/time";
+import { nodeColor, stateLabel } from "../labs/labs";
+import { sessionInfo } from "./model";
+import {
+  bootStart,
+  bootTime,
+  countBooted,
+  hasProgress,
+  type SeenNodes,
+  type StepLine,
+  seeNodes,
+  stepsOf,
+} from "./progress";
+
+export function LabCard({ session }: { session: LabletSessionView }) {
+  if (!hasProgress(session)) return null;
+  const count = Object.keys(session.nodes).length;
+  return (
+    <section class="card" aria-label="Lab">
+      <h2>
+        Lab{" "}
+        {count > 0 && (
+          <span class="count">
+            {countBooted(session.nodes)} of {count} nodes booted
+          </span>
+        )}
+      </h2>
+      <Stuck session={session} />
+      <ol class="lab-steps">
+        {stepsOf(session).map((step) => (
+          <StepItem key={step.id} step={step} />
+        ))}
+      </ol>
+      <Nodes session={session} />
+    </section>
+  );
+}
+
+function Stuck({ session: { cleanup } }: { session: LabletSessionView }) {
+  if (cleanup.is_abandoned === true) {
+    return (
+      <p class="lab-stuck">It was abandoned: the lab may remain, and its worker keeps the room until it is gone.</p>
+    );
+  }
+  if (cleanup.is_stuck !== true) return null;
+  return (
+    <p class="lab-stuck" role="status">
+      CML refuses the removal again and again. LCM goes on trying, and the worker keeps the room meanwhile. An
+      administrator may abandon the lab: the session then ends at once.
+    </p>
+  );
+}
+
+function StepItem({ step }: { step: StepLine }) {
+  const { label, status, color, tries, detail } = step;
+  return (
+    <li class="lab-step" data-step={step.id} data-status={status} data-color={color} data-moving={status === "running"}>
+      <span class="dot" />
+      <span class="lab-step-name">{label}</span>
+      <span class="visually-hidden">{status}</span>
+      <span class="lab-step-tries">{tries}</span>
+      <span class="lab-step-time">
+        <StepTime step={step} />
+      </span>
+      {detail !== "" && <p class="lab-step-detail">{detail}</p>}
+    </li>
+  );
+}
+
+function StepTime({ step: { status, startedAt, endedAt } }: { step: StepLine }) {
+  if (startedAt === null || status === "pending") return null;
+  if (endedAt === null) return <Age at={startedAt} />;
+  return <>{formatDuration(Date.parse(endedAt) - Date.parse(startedAt))}</>;
+}
+
+function Nodes({ session }: { session: LabletSessionView }) {
+  const seen = useRef<SeenNodes | null>(null);
+  const nodes = seeNodes(seen.current, session.nodes, now.peek());
+  seen.current = nodes;
+  const labels = Object.keys(session.nodes);
+  if (labels.length === 0) return null;
+  const isTimed = sessionInfo(session.status).phase === "starting" || nodes.bootedAt.size > 0;
+  const start = isTimed ? bootStart(session) : null;
+  return (
+    <ul class="boot-nodes" aria-label="Nodes">
+      {labels.map((label) => (
+        <NodeItem key={label} seen={nodes} label={label} start={start} />
+      ))}
+    </ul>
+  );
+}
+
+interface NodeItemProps {
+  readonly seen: SeenNodes;
+  readonly label: string;
+  readonly start: string | null;
+}
+
+function NodeItem({ seen, label, start }: NodeItemProps) {
+  const state = seen.states[label] ?? null;
+  const color = nodeColor(state);
+  const time = useCallback((moment: number) => bootTime(seen, label, start, moment), [seen, label, start]);
+  return (
+    <li
+      class="boot-node"
+      data-node={label}
+      data-state={state ?? ""}
+      data-color={color}
+      data-moving={color === "orange"}
+    >
+      <span class="dot" />
+      <span class="node-label" title={label}>
+        {label}
+      </span>
+      <span class="node-state">{stateLabel(state)}</span>
+      <span class="boot-time">
+        <Ticking text={time} />
+      </span>
+    </li>
+  );
+}
