@@ -126,6 +126,7 @@ export const LAB_STEPS = [
   "boot",
   "access",
   "probe",
+  "run",
   "collect",
   "stop",
   "wipe",
