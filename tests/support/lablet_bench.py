@@ -22,6 +22,7 @@ from lcm.domain.launch import InstanceId
 from lcm.domain.worker import Worker, WorkerInstance
 from lcm.lablet_controller.gate import LabGate
 from lcm.lablet_controller.observer import LabObserver
+from lcm.lablet_controller.ports import PortProbe
 from lcm.lablet_controller.reconciler import LabletReconciler
 from lcm.lablet_controller.stats import Stats
 from lcm.rest.lablet_client import LabletClient
@@ -32,6 +33,7 @@ from lcm.simulator.cml.server import CmlServer as SimulatedCml
 from support import asgi
 from support.labs_over_tls import simulated_cml
 from support.memory_labs import MemoryCmlLabs
+from support.memory_ports import MemoryPortProbe
 from support.people import KEYS, PublicDesk
 
 HOST: Final = "10.0.0.1"
@@ -87,12 +89,15 @@ class LabletBench(PublicDesk):
 
     options: Mapping[str, Any] = {}
     """Options of the definition that is booked."""
+    lab_yaml = LAB
 
     async def open(self, **booking: Any) -> "LabletBench":
         await super().open()
         self.cml = simulated_cml(host=HOST, running_since=self.clock.now().timestamp())
         self.labs = MemoryCmlLabs(self.clock)
         self.labs.servers[HOST] = self.cml
+        self.ports = MemoryPortProbe(self.clock, self.labs.servers)
+        self.port_probe: PortProbe | None = self.ports
         await self.change_worker(
             lambda worker: replace(
                 worker, instance=WorkerInstance(id=InstanceId("i-1"), public_ip=HOST, type="m5zn.metal")
@@ -110,7 +115,7 @@ class LabletBench(PublicDesk):
         self.skipped: set[str] = set()
         """Calls of CML that are answered and have no effect."""
         self.revision = 0
-        await self.define(lab_yaml=LAB, options=dict(self.options))
+        await self.define(lab_yaml=self.lab_yaml, options=dict(self.options))
         await self.restart_controller()
         self.session_id = (await self.book(**booking))["id"]
         await self.place()
@@ -152,6 +157,7 @@ class LabletBench(PublicDesk):
             Stats(Telemetry()),
             lab_lead=timedelta(minutes=5),
             start_timeout=timedelta(seconds=300),
+            port_probe=self.port_probe,
         )
 
     def _note(self, name: str, is_done: bool) -> None:

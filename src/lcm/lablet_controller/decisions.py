@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from lcm.domain.lablet.lab import CleanupProof, LabCleanup, StepReport
+from lcm.domain.lablet.lab import CleanupProof, LabCleanup, ProbedPorts, StepReport
 from lcm.domain.lablet.node_definitions import EXTERNAL_CONNECTOR, UNMANAGED_SWITCH
 from lcm.domain.lablet.session import LabletSession, SessionDesiredStatus
 from lcm.domain.lablet.session_changes import is_over
@@ -128,6 +128,13 @@ class Start:
 
 
 @dataclass(frozen=True)
+class Probe:
+    """Test the granted ports."""
+
+    attempt: int
+
+
+@dataclass(frozen=True)
 class Collect:
     """Extract configurations as far as that works in time, then keep the topology with them."""
 
@@ -168,6 +175,7 @@ class Report:
 
     steps: tuple[StepReport, ...] = ()
     nodes: Mapping[str, str] | None = None
+    probed: ProbedPorts | None = None
     cleanup: LabCleanup | None = None
 
 
@@ -180,7 +188,7 @@ class Wait:
 
 
 LabChange = Import | SetTags | Start | Collect | Stop | Wipe | Delete
-Decision = Move | Unschedule | IntendImport | Adopt | Clean | Report | Wait | LabChange
+Decision = Move | Unschedule | IntendImport | Adopt | Clean | Probe | Report | Wait | LabChange
 
 
 @dataclass(frozen=True)

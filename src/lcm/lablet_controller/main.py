@@ -24,12 +24,13 @@ from lcm.core.loop import ReconcileLoop, ReconciliationConfig
 from lcm.core.telemetry import LoopLagMonitor, Telemetry
 from lcm.domain.lablet.session import LabletSession
 from lcm.lablet_controller.adapters.cml_labs import CmlLabsClient, LabLimits
+from lcm.lablet_controller.adapters.tcp_probe import TcpProbe
 from lcm.lablet_controller.admin import lablet_operations
 from lcm.lablet_controller.discovery import LabDiscovery
 from lcm.lablet_controller.gate import LabGate
 from lcm.lablet_controller.lab_requests import LabRequests
 from lcm.lablet_controller.observer import LabObserver
-from lcm.lablet_controller.ports import CmlLabs, ControlPlane
+from lcm.lablet_controller.ports import CmlLabs, ControlPlane, PortProbe
 from lcm.lablet_controller.reconciler import STEPS, LabletReconciler
 from lcm.lablet_controller.settings import LabletControllerSettings
 from lcm.lablet_controller.stats import Stats
@@ -101,6 +102,7 @@ def assemble_lablets(
     clock: Clock,
     telemetry: Telemetry,
     health: Health,
+    port_probe: PortProbe | None = None,
 ) -> LabletController:
     """Everything but the connections: the same parts over CML, or in a simulation."""
     stats = Stats(telemetry)
@@ -130,6 +132,7 @@ def assemble_lablets(
         lab_lead=timedelta(minutes=settings.lab_start_minutes),
         start_timeout=timedelta(seconds=settings.lab_start_timeout),
         restarts_stopped_labs=settings.restart_stopped_labs,
+        port_probe=port_probe,
     )
     loop = ReconcileLoop(
         reconciler,
@@ -224,6 +227,7 @@ async def lablet_controller_process(
             election,
             control_plane=control_plane,
             labs=CmlLabsClient(sessions.of, clock, limits),
+            port_probe=TcpProbe() if settings.probe_ports else None,
             kv=kv,
             clock=clock,
             telemetry=telemetry,

@@ -4,7 +4,7 @@ The consumer owns these; adapters translate and decide nothing. Every call is bo
 adapter, and raises only errors of `lcm.domain.errors`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 
 from lcm.cml.sessions import CmlServer
 from lcm.domain.lablet.node_definitions import NodeDefinition
+from lcm.domain.lablet.probe import PortAnswer
 from lcm.domain.lablet.session import LabletSession
 from lcm.domain.lablet.states import SessionStatus
 from lcm.domain.observation import Observation
@@ -181,6 +182,14 @@ class ControlPlane(Protocol):
     async def report_lab_outcome(self, worker_id: str, lab_id: str, outcome: LabRequestOutcome) -> None: ...
 
     async def report_lab_gone(self, worker_id: str, lab_id: str, gone: LabGone) -> None: ...
+
+
+class PortProbe(Protocol):
+    """Whether ports of a worker take connections. Nothing is sent through them."""
+
+    async def probe(self, host: str, ports: Collection[int]) -> Mapping[int, PortAnswer]:
+        """Connect to TCP ports. Raises nothing: every port has an answer, a late one is SILENT."""
+        ...
 
 
 class CmlLabs(Protocol):

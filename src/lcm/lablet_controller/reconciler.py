@@ -38,6 +38,7 @@ from lcm.domain.errors import (
 from lcm.domain.lablet.evidence import EvidenceUnusable, pack
 from lcm.domain.lablet.instantiation import record_progress
 from lcm.domain.lablet.lab import CleanupProof, LabCleanup, LabStep, StepReport, StepStatus
+from lcm.domain.lablet.probe import TRY_SECONDS, judge, probed_ports
 from lcm.domain.lablet.restart import restarts_of
 from lcm.domain.lablet.session import LabletSession
 from lcm.domain.lablet.states import (
@@ -66,6 +67,7 @@ from lcm.lablet_controller.decisions import (
     LabChange,
     LabView,
     Move,
+    Probe,
     Report,
     SetTags,
     Situation,
@@ -79,7 +81,7 @@ from lcm.lablet_controller.decisions import (
 )
 from lcm.lablet_controller.gate import LabGate
 from lcm.lablet_controller.observer import LabObserver
-from lcm.lablet_controller.ports import ControlPlane
+from lcm.lablet_controller.ports import ControlPlane, PortProbe
 from lcm.lablet_controller.stats import Stats
 from lcm.lablet_controller.steps import collecting, instantiating, ready, running, scheduled, stopping
 from lcm.rest.lablet_client import SessionChanged
@@ -132,6 +134,8 @@ class LabletReconciler(Reconciler[LabletSession]):
     lab_lead: timedelta
     start_timeout: timedelta
     restarts_stopped_labs: bool = False
+    port_probe: PortProbe | None = None
+    """None: ports are not tested."""
 
     def reset(self) -> None:
         """Drop what an earlier leadership learned."""
@@ -236,6 +240,8 @@ class LabletReconciler(Reconciler[LabletSession]):
                 return Requeue(reason, seconds)
             case _ if server is None:
                 return Requeue("the worker has no address", POLL_SECONDS)
+            case Probe(attempt):
+                return await self._probe(session, server, attempt)
             case _:
                 return await self._change_lab(session, server, decision)
 
@@ -331,6 +337,7 @@ class LabletReconciler(Reconciler[LabletSession]):
             generation=generation,
             steps=report.steps,
             nodes=nodes,
+            probed=report.probed,
             cleanup=report.cleanup,
         )
         if await self.control_plane.report_progress([item]):
@@ -341,9 +348,29 @@ class LabletReconciler(Reconciler[LabletSession]):
             generation=generation,
             steps=report.steps,
             nodes=nodes,
+            probed=report.probed,
             cleanup=report.cleanup,
             now=self.clock.now(),
         )
+
+    # Effects on nothing.
+
+    async def _probe(
+        self, session: LabletSession, server: CmlServer, attempt: int
+    ) -> LabletSession | ReconciliationResult:
+        """Test the ports that were not open yet; a closed one may be opened in a moment."""
+        if self.port_probe is None:
+            skipped = StepReport(
+                step=LabStep.PROBE, status=StepStatus.SKIPPED, attempts=attempt, detail="PROBE_PORTS is off"
+            )
+            return await self._report(session, Report((skipped,)))
+        specs = probed_ports(session.demand.ports, session.ports)
+        answers = await self.port_probe.probe(server.host, specs.keys() - set(session.probed.open))
+        step, probed = judge(specs, session.probed, answers, attempt=attempt)
+        reported = await self._report(session, Report((step,), probed=probed))
+        if step.status is StepStatus.RUNNING and isinstance(reported, LabletSession):
+            return Requeue(step.detail, TRY_SECONDS)
+        return reported
 
     # Effects on CML, each through the gate.
 

@@ -51,6 +51,11 @@ class LabletControllerSettings(ControllerSettings, CmlSettings):
     lab_action_timeout: PositiveFloat = Field(
         180, description="Seconds that a start or stop of a lab that a person requested may take to be sent."
     )
+    probe_ports: bool = Field(
+        True,
+        description="Connect to the granted ports of a lab before its session is ready; false if the lablet"
+        " controller cannot reach ports of workers that people can.",
+    )
     lab_start_minutes: float = Field(
         5, ge=0, description="Minutes before its timeslot at which a lab is imported; as the control plane's."
     )

@@ -46,6 +46,8 @@ class PortAccess(msgspec.Struct, frozen=True, kw_only=True):
     port: int
     uri: str | None = None
     """None if LCM does not know what is spoken there."""
+    is_reachable: bool | None = None
+    """Whether the worker took a connection before the session was READY; None if that is not known."""
     username: str | None = None
     """Of the node, if the definition has a login."""
     password: str | None = None
@@ -67,6 +69,8 @@ class SessionAccess(msgspec.Struct, frozen=True, kw_only=True):
     """The page of the lab in CML."""
     valid_until: datetime | None
     """The end of the session."""
+    probed_at: datetime | None
+    """When the ports were tested; None if they were not."""
     ports: list[PortAccess]
     """By node; of one node in the order vnc, http, https, rdp, ssh, serial, telnet."""
 
@@ -107,5 +111,8 @@ class BatchAccess(msgspec.Struct, frozen=True, kw_only=True):
                 yield *head, *(None for _ in PORT_COLUMNS), *tail
 
 
-PORT_COLUMNS: Final = ("label", "node", "protocol", "host", "port", "uri", "username", "password")
+PORT_COLUMNS: Final = (
+    *("label", "node", "protocol", "host", "port", "uri"),
+    *("username", "password", "is_reachable"),
+)
 COLUMNS: Final = ("seat", "owner", "session", "status", *PORT_COLUMNS, "lab_url", "valid_until", "note")

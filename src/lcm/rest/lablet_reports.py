@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from lcm.domain.lablet.evidence import MAX_PACKED_BYTES
-from lcm.domain.lablet.lab import CleanupProof, LabCleanup, StepReport
+from lcm.domain.lablet.lab import CleanupProof, LabCleanup, ProbedPorts, StepReport
 from lcm.domain.lablet.session import LabletSession
 from lcm.domain.lablet.states import EndReason, SessionStatus
 from lcm.rest.schemas import Problem
@@ -65,6 +65,7 @@ class SessionProgress(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     steps: Annotated[tuple[StepReport, ...], Meta(max_length=20)] = ()
     nodes: dict[Annotated[str, Meta(max_length=256)], Annotated[str, Meta(max_length=32)]] | None = None
     """The state of every node by its label."""
+    probed: ProbedPorts | None = None
     cleanup: LabCleanup | None = None
 
 

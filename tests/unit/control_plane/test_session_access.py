@@ -38,6 +38,7 @@ async def test_a_session_that_runs_has_an_address_for_each_port(bench: LabletBen
         "lab_id": session.lab.lab_id,
         "lab_url": f"https://{HOST}/lab/{session.lab.lab_id}",
         "valid_until": msgspec.to_builtins(session.ends_at),
+        "probed_at": msgspec.to_builtins(session.ready_at),
     }
     assert port == {
         "label": "pc1",
@@ -48,6 +49,7 @@ async def test_a_session_that_runs_has_an_address_for_each_port(bench: LabletBen
         "host": HOST,
         "port": session.ports["pc1_serial"],
         "uri": f"telnet://{HOST}:{session.ports['pc1_serial']}",
+        "is_reachable": True,
         "username": None,
         "password": None,
     }

@@ -508,6 +508,7 @@ export interface PortAccess {
   readonly host: string;
   readonly port: number;
   readonly uri: string | null;
+  readonly is_reachable: boolean | null;
   readonly username: string | null;
   readonly password: string | null;
 }
@@ -650,6 +651,7 @@ export interface SessionAccess {
   readonly lab_id: string;
   readonly lab_url: string;
   readonly valid_until: string | null;
+  readonly probed_at: string | null;
   readonly ports: readonly PortAccess[];
 }
 

@@ -1,5 +1,6 @@
 """How people reach the labs of sessions: computed for each request, and stored nowhere."""
 
+from datetime import datetime
 from typing import Final
 
 from lcm.control_plane.policies import Policies
@@ -9,6 +10,7 @@ from lcm.control_plane.records.groups import Records
 from lcm.domain.errors import Conflict, NotReadyYet
 from lcm.domain.lablet.access import GrantedPort, granted_ports, uri_of
 from lcm.domain.lablet.batch import LabletBatch
+from lcm.domain.lablet.lab import NOT_PROBED, LabStep, ProbedPorts
 from lcm.domain.lablet.session import LabletSession
 from lcm.domain.lablet.states import IN_USE, INSTANTIATING, PENDING, PENDING_SCHEDULING, SCHEDULED
 from lcm.domain.lablet.topology import TopologyNode, analyse
@@ -40,7 +42,7 @@ class AccessReader:
         nodes = await self._nodes_of(session.lab_yaml_hash)
         login = await self._login(session.definition_id)
         granted = granted_ports(session.demand.ports, session.ports, nodes)
-        ports = [_port(each, host, login) for each in granted]
+        ports = [_port(each, host, login, session.probed) for each in granted]
         return _view(session, lab_id, host, self._policies.cml_port, ports)
 
     async def _worker(self, worker_id: str) -> Worker | None:
@@ -136,11 +138,17 @@ def _view(
         lab_id=lab_id,
         lab_url=f"https://{server}/lab/{lab_id}",
         valid_until=session.ends_at,
+        probed_at=_probed_at(session),
         ports=ports,
     )
 
 
-def _port(granted: GrantedPort, host: str, login: AccessLogin | None) -> PortAccess:
+def _probed_at(session: LabletSession) -> datetime | None:
+    probe = session.steps.get(LabStep.PROBE)
+    return probe.ended_at if probe is not None and session.probed != NOT_PROBED else None
+
+
+def _port(granted: GrantedPort, host: str, login: AccessLogin | None, probed: ProbedPorts) -> PortAccess:
     return PortAccess(
         label=granted.label,
         node=granted.node,
@@ -150,6 +158,7 @@ def _port(granted: GrantedPort, host: str, login: AccessLogin | None) -> PortAcc
         host=host,
         port=granted.port,
         uri=uri_of(granted.protocol, host, granted.port, login.username if login else None),
+        is_reachable=probed.says(granted.port),
         username=login.username if login else None,
         password=login.password if login else None,
     )

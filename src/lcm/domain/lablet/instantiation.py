@@ -15,9 +15,11 @@ from lcm.domain.lablet import session_changes
 from lcm.domain.lablet.evidence import Evidence
 from lcm.domain.lablet.lab import (
     NOT_CLEANED,
+    NOT_PROBED,
     CleanupProof,
     LabCleanup,
     LabStep,
+    ProbedPorts,
     SessionLab,
     StepReport,
     StepStatus,
@@ -131,6 +133,7 @@ def intend_import(
         lab_generation=generation,
         steps={step: restarted(record) for step, record in session.steps.items()},
         nodes={},
+        probed=NOT_PROBED,
         cleanup=NOT_CLEANED,
         updated_at=now,
     )
@@ -169,6 +172,7 @@ def record_progress(
     generation: int,
     steps: tuple[StepReport, ...] = (),
     nodes: Mapping[str, str] | None = None,
+    probed: ProbedPorts | None = None,
     cleanup: LabCleanup | None = None,
     now: datetime,
 ) -> LabletSession:
@@ -181,6 +185,7 @@ def record_progress(
         steps=recorded,
         lab=times_of(session.lab, recorded) if session.lab is not None else None,
         nodes=session.nodes if nodes is None else bounded_nodes(nodes),
+        probed=session.probed if probed is None else probed,
         cleanup=_observed(session.cleanup, cleanup),
     )
     return session if changed == session else replace(changed, updated_at=now)

@@ -16,6 +16,8 @@ from msgspec.structs import replace
 MAX_NODES: Final = 500
 MAX_NODE_BYTES: Final = 20_000
 MAX_DETAIL_BYTES: Final = 300
+MAX_PORTS: Final = 8_000
+"""All that a worker has for sessions."""
 BOOTED: Final = "BOOTED"
 
 
@@ -49,7 +51,7 @@ class StepStatus(StrEnum):
     SKIPPED = "skipped"
 
 
-_OVER: Final = frozenset({StepStatus.COMPLETED, StepStatus.FAILED, StepStatus.SKIPPED})
+OVER: Final = frozenset({StepStatus.COMPLETED, StepStatus.FAILED, StepStatus.SKIPPED})
 
 
 class StepRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -87,6 +89,20 @@ class SessionLab(msgspec.Struct, frozen=True, kw_only=True):
     booted_at: datetime | None = None
     is_adopted: bool = False
     """Its import had no answer; the lab was found by its marker."""
+
+
+class ProbedPorts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the test of the granted ports found; nothing is known of a port that is in neither."""
+
+    open: Annotated[tuple[int, ...], Meta(max_length=MAX_PORTS)] = ()
+    refused: Annotated[tuple[int, ...], Meta(max_length=MAX_PORTS)] = ()
+
+    def says(self, port: int) -> bool | None:
+        """Whether the port takes connections; None if that is not known."""
+        return True if port in self.open else False if port in self.refused else None
+
+
+NOT_PROBED: Final = ProbedPorts()
 
 
 class CleanupProof(StrEnum):
@@ -142,7 +158,7 @@ def _overwritten(before: StepRecord | None, report: StepReport, now: datetime) -
     started_at = same_try.started_at if same_try else None
     if started_at is None and report.status is not StepStatus.PENDING:
         started_at = now
-    ended_at = now if report.status in _OVER else None
+    ended_at = now if report.status in OVER else None
     if same_try and same_try.status is report.status:
         ended_at = same_try.ended_at
     return StepRecord(

@@ -12,7 +12,15 @@ from lcm.domain.errors import Conflict
 from lcm.domain.idempotency import KeyedRequest
 from lcm.domain.lablet.definition import Collect, DefinitionStatus, Demand, LabletDefinition
 from lcm.domain.lablet.evidence import Evidence
-from lcm.domain.lablet.lab import NOT_CLEANED, LabCleanup, LabStep, SessionLab, StepRecord
+from lcm.domain.lablet.lab import (
+    NOT_CLEANED,
+    NOT_PROBED,
+    LabCleanup,
+    LabStep,
+    ProbedPorts,
+    SessionLab,
+    StepRecord,
+)
 from lcm.domain.lablet.states import (
     ENDED,
     FAILED,
@@ -155,6 +163,7 @@ class LabletSession(msgspec.Struct, frozen=True, kw_only=True):
     steps: dict[LabStep, StepRecord] = {}
     nodes: dict[str, str] = {}
     """The state of each node by its label."""
+    probed: ProbedPorts = NOT_PROBED
     cleanup: LabCleanup = NOT_CLEANED
     evidence: tuple[Evidence, ...] = ()
     restarts_wanted: int = 0

@@ -14,7 +14,7 @@ from lcm.domain.errors import Conflict, IllegalTransition, InvalidTimeslot
 from lcm.domain.lablet.claim import Claim
 from lcm.domain.lablet.definition import Collect
 from lcm.domain.lablet.ending import next_warning_at
-from lcm.domain.lablet.lab import NOT_CLEANED, cut
+from lcm.domain.lablet.lab import NOT_CLEANED, NOT_PROBED, cut
 from lcm.domain.lablet.session import (
     LabletSession,
     Nomination,
@@ -299,6 +299,7 @@ def unschedule(
         lab=None,
         steps={},
         nodes={},
+        probed=NOT_PROBED,
         cleanup=NOT_CLEANED,
         restarts_wanted=0,
         replacements=session.replacements + was_ready,

@@ -1,4 +1,4 @@
-"""INSTANTIATING: intend, find or import, check, start, and wait until every node has booted.
+"""INSTANTIATING: intend, find or import, check, start, wait until every node has booted, test the ports.
 
 Whatever process dies after whatever call, the next one continues from what is recorded and what CML shows: a
 lab is searched for before it is imported, and everything else may be repeated.
@@ -7,7 +7,9 @@ lab is searched for before it is imported, and everything else may be repeated.
 from datetime import datetime
 from typing import Final
 
-from lcm.domain.lablet.lab import LabStep, StepRecord, StepReport, StepStatus, bounded_nodes
+from lcm.domain.lablet.lab import OVER, LabStep, StepRecord, StepReport, StepStatus, bounded_nodes
+from lcm.domain.lablet.probe import probed_ports
+from lcm.domain.lablet.session import LabletSession
 from lcm.domain.lablet.states import READY
 from lcm.domain.observation import Absent, Known, Unknown
 from lcm.lablet_controller.decisions import (
@@ -18,6 +20,7 @@ from lcm.lablet_controller.decisions import (
     IntendImport,
     LabView,
     Move,
+    Probe,
     Report,
     SetTags,
     Situation,
@@ -74,7 +77,7 @@ def _bring_up(situation: Situation, view: LabView) -> Decision:
         return _start(situation, boot)
     if view.has_converged and not view.not_booted:
         if boot.status is StepStatus.COMPLETED:
-            return Move(READY, "every node has booted")
+            return _test_ports(situation.session)
         return Report((_done(LabStep.BOOT, boot.attempts),))
     if _is_late(situation, boot.started_at):
         return _fail_boot(boot, f"boot_timeout: not booted in time: {', '.join(view.not_booted[:10])}")
@@ -91,6 +94,14 @@ def _check_tags(view: LabView, check: StepRecord) -> Decision:
     return Report(
         (StepReport(step=LabStep.CHECK, status=StepStatus.FAILED, attempts=check.attempts, detail=detail),)
     )
+
+
+def _test_ports(session: LabletSession) -> Decision:
+    """A port that does not answer is shown and holds nothing up for long."""
+    probe = session.steps.get(LabStep.PROBE, _NEVER)
+    if probe.status in OVER or not probed_ports(session.demand.ports, session.ports):
+        return Move(READY, "every node has booted")
+    return Probe(probe.attempts + 1)
 
 
 def _is_late(situation: Situation, since: datetime | None) -> bool:

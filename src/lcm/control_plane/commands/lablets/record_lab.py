@@ -57,6 +57,7 @@ async def _record(records: Records, item: SessionProgress, by: str, fence: Fence
             generation=item.generation,
             steps=item.steps,
             nodes=item.nodes,
+            probed=item.probed,
             cleanup=item.cleanup,
             now=now,
         ),
