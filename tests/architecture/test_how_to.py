@@ -55,6 +55,7 @@ def test_routes_in_how_to_pages_exist(page: Path) -> None:
         "connect-an-aws-account",
         "license-a-fleet",
         "schedule-labs",
+        "give-access",
         "read-a-waiting-session",
         "handle-leaked-labs",
     ],

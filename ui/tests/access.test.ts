@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { accessKey, addressOf, loginsOf, noAccessReason } from "../src/features/lablets/access";
+import { accessKey, addressOf, loginsOf, noAccessReason, refusedPorts } from "../src/features/lablets/access";
 import type { PortAccess, SessionAccess } from "../src/generated/api";
 import { SESSION_IN_USE, SESSION_STATUSES } from "../src/generated/rules";
 import { lablet, worker } from "./examples";
@@ -14,6 +14,7 @@ function port(label: string, fields: Partial<PortAccess> = {}): PortAccess {
     host: "192.0.2.7",
     port: 2000,
     uri: null,
+    is_reachable: null,
     username: null,
     password: null,
     ...fields,
@@ -29,6 +30,7 @@ function access(...ports: PortAccess[]): SessionAccess {
     lab_id: "lab-1",
     lab_url: "https://192.0.2.7/lab/lab-1",
     valid_until: null,
+    probed_at: null,
     ports,
   };
 }
@@ -62,6 +64,11 @@ describe("the access to a lab", () => {
       ["cisco", ["r1", "r2"]],
       ["root", ["r3"]],
     ]);
+  });
+
+  test("ports that refused the test are named, those of which nothing is known are not", () => {
+    const ports = [port("r1", { is_reachable: false }), port("r2"), port("r3", { is_reachable: true })];
+    expect(refusedPorts(access(...ports))).toEqual(["r1"]);
   });
 
   test("an address is typed as it is shown", () => {

@@ -11,7 +11,7 @@ import { Copyable, CopyButton } from "../../kit/copyable";
 import { formatExact } from "../../kit/format";
 import { Glyph } from "../../kit/icons";
 import { Secret } from "../../kit/secret";
-import { accessKey, addressOf, type Login, loginsOf, noAccessReason } from "./access";
+import { accessKey, addressOf, type Login, loginsOf, noAccessReason, refusedPorts } from "./access";
 import { Zone } from "./session-badge";
 import { formatTime, LOCAL_ZONE } from "./slot";
 
@@ -99,6 +99,7 @@ function Card({ children }: { children: ComponentChildren }) {
 
 function Ready({ access, zone }: { access: SessionAccess; zone: string }) {
   const { ports, lab_url, valid_until } = access;
+  const refused = refusedPorts(access);
   return (
     <section class="card access-card" aria-label="Access">
       <div class="card-head">
@@ -129,6 +130,12 @@ function Ready({ access, zone }: { access: SessionAccess; zone: string }) {
             <PortItem key={port.label} port={port} />
           ))}
         </ul>
+      )}
+      {refused.length > 0 && (
+        <p class="field-note">
+          Refused a connection before the session was ready: {refused.join(", ")}. Use the consoles in CML, and notify
+          an operator.
+        </p>
       )}
     </section>
   );

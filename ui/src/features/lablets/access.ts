@@ -41,6 +41,11 @@ export function loginsOf({ ports }: SessionAccess): readonly Login[] {
   return [...logins.values()];
 }
 
+/** The ports that took no connection before the session was ready. */
+export function refusedPorts({ ports }: SessionAccess): readonly string[] {
+  return ports.filter(({ is_reachable }) => is_reachable === false).map(({ label }) => label);
+}
+
 /** "192.0.2.7:5001", and "[2001:db8::7]:5001". */
 export function addressOf({ host, port }: PortAccess): string {
   return host.includes(":") ? `[${host}]:${port}` : `${host}:${port}`;
