@@ -26,6 +26,8 @@ from lcm.lablet_controller.ports import CmlNode, ElementState
 POLL_SECONDS: Final = 5.0
 LOOK_SECONDS: Final = 60.0
 """How often a lab in use is observed."""
+WITHOUT_LAB: Final = timedelta(minutes=15)
+"""A session that is due and gets no lab on its worker for this long is placed again."""
 STUCK_SECONDS: Final = 300.0
 """How often a removal that CML refuses is tried."""
 WITHOUT_VM: Final = frozenset({UNMANAGED_SWITCH, EXTERNAL_CONNECTOR})
@@ -45,6 +47,8 @@ class LabView:
     has_converged: bool = False
     expected: Mapping[str, tuple[str, ...]] | None = None
     """The tags of every node that was imported, by its label."""
+    boot_seconds: int = 0
+    """How long CML waits for the slowest of its nodes."""
 
     @property
     def is_complete(self) -> bool:
@@ -93,6 +97,8 @@ class Unschedule:
 
     reason: str
     is_worker_lost: bool = False
+    is_lab_gone: bool = False
+    """Its lab is proven gone, so that its worker need not keep the claim."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import yaml
 
 from lcm.cml.sessions import CmlServer
 from lcm.core.clock import Clock
-from lcm.domain.errors import NotFound
+from lcm.domain.errors import CredentialsRefused, LabRefused, NotFound, TransientError, Unreachable
 from lcm.domain.lablet.instantiation import owner_of
 from lcm.domain.lablet.marker import LabOwner, Marker, SeenLab, is_ours, marker_of
 from lcm.domain.lablet.session import LabletSession
@@ -42,6 +42,7 @@ class LabObserver:
         self._since = self._clock.monotonic()
         self._sent: dict[_Import, float] = {}
         self._expected: dict[_Import, _Expected] = {}
+        self._boots: dict[str, Mapping[str, int]] = {}
         self._foreign: dict[tuple[str, str], Marker | None] = {}
 
     async def fleet_id(self) -> str:
@@ -64,7 +65,18 @@ class LabObserver:
         self._sent[_import_of(session)] = self._clock.monotonic()
 
     async def observe(self, session: LabletSession, server: CmlServer) -> Observation[LabView]:
-        """The lab of the session. Unknown may pass; only Absent proves that there is none."""
+        """The lab of the session. Unknown may pass; only Absent proves that there is none.
+
+        An end or a deadline is decided on whatever CML answers, so a call that fails is Unknown too.
+        """
+        try:
+            return await self._observe(session, server)
+        except CredentialsRefused:
+            raise
+        except (LabRefused, NotFound, TransientError) as error:
+            return Unknown(str(error), is_failure=True)
+
+    async def _observe(self, session: LabletSession, server: CmlServer) -> Observation[LabView]:
         lab = session.lab
         if lab is None:
             return Unknown("no lab is intended")
@@ -88,13 +100,26 @@ class LabObserver:
     ) -> Observation[LabView]:
         is_new = session.status is INSTANTIATING
         expected = await self._expect(session) if is_new else None
-        try:
-            # Asked first: a node that leaves its state afterwards is seen by the next call.
-            has_converged = await self._labs.has_converged(server, lab_id) if is_new else False
-            nodes = tuple(await self._labs.nodes(server, lab_id))
-        except NotFound as error:
-            return Unknown(str(error), is_failure=True)
-        return Known(LabView(lab_id, nodes=nodes, has_converged=has_converged, expected=expected), at)
+        boots = await self._boot_seconds(server) if is_new else {}
+        # Asked first: a node that leaves its state afterwards is seen by the next call.
+        has_converged = await self._labs.has_converged(server, lab_id) if is_new else False
+        nodes = tuple(await self._labs.nodes(server, lab_id))
+        slowest = max((boots.get(node.node_definition, 0) for node in nodes), default=0)
+        view = LabView(
+            lab_id, nodes=nodes, has_converged=has_converged, expected=expected, boot_seconds=slowest
+        )
+        return Known(view, at)
+
+    async def _boot_seconds(self, server: CmlServer) -> Mapping[str, int]:
+        """How long CML waits for nodes, by definition; nothing if it does not say now."""
+        instance = str(server.instance_id)
+        if instance not in self._boots:
+            try:
+                definitions = await self._labs.node_definitions(server)
+            except (LabRefused, NotFound, Unreachable):
+                return {}
+            self._boots[instance] = {each.id: each.boot_seconds or 0 for each in definitions}
+        return self._boots[instance]
 
     async def _expect(self, session: LabletSession) -> _Expected:
         key = _import_of(session)

@@ -227,7 +227,7 @@ class LabletReconciler(Reconciler[LabletSession]):
             case Move():
                 return await self._move(session, decision)
             case Unschedule():
-                return await self._unschedule(session, decision)
+                return await self._unschedule(session, server, decision)
             case IntendImport(generation, is_previous_gone):
                 return await self._intend(session, generation, is_previous_gone)
             case Adopt(lab_id):
@@ -279,11 +279,15 @@ class LabletReconciler(Reconciler[LabletSession]):
         return await self.control_plane.move(session.id, request)
 
     async def _unschedule(
-        self, session: LabletSession, decision: Unschedule
+        self, session: LabletSession, server: CmlServer | None, decision: Unschedule
     ) -> LabletSession | ReconciliationResult:
-        """Look for another worker; a session that was ready and may not be placed again has failed."""
+        """Look for another worker; a session that was ready and may not be placed again has failed.
+
+        The worker keeps the claim of a lab, also if it is gone: that is reported in the next call, and found
+        by the listing of its labs if this process dies before.
+        """
         try:
-            return await self.control_plane.unschedule(
+            unscheduled = await self.control_plane.unschedule(
                 session.id,
                 decision.reason,
                 generation=session.generation,
@@ -294,6 +298,9 @@ class LabletReconciler(Reconciler[LabletSession]):
             if session.status in (READY, RUNNING) and is_same:
                 return await self._move(session, fail(decision.reason))
             raise
+        if decision.is_lab_gone:
+            await self._report_cleaned(session, server, CleanupProof.LAB_ABSENT)
+        return unscheduled
 
     async def _intend(self, session: LabletSession, generation: int, is_previous_gone: bool) -> LabletSession:
         intent = ImportIntent(
@@ -313,6 +320,15 @@ class LabletReconciler(Reconciler[LabletSession]):
     async def _clean(
         self, session: LabletSession, server: CmlServer | None, proof: CleanupProof
     ) -> LabletSession | ReconciliationResult:
+        ended = await self._report_cleaned(session, server, proof)
+        if ended is None or ended.is_ended:
+            self.stats.forget(session.id)
+            return Success()
+        return Requeue("its end is recorded", CONFLICT_SECONDS)
+
+    async def _report_cleaned(
+        self, session: LabletSession, server: CmlServer | None, proof: CleanupProof
+    ) -> LabletSession | None:
         assert session.worker_id is not None
         report = LabCleaned(
             worker_id=session.worker_id,
@@ -321,11 +337,7 @@ class LabletReconciler(Reconciler[LabletSession]):
             proof=proof,
             instance_id=server.instance_id if server is not None else None,
         )
-        ended = await self.control_plane.report_cleaned(session.id, report)
-        if ended is None or ended.is_ended:
-            self.stats.forget(session.id)
-            return Success()
-        return Requeue("its end is recorded", CONFLICT_SECONDS)
+        return await self.control_plane.report_cleaned(session.id, report)
 
     async def _report(self, session: LabletSession, report: Report) -> LabletSession | ReconciliationResult:
         """Record progress; the record here follows by the same function as that of the control plane."""

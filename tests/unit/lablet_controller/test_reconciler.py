@@ -363,7 +363,7 @@ async def test_a_lab_that_cml_does_not_import_fails_with_its_words(bench: Lablet
 
 
 async def test_a_start_that_is_refused_is_tried_three_times(bench: LabletBench) -> None:
-    bench.cml.labs.faults.add(RefuseLab(action="start", reason="license"))
+    bench.cml.labs.faults.add(RefuseLab(action="start", description="Cannot start: a node is broken."))
     ended = await bench.drive(*ENDED)
     assert ended.status is FAILED
     assert "start_refused: Cannot start" in ended.status_reason

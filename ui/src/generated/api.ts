@@ -707,6 +707,7 @@ export interface SessionLab {
   readonly lab_id: string | null;
   readonly imported_at: string | null;
   readonly started_at: string | null;
+  readonly left_queue_at: string | null;
   readonly booted_at: string | null;
   readonly is_adopted: boolean;
 }

@@ -24,6 +24,7 @@ from lcm.domain.lablet.lab import (
     StepReport,
     StepStatus,
     bounded_nodes,
+    has_left_queue,
     record_steps,
     restarted,
     times_of,
@@ -180,10 +181,13 @@ def record_progress(
     if not is_about(session, attempt=attempt, generation=generation):
         return session
     recorded = record_steps(session.steps, steps, now=now)
+    lab = times_of(session.lab, recorded) if session.lab is not None else None
+    if lab is not None and nodes is not None and has_left_queue(session.nodes, nodes):
+        lab = replace(lab, left_queue_at=now)
     changed = replace(
         session,
         steps=recorded,
-        lab=times_of(session.lab, recorded) if session.lab is not None else None,
+        lab=lab,
         nodes=session.nodes if nodes is None else bounded_nodes(nodes),
         probed=session.probed if probed is None else probed,
         cleanup=_observed(session.cleanup, cleanup),

@@ -19,6 +19,7 @@ MAX_DETAIL_BYTES: Final = 300
 MAX_PORTS: Final = 8_000
 """All that a worker has for sessions."""
 BOOTED: Final = "BOOTED"
+QUEUED: Final = "QUEUED"
 
 
 class LabStep(StrEnum):
@@ -86,6 +87,8 @@ class SessionLab(msgspec.Struct, frozen=True, kw_only=True):
     """CML's id; None as long as an import may be under way."""
     imported_at: datetime | None = None
     started_at: datetime | None = None
+    left_queue_at: datetime | None = None
+    """When one of its nodes last left the queue in which CML starts them a few at a time."""
     booted_at: datetime | None = None
     is_adopted: bool = False
     """Its import had no answer; the lab was found by its marker."""
@@ -183,6 +186,11 @@ def times_of(lab: SessionLab, steps: Mapping[LabStep, StepRecord]) -> SessionLab
 def _end_of(steps: Mapping[LabStep, StepRecord], step: LabStep) -> datetime | None:
     record = steps.get(step)
     return record.ended_at if record is not None and record.status is StepStatus.COMPLETED else None
+
+
+def has_left_queue(before: Mapping[str, str], after: Mapping[str, str]) -> bool:
+    """Whether CML has begun to start a node that had to wait."""
+    return any(state == QUEUED != after.get(label, QUEUED) for label, state in before.items())
 
 
 def bounded_nodes(nodes: Mapping[str, str]) -> dict[str, str]:

@@ -20,6 +20,8 @@ class NodeDefinition(msgspec.Struct, frozen=True, kw_only=True):
     cpus: int = 0
     boot_disk_gb: int | None = None
     data_volume_gb: int | None = None
+    boot_seconds: int | None = None
+    """Until when CML waits for the end of its boot."""
     has_vm: bool = True
     """Whether it runs as a virtual machine or container; connectors and unmanaged switches do not."""
 
@@ -94,12 +96,14 @@ def read_node_definition(body: Mapping[str, Any]) -> NodeDefinition:
         raise UnknownReference("this is not a node definition: it has no 'id'")
     if not isinstance(native, Mapping) or not native:
         return KNOWN.get(name) or _fabric(name)
+    boot = body.get("boot")
     return NodeDefinition(
         id=name,
         ram_mb=_number(native, "ram") or 0,
         cpus=_number(native, "cpus") or 0,
         boot_disk_gb=_number(native, "boot_disk_size"),
         data_volume_gb=_number(native, "data_volume"),
+        boot_seconds=_number(boot, "timeout") if isinstance(boot, Mapping) else None,
     )
 
 

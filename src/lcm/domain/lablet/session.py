@@ -122,6 +122,7 @@ class LabletSession(msgspec.Struct, frozen=True, kw_only=True):
     max_duration_minutes: int
     latest_start_minutes: int
     collect: Collect = Collect.NONE
+    boot_timeout_seconds: int | None = None
     owner_id: str
     reservation_id: str | None = None
     batch: Batch | None = None
@@ -249,6 +250,7 @@ def create_session(
         max_duration_minutes=options.max_duration_minutes,
         latest_start_minutes=options.latest_start_minutes,
         collect=options.collect,
+        boot_timeout_seconds=options.boot_timeout_seconds,
         owner_id=owner_id,
         reservation_id=reservation_id,
         batch=batch,
@@ -286,6 +288,7 @@ def retry_session(
         max_duration_minutes=failed.max_duration_minutes,
         latest_start_minutes=failed.latest_start_minutes,
         collect=failed.collect,
+        boot_timeout_seconds=failed.boot_timeout_seconds,
         owner_id=failed.owner_id,
         reservation_id=failed.reservation_id,
         batch=failed.batch and replace(failed.batch, is_all_or_nothing=False),

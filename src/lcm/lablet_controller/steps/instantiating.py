@@ -4,7 +4,8 @@ Whatever process dies after whatever call, the next one continues from what is r
 lab is searched for before it is imported, and everything else may be repeated.
 """
 
-from datetime import datetime
+import re
+from datetime import timedelta
 from typing import Final
 
 from lcm.domain.lablet.lab import OVER, LabStep, StepRecord, StepReport, StepStatus, bounded_nodes
@@ -13,6 +14,7 @@ from lcm.domain.lablet.session import LabletSession
 from lcm.domain.lablet.states import READY
 from lcm.domain.observation import Absent, Known, Unknown
 from lcm.lablet_controller.decisions import (
+    WITHOUT_LAB,
     Adopt,
     Decision,
     Delete,
@@ -34,6 +36,11 @@ from lcm.lablet_controller.steps import removal
 MAX_BOOTS: Final = 3
 """The second starts the wiped lab, the third a lab that is imported anew."""
 MAX_REFUSED_STARTS: Final = 3
+MAX_PLACEMENTS: Final = 5
+"""A lab that no worker starts in so many placements fails."""
+SLOWEST_BOOT_FACTOR: Final = 1.5
+_WANT_OF_ROOM: Final = re.compile(r"licen[cs]e|resource|memory|ram\b|cpu|disk|compute", re.IGNORECASE)
+"""What CML says when it cannot start a lab that another worker may start."""
 MAX_TAG_CHANGES: Final = 3
 _NEVER: Final = StepRecord(status=StepStatus.PENDING)
 
@@ -45,20 +52,31 @@ def decide(situation: Situation) -> Decision:
     if situation.is_worker_lost or (lab is None and situation.does_worker_leave):
         return Unschedule(situation.describe_worker(), situation.is_worker_lost)
     if not situation.is_worker_usable:
-        return Wait(situation.describe_worker())
+        return _wait(situation, situation.describe_worker())
     if lab is None:
         return IntendImport(session.lab_generation + 1)
     match situation.seen:
         case Unknown(reason):
-            return Wait(reason)
+            return _wait(situation, reason)
         case Absent() if lab.lab_id is None:
             return Import()
+        case Absent() if _is_start_refused(session):
+            return Unschedule(f"start_refused: {session.steps[LabStep.START].detail}", is_lab_gone=True)
         case Absent():
             return IntendImport(session.lab_generation + 1, is_previous_gone=True)
         case Known(view) if lab.lab_id is None:
             return Adopt(view.lab_id)
         case Known(view):
             return _bring_up(situation, view)
+
+
+def _wait(situation: Situation, reason: str) -> Decision:
+    """Wait for the worker or its CML; without a lab another worker is soon the better one."""
+    lab = situation.session.lab
+    is_long = situation.now - situation.session.status_since >= WITHOUT_LAB
+    if is_long and (lab is None or lab.lab_id is None):
+        return Unschedule(f"no lab within {WITHOUT_LAB.seconds // 60} minutes: {reason}")
+    return Wait(reason)
 
 
 def _bring_up(situation: Situation, view: LabView) -> Decision:
@@ -74,12 +92,12 @@ def _bring_up(situation: Situation, view: LabView) -> Decision:
     if check.status not in (StepStatus.COMPLETED, StepStatus.FAILED):
         return _check_tags(view, check)
     if steps.get(LabStep.START, _NEVER).status is not StepStatus.COMPLETED or situation.has_worker_restarted:
-        return _start(situation, boot)
+        return _start(situation, view, boot)
     if view.has_converged and not view.not_booted:
         if boot.status is StepStatus.COMPLETED:
             return _test_ports(situation.session)
         return Report((_done(LabStep.BOOT, boot.attempts),))
-    if _is_late(situation, boot.started_at):
+    if _is_late(situation, view, boot):
         return _fail_boot(boot, f"boot_timeout: not booted in time: {', '.join(view.not_booted[:10])}")
     return Wait(f"{len(view.nodes) - len(view.not_booted)} of {len(view.nodes)} nodes have booted")
 
@@ -104,8 +122,14 @@ def _test_ports(session: LabletSession) -> Decision:
     return Probe(probe.attempts + 1)
 
 
-def _is_late(situation: Situation, since: datetime | None) -> bool:
-    return since is not None and situation.now - since > situation.start_timeout
+def _is_late(situation: Situation, view: LabView, boot: StepRecord) -> bool:
+    """The time begins anew with each node that leaves CML's queue: a large lab is started bit by bit."""
+    session = situation.session
+    left_queue_at = session.lab.left_queue_at if session.lab is not None else None
+    since = max((at for at in (boot.started_at, left_queue_at) if at is not None), default=situation.now)
+    given = session.boot_timeout_seconds
+    limit = max(situation.start_timeout, timedelta(seconds=SLOWEST_BOOT_FACTOR * view.boot_seconds))
+    return situation.now - since > (limit if given is None else timedelta(seconds=given))
 
 
 def _fail_boot(boot: StepRecord, reason: str, *, needs_import: bool = False) -> Decision:
@@ -120,16 +144,25 @@ def _try_again(situation: Situation, view: LabView, boot: StepRecord) -> Decisio
     if boot.attempts >= MAX_BOOTS:
         return fail(boot.detail)
     return removal.wiped(situation, view) or (
-        _start(situation, boot) if boot.attempts < MAX_BOOTS - 1 else Delete()
+        _start(situation, view, boot) if boot.attempts < MAX_BOOTS - 1 else Delete()
     )
 
 
-def _start(situation: Situation, boot: StepRecord) -> Decision:
-    """CML may refuse a start for a moment; a worker that always does cannot run the lab."""
-    start = situation.session.steps.get(LabStep.START, _NEVER)
-    if start.status is StepStatus.FAILED and start.attempts - boot.attempts >= MAX_REFUSED_STARTS:
-        return fail(f"start_refused: {start.detail}")
-    return Start()
+def _start(situation: Situation, view: LabView, boot: StepRecord) -> Decision:
+    """CML may refuse a start for a moment; a worker that always does cannot run the lab, another may."""
+    session = situation.session
+    if not _is_start_refused(session):
+        return Start()
+    detail = session.steps[LabStep.START].detail
+    if _WANT_OF_ROOM.search(detail) is None or session.place_attempts >= MAX_PLACEMENTS:
+        return fail(f"start_refused: {detail}")
+    return removal.wiped(situation, view) or Delete()
+
+
+def _is_start_refused(session: LabletSession) -> bool:
+    """Whether CML refused so often that it is not asked again."""
+    start, boot = session.steps.get(LabStep.START, _NEVER), session.steps.get(LabStep.BOOT, _NEVER)
+    return start.status is StepStatus.FAILED and start.attempts - boot.attempts >= MAX_REFUSED_STARTS
 
 
 def _done(step: LabStep, attempts: int) -> StepReport:
