@@ -70,6 +70,11 @@ def test_it_shows_everything_about_sessions_and_their_placement() -> None:
     assert known - shown == set()
 
 
+def test_it_shows_everything_about_labs() -> None:
+    about = ("lablet_controller_leader", "lcm_lablet_", "lcm_lab_")
+    assert {name for name in measured() if name.startswith(about)} - asked_for() == set()
+
+
 def test_it_can_be_imported() -> None:
     assert {"uid", "title", "schemaVersion", "panels", "templating", "time", "annotations"} <= set(DASHBOARD)
     assert "id" not in DASHBOARD  # Grafana's own number for it; an imported one has none
