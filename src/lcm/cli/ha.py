@@ -1,8 +1,8 @@
 """`lcm up --ha`: LCM as several processes on one host, to watch failovers.
 
-An etcd, two control planes behind one address, two worker controllers, two resource schedulers and the
-simulated cloud. A process that ends is restarted after a few seconds. For demonstration only: both control
-planes share one SQLite file, and everything shares one host.
+An etcd, two control planes behind one address, two of each controller and the simulated cloud. A process that
+ends is restarted after a few seconds. For demonstration only: both control planes share one SQLite file, and
+everything shares one host.
 """
 
 import asyncio
@@ -41,6 +41,7 @@ PORTS: Final = range(20_000, 32_768)
 PLANES: Final = ("control-plane-1", "control-plane-2")
 CONTROLLERS: Final = ("worker-controller-1", "worker-controller-2")
 SCHEDULERS: Final = ("resource-scheduler-1", "resource-scheduler-2")
+LABLET_CONTROLLERS: Final = ("lablet-controller-1", "lablet-controller-2")
 
 Print = Callable[[str], None]
 
@@ -139,7 +140,7 @@ async def up_ha(
             url = f"http://127.0.0.1:{front}"
             controllers = [
                 _lcm(name, {**environment, "CONTROL_PLANE_API_URL": url}, logs)
-                for name in (*CONTROLLERS, *SCHEDULERS)
+                for name in (*CONTROLLERS, *SCHEDULERS, *LABLET_CONTROLLERS)
             ]
             async with asyncio.TaskGroup() as tasks:
                 for child in (*planes[1:], *controllers):
@@ -171,6 +172,7 @@ def _lcm(name: str, environment: Mapping[str, str], logs: Path, port: int = 0) -
         "AWS_ACCESS_KEY_ID": name,
         "WORKER_CONTROLLER_INSTANCE_ID": name,
         "RESOURCE_SCHEDULER_INSTANCE_ID": name,
+        "LABLET_CONTROLLER_INSTANCE_ID": name,
     }
     return Child(name, command, {**environment, **own}, logs / f"{name}.log", port=port)
 

@@ -10,9 +10,9 @@ import aiohttp
 import msgspec
 import pytest
 
-from lcm.cli.ha import CONTROLLERS, SCHEDULERS, HaReady
+from lcm.cli.ha import CONTROLLERS, LABLET_CONTROLLERS, SCHEDULERS, HaReady
 from support.api import Json, person
-from support.booking import book, license_worker, placed
+from support.booking import book, license_worker, session_in
 from support.canaries import watched_session
 from support.processes import eventually, lcm_to_its_end, running_command
 
@@ -32,12 +32,13 @@ async def test_the_demonstration_survives_the_death_of_its_leader_and_of_a_contr
                                 return name
             return None
 
-        first = [await eventually(partial(leader_of, names)) for names in (CONTROLLERS, SCHEDULERS)]
+        pairs = (CONTROLLERS, SCHEDULERS, LABLET_CONTROLLERS)
+        first = [await eventually(partial(leader_of, names)) for names in pairs]
         for name in (*first, "control-plane-1"):
             os.kill(ready.processes[name], signal.SIGKILL)
 
         async def others_lead() -> bool:
-            leaders = [await leader_of(names) for names in (CONTROLLERS, SCHEDULERS)]
+            leaders = [await leader_of(names) for names in pairs]
             return None not in leaders and not set(leaders) & set(first)
 
         await eventually(others_lead)
@@ -51,7 +52,7 @@ async def test_the_demonstration_survives_the_death_of_its_leader_and_of_a_contr
             worker = await eventually(the_worker_runs)
             assert ready.aws_endpoint is not None
             await license_worker(api, ready.aws_endpoint, worker)
-            session = await placed(api, await book(api))
+            session = await session_in(api, await book(api), "running")
             assert session["worker_id"] == worker["id"]
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=60) == 0
