@@ -17,7 +17,7 @@ HOW_TO = ROOT / "docs" / "how-to" / "connect-an-aws-account.md"
 SERVICES = ("ec2", "cloudwatch", "sts")
 """In adapters, a client of a service is called by the name of the service."""
 
-WITH_A_LAUNCH = {"ec2:CreateTags"}
+WITH_A_LAUNCH = {"ec2:CreateTags", "iam:PassRole"}
 """Permissions for what RunInstances does besides launching."""
 
 
@@ -100,6 +100,11 @@ def test_no_call_of_a_client_hides_from_these_tests() -> None:
 def test_what_changes_a_machine_is_limited_to_tagged_ones(action: str) -> None:
     [statement] = [s for s in policy()["Statement"] if action in s["Action"]]
     assert "aws:ResourceTag" in json.dumps(statement["Condition"])
+
+
+def test_a_role_is_passed_to_ec2_and_to_nobody_else() -> None:
+    [statement] = [s for s in policy()["Statement"] if s["Action"] == "iam:PassRole"]
+    assert statement["Condition"] == {"StringEquals": {"iam:PassedToService": "ec2.amazonaws.com"}}
 
 
 def test_every_call_has_a_row_in_the_table() -> None:

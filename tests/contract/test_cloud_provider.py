@@ -2,8 +2,10 @@
 
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from lcm.core.clock import SystemClock
 from lcm.core.ids import RandomIds
@@ -15,15 +17,17 @@ from lcm.domain.errors import (
     TokenMismatch,
     WrongInstanceState,
 )
-from lcm.domain.launch import Ami, InstanceId, LaunchSpec, WorkerId
+from lcm.domain.launch import Ami, InstanceId, LaunchSpec, RootVolume, WorkerId
 from lcm.domain.template import RegionConfig
 from lcm.domain.worker import Instance
+from lcm.simulator.aws.images import SHARED_BY
 from lcm.worker_controller.adapters.ec2 import Ec2Provider, Ec2Settings
 from lcm.worker_controller.ports import CloudProvider
 from support.memory_cloud import Delays, MemoryCloud
 from support.processes import RunningSimulator, eventually, running_simulator
 
 ids = RandomIds()
+OWN = ("self",)
 
 
 def provider_for(settings: Ec2Settings, *regions: str) -> Ec2Provider:
@@ -37,17 +41,18 @@ class Cloud:
         self.provider = provider
         self.region = region
 
-    async def spec(self, worker_id: str, **changes: str) -> LaunchSpec:
-        image = await self.provider.resolve_ami(self.region.region, "CML-*")
-        return LaunchSpec(
+    async def spec(self, worker_id: str, **changes: Any) -> LaunchSpec:
+        image = await self.provider.resolve_ami(self.region.region, "CML-*", OWN)
+        spec = LaunchSpec(
             region=self.region.region,
             image=image,
-            instance_type=changes.get("instance_type", "t3.small"),
+            instance_type="t3.small",
             security_group_ids=self.region.security_group_ids,
             subnet_id=self.region.subnet_id,
             key_name=self.region.key_name,
             tags={"cml-managed": "true", "worker_id": worker_id, "Name": worker_id},
         )
+        return replace(spec, **changes)
 
     async def launch(self) -> Instance:
         worker_id = ids.new_id()
@@ -84,13 +89,35 @@ async def cloud(request: pytest.FixtureRequest) -> AsyncIterator[Cloud]:
 
 
 async def test_the_newest_image_of_a_name_is_found(cloud: Cloud) -> None:
-    image = await cloud.provider.resolve_ami(cloud.region.region, "CML-*")
+    image = await cloud.provider.resolve_ami(cloud.region.region, "CML-*", OWN)
     assert image.name == "CML-2.9.1-20260415"
+
+
+async def test_a_shared_image_is_found_when_its_owner_is_named_and_not_otherwise(cloud: Cloud) -> None:
+    with pytest.raises(ImageNotFound):
+        await cloud.provider.resolve_ami(cloud.region.region, "CML-*-shared-*", OWN)
+    image = await cloud.provider.resolve_ami(cloud.region.region, "CML-*", ("self", SHARED_BY))
+    assert image.name == "CML-2.9.1-shared-20260510"
+
+
+async def test_an_image_says_how_large_the_root_volume_must_be(cloud: Cloud) -> None:
+    spec = await cloud.spec(ids.new_id())
+    assert (spec.image.root_device, spec.image.disk_gb) == ("/dev/sda1", 16)
+    volume = RootVolume(device="/dev/sda1", size_gb=15, is_encrypted=True)
+    with pytest.raises(LaunchRefused, match="InvalidBlockDeviceMapping"):
+        await cloud.provider.launch_instance(replace(spec, root_volume=volume), ids.new_id())
+
+
+async def test_an_instance_that_is_to_have_no_public_address_has_none(cloud: Cloud) -> None:
+    spec = await cloud.spec(ids.new_id(), associate_public_ip=False)
+    running = await cloud.until(await cloud.provider.launch_instance(spec, ids.new_id()), "running")
+    assert running.private_ip
+    assert running.public_ip is None
 
 
 async def test_an_unknown_image_name_is_a_permanent_error(cloud: Cloud) -> None:
     with pytest.raises(ImageNotFound):
-        await cloud.provider.resolve_ami(cloud.region.region, "NOPE-*")
+        await cloud.provider.resolve_ami(cloud.region.region, "NOPE-*", OWN)
 
 
 async def test_a_launch_gives_an_instance_with_its_tags_that_comes_to_run(cloud: Cloud) -> None:
@@ -120,13 +147,25 @@ async def test_the_same_token_again_gives_the_same_instance(cloud: Cloud) -> Non
     assert len(found) == 1
 
 
-async def test_the_same_token_with_other_parameters_is_refused(cloud: Cloud) -> None:
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"instance_type": "t3.large"},
+        {"root_volume": RootVolume(device="/dev/sda1", size_gb=20, is_encrypted=True)},
+        {"iam_instance_profile": "cml-worker"},
+        {"user_data": "#!/bin/sh\n"},
+        {"associate_public_ip": True},
+        {"metadata_http_tokens": "required"},
+        {"capacity_reservation": "cr-0123456789abcdef0"},
+        {"nested_virtualization": True},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+async def test_the_same_token_with_other_parameters_is_refused(cloud: Cloud, change: dict[str, Any]) -> None:
     worker_id = ids.new_id()
     await cloud.provider.launch_instance(await cloud.spec(worker_id), f"other-{worker_id}")
     with pytest.raises(TokenMismatch):
-        await cloud.provider.launch_instance(
-            await cloud.spec(worker_id, instance_type="t3.large"), f"other-{worker_id}"
-        )
+        await cloud.provider.launch_instance(await cloud.spec(worker_id, **change), f"other-{worker_id}")
 
 
 async def test_a_token_whose_instance_is_gone_is_void(cloud: Cloud) -> None:
@@ -230,7 +269,7 @@ async def test_a_batch_of_unknown_ids_is_an_empty_answer(cloud: Cloud) -> None:
 
 
 async def test_images_are_named_and_those_that_are_gone_are_left_out(cloud: Cloud) -> None:
-    image = await cloud.provider.resolve_ami(cloud.region.region, "CML-*")
+    image = await cloud.provider.resolve_ami(cloud.region.region, "CML-*", OWN)
     found = await cloud.provider.list_images(cloud.region.region, [image.id, "ami-00000000"])
     assert list(found) == [image]
 
@@ -253,22 +292,13 @@ async def test_a_region_without_configuration_is_a_permanent_error(simulator: Ru
     settings = Ec2Settings(endpoint_url=simulator.info.aws_endpoint, access_key_id="x", secret_access_key="x")
     async with provider_for(settings, "us-east-1") as provider:
         with pytest.raises(RegionNotConfigured):
-            await provider.resolve_ami("mars-north-1", "CML-*")
+            await provider.resolve_ami("mars-north-1", "CML-*", OWN)
 
 
 async def test_a_launch_with_an_image_that_does_not_exist_is_refused(simulator: RunningSimulator) -> None:
     settings = Ec2Settings(endpoint_url=simulator.info.aws_endpoint, access_key_id="x", secret_access_key="x")
     region = simulator.info.regions[0]
     async with provider_for(settings, region.region) as provider:
-        spec = await Cloud(provider, region).spec(ids.new_id())
-        broken = LaunchSpec(
-            region=spec.region,
-            image=Ami(id="ami-00000000", name="gone"),
-            instance_type=spec.instance_type,
-            security_group_ids=spec.security_group_ids,
-            subnet_id=spec.subnet_id,
-            key_name=spec.key_name,
-            tags=spec.tags,
-        )
+        spec = await Cloud(provider, region).spec(ids.new_id(), image=Ami(id="ami-00000000", name="gone"))
         with pytest.raises(LaunchRefused, match="InvalidAMIID"):
-            await provider.launch_instance(broken, ids.new_id())
+            await provider.launch_instance(spec, ids.new_id())

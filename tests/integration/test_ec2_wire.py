@@ -2,12 +2,14 @@
 
 import asyncio
 import random
+from base64 import b64decode
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import aiohttp
 import pytest
+from msgspec.structs import replace
 
 from lcm.core.clock import SystemClock
 from lcm.core.ids import RandomIds
@@ -23,11 +25,12 @@ from lcm.domain.errors import (
     Unreachable,
     WrongInstanceState,
 )
-from lcm.domain.launch import InstanceId, LaunchSpec, WorkerId
+from lcm.domain.launch import InstanceId, LaunchSpec, RootVolume, WorkerId
 from lcm.worker_controller.adapters.ec2 import Ec2Provider, Ec2Settings
 from support.processes import RunningSimulator, eventually, running_simulator
 
 ids = RandomIds()
+OWN = ("self",)
 
 
 class Wire:
@@ -53,16 +56,30 @@ class Wire:
         await self._http.delete(f"{self._url}/faults")
         await self._http.delete(f"{self._url}/calls")
 
-    async def spec(self) -> LaunchSpec:
-        return LaunchSpec(
+    async def spec(self, **changes: Any) -> LaunchSpec:
+        spec = LaunchSpec(
             region=self.name,
-            image=await self.provider.resolve_ami(self.name, "CML-*"),
+            image=await self.provider.resolve_ami(self.name, "CML-*", OWN),
             instance_type="t3.small",
             security_group_ids=self.region.security_group_ids,
             subnet_id=self.region.subnet_id,
             key_name=self.region.key_name,
             tags={"cml-managed": "true", "worker_id": ids.new_id()},
         )
+        return replace(spec, **changes)
+
+    async def seen(self, instance_id: InstanceId) -> dict[str, Any]:
+        """The instance as EC2 describes it, with all of its parameters."""
+        answer = await self.provider._clients[self.name].describe_instances(InstanceIds=[instance_id])
+        instance: dict[str, Any] = answer["Reservations"][0]["Instances"][0]
+        return instance
+
+    async def volumes(self, instance_id: InstanceId) -> list[dict[str, Any]]:
+        answer = await self.provider._clients[self.name].describe_volumes(
+            Filters=[{"Name": "attachment.instance-id", "Values": [instance_id]}]
+        )
+        volumes: list[dict[str, Any]] = answer["Volumes"]
+        return volumes
 
     async def launch(self) -> InstanceId:
         return (await self.provider.launch_instance(await self.spec(), ids.new_id())).id
@@ -108,6 +125,7 @@ async def wire(simulator: RunningSimulator) -> AsyncIterator[Wire]:
         pytest.param("SomethingNew", 503, Throttled, id="E1-any-503"),
         pytest.param("InsufficientInstanceCapacity", 500, CapacityShortage, id="E2-capacity"),
         pytest.param("InsufficientFreeAddressesInSubnet", 400, CapacityShortage, id="E2-addresses"),
+        pytest.param("ReservationCapacityExceeded", 400, CapacityShortage, id="E2-reservation"),
         pytest.param("InstanceLimitExceeded", 400, QuotaExceeded, id="E3-instances"),
         pytest.param("VcpuLimitExceeded", 400, QuotaExceeded, id="E3-vcpus"),
         pytest.param("VolumeLimitExceeded", 400, QuotaExceeded, id="E3-volumes"),
@@ -132,6 +150,59 @@ async def test_a_refused_launch_arrives_as_the_error_it_stands_for(
     assert (await wire.calls()).count("RunInstances") == 1  # and nobody repeated it behind our back
 
 
+ROOT = RootVolume(device="/dev/sda1", size_gb=64, is_encrypted=True)
+
+
+async def test_the_root_volume_is_as_large_as_it_was_requested_encrypted_and_goes_with_the_instance(
+    wire: Wire,
+) -> None:
+    launched = await wire.provider.launch_instance(await wire.spec(root_volume=ROOT), ids.new_id())
+    [volume] = await wire.volumes(launched.id)
+    assert (volume["Size"], volume["VolumeType"], volume["Encrypted"]) == (64, "gp3", True)
+    [device] = (await wire.seen(launched.id))["BlockDeviceMappings"]
+    assert (device["DeviceName"], device["Ebs"]["DeleteOnTermination"]) == ("/dev/sda1", True)
+
+
+async def test_a_launch_that_says_nothing_of_the_disk_gets_the_images(wire: Wire) -> None:
+    [volume] = await wire.volumes(await wire.launch())
+    assert volume["Size"] == 16
+
+
+async def test_every_parameter_of_a_launch_reaches_ec2_and_a_repetition_gives_the_same_instance(
+    wire: Wire,
+) -> None:
+    spec = await wire.spec(
+        instance_type="m8i.xlarge",
+        root_volume=ROOT,
+        iam_instance_profile="cml-worker",
+        user_data="#!/bin/sh\necho ready\n",
+        associate_public_ip=False,
+        metadata_http_tokens="required",
+        capacity_reservation="cr-0123456789abcdef0",
+        nested_virtualization=True,
+    )
+    token = ids.new_id()
+    first = await wire.provider.launch_instance(spec, token)
+    again = await wire.provider.launch_instance(spec, token)
+    assert again.id == first.id
+    seen = await wire.seen(first.id)
+    assert seen["IamInstanceProfile"]["Arn"].endswith(":instance-profile/cml-worker")
+    assert seen["MetadataOptions"]["HttpTokens"] == "required"
+    assert seen["CpuOptions"]["NestedVirtualization"] == "enabled"
+    assert [group["GroupId"] for group in seen["SecurityGroups"]] == list(wire.region.security_group_ids)
+    assert seen["SubnetId"] == wire.region.subnet_id
+    answer = await wire.provider._clients[wire.name].describe_instance_attribute(
+        InstanceId=first.id, Attribute="userData"
+    )
+    assert b64decode(answer["UserData"]["Value"]).decode() == spec.user_data
+
+
+async def test_an_unknown_capacity_reservation_is_refused_for_good(wire: Wire) -> None:
+    spec = await wire.spec(capacity_reservation="cr-0fedcba9876543210")
+    with pytest.raises(LaunchRefused, match="InvalidCapacityReservationId"):
+        await wire.provider.launch_instance(spec, ids.new_id())
+
+
 @pytest.mark.parametrize("operation", ["start", "stop"])
 async def test_e2_e8_a_refused_move_arrives_as_the_error_it_stands_for(wire: Wire, operation: str) -> None:
     instance_id = await wire.launch()
@@ -151,7 +222,7 @@ async def test_e1_after_a_refusal_the_next_call_of_that_api_pauses_and_others_do
         await wire.provider.list_instances(wire.name)
     async with asyncio.TaskGroup() as tasks:
         paused = tasks.create_task(wire.provider.list_instances(wire.name))
-        await wire.provider.resolve_ami(wire.name, "CML-*")
+        await wire.provider.resolve_ami(wire.name, "CML-*", OWN)
         assert not paused.done()
     assert (await wire.calls())[-1] == "DescribeInstances"
 
@@ -320,7 +391,7 @@ async def test_two_regions_are_used_at_once(simulator: RunningSimulator) -> None
         here = await wire.launch()
         spec = LaunchSpec(
             region=other.region,
-            image=await wire.provider.resolve_ami(other.region, "CML-*"),
+            image=await wire.provider.resolve_ami(other.region, "CML-*", OWN),
             instance_type="t3.small",
             security_group_ids=other.security_group_ids,
             subnet_id=other.subnet_id,

@@ -20,6 +20,7 @@ from lcm.domain.lifecycle import DRAINING, RUNNING, STOPPED, TERMINATED, Desired
 from lcm.domain.pause import PauseReason, PauseState
 from lcm.domain.worker import Worker
 from lcm.rest.schemas import WorkerView
+from lcm.worker_controller.adapters.ec2_launch import launch_request
 
 WRITTEN_BY_91FD182 = Path(__file__).parents[1] / "fixtures" / "records-91fd182.db"
 
@@ -89,6 +90,31 @@ async def test_a_change_rewrites_a_record_of_an_earlier_version(tmp_path: Path) 
         assert {"ec2_instance_id", "cml_version", "last_paused_at", "last_activity_at"} <= gone
         assert changed == replace(worker, status_reason="changed", version=2)
         assert msgspec.convert(record, Worker) == changed
+
+
+async def test_a_launch_intent_of_an_earlier_version_is_repeated_as_that_version_sent_it(
+    tmp_path: Path,
+) -> None:
+    workers, stored = await read_all(tmp_path)
+    intents = {worker.id: worker.launch.intent for worker in workers if worker.launch.intent is not None}
+    assert intents
+    for worker_id, intent in intents.items():
+        spec = msgspec.json.decode(stored[worker_id])["launch"]["spec"]
+        tags = [{"Key": key, "Value": value} for key, value in sorted(spec["tags"].items())]
+        assert launch_request(intent.spec, intent.client_token) == {
+            "ImageId": spec["image"]["id"],
+            "InstanceType": spec["instance_type"],
+            "SecurityGroupIds": spec["security_group_ids"],
+            "SubnetId": spec["subnet_id"],
+            "KeyName": spec["key_name"],
+            "MinCount": 1,
+            "MaxCount": 1,
+            "ClientToken": intent.client_token,
+            "TagSpecifications": [
+                {"ResourceType": "instance", "Tags": tags},
+                {"ResourceType": "volume", "Tags": tags},
+            ],
+        }
 
 
 def _moment(stamp: str | None) -> datetime | None:

@@ -424,7 +424,14 @@ class Link(Kv):
 # Builders: a worker and what belongs to it.
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
-IMAGE = Ami(id="ami-1", name="CML-2.9", description="CML 2.9.1", creation_date="2026-02-01T00:00:00Z")
+IMAGE = Ami(
+    id="ami-1",
+    name="CML-2.9",
+    description="CML 2.9.1",
+    creation_date="2026-02-01T00:00:00Z",
+    root_device="/dev/sda1",
+    disk_gb=16,
+)
 SPEC = LaunchSpec(
     region="eu-west-1",
     image=IMAGE,

@@ -11,7 +11,14 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from lcm.core.clock import Clock
-from lcm.domain.errors import ImageNotFound, LaunchLapsed, TokenMismatch, Unreachable, WrongInstanceState
+from lcm.domain.errors import (
+    ImageNotFound,
+    LaunchLapsed,
+    LaunchRefused,
+    TokenMismatch,
+    Unreachable,
+    WrongInstanceState,
+)
 from lcm.domain.launch import (
     DISCOVERY_TAG,
     WORKER_ID_TAG,
@@ -23,6 +30,7 @@ from lcm.domain.launch import (
 )
 from lcm.domain.worker import Instance
 from lcm.simulator.aws.errors import Ec2Error
+from lcm.simulator.aws.images import IMAGE_DISK_GB, ROOT_DEVICE, SHARED_BY
 from lcm.simulator.aws.instances import (
     GONE,
     RUNNING,
@@ -147,9 +155,12 @@ class MemoryCloud:
         self.unlisted: set[InstanceId] = set()
         """Left out of lists, as if a page were missing; shown in reads that name them."""
         self.images: tuple[Ami, ...] = (
-            Ami(id="ami-1", name="CML-2.8.1-20250310", creation_date="2025-03-10T00:00:00.000Z"),
-            Ami(id="ami-2", name="CML-2.9.1-20260415", creation_date="2026-04-15T00:00:00.000Z"),
+            _image("ami-1", "CML-2.8.1-20250310", "2025-03-10T00:00:00.000Z"),
+            _image("ami-2", "CML-2.9.1-20260415", "2026-04-15T00:00:00.000Z"),
         )
+        """The account's own."""
+        self.shared_images = (_image("ami-3", "CML-2.9.1-shared-20260510", "2026-05-10T00:00:00.000Z"),)
+        """Those of the account `SHARED_BY`."""
         self._model = SimulatedInstances(
             pace=Pace(seed=0, speed=1.0, spread=0.0),
             delays=self._delays.of_model,
@@ -190,6 +201,9 @@ class MemoryCloud:
     async def launch_instance(self, spec: LaunchSpec, client_token: str) -> Instance:
         await self._called("before", "launch_instance", client_token)
         self._model.settle()
+        volume = spec.root_volume
+        if volume is not None and volume.size_gb < spec.image.disk_gb:
+            raise LaunchRefused(f"InvalidBlockDeviceMapping: {volume.size_gb} GB is smaller than the image")
         with _errors_of_the_adapter():
             known: MemoryInstance | None = self._tokens.recall(spec.region, client_token, spec)
         instance = known or self.add(spec, client_token)
@@ -223,17 +237,21 @@ class MemoryCloud:
             self._existing(instance_id).tags.pop(key, None)
         await self._called("after", "untag_instance", instance_id)
 
-    async def resolve_ami(self, region: str, name_pattern: str) -> Ami:
+    async def resolve_ami(self, region: str, name_pattern: str, owners: Sequence[str]) -> Ami:
         await self._called("before", "resolve_ami", name_pattern)
         prefix = name_pattern.rstrip("*")
-        matching = [image for image in self.images if image.name.startswith(prefix)]
+        offered = [
+            *(self.images if "self" in owners else ()),
+            *(self.shared_images if SHARED_BY in owners else ()),
+        ]
+        matching = [image for image in offered if image.name.startswith(prefix)]
         if not matching:
             raise ImageNotFound(f"no AMI named {name_pattern!r} in {region}")
         return newest_image(matching)
 
     async def list_images(self, region: str, image_ids: Sequence[str]) -> Sequence[Ami]:
         await self._called("before", "list_images", " ".join(image_ids))
-        return [image for image in self.images if image.id in image_ids]
+        return [image for image in (*self.images, *self.shared_images) if image.id in image_ids]
 
     # The AWS console: what a person can do outside LCM, and what the port does in the end.
 
@@ -254,7 +272,9 @@ class MemoryCloud:
         self._launches += 1
         number = self._launches
         instance = MemoryInstance(
-            model=self._model.launch(f"i-{number:017x}", spec.region),
+            model=self._model.launch(
+                f"i-{number:017x}", spec.region, has_public_address=spec.associate_public_ip is not False
+            ),
             spec=spec,
             token=token,
             private_ip=f"10.0.{number // 250}.{number % 250 + 4}",
@@ -352,6 +372,10 @@ class MemoryCloud:
             self.calls.append(Call(operation, subject, self.clock.monotonic()))
         if self.interfere is not None:
             await self.interfere(moment, operation, subject)
+
+
+def _image(image_id: str, name: str, created: str) -> Ami:
+    return Ami(id=image_id, name=name, creation_date=created, root_device=ROOT_DEVICE, disk_gb=IMAGE_DISK_GB)
 
 
 @contextmanager

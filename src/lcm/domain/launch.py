@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, NewType
 
 import msgspec
 
-from lcm.domain.template import RegionConfig, WorkerTemplate
+from lcm.domain.template import HttpTokens, RegionConfig, WorkerTemplate
 
 WorkerId = NewType("WorkerId", str)
 InstanceId = NewType("InstanceId", str)
@@ -36,6 +36,10 @@ class Ami(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     description: str = ""
     creation_date: str = ""
+    root_device: str = ""
+    """The device name of its root volume."""
+    disk_gb: int = 0
+    """Of its root volume: an instance cannot have less."""
 
 
 def newest_image(images: Sequence[Ami]) -> Ami:
@@ -43,8 +47,21 @@ def newest_image(images: Sequence[Ami]) -> Ami:
     return max(images, key=lambda image: (image.creation_date, image.id))
 
 
+class RootVolume(msgspec.Struct, frozen=True, kw_only=True):
+    """The root volume of a new instance: gp3, and deleted with the instance."""
+
+    device: str
+    size_gb: int
+    is_encrypted: bool
+    kms_key_id: str | None = None
+
+
 class LaunchSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """Every parameter of one RunInstances call."""
+    """Every parameter of one RunInstances call.
+
+    The fields with a default came later. An intent of an earlier version lacks them, and its repetition
+    must be the request that version sent: each default leaves its parameter out of the request.
+    """
 
     region: str
     image: Ami
@@ -53,6 +70,13 @@ class LaunchSpec(msgspec.Struct, frozen=True, kw_only=True):
     subnet_id: str
     key_name: str | None
     tags: dict[str, str]
+    root_volume: RootVolume | None = None
+    iam_instance_profile: str | None = None
+    user_data: str | None = None
+    associate_public_ip: bool | None = None
+    metadata_http_tokens: HttpTokens | None = None
+    capacity_reservation: str | None = None
+    nested_virtualization: bool = False
 
 
 class LaunchIntent(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,6 +160,18 @@ def launch_spec(
         subnet_id=subnet_id or region.subnet_id,
         key_name=region.key_name,
         tags=tags,
+        root_volume=RootVolume(
+            device=image.root_device,
+            size_gb=max(template.disk_gb, image.disk_gb),
+            is_encrypted=template.ebs_encrypted,
+            kms_key_id=template.kms_key_id,
+        ),
+        iam_instance_profile=template.iam_instance_profile,
+        user_data=template.user_data,
+        associate_public_ip=template.associate_public_ip,
+        metadata_http_tokens=template.metadata_http_tokens,
+        capacity_reservation=template.capacity_reservation,
+        nested_virtualization=template.nested_virtualization,
     )
 
 

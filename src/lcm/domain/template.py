@@ -1,7 +1,7 @@
 """Templates define the instance of a worker; region configs define its network."""
 
 from collections.abc import Mapping
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta
@@ -13,6 +13,16 @@ NAME_PATTERN: Final = rf"^[a-z0-9]([a-z0-9-]{{0,{MAX_NAME_LENGTH - 2}}}[a-z0-9])
 Name = Annotated[str, Meta(pattern=NAME_PATTERN)]
 Count = Annotated[int, Meta(ge=1, le=1_000_000)]
 Reserved = Annotated[float, Meta(ge=0, le=1_000_000)]
+HttpTokens = Literal["required", "optional"]
+AmiOwner = Annotated[str, Meta(pattern=r"^(self|[0-9]{12})$")]
+
+_PROFILE_NAME: Final = r"[A-Za-z0-9+=,.@_-]{1,128}"
+_PROFILE_ARN: Final = r"arn:aws[a-z-]*:iam::[0-9]{12}:instance-profile/[A-Za-z0-9+=,.@_/-]+"
+_KMS_KEY: Final = r"(mrk-)?[0-9a-f-]{32,36}|alias/[A-Za-z0-9/_-]+"
+_KMS_ARN: Final = r"arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:(key|alias)/[A-Za-z0-9/_-]+"
+
+MAX_USER_DATA_BYTES: Final = 16_384
+"""EC2's limit, before it is encoded."""
 
 
 class WorkerTemplate(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,6 +43,24 @@ class WorkerTemplate(msgspec.Struct, frozen=True, kw_only=True):
     """How many times over sessions may take its CPUs; memory is never shared."""
     usd_per_hour: Annotated[float, Meta(ge=0, le=10_000)]
     ami_name_pattern: Annotated[str, Meta(min_length=1, max_length=128)] = "CML-*"
+    ami_owners: Annotated[tuple[AmiOwner, ...], Meta(min_length=1)] = ("self",)
+    """The accounts whose AMIs are taken: `self`, or an account id for images that it shares."""
+    ebs_encrypted: bool = True
+    """Whether the root volume is encrypted even where image and account do not ask for it."""
+    kms_key_id: Annotated[str, Meta(pattern=f"^({_KMS_KEY}|{_KMS_ARN})$")] | None = None
+    """The key of the root volume; None: the account's default for EBS."""
+    iam_instance_profile: Annotated[str, Meta(pattern=f"^({_PROFILE_NAME}|{_PROFILE_ARN})$")] | None = None
+    """Name or ARN of the profile whose role the instance has."""
+    user_data: Annotated[str, Meta(min_length=1)] | None = None
+    """For cloud-init. No secret: every viewer can read it with the templates."""
+    associate_public_ip: bool | None = None
+    """Whether the instance gets a public address; None: as the subnet says."""
+    metadata_http_tokens: HttpTokens = "required"
+    """Whether instance metadata is given only to callers with a session token (IMDSv2)."""
+    capacity_reservation: Annotated[str, Meta(pattern=r"^cr-[0-9a-f]{8,17}$")] | None = None
+    """The capacity reservation that is used; without it EC2 takes an open one if it has one."""
+    nested_virtualization: bool = False
+    """Whether the instance may run virtual machines itself: c8i, m8i, r8i and a few later types."""
     enabled: bool = True
     drain_timeout_hours: Annotated[float, Meta(gt=0, le=168)] | None = None
     """How long a drain waits for sessions; None: as long as the fleet's setting says."""

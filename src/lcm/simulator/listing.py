@@ -19,6 +19,8 @@ class ListedInstance(msgspec.Struct, frozen=True, kw_only=True):
     """Unix seconds; None unless running."""
     generation: int
     """How often its operating system was started."""
+    disk_gb: int | None = None
+    """Of its root volume; None: as much as its instance type has here."""
 
 
 class InstanceListing(msgspec.Struct, frozen=True, kw_only=True):

@@ -165,8 +165,11 @@ class CloudProvider(Protocol):
         """Remove these tags. Removing a missing tag succeeds."""
         ...
 
-    async def resolve_ami(self, region: str, name_pattern: str) -> Ami:
-        """The newest AMI of that name. Raises ImageNotFound."""
+    async def resolve_ami(self, region: str, name_pattern: str, owners: Sequence[str]) -> Ami:
+        """The newest AMI of that name, of one of these owners, that a worker can run. Raises ImageNotFound.
+
+        An owner is an account id or `self`.
+        """
         ...
 
     async def list_images(self, region: str, image_ids: Sequence[str]) -> Sequence[Ami]:

@@ -38,9 +38,12 @@ class Cloud:
         self.ec2 = ec2
         self._http = http
 
-    async def images(self, pattern: str = "CML-*") -> list[dict[str, Any]]:
-        """Newest first."""
-        answer = await self.ec2.describe_images(Filters=[{"Name": "name", "Values": [pattern]}])
+    async def images(self, pattern: str = "CML-*", **filters: str) -> list[dict[str, Any]]:
+        """Those that a worker can be launched from, newest first."""
+        wanted = {"name": pattern, "state": "available", "architecture": "x86_64", **filters}
+        answer = await self.ec2.describe_images(
+            Owners=["self"], Filters=[{"Name": name, "Values": [value]} for name, value in wanted.items()]
+        )
         return sorted(answer["Images"], key=lambda image: str(image["CreationDate"]), reverse=True)
 
     async def launch(self, token: str | None = None, **changes: Any) -> str:

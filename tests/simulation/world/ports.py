@@ -281,8 +281,10 @@ class SimulatedCloud(SimulatedPort):
             "find_instances", worker_id, lambda: self._world.cloud.find_instances(region, worker_id)
         )
 
-    async def resolve_ami(self, region: str, name_pattern: str) -> Ami:
-        return await self._ask("resolve_ami", "", lambda: self._world.cloud.resolve_ami(region, name_pattern))
+    async def resolve_ami(self, region: str, name_pattern: str, owners: Sequence[str]) -> Ami:
+        return await self._ask(
+            "resolve_ami", "", lambda: self._world.cloud.resolve_ami(region, name_pattern, owners)
+        )
 
     async def launch_instance(self, spec: LaunchSpec, client_token: str) -> Instance:
         return await self._change(

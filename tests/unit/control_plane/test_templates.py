@@ -80,6 +80,67 @@ def test_a_template_may_reserve_what_cml_itself_needs_and_not_everything() -> No
     assert str(mistake).startswith("templates.yaml:10: worker_templates[0].reserved_memory_gb: it leaves")
 
 
+LAUNCH_FIELDS = """\
+    ami_owners: [self, "210987654321"]
+    kms_key_id: arn:aws:kms:us-east-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab
+    iam_instance_profile: cml-worker
+    user_data: |
+      #!/bin/sh
+    associate_public_ip: false
+    metadata_http_tokens: optional
+    capacity_reservation: cr-0123456789abcdef0
+    nested_virtualization: true
+"""
+
+
+def test_a_template_may_say_how_its_instances_are_launched() -> None:
+    [template], mistakes = read_templates(parse_yaml(GOOD + LAUNCH_FIELDS, "t.yaml"))
+    assert mistakes == []
+    assert template.ami_owners == ("self", "210987654321")
+    assert template.user_data == "#!/bin/sh\n"
+    assert (template.associate_public_ip, template.nested_virtualization) == (False, True)
+
+
+def test_what_a_template_leaves_out_is_safe() -> None:
+    [template], _ = read_templates(parse_yaml(GOOD, "t.yaml"))
+    assert (template.ami_owners, template.ebs_encrypted) == (("self",), True)
+    assert template.metadata_http_tokens == "required"
+    assert not template.nested_virtualization
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("ami_owners: []", "ami_owners: expected `array` of length >= 1"),
+        ("ami_owners: [111122223333]", "ami_owners[0]: expected `str`, got `int`"),
+        ("ami_owners: [everybody]", "ami_owners[0]: expected `str` matching regex"),
+        ("kms_key_id: my key", "kms_key_id: expected `str` matching regex"),
+        (
+            "iam_instance_profile: arn:aws:x",
+            "iam_instance_profile: expected `str` matching regex",
+        ),
+        ("user_data: ''", "user_data: expected `str` of length >= 1"),
+        (f"user_data: {'é' * 8193}", "user_data: EC2 takes at most 16384 bytes"),
+        ("associate_public_ip: maybe", "associate_public_ip: expected `bool | null`, got `str`"),
+        ("metadata_http_tokens: none", "metadata_http_tokens: invalid enum value 'none'"),
+        ("capacity_reservation: mine", "capacity_reservation: expected `str` matching regex"),
+        ("nested_virtualization: 1", "nested_virtualization: expected `bool`, got `int`"),
+        ("ebs_encrypted: 'no'", "ebs_encrypted: expected `bool`, got `str`"),
+    ],
+)
+def test_a_mistake_in_a_launch_field_is_named_with_line_and_field(line: str, says: str) -> None:
+    templates, [mistake] = read_templates(parse_yaml(f"{GOOD}    {line}\n", "t.yaml"))
+    assert templates == []
+    assert str(mistake).startswith(f"t.yaml:10: worker_templates[0].{says}")
+
+
+def test_a_key_for_a_volume_that_is_not_encrypted_is_a_mistake() -> None:
+    text = f"{GOOD}    ebs_encrypted: false\n    kms_key_id: alias/cml\n"
+    templates, [mistake] = read_templates(parse_yaml(text, "t.yaml"))
+    assert templates == []
+    assert str(mistake).startswith("t.yaml:11: worker_templates[0].kms_key_id: ebs_encrypted is false")
+
+
 def test_the_templates_of_the_contract_reserve_nothing() -> None:
     templates, _ = read_templates(read_yaml(TEMPLATES))
     assert {reserved_by(template) for template in templates} == {Reserve()}

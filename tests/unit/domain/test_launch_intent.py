@@ -5,11 +5,13 @@ from datetime import timedelta
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from lcm.domain.errors import Conflict, IllegalTransition
 from lcm.domain.launch import (
     MAX_UNATTENDED_LAUNCHES,
     InstanceId,
+    RootVolume,
     WorkerId,
     client_token,
     instance_tags,
@@ -196,3 +198,27 @@ def test_a_template_in_a_region_makes_one_exact_request() -> None:
     assert (spec.region, spec.subnet_id, spec.key_name) == ("eu-west-1", "subnet-1", "ops")
     assert spec.security_group_ids == ("sg-1", "sg-2")
     assert (spec.image, spec.instance_type, spec.tags) == (IMAGE, "m5zn.metal", {"a": "b"})
+    assert spec.root_volume == RootVolume(device="/dev/sda1", size_gb=250, is_encrypted=True)
+    assert spec.metadata_http_tokens == "required"
+
+
+def test_what_a_template_says_of_the_instance_is_in_the_request() -> None:
+    said = {
+        "iam_instance_profile": "cml-worker",
+        "user_data": "#!/bin/sh",
+        "associate_public_ip": False,
+        "metadata_http_tokens": "optional",
+        "capacity_reservation": "cr-0123456789abcdef0",
+        "nested_virtualization": True,
+    }
+    template = replace(TEMPLATE, **said, kms_key_id="alias/cml")
+    spec = launch_spec(region=REGION, template=template, image=IMAGE, tags={})
+    assert {name: getattr(spec, name) for name in said} == said
+    assert spec.root_volume is not None
+    assert spec.root_volume.kms_key_id == "alias/cml"
+
+
+def test_a_root_volume_is_never_smaller_than_the_image() -> None:
+    template = replace(TEMPLATE, disk_gb=8, ebs_encrypted=False)
+    spec = launch_spec(region=REGION, template=template, image=IMAGE, tags={})
+    assert spec.root_volume == RootVolume(device="/dev/sda1", size_gb=16, is_encrypted=False)

@@ -4,8 +4,9 @@ from itertools import pairwise
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
-from lcm.simulator.cml.hardware import HARDWARE, Load, system_stats
+from lcm.simulator.cml.hardware import HARDWARE, Load, hardware_of, system_stats
 from lcm.simulator.cml.licensing import LicensePool
 from lcm.simulator.cml.server import CmlServer, Credentials, Query, ServerOptions, is_cml_image
 from lcm.simulator.listing import ListedInstance
@@ -30,6 +31,11 @@ def instance(*, image_name: str = "CML-2.9.1-20260415", generation: int = 1) -> 
         running_since=POWERED_ON_AT,
         generation=generation,
     )
+
+
+def test_the_disk_of_a_server_is_its_root_volume() -> None:
+    assert hardware_of(replace(instance(), disk_gb=16)) == HARDWARE["m5zn.metal"]._replace(disk_gib=16)
+    assert hardware_of(instance()) == HARDWARE["m5zn.metal"]
 
 
 @pytest.fixture

@@ -824,6 +824,15 @@ export interface WorkerTemplate {
   readonly cpu_overcommit: number;
   readonly usd_per_hour: number;
   readonly ami_name_pattern: string;
+  readonly ami_owners: readonly string[];
+  readonly ebs_encrypted: boolean;
+  readonly kms_key_id: string | null;
+  readonly iam_instance_profile: string | null;
+  readonly user_data: string | null;
+  readonly associate_public_ip: boolean | null;
+  readonly metadata_http_tokens: "optional" | "required";
+  readonly capacity_reservation: string | null;
+  readonly nested_virtualization: boolean;
   readonly enabled: boolean;
   readonly drain_timeout_hours: number | null;
 }

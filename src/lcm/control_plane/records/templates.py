@@ -16,7 +16,7 @@ from lcm.control_plane.store.port import Document, Store, VersionConflict
 from lcm.core.configuration import Marked, Mistake, check
 from lcm.domain.errors import Conflict, NotFound
 from lcm.domain.idempotency import KeyedRequest
-from lcm.domain.template import WorkerTemplate
+from lcm.domain.template import MAX_USER_DATA_BYTES, WorkerTemplate
 
 log = structlog.get_logger(__name__)
 
@@ -179,12 +179,24 @@ def read_templates(config: Mapping[str, Any]) -> tuple[list[WorkerTemplate], lis
             mistakes.append(Mistake(file, line, f"{place}.name", f"there is another template {found.name!r}"))
         else:
             template = msgspec.convert(found, WorkerTemplate, from_attributes=True)
-            if excess := _reserved_too_much(template):
-                line = entry.lines.get(excess) if isinstance(entry, Marked) else None
-                mistakes.append(Mistake(file, line, f"{place}.{excess}", "it leaves nothing for sessions"))
+            if contradiction := _contradiction(template):
+                field, message = contradiction
+                line = entry.lines.get(field) if isinstance(entry, Marked) else None
+                mistakes.append(Mistake(file, line, f"{place}.{field}", message))
             else:
                 templates[found.name] = template
     return list(templates.values()), mistakes
+
+
+def _contradiction(template: WorkerTemplate) -> tuple[str, str] | None:
+    """Return a field that contradicts another one or exceeds a limit, and what is wrong with it."""
+    if excess := _reserved_too_much(template):
+        return excess, "it leaves nothing for sessions"
+    if template.kms_key_id is not None and not template.ebs_encrypted:
+        return "kms_key_id", "ebs_encrypted is false: there is nothing to encrypt with this key"
+    if template.user_data is not None and len(template.user_data.encode()) > MAX_USER_DATA_BYTES:
+        return "user_data", f"EC2 takes at most {MAX_USER_DATA_BYTES} bytes"
+    return None
 
 
 def _reserved_too_much(template: WorkerTemplate) -> str | None:

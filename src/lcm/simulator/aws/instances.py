@@ -84,6 +84,8 @@ class SimulatedInstance:
     generation: int = 1
     running_since: float | None = None
     public_ip: str | None = None
+    has_public_address: bool = True
+    """Whether it gets a public address whenever it runs."""
     scheduled: ScheduledState | None = None
     stalled: Target | None = None
     """Where a stalled transition leads once it is resumed."""
@@ -134,10 +136,15 @@ class SimulatedInstances:
         """Advance the version after a change of something shown with the instances, for example a tag."""
         self.version += 1
 
-    def launch(self, instance_id: str, region: str) -> SimulatedInstance:
+    def launch(self, instance_id: str, region: str, *, has_public_address: bool = True) -> SimulatedInstance:
         """Add a pending instance."""
         self._launched += 1
-        instance = SimulatedInstance(id=instance_id, region=region, ordinal=self._launched)
+        instance = SimulatedInstance(
+            id=instance_id,
+            region=region,
+            ordinal=self._launched,
+            has_public_address=has_public_address,
+        )
         self._by_id[instance_id] = instance
         self._set_target(instance, Target(RUNNING, self.delays.launch_seconds, "launch"))
         self._show(instance)
@@ -266,7 +273,8 @@ class SimulatedInstances:
         instance.state = scheduled.state
         if scheduled.state == RUNNING:
             instance.running_since = scheduled.at
-            instance.public_ip = self._addresses.allocate()
+            if instance.has_public_address:
+                instance.public_ip = self._addresses.allocate()
         if scheduled.state == TERMINATED:
             self._schedule(instance, Target(FORGOTTEN, self.delays.forget_seconds, "forget"))
         self._show(instance)

@@ -1,13 +1,12 @@
-"""moto as EC2's wire protocol: its answers, with with the instance lifecycle of `SimulatedInstances`.
+"""moto as EC2's wire protocol: its answers, with the instance lifecycle of `SimulatedInstances`.
 
-The only module that reaches into moto's private names, which is why moto is pinned exactly.
+One of the modules that reach into moto's private names, which is why moto is pinned exactly.
 Imported after the environment that moto reads is set.
 """
 
 import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from moto.core.responses import ActionResult, EmptyResult
@@ -20,21 +19,15 @@ from moto.ec2.models import instances as instances_module
 from moto.ec2.responses import instances as responses_module
 
 from lcm.domain.template import RegionConfig
+from lcm.simulator.aws import moto_launch
 from lcm.simulator.aws.addresses import SUBNETS, VPC
 from lcm.simulator.aws.errors import Ec2Error
+from lcm.simulator.aws.images import ACCOUNT, newest_for_workers
 from lcm.simulator.aws.instances import SimulatedInstance, SimulatedInstances, StateChange
 from lcm.simulator.aws.tokens import LaunchTokens
 from lcm.simulator.listing import ListedInstance
 
-ACCOUNT: Final = "123456789012"
 KEY_NAME: Final = "cml-workers"
-IMAGES: Final = (
-    ("CML-2.8.1-20250310", "Cisco Modeling Labs 2.8.1", datetime(2025, 3, 10, tzinfo=UTC)),
-    ("CML-2.9.0-20251102", "Cisco Modeling Labs 2.9.0", datetime(2025, 11, 2, tzinfo=UTC)),
-    ("CML-2.9.1-20260415", "Cisco Modeling Labs 2.9.1", datetime(2026, 4, 15, tzinfo=UTC)),
-    # Newer than all of the above: a client that takes just the newest image gets an instance without CML.
-    ("build-agent-20260501", "Not a CML server", datetime(2026, 5, 1, tzinfo=UTC)),
-)
 
 STATE_CODES: Final = {
     "pending": 0,
@@ -107,6 +100,7 @@ class MotoInstances:
             tags=dict(moto_instance.ec2_backend.tags.get(instance.id, {})),
             running_since=instance.running_since,
             generation=instance.generation,
+            disk_gb=moto_launch.disk_gb(moto_instance),
         )
 
 
@@ -117,8 +111,7 @@ def furnish(region: str) -> RegionConfig:
     subnet = backend.create_subnet(vpc.id, str(SUBNETS[region]), availability_zone=f"{region}a")
     group = backend.create_security_group("cml-workers", "CML workers", vpc_id=vpc.id)
     backend.create_key_pair(KEY_NAME, "ed25519", {})
-    for name, description, created_at in IMAGES:
-        backend.register_image(name, description).creation_date = created_at
+    moto_launch.furnish(backend)
     return RegionConfig(
         region=region,
         security_group_ids=(group.id,),
@@ -134,8 +127,7 @@ def launch(region: RegionConfig, instance_type: str, tags: dict[str, str]) -> st
     Goes through the launch that `install` put in the place of moto's, as every other one does.
     """
     backend: Any = ec2_backends[ACCOUNT][region.region]
-    newest, _, _ = max((image for image in IMAGES if image[0].startswith("CML-")), key=lambda image: image[2])
-    (image_id,) = (ami.id for ami in backend.amis.values() if ami.name == newest)
+    (image_id,) = (ami.id for ami in backend.amis.values() if ami.name == newest_for_workers().name)
     reservation = backend.run_instances(
         image_id,
         1,
@@ -173,6 +165,7 @@ def install(instances: SimulatedInstances, view: MotoInstances, subnet_ids: dict
     # moto matches every tag of the region against a pattern for each instance it lists.
     instance: Any = instances_module.Instance
     instance.get_tags = _own_tags
+    moto_launch.install()
     ec2_utils.filter_dict_attribute_mapping["client-token"] = "client_token"
 
 
@@ -185,16 +178,21 @@ def _run_instances(
         backend: Any, image_id: str, count: int, user_data: Any, group_names: list[str], **options: Any
     ) -> Any:
         region, token = options["region_name"], options["client_token"]
-        parameters = copy.deepcopy((image_id, count, user_data, group_names, options))
+        requested, encoded = moto_launch.requested(backend), user_data and user_data.as_bytes()
+        parameters = copy.deepcopy((image_id, count, encoded, group_names, options, requested))
         with _refusals_on_the_wire():
             known = None if token == NO_TOKEN else tokens.recall(region, token, parameters)
+            if known is None:
+                moto_launch.check(backend, image_id, options)
         if known is not None:
             return known
         _stay_on_loopback(options, subnet_ids.get(region))
+        is_public = moto_launch.apply_interfaces(options)
         reservation = launch(backend, image_id, count, user_data, group_names, **options)
         for instance in reservation.instances:
             view.adopt(instance)
-            instances.launch(instance.id, region)
+            instance.cpu_options = requested.get("CpuOptions")
+            instances.launch(instance.id, region, has_public_address=is_public)
         instance_ids = [instance.id for instance in reservation.instances]
         if token != NO_TOKEN:
             tokens.remember(region, token, parameters, instance_ids, reservation)

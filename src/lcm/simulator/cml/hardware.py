@@ -6,6 +6,7 @@ import uuid
 from typing import Any, Final, NamedTuple
 
 from lcm.simulator.cml.load import Demand
+from lcm.simulator.listing import ListedInstance
 
 GIB: Final = 1024**3
 FULL_PERCENT: Final = 98.0
@@ -37,6 +38,12 @@ HARDWARE: Final = {
 
 OTHER: Final = Hardware(4, 16, 128, _BURSTABLE)
 """The resources of instance types that are not listed."""
+
+
+def hardware_of(instance: ListedInstance) -> Hardware:
+    """The resources of an instance: its disk is its root volume, whatever its type."""
+    hardware = HARDWARE.get(instance.instance_type, OTHER)
+    return hardware if instance.disk_gb is None else hardware._replace(disk_gib=instance.disk_gb)
 
 
 class Load:

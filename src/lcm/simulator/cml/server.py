@@ -19,7 +19,7 @@ from lcm.simulator.cml.api import access, catalogue, elements, labs, licensing, 
 from lcm.simulator.cml.api.routing import Answer, Call, Query, Router
 from lcm.simulator.cml.boot import BootPhase, BootSchedule
 from lcm.simulator.cml.definitions import DEFINITIONS, NodeDefinition, shipped_images
-from lcm.simulator.cml.hardware import HARDWARE, OTHER, Load, system_stats
+from lcm.simulator.cml.hardware import Load, hardware_of, system_stats
 from lcm.simulator.cml.lab import STARTED, Lab
 from lcm.simulator.cml.labs import Labs
 from lcm.simulator.cml.licensing import LicensePool, Licensing
@@ -135,7 +135,7 @@ class CmlServer:
             new_id=self.labs.new_id,
         )
         self.licensing = Licensing(pool=pool, pace=pace, name=name)
-        self._hardware = HARDWARE.get(instance.instance_type, OTHER)
+        self._hardware = hardware_of(instance)
         self._load = load or Load(f"{pace.seed}/load/{name}")
         self._people = People(
             seed=f"{pace.seed}/people/{name}",

@@ -42,6 +42,7 @@ from lcm.domain.worker import Instance
 from lcm.worker_controller.adapters.account import AccountCheck
 from lcm.worker_controller.adapters.coalescing import Coalescer
 from lcm.worker_controller.adapters.ec2_errors import UnknownInstance, translate
+from lcm.worker_controller.adapters.ec2_launch import launch_request
 from lcm.worker_controller.adapters.off_loop import OffLoopParserFactory
 
 T = TypeVar("T")
@@ -63,6 +64,8 @@ CHANGES: Final = frozenset(LIMITS) - {"DescribeInstances", "DescribeImages"}
 PERMIT_WITHIN_SECONDS: Final = 10.0
 IDS_PER_CALL: Final = 1_000
 FILTER_VALUES: Final = 200
+LAUNCHABLE: Final = {"state": "available", "architecture": "x86_64", "root-device-type": "ebs"}
+"""The AMIs that a worker can run: CML is made for x86_64 alone, and only a volume outlasts a pause."""
 
 
 @dataclass(frozen=True)
@@ -170,24 +173,8 @@ class Ec2Provider:
         )
 
     async def launch_instance(self, spec: LaunchSpec, client_token: str) -> Instance:
-        tags = [{"Key": key, "Value": value} for key, value in sorted(spec.tags.items())]
-        request: dict[str, Any] = {
-            "ImageId": spec.image.id,
-            "InstanceType": spec.instance_type,
-            "SecurityGroupIds": list(spec.security_group_ids),
-            "SubnetId": spec.subnet_id,
-            "MinCount": 1,
-            "MaxCount": 1,
-            "ClientToken": client_token,
-            "TagSpecifications": [
-                {"ResourceType": "instance", "Tags": tags},
-                {"ResourceType": "volume", "Tags": tags},
-            ],
-        }
-        if spec.key_name is not None:
-            request["KeyName"] = spec.key_name
         async with self._permitted(spec.region, "RunInstances") as ec2:
-            answer = await ec2.run_instances(**request)
+            answer = await ec2.run_instances(**launch_request(spec, client_token))
         return _instance(answer["Instances"][0], spec.region)
 
     async def start_instance(self, region: str, instance_id: InstanceId) -> None:
@@ -214,14 +201,18 @@ class Ec2Provider:
         async with self._permitted(region, "DeleteTags") as ec2:
             await ec2.delete_tags(Resources=[instance_id], Tags=[{"Key": key} for key in keys])
 
-    async def resolve_ami(self, region: str, name_pattern: str) -> Ami:
+    async def resolve_ami(self, region: str, name_pattern: str, owners: Sequence[str]) -> Ami:
+        wanted = {"name": name_pattern, **LAUNCHABLE}
         async with self._permitted(region, "DescribeImages") as ec2:
             answer = await ec2.describe_images(
-                Owners=["self"], Filters=[{"Name": "name", "Values": [name_pattern]}]
+                Owners=list(owners),
+                Filters=[{"Name": name, "Values": [value]} for name, value in wanted.items()],
             )
         if not answer["Images"]:
             raise errors.ImageNotFound(
-                f"no AMI named {name_pattern!r} in {region}; share or copy your CML AMI to this account"
+                f"no AMI named {name_pattern!r} in {region} that is available, for x86_64 and owned by"
+                f" {' or '.join(owners)}; make one or copy one there, or name the account that shares one"
+                " in ami_owners of the template"
             )
         return newest_image([_image(described) for described in answer["Images"]])
 
@@ -361,9 +352,15 @@ def _instance(described: Mapping[str, Any], region: str) -> Instance:
 
 
 def _image(described: Mapping[str, Any]) -> Ami:
+    root_device = described.get("RootDeviceName", "")
+    volumes = {
+        volume["DeviceName"]: volume.get("Ebs", {}) for volume in described.get("BlockDeviceMappings", [])
+    }
     return Ami(
         id=described["ImageId"],
         name=described.get("Name", ""),
         description=described.get("Description", ""),
         creation_date=described.get("CreationDate", ""),
+        root_device=root_device,
+        disk_gb=volumes.get(root_device, {}).get("VolumeSize", 0),
     )

@@ -37,6 +37,7 @@ _CODES: Final[Mapping[type[errors.LcmError], tuple[str, ...]]] = {
         "InsufficientCapacityOnHost",
         "InsufficientVolumeCapacity",
         "InsufficientFreeAddressesInSubnet",
+        "ReservationCapacityExceeded",
         "Unsupported",
     ),
     errors.QuotaExceeded: (
@@ -74,6 +75,8 @@ _CODES: Final[Mapping[type[errors.LcmError], tuple[str, ...]]] = {
         "InvalidAMIID.Malformed",
         "InvalidAMIID.NotFound",
         "InvalidAMIID.Unavailable",
+        "InvalidBlockDeviceMapping",
+        "InvalidCapacityReservationId.NotFound",
         "InvalidGroup.NotFound",
         "InvalidGroupId.Malformed",
         "InvalidInstanceType",

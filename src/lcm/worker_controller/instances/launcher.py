@@ -103,7 +103,7 @@ class Launcher:
             raise RegionNotConfigured(
                 f"region {worker.aws_region!r} is not in aws_region_configs; configure it, then retry"
             )
-        image = await self.cloud.resolve_ami(region.region, template.ami_name_pattern)
+        image = await self.cloud.resolve_ami(region.region, template.ami_name_pattern, template.ami_owners)
         tags = instance_tags(
             worker_id=worker.id,
             name=worker.name,
