@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from playwright.async_api import Page, Route, ViewportSize, expect
+from playwright.async_api import Page, ViewportSize, expect
 
 from lcm.core.clock import SystemClock
 from support.lablet_desk import LAB, LabletDesk
@@ -155,18 +155,12 @@ async def test_the_pages_of_lablet_sessions_are_accessible(
     assert await violations(page) == []
 
 
-async def give_login(route: Route) -> None:
-    """The access with a login, as a definition may have one."""
-    real = await (await route.fetch()).json()
-    ports = [{**port, "username": "cisco", "password": "secret"} for port in real["ports"]]
-    await route.fulfill(json={**real, "ports": ports})
-
-
 @SCHEMES
 async def test_a_session_with_a_lab_is_accessible(page: Page, plane: LonePlane, scheme: Scheme) -> None:
     desk = await LabletDesk(plane).start()
     await desk.give_address("192.0.2.7")
     first, second = [await desk.define(name, max_duration_minutes=9) for name in ("a", "b")]
+    await desk.give_login(first, "a-word-to-hide")
     session, other = await desk.create(first), await desk.create(second)
     await desk.run(session)
     await desk.run(other)
@@ -176,7 +170,6 @@ async def test_a_session_with_a_lab_is_accessible(page: Page, plane: LonePlane, 
     )
     for each in (session, other):
         await desk.warn_of_end(each)
-    await page.route("**/access", give_login)
     await open_page(page, plane, scheme, f"#/sessions/{session['id']}")
     await expect(page.get_by_role("button", name="Show the password")).to_be_visible()
     await expect(page.locator(".toast-ending")).to_be_visible()
@@ -190,6 +183,33 @@ async def test_a_session_with_a_lab_is_accessible(page: Page, plane: LonePlane, 
     await expect(page.get_by_role("region", name="Lab")).to_contain_text("again and again")
     assert await violations(page) == []
     await check_dialogs(page, "Abandon…")
+
+
+@SCHEMES
+async def test_the_sheet_of_a_class_and_evidence_are_accessible(
+    page: Page, plane: LonePlane, scheme: Scheme
+) -> None:
+    desk = await LabletDesk(plane).start()
+    await desk.give_address("192.0.2.7")
+    definition = await desk.define(collect="topology")
+    await desk.give_login(definition, "a-word-to-hide")
+    batch = await desk.create_class(definition, "ada", "grace")
+    first, second = batch["sessions"]
+    await desk.run(first)
+    await open_page(page, plane, scheme, f"#/sessions/classes/{batch['id']}")
+    await page.get_by_role("switch", name="Passwords").check(force=True)
+    await expect(page.locator(".seat").first).to_contain_text("a-word-to-hide")
+    await desk.end(second)
+    await expect(page.locator(".sheet-note")).to_contain_text("refresh")
+    assert await violations(page) == []
+    await page.set_viewport_size(PHONE)
+    assert await violations(page) == []
+    await desk.end(first)
+    await desk.move(first, "collecting")
+    await desk.keep_evidence(first, "lab: {}")
+    await page.goto(f"{plane.url}/#/sessions/{first['id']}")
+    await expect(page.get_by_role("region", name="Evidence")).to_be_visible()
+    assert await violations(page) == []
 
 
 @SCHEMES

@@ -2,11 +2,12 @@
 
 import re
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Locator, Page, Route, ViewportSize, expect
+from playwright.async_api import Locator, Page, ViewportSize, expect
 
 from lcm.core.clock import SystemClock
 from support.lablet_desk import LabletDesk
@@ -109,9 +110,10 @@ async def test_people_reach_the_lab_from_its_page_while_it_is_in_use(
 async def test_a_password_is_shown_on_request_only_and_stays_out_of_the_url(
     page: Page, plane: LonePlane, desk: LabletDesk
 ) -> None:
-    session = await desk.create(await desk.define())
+    definition = await desk.define()
+    await desk.give_login(definition, "a-word-to-hide")
+    session = await desk.create(definition)
     await desk.run(session)
-    await page.route("**/access", _with_login("cisco", "a-word-to-hide"))
     await open_session(page, plane, session)
     access = card(page, "Access")
     await expect(access).to_contain_text("cisco")
@@ -126,15 +128,6 @@ async def test_a_password_is_shown_on_request_only_and_stays_out_of_the_url(
     await page.go_back()
     await expect(access).to_contain_text("cisco")
     assert "a-word-to-hide" not in await page.content()
-
-
-def _with_login(username: str, password: str) -> Any:
-    async def answer(route: Route) -> None:
-        real = await (await route.fetch()).json()
-        ports = [{**port, "username": username, "password": password} for port in real["ports"]]
-        await route.fulfill(json={**real, "ports": ports})
-
-    return answer
 
 
 async def test_an_access_that_is_refused_says_why_and_is_fetched_again(
@@ -206,14 +199,61 @@ async def test_a_removal_that_is_stuck_is_abandoned_by_an_admin(
     await expect(page.get_by_test_id("history")).to_contain_text("the disk of the worker is full")
 
 
+async def test_the_sheet_of_a_class_is_printed_with_the_passwords_and_moves_for_nothing(
+    page: Page, plane: LonePlane, desk: LabletDesk
+) -> None:
+    definition = await desk.define()
+    await desk.give_login(definition, "a-word-to-hide")
+    batch = await desk.create_class(definition, "ada", "grace")
+    await desk.run(batch["sessions"][0])
+    await page.add_init_script("window.print = () => { window.printed = document.body.innerText; }")
+    await page.goto(f"{plane.url}/?token={plane.token}#/sessions/classes/{batch['id']}")
+    seats = page.locator(".seat")
+    await expect(seats.nth(0)).to_contain_text(f"{FIRST}:{PORT}")
+    await expect(seats.nth(1)).to_contain_text("it waits")
+    note = page.locator(".sheet-note")
+    await expect(note).to_contain_text("1 of 2 seats can be used")
+    assert "a-word-to-hide" not in await page.content()
+    await page.get_by_role("button", name="Print…").click()
+    assert "cisco / a-word-to-hide" in await page.evaluate("window.printed")
+    await expect(seats.nth(0)).not_to_contain_text("a-word-to-hide")
+
+    places = await page.locator("main").evaluate(PLACES)
+    await desk.end(batch["sessions"][1])
+    await expect(note).to_contain_text("refresh the sheet")
+    assert await page.locator("main").evaluate(PLACES) == pytest.approx(places, abs=0.99)
+    await page.get_by_role("button", name="Refresh").click()
+    await expect(seats.nth(1)).to_contain_text("Cancelled")
+    async with page.expect_download() as file:
+        await page.get_by_role("link", name="CSV").click()
+    assert (await file.value).suggested_filename == f"access-{batch['id']}.csv"
+
+
+async def test_what_was_kept_of_a_lab_is_downloaded_from_its_page(
+    page: Page, plane: LonePlane, desk: LabletDesk
+) -> None:
+    session = await desk.create(await desk.define(collect="configs"))
+    await desk.run(session)
+    await open_session(page, plane, session)
+    await desk.end(session)
+    await desk.move(session, "collecting")
+    await desk.keep_evidence(session, "lab: {title: kept}")
+    evidence = card(page, "Evidence")
+    await expect(evidence).to_contain_text("Topology with running configurations")
+    async with page.expect_download() as file:
+        await evidence.get_by_role("link", name="Download evidence 1").click()
+    assert Path(await (await file.value).path()).read_text() == "lab: {title: kept}"
+
+
 @SCREENS
 async def test_nothing_that_arrives_moves_a_control_of_a_session_in_use(
     page: Page, plane: LonePlane, desk: LabletDesk, screen: ViewportSize
 ) -> None:
-    session = await desk.create(await desk.define(max_duration_minutes=9))
+    definition = await desk.define(max_duration_minutes=9)
+    await desk.give_login(definition, "a-word-to-hide")
+    session = await desk.create(definition)
     await desk.run(session)
     await page.set_viewport_size(screen)
-    await page.route("**/access", _with_login("cisco", "a-word-to-hide"))
     await open_session(page, plane, session)
     access, controls = card(page, "Access"), page.get_by_role("group", name="Controls")
     await expect(access.locator('[data-port="pc1"]')).to_be_visible()

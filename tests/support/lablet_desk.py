@@ -1,8 +1,10 @@
 """Sessions of a control plane without controllers: the test acts as scheduler and as lablet controller."""
 
+import base64
 from dataclasses import dataclass
 from typing import Any
 
+from lcm.domain.lablet.evidence import pack
 from support.lone_plane import LonePlane
 from support.processes import eventually
 
@@ -45,10 +47,24 @@ class LabletDesk:
         body = {"name": name, "lab_yaml": LAB, "options": options}
         return await self._created("/api/lablet-definitions", body)
 
+    async def give_login(self, definition: Json, password: str) -> None:
+        """The nodes of its labs have this login."""
+        login = {"username": "cisco", "password": password}
+        path = f"/api/lablet-definitions/{definition['id']}/access"
+        status, answer = await self.plane.admin.call("PUT", path, login)
+        assert status == 200, answer
+
     async def create(self, definition: Json, **body: Any) -> Json:
         created = await self._created("/api/lablet-sessions", {"definition_id": definition["id"], **body})
         session: Json = created["session"]
         return session
+
+    async def create_class(self, definition: Json, *owners: str) -> Json:
+        """A class with a seat for each owner."""
+        body = {"definition_id": definition["id"], "name": "CCNA", "count": len(owners), "owners": owners}
+        created = await self._created("/api/lablet-sessions/batch", body)
+        batch: Json = created["batch"]
+        return batch
 
     async def get(self, session: Json) -> Json:
         found: Json = await self.plane.admin.get(f"/api/lablet-sessions/{session['id']}")
@@ -109,6 +125,12 @@ class LabletDesk:
         """The same, and the session begins."""
         await self.boot(session)
         await self.move(session, "running")
+
+    async def keep_evidence(self, session: Json, text: str) -> None:
+        """What was collected of the lab that was imported."""
+        packed = base64.b64encode(pack(text)).decode()
+        report = {"attempt": 1, "generation": 1, "packed": packed}
+        await self._report(f"/lablet-sessions/{session['id']}/evidence", report, LABLET_CONTROLLER)
 
     async def move(self, session: Json, target: str) -> None:
         """The lablet controller decides the next status."""

@@ -6,6 +6,7 @@ import { Cost } from "../features/cost/cost-page";
 import { CreateDialog } from "../features/fleet/create-dialog";
 import { Fleet } from "../features/fleet/fleet";
 import { HoldDialog } from "../features/idle/hold-dialog";
+import { ClassSheetPage } from "../features/lablets/class-sheet-page";
 import { AbandonDialog, EndDialog, ExtendDialog, RetryDialog } from "../features/lablets/session-dialogs";
 import { SessionPage } from "../features/lablets/session-page";
 import { SessionsPage } from "../features/lablets/sessions-page";
@@ -18,7 +19,7 @@ import { WorkerPanel } from "../features/worker/worker-panel";
 import { mediaQuery } from "../kit/media";
 import { openDialog } from "./commands";
 import { Header } from "./header";
-import { isNewSession, openSessionId, openWorkerId, type PageId, page } from "./router";
+import { isNewSession, openClassId, openSessionId, openWorkerId, type PageId, page } from "./router";
 import { session } from "./session";
 import { SignIn } from "./sign-in";
 import { announcement } from "./store";
@@ -69,7 +70,9 @@ function Page({ id }: { id: PageId }) {
 
 function Sessions() {
   const id = openSessionId.value;
+  const classId = openClassId.value;
   if (isNewSession.value) return <NewSessionPage />;
+  if (classId !== null) return <ClassSheetPage key={classId} id={classId} />;
   return id === null ? <SessionsPage /> : <SessionPage key={id} id={id} />;
 }
 

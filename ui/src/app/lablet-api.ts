@@ -1,6 +1,7 @@
 /** The routes about lablet definitions, sessions and their scheduling. */
 
 import type {
+  BatchAccess,
   BatchCreated,
   DefinitionOptions,
   LabletDefinitionView,
@@ -64,6 +65,25 @@ export function explainSession(id: string): Promise<SessionExplanation> {
 /** How its owner reaches the lab; it may hold a password. */
 export function getAccess(id: string): Promise<SessionAccess> {
   return request("GET", `${sessionPath(id)}/access`);
+}
+
+/** The file that was kept of an import of the session. */
+export function evidenceFile(id: string, n: number): string {
+  return `${sessionPath(id)}/evidence/${n}`;
+}
+
+/** How every seat of a class reaches its lab; it may hold passwords. */
+export function getClassAccess(batchId: string): Promise<BatchAccess> {
+  return request("GET", classAccessPath(batchId));
+}
+
+/** The same as a file for a spreadsheet. */
+export function classAccessFile(batchId: string): string {
+  return `${classAccessPath(batchId)}?format=csv`;
+}
+
+function classAccessPath(batchId: string): string {
+  return `/api/lablet-batches/${encodeURIComponent(batchId)}/access`;
 }
 
 /** End a session that is being stopped, although its lab may remain. */

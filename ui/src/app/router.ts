@@ -1,7 +1,7 @@
 /**
  * The URL's hash selects the page: #/ is the fleet, #/workers/{id} the fleet with one worker open, #/sessions the
  * lablet sessions with their filter as its query, #/sessions/{id} one of them, #/sessions/new a new one,
- * #/scaling and #/cost are pages of their own.
+ * #/sessions/classes/{id} the access sheet of a class, #/scaling and #/cost are pages of their own.
  */
 
 import { computed, effect, signal } from "@preact/signals";
@@ -92,6 +92,16 @@ export const openSessionId = computed(() => {
   const encoded = /^#\/sessions\/([^/]+)$/.exec(path.value)?.[1];
   return encoded === undefined || isNewSession.value ? null : decodeURIComponent(encoded);
 });
+
+/** The class whose access sheet is open. */
+export const openClassId = computed(() => {
+  const encoded = /^#\/sessions\/classes\/([^/]+)$/.exec(path.value)?.[1];
+  return encoded === undefined ? null : decodeURIComponent(encoded);
+});
+
+export function classSheetHref(batchId: string): string {
+  return `#/sessions/classes/${encodeURIComponent(batchId)}`;
+}
 
 export const isSessionList = computed(() => path.value === "#/sessions");
 

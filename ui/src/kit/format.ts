@@ -106,6 +106,13 @@ export function formatUsdPerMonth(perHour: number): string {
   return (amount < 100 ? cents : dollars).format(amount);
 }
 
+/** "512 B", "34 kB", "1.2 MB". */
+export function formatBytes(bytes: number): string {
+  if (bytes < 1_000) return `${bytes} B`;
+  if (bytes < 999_500) return `${Math.round(bytes / 1_000)} kB`;
+  return `${(bytes / 1_000_000).toFixed(1)} MB`;
+}
+
 export function formatCount(count: number, noun: string): string {
   return `${count.toLocaleString("en-US")} ${noun}${count === 1 ? "" : "s"}`;
 }

@@ -4,7 +4,8 @@ import type { LabletSessionView, StepRecord, StepStatus } from "../../generated/
 import { type Color, LAB_STEPS, type LabStep, MAX_BOOTS } from "../../generated/rules";
 import { sessionInfo } from "./model";
 
-const LABEL: Readonly<Record<LabStep, string>> = {
+/** A step of a newer server is shown by its name. */
+const LABEL: Readonly<Partial<Record<string, string>>> = {
   look: "Look for the lab",
   intent: "Intend the import",
   import: "Import the topology",
@@ -73,7 +74,7 @@ function lineOf(id: LabStep, { status, attempts = 0, detail = "", ...times }: St
   const limit = id === "boot" ? ` of ${MAX_BOOTS}` : "";
   return {
     id,
-    label: LABEL[id],
+    label: LABEL[id] ?? id,
     status,
     color: COLOR[status],
     tries: attempts > 1 ? `try ${attempts}${limit}` : "",

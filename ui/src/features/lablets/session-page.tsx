@@ -8,7 +8,7 @@ import { messageOf } from "../../app/api";
 import { openSessionsDialog } from "../../app/commands";
 import * as api from "../../app/lablet-api";
 import { ownerName } from "../../app/people";
-import { sessionHref, sessionsHref } from "../../app/router";
+import { classSheetHref, sessionHref, sessionsHref } from "../../app/router";
 import { denialFor } from "../../app/session";
 import { entries, snapshotCount } from "../../app/store";
 import type { Capacity, LabletSessionView, SessionHistoryEntry } from "../../generated/api";
@@ -17,6 +17,7 @@ import { Copyable } from "../../kit/copyable";
 import { formatDuration, formatExact, formatMoment } from "../../kit/format";
 import { Age, Ago } from "../../kit/time";
 import { AccessCard } from "./access-card";
+import { EvidenceCard } from "./evidence-card";
 import { LabCard } from "./lab-card";
 import {
   canAbandon,
@@ -123,6 +124,7 @@ function Details({ entry }: { entry: SessionEntry }) {
         <div>
           <NeedsCard session={session} />
           <FactsCard session={session} />
+          <EvidenceCard session={session} />
         </div>
       </div>
     </>
@@ -394,6 +396,13 @@ function FactsCard({ session }: { session: LabletSessionView }) {
             </a>
           )}
         </Fact>
+        {session.batch !== null && (
+          <Fact label="Access of all">
+            <a class="link-text" href={classSheetHref(session.batch.id)}>
+              Access sheet
+            </a>
+          </Fact>
+        )}
         <Fact label="Reservation">{session.reservation_id}</Fact>
         <Fact label="In place of">
           {session.retry_of !== null && (

@@ -3,7 +3,7 @@
 import { effect, useSignalEffect } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { openSessionsDialog } from "../../app/commands";
-import { isSessionList, newSessionHref, query, replaceQuery } from "../../app/router";
+import { classSheetHref, isSessionList, newSessionHref, query, replaceQuery } from "../../app/router";
 import { denialFor } from "../../app/session";
 import { formatCount } from "../../kit/format";
 import { Glyph } from "../../kit/icons";
@@ -34,7 +34,10 @@ export function SessionsPage() {
     <>
       <div class="page-head">
         <h1>Sessions</h1>
-        <NewSessionLink />
+        <div class="page-actions">
+          <SheetLink />
+          <NewSessionLink />
+        </div>
       </div>
       <Tiles />
       <LoadNotice />
@@ -57,6 +60,17 @@ function useFilterInUrl(): void {
     return () => window.clearTimeout(timer);
   });
   useEffect(() => clearSelection, []);
+}
+
+/** The access sheet of the class that is chosen in the list. */
+function SheetLink() {
+  const { batch } = filter.value;
+  if (batch === "") return null;
+  return (
+    <a class="button" href={classSheetHref(batch)}>
+      Access sheet
+    </a>
+  );
 }
 
 export function NewSessionLink() {
