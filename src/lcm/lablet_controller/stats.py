@@ -12,14 +12,14 @@ class Stats:
 
     def __init__(self, telemetry: Telemetry) -> None:
         self.labs: Counter[str] = Counter()
-        """imported, adopted, started, restarted, collected, stopped, deleted."""
+        """imported, adopted, started, restarted, collected, stopped, deleted; removed (of no session)."""
         self.discoveries: Counter[str] = Counter()
         """full, partial, failed."""
         self.managed: dict[str, SessionStatus] = {}
         telemetry.counter(
             "lcm_lablet_labs_total",
             "Labs by what was done with them: imported, adopted, started, restarted, collected, stopped,"
-            " deleted.",
+            " deleted, removed (of no session).",
             lambda: [(count, {"action": action}) for action, count in sorted(self.labs.items())],
         )
         telemetry.counter(

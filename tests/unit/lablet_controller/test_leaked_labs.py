@@ -14,7 +14,7 @@ from lcm.domain.errors import LabRefused, NotFound, Unreachable
 from lcm.domain.lablet.audit import LabletEvent
 from lcm.domain.lablet.lab_standing import LeakPolicy
 from lcm.domain.lablet.listed_lab import LeakReason
-from lcm.domain.lablet.marker import Marker, mark_notes
+from lcm.domain.lablet.marker import Marker, lab_title, mark_notes
 from lcm.domain.lablet.states import ENDED, RUNNING, STOPPING
 from support.control_plane import ONE_REGION
 from support.lab_strangers import INTERVAL, DiscoveryBench
@@ -282,3 +282,33 @@ async def test_a_lab_that_is_gone_already_is_only_recorded(bench: DiscoveryBench
     assert await bench.lab(lab.id) is None
     with pytest.raises(NotFound):
         await bench.reconciler.control_plane.get_lab_record("w1", lab.id)
+
+
+@pytest.mark.parametrize("has_lab", [True, False])
+async def test_a_session_that_came_back_to_its_worker_does_not_keep_its_earlier_claim(
+    bench: DiscoveryBench, *, has_lab: bool
+) -> None:
+    """Its present lab is another import than the one for which the earlier claim was retained."""
+    session = await bench.drive(RUNNING)
+    await as_second_import(bench)
+    earlier = replace((await bench.worker()).claims[0], attempt=0, lab_generation=1, is_retained=True)
+    await bench.change_worker(lambda worker: replace(worker, claims=(earlier, *worker.claims)))
+    if has_lab:
+        await bench.make_leaked(session.id, 1)
+    await sweep(bench, 25)
+    assert [claim.attempt for claim in (await bench.worker()).claims] == [1]
+    assert len(bench.titles()) == 1
+    assert (await bench.session()).status is RUNNING
+
+
+async def as_second_import(bench: DiscoveryBench) -> None:
+    """The session and its lab as they are if it was imported for the second time."""
+    [lab] = bench.cml.labs.all()
+    marker = Marker(bench.session_id, 2, await bench.records.fleet.get())
+    lab.title, lab.notes = lab_title(bench.session_id, 2, "branch"), mark_notes("", marker)
+    await bench.records.sessions.change(
+        bench.session_id,
+        lambda session: replace(
+            session, lab_generation=2, lab=session.lab and replace(session.lab, generation=2)
+        ),
+    )

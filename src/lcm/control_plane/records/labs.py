@@ -157,8 +157,9 @@ class Labs:
                 raise Fenced("a newer leader exists; stop acting and campaign again") from None
             if after is None and changes:
                 self.note_deletion(changes[-1])
-            for listener in self._listeners:
-                listener(changes, before, after)
+            if changes or after != before:
+                for listener in self._listeners:
+                    listener(changes, before, after)
             return True
         raise Conflict(f"several reports change lab {lab_id} at once; try again")
 

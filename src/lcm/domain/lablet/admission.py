@@ -192,8 +192,8 @@ def hold_again(worker: Worker, session_id: str, attempt: int, *, now: datetime) 
     return _change_claim(worker, session_id, attempt, now, is_retained=False)
 
 
-def note_missing_labs(worker: Worker, missing: Collection[str], *, now: datetime) -> Worker:
-    """Release the retained claims of sessions of which full listings show no lab on the worker.
+def note_missing_labs(worker: Worker, missing: Collection[tuple[str, int]], *, now: datetime) -> Worker:
+    """Release the retained claims, by session and attempt, of which full listings show no lab on the worker.
 
     An import without an answer may still make one, so a later listing has to confirm the first.
     """
@@ -201,10 +201,11 @@ def note_missing_labs(worker: Worker, missing: Collection[str], *, now: datetime
         if not each.is_retained:
             continue
         since = each.lab_missing_since
-        if each.session_id in missing and since is not None and now - since >= LEAKED_FOR:
+        is_missing = (each.session_id, each.attempt) in missing
+        if is_missing and since is not None and now - since >= LEAKED_FOR:
             worker = release(worker, each.session_id, each.attempt, now=now)
         else:
-            noted = (since or now) if each.session_id in missing else None
+            noted = (since or now) if is_missing else None
             worker = _change_claim(worker, each.session_id, each.attempt, now, lab_missing_since=noted)
     return worker
 

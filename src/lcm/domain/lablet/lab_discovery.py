@@ -152,6 +152,13 @@ def _load(labs: Iterable[LabRecord]) -> Capacity:
     )
 
 
-def is_seen(labs: Iterable[LabRecord], session_id: str) -> bool:
-    """Whether any record of a worker's labs may be a lab of this session."""
-    return any(lab.session_id == session_id or lab.kind is None for lab in labs)
+def is_seen(labs: Iterable[LabRecord], session_id: str, generation: int) -> bool:
+    """Whether any record of a worker's labs may be a lab of this session, up to this import of it.
+
+    The session may have been placed on the same worker again: the lab of a later import is another one.
+    """
+    return any(
+        lab.kind is None
+        or (lab.session_id == session_id and (lab.mark is None or lab.mark.generation <= generation))
+        for lab in labs
+    )

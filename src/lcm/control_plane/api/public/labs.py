@@ -29,7 +29,7 @@ async def list_all(
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
     after: Annotated[str | None, Query(max_length=600, description="`next` of the page before.")] = None,
 ) -> Response:
-    """Every lab on every worker that runs, with whose it is, by worker and title."""
+    """Every lab on every worker with whose it is, as last listed, by worker and title."""
     return answer(await list_labs(plane.records, worker_id=worker_id, kind=kind, limit=limit, after=after))
 
 

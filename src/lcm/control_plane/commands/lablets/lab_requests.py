@@ -14,7 +14,7 @@ from lcm.domain.errors import Conflict, NotFound
 from lcm.domain.lablet.admission import release_retained
 from lcm.domain.lablet.audit import LabletEvent
 from lcm.domain.lablet.claim import Claim
-from lcm.domain.lablet.lab_discovery import standing_of, summarize
+from lcm.domain.lablet.lab_discovery import is_seen, standing_of, summarize
 from lcm.domain.lablet.lab_request import refuse_request
 from lcm.domain.lablet.listed_lab import LabAction, LabRequest, LeakReason
 from lcm.domain.telemetry import LabRecord
@@ -134,7 +134,7 @@ async def _settle_worker(records: Records, lab: LabRecord, *, by: str, fence: Fe
     """Free what the lab took of its worker, and the retained claim of its session if it was the last one."""
     others = await records.labs.of(lab.worker_id)
     mark = lab.mark
-    is_last = mark is not None and not any(each.session_id == mark.session_id for each in others)
+    is_last = mark is not None and not is_seen(others, mark.session_id, mark.generation)
     now = records.clock.now()
     released: list[Claim] = []
 

@@ -47,10 +47,11 @@ class Standings:
         session = self._by_lab.get(lab_id)
         return session is not None and not session.is_ended
 
-    async def lab_of(self, session_id: str) -> str | None:
-        """Return the lab that a session has recorded, also after its end."""
-        session = await self._find(session_id)
-        return session.lab.lab_id if session is not None and session.lab is not None else None
+    async def lab_of(self, claim: Claim) -> str | None:
+        """Return the lab that the session had recorded when it left the claim behind, if it still says so."""
+        session = await self._find(claim.session_id)
+        lab = session.lab if session is not None else None
+        return lab.lab_id if lab is not None and lab.generation <= claim.lab_generation else None
 
 
 async def note_lab(records: Records, event: LabletEvent, lab: LabRecord, *, by: str, reason: str) -> None:

@@ -127,9 +127,13 @@ async def _record_summary(
     shown = {lab.lab_id for lab in report.labs}
     held: dict[tuple[str, int], Claim] = {}
 
-    retained = {claim.session_id for claim in worker.claims if claim.is_retained}
-    missing = {each for each in retained if not is_seen(labs, each)}
-    missing -= {each for each in missing if await standings.lab_of(each) in shown}
+    missing = {
+        (claim.session_id, claim.attempt)
+        for claim in worker.claims
+        if claim.is_retained
+        and not is_seen(labs, claim.session_id, claim.lab_generation)
+        and await standings.lab_of(claim) not in shown
+    }
 
     def decide(current: Worker) -> Worker:
         held.clear()
