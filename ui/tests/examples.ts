@@ -194,7 +194,6 @@ export function definition(fields: Partial<LabletDefinitionView> = {}): LabletDe
       boot_timeout_seconds: null,
       collect: "none",
       priority: 0,
-      no_show_minutes: 0,
     },
     has_access_login: false,
     ...fields,

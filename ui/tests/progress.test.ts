@@ -24,6 +24,7 @@ const LAB: SessionLab = {
   lab_id: null,
   imported_at: null,
   started_at: null,
+  left_queue_at: null,
   booted_at: null,
   is_adopted: false,
 };

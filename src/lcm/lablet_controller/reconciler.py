@@ -276,7 +276,10 @@ class LabletReconciler(Reconciler[LabletSession]):
             generation=session.generation,
             end_reason=move.end_reason,
         )
-        return await self.control_plane.move(session.id, request)
+        moved = await self.control_plane.move(session.id, request)
+        if move.target is READY:
+            self.stats.on_ready(moved)
+        return moved
 
     async def _unschedule(
         self, session: LabletSession, server: CmlServer | None, decision: Unschedule
@@ -451,7 +454,7 @@ class LabletReconciler(Reconciler[LabletSession]):
             status=StepStatus.COMPLETED,
             attempts=_attempts(session, LabStep.START) + 1,
         )
-        runs = StepReport(step=LabStep.RUN, status=StepStatus.RUNNING, attempts=restarts)
+        runs = StepReport(step=LabStep.RUN, status=StepStatus.COMPLETED, attempts=restarts)
         return await self._report(session, Report((started, runs)))
 
     async def _collect(

@@ -1,10 +1,13 @@
 """What the lablet controller counts, and its metrics."""
 
 from collections import Counter
+from typing import Final
 
 from lcm.core.telemetry import Telemetry
 from lcm.domain.lablet.session import LabletSession
 from lcm.domain.lablet.states import RUNNING, SessionStatus
+
+START_BUCKETS: Final = (5.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1_200.0)
 
 
 class Stats:
@@ -16,6 +19,11 @@ class Stats:
         self.discoveries: Counter[str] = Counter()
         """full, partial, failed."""
         self.managed: dict[str, SessionStatus] = {}
+        self._starts = telemetry.durations(
+            "lcm_lab_start_duration_seconds",
+            "From the accepted start of a lab until every node has booted.",
+            START_BUCKETS,
+        )
         telemetry.counter(
             "lcm_lablet_labs_total",
             "Labs by what was done with them: imported, adopted, started, restarted, collected, stopped,"
@@ -43,6 +51,11 @@ class Stats:
     @property
     def instances_running(self) -> int:
         return sum(status is RUNNING for status in self.managed.values())
+
+    def on_ready(self, session: LabletSession) -> None:
+        lab = session.lab
+        if lab is not None and lab.started_at is not None and lab.booted_at is not None:
+            self._starts.record((lab.booted_at - lab.started_at).total_seconds())
 
     def on_session(self, session: LabletSession) -> None:
         if session.is_ended:

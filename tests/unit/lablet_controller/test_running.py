@@ -78,7 +78,7 @@ async def test_people_have_a_stopped_lab_started_again(desk: Desk) -> None:
     await desk.steps(3)
     await desk.clock.sleep(30)
     assert (desk.states(), desk.calls.count("start_lab")) == ({"BOOTED"}, 2)
-    assert await desk.run_step() == (StepStatus.RUNNING, "")
+    assert await desk.run_step() == (StepStatus.COMPLETED, "")
     audit = (await desk.operator.get(f"/api/lablet-audit?session_id={desk.session_id}")).body["items"]
     assert [line["event"] for line in audit].count("lab_action_requested") == 1
 
@@ -89,7 +89,7 @@ async def test_a_lab_that_people_start_again_themselves_is_shown_as_running(desk
     [lab] = desk.cml.labs.all()
     desk.cml.labs.start(lab, desk.clock.now().timestamp(), "x")
     await desk.steps(2)
-    assert await desk.run_step() == (StepStatus.RUNNING, "")
+    assert await desk.run_step() == (StepStatus.COMPLETED, "")
     assert desk.calls.count("start_lab") == 1
 
 
@@ -113,7 +113,7 @@ async def test_a_restart_that_cml_refuses_says_why_and_may_be_requested_again(de
     assert desk.calls.count("start_lab") == 2
     await desk.restart_lab()
     await desk.steps(2)
-    assert await desk.run_step() == (StepStatus.RUNNING, "")
+    assert await desk.run_step() == (StepStatus.COMPLETED, "")
 
 
 async def test_a_controller_that_dies_after_a_restart_starts_the_lab_at_most_twice(desk: Desk) -> None:
@@ -121,7 +121,7 @@ async def test_a_controller_that_dies_after_a_restart_starts_the_lab_at_most_twi
     await desk.restart_lab()
     died = desk.die_once_after("start_lab")
     await desk.steps(4)
-    assert (died, await desk.run_step()) == (["start_lab"], (StepStatus.RUNNING, ""))
+    assert (died, await desk.run_step()) == (["start_lab"], (StepStatus.COMPLETED, ""))
     assert desk.calls.count("start_lab") == 3
 
 

@@ -250,3 +250,11 @@ async def test_a_lab_without_a_session_wakes_no_controller() -> None:
         await site.clock.sleep(40)
         assert {item.key for item in (await site.kv.list_prefix("/lcm/instances/")).items} == keys
         assert site.calls[before:] == []
+
+
+async def test_the_time_that_labs_take_to_boot_is_measured() -> None:
+    async with Site().running() as site:
+        await site.until(RUNNING)
+        [controller] = site.controllers
+        metrics = controller.service.loop.telemetry.render().decode()
+        assert "lcm_lab_start_duration_seconds_count 1.0" in metrics

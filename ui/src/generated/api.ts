@@ -120,7 +120,6 @@ export interface DefinitionOptions {
   readonly boot_timeout_seconds: number | null;
   readonly collect: Collect;
   readonly priority: number;
-  readonly no_show_minutes: number;
 }
 
 /** Whether sessions may be created from a definition. */

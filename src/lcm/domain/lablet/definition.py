@@ -88,7 +88,6 @@ class DefinitionOptions(msgspec.Struct, frozen=True, kw_only=True):
     boot_timeout_seconds: Annotated[int, Meta(ge=30, le=7200)] | None = None
     collect: Collect = Collect.NONE
     priority: Annotated[int, Meta(ge=-100, le=100)] = 0
-    no_show_minutes: Annotated[int, Meta(ge=0, le=480)] = 0
 
 
 NO_OPTIONS: Final = DefinitionOptions()

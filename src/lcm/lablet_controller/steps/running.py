@@ -55,7 +55,7 @@ def _watch_over(situation: Situation, view: LabView) -> Decision | None:
     if is_restart_wanted(situation.session):
         return Start()
     if not is_at_rest:
-        return _record(run, StepStatus.RUNNING) if run.status is StepStatus.FAILED else None
+        return _record(run, StepStatus.COMPLETED) if run.status is StepStatus.FAILED else None
     if situation.has_worker_restarted or (situation.restarts_stopped_labs and run.attempts == 0):
         return Start()
     if run.status is StepStatus.FAILED:

@@ -15,6 +15,7 @@ const LABEL: Readonly<Partial<Record<string, string>>> = {
   boot: "Boot every node",
   access: "Read the access",
   probe: "Probe the ports",
+  run: "Keep it running",
   collect: "Collect what it holds",
   stop: "Stop",
   wipe: "Wipe",
