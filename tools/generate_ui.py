@@ -23,13 +23,24 @@ from lcm.control_plane.streaming.event_names import SessionEvent, StreamEvent, W
 from lcm.control_plane.streaming.hub import HEARTBEAT_SECONDS
 from lcm.domain import telemetry
 from lcm.domain.cost import BILLED
-from lcm.domain.lablet import decision, definition, filters, lab, ports, session, states, timeslot, topology
+from lcm.domain.lablet import (
+    decision,
+    definition,
+    filters,
+    lab,
+    listed_lab,
+    ports,
+    session,
+    states,
+    timeslot,
+    topology,
+)
 from lcm.domain.license import MAX_ATTEMPTS
 from lcm.domain.lifecycle import COLOR, MEANING, WorkerStatus
 from lcm.domain.scaling import AuditEvent
 from lcm.domain.template import MAX_NAME_LENGTH, NAME_PATTERN
 from lcm.lablet_controller.steps.instantiating import MAX_BOOTS
-from lcm.rest import lablet_access, lablets, scheduling, schemas
+from lcm.rest import lablet_access, lablets, labs, scheduling, schemas
 
 GENERATED: Final = Path(__file__).parents[1] / "ui" / "src" / "generated"
 
@@ -58,16 +69,20 @@ RECEIVED: Final = (
     "SessionExplanation",
     "SessionAccess",
     "BatchAccess",
+    "LabPage",
     "SchedulingPreview",
     "TopologyAnalysis",
 )
 """What the dashboard reads; every type that these refer to is written too."""
 
-SENT: Final = ("NewWorker", "NewDefinition", "NewSession", "NewBatch", "PreviewRequest")
+SENT: Final = ("NewWorker", "NewDefinition", "NewSession", "NewBatch", "PreviewRequest", "LabRemoval")
+
+TYPED: Final = ("AuditEvent", "LabKind", "LeakReason", "SessionStatus", "WaitCode", "WorkerStatus")
+"""The types of the API that constants have."""
 
 STRUCTS: Final = (
-    schemas, lablet_access, lablets, scheduling, telemetry,
-    decision, definition, filters, ports, session, timeslot, topology,
+    schemas, lablet_access, lablets, labs, scheduling, telemetry,
+    decision, definition, filters, listed_lab, ports, session, timeslot, topology,
 )  # fmt: skip
 """The modules of the structs that answers are made of."""
 
@@ -169,7 +184,7 @@ def rules(components: Mapping[str, Schema]) -> str:
     colors = (*COLOR.values(), *states.COLOR.values())
     return HEADER + "\n".join(
         (
-            '\nimport type { AuditEvent, SessionStatus, WaitCode, WorkerStatus } from "./api";\n',
+            f'\nimport type {{ {", ".join(TYPED)} }} from "./api";\n',
             _constant("STATUSES", list(WorkerStatus), "readonly WorkerStatus[]"),
             _constant("STATUS_MEANING", MEANING, "Readonly<Record<WorkerStatus, string>>"),
             f"export type Color = {_union(json.dumps(color) for color in colors)};\n",
@@ -189,6 +204,10 @@ def rules(components: Mapping[str, Schema]) -> str:
             "export type LabStep = (typeof LAB_STEPS)[number];\n",
             "/** Times that a lab is booted until its session fails. */",
             f"export const MAX_BOOTS = {MAX_BOOTS};\n",
+            "/** Whose a lab on a worker is. */",
+            _constant("LAB_KINDS", list(listed_lab.LabKind), "readonly LabKind[]"),
+            _constant("LAB_KIND_MEANING", listed_lab.KIND_MEANING, "Readonly<Record<LabKind, string>>"),
+            _constant("LEAK_MEANING", listed_lab.LEAK_MEANING, "Readonly<Record<LeakReason, string>>"),
             _constant("WAIT_CODES", list(session.WaitCode), "readonly WaitCode[]"),
             "/** Statuses in which EC2 bills compute. */",
             _constant("BILLED", [s for s in WorkerStatus if s in BILLED], "readonly WorkerStatus[]"),

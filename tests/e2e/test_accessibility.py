@@ -213,6 +213,26 @@ async def test_the_sheet_of_a_class_and_evidence_are_accessible(
 
 
 @SCHEMES
+async def test_the_labs_are_accessible(page: Page, plane: LonePlane, scheme: Scheme) -> None:
+    desk = await LabletDesk(plane).start()
+    await desk.give_address("192.0.2.7")
+    session = await desk.create(await desk.define())
+    await desk.run(session)
+    mark = {"session_id": "gone", "generation": 1, "fleet_id": await desk.fleet_id()}
+    foreign = {"lab_id": "foreign-1", "title": "BGP of Ada", "state": "STOPPED"}
+    leaked = {"lab_id": "leak-1", "title": "lcm-gone-g1", "mark": mark}
+    await desk.list_labs({"lab_id": "lab-1", "title": "lcm-1"}, foreign, leaked)
+    await open_page(page, plane, scheme, "#/labs")
+    await expect(page.locator(".row-lab")).to_have_count(3)
+    await page.get_by_role("button", name="Foreign 1").click()
+    assert await violations(page) == []
+    await check_dialogs(page, "Remove BGP of Ada")
+    await page.get_by_role("button", name="Foreign 1").click()
+    await page.set_viewport_size(PHONE)
+    assert await violations(page) == []
+
+
+@SCHEMES
 async def test_a_new_class_and_a_new_definition_are_accessible(
     page: Page, plane: LonePlane, scheme: Scheme
 ) -> None:

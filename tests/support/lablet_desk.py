@@ -4,6 +4,7 @@ import base64
 from dataclasses import dataclass
 from typing import Any
 
+from lcm.core.clock import SystemClock
 from lcm.domain.lablet.evidence import pack
 from support.lone_plane import LonePlane
 from support.processes import eventually
@@ -142,6 +143,23 @@ class LabletDesk:
             "generation": current["generation"],
         }
         await self._report(f"/lablet-sessions/{session['id']}/status", move, LABLET_CONTROLLER)
+
+    async def list_labs(self, *labs: Json) -> None:
+        """A discovery shows every lab of the worker that runs."""
+        nodes = [{"id": "n0", "label": "r1", "state": "BOOTED"}]
+        listed = [
+            {"state": "STARTED", "owner": "ada", "node_count": 1, "contents": {"nodes": nodes}, **lab}
+            for lab in labs
+        ]
+        taken_at = SystemClock().now().isoformat()
+        report = {"instance_id": "i-1", "taken_at": taken_at, "is_full": True, "labs": listed}
+        await self._report(f"/workers/{self.plane.worker_id}/labs", report, LABLET_CONTROLLER)
+
+    async def fleet_id(self) -> str:
+        """The id in the markers of this fleet's labs."""
+        _, answer = await self.plane.reported("GET", "/fleet-identity")
+        fleet_id: str = answer["fleet_id"]
+        return fleet_id
 
     async def warn_of_end(self, session: Json) -> None:
         """The scheduler asks for what is due until the session is warned of its end."""

@@ -28,6 +28,10 @@ class RecordingSink implements FleetSink {
     this.calls.push(["lab status", status.lab_id]);
   }
 
+  labsChanged(): void {
+    this.calls.push(["labs changed"]);
+  }
+
   beginSessions(): void {
     this.begun += 1;
   }
@@ -148,13 +152,10 @@ describe("the event stream", () => {
     expect(sink.begun).toBe(2);
   });
 
-  test("lab events are handed over at once", () => {
+  test("lab events are handed over at once, and a lab that changes changes the list of all labs", () => {
     reader.labChange(JSON.stringify({ lab_id: "l1" }));
     reader.labStatus(JSON.stringify({ lab_id: "l2" }));
-    expect(sink.calls).toEqual([
-      ["lab change", "l1"],
-      ["lab status", "l2"],
-    ]);
+    expect(sink.calls).toEqual([["lab change", "l1"], ["lab status", "l2"], ["labs changed"]]);
   });
 
   test("an incomplete snapshot is dropped with its connection", () => {

@@ -10,6 +10,8 @@ import { ClassSheetPage } from "../features/lablets/class-sheet-page";
 import { AbandonDialog, EndDialog, ExtendDialog, RetryDialog } from "../features/lablets/session-dialogs";
 import { SessionPage } from "../features/lablets/session-page";
 import { SessionsPage } from "../features/lablets/sessions-page";
+import { LabsPage } from "../features/labs/labs-page";
+import { RemoveLabDialog } from "../features/labs/remove-lab-dialog";
 import { DeregisterDialog, FleetLicenseDialog, RegisterDialog } from "../features/license/license-dialogs";
 import { Scaling } from "../features/scaling/scaling-page";
 import { CmlLoginDialog } from "../features/worker/cml-login-dialog";
@@ -61,6 +63,8 @@ function Page({ id }: { id: PageId }) {
       return <Fleet />;
     case "sessions":
       return <Sessions />;
+    case "labs":
+      return <LabsPage />;
     case "scaling":
       return <Scaling />;
     case "cost":
@@ -105,6 +109,8 @@ function Dialogs() {
       return <RetryDialog ids={dialog.ids} />;
     case "abandon-session":
       return <AbandonDialog ids={dialog.ids} />;
+    case "remove-lab":
+      return <RemoveLabDialog lab={dialog.lab} />;
     case undefined:
       return null;
   }

@@ -2,7 +2,7 @@
 
 import { signal } from "@preact/signals";
 import { ACTION_LABEL } from "../features/worker/model";
-import type { Action, NewWorker, WorkerView } from "../generated/api";
+import type { Action, LabView, NewWorker, WorkerView } from "../generated/api";
 import * as api from "./api";
 import { denialFor } from "./session";
 import { applyWorkers, type WorkerEntry } from "./store";
@@ -12,6 +12,7 @@ export type SessionsDialogKind = "end-sessions" | "extend-sessions" | "retry-ses
 
 export type OpenDialog =
   | { readonly kind: "create" | "fleet-license" | "add-definition" }
+  | { readonly kind: "remove-lab"; readonly lab: LabView }
   | { readonly kind: SessionsDialogKind; readonly ids: readonly string[] }
   | {
       readonly kind: "delete" | "hold" | "register" | "deregister" | "cml-login" | "tags";
@@ -27,6 +28,11 @@ export function openCreateDialog(): void {
 /** Ask before sessions are ended, extended or tried again. */
 export function openSessionsDialog(kind: SessionsDialogKind, ids: readonly string[]): void {
   openDialog.value = { kind, ids };
+}
+
+/** Ask before a lab is removed. */
+export function openLabDialog(lab: LabView): void {
+  openDialog.value = { kind: "remove-lab", lab };
 }
 
 export function closeDialog(): void {

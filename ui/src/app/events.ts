@@ -13,6 +13,8 @@ export interface FleetSink {
   applySamples(samples: readonly Sample[]): void;
   applyLabChange(change: LabChange): void;
   applyLabStatus(status: LabStatus): void;
+  /** Whose labs are where has changed. */
+  labsChanged(): void;
   /** A snapshot of the lablet sessions begins: what is known was true before it. */
   beginSessions(): void;
   replaceSessions(sessions: readonly LabletSessionView[]): void;
@@ -40,6 +42,13 @@ interface SessionBatch {
   readonly sessions: readonly LabletSessionView[];
 }
 
+/** Events after which the list of all labs is fetched again. */
+export const LAB_EVENTS: readonly string[] = [
+  STREAM_EVENT.LAB_DISCOVERED,
+  STREAM_EVENT.LAB_LEAKED,
+  STREAM_EVENT.LAB_REMOVED,
+];
+
 /** Every change of a worker or a lablet session, load and labs, but not the load of every node. */
 export const SUBSCRIBED_TYPES: readonly string[] = [
   STREAM_EVENT.WORKER_SNAPSHOT,
@@ -49,6 +58,7 @@ export const SUBSCRIBED_TYPES: readonly string[] = [
   STREAM_EVENT.METRICS_UPDATED,
   STREAM_EVENT.LAB_STATE_CHANGE,
   STREAM_EVENT.LAB_STATUS_UPDATED,
+  ...LAB_EVENTS,
 ];
 
 export class EventReader {
@@ -121,6 +131,11 @@ export class EventReader {
 
   labStatus(data: string): void {
     this.#sink.applyLabStatus(parse<LabStatus>(data));
+    this.labsChanged();
+  }
+
+  labsChanged(): void {
+    this.#sink.labsChanged();
   }
 
   /** Hand over all changes that have arrived at once: a burst costs one rendering. */

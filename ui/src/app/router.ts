@@ -1,12 +1,12 @@
 /**
  * The URL's hash selects the page: #/ is the fleet, #/workers/{id} the fleet with one worker open, #/sessions the
  * lablet sessions with their filter as its query, #/sessions/{id} one of them, #/sessions/new a new one,
- * #/sessions/classes/{id} the access sheet of a class, #/scaling and #/cost are pages of their own.
+ * #/sessions/classes/{id} the access sheet of a class, #/labs the labs on all workers, #/scaling and #/cost are pages of their own.
  */
 
 import { computed, effect, signal } from "@preact/signals";
 
-export type PageId = "fleet" | "sessions" | "scaling" | "cost";
+export type PageId = "fleet" | "sessions" | "labs" | "scaling" | "cost";
 
 export interface Page {
   readonly id: PageId;
@@ -19,8 +19,9 @@ export interface Page {
 export const PAGES: readonly Page[] = [
   { id: "fleet", label: "Fleet", href: "#/", key: "1" },
   { id: "sessions", label: "Sessions", href: "#/sessions", key: "2" },
-  { id: "scaling", label: "Scaling", href: "#/scaling", key: "3" },
-  { id: "cost", label: "Cost", href: "#/cost", key: "4" },
+  { id: "labs", label: "Labs", href: "#/labs", key: "3" },
+  { id: "scaling", label: "Scaling", href: "#/scaling", key: "4" },
+  { id: "cost", label: "Cost", href: "#/cost", key: "5" },
 ];
 
 const hash = signal(window.location.hash);
@@ -112,6 +113,11 @@ export function sessionHref(id: string): string {
 /** The list with this filter. */
 export function sessionsHref(filter = ""): string {
   return filter === "" ? "#/sessions" : `#/sessions?${filter}`;
+}
+
+/** The labs of one worker. */
+export function labsHref(workerId: string): string {
+  return `#/labs?worker=${encodeURIComponent(workerId)}`;
 }
 
 export function go(href: string): void {

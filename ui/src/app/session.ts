@@ -4,6 +4,7 @@ import { computed, effect, signal } from "@preact/signals";
 import { costReport } from "../features/cost/cost";
 import { showTerminated } from "../features/fleet/view";
 import { applySessions, beginSessions, clearSessions, endSessions } from "../features/lablets/store";
+import { labsChanged } from "../features/labs/lab-changes";
 import { applyLabChange, applyLabStatus } from "../features/labs/labs";
 import { clearDebts } from "../features/license/debts";
 import { resetHistory } from "../features/worker/history";
@@ -39,6 +40,7 @@ const stream = new EventStream({
   },
   applySamples,
   applyLabChange: (change) => applyLabChange(change, Date.now()),
+  labsChanged,
   applyLabStatus: (status) => applyLabStatus(status, Date.now()),
   beginSessions,
   replaceSessions: endSessions,

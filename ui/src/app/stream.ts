@@ -3,7 +3,7 @@
 import { signal } from "@preact/signals";
 import { HEARTBEAT_MS, SESSION_EVENTS, STREAM_EVENT, WORKER_EVENTS } from "../generated/rules";
 import { clockSkew } from "../kit/clock";
-import { EventReader, type FleetSink, SUBSCRIBED_TYPES } from "./events";
+import { EventReader, type FleetSink, LAB_EVENTS, SUBSCRIBED_TYPES } from "./events";
 
 export type Connection = "connecting" | "live" | "offline";
 
@@ -64,6 +64,7 @@ export class EventStream {
     this.#on(source, STREAM_EVENT.METRICS_BATCH, (data) => this.#reader.samples(data));
     this.#on(source, STREAM_EVENT.LAB_STATE_CHANGE, (data) => this.#reader.labChange(data));
     this.#on(source, STREAM_EVENT.LAB_STATUS_UPDATED, (data) => this.#reader.labStatus(data));
+    for (const type of LAB_EVENTS) this.#on(source, type, () => this.#reader.labsChanged());
     this.#on(source, STREAM_EVENT.HEARTBEAT, setClock);
     this.#on(source, STREAM_EVENT.SHUTDOWN, () => this.#awaitConnection());
     this.#on(source, STREAM_EVENT.SESSION_EXPIRED, () => void this.#owner.recover());

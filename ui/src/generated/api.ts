@@ -263,6 +263,13 @@ export interface LabNode {
   readonly updated_at: string;
 }
 
+/** Labs by worker and title. */
+export interface LabPage {
+  readonly items: readonly LabView[];
+  readonly next: string | null;
+  readonly workers: readonly ListedWorker[];
+}
+
 /** What is known of a lab on a worker. */
 export interface LabRecord {
   readonly worker_id: string;
@@ -288,6 +295,11 @@ export interface LabRecord {
   readonly request: LabRequest | null;
 }
 
+/** The confirmation to remove a lab. */
+export interface LabRemoval {
+  readonly title?: string | null;
+}
+
 /** An action that the lablet controller carries out. */
 export interface LabRequest {
   readonly action: LabAction;
@@ -297,6 +309,31 @@ export interface LabRequest {
   readonly title: string | null;
   readonly error: string;
   readonly is_over: boolean;
+}
+
+/** One lab on one worker. */
+export interface LabView {
+  readonly worker_id: string;
+  readonly worker_name: string;
+  readonly lab_id: string;
+  readonly title: string | null;
+  readonly state: string | null;
+  readonly kind: LabKind | null;
+  readonly session_id: string | null;
+  readonly definition_name: string | null;
+  readonly owner: string;
+  readonly node_count: number | null;
+  readonly running_nodes: number;
+  readonly tag_ports: readonly number[];
+  readonly modified_at: string | null;
+  readonly first_seen_at: string | null;
+  readonly last_seen_at: string | null;
+  readonly missing_since: string | null;
+  readonly leak: LeakReason | null;
+  readonly removed_from: string | null;
+  readonly leak_kept: string;
+  readonly request: LabRequest | null;
+  readonly possible_actions: readonly LabAction[];
 }
 
 /** The filters, in their order. */
@@ -414,6 +451,14 @@ export interface LicenseView {
   readonly attempts: number;
   readonly last_error: string;
   readonly changed_at: string | null;
+}
+
+/** When the labs of a worker that runs were listed. */
+export interface ListedWorker {
+  readonly worker_id: string;
+  readonly worker_name: string;
+  readonly listed_at: string | null;
+  readonly is_partial: boolean;
 }
 
 /** The load at one moment, in percent; None is unknown. */

@@ -45,6 +45,21 @@ class LeakReason(StrEnum):
     """Its session has not begun this import yet: the records are older than the lab, as after a restore."""
 
 
+KIND_MEANING: Final = {
+    LabKind.SESSION: "A lablet session owns it.",
+    LabKind.FOREIGN: "People made it; LCM itself never changes it.",
+    LabKind.LEAKED: "LCM made it, and no session owns it any more.",
+    LabKind.ORPHANED: "A session owns it, and CML has shown twice that it is gone.",
+}
+LEAK_MEANING: Final = {
+    LeakReason.SESSION_UNKNOWN: "LCM does not know the session that its marker names.",
+    LeakReason.SESSION_ENDED: "Its session has ended.",
+    LeakReason.SESSION_MOVED_ON: "Its session has another lab, or none on this worker.",
+    LeakReason.DUPLICATE: "Its session has recorded another lab of the same import.",
+    LeakReason.RECORD_OLDER: "The records of LCM are older than the lab, as after a restore of a backup.",
+}
+
+
 class LabMark(msgspec.Struct, frozen=True, kw_only=True):
     """The marker in the title and the notes of a lab, which agree."""
 

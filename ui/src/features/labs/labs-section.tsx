@@ -2,6 +2,7 @@
 
 import { useEffect } from "preact/hooks";
 import * as api from "../../app/api";
+import { labsHref } from "../../app/router";
 import { formatCount } from "../../kit/format";
 import {
   type Lab,
@@ -23,6 +24,9 @@ export function LabsSection({ workerId }: { workerId: string }) {
     <section class="panel-section" aria-label="Labs">
       <h3>
         Labs <span class="count">{known.size}</span>
+        <a class="section-link link-text" href={labsHref(workerId)}>
+          Whose they are
+        </a>
       </h3>
       <ul class="labs">
         {sortedLabs(known).map((lab) => (

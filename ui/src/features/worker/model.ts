@@ -97,11 +97,26 @@ export const ACTION_LABEL: Readonly<Record<Action, string>> = {
 };
 
 /** What a user can request of the API; "hold" is everything about pausing. */
-export type Operation = Action | "create" | "hold" | "license" | "cml-login" | "tags" | "book" | "define" | "abandon";
+export type Operation =
+  | Action
+  | "create"
+  | "hold"
+  | "license"
+  | "cml-login"
+  | "tags"
+  | "book"
+  | "define"
+  | "abandon"
+  | "discover-labs"
+  | "run-lab"
+  | "remove-lab";
 
 const REQUEST_FOR: Readonly<Record<Operation, keyof typeof ROLE_OF_REQUEST>> = {
   book: "POST /api/lablet-sessions",
   define: "POST /api/lablet-definitions",
+  "discover-labs": "POST /api/workers/{worker_id}/labs/discover",
+  "run-lab": "POST /api/workers/{worker_id}/labs/{lab_id}/start",
+  "remove-lab": "POST /api/workers/{worker_id}/labs/{lab_id}/remove",
   abandon: "POST /api/lablet-sessions/{session_id}/abandon",
   start: "POST /api/workers/{worker_id}/start",
   stop: "POST /api/workers/{worker_id}/stop",
