@@ -175,6 +175,21 @@ async def test_the_owner_is_warned_of_the_end_on_every_page_and_extends(
     await expect(notice).to_have_count(0)
 
 
+async def test_a_lab_that_was_stopped_outside_is_started_again(
+    page: Page, plane: LonePlane, desk: LabletDesk
+) -> None:
+    session = await desk.create(await desk.define())
+    await desk.run(session)
+    await open_session(page, plane, session)
+    lab = card(page, "Lab")
+    run = {"step": "run", "status": "failed", "attempts": 0, "detail": "lab_stopped_outside: it was stopped"}
+    await desk.report_progress(session, steps=[run])
+    await lab.get_by_role("button", name="Start the lab again").click()
+    await expect(lab.get_by_role("button", name="Start requested")).to_be_disabled()
+    await desk.report_progress(session, steps=[{"step": "run", "status": "running", "attempts": 1}])
+    await expect(lab.get_by_role("button")).to_have_count(0)
+
+
 async def test_a_removal_that_is_stuck_is_abandoned_by_an_admin(
     page: Page, plane: LonePlane, desk: LabletDesk
 ) -> None:

@@ -6,6 +6,7 @@ import {
   countBooted,
   hasProgress,
   inWords,
+  isStoppedOutside,
   seeNodes,
   stepsOf,
 } from "../src/features/lablets/progress";
@@ -83,6 +84,14 @@ describe("the steps of a lab", () => {
     expect(hasProgress(lablet({ status: "pending_scheduling" }))).toBe(false);
     expect(hasProgress(lablet({ status: "terminated" }))).toBe(false);
     expect(hasProgress(lablet({ status: "failed", lab: IMPORTED }))).toBe(true);
+  });
+
+  test("a lab that is at rest is started again while its session runs", () => {
+    const run = { status: "failed", attempts: 1, detail: "lab_stopped_outside: the lab was stopped" } as const;
+    expect(isStoppedOutside(lablet({ steps: { run } }))).toBe(true);
+    expect(isStoppedOutside(lablet({ steps: { run: { status: "running" } } }))).toBe(false);
+    expect(isStoppedOutside(lablet({ steps: { run }, status: "stopping" }))).toBe(false);
+    expect(isStoppedOutside(lablet({ steps: { run }, desired_status: "terminated" }))).toBe(false);
   });
 
   test("a lab is abandoned while it is removed and not proven gone", () => {

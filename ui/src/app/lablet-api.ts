@@ -99,6 +99,11 @@ export function extendSession(id: string, end: string): Promise<LabletSessionVie
   return request("POST", `${sessionPath(id)}/extend`, { end });
 }
 
+/** Start the lab of a session that runs again. */
+export function restartLab(id: string): Promise<LabletSessionView> {
+  return request("POST", `${sessionPath(id)}/restart-lab`);
+}
+
 export function retrySession(id: string): Promise<LabletSessionView> {
   return request("POST", `${sessionPath(id)}/retry`);
 }

@@ -1,6 +1,9 @@
-/** The lab of a session while it is brought up and removed: its steps and its nodes, live. It has no controls. */
+/** The lab of a session, live: its steps and its nodes. Its only control is for a lab that stands still. */
 
+import { useSignal } from "@preact/signals";
 import { useCallback, useRef } from "preact/hooks";
+import * as api from "../../app/lablet-api";
+import { showError } from "../../app/toasts";
 import type { LabletSessionView } from "../../generated/api";
 import { now } from "../../kit/clock";
 import { formatDuration } from "../../kit/format";
@@ -12,11 +15,13 @@ import {
   bootTime,
   countBooted,
   hasProgress,
+  isStoppedOutside,
   type SeenNodes,
   type StepLine,
   seeNodes,
   stepsOf,
 } from "./progress";
+import { applySessions } from "./store";
 
 export function LabCard({ session }: { session: LabletSessionView }) {
   if (!hasProgress(session)) return null;
@@ -32,6 +37,7 @@ export function LabCard({ session }: { session: LabletSessionView }) {
         )}
       </h2>
       <Stuck session={session} />
+      {isStoppedOutside(session) && <Restart session={session} />}
       <ol class="lab-steps">
         {stepsOf(session).map((step) => (
           <StepItem key={step.id} step={step} />
@@ -54,6 +60,36 @@ function Stuck({ session: { cleanup } }: { session: LabletSessionView }) {
       CML refuses the removal again and again. LCM goes on trying, and the worker keeps the room meanwhile. An
       administrator may abandon the lab: the session then ends at once.
     </p>
+  );
+}
+
+/** The request is answered at once; that the lab starts is seen by its step. */
+function Restart({ session }: { session: LabletSessionView }) {
+  const isRequested = useSignal(false);
+
+  async function restart(): Promise<void> {
+    isRequested.value = true;
+    try {
+      applySessions([await api.restartLab(session.id)]);
+    } catch (error) {
+      showError("The lab is not started", error);
+      isRequested.value = false;
+    }
+  }
+
+  return (
+    <div class="lab-stuck lab-stopped" role="status">
+      <p>The lab was stopped, and not by LCM. The session goes on, and nothing on its disks is lost.</p>
+      <button
+        type="button"
+        class="button button-small"
+        disabled={isRequested.value}
+        aria-busy={isRequested.value}
+        onClick={() => void restart()}
+      >
+        {isRequested.value ? "Start requested" : "Start the lab again"}
+      </button>
+    </div>
   );
 }
 

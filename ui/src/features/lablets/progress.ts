@@ -2,7 +2,7 @@
 
 import type { LabletSessionView, StepRecord, StepStatus } from "../../generated/api";
 import { type Color, LAB_STEPS, type LabStep, MAX_BOOTS } from "../../generated/rules";
-import { sessionInfo } from "./model";
+import { isEnding, sessionInfo } from "./model";
 
 /** A step of a newer server is shown by its name. */
 const LABEL: Readonly<Partial<Record<string, string>>> = {
@@ -13,6 +13,7 @@ const LABEL: Readonly<Partial<Record<string, string>>> = {
   check: "Check the tags of its ports",
   start: "Start",
   boot: "Boot every node",
+  run: "Run",
   access: "Read the access",
   probe: "Probe the ports",
   run: "Keep it running",
@@ -88,6 +89,11 @@ function lineOf(id: LabStep, { status, attempts = 0, detail = "", ...times }: St
 /** "boot_timeout: not booted in time" without the code in front. */
 export function inWords(text: string): string {
   return text.replace(/^[a-z]+(_[a-z]+)+: /, "");
+}
+
+/** Whether its lab is at rest while its session runs, and LCM did not stop it. */
+export function isStoppedOutside(session: LabletSessionView): boolean {
+  return session.status === "running" && !isEnding(session) && session.steps["run"]?.status === "failed";
 }
 
 // Nodes.
