@@ -1,6 +1,8 @@
 """People reach the nodes of their session over real sockets: CML over TLS, and the ports that PATty opens."""
 
 import asyncio
+import os
+from contextlib import closing
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -13,6 +15,12 @@ from support.patience import PATIENCE_SECONDS
 from support.processes import RunningLcm, eventually, running_lcm
 
 LOGIN = {"username": "cisco", "password": "a-canary-of-the-nodes"}
+
+
+def ports_of_its_own() -> dict[str, str]:
+    """Simulations on one host share their addresses: a range of ports of which no other has one."""
+    first = 2_000 + os.getpid() % 590 * 10
+    return {"PORT_RANGE_MIN": str(first), "PORT_RANGE_MAX": str(first + 9)}
 
 
 async def define_with_login(api: Api) -> Json:
@@ -32,7 +40,7 @@ async def licensed_worker(lcm: RunningLcm, api: Api) -> Json:
 
 
 async def test_a_person_reaches_the_console_of_a_node_at_the_address_of_the_access() -> None:
-    with running_lcm("--workers", "1") as lcm:
+    with running_lcm("--workers", "1", **ports_of_its_own()) as lcm:
         async with admin_of(lcm) as api, aiohttp.ClientSession() as http:
             worker = await licensed_worker(lcm, api)
             booked = await book(api, await define_with_login(api))
@@ -45,8 +53,8 @@ async def test_a_person_reaches_the_console_of_a_node_at_the_address_of_the_acce
             place = urlsplit(port["uri"])
             async with timeout(PATIENCE_SECONDS):
                 reader, writer = await asyncio.open_connection(place.hostname, place.port)
-                assert "pc1" in (await reader.readuntil(b"\r\n")).decode()
-                writer.close()
+                with closing(writer):
+                    assert "pc1" in (await reader.readuntil(b"\r\n")).decode()
             cml = urlsplit(access["lab_url"])
             async with http.get(f"https://{cml.netloc}/api/v0/system_information", ssl=False) as answer:
                 assert (await answer.json())["ready"] is True
@@ -54,7 +62,7 @@ async def test_a_person_reaches_the_console_of_a_node_at_the_address_of_the_acce
 
 
 async def test_a_worker_with_patty_off_is_named_until_it_is_set_up() -> None:
-    with running_lcm("--workers", "1") as lcm:
+    with running_lcm("--workers", "1", **ports_of_its_own()) as lcm:
         async with admin_of(lcm) as api, aiohttp.ClientSession() as http:
             await licensed_worker(lcm, api)
 
