@@ -57,6 +57,7 @@ IDS = {
     "definition_id": "d",
     "batch_id": "b",
     "peer": "p",
+    "n": "1",
 }
 """For the parts of paths; only workers exist."""
 

@@ -28,9 +28,13 @@ async def test_a_session_is_placed_on_the_running_worker_of_the_demonstration() 
             session = await placed(api, await book(api, definition))
             assert session["worker_id"] == worker["id"]
             url = f"http://127.0.0.1:{lcm.ready.ports['resource_scheduler']}"
-            async with http.get(f"{url}/health") as answer:
-                health = await answer.json()
-            assert (health["is_leader"], health["pending_instances"]) == (True, 0)
+
+            async def nothing_is_pending() -> bool:
+                async with http.get(f"{url}/health") as answer:
+                    health = await answer.json()
+                return (health["is_leader"], health["pending_instances"]) == (True, 0)
+
+            await eventually(nothing_is_pending)  # its next cycle finds the session placed
             async with http.get(f"{url}/metrics") as answer:
                 assert "lcm_scheduler_successes_total 1.0" in await answer.text()
 

@@ -1,7 +1,6 @@
 """People reach the nodes of their session over real sockets: CML over TLS, and the ports that PATty opens."""
 
 import asyncio
-import os
 from contextlib import closing
 from urllib.parse import urlsplit
 
@@ -15,12 +14,6 @@ from support.patience import PATIENCE_SECONDS
 from support.processes import RunningLcm, eventually, running_lcm
 
 LOGIN = {"username": "cisco", "password": "a-canary-of-the-nodes"}
-
-
-def ports_of_its_own() -> dict[str, str]:
-    """Simulations on one host share their addresses: a range of ports of which no other has one."""
-    first = 2_000 + os.getpid() % 590 * 10
-    return {"PORT_RANGE_MIN": str(first), "PORT_RANGE_MAX": str(first + 9)}
 
 
 async def define_with_login(api: Api) -> Json:
@@ -40,7 +33,7 @@ async def licensed_worker(lcm: RunningLcm, api: Api) -> Json:
 
 
 async def test_a_person_reaches_the_console_of_a_node_at_the_address_of_the_access() -> None:
-    with running_lcm("--workers", "1", **ports_of_its_own()) as lcm:
+    with running_lcm("--workers", "1") as lcm:
         async with admin_of(lcm) as api, aiohttp.ClientSession() as http:
             worker = await licensed_worker(lcm, api)
             booked = await book(api, await define_with_login(api))
@@ -62,7 +55,7 @@ async def test_a_person_reaches_the_console_of_a_node_at_the_address_of_the_acce
 
 
 async def test_a_worker_with_patty_off_is_named_until_it_is_set_up() -> None:
-    with running_lcm("--workers", "1", **ports_of_its_own()) as lcm:
+    with running_lcm("--workers", "1") as lcm:
         async with admin_of(lcm) as api, aiohttp.ClientSession() as http:
             await licensed_worker(lcm, api)
 

@@ -27,7 +27,7 @@ from support.api import Api, Console, Json, console_of, person
 from support.canaries import suite_canaries, watched_session
 from support.etcd import EtcdCluster, etcd_cluster
 from support.patience import PATIENCE_SECONDS
-from support.ports import reserve_port
+from support.ports import reserve_port, session_ports
 from support.processes import RunningSimulator, eventually, running_simulator
 from support.quick_start import Process, start_lcm
 
@@ -122,6 +122,7 @@ def environment_of(directory: Path, etcd: EtcdCluster, simulator: RunningSimulat
     return {
         "ETCD_ENDPOINTS": ",".join(etcd.endpoints),
         **_patience_of(LEASE_SECONDS),
+        **session_ports(),
         "RECONCILE_INTERVAL": "3",
         "WATCH_DEBOUNCE_SECONDS": "0.1",
         "WORKER_WAIT_SECONDS": "0.1",

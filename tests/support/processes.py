@@ -20,6 +20,7 @@ from lcm.core.timeouts import timeout
 from lcm.simulator.main import SimulationInfo, simulated_password
 from support.canaries import suite_canaries
 from support.patience import PATIENCE_SECONDS
+from support.ports import session_ports
 from support.quick_start import Process, start_lcm
 
 SPEED = 20
@@ -97,7 +98,7 @@ def running_simulator(*options: str) -> Iterator[RunningSimulator]:
 
 @contextmanager
 def running_lcm(*options: str, **environment: str) -> Iterator[RunningLcm]:
-    environment = {"WORKER_WAIT_SECONDS": "0.05", **environment}
+    environment = {"WORKER_WAIT_SECONDS": "0.05", **session_ports(), **environment}
     arguments = ("up", "--port", "0", "--speed", str(SPEED), "--no-demo-sessions", *options)
     suite_canaries.know("password of the simulated CML", simulated_password(seed=0))
     with running_command(*arguments, **environment) as (line, process, errors):

@@ -20,17 +20,12 @@ from support.canaries import suite_canaries, watched_session
 from support.cml_judge import CmlJudge, JudgedLab, cml_judge
 from support.etcd import etcd_cluster
 from support.ha import KEY, LcmProcess, environment_of
-from support.ports import reserve_port
 from support.processes import RunningSimulator, eventually, running_simulator
 from support.topologies import ROUTER_AND_HOST
 
 CONTROLLERS: Final = ("worker-controller", "resource-scheduler", "lablet-controller")
 METAL_CPUS: Final = 48
 IMPORT_SECONDS: Final = 5.0
-PORTS_OF_A_WORKER: Final = 60
-PORT_RANGES: Final = 80
-LOWEST_PORT: Final = 3_000
-"""Those below are what other tests use."""
 
 
 @dataclass(frozen=True)
@@ -154,7 +149,7 @@ async def running_school(directory: Path) -> AsyncIterator[School]:
         etcd = stack.enter_context(etcd_cluster())
         simulator = stack.enter_context(running_simulator("--no-people"))
         environment = environment_of(directory, etcd, simulator)
-        plane = LcmProcess("control plane", ("control-plane",), {**environment, **_ports_of_its_own()})
+        plane = LcmProcess("control plane", ("control-plane",), environment)
         _run(stack, [plane])
         own = {
             "AWS_ACCESS_KEY_ID": "simulated",
@@ -166,12 +161,6 @@ async def running_school(directory: Path) -> AsyncIterator[School]:
         token = json.loads((directory / "data" / "keys.json").read_text())["admin"]
         async with person(plane.url, token) as api, watched_session() as http:
             yield School(simulator, plane, controllers, api, http, stack)
-
-
-def _ports_of_its_own() -> dict[str, str]:
-    """Simulated workers of several tests may have the same address."""
-    first = LOWEST_PORT + reserve_port() % PORT_RANGES * PORTS_OF_A_WORKER
-    return {"PORT_RANGE_MIN": str(first), "PORT_RANGE_MAX": str(first + PORTS_OF_A_WORKER - 1)}
 
 
 def _run(stack: ExitStack, processes: Iterable[LcmProcess]) -> None:
