@@ -2,7 +2,7 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from datetime import timedelta
 from typing import Any
 
@@ -10,6 +10,9 @@ import pytest
 from msgspec.structs import replace
 
 from lcm.control_plane.commands.lablets.abandon_session import abandon_session
+from lcm.control_plane.records.audit import LABLET_KIND
+from lcm.control_plane.store.memory import MemoryStore
+from lcm.control_plane.store.port import Document, Fence, StoreUnavailable
 from lcm.domain.errors import LabRefused, NotFound, Unreachable
 from lcm.domain.lablet.audit import LabletEvent
 from lcm.domain.lablet.lab_standing import LeakPolicy
@@ -312,3 +315,61 @@ async def as_second_import(bench: DiscoveryBench) -> None:
             session, lab_generation=2, lab=session.lab and replace(session.lab, generation=2)
         ),
     )
+
+
+class MortalStore(MemoryStore):
+    """Ends the control plane before or after its nth write."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kill_at = 0
+        self.happens = False
+        self.writes = 0
+
+    async def insert(self, document: Document, fence: Fence | None = None) -> None:
+        if document.kind == LABLET_KIND:  # an entry that cannot be written holds nothing up
+            await super().insert(document, fence)
+        else:
+            await self._write(super().insert(document, fence))
+
+    async def replace(self, document: Document, fence: Fence | None = None) -> None:
+        await self._write(super().replace(document, fence))
+
+    async def delete(self, kind: str, document_id: str, version: int) -> None:
+        await self._write(super().delete(kind, document_id, version))
+
+    async def _write(self, write: Coroutine[Any, Any, None]) -> None:
+        self.writes += 1
+        if self.writes != self.kill_at:
+            await write
+            return
+        if self.happens:
+            await write
+        else:
+            write.close()
+        raise StoreUnavailable("the process ends here")
+
+
+@pytest.mark.parametrize("number", range(1, 12))
+@pytest.mark.parametrize("happens", [False, True])
+async def test_what_a_killed_control_plane_leaves_the_next_listings_finish(
+    number: int, *, happens: bool
+) -> None:
+    store = MortalStore()
+    bench = DiscoveryBench(store=store)
+    await bench.open()
+    await abandoned_session(bench)
+    bench.make_lab("of a person")
+    await bench.discover()
+    store.kill_at, store.happens = store.writes + number, happens
+    for _ in range(40):
+        before = store.writes
+        await bench.discover(timedelta(seconds=60))
+        await bench.carry_out(passes=2)
+        if before < store.kill_at <= store.writes:
+            bench.restart()
+    assert store.writes >= store.kill_at, "it was not killed"
+    assert bench.titles() == ["of a person"]
+    assert (await bench.worker()).claims == ()
+    assert await bench.audited(LabletEvent.LAB_LEAKED_REMOVED) != []
+    assert await bench.kinds() == {"of a person": "foreign"}
