@@ -112,9 +112,10 @@ class PublicDesk:
 
     def restart(self) -> None:
         """End the process and start it anew on the same store."""
+        self.kv = MemoryKv(self.clock, self.ids)
         self.parts = assemble(
             self.store,
-            MemoryKv(self.clock, self.ids),
+            self.kv,
             KEYS,
             secrets=SecretStore(self.store, SecretBox.of(bytes(32))),
             policies=self.policies,

@@ -10,10 +10,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from lcm.control_plane.commands.claim_leadership import claim_leadership, fence_for
-from lcm.control_plane.replication.publisher import Publisher
 from lcm.core.health import Health
 from lcm.core.hosted_service import run_services
-from lcm.core.kv.memory import MemoryKv
 from lcm.core.telemetry import Telemetry
 from lcm.domain.lablet.states import (
     FAILED,
@@ -42,7 +40,7 @@ SETTINGS = LabletControllerSettings()
 
 
 class Site(LabletBench):
-    """Controllers that run, beside a publisher of the keys that wake them."""
+    """Controllers that run, beside the publisher of the keys that wake them."""
 
     is_followed = True
     """Whether a worker controller reports the events of labs."""
@@ -50,20 +48,10 @@ class Site(LabletBench):
     @asynccontextmanager
     async def running(self, controllers: int = 1, **booking: Any) -> AsyncIterator["Site"]:
         await self.open(**booking)
-        self.kv = MemoryKv(self.clock, self.ids)
-        publisher = Publisher(
-            self.store,
-            self.kv,
-            clock=self.clock,
-            health=Health(self.clock),
-            session_of_lab=self.parts.plane.caches.sessions.session_of_lab,
-        )
-        self.records.sessions.subscribe(publisher.on_session_commit)
-        self.records.labs.subscribe(publisher.on_lab_change)
         self.controllers = [self._controller(f"c{number}") for number in range(controllers)]
         services = [controller.service for controller in self.controllers]
         async with asyncio.TaskGroup() as tasks:
-            running = [tasks.create_task(run_services(self.kv, publisher, *services))]
+            running = [tasks.create_task(run_services(self.kv, self.parts.publisher, *services))]
             if self.is_followed:
                 running.append(tasks.create_task(self._report_labs()))
             yield self
