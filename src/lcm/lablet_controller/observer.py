@@ -1,7 +1,6 @@
 """What CML shows of a session's lab: the recorded one, or the one that has the marker of the session."""
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any, Final
 
 import yaml
@@ -60,6 +59,10 @@ class LabObserver:
         """Nothing was sent for a new intent yet."""
         self._sent[_import_of(session)] = float("-inf")
 
+    def on_topology(self, session: LabletSession, topology: str) -> None:
+        """This is what is imported now."""
+        self._expected[_import_of(session)] = _tags_by_label(topology)
+
     def on_import_without_answer(self, session: LabletSession) -> None:
         """The lab may appear for a while."""
         self._sent[_import_of(session)] = self._clock.monotonic()
@@ -82,12 +85,16 @@ class LabObserver:
             return Unknown("no lab is intended")
         if lab.lab_id is None:
             return await self._search(session, server)
-        seen = await self._labs.get_lab(server, lab.lab_id)
-        if not isinstance(seen, Known):
-            return seen
         if session.status is RUNNING:
+            seen = await self._labs.get_lab(server, lab.lab_id)
+            if not isinstance(seen, Known):
+                return seen
             return Known(LabView(lab.lab_id, state=seen.value.state), seen.taken_at)
-        return await self._view(session, server, lab.lab_id, seen.taken_at)
+        try:
+            return await self._view(session, server, lab.lab_id)
+        except NotFound as error:
+            seen = await self._labs.get_lab(server, lab.lab_id)  # only this proves that the lab is gone
+            return Unknown(str(error), is_failure=True) if isinstance(seen, Known) else seen
 
     async def download(self, session: LabletSession, server: CmlServer) -> str:
         """The topology of the recorded lab, with the configurations that were extracted."""
@@ -95,9 +102,9 @@ class LabObserver:
         assert session.lab.lab_id is not None
         return await self._labs.download_lab(server, session.lab.lab_id)
 
-    async def _view(
-        self, session: LabletSession, server: CmlServer, lab_id: str, at: datetime
-    ) -> Observation[LabView]:
+    async def _view(self, session: LabletSession, server: CmlServer, lab_id: str) -> Observation[LabView]:
+        """Raises NotFound if CML answers that it has no such lab."""
+        at = self._clock.now()
         is_new = session.status is INSTANTIATING
         expected = await self._expect(session) if is_new else None
         boots = await self._boot_seconds(server) if is_new else {}
@@ -124,7 +131,7 @@ class LabObserver:
     async def _expect(self, session: LabletSession) -> _Expected:
         key = _import_of(session)
         if key not in self._expected:
-            self._expected[key] = _tags_by_label(await self._control_plane.get_topology(session.id))
+            self.on_topology(session, await self._control_plane.get_topology(session.id))
         return self._expected[key]
 
     async def _search(self, session: LabletSession, server: CmlServer) -> Observation[LabView]:

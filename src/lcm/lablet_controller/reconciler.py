@@ -392,6 +392,7 @@ class LabletReconciler(Reconciler[LabletSession]):
     async def _import(self, session: LabletSession, server: CmlServer) -> LabletSession:
         """Import, and record the id as the very next call."""
         topology = await self.control_plane.get_topology(session.id)
+        self.observer.on_topology(session, topology)
         try:
             imported = await self.gate.import_lab(session, server, topology)
         except Unreachable:

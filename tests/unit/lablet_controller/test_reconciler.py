@@ -66,6 +66,14 @@ async def test_a_placed_session_runs_when_every_node_has_booted(bench: LabletBen
     assert pc.tags == [f"serial:{port}" for port in session.ports.values()]
 
 
+async def test_a_lab_that_comes_up_costs_no_call_that_proves_nothing(bench: LabletBench) -> None:
+    """A class is as many of them at once."""
+    await bench.drive(RUNNING)
+    until_it_runs = bench.calls[: len(bench.calls) - bench.calls[::-1].index("move")]
+    assert until_it_runs.count("get_topology") == 1
+    assert "get_lab" not in until_it_runs
+
+
 async def test_the_intent_is_recorded_before_the_import_and_the_id_right_after_it(bench: LabletBench) -> None:
     await bench.drive(RUNNING)
     at = bench.calls.index("import_lab")
