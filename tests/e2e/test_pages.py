@@ -24,7 +24,7 @@ async def record(plane: LonePlane, event: str, reason: str, worker_id: str | Non
 
 async def test_the_navigation_leads_to_every_page_by_click_and_by_key(page: Page, plane: LonePlane) -> None:
     await open_page(page, plane)
-    for name, key in (("Sessions", "2"), ("Scaling", "3"), ("Cost", "4"), ("Fleet", "1")):
+    for name, key in (("Sessions", "2"), ("Labs", "3"), ("Scaling", "4"), ("Cost", "5"), ("Fleet", "1")):
         heading = page.get_by_role("heading", name=name, level=1)
         await page.get_by_role("link", name=name, exact=True).click()
         await expect(heading).to_be_visible()

@@ -13,7 +13,6 @@ const LABEL: Readonly<Partial<Record<string, string>>> = {
   check: "Check the tags of its ports",
   start: "Start",
   boot: "Boot every node",
-  run: "Run",
   access: "Read the access",
   probe: "Probe the ports",
   run: "Keep it running",
