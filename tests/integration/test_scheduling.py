@@ -58,9 +58,13 @@ async def test_a_session_gets_its_lab_on_the_worker_and_leaves_none_behind() -> 
             assert (session["worker_id"], session["lab"]["lab_id"]) == (worker["id"], lab["lab_id"])
             assert set(lab["nodes"].values()) == {"BOOTED"}
             url = f"http://127.0.0.1:{lcm.ready.ports['lablet_controller']}"
-            async with http.get(f"{url}/health") as answer:
-                health = await answer.json()
-            assert (health["instances_managed"], health["instances_running"]) == (1, 1)
+
+            async def one_is_running() -> bool:
+                async with http.get(f"{url}/health") as answer:
+                    health = await answer.json()
+                return (health["instances_managed"], health["instances_running"]) == (1, 1)
+
+            await eventually(one_is_running)  # the record runs before the answer is back
 
             await api.accepted("POST", f"/api/lablet-sessions/{session['id']}/end")
             await session_in(api, session, "terminated")
