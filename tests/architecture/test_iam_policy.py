@@ -62,6 +62,7 @@ def test_the_code_makes_these_ec2_calls_and_no_others() -> None:
         "CreateTags",
         "DeleteTags",
         "DescribeImages",
+        "DescribeInstanceTypes",
         "DescribeInstances",
         "RunInstances",
         "StartInstances",

@@ -11,6 +11,7 @@ from lcm.core.clock import SystemClock
 from lcm.core.ids import RandomIds
 from lcm.domain.errors import (
     ImageNotFound,
+    InstanceTypeUnfit,
     LaunchLapsed,
     LaunchRefused,
     RegionNotConfigured,
@@ -108,6 +109,32 @@ async def test_an_image_says_how_large_the_root_volume_must_be(cloud: Cloud) -> 
         await cloud.provider.launch_instance(replace(spec, root_volume=volume), ids.new_id())
 
 
+@pytest.mark.parametrize(
+    ("instance_type", "facts"),
+    [
+        ("t3.micro", (False, False)),
+        ("m8i.2xlarge", (False, True)),
+        ("c8i.2xlarge", (False, True)),
+        ("m5zn.metal", (True, False)),
+    ],
+)
+async def test_a_type_says_whether_it_runs_virtual_machines(
+    cloud: Cloud, instance_type: str, facts: tuple[bool, bool]
+) -> None:
+    assert await cloud.provider.describe_instance_type(cloud.region.region, instance_type) == facts
+
+
+async def test_an_instance_type_that_does_not_exist_is_a_permanent_error(cloud: Cloud) -> None:
+    with pytest.raises(InstanceTypeUnfit, match=r"x9\.huge"):
+        await cloud.provider.describe_instance_type(cloud.region.region, "x9.huge")
+
+
+async def test_nested_virtualization_is_refused_where_the_type_has_none(cloud: Cloud) -> None:
+    spec = await cloud.spec(ids.new_id(), instance_type="t3.large", nested_virtualization=True)
+    with pytest.raises(LaunchRefused, match="InvalidParameterCombination"):
+        await cloud.provider.launch_instance(spec, ids.new_id())
+
+
 async def test_an_instance_that_is_to_have_no_public_address_has_none(cloud: Cloud) -> None:
     spec = await cloud.spec(ids.new_id(), associate_public_ip=False)
     running = await cloud.until(await cloud.provider.launch_instance(spec, ids.new_id()), "running")
@@ -157,7 +184,6 @@ async def test_the_same_token_again_gives_the_same_instance(cloud: Cloud) -> Non
         {"associate_public_ip": True},
         {"metadata_http_tokens": "required"},
         {"capacity_reservation": "cr-0123456789abcdef0"},
-        {"nested_virtualization": True},
     ],
     ids=lambda change: next(iter(change)),
 )
@@ -166,6 +192,14 @@ async def test_the_same_token_with_other_parameters_is_refused(cloud: Cloud, cha
     await cloud.provider.launch_instance(await cloud.spec(worker_id), f"other-{worker_id}")
     with pytest.raises(TokenMismatch):
         await cloud.provider.launch_instance(await cloud.spec(worker_id, **change), f"other-{worker_id}")
+
+
+async def test_the_same_token_without_nested_virtualization_is_refused(cloud: Cloud) -> None:
+    spec = await cloud.spec(ids.new_id(), instance_type="m8i.large", nested_virtualization=True)
+    token = ids.new_id()
+    await cloud.provider.launch_instance(spec, token)
+    with pytest.raises(TokenMismatch):
+        await cloud.provider.launch_instance(replace(spec, nested_virtualization=False), token)
 
 
 async def test_a_token_whose_instance_is_gone_is_void(cloud: Cloud) -> None:

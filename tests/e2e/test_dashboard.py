@@ -40,7 +40,7 @@ async def test_a_user_takes_a_worker_through_its_lifecycle_by_clicks(page: Page,
     await page.get_by_role("button", name="Create worker").first.click()
     dialog = page.get_by_role("dialog")
     await dialog.get_by_label("Name").fill("clicked")
-    await dialog.get_by_role("radio", name=re.compile("large")).check(force=True)
+    await dialog.get_by_role("radio", name="large", exact=True).check(force=True)
     await dialog.get_by_role("button", name="Create", exact=True).click()
     await shows(page, "clicked", "running")
 

@@ -13,6 +13,7 @@ from typing import Literal
 from lcm.core.clock import Clock
 from lcm.domain.errors import (
     ImageNotFound,
+    InstanceTypeUnfit,
     LaunchLapsed,
     LaunchRefused,
     TokenMismatch,
@@ -24,10 +25,12 @@ from lcm.domain.launch import (
     WORKER_ID_TAG,
     Ami,
     InstanceId,
+    InstanceTypeFacts,
     LaunchSpec,
     WorkerId,
     newest_image,
 )
+from lcm.domain.template import is_metal
 from lcm.domain.worker import Instance
 from lcm.simulator.aws.errors import Ec2Error
 from lcm.simulator.aws.images import IMAGE_DISK_GB, ROOT_DEVICE, SHARED_BY
@@ -43,6 +46,8 @@ from lcm.simulator.aws.tokens import LaunchTokens
 from lcm.simulator.pace import Delays as MeanDelays
 from lcm.simulator.pace import Pace
 
+NESTING = frozenset({"c8i", "m8i", "r8i"})
+FAMILIES = NESTING | {"t3", "m5zn"}
 USER_INITIATED = "Client.UserInitiatedShutdown"
 
 Moment = Literal["before", "after"]
@@ -204,6 +209,9 @@ class MemoryCloud:
         volume = spec.root_volume
         if volume is not None and volume.size_gb < spec.image.disk_gb:
             raise LaunchRefused(f"InvalidBlockDeviceMapping: {volume.size_gb} GB is smaller than the image")
+        nests = spec.instance_type.partition(".")[0] in NESTING and not is_metal(spec.instance_type)
+        if spec.nested_virtualization and not nests:
+            raise LaunchRefused("InvalidParameterCombination: nested virtualization is not supported")
         with _errors_of_the_adapter():
             known: MemoryInstance | None = self._tokens.recall(spec.region, client_token, spec)
         instance = known or self.add(spec, client_token)
@@ -248,6 +256,14 @@ class MemoryCloud:
         if not matching:
             raise ImageNotFound(f"no AMI named {name_pattern!r} in {region}")
         return newest_image(matching)
+
+    async def describe_instance_type(self, region: str, instance_type: str) -> InstanceTypeFacts:
+        await self._called("before", "describe_instance_type", instance_type)
+        family = instance_type.partition(".")[0]
+        if family not in FAMILIES:
+            raise InstanceTypeUnfit(f"{region} has no instance type {instance_type!r}")
+        metal = is_metal(instance_type)
+        return InstanceTypeFacts(is_bare_metal=metal, can_nest=family in NESTING and not metal)
 
     async def list_images(self, region: str, image_ids: Sequence[str]) -> Sequence[Ami]:
         await self._called("before", "list_images", " ".join(image_ids))

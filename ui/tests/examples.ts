@@ -102,6 +102,8 @@ export function template(fields: Partial<WorkerTemplate> = {}): WorkerTemplate {
     metadata_http_tokens: "required",
     capacity_reservation: null,
     nested_virtualization: false,
+    allow_without_kvm: false,
+    default: false,
     enabled: true,
     drain_timeout_hours: 4,
     ...fields,

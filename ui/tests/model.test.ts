@@ -5,9 +5,11 @@ import {
   denialReason,
   desiredAfter,
   effectiveActions,
+  hasKvm,
   matchesText,
   nameProblem,
   panelActions,
+  preselected,
   rowActions,
   type Sort,
   statusInfo,
@@ -174,5 +176,22 @@ describe("names", () => {
   test("the suggestion is the first one that is free", () => {
     expect(suggestName([])).toBe("cml-01");
     expect(suggestName(["cml-01", "cml-03"])).toBe("cml-02");
+  });
+});
+
+describe("the preselected template", () => {
+  const micro = template({ name: "micro", instance_type: "t3.micro" });
+  const nested = template({ name: "nested", instance_type: "m8i.large", nested_virtualization: true });
+  const metal = template({ name: "metal", instance_type: "m5zn.metal" });
+
+  test("is the default, else the first that can run CML, never one that cannot", () => {
+    expect(preselected([micro, nested, { ...metal, default: true }])?.name).toBe("metal");
+    expect(preselected([micro, nested, metal])?.name).toBe("nested");
+    expect(preselected([micro])).toBeUndefined();
+  });
+
+  test("has KVM on bare metal or by nested virtualization", () => {
+    expect([micro, nested, metal].map(hasKvm)).toEqual([false, true, true]);
+    expect(hasKvm(template({ instance_type: "c8i.metal-48xl" }))).toBe(true);
   });
 });

@@ -12,6 +12,7 @@
     │   ├── TemplateMissing
     │   ├── RegionNotConfigured
     │   ├── ImageNotFound
+    │   ├── InstanceTypeUnfit    the template's instance type cannot run CML as it says
     │   ├── LaunchRefused         EC2 refuses these launch parameters; nothing was launched
     │   ├── TokenMismatch         the client token was used with other parameters
     │   ├── CertificateChanged    a worker presents another certificate than the pinned one
@@ -93,6 +94,10 @@ class RegionNotConfigured(PermanentError):
 
 class ImageNotFound(PermanentError):
     """No AMI matches the template's pattern in this region."""
+
+
+class InstanceTypeUnfit(PermanentError):
+    """The instance type cannot run virtual machines, and the template does not allow that."""
 
 
 class LaunchRefused(PermanentError):

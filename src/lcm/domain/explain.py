@@ -74,6 +74,9 @@ def _holding(worker: Worker, policy: IdlePolicy, now: datetime) -> Iterator[Poin
         yield Point("status_reason", worker.status_reason)
     if worker.status is RUNNING and not worker.cml.is_ready:
         yield Point("cml_booting", "CML is not ready yet")
+    if worker.status is RUNNING and _lacks_kvm(worker):
+        text = "CML reports no KVM: it runs containers only; bare metal or nested virtualization has KVM"
+        yield Point("no_kvm", text)
     if worker.status is STOPPED and worker.desired_status is DesiredStatus.STOPPED:
         yield _STOPPED_BY[worker.pause.reason or PauseReason.MANUAL]
     if worker.sessions:
@@ -112,6 +115,11 @@ def _alarms(idle_checks: IdleCheckHealth, policy: IdlePolicy, now: datetime) -> 
     if idle_checks.unconfirmed_since is not None:
         text = "CML telemetry cannot be read, so the worker counts as active"
         yield Point("unconfirmed", text, idle_checks.unconfirmed_since)
+
+
+def _lacks_kvm(worker: Worker) -> bool:
+    health = worker.cml.health
+    return health is not None and any(check.endswith(": kvm_vmx_enabled") for check in health.failing)
 
 
 def _may_be_paused(worker: Worker) -> bool:

@@ -42,6 +42,26 @@ class Ami(msgspec.Struct, frozen=True, kw_only=True):
     """Of its root volume: an instance cannot have less."""
 
 
+class InstanceTypeFacts(NamedTuple):
+    """What EC2 says of an instance type."""
+
+    is_bare_metal: bool
+    can_nest: bool
+    """It can run virtual machines if the launch asks for it."""
+
+
+def kvm_mistake(template: WorkerTemplate, facts: InstanceTypeFacts) -> str:
+    """Return why no instance may be launched from the template; empty if one may."""
+    name = template.instance_type
+    if template.nested_virtualization and not facts.can_nest:
+        why = "bare metal needs none" if facts.is_bare_metal else "choose a type of c8i, m8i or r8i"
+        return f"{name} has no nested virtualization: {why}"
+    if template.nested_virtualization or facts.is_bare_metal or template.allow_without_kvm:
+        return ""
+    cure = "say nested_virtualization: true" if facts.can_nest else "choose bare metal, c8i, m8i or r8i"
+    return f"{name} runs no virtual machines of CML: {cure}, or say allow_without_kvm: true"
+
+
 def newest_image(images: Sequence[Ami]) -> Ami:
     """The AMI created last; of two created at once the one with the higher id, so that all callers agree."""
     return max(images, key=lambda image: (image.creation_date, image.id))

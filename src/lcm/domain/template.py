@@ -60,10 +60,24 @@ class WorkerTemplate(msgspec.Struct, frozen=True, kw_only=True):
     capacity_reservation: Annotated[str, Meta(pattern=r"^cr-[0-9a-f]{8,17}$")] | None = None
     """The capacity reservation that is used; without it EC2 takes an open one if it has one."""
     nested_virtualization: bool = False
-    """Whether the instance may run virtual machines itself: c8i, m8i, r8i and a few later types."""
+    """Whether EC2 lets the instance run virtual machines: c8i, m8i, r8i and a few other types can."""
+    allow_without_kvm: bool = False
+    """Whether workers may be launched that cannot run CML's virtual machines."""
     enabled: bool = True
+    default: bool = False
+    """Whether the dashboard preselects it; at most one template, and one with KVM."""
     drain_timeout_hours: Annotated[float, Meta(gt=0, le=168)] | None = None
     """How long a drain waits for sessions; None: as long as the fleet's setting says."""
+
+    @property
+    def has_kvm(self) -> bool:
+        """Whether CML can run its virtual machines: on bare metal, or by nested virtualization."""
+        return self.nested_virtualization or is_metal(self.instance_type)
+
+
+def is_metal(instance_type: str) -> bool:
+    """Whether EC2 names it as bare metal, which has KVM by itself."""
+    return instance_type.partition(".")[2].startswith("metal")
 
 
 class RegionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -21,6 +21,8 @@ class ListedInstance(msgspec.Struct, frozen=True, kw_only=True):
     """How often its operating system was started."""
     disk_gb: int | None = None
     """Of its root volume; None: as much as its instance type has here."""
+    has_kvm: bool = True
+    """Whether its processor runs virtual machines: bare metal, or by nested virtualization."""
 
 
 class InstanceListing(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, Protocol
 
 from lcm.cml.sessions import CmlServer
 from lcm.domain.discovery import DiscoverySettings, FoundInstance
-from lcm.domain.launch import Ami, InstanceId, LaunchSpec, WorkerId
+from lcm.domain.launch import Ami, InstanceId, InstanceTypeFacts, LaunchSpec, WorkerId
 from lcm.domain.license import LicenseOperation
 from lcm.domain.lifecycle import WorkerStatus
 from lcm.domain.scaling import AuditEvent
@@ -170,6 +170,10 @@ class CloudProvider(Protocol):
 
         An owner is an account id or `self`.
         """
+        ...
+
+    async def describe_instance_type(self, region: str, instance_type: str) -> InstanceTypeFacts:
+        """What EC2 says of the type. Raises InstanceTypeUnfit if the region has none of this name."""
         ...
 
     async def list_images(self, region: str, image_ids: Sequence[str]) -> Sequence[Ami]:

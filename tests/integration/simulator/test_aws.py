@@ -338,6 +338,7 @@ async def test_the_listing_tells_what_a_machine_knows_about_itself(cloud: Any) -
         "id": instance_id,
         "region": "us-east-1",
         "disk_gb": 16,
+        "has_kvm": False,
         "state": "running",
         "private_ip": described["PrivateIpAddress"],
         "public_ip": described["PublicIpAddress"],

@@ -15,7 +15,7 @@ from lcm.core.clock import Clock
 from lcm.core.kv.port import Change, Item, KvUnavailable, LeaseId, Listing
 from lcm.core.rate_limit import Rate, Saturated, TokenBucket
 from lcm.domain.errors import CapacityShortage, Throttled, Unreachable
-from lcm.domain.launch import Ami, InstanceId, LaunchSpec, WorkerId
+from lcm.domain.launch import Ami, InstanceId, InstanceTypeFacts, LaunchSpec, WorkerId
 from lcm.domain.worker import Instance
 from lcm.worker_controller.ports import CmlSystemInformation, LicenseState
 from simulation.world.calls import Answer, Violation
@@ -284,6 +284,13 @@ class SimulatedCloud(SimulatedPort):
     async def resolve_ami(self, region: str, name_pattern: str, owners: Sequence[str]) -> Ami:
         return await self._ask(
             "resolve_ami", "", lambda: self._world.cloud.resolve_ami(region, name_pattern, owners)
+        )
+
+    async def describe_instance_type(self, region: str, instance_type: str) -> InstanceTypeFacts:
+        return await self._ask(
+            "describe_instance_type",
+            instance_type,
+            lambda: self._world.cloud.describe_instance_type(region, instance_type),
         )
 
     async def launch_instance(self, spec: LaunchSpec, client_token: str) -> Instance:

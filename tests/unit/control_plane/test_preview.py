@@ -51,9 +51,9 @@ async def test_a_preview_names_the_workers_that_would_be_used_started_and_launch
     assert (found.placed, found.waiting, found.impossible) == (1, 2, 0)
     assert found.brought_back == ("down",)
     assert [(each.template, each.count, each.usd_per_hour) for each in found.launches] == [
-        ("metal", 1, 3.9641)
+        ("kvm-small", 1, 0.21168)
     ]
-    assert found.usd_per_hour == round(2 * 3.9641, 6)
+    assert found.usd_per_hour == round(3.9641 + 0.21168, 6)
     assert found.usd_total is None
     assert found.text.startswith("1 of 3 seats get a worker that is up; the next: waits for worker down")
     assert [each.worker_id for each in found.candidates] == ["up"]
@@ -83,7 +83,7 @@ async def test_a_preview_of_a_timeslot_is_the_plan_at_the_time_at_which_its_wind
     await room.add_session("over by then", timeslot=room.slot(in_minutes=50, minutes=60))
     found = await previewed(room, timeslot=room.slot(in_minutes=600), count=2)
     assert [seat.outcome for seat in found.seats] == [Outcome.ASSIGN, Outcome.SCALE_UP]
-    assert found.usd_total == pytest.approx(3.9641)
+    assert found.usd_total == pytest.approx(0.2117)
     opens = room.clock.now() + (room.slot(in_minutes=600).start - room.clock.now()) - ONE_REGION.times.lead
     assert [seat.eta and seat.eta.likely for seat in found.seats] == [
         opens,

@@ -206,18 +206,50 @@ def test_the_templates_are_those_of_the_contract() -> None:
         t.name: (t.instance_type, t.cpu, t.memory_gb, t.disk_gb, t.max_nodes, t.usd_per_hour)
         for t in templates
     }
-    assert sizes == {
+    contract = {
         "micro": ("t3.micro", 2, 1, 20, 2, 0.0104),
         "small": ("t3.small", 2, 2, 50, 5, 0.0208),
         "medium": ("t3.medium", 2, 4, 100, 15, 0.0416),
         "large": ("t3.large", 2, 8, 200, 30, 0.0832),
         "metal": ("m5zn.metal", 48, 192, 1000, 200, 3.9641),
     }
+    assert {name: sizes[name] for name in contract} == contract
+    assert all(t.has_kvm for t in templates if t.name not in contract)
     for template in templates:
         assert template.description
         usual = (template.ami_name_pattern, template.enabled, template.drain_timeout_hours)
         assert usual == ("CML-*", True, None)
     assert ControlPlaneSettings().drain_timeout_seconds == 4 * 3600
+
+
+def test_the_default_template_can_run_cml_and_those_that_cannot_say_so() -> None:
+    templates, _ = read_templates(read_yaml(TEMPLATES))
+    [default] = [template for template in templates if template.default]
+    assert default.has_kvm
+    unfit = {template.name for template in templates if not template.has_kvm}
+    assert unfit == {template.name for template in templates if template.allow_without_kvm}
+    assert unfit == {"micro", "small", "medium", "large"}
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (f"{GOOD}    default: true\n", "t.yaml:10: worker_templates[0].default: it must be able to run CML"),
+        (
+            "".join(
+                GOOD.replace("worker_templates:\n", "" if name == "b" else "worker_templates:\n")
+                .replace("small", name, 1)
+                .replace("t3.small", "m8i.large")
+                + "    nested_virtualization: true\n    default: true\n"
+                for name in ("a", "b")
+            ),
+            "t.yaml:21: worker_templates[1].default: another template is the default",
+        ),
+    ],
+)
+def test_at_most_one_template_is_the_default_and_it_has_kvm(text: str, says: str) -> None:
+    _, [mistake] = read_templates(parse_yaml(text, "t.yaml"))
+    assert str(mistake).startswith(says)
 
 
 def test_the_settings_are_those_of_the_contract() -> None:

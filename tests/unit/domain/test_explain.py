@@ -8,7 +8,7 @@ from lcm.domain.explain import explain
 from lcm.domain.idle import IdlePolicy
 from lcm.domain.lifecycle import DRAINING, FAILED, RUNNING, STOPPED, DesiredStatus, WorkerStatus
 from lcm.domain.pause import DECIDED, PauseReason
-from lcm.domain.worker import Hold, Worker
+from lcm.domain.worker import CmlHealth, Hold, Worker
 from support.claims import claims_of
 from support.core import NOON, a_worker, with_fields
 
@@ -47,6 +47,7 @@ def test_a_used_worker_says_when_it_will_be_paused() -> None:
         ({"claims": claims_of("lablet-1")}, "active_sessions"),
         ({"nominations": {"lablet-1": NOON + 30 * MINUTE}}, "nominated"),
         ({"cml_ready": False}, "cml_booting"),
+        ({"cml_health": CmlHealth(failing=("cml-controller: kvm_vmx_enabled",))}, "no_kvm"),
     ],
 )
 def test_what_keeps_a_running_worker_is_named(fields: dict[str, object], code: str) -> None:

@@ -11,10 +11,12 @@ from lcm.domain.errors import Conflict, IllegalTransition
 from lcm.domain.launch import (
     MAX_UNATTENDED_LAUNCHES,
     InstanceId,
+    InstanceTypeFacts,
     RootVolume,
     WorkerId,
     client_token,
     instance_tags,
+    kvm_mistake,
     launch_spec,
     other_subnets,
 )
@@ -216,6 +218,33 @@ def test_what_a_template_says_of_the_instance_is_in_the_request() -> None:
     assert {name: getattr(spec, name) for name in said} == said
     assert spec.root_volume is not None
     assert spec.root_volume.kms_key_id == "alias/cml"
+
+
+T3 = InstanceTypeFacts(is_bare_metal=False, can_nest=False)
+M8I = InstanceTypeFacts(is_bare_metal=False, can_nest=True)
+METAL = InstanceTypeFacts(is_bare_metal=True, can_nest=False)
+
+
+@pytest.mark.parametrize(
+    ("facts", "is_asked", "is_allowed", "says"),
+    [
+        (METAL, False, False, ""),
+        (M8I, True, False, ""),
+        (T3, False, True, ""),
+        (M8I, False, True, ""),
+        (T3, False, False, "choose bare metal, c8i, m8i or r8i"),
+        (M8I, False, False, "say nested_virtualization: true"),
+        (T3, True, True, "choose a type of c8i, m8i or r8i"),
+        (METAL, True, False, "bare metal needs none"),
+    ],
+)
+def test_a_type_without_kvm_is_refused_with_the_cure_unless_the_template_accepts_it(
+    facts: InstanceTypeFacts, is_asked: bool, is_allowed: bool, says: str
+) -> None:
+    template = replace(TEMPLATE, nested_virtualization=is_asked, allow_without_kvm=is_allowed)
+    mistake = kvm_mistake(template, facts)
+    assert says in mistake
+    assert bool(says) == bool(mistake)
 
 
 def test_a_root_volume_is_never_smaller_than_the_image() -> None:

@@ -488,3 +488,12 @@ def test_telemetry_events_have_exactly_three_keys_and_known_categories(client: C
     told = [event["category"] for event in events]
     assert {"import_lab", "start_lab", "queue_node", "start_node", "boot_node", "export_lab"} <= set(told)
     assert not {"create_lab", "wipe_lab", "delete_lab"} & set(told)
+
+
+@pytest.mark.parametrize("has_kvm", [True, False])
+def test_the_health_of_a_server_says_whether_its_processor_runs_virtual_machines(has_kvm: bool) -> None:
+    client = Client()
+    client.server.power_on(msgspec.structs.replace(client.server.instance, has_kvm=has_kvm))
+    client.pass_time(3600)
+    [compute] = client.get("system_health")["computes"].values()
+    assert compute["kvm_vmx_enabled"] is has_kvm

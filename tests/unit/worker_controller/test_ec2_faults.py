@@ -49,6 +49,22 @@ THREE_SUBNETS = RegionConfig(
 EUROPE = RegionConfig(region="eu-west-1", security_group_ids=("sg-9",), subnet_id="subnet-9")
 
 
+WITHOUT_KVM = {
+    "worker_templates": [
+        {
+            "name": "plain",
+            "description": "",
+            "instance_type": "t3.large",
+            "cpu": 2,
+            "memory_gb": 8,
+            "disk_gb": 50,
+            "max_nodes": 5,
+            "usd_per_hour": 0.1,
+        }
+    ]
+}
+
+
 class Disturbance:
     """An error that one operation meets, until it is over."""
 
@@ -750,6 +766,15 @@ class TestSeveralRegions:
             worker = await fleet.until(await fleet.create("europe", region="eu-west-1"), FAILED)
             assert "configure it, then retry" in worker.status_reason
             assert fleet.leader.loop.states[worker.id].retry_count > 0  # RETRY, so a repaired file is noticed
+            assert fleet.effects() == []
+
+    async def test_a_type_without_kvm_is_refused_before_anything_is_launched(self) -> None:
+        fleet = Fleet()
+        async with fleet.running():
+            await fleet.templates.seed(WITHOUT_KVM)
+            worker = await fleet.until(await fleet.create(template="plain"), FAILED)
+            assert "t3.large runs no virtual machines of CML" in worker.status_reason
+            assert worker.launch.intent is None
             assert fleet.effects() == []
 
     async def test_a_worker_without_an_image_in_its_region_fails_and_says_what_to_do(self) -> None:

@@ -877,7 +877,9 @@ export interface WorkerTemplate {
   readonly metadata_http_tokens: "optional" | "required";
   readonly capacity_reservation: string | null;
   readonly nested_virtualization: boolean;
+  readonly allow_without_kvm: boolean;
   readonly enabled: boolean;
+  readonly default: boolean;
   readonly drain_timeout_hours: number | null;
 }
 

@@ -54,4 +54,5 @@ def template_view(template: WorkerTemplate) -> PlacementTemplate:
         reserve=reserved_by(template),
         usd_per_hour=template.usd_per_hour,
         is_enabled=template.enabled,
+        has_nested_virtualization=template.has_kvm,
     )

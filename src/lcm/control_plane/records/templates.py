@@ -174,6 +174,9 @@ def read_templates(config: Mapping[str, Any]) -> tuple[list[WorkerTemplate], lis
         found = check(entry, _WrittenTemplate, within=config, at=place)
         if isinstance(found, list):
             mistakes += found
+        elif found.default and any(template.default for template in templates.values()):
+            line = entry.lines.get("default") if isinstance(entry, Marked) else None
+            mistakes.append(Mistake(file, line, f"{place}.default", "another template is the default"))
         elif found.name in templates:
             line = entry.lines.get("name") if isinstance(entry, Marked) else None
             mistakes.append(Mistake(file, line, f"{place}.name", f"there is another template {found.name!r}"))
@@ -194,6 +197,8 @@ def _contradiction(template: WorkerTemplate) -> tuple[str, str] | None:
         return excess, "it leaves nothing for sessions"
     if template.kms_key_id is not None and not template.ebs_encrypted:
         return "kms_key_id", "ebs_encrypted is false: there is nothing to encrypt with this key"
+    if template.default and not template.has_kvm:
+        return "default", "it must be able to run CML: bare metal, or nested_virtualization: true"
     if template.user_data is not None and len(template.user_data.encode()) > MAX_USER_DATA_BYTES:
         return "user_data", f"EC2 takes at most {MAX_USER_DATA_BYTES} bytes"
     return None

@@ -101,6 +101,7 @@ class MotoInstances:
             running_since=instance.running_since,
             generation=instance.generation,
             disk_gb=moto_launch.disk_gb(moto_instance),
+            has_kvm=moto_launch.has_kvm(moto_instance),
         )
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 from moto.ec2.models import amis as amis_module
 from moto.ec2.models import iam_instance_profile as profiles_module
 from moto.ec2.models import instances as instances_module
+from moto.ec2.models.instance_types import INSTANCE_TYPES
 from moto.ec2.responses import instances as responses_module
 from moto.iam.models import iam_backends
 
@@ -61,12 +62,19 @@ def check(backend: Any, image_id: str, options: dict[str, Any]) -> None:
                 f"Volume of size {mapping['Ebs']['VolumeSize']}GB is smaller than snapshot, "
                 f"expect size >= {IMAGE_DISK_GB}GB",
             )
+    _check_nesting(options["instance_type"], requested(backend).get("CpuOptions", {}), options)
     target = requested(backend).get("CapacityReservationSpecification", {}).get("CapacityReservationTarget")
     if target and target["CapacityReservationId"] != CAPACITY_RESERVATION:
         reservation = target["CapacityReservationId"]
         raise Ec2Error(
             "InvalidCapacityReservationId.NotFound", f"The reservation '{reservation}' does not exist"
         )
+
+
+def has_kvm(instance: Any) -> bool:
+    """Whether the processor runs virtual machines: bare metal, or by nested virtualization."""
+    asked = (getattr(instance, "cpu_options", None) or {}).get("NestedVirtualization") == "enabled"
+    return asked or bool(INSTANCE_TYPES[instance.instance_type].get("BareMetal"))
 
 
 def apply_interfaces(options: dict[str, Any]) -> bool:
@@ -83,6 +91,17 @@ def disk_gb(instance: Any) -> int | None:
     """The size of the root volume; None for an instance that exists from the beginning."""
     root = instance.block_device_mapping.get(ROOT_DEVICE)
     return None if root is None else int(root.size)
+
+
+def _check_nesting(instance_type: str, cpu: dict[str, Any], options: dict[str, Any]) -> None:
+    if cpu.get("NestedVirtualization") != "enabled":
+        return
+    features = INSTANCE_TYPES.get(instance_type, {}).get("ProcessorInfo", {}).get("SupportedFeatures", [])
+    if "nested-virtualization" not in features or options.get("instance_market_options"):
+        raise Ec2Error(
+            "InvalidParameterCombination",
+            f"Nested virtualization is not supported for this launch of {instance_type}",
+        )
 
 
 def _volumes_of(image: Any) -> list[dict[str, Any]]:

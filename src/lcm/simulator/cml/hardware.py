@@ -23,6 +23,7 @@ class Hardware(NamedTuple):
     cpu_model: str
 
 
+_GRANITE: Final = "Intel(R) Xeon(R) 6975P-C"
 _BURSTABLE: Final = "Intel(R) Xeon(R) Platinum 8259CL CPU @ 2.50GHz"
 
 # fmt: off
@@ -32,6 +33,10 @@ HARDWARE: Final = {
     "t3.small":   Hardware(2,      2,   64, _BURSTABLE),
     "t3.medium":  Hardware(2,      4,   64, _BURSTABLE),
     "t3.large":   Hardware(2,      8,   64, _BURSTABLE),
+    "c8i.2xlarge": Hardware(8,    16,   64, _GRANITE),
+    "m8i.xlarge": Hardware(4,     16,   64, _GRANITE),
+    "m8i.2xlarge": Hardware(8,    32,   64, _GRANITE),
+    "m8i.4xlarge": Hardware(16,   64,   64, _GRANITE),
     "m5zn.metal": Hardware(48,   192,  512, "Intel(R) Xeon(R) Platinum 8252C CPU @ 3.80GHz"),
 }
 # fmt: on

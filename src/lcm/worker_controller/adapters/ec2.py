@@ -34,6 +34,7 @@ from lcm.domain.launch import (
     WORKER_ID_TAG,
     Ami,
     InstanceId,
+    InstanceTypeFacts,
     LaunchSpec,
     WorkerId,
     newest_image,
@@ -50,6 +51,7 @@ T = TypeVar("T")
 LIMITS: Final[Mapping[str, Rate]] = {
     "DescribeInstances": Rate(per_second=20, burst=100),
     "DescribeImages": Rate(per_second=20, burst=100),
+    "DescribeInstanceTypes": Rate(per_second=20, burst=100),
     "RunInstances": Rate(per_second=2, burst=5),
     "StartInstances": Rate(per_second=2, burst=5),
     "StopInstances": Rate(per_second=2, burst=5),
@@ -60,7 +62,7 @@ LIMITS: Final[Mapping[str, Rate]] = {
 """What AWS grants an account by default, per region. Ours are not the only calls of the account: EC2 may
 refuse all the same, and then all calls of the process pause."""
 
-CHANGES: Final = frozenset(LIMITS) - {"DescribeInstances", "DescribeImages"}
+CHANGES: Final = frozenset(operation for operation in LIMITS if not operation.startswith("Describe"))
 PERMIT_WITHIN_SECONDS: Final = 10.0
 IDS_PER_CALL: Final = 1_000
 FILTER_VALUES: Final = 200
@@ -215,6 +217,19 @@ class Ec2Provider:
                 " in ami_owners of the template"
             )
         return newest_image([_image(described) for described in answer["Images"]])
+
+    async def describe_instance_type(self, region: str, instance_type: str) -> InstanceTypeFacts:
+        # A filter, not InstanceTypes: of a name that is not known EC2 gives an empty answer, not an error.
+        wanted = {"Name": "instance-type", "Values": [instance_type]}
+        async with self._permitted(region, "DescribeInstanceTypes") as ec2:
+            answer = await ec2.describe_instance_types(Filters=[wanted])
+        if not answer["InstanceTypes"]:
+            raise errors.InstanceTypeUnfit(f"{region} has no instance type {instance_type!r}")
+        [described] = answer["InstanceTypes"]
+        features = described.get("ProcessorInfo", {}).get("SupportedFeatures", [])
+        return InstanceTypeFacts(
+            is_bare_metal=described.get("BareMetal", False), can_nest="nested-virtualization" in features
+        )
 
     async def list_images(self, region: str, image_ids: Sequence[str]) -> Sequence[Ami]:
         found: list[Ami] = []

@@ -12,15 +12,16 @@ from typing import Final
 from lcm.core.clock import Clock
 from lcm.domain.errors import (
     CapacityShortage,
+    InstanceTypeUnfit,
     LaunchLapsed,
     LaunchRefused,
     QuotaExceeded,
     RegionNotConfigured,
     TemplateMissing,
 )
-from lcm.domain.launch import LaunchIntent, instance_tags, launch_spec, other_subnets
+from lcm.domain.launch import LaunchIntent, instance_tags, kvm_mistake, launch_spec, other_subnets
 from lcm.domain.lifecycle import PROVISIONING, DesiredStatus
-from lcm.domain.template import RegionConfig
+from lcm.domain.template import RegionConfig, WorkerTemplate
 from lcm.domain.worker import Worker
 from lcm.worker_controller.ports import CloudProvider, ControlPlane
 
@@ -103,6 +104,7 @@ class Launcher:
             raise RegionNotConfigured(
                 f"region {worker.aws_region!r} is not in aws_region_configs; configure it, then retry"
             )
+        await self._require_kvm(region.region, template)
         image = await self.cloud.resolve_ami(region.region, template.ami_name_pattern, template.ami_owners)
         tags = instance_tags(
             worker_id=worker.id,
@@ -117,3 +119,11 @@ class Launcher:
         assert intended.launch.intent is not None
         self._may_take_effect_until[intended.launch.intent.client_token] = self.clock.monotonic()
         return intended
+
+    async def _require_kvm(self, region: str, template: WorkerTemplate) -> None:
+        """Ask EC2 what the type can; not where the template accepts a worker without KVM as it is."""
+        if template.allow_without_kvm and not template.nested_virtualization:
+            return
+        facts = await self.cloud.describe_instance_type(region, template.instance_type)
+        if mistake := kvm_mistake(template, facts):
+            raise InstanceTypeUnfit(f"template {template.name!r}: {mistake}; then retry")

@@ -9,7 +9,7 @@ import { MAX_LENGTH } from "../../generated/rules";
 import { Dialog } from "../../kit/dialog";
 import { formatUsd } from "../../kit/format";
 import { Spinner } from "../../kit/icons";
-import { nameProblem, suggestName } from "../worker/model";
+import { hasKvm, nameProblem, preselected, suggestName } from "../worker/model";
 
 const NAME_HINT = `Lower case letters, digits and hyphens; at most ${MAX_LENGTH.workerName}.`;
 
@@ -23,7 +23,7 @@ export function CreateDialog() {
 
   const offered = useComputed(() => templates.value.filter(({ enabled }) => enabled));
   // Templates may be loaded after the dialog has opened: a default is computed, never stored.
-  const template = useComputed(() => chosenTemplate.value ?? offered.value[0]?.name ?? "");
+  const template = useComputed(() => chosenTemplate.value ?? preselected(offered.value)?.name ?? "");
   const region = useComputed(
     () => chosenRegion.value ?? (regions.value.find((r) => r.is_default) ?? regions.value[0])?.name ?? "",
   );
@@ -150,6 +150,7 @@ interface TemplateCardProps {
 function TemplateCard({ template, isChosen, onChoose }: TemplateCardProps) {
   const nameId = `template-${template.name}`;
   const specsId = `${nameId}-specs`;
+  const runsId = `${nameId}-runs`;
   return (
     <label class="template" title={template.description}>
       <input
@@ -158,7 +159,7 @@ function TemplateCard({ template, isChosen, onChoose }: TemplateCardProps) {
         value={template.name}
         checked={isChosen}
         aria-labelledby={nameId}
-        aria-describedby={specsId}
+        aria-describedby={`${specsId} ${runsId}`}
         onChange={onChoose}
       />
       <span class="template-text">
@@ -170,6 +171,9 @@ function TemplateCard({ template, isChosen, onChoose }: TemplateCardProps) {
         </span>
         <span id={specsId} class="template-specs">
           {template.cpu} vCPU · {template.memory_gb} GB RAM · {template.disk_gb} GB disk · {template.max_nodes} nodes
+        </span>
+        <span id={runsId} class="template-specs">
+          {hasKvm(template) ? "Runs virtual machines (KVM)" : "No KVM: no virtual machines, light nodes only"}
         </span>
       </span>
       <span class="template-price">

@@ -278,3 +278,12 @@ export function suggestName(taken: Iterable<string>): string {
     if (!names.has(name)) return name;
   }
 }
+
+/** The default; without one the cheapest that can run CML, and nothing rather than one that cannot. */
+export function preselected(offered: readonly WorkerTemplate[]): WorkerTemplate | undefined {
+  return offered.find((offer) => offer.default) ?? offered.find(hasKvm);
+}
+
+export function hasKvm({ nested_virtualization: isNested, instance_type: type }: WorkerTemplate): boolean {
+  return isNested || /\.metal/.test(type);
+}

@@ -24,7 +24,7 @@ def system_health(call: Call) -> dict[str, Any]:
     server = call.server
     is_ready = server.is_ready(call.now)
     compute = {
-        "kvm_vmx_enabled": True,
+        "kvm_vmx_enabled": server.instance.has_kvm,
         "enough_cpus": True,
         "lld_connected": is_ready,
         "lld_synced": is_ready,
