@@ -13,6 +13,7 @@ from typing import Any, Final
 import aiohttp
 import msgspec
 
+from lcm.domain.lablet.marker import read_title
 from lcm.rest.lablets import LabletSessionRecords
 from lcm.rest.schemas import API_KEY_HEADER, SERVICE_HEADER
 from support.api import Api, Json, person
@@ -108,13 +109,13 @@ class School:
     # What is on the CML servers.
 
     async def labs_of_sessions(self) -> dict[str, int]:
-        """How many labs of LCM each worker has at this moment, as the simulator knows."""
+        """How many labs with a title of LCM each worker has at this moment, as the simulator knows."""
         counts: dict[str, int] = {}
         for worker in await self.workers():
             url = f"{self.simulator.info.cml_control_url}/workers/{worker['ec2_instance_id']}"
             async with self.http.get(url) as answer:
                 labs = (await answer.json())["labs"]
-            counts[worker["id"]] = sum(lab["title"].startswith("lcm-") for lab in labs)
+            counts[worker["id"]] = sum(read_title(lab["title"]) is not None for lab in labs)
         return counts
 
     def judged(self) -> dict[str, dict[str, JudgedLab]]:

@@ -222,9 +222,10 @@ async def test_a_controller_lists_sessions_by_status_and_by_when_they_changed(ap
 async def test_the_calendar_of_a_day_is_the_default_and_other_ranges_are_checked(api: Api) -> None:
     _, found = await api.ask("/api/scheduling/calendar")
     assert (len(found["steps"]), found["entries"]) == (96, [])
-    day = "from=2026-01-02T00:00:00&to=2026-01-03T00:00:00Z"
+    day = "from=2026-01-02T00:00:00Z&to=2026-01-03T00:00:00Z"
     _, found = await api.ask(f"/api/scheduling/calendar?{day}&step=60")
     assert found["steps"][0]["at"] == "2026-01-02T00:00:00Z"
-    for query in (f"{day}&step=1", "from=yesterday", "from=2026-01-02T00:00:00Z&to=2026-01-01T00:00:00Z"):
+    backwards = "from=2026-01-02T00:00:00Z&to=2026-01-01T00:00:00Z"
+    for query in (f"{day}&step=1", "from=yesterday", "from=0.5", "from=2026-01-02T00:00:00", backwards):
         status, problem = await api.ask(f"/api/scheduling/calendar?{query}")
         assert status == 422, problem

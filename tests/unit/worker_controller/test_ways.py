@@ -8,7 +8,7 @@ from lcm.domain.worker import Action
 from support.fleet import Fleet
 from support.ways import Tracer, Way
 
-MOST_OF_A_LAUNCH = 72
+MOST_OF_A_LAUNCH = 74
 MOST_OF_A_STOP = 86
 
 

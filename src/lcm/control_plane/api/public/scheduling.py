@@ -1,12 +1,12 @@
 """Why sessions wait and when they get a worker, what a booking would lead to, and what was decided."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, timedelta
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query
 from starlette.responses import Response
 
-from lcm.control_plane.api.dependencies import Plane, Viewer
+from lcm.control_plane.api.dependencies import Moment, Plane, Viewer
 from lcm.control_plane.queries.calendar import scheduling_calendar
 from lcm.control_plane.queries.explain_session import explain_session
 from lcm.control_plane.queries.lablet_sessions import may_see, visible_ids, visible_session
@@ -77,8 +77,8 @@ async def preview(
 async def calendar(
     person: Viewer,
     plane: Plane,
-    begin: Annotated[datetime | None, Query(alias="from", description="Now without one.")] = None,
-    end: Annotated[datetime | None, Query(alias="to", description="A day later without one.")] = None,
+    begin: Annotated[Moment | None, Query(alias="from", description="Now without one.")] = None,
+    end: Annotated[Moment | None, Query(alias="to", description="A day later without one.")] = None,
     step: Annotated[int, Query(ge=5, le=1440, description="Minutes between two steps.")] = 15,
 ) -> Response:
     """Classes and sessions, and the demand of everything against the capacity, from now on.
@@ -86,22 +86,17 @@ async def calendar(
     Demand counts the time before a session in which its lab starts and that after it in which it is removed.
     Operators see all entries, others their own.
     """
-    start = _utc(begin) if begin is not None else plane.records.clock.now()
+    start = begin.astimezone(UTC) if begin is not None else plane.records.clock.now()
     return answer(
         await scheduling_calendar(
             plane.records,
             plane.policies,
             begin=start,
-            end=_utc(end) if end is not None else start + timedelta(days=1),
+            end=end.astimezone(UTC) if end is not None else start + timedelta(days=1),
             step=timedelta(minutes=step),
             is_shown=lambda session: may_see(person, session),
         )
     )
-
-
-def _utc(moment: datetime) -> datetime:
-    """A time without a zone is UTC."""
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
 @router.get("/placements", summary="List placement decisions", **documented(PlacementPage, problems=[422]))
