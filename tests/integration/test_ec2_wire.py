@@ -269,12 +269,13 @@ async def test_a4_a_launch_that_lands_late_is_the_one_that_was_asked_for_again(
     async with opened(simulator) as wire, opened(simulator, read_timeout_seconds=0.3) as hasty:
         spec, token = await wire.spec(), ids.new_id()
         await wire.disturb("RunInstances", "delay", seconds=1)
-        with pytest.raises(Unreachable):
-            await hasty.provider.launch_instance(spec, token)
+        while "RunInstances" not in await wire.calls():  # a busy host may not even send it in time
+            with pytest.raises(Unreachable):
+                await hasty.provider.launch_instance(spec, token)
         again = await wire.provider.launch_instance(spec, token)
 
         async def has_landed() -> bool:
-            return (await wire.calls()).count("RunInstances") == 2
+            return (await wire.calls()).count("RunInstances") >= 2
 
         await eventually(has_landed)
         found = await wire.provider.list_instances(wire.name, spec.tags)
