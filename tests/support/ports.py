@@ -23,7 +23,7 @@ def session_ports() -> dict[str, str]:
 
     Simulated workers of all processes share their addresses, at which PATty opens these ports.
     """
-    first = _reserve(range(2_000, 8_000, PORTS_OF_SESSIONS))
+    first = _reserve(range(3_000, 8_000, PORTS_OF_SESSIONS))  # a demo on this host has the lowest
     return {"PORT_RANGE_MIN": str(first), "PORT_RANGE_MAX": str(first + PORTS_OF_SESSIONS - 1)}
 
 
