@@ -54,7 +54,7 @@ MEANING: Final = {
     PENDING: "The record exists; no instance is known yet.",
     PROVISIONING: "EC2 accepted the launch; the instance is not running yet.",
     STARTING: "The instance is starting, or runs without a known address.",
-    RUNNING: "The instance runs and has an address. Whether CML may is the flag `cml_ready`.",
+    RUNNING: "The instance runs and has an address, whether or not CML answers yet.",
     DRAINING: "No new sessions; stops when the present ones are over.",
     STOPPING: "A stop was decided; the instance is not stopped yet.",
     STOPPED: "The instance is stopped; its disk is kept, compute costs nothing.",

@@ -72,7 +72,7 @@ MEANING: Final = {
     RUNNING: "The timeslot has begun, or the lab was used.",
     COLLECTING: "Configurations are collected before the lab is removed.",
     GRADING: "A grading service judges what was collected.",
-    STOPPING: "The lab is stopped, wiped and deleted; `end_reason` says how the session ends.",
+    STOPPING: "The lab is stopped, wiped and deleted; then the session ends.",
     ARCHIVED: "Ended as booked; nothing is left.",
     TERMINATED: "Cancelled by a person; nothing is left.",
     EXPIRED: "Its time passed; nothing is left.",

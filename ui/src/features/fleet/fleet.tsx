@@ -1,4 +1,5 @@
 import { openCreateDialog } from "../../app/commands";
+import { PAGES } from "../../app/router";
 import { denialFor } from "../../app/session";
 import { entries, isLoaded } from "../../app/store";
 import { Glyph } from "../../kit/icons";
@@ -71,10 +72,10 @@ function Shortcuts() {
         <kbd>Esc</kbd> close
       </span>
       <span>
-        <kbd>1</kbd>
-        <kbd>2</kbd>
-        <kbd>3</kbd>
-        <kbd>4</kbd> pages
+        {PAGES.map(({ key }) => (
+          <kbd key={key}>{key}</kbd>
+        ))}{" "}
+        pages
       </span>
     </section>
   );
