@@ -125,6 +125,7 @@ async def test_a_password_is_shown_on_request_only_and_stays_out_of_the_url(
     await expect(access).not_to_contain_text("a-word-to-hide")
     await access.get_by_role("button", name="Show the password").click()
     await page.get_by_role("link", name="← Sessions").click()
+    await expect(access).to_have_count(0)
     await page.go_back()
     await expect(access).to_contain_text("cisco")
     assert "a-word-to-hide" not in await page.content()

@@ -36,6 +36,13 @@ async def stop_start(story: Story) -> None:
 
 
 @scenario
+async def a_worker_with_kvm(story: Story) -> None:
+    """EC2 is asked what the type can before the launch intent is stored."""
+    worker = await story.create("ada", "kvm-small")
+    await story.until(worker, RUNNING)
+
+
+@scenario
 async def drought_at_launch(story: Story) -> None:
     await with_drought(story, "launch_instance")
     worker = await story.create("ada")
