@@ -70,7 +70,10 @@ RECEIVED: Final = (
     "SessionAccess",
     "BatchAccess",
     "LabPage",
+    "PlacementPage",
+    "SchedulingCalendar",
     "SchedulingPreview",
+    "SchedulingQueue",
     "TopologyAnalysis",
 )
 """What the dashboard reads; every type that these refer to is written too."""

@@ -213,6 +213,27 @@ async def test_the_sheet_of_a_class_and_evidence_are_accessible(
 
 
 @SCHEMES
+async def test_the_calendar_and_the_scheduler_are_accessible(
+    page: Page, plane: LonePlane, scheme: Scheme
+) -> None:
+    desk = await LabletDesk(plane).start()
+    definition = await desk.define()
+    placed = await desk.create(definition)
+    await desk.create(definition)
+    await desk.place(placed)
+    await open_page(page, plane, scheme, "#/calendar")
+    await expect(page.locator(".calendar-block")).to_have_count(2)
+    assert await violations(page) == []
+    await page.get_by_role("button", name="Week").click()
+    await page.set_viewport_size(PHONE)
+    assert await violations(page) == []
+    await page.goto(f"{plane.url}/#/scheduler")
+    await expect(page.locator(".queue-item")).to_have_count(1)
+    await expect(page.locator(".bin-segment").first).to_be_visible()
+    assert await violations(page) == []
+
+
+@SCHEMES
 async def test_the_labs_are_accessible(page: Page, plane: LonePlane, scheme: Scheme) -> None:
     desk = await LabletDesk(plane).start()
     await desk.give_address("192.0.2.7")

@@ -60,9 +60,10 @@ class LabletDesk:
         session: Json = created["session"]
         return session
 
-    async def create_class(self, definition: Json, *owners: str) -> Json:
+    async def create_class(self, definition: Json, *owners: str, **fields: Any) -> Json:
         """A class with a seat for each owner."""
-        body = {"definition_id": definition["id"], "name": "CCNA", "count": len(owners), "owners": owners}
+        seats = {"count": len(owners), "owners": owners}
+        body = {"definition_id": definition["id"], "name": "CCNA", **seats, **fields}
         created = await self._created("/api/lablet-sessions/batch", body)
         batch: Json = created["batch"]
         return batch

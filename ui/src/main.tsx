@@ -18,6 +18,8 @@ import "./styles/live.css";
 import "./styles/pages.css";
 import "./styles/sessions.css";
 import "./styles/booking.css";
+import "./styles/calendar.css";
+import "./styles/scheduler.css";
 import "./styles/dialog.css";
 import "./styles/sign-in.css";
 

@@ -2,6 +2,7 @@
 
 import { AddDefinitionDialog } from "../features/booking/add-definition-dialog";
 import { NewSessionPage } from "../features/booking/new-session-page";
+import { CalendarPage } from "../features/calendar/calendar-page";
 import { Cost } from "../features/cost/cost-page";
 import { CreateDialog } from "../features/fleet/create-dialog";
 import { Fleet } from "../features/fleet/fleet";
@@ -14,6 +15,7 @@ import { LabsPage } from "../features/labs/labs-page";
 import { RemoveLabDialog } from "../features/labs/remove-lab-dialog";
 import { DeregisterDialog, FleetLicenseDialog, RegisterDialog } from "../features/license/license-dialogs";
 import { Scaling } from "../features/scaling/scaling-page";
+import { SchedulerPage } from "../features/scheduler/scheduler-page";
 import { CmlLoginDialog } from "../features/worker/cml-login-dialog";
 import { DeleteDialog } from "../features/worker/delete-dialog";
 import { TagsDialog } from "../features/worker/tags-dialog";
@@ -63,6 +65,10 @@ function Page({ id }: { id: PageId }) {
       return <Fleet />;
     case "sessions":
       return <Sessions />;
+    case "calendar":
+      return <CalendarPage />;
+    case "scheduler":
+      return <SchedulerPage />;
     case "labs":
       return <LabsPage />;
     case "scaling":

@@ -9,8 +9,11 @@ import type {
   NewBatch,
   NewDefinition,
   NewSession,
+  PlacementPage,
   PreviewRequest,
+  SchedulingCalendar,
   SchedulingPreview,
+  SchedulingQueue,
   SessionAccess,
   SessionCreated,
   SessionExplanation,
@@ -118,6 +121,25 @@ export function createClass(batch: NewBatch, options: RequestOptions): Promise<B
 
 export function previewScheduling(preview: PreviewRequest, options: RequestOptions): Promise<SchedulingPreview> {
   return request("POST", "/api/scheduling/preview", preview, options);
+}
+
+/** What is booked between two moments, and the demand against the capacity at every step. */
+export function getCalendar(begin: number, end: number, stepMinutes: number): Promise<SchedulingCalendar> {
+  const query = new URLSearchParams({
+    from: new Date(begin).toISOString(),
+    to: new Date(end).toISOString(),
+    step: String(stepMinutes),
+  });
+  return request("GET", `/api/scheduling/calendar?${query}`);
+}
+
+export function getQueue(): Promise<SchedulingQueue> {
+  return request("GET", "/api/scheduling/queue");
+}
+
+/** The newest decisions of the scheduler. */
+export function listPlacements(limit: number): Promise<PlacementPage> {
+  return request("GET", `/api/placements?limit=${limit}`);
 }
 
 /** The definitions from which sessions can be created. */

@@ -1,12 +1,13 @@
 /**
  * The URL's hash selects the page: #/ is the fleet, #/workers/{id} the fleet with one worker open, #/sessions the
  * lablet sessions with their filter as its query, #/sessions/{id} one of them, #/sessions/new a new one,
- * #/sessions/classes/{id} the access sheet of a class, #/labs the labs on all workers, #/scaling and #/cost are pages of their own.
+ * #/sessions/classes/{id} the access sheet of a class, #/calendar what is booked with the days as its query,
+ * #/scheduler the queue and the workers, #/labs the labs on all workers, #/scaling and #/cost are pages of their own.
  */
 
 import { computed, effect, signal } from "@preact/signals";
 
-export type PageId = "fleet" | "sessions" | "labs" | "scaling" | "cost";
+export type PageId = "fleet" | "sessions" | "calendar" | "scheduler" | "labs" | "scaling" | "cost";
 
 export interface Page {
   readonly id: PageId;
@@ -19,9 +20,11 @@ export interface Page {
 export const PAGES: readonly Page[] = [
   { id: "fleet", label: "Fleet", href: "#/", key: "1" },
   { id: "sessions", label: "Sessions", href: "#/sessions", key: "2" },
-  { id: "labs", label: "Labs", href: "#/labs", key: "3" },
-  { id: "scaling", label: "Scaling", href: "#/scaling", key: "4" },
-  { id: "cost", label: "Cost", href: "#/cost", key: "5" },
+  { id: "calendar", label: "Calendar", href: "#/calendar", key: "3" },
+  { id: "scheduler", label: "Scheduler", href: "#/scheduler", key: "4" },
+  { id: "labs", label: "Labs", href: "#/labs", key: "5" },
+  { id: "scaling", label: "Scaling", href: "#/scaling", key: "6" },
+  { id: "cost", label: "Cost", href: "#/cost", key: "7" },
 ];
 
 const hash = signal(window.location.hash);

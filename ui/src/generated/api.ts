@@ -67,6 +67,28 @@ export interface BatchView {
   readonly sessions: readonly LabletSessionView[];
 }
 
+/** A class, or one session that belongs to none. */
+export interface CalendarEntry {
+  readonly id: string;
+  readonly name: string;
+  readonly is_batch: boolean;
+  readonly seats: number;
+  readonly definition_name: string;
+  readonly start: string;
+  readonly end: string | null;
+  readonly counts: Readonly<Record<string, number>>;
+}
+
+/** Demand and capacity at one moment. */
+export interface CalendarStep {
+  readonly at: string;
+  readonly sessions: number;
+  readonly demand: Capacity;
+  readonly capacity: Capacity;
+  readonly workers_needed: number;
+  readonly workers_possible: number;
+}
+
 /** A worker that could take the session now. */
 export interface Candidate {
   readonly worker_id: string;
@@ -105,6 +127,21 @@ export interface CostReport {
   readonly by_worker: readonly CostLine[];
   readonly by_template: readonly CostLine[];
   readonly by_region: readonly CostLine[];
+}
+
+/** What is kept of a decision. */
+export interface DecisionRecord {
+  readonly session_id: string;
+  readonly at: string;
+  readonly outcome: Outcome;
+  readonly code: WaitCode | null;
+  readonly worker_id: string | null;
+  readonly text: string;
+  readonly score: Score | null;
+  readonly candidates: readonly Candidate[];
+  readonly counts: Readonly<Record<string, number>>;
+  readonly revision: string;
+  readonly milliseconds: number;
 }
 
 /** What an author chooses beside the topology. */
@@ -534,6 +571,12 @@ export type Outcome = "assign" | "impossible" | "scale_up" | "wait";
 /** Why a worker was stopped last. */
 export type PauseReason = "external" | "idle_timeout" | "manual";
 
+/** Decisions, newest first. */
+export interface PlacementPage {
+  readonly items: readonly DecisionRecord[];
+  readonly next: string | null;
+}
+
 /** Workers that would be requested. */
 export interface PlannedLaunch {
   readonly template: string;
@@ -599,6 +642,15 @@ export interface Problem {
   readonly errors?: readonly FieldError[];
 }
 
+export interface QueueEntry {
+  readonly session: LabletSessionView;
+  readonly outcome: Outcome;
+  readonly code: WaitCode | null;
+  readonly text: string;
+  readonly position: number;
+  readonly worker_id: string | null;
+}
+
 /** One reason for a worker's status, or one next event. */
 export interface Reason {
   readonly code: string;
@@ -651,6 +703,11 @@ export interface Sample {
 /** The source of a measurement. */
 export type SampleSource = "cloudwatch" | "rest" | "websocket";
 
+export interface SchedulingCalendar {
+  readonly steps: readonly CalendarStep[];
+  readonly entries: readonly CalendarEntry[];
+}
+
 /** What would happen; nothing is recorded. */
 export interface SchedulingPreview {
   readonly verdict: FitOfSlot;
@@ -666,6 +723,12 @@ export interface SchedulingPreview {
   readonly candidates: readonly Candidate[];
   readonly workers: readonly WorkerReasons[];
   readonly forecast: Forecast;
+}
+
+/** The sessions that wait, in the order in which they are decided, and what the next cycle does. */
+export interface SchedulingQueue {
+  readonly items: readonly QueueEntry[];
+  readonly is_scheduler_silent: boolean;
 }
 
 /** How full a worker is. The fullest that fits takes the session; ties go by name. */
