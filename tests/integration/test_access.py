@@ -177,6 +177,7 @@ ROUTES = {
     ("POST", "/api/internal/leadership"): CONTROLLER,
     ("GET", "/health"): ANYBODY,
     ("GET", "/ready"): ANYBODY,
+    ("GET", "/info"): VIEWER,
     ("GET", "/metrics"): ANYBODY,
     ("GET", "/api/openapi.json"): VIEWER,
     ("GET", "/"): ANYBODY,

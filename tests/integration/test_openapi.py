@@ -14,7 +14,7 @@ from lcm.control_plane.access.identity import Identity
 from lcm.control_plane.access.rate_limit import Buckets
 from lcm.control_plane.access.roles import AccessKeys
 from lcm.control_plane.api.app import build_app
-from lcm.control_plane.api.operations import Operations
+from lcm.control_plane.api.operations import plane_operations
 from lcm.control_plane.api.services import Services
 from lcm.control_plane.commands.claim_leadership import claim_leadership
 from lcm.control_plane.replication.publisher import Publisher
@@ -56,8 +56,7 @@ app = build_app(
         EventHub(clock, ids, plane.caches.worker_cache),
         Identity(AccessKeys("viewer-key", "operator-key", "admin-key", "controller-key"), store, clock),
     ),
-    Telemetry(),
-    Operations(health, publisher),
+    plane_operations(health, Telemetry(), publisher),
     Buckets(clock, per_second=1e6, burst=1_000_000),
 )
 schema = schemathesis.openapi.from_asgi("/api/openapi.json", app, headers=HEADERS).exclude(

@@ -19,7 +19,7 @@ from lcm.control_plane.access.roles import AccessKeys
 from lcm.control_plane.access.sealing import CannotOpen, KeyFile, SecretBox
 from lcm.control_plane.access.secrets import SecretStore
 from lcm.control_plane.api.app import build_app
-from lcm.control_plane.api.operations import Operations
+from lcm.control_plane.api.operations import plane_operations
 from lcm.control_plane.api.services import ControlPlane, Services
 from lcm.control_plane.commands.auto_license import AutoLicense
 from lcm.control_plane.commands.lablets.session_sweep import SessionSweep
@@ -212,7 +212,7 @@ def assemble(
     _register_session_metrics(telemetry, plane, session_sweep)
     rate = Buckets(clock, per_second=requests_per_second, burst=int(requests_per_second * BURST_SECONDS))
     return ControlPlaneParts(
-        app=build_app(Services(plane, hub, identity), telemetry, Operations(health, publisher), rate),
+        app=build_app(Services(plane, hub, identity), plane_operations(health, telemetry, publisher), rate),
         plane=plane,
         publisher=publisher,
         kv_watch=kv_watch,

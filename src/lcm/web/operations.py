@@ -1,7 +1,7 @@
-"""The HTTP of a controller process: probes, metrics, and `/admin` for operators.
+"""What every process answers about itself: probes, facts and metrics; and `/admin` of the controllers.
 
 Everything under `/admin/` needs the controllers' key; what only a leader can do answers 409 on a standby. A
-controller adds its own facts and routes to those that every controller has.
+process adds its own facts, a controller also its own pages and actions, to those that all of them have.
 """
 
 import hmac
@@ -63,18 +63,69 @@ class OperationsView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HealthView(msgspec.Struct, frozen=True, kw_only=True):
-    """`healthy` unless a loop is silent; a standby is healthy too. A controller adds its own facts."""
+    """`unhealthy` if a loop is silent; a process that cannot reach what it needs says so and is healthy."""
 
     status: str
+    frozen: list[str]
+    """What is missing; a controller starts, stops and terminates nothing meanwhile."""
+    silent_loops: list[str]
+
+
+class ReadyView(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether requests should be sent here, and what is missing."""
+
+    ready: bool
+    frozen: list[str]
+
+
+class InfoView(msgspec.Struct, frozen=True, kw_only=True):
+    """Which process this is, and of which version. A process adds its own facts."""
+
+    service: str
+    version: str
+
+
+class LeadershipFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What `/health` of a controller says besides; a standby is healthy too."""
+
     is_leader: bool
     instance_id: str
     last_reconciliation: datetime | None
     epoch: int | None
     watching: bool
-    frozen: list[str]
-    """What is missing, so that nothing is started, stopped or terminated meanwhile."""
-    silent_loops: list[str]
     coordination: str
+
+
+@dataclass(frozen=True)
+class ProcessOperations:
+    """The probes, facts and metrics of a process."""
+
+    health: Health
+    telemetry: Telemetry
+    is_ready: Callable[[], bool]
+    info_facts: Callable[[], Mapping[str, Any]]
+    """Added to `/info`; at least the name of the service."""
+    health_facts: Callable[[], Mapping[str, Any]] = dict
+    """Added to `/health`."""
+
+    async def show_health(self, _: Request) -> Response:
+        silent = self.health.silent_loops
+        view = HealthView(
+            status="unhealthy" if silent else "healthy",
+            frozen=self.health.freeze_reasons,
+            silent_loops=silent,
+        )
+        return json_answer({**msgspec.structs.asdict(view), **self.health_facts()}, 503 if silent else 200)
+
+    async def show_ready(self, _: Request) -> Response:
+        view = ReadyView(ready=self.is_ready(), frozen=self.health.freeze_reasons)
+        return json_answer(view, 200 if view.ready else 503)
+
+    async def show_info(self, _: Request) -> Response:
+        return json_answer({**self.info_facts(), "version": version("lablet-cloud-manager")})
+
+    async def show_metrics(self, _: Request) -> Response:
+        return Response(self.telemetry.render(), media_type=self.telemetry.content_type)
 
 
 @dataclass(frozen=True)
@@ -95,6 +146,13 @@ class ControllerOperations:
     """More under `/admin/`, by name: POST, on the leader only."""
 
     def app(self) -> Starlette:
+        process = ProcessOperations(
+            self.health,
+            self.telemetry,
+            is_ready=lambda: not self.health.freeze_reasons,
+            info_facts=self._info_facts,
+            health_facts=self._health_facts,
+        )
         pages = {
             "operations": self.show_operations,
             "leader-status": self.show_leader_status,
@@ -107,10 +165,10 @@ class ControllerOperations:
         }
         return Starlette(
             routes=[
-                Route("/health", self.show_health),
-                Route("/ready", self.show_ready),
-                Route("/info", self.show_info),
-                Route("/metrics", self.show_metrics),
+                Route("/health", process.show_health),
+                Route("/ready", process.show_ready),
+                Route("/info", process.show_info),
+                Route("/metrics", process.show_metrics),
                 *(Route(f"/admin/{name}", self._with_key(page)) for name, page in pages.items()),
                 *(
                     Route(f"/admin/{name}", self._with_key(self._on_leader(action)), methods=["POST"])
@@ -120,42 +178,28 @@ class ControllerOperations:
             exception_handlers={TransientError: _unavailable, Exception: _unexpected},
         )
 
-    # Probes.
+    # Facts.
 
-    async def show_health(self, _: Request) -> Response:
-        election, silent = self.service.election, self.health.silent_loops
-        view = HealthView(
-            status="unhealthy" if silent else "healthy",
+    def _health_facts(self) -> Mapping[str, Any]:
+        election = self.service.election
+        facts = LeadershipFacts(
             is_leader=election.is_leader,
             instance_id=election.config.instance_id,
             last_reconciliation=self.service.loop.last_reconciliation,
             epoch=election.leadership.epoch if election.leadership else None,
             watching=isinstance(self.service, WatchTriggeredHostedService) and self.service.watch.is_watching,
-            frozen=self.health.freeze_reasons,
-            silent_loops=silent,
             coordination=self._coordination,
         )
-        return json_answer({**msgspec.structs.asdict(view), **self.health_facts()}, 503 if silent else 200)
+        return {**msgspec.structs.asdict(facts), **self.health_facts()}
 
-    async def show_ready(self, _: Request) -> Response:
-        """A standby is ready; only a controller that cannot reach what it needs is not."""
-        frozen = self.health.freeze_reasons
-        return json_answer({"ready": not frozen, "frozen": frozen}, 503 if frozen else 200)
-
-    async def show_info(self, _: Request) -> Response:
+    def _info_facts(self) -> Mapping[str, Any]:
         election = self.service.election.config
-        return json_answer(
-            {
-                "service": election.service_name,
-                "version": version("lablet-cloud-manager"),
-                "instance_id": election.instance_id,
-                "election_key": election.key,
-                **self.info_facts(),
-            }
-        )
-
-    async def show_metrics(self, _: Request) -> Response:
-        return Response(self.telemetry.render(), media_type=self.telemetry.content_type)
+        return {
+            "service": election.service_name,
+            "instance_id": election.instance_id,
+            "election_key": election.key,
+            **self.info_facts(),
+        }
 
     # Pages.
 

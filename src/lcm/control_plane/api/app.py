@@ -19,7 +19,6 @@ from lcm.control_plane.api.public.secret_keys import KeyRotated
 from lcm.control_plane.api.public.tokens import TokenCreated, TokenList
 from lcm.control_plane.api.services import Services
 from lcm.control_plane.store.port import StoreUnavailable, WriteUnconfirmed
-from lcm.core.telemetry import Telemetry
 from lcm.domain import errors
 from lcm.domain.lablet.session import LabletSession
 from lcm.domain.lablet.snapshot import Snapshot
@@ -39,6 +38,7 @@ from lcm.rest import (
     schemas,
 )
 from lcm.web.answers import MalformedBody, PlainRoute, install_openapi
+from lcm.web.operations import HealthView, InfoView, ProcessOperations, ReadyView
 from lcm.web.problems import problem
 from lcm.web.tracing import Traced
 
@@ -67,7 +67,7 @@ _STRUCTS = (
     schemas.LicenseSettings, LicenseDebt,
     fleet_schemas.BulkImport, fleet_schemas.BulkImportResult, fleet_schemas.Cleanup,
     fleet_schemas.CleanupResult, fleet_schemas.DiscoveryView,
-    Worker, WorkerTemplate, operations.HealthView, operations.ReadyView,
+    Worker, WorkerTemplate, HealthView, ReadyView, InfoView,
     TokenList, TokenCreated, KeyRotated,
     LabletSession, Snapshot, lablets.LabletSessionRecords, lablets.LabletSessionView,
     lablets.LabletSessionPage, lablets.SessionHistory, lablets.PlacementOrders, lablets.PlacementResults,
@@ -115,19 +115,16 @@ _REFUSALS: dict[type[errors.RequestError], tuple[int, str, str]] = {
 }
 
 
-def build_app(
-    services: Services, telemetry: Telemetry, operations_info: operations.Operations, rate: Buckets
-) -> FastAPI:
+def build_app(services: Services, process: ProcessOperations, rate: Buckets) -> FastAPI:
     """Return the application: all routes, error handlers and middleware, with this rate per principal."""
     app = _api()
     app.state.services = services
-    app.state.telemetry = telemetry
-    app.state.operations = operations_info
+    app.state.operations = process
     app.router.routes.extend(dashboard.router.routes)
     _add_error_handlers(app)
     app.router.routes.sort(key=_route_priority)
     app.add_middleware(AccessMiddleware, identity=services.identity, rate=rate)
-    app.add_middleware(Traced, ids=telemetry.trace_ids)
+    app.add_middleware(Traced, ids=process.telemetry.trace_ids)
     return app
 
 

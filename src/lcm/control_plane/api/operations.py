@@ -1,36 +1,33 @@
-"""Probes and metrics of the control plane."""
+"""Probes, facts and metrics of the control plane, as every process answers them; documented here."""
 
-from dataclasses import dataclass
 from typing import Any
 
-import msgspec
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from lcm.control_plane.api.dependencies import Viewer
 from lcm.control_plane.replication.publisher import Publisher
 from lcm.core.health import Health
-from lcm.web.answers import answer, documented
+from lcm.core.telemetry import Telemetry
+from lcm.web.answers import documented
+from lcm.web.operations import HealthView, InfoView, ProcessOperations, ReadyView
 
 router = APIRouter(tags=["operations"])
 
 
-@dataclass(frozen=True)
-class Operations:
-    """What these routes read."""
-
-    health: Health
-    publisher: Publisher
-
-
-class HealthView(msgspec.Struct, frozen=True, kw_only=True):
-    """`unhealthy` if a loop is silent; `reasons` says what is missing."""
-
-    status: str
-    reasons: list[str]
+def plane_operations(health: Health, telemetry: Telemetry, publisher: Publisher) -> ProcessOperations:
+    """What a control plane says of itself; it is ready once everything is published."""
+    return ProcessOperations(
+        health,
+        telemetry,
+        is_ready=lambda: not publisher.is_behind,
+        info_facts=lambda: {"service": "control-plane"},
+    )
 
 
-class ReadyView(msgspec.Struct, frozen=True, kw_only=True):
-    ready: bool
+def _operations(request: Request) -> ProcessOperations:
+    found: ProcessOperations = request.app.state.operations
+    return found
 
 
 def _answers(struct: type, when_not: str) -> dict[str, Any]:
@@ -41,22 +38,19 @@ def _answers(struct: type, when_not: str) -> dict[str, Any]:
 
 @router.get("/health", summary="Liveness probe", **_answers(HealthView, "A loop is silent."))
 async def health(request: Request) -> Response:
-    operations: Operations = request.app.state.operations
-    silent = [f"loop {name} is silent" for name in operations.health.silent_loops]
-    view = HealthView(
-        status="unhealthy" if silent else "healthy", reasons=silent + operations.health.freeze_reasons
-    )
-    return answer(view, 503 if silent else 200)
+    return await _operations(request).show_health(request)
 
 
 @router.get("/ready", summary="Readiness probe", **_answers(ReadyView, "Not everything is published yet."))
 async def ready(request: Request) -> Response:
-    operations: Operations = request.app.state.operations
-    is_ready = not operations.publisher.is_behind
-    return answer(ReadyView(ready=is_ready), 200 if is_ready else 503)
+    return await _operations(request).show_ready(request)
+
+
+@router.get("/info", summary="Service and version", **documented(InfoView))
+async def info(request: Request, _: Viewer) -> Response:
+    return await _operations(request).show_info(request)
 
 
 @router.get("/metrics", summary="Prometheus metrics", include_in_schema=False)
 async def metrics(request: Request) -> Response:
-    telemetry = request.app.state.telemetry
-    return Response(telemetry.render(), media_type=telemetry.content_type)
+    return await _operations(request).show_metrics(request)
