@@ -21,7 +21,7 @@ class LabletControllerSettings(ControllerSettings, CmlSettings):
         description="Name of this instance in elections.",
     )
     reconcile_interval: PositiveFloat = Field(
-        30, description="Seconds between two looks at all sessions, if nothing wakes the controller."
+        30, description="Seconds between two resyncs of all sessions, if nothing wakes the controller."
     )
     watch_debounce_seconds: float = Field(
         0.02, ge=0, description="Seconds in which changes of one session are taken together."

@@ -1,7 +1,7 @@
 """One decision cycle: read a snapshot, plan with the placement engine, carry out the plan.
 
 The engine decides on the snapshot only; the control plane judges every claim again on the worker's record. A
-refused claim costs another look at a fresh snapshot, so two schedulers can never place one session twice.
+refused claim costs another cycle on a fresh snapshot, so two schedulers can never place one session twice.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ from lcm.rest.schemas import ScaleUpRequest
 log = structlog.get_logger(__name__)
 
 MAX_ROUNDS: Final = 3
-"""How often a cycle looks again for the sessions that a worker refused."""
+"""How often a cycle plans again for the sessions that a worker refused."""
 
 
 class SchedulingCycle:
@@ -60,7 +60,7 @@ class SchedulingCycle:
         await self._settle_waiting(snapshot, plan)
         await self._recorder.report()
         self._stats.last_cycle_at = self._clock.now()
-        return _next_look(snapshot, self._clock.now())
+        return _next_cycle_at(snapshot, self._clock.now())
 
     def _decide(self, snapshot: Snapshot, now: datetime) -> Plan:
         began = self._clock.monotonic()
@@ -177,7 +177,7 @@ def _launch_key(snapshot: Snapshot, region: str, seats: Sequence[str]) -> str:
     return f"su-{region}-{digest}-{len(seats)}"
 
 
-def _next_look(snapshot: Snapshot, now: datetime) -> datetime | None:
+def _next_cycle_at(snapshot: Snapshot, now: datetime) -> datetime | None:
     """When a backoff ends or the fleet may grow again."""
     moments = [session.next_try_at for session in snapshot.sessions if session.next_try_at is not None]
     moments += [each.retry_at for each in snapshot.growth.values() if each.retry_at is not None]

@@ -69,8 +69,8 @@ class SchedulerReconciler(Reconciler[str]):
             self.windows = await self._control_plane.move_windows()
             self._scanned_at = self._clock.monotonic()
             self._stats.on_windows(self.windows)
-        look_again = await self._cycle.run()
-        moments = [moment for moment in (look_again, self.windows.next_at) if moment is not None]
+        next_cycle_at = await self._cycle.run()
+        moments = [moment for moment in (next_cycle_at, self.windows.next_at) if moment is not None]
         now = self._clock.now()
         waits = [max(LEAST_WAIT_SECONDS, (moment - now).total_seconds()) for moment in moments]
         return Requeue("the queue is never finished", min([self._poll_seconds, *waits]))

@@ -20,11 +20,11 @@ class ResourceSchedulerSettings(ControllerSettings):
         description="Name of this instance in elections.",
     )
     reconcile_interval: float = Field(
-        30, gt=0, description="Seconds between two looks at the queue, if nothing wakes the scheduler."
+        30, gt=0, description="Seconds between two decision cycles, if nothing wakes the scheduler."
     )
     watch_debounce_seconds: float = Field(
         0.02, ge=0, description="Seconds in which changes of one session or worker are taken together."
     )
     timeslot_manager_interval_seconds: float = Field(
-        60, gt=0, description="Seconds between two looks for windows that open or close."
+        60, gt=0, description="Seconds between two scans for windows that open or close."
     )

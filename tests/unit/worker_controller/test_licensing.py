@@ -247,7 +247,7 @@ async def test_a_deleted_worker_gives_its_license_back_before_it_is_terminated()
         assert fleet.licensing.registered == set()
         assert await list_debts(fleet.plane.records) == []
         assert fleet.effects() == ["launch_instance", "terminate_instance"]
-        (entry,) = await fleet.plane.records.audit.newest(event=AuditEvent.LICENSE_GIVEN_BACK)
+        (entry,) = await fleet.plane.records.audit.newest(event=AuditEvent.LICENSE_DEREGISTERED)
         assert (entry.worker_id, entry.by) == (worker.id, "worker-controller")
 
 
@@ -263,7 +263,7 @@ async def test_a_license_that_cannot_be_deregistered_is_a_debt_and_the_instance_
         await fleet.until(worker, TERMINATED)
         (debt,) = await list_debts(fleet.plane.records)
         assert debt.worker_id == worker.id
-        (entry,) = await fleet.plane.records.audit.newest(event=AuditEvent.LICENSE_OWED)
+        (entry,) = await fleet.plane.records.audit.newest(event=AuditEvent.LICENSE_DEBT_RECORDED)
         assert (entry.worker_id, entry.reason) == (worker.id, debt.reason)
 
 

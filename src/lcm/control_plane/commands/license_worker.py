@@ -151,9 +151,9 @@ def _with_unknown_license(worker: Worker) -> Worker:
 async def _audit_end(records: Records, worker: Worker, step: str, report: LicenseReport, *, by: str) -> None:
     """Audit the outcome for the license of a worker that is being terminated."""
     if step == "complete":
-        event, reason = AuditEvent.LICENSE_GIVEN_BACK, "released before the instance is terminated"
+        event, reason = AuditEvent.LICENSE_DEREGISTERED, "released before the instance is terminated"
     elif report.is_debt:
-        event, reason = AuditEvent.LICENSE_OWED, report.reason
+        event, reason = AuditEvent.LICENSE_DEBT_RECORDED, report.reason
     else:
         return
     await records.audit.note(event, worker, by=by, reason=reason)

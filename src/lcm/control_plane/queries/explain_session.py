@@ -78,7 +78,7 @@ async def _explain_waiting(
 async def _with_forecast(
     records: Records, policies: Policies, session: LabletSession, explained: SessionExplanation
 ) -> SessionExplanation:
-    """A booking is looked for when its window opens; until then the forecast says whether it fits."""
+    """A booking is placed when its window opens; until then the forecast says whether it fits."""
     found = await forecast(
         records,
         policies,

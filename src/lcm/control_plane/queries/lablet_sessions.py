@@ -1,4 +1,4 @@
-"""Lists of lablet sessions and classes, for those who may see them."""
+"""Lists of lablet sessions and classes, for the people who may see them."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable

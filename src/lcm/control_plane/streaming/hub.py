@@ -188,7 +188,7 @@ class EventHub:
         self.publish(WorkerEvent.TERMINATED, data)
 
     def on_session_commit(self, before: LabletSession | None, after: LabletSession) -> None:
-        """Publish a committed change of a lablet session, to those who may see it."""
+        """Publish a committed change of a lablet session, to the people who may see it."""
         kind = session_event_of(before, after)
         if kind is not None:
             data: dict[str, Any] = {

@@ -20,7 +20,7 @@ from lcm.domain.lablet.states import PENDING, PENDING_SCHEDULING
 from lcm.domain.lifecycle import WorkerStatus
 
 MOMENTS: Final = 1024
-"""So many coming events are looked at; each doubling costs one more cycle."""
+"""So many coming events are replayed; each doubling costs one more cycle."""
 VERIFIED: Final = 8
 """So many of them, from the first with a worker on, are checked at the time that they name."""
 

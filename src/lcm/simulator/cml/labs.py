@@ -353,7 +353,7 @@ class Labs:
         node.state, node.since = state, at
         if not node.is_running:
             node.console_keys, node.vnc_key, node.resource_pool = [], None, None
-        self._tell_state(node.lab, "node", node.id, state, at)
+        self._emit_state(node.lab, "node", node.id, state, at)
         if state is not QUEUED:
             for interface in node.interfaces:
                 self._turn(interface, STARTED if state in POWERED else state, at)
@@ -362,7 +362,7 @@ class Labs:
     def _turn(self, interface: Interface, state: State, at: float) -> None:
         if interface.state is not state:
             interface.state = state
-            self._tell_state(interface.node.lab, "interface", interface.id, state, at)
+            self._emit_state(interface.node.lab, "interface", interface.id, state, at)
         if interface.link is not None:
             self._follow(interface.link, at)
 
@@ -377,7 +377,7 @@ class Labs:
             state = DEFINED_ON_CORE
         if link.state is not state:
             link.state, link.since = state, at
-            self._tell_state(link.a.node.lab, "link", link.id, state, at)
+            self._emit_state(link.a.node.lab, "link", link.id, state, at)
 
     def _refresh(self, lab: Lab) -> None:
         """A lab is what its nodes are."""
@@ -414,7 +414,7 @@ class Labs:
         name = {"created": "ADD", "modified": "CHANGE", "deleted": "REMOVE"}[event]
         self._log(lab, name, kind, element_id, data, at)
 
-    def _tell_state(self, lab: Lab, kind: str, element_id: str, state: State, at: float) -> None:
+    def _emit_state(self, lab: Lab, kind: str, element_id: str, state: State, at: float) -> None:
         self._emit(
             {
                 "event_type": "state_change",

@@ -153,9 +153,9 @@ class Licensing:
         self._settle(now)
         if self._registration in ("NOT_REGISTERED", "IN_PROGRESS"):
             raise Refused(400, "The product instance is not registered.")
-        is_told = self._pool.release(self._product_uuid)
+        is_confirmed = self._pool.release(self._product_uuid)
         self._clear()
-        return is_told
+        return is_confirmed
 
     def lose_power(self, at: float) -> None:
         """Drop a registration that is not decided by then."""

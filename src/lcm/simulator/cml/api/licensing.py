@@ -25,8 +25,8 @@ def register(call: Call) -> None:
 
 
 def deregister(call: Call) -> Answer:
-    is_told = call.server.licensing.deregister(call.now)
-    return Answer(204 if is_told else 202)
+    is_confirmed = call.server.licensing.deregister(call.now)
+    return Answer(204 if is_confirmed else 202)
 
 
 def renew(call: Call) -> None:
