@@ -8,7 +8,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from lcm.domain.idle import IdlePolicy, PauseGuard, assess, needed_at, pause_due_at, snoozed_until
+from lcm.domain.idle import (
+    IdlePolicy,
+    PauseGuard,
+    assess,
+    idle_since,
+    needed_at,
+    pause_due_at,
+    snoozed_until,
+)
 from lcm.domain.lifecycle import (
     DRAINING,
     FAILED,
@@ -138,6 +146,9 @@ def _against_a_pause(worker: Worker, policy: IdlePolicy, now: datetime) -> Itera
             yield Point("held", f"{worker.hold.by} set a hold{why}", worker.hold.until)
         case PauseGuard.SNOOZED:
             yield Point("snoozed", "snoozed: started or resumed recently", snoozed_until(worker, policy))
+        case PauseGuard.ACTIVE if worker.activity.last_at is None:
+            text = "no activity yet; idle time counts from its creation or last start"
+            yield Point("new", text, idle_since(worker))
         case PauseGuard.ACTIVE:
             used = f"last activity {idleness.idle_minutes:.0f} minutes ago"
             yield Point("active", used, worker.activity.last_at)
@@ -154,11 +165,11 @@ _STOPPED_BY: Final = {
 
 _NEXT: Final = {
     PENDING: Point("launch", "an instance is launched"),
-    PROVISIONING: Point("await_running", "becomes STARTING once EC2 reports the instance running"),
-    STARTING: Point("await_running", "becomes RUNNING once EC2 reports an address"),
+    PROVISIONING: Point("await_running", "waits until EC2 reports the instance running"),
+    STARTING: Point("await_running", "waits until EC2 reports an address"),
     DRAINING: Point("stop", "stops when its sessions have ended or the drain deadline has passed"),
-    STOPPING: Point("await_stopped", "becomes STOPPED once EC2 reports the instance stopped"),
-    TERMINATING: Point("await_terminated", "becomes TERMINATED once EC2 reports the instance terminated"),
+    STOPPING: Point("await_stopped", "waits until EC2 reports the instance stopped"),
+    TERMINATING: Point("await_terminated", "waits until EC2 reports the instance terminated"),
     FAILED: Point("person", "LCM does nothing more: retry or delete it"),
     UNKNOWN: Point("observe", "LCM observes the instance and changes nothing"),
     TERMINATED: Point("purge", "the record stays for the audit until it is purged"),

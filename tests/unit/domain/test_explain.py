@@ -55,6 +55,12 @@ def test_what_keeps_a_running_worker_is_named(fields: dict[str, object], code: s
     assert code in codes(worker)[0]
 
 
+def test_a_worker_without_any_activity_is_new_and_not_said_to_have_been_used() -> None:
+    points = {point.code: point for point in explain(running(), IdlePolicy(), NOON).holding}
+    assert "active" not in points
+    assert points["new"].at == NOON - 30 * MINUTE
+
+
 @pytest.mark.parametrize(
     "fields", [{"claims": claims_of("lablet-1")}, {"nominations": {"lablet-1": NOON + 30 * MINUTE}}]
 )

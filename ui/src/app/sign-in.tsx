@@ -56,7 +56,10 @@ export function SignIn() {
           {isBusy.value && <Spinner />}
           Sign in
         </button>
-        <p class="sign-in-help">The control plane prints an access token when it starts.</p>
+        <p class="sign-in-help">
+          <code>lcm up</code> prints an access token. Otherwise an administrator makes one with{" "}
+          <code>lcm token create</code>.
+        </p>
       </form>
     </main>
   );

@@ -23,7 +23,7 @@ export function LabsSection({ workerId }: { workerId: string }) {
   return (
     <section class="panel-section" aria-label="Labs">
       <h3>
-        Labs <span class="count">{known.size}</span>
+        All labs <span class="count">{known.size}</span>
         <a class="section-link link-text" href={labsHref(workerId)}>
           Whose they are
         </a>

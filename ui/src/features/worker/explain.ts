@@ -14,7 +14,7 @@ export function meaningOf({ status }: WorkerView, explanation: Explanation | nul
 const UNTIL_CODES: ReadonlySet<string> = new Set(["held", "snoozed"]);
 
 /** Replaces sentences that contain a fixed time, which would contradict the ticking one beside it. */
-const WITHOUT_TIME: Readonly<Record<string, string>> = { active: "last used" };
+const WITHOUT_TIME: Readonly<Record<string, string>> = { active: "last used", new: "no activity yet, idle since" };
 
 export function reasonText({ code, text }: Reason): string {
   if (code === "held") return text; // begins with a user's name

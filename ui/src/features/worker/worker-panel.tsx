@@ -144,7 +144,7 @@ function Facts({ worker }: { worker: WorkerView }) {
       <Fact label="Region">{worker.aws_region}</Fact>
       <Fact label="CML">{(worker.cml_version !== null || worker.cml_ready) && <CmlVersion worker={worker} />}</Fact>
       <Fact label="CML login">{worker.cml_username ?? "the fleet's"}</Fact>
-      <Fact label="Labs">{worker.labs_count !== null && String(worker.labs_count)}</Fact>
+      <Fact label="Labs running">{worker.labs_count !== null && String(worker.labs_count)}</Fact>
       <Fact label="Public address">
         {worker.public_ip !== null && (
           <>
