@@ -15,7 +15,7 @@ UI_BUILT := src/lcm/control_plane/static/index.html
 # Where this is set, every process compiles all it imports again: half of what its start costs.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run test check lint unit explore unit-coverage coverage bench sim sim-coverage sim-hunt soak soak-ha soak-kill soak-class soak-clicks docs lock browser
+.PHONY: help setup run test check lint unit explore unit-coverage coverage bench bench-compare sim sim-coverage sim-hunt soak soak-ha soak-kill soak-class soak-clicks docs lock browser
 .PHONY: ferretdb helm clean types page pytest
 
 help: ## Show this list
@@ -60,7 +60,10 @@ coverage: setup $(OLDER_CLIENT) browser ferretdb ## Show which lines and branche
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --cov --cov-fail-under=0 $(ARGS)
 
 bench: setup ## Measure what performance claims rest on
-	@for script in $(filter-out benchmarks/report.py,$(wildcard benchmarks/*.py)); do $(BIN)/python $$script $(ARGS) || exit 1; done
+	@for script in $(filter-out benchmarks/report.py benchmarks/compare.py,$(wildcard benchmarks/*.py)); do $(BIN)/python $$script $(ARGS) || exit 1; done
+
+bench-compare: setup ## Run benchmarks on this and another commit in turns: make bench-compare BASE=91fd182 [ARGS="ws_ingest --rounds 5"]
+	$(BIN)/python benchmarks/compare.py $(or $(BASE),91fd182) $(ARGS)
 
 sim: setup ## Run one simulated seed: make sim SEED=7 [SCENARIO=stop_start PLAN='role:site:nth:act;…']
 	@cd tests && ../$(BIN)/python -m simulation --seed $(or $(SEED),0) --scenario $(or $(SCENARIO),wander) --plan '$(PLAN)'
