@@ -193,6 +193,7 @@ export function definition(fields: Partial<LabletDefinitionView> = {}): LabletDe
       needs_nested_virtualization: false,
       max_duration_minutes: 60,
       latest_start_minutes: 30,
+      boot_lead_time_minutes: 0,
       boot_timeout_seconds: null,
       collect: "none",
       priority: 0,

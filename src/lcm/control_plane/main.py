@@ -119,6 +119,7 @@ def subscribe(plane: ControlPlane, hub: EventHub | None = None, publisher: Publi
     records.sessions.subscribe(feed.on_session_commit)
     records.sessions.subscribe(caches.session_stats.on_session_commit)
     records.sessions.subscribe_to_purges(caches.session_stats.forget)
+    records.sessions.subscribe(records.lab_times.on_session_commit)
     records.sessions.subscribe(caches.lab_owners.on_session_commit)
     records.sessions.subscribe_to_purges(caches.lab_owners.on_session_purge)
     records.batches.subscribe(feed.on_batch_commit)

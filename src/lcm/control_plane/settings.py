@@ -121,7 +121,9 @@ class ControlPlaneSettings(CoordinationSettings):
         " launches of its template were seen.",
     )
     lab_start_minutes: float = Field(
-        5, ge=0, description="Minutes before its timeslot at which the lab of a session is started."
+        5,
+        ge=0,
+        description="Minutes before its timeslot at which the lab of a session is started, at least.",
     )
     timeslot_expiry_grace_minutes: float = Field(
         5,

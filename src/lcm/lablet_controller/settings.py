@@ -57,5 +57,8 @@ class LabletControllerSettings(ControllerSettings, CmlSettings):
         " controller cannot reach ports of workers that people can.",
     )
     lab_start_minutes: float = Field(
-        5, ge=0, description="Minutes before its timeslot at which a lab is imported; as the control plane's."
+        5,
+        ge=0,
+        description="Minutes before its timeslot at which a lab is imported, at least; as the control"
+        " plane's.",
     )

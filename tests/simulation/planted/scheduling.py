@@ -1,6 +1,6 @@
 """Bugs in the placement of lablet sessions: claims, the queue, windows, purchases, repairs."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -100,8 +100,10 @@ def the_grace_counts_from_the_end() -> Iterator[None]:
 def a_worker_for_each_session() -> Iterator[None]:
     original = launches.scale_up
 
-    def scale_up(snapshot: Snapshot, unplaced: Sequence[LabletSession]) -> ScaleUp:
-        found = original(snapshot, unplaced)
+    def scale_up(
+        snapshot: Snapshot, unplaced: Sequence[LabletSession], ready_at: Mapping[str, datetime]
+    ) -> ScaleUp:
+        found = original(snapshot, unplaced, ready_at)
         each = (
             replace(launch, seats=tuple((seat,) for seats in launch.seats for seat in seats))
             for launch in found.launches

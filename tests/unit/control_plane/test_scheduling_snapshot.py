@@ -176,10 +176,17 @@ class Launches(Classroom):
 
         await self.plane.records.workers.change(name, moved)
 
-    async def minutes_left(self, name: str) -> float | None:
-        """In how many minutes the worker is expected, as the scheduler reads it."""
+    async def expected(self, name: str) -> tuple[float | None, float | None]:
+        """In how many minutes the worker may be ready, and is likely to be, as the scheduler reads it."""
         (view,) = [each for each in (await snapshot_of(self)).workers if each.name == name]
-        return None if view.ready_at is None else (view.ready_at - self.clock.now()).total_seconds() / 60
+        early, likely = (
+            None if moment is None else (moment - self.clock.now()).total_seconds() / 60
+            for moment in (view.early_at, view.ready_at)
+        )
+        return early, likely
+
+    async def minutes_left(self, name: str) -> float | None:
+        return (await self.expected(name))[1]
 
 
 async def test_a_launched_worker_is_expected_when_its_cml_has_booted_not_when_ec2_has_started_it() -> None:
@@ -200,6 +207,17 @@ async def test_after_three_launches_of_a_template_the_next_is_expected_as_they_w
         await room.launch(f"next{number}", minutes=None)
         expected = 25 if number < 2 else 12
         assert await room.minutes_left(f"next{number}") == pytest.approx(expected)
+
+
+async def test_half_of_the_launches_say_when_the_next_may_be_ready_and_nine_of_ten_when_it_is() -> None:
+    room = Launches()
+    await room.plane.records.templates.seed(parse_yaml(KVM.replace("kvm", "metal"), "templates.yaml"))
+    for number, minutes in enumerate((30, 9, 12, 10, 11)):
+        await room.launch(f"w{number}", minutes=minutes)
+    await room.launch("next", minutes=None)
+    assert list(await room.expected("next")) == pytest.approx([11, 30])
+    (template,) = (await snapshot_of(room)).templates
+    assert (template.early_boot, template.boot) == (timedelta(minutes=11), timedelta(minutes=30))
 
 
 async def test_a_worker_that_is_started_again_is_expected_sooner_than_a_launched_one() -> None:

@@ -112,6 +112,15 @@ async def test_a_booked_session_is_imported_five_minutes_before_its_start_and_ru
     assert timedelta() <= session.started_at - start < timedelta(seconds=1)
 
 
+async def test_a_lab_that_takes_longer_to_boot_is_imported_so_much_earlier() -> None:
+    bench = LabletBench()
+    bench.options = {"boot_lead_time_minutes": 12}
+    await bench.open(timeslot=bench.slot(in_minutes=20))
+    start = bench.clock.now() + timedelta(minutes=20)
+    await bench.drive(INSTANTIATING, READY)
+    assert abs(start - timedelta(minutes=12) - bench.clock.now()) < timedelta(seconds=10)
+
+
 async def booked_and(status: SessionStatus) -> LabletBench:
     """A booked session, which stays READY until its timeslot begins."""
     bench = LabletBench()

@@ -154,6 +154,7 @@ export interface DefinitionOptions {
   readonly needs_nested_virtualization: boolean;
   readonly max_duration_minutes: number;
   readonly latest_start_minutes: number;
+  readonly boot_lead_time_minutes: number;
   readonly boot_timeout_seconds: number | null;
   readonly collect: Collect;
   readonly priority: number;

@@ -31,6 +31,7 @@ from lcm.domain.lablet.states import (
     STOPPING,
     WITHOUT_CLAIM,
 )
+from lcm.domain.lablet.timeslot import TimeslotPolicy
 from lcm.domain.lablet.wording import clock_time
 from lcm.rest.scheduling import SessionExplanation, WorkerReasons
 
@@ -51,7 +52,7 @@ async def explain_session(
         status=session.status,
         outcome=None,
         code=None,
-        text=_standing(session, place, records.clock.now()),
+        text=_standing(session, place, records.clock.now(), policies.times),
         since=session.state_history[-1].at if session.state_history else session.updated_at,
         worker_id=session.worker_id,
     )
@@ -141,14 +142,17 @@ def _describe_use(session: LabletSession, place: str, until: str) -> str:
     return f"Its lab on {place} does not run ({run.detail}); restart it, or end the session."
 
 
-def _standing(session: LabletSession, place: str, now: datetime) -> str:
+def _standing(session: LabletSession, place: str, now: datetime, times: TimeslotPolicy) -> str:
     """One sentence about a session that does not wait."""
     if session.is_ended:
         return f"It ended as {session.status}: {session.status_reason or 'as booked'}."
     if session.status in WITHOUT_CLAIM:
         return f"Its end is requested: {session.end_text}."
     slot, end = session.timeslot, session.ends_at
-    start = f" for {clock_time(slot.start, session, now)}" if slot is not None else ""
+    due_at = session.lab_due_at(times.lab_lead)
+    start = ""
+    if slot is not None and due_at is not None:
+        start = f" at {clock_time(due_at, session, now)} for {clock_time(slot.start, session, now)}"
     until = f" until {clock_time(end, session, now)}" if end is not None else ""
     return {
         SCHEDULED: f"It has {place}, on which its lab is started{start}.",

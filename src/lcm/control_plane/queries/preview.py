@@ -65,7 +65,8 @@ async def _seats(
         )
     else:
         stored = await records.definitions.get(request.definition_id or "")
-        seats = _of_definition(stored.definition, policies, request, now)
+        takes = records.lab_times.expected(stored.definition.lab_yaml_hash)
+        seats = _of_definition(stored.definition, policies, request, now, takes)
     return tuple(
         replace(seat, batch=_batch(index, request)) if request.count > 1 else seat
         for index, seat in enumerate(seats)
@@ -73,7 +74,11 @@ async def _seats(
 
 
 def _of_definition(
-    definition: LabletDefinition, policies: Policies, request: PreviewRequest, now: datetime
+    definition: LabletDefinition,
+    policies: Policies,
+    request: PreviewRequest,
+    now: datetime,
+    lab_takes: timedelta,
 ) -> tuple[LabletSession, ...]:
     first = create_session(
         definition,
@@ -82,6 +87,7 @@ def _of_definition(
         now=now,
         timeslot=request.timeslot,
         region=request.aws_region,
+        lab_takes=lab_takes,
         policy=policies.times,
     )
     return tuple(replace(first, id=f"seat-{number:03}") for number in range(request.count))
@@ -161,7 +167,7 @@ def _previewed(
 
 
 def _eta(decision: Decision, snapshot: Snapshot, moment: datetime) -> Eta | None:
-    arrival = arrival_of(decision, snapshot, moment)
+    arrival = arrival_of(decision, moment)
     if arrival is None:
         return None
     return Eta(earliest=arrival, likely=arrival, basis="from what its decision waits for")

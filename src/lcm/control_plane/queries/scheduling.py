@@ -4,7 +4,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -16,14 +16,25 @@ from lcm.control_plane.records.growth import growth
 from lcm.control_plane.records.possibility import template_view
 from lcm.domain.lablet.admission import is_licensing, view_of
 from lcm.domain.lablet.session import LabletSession, SessionDesiredStatus
-from lcm.domain.lablet.snapshot import PlacementWorker, Snapshot
+from lcm.domain.lablet.snapshot import PlacementTemplate, PlacementWorker, Snapshot
 from lcm.domain.lablet.states import PENDING, PENDING_SCHEDULING
 from lcm.domain.lifecycle import RUNNING, TERMINATED
+from lcm.domain.template import WorkerTemplate
 from lcm.domain.way_up import way_up
 from lcm.domain.worker import Worker
 
 LICENSING: Final = timedelta(minutes=2)
 """How long a registration takes, at most as a rule."""
+
+
+class _Arrival(NamedTuple):
+    """When half of such workers take sessions, and when most do."""
+
+    early: datetime | None
+    likely: datetime | None
+
+
+_ANY_TIME: Final = _Arrival(None, None)
 
 
 async def scheduling_snapshot(
@@ -63,7 +74,7 @@ async def read_snapshot(
         ),
         sessions=(*waiting, *also),
         incomplete_batches=await _incomplete_batches(records, sessions, waiting),
-        templates=tuple(map(template_view, templates)),
+        templates=tuple(_template(template, caches) for template in templates),
         growth=await growth(records, policies, workers, has_fleet_token=has_token),
         ports=policies.ports,
         times=policies.times,
@@ -108,28 +119,36 @@ async def _incomplete_batches(
 def _view(
     worker: Worker, records: Records, policies: Policies, caches: Caches | None, has_token: bool
 ) -> PlacementWorker:
-    ready_at = _ready_at(worker, records, policies, caches, has_token)
-    view = view_of(worker, ready_at=ready_at, has_fleet_token=has_token)
+    expected = _expected(worker, records, policies, caches, has_token)
+    view = view_of(worker, early_at=expected.early, ready_at=expected.likely, has_fleet_token=has_token)
     is_overloaded = caches is not None and caches.metrics.is_overloaded(worker.id, records.clock.now())
     return msgspec.structs.replace(view, is_overloaded=True) if is_overloaded else view
 
 
-def _ready_at(
+def _template(template: WorkerTemplate, caches: Caches | None) -> PlacementTemplate:
+    learned = caches.boot_times.expected(template.name) if caches is not None else None
+    median, most = learned or (None, None)
+    return replace(template_view(template), early_boot=median, boot=most)
+
+
+def _expected(
     worker: Worker, records: Records, policies: Policies, caches: Caches | None, has_token: bool
-) -> datetime | None:
-    """When a worker that comes up is expected to take sessions; None if it should have by now."""
+) -> _Arrival:
+    """When a worker that comes up is expected to take sessions; no time if it should have by now."""
     if worker.status is RUNNING and worker.cml.is_ready:
-        is_due = is_licensing(worker, has_fleet_token=has_token)
-        return (worker.license.changed_at or worker.status_since) + LICENSING if is_due else None
+        if not is_licensing(worker, has_fleet_token=has_token):
+            return _ANY_TIME
+        done_at = (worker.license.changed_at or worker.status_since) + LICENSING
+        return _Arrival(done_at, done_at)
     way = way_up(worker)
     if way is None:
-        return None
-    takes = policies.times.worker_resume
+        return _ANY_TIME
+    median = most = policies.times.worker_resume
     if way.is_launch:
         learned = caches.boot_times.expected(worker.template_name) if caches is not None else None
-        takes = learned or policies.times.worker_boot
-    expected = way.began_at + takes
-    return expected if expected > records.clock.now() else None
+        median, most = learned or (policies.times.worker_boot,) * 2
+    likely = way.began_at + most
+    return _Arrival(way.began_at + median, likely) if likely > records.clock.now() else _ANY_TIME
 
 
 def _revision(snapshot: Snapshot) -> str:

@@ -6,17 +6,20 @@ counts.
 
 from collections import defaultdict, deque
 from datetime import timedelta
-from math import ceil
-from typing import Final
+from typing import NamedTuple
 
 from lcm.core.clock import Clock
+from lcm.domain.learned import KEPT, learned
 from lcm.domain.way_up import WayUp, way_up
 from lcm.domain.worker import Worker
 
-KEPT: Final = 20
-"""Launches of a template that count, the newest."""
-LEAST: Final = 3
-"""Of fewer launches nothing is concluded."""
+
+class BootTime(NamedTuple):
+    """How long launches of a template take."""
+
+    median: timedelta
+    most: timedelta
+    """Nine of ten are ready then."""
 
 
 class BootTimes:
@@ -41,9 +44,8 @@ class BootTimes:
     def on_worker_end(self, worker_id: str) -> None:
         self._known.pop(worker_id, None)
 
-    def expected(self, template_name: str) -> timedelta | None:
-        """Return the time in which nine of ten launches were ready; None if too few are known."""
-        seconds = sorted(self._seconds.get(template_name, ()))
-        if len(seconds) < LEAST:
-            return None
-        return timedelta(seconds=seconds[ceil(0.9 * len(seconds)) - 1])
+    def expected(self, template_name: str) -> BootTime | None:
+        """Return the times in which half and nine of ten launches were ready; None if too few are known."""
+        seconds = self._seconds.get(template_name, ())
+        median, most = learned(seconds, 0.5), learned(seconds, 0.9)
+        return None if median is None or most is None else BootTime(median, most)

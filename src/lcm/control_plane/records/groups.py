@@ -14,6 +14,7 @@ from lcm.control_plane.records.fleet_identity import FleetIdentity
 from lcm.control_plane.records.forecast_cache import ForecastCache
 from lcm.control_plane.records.idle_checks import IdleChecks
 from lcm.control_plane.records.lab_owners import LabOwners
+from lcm.control_plane.records.lab_times import LabTimes
 from lcm.control_plane.records.labs import Labs
 from lcm.control_plane.records.metrics_cache import MetricsCache
 from lcm.control_plane.records.placements import PlacementLog
@@ -43,6 +44,7 @@ class Records:
     sessions: LabletSessions
     archived_sessions: ArchivedSessions
     session_reservations: SessionReservations
+    lab_times: LabTimes
     evidence: EvidenceFiles
     audit: AuditLog
     lablet_audit: LabletAuditLog
@@ -69,6 +71,7 @@ class Records:
             sessions=LabletSessions(store),
             archived_sessions=ArchivedSessions(store),
             session_reservations=SessionReservations(store),
+            lab_times=LabTimes(),
             evidence=EvidenceFiles(store),
             audit=AuditLog(store, clock, ids),
             lablet_audit=LabletAuditLog(store, clock, ids),

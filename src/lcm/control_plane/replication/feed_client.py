@@ -183,6 +183,7 @@ class FeedClient(HostedService):
                     labs.drop(after.id)
             case feed.SessionCommitted(earlier, later):
                 self._caches.session_stats.learn(later)
+                self._records.lab_times.on_session_commit(earlier, later)
                 self._caches.lab_owners.learn(later)
                 events.on_peer_session_commit(earlier, later)
             case feed.DefinitionCommitted(old, new):

@@ -50,7 +50,11 @@ def is_licensing(worker: Worker, *, has_fleet_token: bool = False) -> bool:
 
 
 def view_of(
-    worker: Worker, *, ready_at: datetime | None = None, has_fleet_token: bool = False
+    worker: Worker,
+    *,
+    early_at: datetime | None = None,
+    ready_at: datetime | None = None,
+    has_fleet_token: bool = False,
 ) -> PlacementWorker:
     """The worker as placement sees it. One that is being licensed still comes up."""
     health = worker.cml.health
@@ -76,6 +80,7 @@ def view_of(
         images=frozenset(definitions.images) if definitions is not None else None,
         is_drained_by_scale_down=worker.status is DRAINING
         and worker.pause.reason is PauseReason.IDLE_TIMEOUT,
+        early_at=early_at,
         ready_at=ready_at,
     )
 

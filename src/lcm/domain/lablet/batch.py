@@ -4,7 +4,7 @@ So a crash leaves no half class: the sessions that are missing follow from the r
 """
 
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import msgspec
 from msgspec.structs import replace
@@ -40,7 +40,9 @@ class LabletBatch(msgspec.Struct, frozen=True, kw_only=True):
     recent_requests: tuple[KeyedRequest, ...] = ()
 
 
-def seats(batch: LabletBatch, *, policy: TimeslotPolicy = DEFAULTS) -> Iterator[LabletSession]:
+def seats(
+    batch: LabletBatch, *, lab_takes: timedelta = timedelta(), policy: TimeslotPolicy = DEFAULTS
+) -> Iterator[LabletSession]:
     """The sessions of a class as they were requested, whatever has become of the definition since."""
     for index, owner_id in enumerate(batch.owners):
         yield create_session(
@@ -57,6 +59,7 @@ def seats(batch: LabletBatch, *, policy: TimeslotPolicy = DEFAULTS) -> Iterator[
                 is_all_or_nothing=batch.is_all_or_nothing,
             ),
             region=batch.region,
+            lab_takes=lab_takes,
             policy=policy,
         )
 

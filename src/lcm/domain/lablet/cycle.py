@@ -94,6 +94,12 @@ class Cycle:
         self._views = [worker.view for worker in self._workers]
         self._views += [view for view, room in sized if room is None]
         self._last_ready = max((worker.ready_at for worker in self._workers), default=now)
+        self._launched_at = {
+            template.name: now + (template.boot or snapshot.times.worker_boot)
+            for template in snapshot.templates
+            if template.is_enabled
+        }
+        """When a worker of each template is ready that is launched now."""
         self._quarantined = _quarantined(views, now)
         self._releases = sorted(
             (claim.ends_at + snapshot.times.teardown, worker.name_key, worker.view.id)
@@ -130,7 +136,7 @@ class Cycle:
             self._decisions[session.id] = (
                 replace(decision, explanation=explanation) if explanation is not None else decision
             )
-        launched = scale_up(self.snapshot, self._unplaced)
+        launched = scale_up(self.snapshot, self._unplaced, self._launched_at)
         self._apply(launched)
         self._hold_back_gangs({seat for each in launched.launches for bin_ in each.seats for seat in bin_})
         self._count_positions()
@@ -190,7 +196,7 @@ class Cycle:
         decision = self._impossible(session) or self._prospect(session, group)
         if decision is not None:
             return decision
-        ready_at = self.now + self.snapshot.times.worker_boot
+        ready_at = min(self._launched_at.values(), default=self.now + self.snapshot.times.worker_boot)
         if self._is_in_time(session, ready_at):
             self._unplaced.append(session)
             return _wait(session, WaitCode.NO_ROOM, "Waits for room, because no worker has enough.")
@@ -225,7 +231,7 @@ class Cycle:
 
     def _group(self, session: LabletSession) -> Group:
         avoided = frozenset(w for w, until in session.avoided_workers.items() if until > self.now)
-        latest = self._latest(session)
+        latest = session.latest_arrival(self.snapshot.times)
         if latest is not None and self._last_ready < latest:
             latest = None
         quarantined = self._quarantined.get(session.lab_yaml_hash, NONE)
@@ -235,15 +241,8 @@ class Cycle:
             group = self._groups[key] = Group(key, self._by_kind, len(self._changed))
         return group
 
-    def _latest(self, session: LabletSession) -> datetime | None:
-        """A worker that is ready before this moment is in time for the session; None is any."""
-        if session.timeslot is None:
-            return None
-        times = self.snapshot.times
-        return session.timeslot.latest_start(session.latest_start_minutes, times) - times.lab_lead
-
     def _is_in_time(self, session: LabletSession, ready_at: datetime) -> bool:
-        latest = self._latest(session)
+        latest = session.latest_arrival(self.snapshot.times)
         return latest is None or ready_at < latest
 
     def _take(self, worker: WorkerRoom, session: LabletSession, *, is_held: bool = False) -> None:
@@ -256,8 +255,9 @@ class Cycle:
 
     def _prospect(self, session: LabletSession, group: Group) -> Decision | None:
         """Room that frees in time for its timeslot; else what comes first, room that frees or a worker."""
-        times, slot = self.snapshot.times, session.timeslot
-        needed = slot.start - times.lab_lead + times.handover_late if slot is not None else self.now
+        times = self.snapshot.times
+        due_at = session.lab_due_at(times.lab_lead)
+        needed = due_at + times.handover_late if due_at is not None else self.now
         release = self._first_release(session, group, max(needed, self.now + times.worker_boot))
         worker = self._returning(session, group)
         if release is not None and (worker is None or release[0] <= needed or release[0] < worker.ready_at):
@@ -367,11 +367,16 @@ class Cycle:
 
     def _apply(self, result: ScaleUp) -> None:
         """Say what the launches mean for the sessions that no worker takes."""
-        ready_at = self.now + self.snapshot.times.worker_boot
-        launched = {seat for each in result.launches for bin_ in each.seats for seat in bin_}
+        launched = {
+            seat: self._launched_at[each.template]
+            for each in result.launches
+            for bin_ in each.seats
+            for seat in bin_
+        }
         for session in self._unplaced:
             outcome, code = Outcome.WAIT, WaitCode.SCALE_UP_REFUSED
-            if session.id in launched:
+            ready_at = launched.get(session.id)
+            if ready_at is not None:
                 outcome, code = Outcome.SCALE_UP, WaitCode.WAITS_FOR_WORKER
                 text = f"Waits for a new worker, expected at {self._time(ready_at, session)}."
             elif session.id in result.refused:
@@ -379,7 +384,11 @@ class Cycle:
             else:
                 continue
             self._decisions[session.id] = replace(
-                self._decisions[session.id], outcome=outcome, code=code, text=text
+                self._decisions[session.id],
+                outcome=outcome,
+                code=code,
+                text=text,
+                launch_ready_at=ready_at,
             )
 
     def _refusal(self, session: LabletSession) -> str:

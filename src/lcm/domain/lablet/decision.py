@@ -52,7 +52,7 @@ class Eta(msgspec.Struct, frozen=True, kw_only=True):
     """When a worker is expected to take a session."""
 
     earliest: datetime
-    """If no other session were waiting."""
+    """If no other session were waiting, and workers came up as soon as half of those before."""
     likely: datetime
     basis: str
 
@@ -81,6 +81,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     text: str = ""
     """One sentence for people."""
     nomination: Nomination | None = None
+    launch_ready_at: datetime | None = None
+    """When the worker is expected that is launched for it."""
     warnings: tuple[str, ...] = ()
     position: int = 0
     """The place among the sessions that still wait after this cycle, from 1."""

@@ -85,6 +85,8 @@ class DefinitionOptions(msgspec.Struct, frozen=True, kw_only=True):
     needs_nested_virtualization: bool = False
     max_duration_minutes: Annotated[int, Meta(ge=1, le=480)] = 60
     latest_start_minutes: Annotated[int, Meta(ge=0, le=480)] = 30
+    boot_lead_time_minutes: Annotated[int, Meta(ge=0, le=480)] = 0
+    """How long before its timeslot the lab is started at least; never before its window opens."""
     boot_timeout_seconds: Annotated[int, Meta(ge=30, le=7200)] | None = None
     collect: Collect = Collect.NONE
     priority: Annotated[int, Meta(ge=-100, le=100)] = 0

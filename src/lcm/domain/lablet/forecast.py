@@ -80,8 +80,9 @@ class Usage(NamedTuple):
 
 def span_of(session: LabletSession, now: datetime, times: TimeslotPolicy) -> Span:
     """A session without a timeslot is taken to start now and to last as long as it may."""
-    if session.timeslot is not None:
-        return Span(session.timeslot.start - times.lab_lead, session.timeslot.end + times.teardown)
+    due_at = session.lab_due_at(times.lab_lead)
+    if session.timeslot is not None and due_at is not None:
+        return Span(due_at, session.timeslot.end + times.teardown)
     return Span(now, now + timedelta(minutes=session.max_duration_minutes) + times.teardown)
 
 
@@ -270,7 +271,8 @@ class Outlook:
     ) -> tuple[Timeslot, ...]:
         """The next timeslots that fit: room only grows when something ends."""
         latest = self._now + self._times.max_booking
-        starts = {_next_step(moment + self._times.lab_lead) for moment in self._moments}
+        lead = max(wanted[0].lab_lead, self._times.lab_lead)
+        starts = {_next_step(moment + lead) for moment in self._moments}
         found: list[Timeslot] = []
         for moment in sorted(each for each in starts if start < each <= latest)[:TRIED]:
             slot = Timeslot(start=moment, end=moment + length, zone=zone)

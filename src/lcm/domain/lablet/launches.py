@@ -1,10 +1,12 @@
 """New workers for the sessions that no worker takes: one request per region and template."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import NamedTuple
 
 from lcm.domain.lablet.decision import Launch
+from lcm.domain.lablet.definition import Demand
 from lcm.domain.lablet.packing import Purchase, buy, item_of
 from lcm.domain.lablet.possibility import Carrier, can_ever_take, carrier_of_template
 from lcm.domain.lablet.session import LabletSession
@@ -16,16 +18,21 @@ class ScaleUp(NamedTuple):
 
     launches: tuple[Launch, ...]
     refused: dict[str, str]
-    """Session to region. A session that is neither here nor in a launch fits no template."""
+    """Session to region. A session that is neither here nor in a launch fits no template in time."""
 
 
-def scale_up(snapshot: Snapshot, unplaced: Sequence[LabletSession]) -> ScaleUp:
-    """Workers for sessions in the order of the queue, as few and cheap as found."""
+def scale_up(
+    snapshot: Snapshot, unplaced: Sequence[LabletSession], ready_at: Mapping[str, datetime]
+) -> ScaleUp:
+    """Workers for sessions in the order of the queue, as few and cheap as found.
+
+    `ready_at` says of each template when its workers are expected: one that comes too late is not launched.
+    """
     launches: list[Launch] = []
     refused: dict[str, str] = {}
     waiting = list(unplaced)
     for region in regions_of(snapshot):
-        market = _Market(snapshot, region)
+        market = _Market(snapshot, region, ready_at)
         found, lacking = market.serve([each for each in waiting if each.demand.region in (None, region)])
         launches += found
         launched = {seat for launch in found for seats in launch.seats for seat in seats}
@@ -49,16 +56,23 @@ def region_of(snapshot: Snapshot, session: LabletSession) -> str:
     return session.demand.region or next(iter(regions_of(snapshot)), "")
 
 
+_Offer = tuple[PlacementTemplate, Carrier]
+_Case = tuple[Demand, datetime | None]
+"""What a session needs, and before when the worker must be ready."""
+
+
 class _Market:
     """The templates of one region, and how many workers it may still gain."""
 
-    def __init__(self, snapshot: Snapshot, region: str) -> None:
+    def __init__(self, snapshot: Snapshot, region: str, ready_at: Mapping[str, datetime]) -> None:
         self._region = region
+        self._ready_at = ready_at
+        self._times = snapshot.times
         self._headroom = snapshot.headroom_percent
         self._ports = snapshot.ports.size
         self._left = snapshot.growth[region].count
         enabled = sorted((t for t in snapshot.templates if t.is_enabled), key=lambda t: t.name)
-        self._offers: list[tuple[PlacementTemplate, Carrier]] = [
+        self._offers: list[_Offer] = [
             (template, carrier_of_template(template, region, self._headroom)) for template in enabled
         ]
 
@@ -81,12 +95,19 @@ class _Market:
 
     def served_together(self, sessions: Sequence[LabletSession]) -> list[LabletSession]:
         """The sessions that the template takes which takes most of them."""
-        counts = Counter(session.demand for session in sessions)
-        suited = [
-            {demand for demand in counts if can_ever_take(carrier, demand)} for _, carrier in self._offers
-        ]
-        most = max(suited, key=lambda demands: sum(counts[demand] for demand in demands), default=set())
-        return [session for session in sessions if session.demand in most]
+        counts = Counter(map(self._case, sessions))
+        suited = [{case for case in counts if self._serves(offer, case)} for offer in self._offers]
+        most = max(suited, key=lambda cases: sum(counts[case] for case in cases), default=set())
+        return [session for session in sessions if self._case(session) in most]
+
+    def _case(self, session: LabletSession) -> _Case:
+        return session.demand, session.latest_arrival(self._times)
+
+    def _serves(self, offer: _Offer, case: _Case) -> bool:
+        """Whether a worker of the template could run the lab and is ready in time."""
+        (template, carrier), (demand, latest) = offer, case
+        is_in_time = latest is None or self._ready_at[template.name] < latest
+        return is_in_time and can_ever_take(carrier, demand)
 
     def launch(self, sessions: Sequence[LabletSession]) -> Launch | None:
         """Workers for as many of the first sessions as the region may gain."""
@@ -102,12 +123,8 @@ class _Market:
         )
 
     def _affordable(self, sessions: Sequence[LabletSession]) -> Purchase | None:
-        demands = {session.demand for session in sessions}
-        templates = [
-            template
-            for template, carrier in self._offers
-            if all(can_ever_take(carrier, demand) for demand in demands)
-        ]
+        cases = set(map(self._case, sessions))
+        templates = [offer[0] for offer in self._offers if all(self._serves(offer, case) for case in cases)]
         items = [item_of(session.demand) for session in sessions]
         low, high, found = 0, len(items), None
         size = high

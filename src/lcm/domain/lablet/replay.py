@@ -123,18 +123,18 @@ def _next_event(
         is_release = decision.code is WaitCode.WAITS_FOR_RELEASE
         what = f"room frees on worker {name}" if is_release else f"worker {name} is ready"
         return NextEvent(what=what, at=decision.nomination.ready_at)
-    if decision.outcome is Outcome.SCALE_UP:
-        return NextEvent(what="a new worker is ready", at=now + snapshot.times.worker_boot)
+    if decision.launch_ready_at is not None:
+        return NextEvent(what="a new worker is ready", at=decision.launch_ready_at)
     return None
 
 
-def arrival_of(decision: Decision, snapshot: Snapshot, moment: datetime) -> datetime | None:
+def arrival_of(decision: Decision, moment: datetime) -> datetime | None:
     """When a decision of that moment gives the session a worker; None if it does not."""
     if decision.outcome is Outcome.ASSIGN:
         return moment
     if decision.nomination is not None:
         return max(moment, decision.nomination.ready_at)
-    return moment + snapshot.times.worker_boot if decision.outcome is Outcome.SCALE_UP else None
+    return decision.launch_ready_at
 
 
 def _eta(
@@ -147,10 +147,19 @@ def _eta(
     likely, basis = _first_arrival(decision, _up_to(snapshot, session), session, events, now)
     if likely is None:
         return None
-    alone = replace(snapshot, sessions=(session,))
+    alone = _at_the_earliest(replace(snapshot, sessions=(session,)))
     first = plan(alone, now).decisions[session.id]
-    earliest, _ = _first_arrival(first, alone, session, events, now)
+    earliest, _ = _first_arrival(first, alone, session, _events(alone, session, now), now)
     return Eta(earliest=min(earliest or likely, likely), likely=likely, basis=basis)
+
+
+def _at_the_earliest(snapshot: Snapshot) -> Snapshot:
+    """The same, if every worker came up as soon as half of those before it."""
+    return replace(
+        snapshot,
+        workers=tuple(replace(each, ready_at=each.early_at or each.ready_at) for each in snapshot.workers),
+        templates=tuple(replace(each, boot=each.early_boot or each.boot) for each in snapshot.templates),
+    )
 
 
 def _up_to(snapshot: Snapshot, session: LabletSession) -> Snapshot:
@@ -177,13 +186,13 @@ def _first_arrival(
     def arrival_at(moment: datetime) -> datetime | None:
         if moment not in arrivals:
             later = plan(snapshot_at(snapshot, moment, now), moment).decisions[session.id]
-            arrivals[moment] = arrival_of(later, snapshot, moment)
+            arrivals[moment] = arrival_of(later, moment)
         return arrivals[moment]
 
     def holds(arrival: datetime | None) -> bool:
         return arrival is not None and arrival_at(arrival) is not None
 
-    arrival = arrival_of(decision, snapshot, now)
+    arrival = arrival_of(decision, now)
     if holds(arrival):
         return arrival, "from what its decision waits for"
     names: dict[datetime, str] = {}

@@ -129,6 +129,9 @@ class LabletSession(msgspec.Struct, frozen=True, kw_only=True):
     priority: int = 0
     timeslot: Timeslot | None = None
     """None: as soon as possible."""
+    lab_lead: timedelta = timedelta()
+    """How long before its timeslot its lab is started at least: what its definition says, and what labs of
+    its topology took. The setting may be more."""
 
     version: int = 1
     generation: int = 1
@@ -208,6 +211,19 @@ class LabletSession(msgspec.Struct, frozen=True, kw_only=True):
             return self.timeslot.end
         return self.ready_at and self.ready_at + timedelta(minutes=self.max_duration_minutes)
 
+    def latest_arrival(self, times: TimeslotPolicy) -> datetime | None:
+        """A worker that is ready before this moment is in time; None is any.
+
+        A lab that takes longer is started earlier; no worker comes too late because of that.
+        """
+        if self.timeslot is None:
+            return None
+        return self.timeslot.latest_start(self.latest_start_minutes, times) - times.lab_lead
+
+    def lab_due_at(self, at_least: timedelta) -> datetime | None:
+        """When its lab is started, given the setting; None: when it has a worker."""
+        return None if self.timeslot is None else self.timeslot.start - max(self.lab_lead, at_least)
+
     @property
     def ending_soon_minutes(self) -> int | None:
         """The last warning of its end as it is now; None if there was none, or if it ends later since."""
@@ -227,9 +243,13 @@ def create_session(
     region: str | None = None,
     priority: int | None = None,
     request_digest: str | None = None,
+    lab_takes: timedelta = timedelta(),
     policy: TimeslotPolicy = DEFAULTS,
 ) -> LabletSession:
-    """Book a timeslot, or a start as soon as possible. Raises Conflict or InvalidTimeslot."""
+    """Book a timeslot, or a start as soon as possible. Raises Conflict or InvalidTimeslot.
+
+    `lab_takes` is how long labs of the topology took to boot.
+    """
     if definition.status is not DefinitionStatus.ACTIVE:
         raise Conflict(
             f"{definition.name} {definition.version} is {definition.status}; use its newest version"
@@ -256,6 +276,7 @@ def create_session(
         batch=batch,
         priority=options.priority if priority is None else priority,
         timeslot=timeslot,
+        lab_lead=min(policy.lead, max(timedelta(minutes=options.boot_lead_time_minutes), lab_takes)),
         status=status,
         status_reason=reason,
         state_history=(SessionHistoryEntry(source=None, target=status, by=owner_id, reason=reason, at=now),),
@@ -294,6 +315,7 @@ def retry_session(
         batch=failed.batch and replace(failed.batch, is_all_or_nothing=False),
         priority=failed.priority,
         timeslot=timeslot,
+        lab_lead=failed.lab_lead,
         status=status,
         status_reason=reason,
         state_history=(SessionHistoryEntry(source=None, target=status, by=by, reason=reason, at=now),),

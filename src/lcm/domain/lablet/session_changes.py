@@ -94,13 +94,29 @@ def _move(
 # Before a worker has the claim.
 
 
-def open_window(session: LabletSession, *, now: datetime, policy: TimeslotPolicy = DEFAULTS) -> LabletSession:
-    """Let the scheduler look for a worker; refused before the lead time."""
+def open_window(
+    session: LabletSession,
+    *,
+    now: datetime,
+    lab_takes: timedelta = timedelta(),
+    policy: TimeslotPolicy = DEFAULTS,
+) -> LabletSession:
+    """Let the scheduler look for a worker; refused before the lead time.
+
+    What was learned since the booking about how long its lab takes only raises its lead.
+    """
     if session.timeslot is not None and now < session.timeslot.opens_at(policy):
         raise Conflict(
             f"the window opens at {session.timeslot.opens_at(policy).isoformat()}; wait until then"
         )
-    return _move(session, PENDING_SCHEDULING, by="control plane", reason="the window is open", now=now)
+    return _move(
+        session,
+        PENDING_SCHEDULING,
+        by="control plane",
+        reason="the window is open",
+        now=now,
+        lab_lead=max(session.lab_lead, min(policy.lead, lab_takes)),
+    )
 
 
 def is_missed(session: LabletSession, *, now: datetime, policy: TimeslotPolicy = DEFAULTS) -> bool:
@@ -314,8 +330,8 @@ def _can_be_replaced(session: LabletSession, now: datetime, can_replace_lost: bo
 
 def instantiate(session: LabletSession, *, now: datetime, policy: TimeslotPolicy = DEFAULTS) -> LabletSession:
     """Begin the import of the lab, when it is due."""
-    is_early = session.timeslot is not None and now < session.timeslot.start - policy.lab_lead
-    if session.status is SCHEDULED and is_early:
+    due_at = session.lab_due_at(policy.lab_lead)
+    if session.status is SCHEDULED and due_at is not None and now < due_at:
         raise Conflict("the lab is not due yet; repeat shortly before the timeslot")
     if session.status is SCHEDULED and session.desired_status is SessionDesiredStatus.TERMINATED:
         raise Conflict("the end of the session is requested; stop it instead")

@@ -1,7 +1,7 @@
 """What the placement engine knows: workers, waiting sessions, templates, and how far the fleet may grow."""
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 import msgspec
@@ -57,6 +57,8 @@ class PlacementWorker(msgspec.Struct, frozen=True, kw_only=True):
     usd_per_hour: float | None = None
     ready_at: datetime | None = None
     """When a worker that comes up is expected."""
+    early_at: datetime | None = None
+    """When half of such workers were ready."""
 
     @property
     def room(self) -> Capacity | None:
@@ -89,6 +91,10 @@ class PlacementTemplate(msgspec.Struct, frozen=True, kw_only=True):
     """The tier that new workers get."""
     cml_version: str | None = None
     has_nested_virtualization: bool | None = None
+    boot: timedelta | None = None
+    """In which nine of ten of its launches were ready."""
+    early_boot: timedelta | None = None
+    """In which half of them were."""
 
 
 class Growth(msgspec.Struct, frozen=True, kw_only=True):

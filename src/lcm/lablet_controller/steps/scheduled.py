@@ -10,7 +10,7 @@ def decide(situation: Situation) -> Decision:
         return situation.end()
     if situation.is_worker_lost or situation.does_worker_leave:
         return Unschedule(situation.describe_worker(), situation.is_worker_lost)
-    due_at = session.timeslot.start - situation.lab_lead if session.timeslot else session.status_since
+    due_at = session.lab_due_at(situation.lab_lead) or session.status_since
     if situation.now < due_at:
         return Wait("the lab is not due yet", situation.seconds_until(due_at))
     if not situation.is_worker_usable:

@@ -101,6 +101,26 @@ def test_a_new_worker_is_expected_after_its_boot() -> None:
     assert eta.likely == at(25)
 
 
+def test_a_worker_may_come_as_soon_as_half_of_those_before_and_likely_comes_as_nine_of_ten_did() -> None:
+    coming = worker("lab-3", status=WorkerStatus.STARTING, early_at=at(6), ready_at=at(12))
+    _, eta = answer(decide(session(), coming))
+    assert eta is not None
+    assert (eta.earliest, eta.likely) == (at(6), at(12))
+    _, eta = answer(decide(session(), replace(coming, early_at=at(-1))))
+    assert eta is not None
+    assert (eta.earliest, eta.likely) == (NOON, at(12))
+
+
+def test_a_new_worker_is_expected_as_its_template_was_ready_before() -> None:
+    known = replace(METAL, early_boot=timedelta(minutes=10), boot=timedelta(minutes=40))
+    made = decide(session(), templates=(known,), growth=GROWTH)
+    assert made.text == "Waits for a new worker, expected at 12:40 UTC."
+    event, eta = answer(made)
+    assert event == NextEvent(what="a new worker is ready", at=at(40))
+    assert eta is not None
+    assert (eta.earliest, eta.likely) == (at(10), at(40))
+
+
 @settings(max_examples=50)
 @given(fleets, queues)
 def test_at_the_expected_time_the_engine_places_the_session(

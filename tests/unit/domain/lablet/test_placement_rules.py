@@ -17,7 +17,7 @@ from lcm.domain.lablet.session import Batch, LabletSession, Nomination, Placemen
 from lcm.domain.lablet.session_changes import is_missed
 from lcm.domain.lablet.snapshot import Growth, PlacementTemplate, PlacementWorker, Snapshot
 from lcm.domain.lablet.states import SessionStatus
-from lcm.domain.lablet.timeslot import Timeslot
+from lcm.domain.lablet.timeslot import DEFAULTS, Timeslot
 from lcm.domain.lifecycle import DesiredStatus, WorkerStatus
 from support.lablets import GROWTH, LARGE, METAL, NOON, at, claim, session, size, worker
 
@@ -161,6 +161,26 @@ def test_nothing_is_started_or_launched_for_a_session_that_it_would_miss() -> No
     assert (made.steps, made.launches) == ((), ())
     assert made.decisions["s"].code is WaitCode.NO_ROOM
     assert "too late, at 12:25 UTC" in made.decisions["s"].text
+
+
+def test_no_worker_is_launched_of_a_template_that_takes_too_long_and_a_quicker_one_is() -> None:
+    slow = replace(LARGE, boot=timedelta(minutes=40))
+    booked = session(timeslot=slot(10))
+    made = plan(booked, templates=(slow,), growth=GROWTH)
+    assert (made.launches, made.decisions["s"].code) == ((), WaitCode.NO_ROOM)
+    made = plan(booked, session("soon"), templates=(slow, METAL), growth=GROWTH)
+    assert [(each.template, each.seats) for each in made.launches] == [("metal", (("soon", "s"),))]
+    assert plan(session("soon"), templates=(slow, METAL), growth=GROWTH).launches[0].template == "large"
+
+
+def test_a_lab_that_takes_longer_needs_room_sooner_and_no_worker_sooner() -> None:
+    ending = worker(claims=(claim(8, ends_at=at(45)),))
+    booked = session(timeslot=slot(60))
+    waits = plan(ending, booked, templates=(LARGE,), growth=GROWTH)
+    assert waits.decisions["s"].code is WaitCode.WAITS_FOR_RELEASE
+    longer = replace(booked, lab_lead=timedelta(minutes=20))
+    assert plan(ending, longer, templates=(LARGE,), growth=GROWTH).launches[0].seats == (("s",),)
+    assert longer.latest_arrival(DEFAULTS) == booked.latest_arrival(DEFAULTS) == at(85)
 
 
 # Never.

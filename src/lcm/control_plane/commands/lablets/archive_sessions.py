@@ -66,6 +66,7 @@ class Archive:
         kept = self._max_archived if len(archived) <= self._max_archived else self._max_archived * 9 // 10
         self._size = min(len(archived), kept)
         for index, session in enumerate(archived):
+            self._records.lab_times.learn(session)
             if index >= kept or now - (session.ended_at or session.updated_at) >= KEPT_FOR:
                 await self._forget(session)
 

@@ -5,7 +5,7 @@ by a repeated request or by `sweep_batches`.
 """
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -77,9 +77,14 @@ async def create_batch(
 
 async def _refuse_bad(records: Records, policies: Policies, batch: LabletBatch, judge: Judge) -> None:
     """All seats are alike: what is wrong with the first is wrong with all."""
-    first = next(seats(batch, policy=policies.times))
+    first = next(_seats(records, policies, batch))
     await refuse_impossible(records, policies, first.demand)
     await judge(first)
+
+
+def _seats(records: Records, policies: Policies, batch: LabletBatch) -> Iterator[LabletSession]:
+    takes = records.lab_times.expected(batch.definition.lab_yaml_hash)
+    return seats(batch, lab_takes=takes, policy=policies.times)
 
 
 async def complete_batch(records: Records, policies: Policies, batch: LabletBatch) -> LabletBatch:
@@ -87,7 +92,7 @@ async def complete_batch(records: Records, policies: Policies, batch: LabletBatc
     if batch.is_complete or batch.end_asked_at is not None:
         return batch
     await all_of(
-        _record_seat(records, session, by=batch.created_by) for session in seats(batch, policy=policies.times)
+        _record_seat(records, session, by=batch.created_by) for session in _seats(records, policies, batch)
     )
     return await records.batches.change(batch.id, complete)
 

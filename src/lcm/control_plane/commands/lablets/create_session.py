@@ -56,6 +56,7 @@ async def create_session(
         region=region,
         priority=priority,
         request_digest=request.content if request else None,
+        lab_takes=records.lab_times.expected(definition.lab_yaml_hash),
         policy=policies.times,
     )
     await refuse_impossible(records, policies, session.demand)

@@ -54,8 +54,10 @@ async def _move(records: Records, policies: Policies, session: LabletSession, by
         return await expire_session(records, policies, session, by=by)
     is_due = session.timeslot is not None and session.timeslot.opens_at(policies.times) <= now
     if session.status is PENDING and is_due:
+        takes = records.lab_times.expected(session.lab_yaml_hash)
         opened = await records.sessions.change(
-            session.id, lambda current: open_window(current, now=now, policy=policies.times)
+            session.id,
+            lambda current: open_window(current, now=now, lab_takes=takes, policy=policies.times),
         )
         await records.lablet_audit.note(
             LabletEvent.TIMESLOT_OPENED, by=by, reason="the window is open", session=opened

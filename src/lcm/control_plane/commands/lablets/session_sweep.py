@@ -42,7 +42,10 @@ class SessionSweep(HostedService):
                 await self.claims.sweep()
                 await keep_lablet_records(self._records, self._policies)
                 await self.archive.run_pass()
-                self._stats.take_over(await self._records.sessions.list_all())
+                sessions = await self._records.sessions.list_all()
+                self._stats.take_over(sessions)
+                for session in sessions:
+                    self._records.lab_times.learn(session)
             except (StoreUnavailable, RequestError) as error:
                 log.warning("sessions not swept", error=str(error))
             await self._records.clock.sleep(INTERVAL_SECONDS)
