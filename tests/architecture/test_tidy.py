@@ -134,3 +134,9 @@ def test_only_the_control_plane_has_commands_and_queries() -> None:
         if path.stem in ("commands", "queries")
     }
     assert found == {"control_plane"}
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "benchmarks").glob("*.py")), ids=lambda path: path.name)
+def test_a_benchmark_that_has_options_can_end_with_one_json_object(path: Path) -> None:
+    text = path.read_text()
+    assert "parse_args()" not in text or '"--json"' in text
