@@ -268,7 +268,7 @@ class Browser(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         request = (
-            f"GET /api/events/stream?event_types={TYPES} HTTP/1.1\r\nHost: b\r\n"
+            f"GET /api/events/stream?batch=true&event_types={TYPES} HTTP/1.1\r\nHost: b\r\n"
             f"Authorization: Bearer {TOKEN}\r\n\r\n"
         )
         cast(asyncio.Transport, transport).write(request.encode())

@@ -50,7 +50,9 @@ STALL_SECONDS = 20
 STALL_EVENTS_PER_SECOND = 10
 NOTE = "x" * 6_000
 TOKEN = "benchmark"
-REQUEST = f"GET /api/events/stream HTTP/1.1\r\nHost: b\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode()
+REQUEST = (
+    f"GET /api/events/stream?batch=true HTTP/1.1\r\nHost: b\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode()
+)
 
 Publish = Callable[[], None]
 

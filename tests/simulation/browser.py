@@ -4,6 +4,7 @@ import asyncio
 import json
 from typing import Any, Final
 
+from lcm.control_plane.streaming.encoding import EventFilter
 from lcm.core.timeouts import timeout
 from lcm.domain.lifecycle import TERMINATED
 from lcm.rest.schemas import WorkerView
@@ -29,7 +30,7 @@ class Browser:
                 await self._world.clock.sleep(1.0)
                 continue
             incarnation = plane.incarnation
-            chunks = plane.parts.hub.stream(self._last_id)
+            chunks = plane.parts.hub.stream(self._last_id, EventFilter(is_batched=True))
             while plane.incarnation == incarnation and plane.is_alive:
                 try:
                     async with timeout(1.5 * self._world.knobs.heartbeat_seconds):

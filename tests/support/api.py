@@ -61,7 +61,7 @@ class Api:
     @asynccontextmanager
     async def stream(self, last_event_id: str | None = None) -> AsyncIterator["EventStream"]:
         headers = {"Last-Event-ID": last_event_id} if last_event_id else {}
-        async with self.session.get("/api/events/stream", headers=headers) as response:
+        async with self.session.get("/api/events/stream?batch=true", headers=headers) as response:
             assert response.status == 200
             yield EventStream(response.content)
 

@@ -59,6 +59,12 @@ class Sample(
     nodes_count: int | None = None
 
 
+def merged(older: Sample, newer: Sample) -> Sample:
+    """Both as one: what the newer one does not know is taken from the older one."""
+    known = {name: value for name in newer.__struct_fields__ if (value := getattr(newer, name)) is not None}
+    return msgspec.structs.replace(older, **known)
+
+
 class NodeStats(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """The load of one node of a lab."""
 

@@ -49,6 +49,8 @@ from support import core
 from support.claims import claims_of
 from support.virtual_time import VirtualClock
 
+BATCHED = EventFilter(is_batched=True)
+
 
 def a_worker(name: str, status: WorkerStatus = RUNNING) -> Worker:
     return core.a_worker(id=WorkerId(name), name=name, status=status)
@@ -60,6 +62,16 @@ def a_sample(name: str) -> Sample:
         collected_at=datetime(2026, 1, 1, tzinfo=UTC),
         source=SampleSource.WEBSOCKET,
         cpu_utilization=12.5,
+    )
+
+
+def lab_stats(lab_id: str, *, nodes: int) -> LabStats:
+    return LabStats(
+        worker_id=WorkerId("ada"),
+        lab_id=lab_id,
+        nodes={f"node-{n}": NodeStats(cpu_usage=12.5) for n in range(nodes)},
+        links={},
+        collected_at=datetime(2026, 1, 1, tzinfo=UTC),
     )
 
 
@@ -275,7 +287,7 @@ async def test_a_browser_that_leaves_is_forgotten(hub: EventHub) -> None:
 
 
 async def test_load_reports_leave_in_one_batch_after_a_second(hub: EventHub) -> None:
-    stream = Stream(hub.stream(None))
+    stream = Stream(hub.stream(None, BATCHED))
     await stream.take(3)
     clock = VirtualClock()
     started = clock.monotonic()
@@ -292,7 +304,7 @@ async def test_load_reports_leave_in_one_batch_after_a_second(hub: EventHub) -> 
 
 
 async def test_fifty_load_reports_do_not_wait_for_the_second(hub: EventHub) -> None:
-    stream = Stream(hub.stream(None))
+    stream = Stream(hub.stream(None, BATCHED))
     await stream.take(3)
     clock = VirtualClock()
     started = clock.monotonic()
@@ -307,17 +319,10 @@ async def test_fifty_load_reports_do_not_wait_for_the_second(hub: EventHub) -> N
 
 
 async def test_a_batch_of_large_reports_is_cut_by_its_bytes(hub: EventHub) -> None:
-    stream = Stream(hub.stream(None))
+    stream = Stream(hub.stream(None, BATCHED))
     await stream.take(3)
-    stats = LabStats(
-        worker_id=WorkerId("ada"),
-        lab_id="l",
-        nodes={f"node-{n}": NodeStats(cpu_usage=12.5) for n in range(300)},
-        links={},
-        collected_at=datetime(2026, 1, 1, tzinfo=UTC),
-    )
     for _ in range(20):
-        hub.on_lab_stats(stats)
+        hub.on_lab_stats(lab_stats("l", nodes=300))
     batch = await stream.next()
     assert batch["event"] == "worker.lab.stats_updated.batch"
     assert 1 < batch["data"]["count"] < 10
@@ -325,25 +330,25 @@ async def test_a_batch_of_large_reports_is_cut_by_its_bytes(hub: EventHub) -> No
 
 
 async def test_a_browser_that_was_away_during_a_reset_is_reset_too(hub: EventHub) -> None:
-    stream = Stream(hub.stream(None))
+    stream = Stream(hub.stream(None, BATCHED))
     await stream.take(3)
     change(hub, "ada")
     last_seen = (await stream.next())["id"]
     hub.reset_all("another control plane was out of reach")
     for _ in range(2):  # also when something has happened since
-        first, *snapshots = await Stream(hub.stream(last_seen)).take(3)
+        first, *snapshots = await Stream(hub.stream(last_seen, BATCHED)).take(3)
         assert first["event"] == "reset"
         assert [snapshot["event"] for snapshot in snapshots] == ["worker.snapshot"] * 2
         change(hub, "bob")
-    assert (await Stream(hub.stream(first["id"])).take(2))[1]["data"]["worker_id"] == "bob"
+    assert (await Stream(hub.stream(first["id"], BATCHED)).take(2))[1]["data"]["worker_id"] == "bob"
 
 
 async def test_missed_batches_are_replayed_too(hub: EventHub) -> None:
-    stream = Stream(hub.stream(None))
+    stream = Stream(hub.stream(None, BATCHED))
     first = (await stream.take(3))[0]["id"]
     hub.on_sample(a_sample("ada"))
     batch = await stream.next()
-    assert await Stream(hub.stream(first)).take(2) == [ANY, batch]
+    assert await Stream(hub.stream(first, BATCHED)).take(2) == [ANY, batch]
 
 
 async def test_a_new_browser_is_shown_the_present_load(workers: list[Worker]) -> None:
@@ -354,9 +359,107 @@ async def test_a_new_browser_is_shown_the_present_load(workers: list[Worker]) ->
     hub = EventHub(
         VirtualClock(), RandomIds(Random(1)), WorkerCache(snapshot), newest_samples=lambda: samples
     )
-    load = (await Stream(hub.stream(None)).take(4))[-1]
+    load = (await Stream(hub.stream(None, BATCHED)).take(4))[-1]
     assert (load["event"], load["data"]["count"]) == ("worker.metrics.updated.batch", 2)
     assert "id" not in load
+
+
+# Load without batches.
+
+
+async def test_load_of_a_worker_leaves_once_a_second_under_its_own_name(hub: EventHub) -> None:
+    stream = Stream(hub.stream(None))
+    await stream.take(3)
+    clock = VirtualClock()
+    started = clock.monotonic()
+    for _ in range(60):
+        hub.on_sample(a_sample("ada"))
+    hub.on_sample(a_sample("bob"))
+    ada, bob = await stream.take(2)
+    assert clock.monotonic() - started == pytest.approx(1.0)
+    assert [ada["event"], bob["event"]] == ["worker.metrics.updated"] * 2
+    assert ada["data"] == json.loads(msgspec.json.encode(a_sample("ada")))
+    hub.on_sample(a_sample("ada"))
+    assert (await stream.next())["data"]["worker_id"] == "ada"
+    assert clock.monotonic() - started == pytest.approx(2.0)
+
+
+async def test_samples_of_several_sources_within_a_second_are_one_event(hub: EventHub) -> None:
+    stream = Stream(hub.stream(None))
+    await stream.take(3)
+    cloud = replace(
+        a_sample("ada"), source=SampleSource.CLOUDWATCH, cpu_utilization=None, network_in_bytes=7.0
+    )
+    hub.on_sample(a_sample("ada"))
+    hub.on_sample(cloud)
+    data = (await stream.next())["data"]
+    assert (data["cpu_utilization"], data["network_in_bytes"]) == (12.5, 7.0)
+
+
+async def test_load_of_a_lab_leaves_once_a_second_as_the_seeds_say(hub: EventHub) -> None:
+    stream = Stream(hub.stream(None))
+    await stream.take(3)
+    for lab_id in ("l1", "l2", "l1"):
+        hub.on_lab_stats(lab_stats(lab_id, nodes=1))
+    events = await stream.take(2)
+    assert [event["event"] for event in events] == ["worker.lab.stats_updated"] * 2
+    assert [event["data"]["lab_id"] for event in events] == ["l1", "l2"]
+    assert set(events[0]["data"]) == {"worker_id", "lab_id", "nodes", "links"}
+
+
+async def test_much_load_leaves_in_pieces_and_no_lab_twice_in_a_second(hub: EventHub) -> None:
+    stream = Stream(hub.stream(None))
+    await stream.take(3)
+    clock = VirtualClock()
+    sent_at: dict[str, float] = {}
+    for _ in range(2):
+        for n in range(100):
+            hub.on_lab_stats(lab_stats(f"l{n}", nodes=300))
+        for _ in range(100):
+            lab_id = (await stream.next())["data"]["lab_id"]
+            assert clock.monotonic() - sent_at.get(lab_id, float("-inf")) >= 1.0
+            sent_at[lab_id] = clock.monotonic()
+    assert (len(sent_at), hub.resets) == (100, 0)
+
+
+async def test_missed_load_is_replayed_from_the_last_whole_piece(hub: EventHub) -> None:
+    stream = Stream(hub.stream(None))
+    first = (await stream.take(3))[0]["id"]
+    for name in ("ada", "bob"):
+        hub.on_sample(a_sample(name))
+    ada, bob = await stream.take(2)
+    assert "id" not in ada  # a browser that got only this one asks for both again
+    assert await Stream(hub.stream(first)).take(3) == [ANY, ada, bob]
+    assert (await Stream(hub.stream(bob["id"])).next())["event"] == "connected"
+
+
+async def test_each_subscriber_gets_load_in_the_form_it_asked_for(hub: EventHub) -> None:
+    plain, batched = Stream(hub.stream(None)), Stream(hub.stream(None, BATCHED))
+    for stream in (plain, batched):
+        await stream.take(3)
+    hub.on_sample(a_sample("ada"))
+    assert (await plain.next())["event"] == "worker.metrics.updated"
+    assert (await batched.next())["event"] == "worker.metrics.updated.batch"
+    change(hub, "ada")
+    for stream in (plain, batched):
+        assert (await stream.next())["event"] == "worker.status.updated"
+
+
+async def test_a_new_browser_is_shown_the_present_load_of_each_worker(workers: list[Worker]) -> None:
+    async def snapshot() -> Sequence[Worker]:
+        return workers
+
+    cloud = replace(
+        a_sample("ada"), source=SampleSource.CLOUDWATCH, cpu_utilization=None, network_in_bytes=7.0
+    )
+    samples = [a_sample("ada"), cloud, a_sample("bob")]
+    hub = EventHub(
+        VirtualClock(), RandomIds(Random(1)), WorkerCache(snapshot), newest_samples=lambda: samples
+    )
+    *_, ada, bob = await Stream(hub.stream(None)).take(5)
+    assert [ada["event"], bob["event"]] == ["worker.metrics.updated"] * 2
+    assert (ada["data"]["cpu_utilization"], ada["data"]["network_in_bytes"]) == (12.5, 7.0)
+    assert "id" not in ada
 
 
 # What leaves at once.
@@ -497,11 +600,15 @@ async def received_through(hub: EventHub, wanted: EventFilter) -> list[str]:
     [
         (
             EventFilter(worker_ids=frozenset({"bob"})),
+            ["worker.status.updated bob", "worker.metrics.updated bob"],
+        ),
+        (
+            EventFilter(worker_ids=frozenset({"bob"}), is_batched=True),
             ["worker.status.updated bob", "worker.metrics.updated.batch ['bob']"],
         ),
         (EventFilter(event_types=("worker.lab.",)), ["worker.lab.state_change ada"]),
         (
-            EventFilter(event_types=("worker.status", "worker.metrics.updated.batch")),
+            EventFilter(event_types=("worker.status", "worker.metrics.updated.batch"), is_batched=True),
             [
                 "worker.status.updated ada",
                 "worker.status.updated bob",

@@ -26,6 +26,7 @@ from lcm.control_plane.records.idle_checks import CheckTimes
 from lcm.control_plane.replication import feed
 from lcm.control_plane.store.memory import MemoryStore
 from lcm.control_plane.store.port import Fence
+from lcm.control_plane.streaming.encoding import EventFilter
 from lcm.core.ids import RandomIds
 from lcm.core.kv.port import Kv
 from lcm.domain.errors import Fenced, Unreachable
@@ -68,7 +69,7 @@ class Stream:
         self.events: list[tuple[str, Any]] = []
 
     async def follow(self) -> None:
-        async for chunk in self._plane.hub.stream(None):
+        async for chunk in self._plane.hub.stream(None, EventFilter(is_batched=True)):
             for event in chunk.decode().strip().split("\n\n"):
                 fields = dict(line.partition(": ")[::2] for line in event.splitlines())
                 self.events.append((fields["event"], json.loads(fields["data"])))

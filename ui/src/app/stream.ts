@@ -40,7 +40,7 @@ export class EventStream {
 
   open(): void {
     this.#release();
-    const source = new EventSource(`/api/events/stream?event_types=${SUBSCRIBED_TYPES.join(",")}`);
+    const source = new EventSource(`/api/events/stream?batch=true&event_types=${SUBSCRIBED_TYPES.join(",")}`);
     this.#source = source;
     let wasConnected = false;
     this.#awaitConnection();

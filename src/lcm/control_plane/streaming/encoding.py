@@ -19,6 +19,8 @@ class EventFilter:
     event_types: tuple[str, ...] = ()
     """Prefixes of event types."""
     include_system: bool = True
+    is_batched: bool = False
+    """Whether load comes in batches, instead of one event for each worker or lab."""
     owner_id: str | None = None
     """The only person whose lablet sessions are shown; None: those of all."""
 
@@ -64,8 +66,35 @@ class Event:
         return self.chunk if is_wanted and wanted.wants_owner(self.owner_id) else None
 
 
+class Load:
+    """The newest load of workers or labs, as one event each, for subscribers that want no batches."""
+
+    __slots__ = ("event_id", "event_type", "number", "parts", "size")
+
+    def __init__(
+        self, number: int, event_id: str, event_type: str, parts: Sequence[tuple[str, bytes]]
+    ) -> None:
+        self.number = number
+        self.event_id = event_id
+        self.event_type = event_type
+        self.parts = parts
+        self.size = sum(len(part) for _, part in parts)
+
+    def chunk_for(self, wanted: EventFilter) -> bytes | None:
+        if wanted.is_batched or not wanted.wants_type(self.event_type):
+            return None
+        parts = [part for worker_id, part in self.parts if wanted.wants_worker(worker_id)]
+        return self.encode(parts, f"id: {self.event_id}\n") if parts else None
+
+    def encode(self, parts: Sequence[bytes], head: str = "") -> bytes:
+        """The last event carries the id: a browser that got only some of them is sent all again."""
+        start = f"event: {self.event_type}\ndata: ".encode()
+        *others, last = parts
+        return b"".join(start + part + b"\n\n" for part in others) + head.encode() + start + last + b"\n\n"
+
+
 class Batch:
-    """Events of one type sent together; each is encoded once, whichever filters select it."""
+    """Load events of one type sent together; each is encoded once, whichever filters select it."""
 
     __slots__ = ("_of_base_type", "_tail", "event_id", "event_type", "number", "parts", "size")
 
@@ -86,7 +115,7 @@ class Batch:
         self._tail = b'],"batched_at":' + batched_at + b"}\n\n"
 
     def chunk_for(self, wanted: EventFilter) -> bytes | None:
-        if not wanted.wants_type(self.event_type):
+        if not (wanted.is_batched and wanted.wants_type(self.event_type)):
             return None
         parts = [part for worker_id, part in self.parts if wanted.wants_worker(worker_id)]
         return self.encode(parts, f"id: {self.event_id}\n") if parts else None

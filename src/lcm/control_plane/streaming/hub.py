@@ -1,10 +1,11 @@
 """The event stream to browsers: every event is encoded once and shared by all subscribers.
 
 Ids are `<boot>-<n>`. A browser that reconnects with its last id gets the missed events from a bounded
-buffer, or `reset` and fresh snapshots. Load reports are collected into batches; all other events are sent
-at once, those within a few milliseconds in one write. Subscribers with the same filter share a channel, so
-that a filter costs once and not for each of them. The outbox of a subscriber is bounded: one that does not
-read is sent `reset`, and the others never wait for it.
+buffer, or `reset` and fresh snapshots. Load reports are collected: into batches for subscribers that want
+them, otherwise into one event a second for each worker and lab. All other events are sent at once, those
+within a few milliseconds in one write. Subscribers with the same filter share a channel, so that a filter
+costs once and not for each of them. The outbox of a subscriber is bounded: one that does not read is sent
+`reset`, and the others never wait for it.
 """
 
 import asyncio
@@ -26,6 +27,7 @@ from lcm.control_plane.streaming.encoding import (
     Batch,
     Event,
     EventFilter,
+    Load,
     encode,
     in_pieces,
 )
@@ -46,7 +48,7 @@ from lcm.domain.lablet.batch import LabletBatch
 from lcm.domain.lablet.session import LabletSession
 from lcm.domain.lablet.states import PENDING_SCHEDULING
 from lcm.domain.lifecycle import TERMINATED, DesiredStatus
-from lcm.domain.telemetry import LabChange, LabRecord, LabStats, Sample
+from lcm.domain.telemetry import LabChange, LabRecord, LabStats, Sample, merged
 from lcm.domain.template import WorkerTemplate
 from lcm.domain.worker import Worker
 from lcm.rest.lablets import LabletSessionView
@@ -83,6 +85,33 @@ class _OpenBatch:
         self.timer: asyncio.TimerHandle | None = None
 
 
+class _OpenLoad:
+    """The newest load of each worker or lab, until it is sent as one event each."""
+
+    __slots__ = ("newest", "sending", "timer")
+
+    def __init__(self) -> None:
+        self.newest: dict[tuple[str, ...], Sample | bytes] = {}
+        """By worker id, or worker id and lab id."""
+        self.sending: deque[list[tuple[str, bytes]]] = deque()
+        """Pieces that are sent one after the other: all at once could be more than a channel holds."""
+        self.timer: asyncio.TimerHandle | None = None
+
+    def take_piece(self) -> list[tuple[str, bytes]]:
+        """Return the next piece; the last one before what has come meanwhile is begun."""
+        if not self.sending:
+            newest, self.newest = self.newest, {}
+            size = BATCH_BYTES
+            for (worker_id, *_), load in newest.items():
+                part = load if isinstance(load, bytes) else msgspec.json.encode(load)
+                if size + len(part) > BATCH_BYTES:
+                    self.sending.append([])
+                    size = 0
+                self.sending[-1].append((worker_id, part))
+                size += len(part)
+        return self.sending.popleft()
+
+
 SignedIn = Callable[[Callable[[], None]], AbstractContextManager[None]]
 """Within its block the callback is called soon after the credential has expired or was revoked."""
 
@@ -112,11 +141,12 @@ class EventHub:
         self._subscriber_bytes = subscriber_bytes
         self._boot = ids.new_id()[:8]
         self._count = 0
-        self._buffer: deque[Event | Batch] = deque()
+        self._buffer: deque[Event | Load | Batch] = deque()
         self._buffer_size = buffer_size
         self._buffer_bytes = 0
         self._channels: dict[EventFilter, Channel] = {}
         self._open_batches = {METRICS: _OpenBatch(), LAB_STATS: _OpenBatch()}
+        self._open_load = {METRICS: _OpenLoad(), LAB_STATS: _OpenLoad()}
         self._queue_timer: asyncio.TimerHandle | None = None
         self._flush_timer: asyncio.Handle | None = None
         self._last_flush = float("-inf")
@@ -271,6 +301,9 @@ class EventHub:
 
     def on_sample(self, sample: Sample) -> None:
         self._collect(METRICS, sample.worker_id, msgspec.json.encode(sample))
+        if (newest := self._load_to_send(METRICS)) is not None:
+            known = newest.get((sample.worker_id,))
+            newest[sample.worker_id,] = merged(known, sample) if isinstance(known, Sample) else sample
 
     def on_lab_stats(self, stats: LabStats) -> None:
         data = {
@@ -279,7 +312,10 @@ class EventHub:
             "nodes": stats.nodes,
             "links": stats.links,
         }
-        self._collect(LAB_STATS, stats.worker_id, msgspec.json.encode(data))
+        part = msgspec.json.encode(data)
+        self._collect(LAB_STATS, stats.worker_id, part)
+        if (newest := self._load_to_send(LAB_STATS)) is not None:
+            newest[stats.worker_id, stats.lab_id] = part
 
     def _publish_queue(self) -> None:
         """Publish how many sessions of all owners wait for a worker, and for what."""
@@ -364,7 +400,28 @@ class EventHub:
         event_id = f"{self._boot}-{self._count}"
         self._fan_out(Batch(self._count, event_id, event_type, parts, self._now()))
 
-    def _fan_out(self, event: Event | Batch) -> None:
+    def _load_to_send(self, event_type: StreamEvent) -> dict[tuple[str, ...], Sample | bytes] | None:
+        """Return what is sent within a second as one event each; None if no subscriber wants it so."""
+        load = self._open_load[event_type]
+        if load.timer is None:
+            if not any(_wants_load(channel.wanted, event_type) for channel in self._channels.values()):
+                return None
+            loop = asyncio.get_running_loop()
+            load.timer = loop.call_later(BATCH_SECONDS, self._publish_load, event_type)
+        return load.newest
+
+    def _publish_load(self, event_type: StreamEvent) -> None:
+        """Publish a piece. What comes meanwhile waits for a second after the last one: nothing is sent twice
+        in a second."""
+        load, loop = self._open_load[event_type], asyncio.get_running_loop()
+        self._count += 1
+        event_id = f"{self._boot}-{self._count}"
+        self._fan_out(Load(self._count, event_id, event_type, load.take_piece()))
+        wait = MAX_COALESCE_SECONDS if load.sending else BATCH_SECONDS
+        is_more = load.sending or load.newest
+        load.timer = loop.call_later(wait, self._publish_load, event_type) if is_more else None
+
+    def _fan_out(self, event: Event | Load | Batch) -> None:
         self._buffer.append(event)
         self._buffer_bytes += event.size
         while len(self._buffer) > self._buffer_size or self._buffer_bytes > BUFFER_BYTES:
@@ -463,7 +520,8 @@ class EventHub:
         """End every stream; each is sent a last event."""
         self._is_closing = True
         batches = (batch.timer for batch in self._open_batches.values())
-        for timer in (self._heartbeat, self._queue_timer, self._flush_timer, *batches):
+        load = (open_load.timer for open_load in self._open_load.values())
+        for timer in (self._heartbeat, self._queue_timer, self._flush_timer, *batches, *load):
             if timer is not None:
                 timer.cancel()
         for channel in self._channels.values():
@@ -509,7 +567,7 @@ class EventHub:
             if chunk is not None:
                 yield chunk
 
-    def _missed_since(self, last_event_id: str) -> list[Event | Batch] | None:
+    def _missed_since(self, last_event_id: str) -> list[Event | Load | Batch] | None:
         """Return the events after this id; None if the buffer cannot prove them complete."""
         boot, _, number = last_event_id.rpartition("-")
         if boot != self._boot or not number.isascii() or not number.isdigit():
@@ -541,8 +599,10 @@ class EventHub:
             f'{head}event: {SESSIONS}\ndata: {{"sessions":['.encode() + b",".join(some) + b"]}\n\n"
             for some in _chunks([known.view for known in sessions], SNAPSHOT_SESSIONS)
         )
-        if wanted.wants_type(f"{METRICS}.batch"):
-            yield from self._newest_load(wanted)
+        if wanted.is_batched and wanted.wants_type(f"{METRICS}.batch"):
+            yield from self._newest_load_in_batches(wanted)
+        elif _wants_load(wanted, METRICS):
+            yield from in_pieces(self._newest_load(wanted))
 
     def _sessions_of(self, wanted: EventFilter) -> list[CachedSession]:
         """Return the sessions that this subscriber may see and wants."""
@@ -555,6 +615,17 @@ class EventHub:
         ]
 
     def _newest_load(self, wanted: EventFilter) -> Iterator[bytes]:
+        """Yield the newest load of each worker without an id: it is a snapshot, not an event."""
+        load = Load(self._count, "", METRICS, ())
+        newest: dict[str, Sample] = {}
+        for sample in sorted(self._newest_samples(), key=lambda sample: sample.collected_at):
+            known = newest.get(sample.worker_id)
+            newest[sample.worker_id] = merged(known, sample) if known else sample
+        for sample in newest.values():
+            if wanted.wants_worker(sample.worker_id):
+                yield load.encode([msgspec.json.encode(sample)])
+
+    def _newest_load_in_batches(self, wanted: EventFilter) -> Iterator[bytes]:
         """Yield the newest samples in batches without an id: they are a snapshot, not events."""
         parts: list[bytes] = []
         batch = Batch(self._count, f"{self._boot}-{self._count}", METRICS, (), self._now())
@@ -569,6 +640,11 @@ class EventHub:
 
     def _now(self) -> bytes:
         return msgspec.json.encode(self._clock.now())
+
+
+def _wants_load(wanted: EventFilter, event_type: StreamEvent) -> bool:
+    """Whether load is sent as one event for each worker or lab."""
+    return not wanted.is_batched and wanted.wants_type(event_type)
 
 
 def _shown(lab: LabRecord) -> tuple[object, ...]:

@@ -37,16 +37,21 @@ async def stream(
     include_system: Annotated[
         bool, Query(description="Whether to send `heartbeat` and `system.` events.")
     ] = True,
+    batch: Annotated[
+        bool,
+        Query(description="Whether load comes in batches: `<type>.batch`, every second or by fifty."),
+    ] = False,
     last_event_id: Annotated[str | None, Header(max_length=100)] = None,
 ) -> Response:
     """Server-sent events; with `Last-Event-ID` missed events are replayed, or `reset` and snapshots are sent.
 
-    `worker.metrics.updated` and `worker.lab.stats_updated` come as `<type>.batch`, every second or by fifty.
+    `worker.metrics.updated` and `worker.lab.stats_updated` come at most once a second per worker and lab.
     """
     wanted = EventFilter(
         frozenset(_names(worker_ids)),
         tuple(sorted(_names(event_types))),
         include_system,
+        is_batched=batch,
         owner_id=person.id if person.role < Role.OPERATOR else None,
     )
     found = services(request)
