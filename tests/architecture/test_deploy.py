@@ -4,6 +4,7 @@ Helm renders the chart where there is one (`HELM`, on the path, or built by `mak
 rendering that is kept is looked at.
 """
 
+import base64
 import configparser
 import os
 import re
@@ -35,7 +36,8 @@ PORTS = {
     "worker-controller": 8083,
 }
 OF_THE_SDK = {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"}
-SECRET = "cmVwbGFjZS1tZS1yZXBsYWNlLW1lLXJlcGxhY2UtbWU="
+SECRET = base64.b64encode(bytes(range(32))).decode()
+KEY = "0123456789abcdef0123456789abcdef"
 
 
 # What the program understands.
@@ -116,7 +118,7 @@ def test_the_image_sets_only_what_is_a_setting() -> None:
 
 # Compose.
 
-FILLED_IN = {"CONTROL_PLANE_API_KEY": "key", "LCM_SECRET_KEY": SECRET, "GRAFANA_PASSWORD": "secret"}
+FILLED_IN = {"CONTROL_PLANE_API_KEY": KEY, "LCM_SECRET_KEY": SECRET, "GRAFANA_PASSWORD": "secret"}
 
 
 def interpolated(part: Any) -> Any:
@@ -253,6 +255,8 @@ def test_a_unit_starts_its_process_with_settings_that_hold(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.stem)
+    secrets = {"CONTROL_PLANE_API_KEY", "LCM_SECRET_KEY", "CML_WORKER_API_PASSWORD"}
+    assert {environment[name] for name in secrets} == {""}, "a secret that ships works for anyone"
 def test_a_unit_may_do_nothing_it_does_not_need(path: Path) -> None:
     service = unit(path)
     assert service["User"] == "lcm"
@@ -317,7 +321,7 @@ def test_every_process_of_the_chart_would_start(
         process, options = parsed(container["args"])
         assert process == name
         assert str(options["config"]) == "/config/lcm.yaml"
-        environment = {one["name"]: secrets.get(one["name"], "secret") for one in container["env"]}
+        environment = {one["name"]: secrets.get(one["name"], KEY) for one in container["env"]}
         settings_of(process, config, environment)
         assert container["ports"][0]["containerPort"] == PORTS[process]
         probed = {container[probe]["httpGet"]["path"] for probe in ("livenessProbe", "readinessProbe")}

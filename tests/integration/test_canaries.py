@@ -153,7 +153,9 @@ async def live_a_life(lcm: RunningLcm, canaries: Canaries) -> None:
 
 
 async def test_no_secret_shows_in_answers_logs_events_metrics_or_the_database(tmp_path: Path) -> None:
-    canaries = Canaries({role: f'K7{role}~"q\\{role[::-1]}+/=%41&9' for role in ROLES})
+    canaries = Canaries(
+        {role: f'K7{role}~"q\\{role[::-1]}+/=%41&9-and-long-enough-for-a-key' for role in ROLES}
+    )
     (tmp_path / "keys.json").write_text(json.dumps(canaries.secrets))
     secret_key = base64.b64encode(b"W2 canary that seals everything!").decode()
     canaries.secrets |= {
@@ -198,7 +200,7 @@ async def test_no_secret_shows_on_any_route_in_any_key_or_in_what_is_kept(
     """Every route there is, public and internal, asked with secrets in its body, path and headers."""
     canaries = Canaries(
         {
-            **{role: f'K7{role}~"q\\{role[::-1]}+/=%41&9' for role in ROLES},
+            **{role: f'K7{role}~"q\\{role[::-1]}+/=%41&9-and-long-enough-for-a-key' for role in ROLES},
             "license token": 'Lc9~"token\\of+an/account=',
             "fleet license token": "Fl7-fleet-token-of-an-account",
             "user of nodes": "cn7-user~of-nodes",

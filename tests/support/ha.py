@@ -45,7 +45,7 @@ IS_MEASURING: Final = any(name.startswith("LCM_HA_") for name in os.environ)
 """Whether `make soak-ha` runs: only then durations are checked."""
 MUTATING: Final = ("RunInstances", "StartInstances", "StopInstances", "TerminateInstances")
 CONNECTED: Final = re.compile(r'^lcm_worker_websocket_connected\{worker_id="([^"]+)"\} 1', re.MULTILINE)
-KEY: Final = "controllers-of-the-test"
+KEY: Final = "the-key-of-the-controllers-of-the-test"
 NAMES: Final = ("ada", "bob")
 
 

@@ -5,6 +5,7 @@ from pydantic_settings import BaseSettings
 
 from lcm.cml.connection import CmlTrust
 from lcm.cml.session import Credentials
+from lcm.core.secret_strength import RealPassword
 
 
 class CmlSettings(BaseSettings):
@@ -15,11 +16,11 @@ class CmlSettings(BaseSettings):
         443, ge=1, le=65535, validation_alias="CML_WORKER_API_PORT", description="CML's HTTPS port."
     )
     cml_worker_api_username: str = Field("", description="CML login; empty: CML_DEFAULT_USERNAME.")
-    cml_worker_api_password: SecretStr = Field(
+    cml_worker_api_password: RealPassword = Field(
         SecretStr(""), description="Password of CML_WORKER_API_USERNAME; empty: CML_DEFAULT_PASSWORD."
     )
     cml_default_username: str = Field("admin", description="CML login if no other is set.")
-    cml_default_password: SecretStr = Field(SecretStr(""), description="Password of CML_DEFAULT_USERNAME.")
+    cml_default_password: RealPassword = Field(SecretStr(""), description="Password of CML_DEFAULT_USERNAME.")
     cml_worker_api_verify_ssl: CmlTrust = Field(
         CmlTrust.PIN,
         description="`false`: CML's certificate is pinned at first contact. `true`: a CA must have signed it."

@@ -13,6 +13,7 @@ from lcm.control_plane.access.oidc import OidcConfig
 from lcm.control_plane.access.roles import Role
 from lcm.control_plane.policies import Policies
 from lcm.core.settings import CoordinationSettings, split_list
+from lcm.core.secret_strength import StrongKey
 from lcm.domain.idle import IdlePolicy
 from lcm.domain.lablet.lab_standing import LeakPolicy
 from lcm.domain.lablet.ports import HIGHEST_PORT, LOWEST_PORT, PortRange
@@ -48,7 +49,7 @@ class ControlPlaneSettings(CoordinationSettings):
     data_dir: Path = Field(
         Path("lcm-data"), validation_alias="LCM_DATA_DIR", description="Directory of the records and keys."
     )
-    control_plane_api_key: SecretStr | None = Field(
+    control_plane_api_key: StrongKey | None = Field(
         None, description="Key of the controllers; generated in the data directory if not set."
     )
     control_plane_peers: Annotated[tuple[str, ...], NoDecode, BeforeValidator(split_list)] = Field(

@@ -8,6 +8,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from lcm.core.election import timing_problems
 from lcm.core.kv.etcd_options import EtcdOptions, Tls, parse_endpoints
+from lcm.core.secret_strength import RealPassword, StrongKey
 
 ANSWER_SHARE = 0.9
 """What etcd is given of the time a caller waits, so that the caller hears what was wrong."""
@@ -32,7 +33,7 @@ class CoordinationSettings(BaseSettings):
     etcd_port: int = Field(2379, ge=1, le=65535, description="Port of ETCD_HOST.")
     etcd_key_prefix: str = Field("/lcm", description="Prefix of every key in the coordination store.")
     etcd_username: str | None = Field(None, description="User, where etcd has users.")
-    etcd_password: SecretStr = Field(SecretStr(""), description="Password of ETCD_USERNAME.")
+    etcd_password: RealPassword = Field(SecretStr(""), description="Password of ETCD_USERNAME.")
     etcd_ca_cert: Path | None = Field(None, description="PEM file of the authority etcd is checked against.")
     etcd_client_cert: Path | None = Field(None, description="PEM file of the certificate shown to etcd.")
     etcd_client_key: Path | None = Field(None, description="PEM file of the key of ETCD_CLIENT_CERT.")
@@ -98,5 +99,5 @@ class ControllerSettings(ElectionSettings):
     host: str = Field("127.0.0.1", description="Address to listen on.")
     port: int = Field(0, ge=0, le=65535, description="Port to listen on; 0: any free port.")
     control_plane_api_url: str = Field("http://localhost:8080", description="URL of the control plane.")
-    control_plane_api_key: SecretStr = Field(SecretStr(""), description="The controllers' key.")
+    control_plane_api_key: StrongKey = Field(SecretStr(""), description="The controllers' key.")
     instance_id: str = Field("auto", description="Name of this instance in elections.")

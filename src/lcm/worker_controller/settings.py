@@ -6,6 +6,7 @@ from pathlib import Path
 from pydantic import AliasChoices, Field, PositiveFloat, PositiveInt, SecretStr, field_validator
 
 from lcm.cml.settings import CmlSettings
+from lcm.core.secret_strength import StrongKey
 from lcm.core.settings import ElectionSettings
 from lcm.domain.discovery import parse_tag_filter
 from lcm.domain.scaling import ScaleDownPolicy
@@ -25,7 +26,7 @@ class WorkerControllerSettings(ElectionSettings, CmlSettings):
         description="Port to listen on; 0: any free port.",
     )
     control_plane_api_url: str = Field("http://localhost:8080", description="URL of the control plane.")
-    control_plane_api_key: SecretStr = Field(SecretStr(""), description="The key of the controllers.")
+    control_plane_api_key: StrongKey = Field(SecretStr(""), description="The key of the controllers.")
     worker_controller_instance_id: str = Field(
         "auto", description="Name of this process in leader elections."
     )

@@ -208,7 +208,8 @@ def test_roles_of_an_issuer_are_an_object_in_the_environment_and_a_mapping_in_th
 
 
 def test_secrets_are_masked() -> None:
-    shown = controller(CONTROL_PLANE_API_KEY="sesame", ETCD_PASSWORD="sesame").shown()
+    key = "sesame, and more of it to make a long key"
+    shown = controller(CONTROL_PLANE_API_KEY=key, ETCD_PASSWORD="sesame").shown()
     assert {s.value for s in shown if s.variable in ("CONTROL_PLANE_API_KEY", "ETCD_PASSWORD")} == {MASK}
     url = "mongodb://lcm:sesame@db/lcm"
     plane = load("control-plane", ControlPlaneSettings, None, {"STORE_URL": url}).shown()
@@ -233,6 +234,21 @@ def test_a_wrong_secret_is_not_repeated() -> None:
         load("control-plane", ControlPlaneSettings, None, {"STORE_URL": "postgres://lcm:sesame@db"})
     assert "STORE_URL (flag): write mongodb://host/database" in str(wrong.value)
     assert "sesame" not in str(wrong.value)
+
+
+@pytest.mark.parametrize("process", PROCESSES)
+@pytest.mark.parametrize("key", ["a", "replace-me", "replace-me-replace-me-replace-me", "a" * 40])
+def test_no_process_starts_with_a_key_that_can_be_guessed(process: str, key: str) -> None:
+    with pytest.raises(WrongSettings) as wrong:
+        load(process, PROCESSES[process], None, {"CONTROL_PLANE_API_KEY": key})
+    assert "CONTROL_PLANE_API_KEY (flag): the key" in str(wrong.value)
+    assert "openssl rand -hex 32" in str(wrong.value)
+
+
+@pytest.mark.parametrize("name", ["CML_WORKER_API_PASSWORD", "CML_DEFAULT_PASSWORD", "ETCD_PASSWORD"])
+def test_no_process_starts_with_the_password_of_an_example(name: str) -> None:
+    with pytest.raises(WrongSettings, match="placeholder"):
+        load("worker-controller", WorkerControllerSettings, None, {name: "change-me"})
 
 
 @pytest.mark.parametrize("content", ["- a\n", "just text", "a: [1\n", "\0"])

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lcm.control_plane.access.roles import AccessKeys
 from lcm.control_plane.access.sealing import CannotOpen, KeyFile, SecretBox
 from lcm.control_plane.access.secrets import KIND, SecretStore
 from lcm.control_plane.store.memory import MemoryStore
@@ -16,7 +17,7 @@ from lcm.control_plane.store.port import Document, Fence, StoreUnavailable
 from lcm.core.configuration import ConfigurationError
 from lcm.domain.errors import Conflict
 
-KEY, OTHER = bytes(range(32)), bytes(32)
+KEY, OTHER = bytes(range(32)), bytes(range(32, 64))
 
 
 @pytest.mark.no_cover  # many times what is measured elsewhere
@@ -67,6 +68,29 @@ def test_a_damaged_key_file_is_never_replaced_by_a_new_one(text: str, tmp_path: 
     with pytest.raises(ConfigurationError, match="restore it from a backup"):
         KeyFile(path).load_or_create()
     assert path.read_text() == text
+
+
+@pytest.mark.parametrize("key", [b"replace-me-replace-me-replace-me", bytes(32), b"0123" * 8])
+def test_a_key_that_anyone_could_know_is_refused(key: bytes) -> None:
+    weak, strong = (base64.b64encode(each).decode() for each in (key, KEY))
+    with pytest.raises(ConfigurationError, match="not random"):
+        SecretBox.parse(f"{weak},{strong}")
+    sealed = SecretBox.of(key).seal("secret", belongs_to="w1")
+    assert SecretBox.parse(f"{strong},{weak}").open(sealed, belongs_to="w1") == "secret", "rotated away"
+
+
+@pytest.mark.parametrize("key", ["", "a", "replace-me", "change-me-" * 4, "ab" * 16])
+def test_a_key_file_with_a_key_that_can_be_guessed_is_refused(key: str, tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"
+    made = AccessKeys.load_or_create(path)
+    assert AccessKeys.load_or_create(path) == made
+    path.write_text(json.dumps({**json.loads(path.read_text()), "operator": key}))
+    with pytest.raises(ConfigurationError, match=r"the key of the operator .*openssl rand -hex 32"):
+        AccessKeys.load_or_create(path)
+
+
+def test_an_empty_key_is_no_key_of_a_controller() -> None:
+    assert not AccessKeys("viewer", "operator", "admin", "").is_controller("")
 
 
 @pytest.mark.parametrize("text", ["", "short", base64.b64encode(bytes(31)).decode(), "!" * 44])

@@ -15,6 +15,9 @@ from typing import Self
 
 from starlette.requests import HTTPConnection
 
+from lcm.core.configuration import ConfigurationError
+from lcm.core.secret_strength import weakness_of_key
+
 TOKEN_PREFIX = "lcm_"  # noqa: S105 - lets scanners recognise a leaked one
 SAFE_METHODS = frozenset({"GET", "HEAD"})
 
@@ -71,9 +74,15 @@ class AccessKeys:
 
     @classmethod
     def load_or_create(cls, path: Path, controller: str | None = None) -> Self:
-        """Read the keys, or create them at the first start; only the owner may read the file."""
+        """Read the keys, or create them at the first start; only the owner may read the file.
+
+        Raises ConfigurationError for keys that can be guessed.
+        """
         if path.exists():
             stored: dict[str, str] = json.loads(path.read_text())
+            for role, key in stored.items():
+                if (weakness := weakness_of_key(key)) is not None:
+                    raise ConfigurationError(f"{path}: the key of the {role} {weakness}")
         else:
             stored = {
                 role: secrets.token_urlsafe(24) for role in ("viewer", "operator", "admin", "controller")
@@ -95,7 +104,7 @@ class AccessKeys:
         return self._principals[role][1].id
 
     def is_controller(self, key: str) -> bool:
-        return _is_same(key, self.controller)
+        return key != "" and _is_same(key, self.controller)
 
     @cached_property
     def _principals(self) -> Mapping[Role, tuple[str, Principal]]:

@@ -23,6 +23,8 @@ from lcm.core.redaction import redactor
 
 KEY_BYTES: Final = 32
 NONCE_BYTES: Final = 12
+MIN_DISTINCT_BYTES: Final = 16
+"""Different bytes of a key; 32 random bytes have 30 of them."""
 
 
 class CannotOpen(Exception):
@@ -62,6 +64,11 @@ class SecretBox:
                     " several are separated by commas, the new one first"
                 )
             keys.append(key)
+        if len(set(keys[0])) < MIN_DISTINCT_BYTES:  # an old one must still open what it sealed
+            raise ConfigurationError(
+                "LCM_SECRET_KEY is not random: it is from an example or was typed; make one with"
+                " 'openssl rand -base64 32' and put it before this one, a comma between"
+            )
         return cls.of(*keys)
 
     def seal(self, secret: str, *, belongs_to: str) -> str:
