@@ -220,6 +220,11 @@ def test_prometheus_and_the_front_find_every_process(compose: Any) -> None:
     servers = re.findall(r"^  server \w+ (\S+)", front, re.MULTILINE)
     assert servers == [f"{name}:8080" for name, _ in ours(compose) if name.startswith("control-plane")]
     assert "httpchk GET /ready" in front
+    assert "option forwardfor" in front, "guesses would count for everyone behind it"
+    address = compose["services"]["front"]["networks"]["default"]["ipv4_address"]
+    assert {s["environment"]["FORWARDED_ALLOW_IPS"] for name, s in ours(compose) if "plane" in name} == {
+        address
+    }
 
 
 # systemd.
@@ -250,13 +255,13 @@ def test_a_unit_starts_its_process_with_settings_that_hold(path: Path) -> None:
     lines = (DEPLOY / "systemd" / "lcm.env").read_text().splitlines()
     environment = dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
     assert all(any(name in variables(one) for one in PROCESSES) for name in environment)
+    secrets = {"CONTROL_PLANE_API_KEY", "LCM_SECRET_KEY", "CML_WORKER_API_PASSWORD"}
+    assert {environment[name] for name in secrets} == {""}, "a secret that ships works for anyone"
     own = {name: value for name, value in environment.items() if name in variables(process)}
     settings_of(process, DEPLOY / "systemd" / "lcm.yaml", own)
 
 
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.stem)
-    secrets = {"CONTROL_PLANE_API_KEY", "LCM_SECRET_KEY", "CML_WORKER_API_PASSWORD"}
-    assert {environment[name] for name in secrets} == {""}, "a secret that ships works for anyone"
 def test_a_unit_may_do_nothing_it_does_not_need(path: Path) -> None:
     service = unit(path)
     assert service["User"] == "lcm"

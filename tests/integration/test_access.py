@@ -11,6 +11,7 @@ import aiohttp
 import pytest
 from fastapi import APIRouter, FastAPI
 
+from lcm.control_plane.access.guessing import WRONG_BURST
 from lcm.control_plane.access.roles import AccessKeys
 from lcm.control_plane.access.sealing import SecretBox
 from lcm.control_plane.access.secrets import SecretStore
@@ -357,10 +358,29 @@ async def test_whoever_signs_out_is_out_and_so_is_a_copy_of_the_cookie(lcm: Runn
             assert response.status == 401
 
 
-async def test_behind_tls_the_cookie_is_secure_and_bound_to_the_host(lcm: RunningLcm) -> None:
-    headers = {"X-Forwarded-Proto": "https", "Host": "lcm.example"}
-    async with watched_session(lcm.url, headers=headers) as browser:
+@pytest.fixture(scope="module")
+def strict_lcm() -> Iterator[RunningLcm]:
+    """LCM behind a proxy on the same host, with a low rate per token."""
+    with running_lcm("--workers", "0", API_REQUESTS_PER_SECOND="4", FORWARDED_ALLOW_IPS="127.0.0.1") as lcm:
+        yield lcm
+
+
+async def test_who_is_no_named_proxy_cannot_speak_for_another_address(lcm: RunningLcm) -> None:
+    async with watched_session(lcm.url, headers={"X-Forwarded-Proto": "https"}) as browser:
         async with browser.post("/api/session", json={"token": lcm.ready.token}) as response:
+            assert response.headers["Set-Cookie"].startswith("lcm_session=")
+        statuses = set()
+        for number in range(WRONG_BURST + 10):
+            headers = {"Authorization": "Bearer guess", "X-Forwarded-For": f"10.0.0.{number}"}
+            async with browser.get("/api/workers", headers=headers) as response:
+                statuses.add(response.status)
+        assert statuses == {401, 429}
+
+
+async def test_behind_tls_the_cookie_is_secure_and_bound_to_the_host(strict_lcm: RunningLcm) -> None:
+    headers = {"X-Forwarded-Proto": "https", "Host": "lcm.example"}
+    async with watched_session(strict_lcm.url, headers=headers) as browser:
+        async with browser.post("/api/session", json={"token": strict_lcm.ready.token}) as response:
             cookie = response.headers["Set-Cookie"]
             assert cookie.startswith("__Host-lcm_session=")
             assert {"Secure", "HttpOnly", "SameSite=strict", "Path=/"} <= set(cookie.split("; "))
@@ -445,13 +465,9 @@ async def test_a_tokens_name_can_be_had_once(api: Api) -> None:
     assert (await api.call("POST", "/api/tokens", body))[0] == 201
 
 
-@pytest.fixture(scope="module")
-def strict_lcm() -> Iterator[RunningLcm]:
-    with running_lcm("--workers", "0", API_REQUESTS_PER_SECOND="4") as lcm:
-        yield lcm
-
-
 async def test_who_guesses_tokens_is_slowed_down_and_who_knows_one_is_not(strict_lcm: RunningLcm) -> None:
+    async with admin_of(strict_lcm) as api:
+        _, made = await api.call("POST", "/api/tokens", {"name": "behind the proxy", "role": "viewer"})
     statuses = []
     async with watched_session(strict_lcm.url) as guesser:
         for number in range(80):
@@ -461,7 +477,7 @@ async def test_who_guesses_tokens_is_slowed_down_and_who_knows_one_is_not(strict
                     assert int(response.headers["Retry-After"]) >= 1
                     assert response.content_type == "application/problem+json"
     assert set(statuses) == {401, 429}
-    async with admin_of(strict_lcm) as api:
+    async with person(strict_lcm.url, made["token"]) as api:
         assert (await api.call("GET", "/api/session"))[0] == 200
 
 

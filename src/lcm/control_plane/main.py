@@ -244,6 +244,11 @@ def _register_metrics(
         "Requests refused: no valid token (401), role too low (403), rate exceeded (429).",
         lambda: [(count, {"status": str(status)}) for status, count in identity.refusals.items()],
     )
+    telemetry.counter(
+        "lcm_access_wrong_secrets_total",
+        "Tokens, sessions and keys that were sent and are not valid.",
+        lambda: [(identity.guesses.total, {})],
+    )
     _register_idle_metrics(telemetry, plane)
     _register_stream_metrics(telemetry, hub)
     metrics = plane.caches.metrics
@@ -418,6 +423,7 @@ async def control_plane_process(
             settings.port,
             before_stop=partial(_end_streams, parts),
             send_buffer_bytes=SEND_BUFFER_BYTES,
+            trusted_proxies=settings.forwarded_allow_ips,
         )
         watches = (parts.kv_watch,) if settings.uses_etcd else ()
         with _url_file(settings.data_dir / "control-plane.url", server.url):

@@ -2,6 +2,7 @@
 
 import json
 from datetime import timedelta
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Final, Literal, Self
 from urllib.parse import urlsplit
@@ -12,8 +13,8 @@ from pydantic_settings import NoDecode
 from lcm.control_plane.access.oidc import OidcConfig
 from lcm.control_plane.access.roles import Role
 from lcm.control_plane.policies import Policies
-from lcm.core.settings import CoordinationSettings, split_list
 from lcm.core.secret_strength import StrongKey
+from lcm.core.settings import CoordinationSettings, split_list
 from lcm.domain.idle import IdlePolicy
 from lcm.domain.lablet.lab_standing import LeakPolicy
 from lcm.domain.lablet.ports import HIGHEST_PORT, LOWEST_PORT, PortRange
@@ -45,6 +46,11 @@ class ControlPlaneSettings(CoordinationSettings):
         le=65535,
         validation_alias="CONTROL_PLANE_PORT",
         description="Port on which the control plane listens; 0: any free port.",
+    )
+    forwarded_allow_ips: Annotated[tuple[str, ...], NoDecode, BeforeValidator(split_list)] = Field(
+        (),
+        description="Addresses or networks of the proxies in front, by commas. Only their X-Forwarded-For and"
+        " X-Forwarded-Proto count.",
     )
     data_dir: Path = Field(
         Path("lcm-data"), validation_alias="LCM_DATA_DIR", description="Directory of the records and keys."
@@ -306,6 +312,18 @@ class ControlPlaneSettings(CoordinationSettings):
             if address.scheme not in ("http", "https") or not address.hostname:
                 raise ValueError(f"{peer!r} is not an address; write http://host:port")
         return peers
+
+    @field_validator("forwarded_allow_ips")
+    @classmethod
+    def _are_networks(cls, proxies: tuple[str, ...]) -> tuple[str, ...]:
+        for proxy in proxies:
+            try:
+                ip_network(proxy)
+            except ValueError:
+                raise ValueError(
+                    f"{proxy!r} is not an address or a network; write 10.0.0.5 or 10.0.0.0/24"
+                ) from None
+        return proxies
 
     @field_validator("store_url")
     @classmethod

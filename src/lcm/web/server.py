@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -104,7 +104,9 @@ class HttpServer(HostedService):
         before_stop: Callable[[], None] | None = None,
         send_buffer_bytes: int | None = None,
         header_seconds: float = HEADER_SECONDS,
+        trusted_proxies: Sequence[str] = (),
     ) -> None:
+        """`trusted_proxies` may say for whom they ask; of all others the headers of a proxy are ignored."""
         self.name = name
         self._before_stop = before_stop
         self._socket = listen(host, port, send_buffer_bytes)
@@ -117,6 +119,8 @@ class HttpServer(HostedService):
             access_log=False,
             lifespan="off",
             server_header=False,
+            proxy_headers=bool(trusted_proxies),
+            forwarded_allow_ips=list(trusted_proxies),
             timeout_keep_alive=30,
             timeout_graceful_shutdown=DRAIN_SECONDS,
         )

@@ -8,6 +8,7 @@ import pytest
 from starlette.requests import HTTPConnection
 
 from lcm.control_plane.access.credentials import CACHED_SECONDS, Credential
+from lcm.control_plane.access.guessing import LOOKUPS_OF_GUESSERS, WRONG_BURST
 from lcm.control_plane.access.identity import SESSION_LIFETIME, Identity, IdentityKeeper
 from lcm.control_plane.access.rate_limit import Buckets
 from lcm.control_plane.access.roles import AccessDenied, AccessKeys, Principal, Role, TooManyRequests
@@ -112,19 +113,70 @@ async def test_a_busy_token_costs_one_read_in_two_seconds(
     assert store.reads <= 6
 
 
-async def test_who_guesses_cannot_keep_the_store_busy_or_lock_out_who_knows(
+async def guess(identity: Identity, number: int, peer: str = "10.0.0.1") -> type[Exception]:
+    with pytest.raises((AccessDenied, TooManyRequests)) as refusal:
+        await identity.authenticate(bearer(f"guess {number}", peer))
+    return refusal.type
+
+
+async def test_guessing_never_keeps_out_who_knows_a_token_session_or_key(
     identity: Identity, store: CountingStore, clock: VirtualClock
 ) -> None:
     token, _ = await issue(identity, clock)
-    await identity.authenticate(bearer(token))
-    for number in range(1000):
-        with pytest.raises((AccessDenied, TooManyRequests)):
-            await identity.authenticate(bearer(f"guess {number}"))
-    assert store.reads < 100
-    await identity.authenticate(bearer(token))
-    await identity.authenticate(bearer("admin-key"))
-    with pytest.raises(AccessDenied):
-        await identity.authenticate(bearer("first guess from elsewhere", peer="10.0.0.2"))
+    browser = await signed_in(identity, token)
+    refusals = [await guess(identity, number) for number in range(100)]
+    assert refusals[0] is AccessDenied
+    assert refusals[-1] is TooManyRequests
+    cold = Identity(KEYS, store, clock)
+    for number in range(100):
+        await guess(cold, number)
+    assert (await cold.principal_of(token, bearer(token))).name == "ci", "signing in"
+    await clock.sleep(CACHED_SECONDS)
+    await guess(cold, 100)
+    await cold.authenticate(browser)
+    await clock.sleep(CACHED_SECONDS)
+    await cold.authenticate(bearer(token))
+    await cold.authenticate(bearer("admin-key"))
+    assert await guess(cold, 101, peer="10.0.0.2") is AccessDenied, "another address has guessed nothing"
+
+
+async def test_guesses_of_one_address_are_not_looked_up_all_at_once(clock: VirtualClock) -> None:
+    class SlowStore(MemoryStore):
+        now = most = 0
+
+        async def get(self, kind: str, document_id: str) -> Document | None:
+            self.now += 1
+            self.most = max(self.most, self.now)
+            await clock.sleep(0.01)
+            self.now -= 1
+            return await super().get(kind, document_id)
+
+    store = SlowStore()
+    identity = Identity(KEYS, store, clock)
+    token, _ = await issue(identity, clock)
+    for number in range(WRONG_BURST):
+        await guess(identity, number)
+    assert store.most == 1
+    async with asyncio.TaskGroup() as tasks:
+        for number in range(200):
+            tasks.create_task(guess(identity, number))
+        knowing = tasks.create_task(identity.authenticate(bearer(token)))
+    assert store.most == LOOKUPS_OF_GUESSERS
+    assert knowing.result().name == "ci"
+
+
+async def test_guesses_from_all_addresses_of_an_ipv6_network_count_together(identity: Identity) -> None:
+    refusals = [await guess(identity, n, peer=f"2001:db8:1:2::{n:x}") for n in range(WRONG_BURST + 1)]
+    assert refusals[-1] is TooManyRequests
+    assert await guess(identity, 0, peer="2001:db8:1:3::1") is AccessDenied
+
+
+async def test_guesses_from_many_addresses_count_in_all(identity: Identity) -> None:
+    refusals = [await guess(identity, n, peer=f"10.{n // 250}.0.{n % 250}") for n in range(1_001)]
+    assert set(refusals[:1_000]) == {AccessDenied}
+    assert refusals[-1] is TooManyRequests
+    assert identity.guesses.total == 1_001
+    await identity.authenticate(bearer("viewer-key"))
 
 
 async def test_guessing_the_controllers_key_is_slowed_down_too(identity: Identity) -> None:

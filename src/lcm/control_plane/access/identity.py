@@ -13,14 +13,13 @@ import structlog
 from starlette.requests import HTTPConnection
 
 from lcm.control_plane.access.credentials import SESSION, TOKEN, Credential, Credentials
-from lcm.control_plane.access.rate_limit import Buckets
+from lcm.control_plane.access.guessing import Guesses
 from lcm.control_plane.access.roles import (
     TOKEN_PREFIX,
     AccessDenied,
     AccessKeys,
     Principal,
     Role,
-    TooManyRequests,
     refuse_foreign_origin,
 )
 from lcm.control_plane.store.port import Store, StoreUnavailable
@@ -41,8 +40,6 @@ _HOST_ONLY_COOKIE: Final = "__Host-lcm_session"
 
 _SIGN_IN_FIRST = "sign in first: send 'Authorization: Bearer <token>' or open the link printed at start"
 _NOT_VALID = "this token is not valid: it is wrong, has expired or was revoked"
-
-_TOO_MANY_FAILURES = "too many invalid tokens were sent from this address; wait and try again"
 
 
 class BearerVerifier(Protocol):
@@ -68,7 +65,7 @@ class Identity:
         self.sessions = Credentials(store, clock, SESSION)
         self._clock = clock
         self._issuer = issuer
-        self._failed_attempts = Buckets(clock, per_second=1.0, burst=50)
+        self.guesses = Guesses(clock)
         self.refusals: Counter[int] = Counter()
         """Refused requests by HTTP status."""
         self._watched: dict[Principal, list[Callable[[], None]]] = {}
@@ -95,7 +92,7 @@ class Identity:
                 return await self._issuer.verify(token)
             except AccessDenied as denied:
                 if denied.status == 401:
-                    self._count_failed_attempt(request)
+                    self.guesses.count(request)
                 raise
         return await self._guarded(request, token, self.tokens, self._principal_of_token)
 
@@ -105,7 +102,7 @@ class Identity:
         if self.keys.is_controller(key):
             return
         if key:
-            self._count_failed_attempt(request)
+            self.guesses.count(request)
         raise AccessDenied(401, f"the key of the controller in {API_KEY_HEADER} is missing or wrong; send it")
 
     async def open_session(self, principal: Principal) -> tuple[str, Credential]:
@@ -184,21 +181,16 @@ class Identity:
         credentials: Credentials,
         find: Callable[[str], Awaitable[Principal | None]],
     ) -> Principal:
-        """Limit unknown secrets per address: guessing must not load the store. Cached ones never wait."""
-        if not credentials.is_cached(secret):
-            wait = self._failed_attempts.wait_seconds(_peer(request))
-            if wait > 0:
-                raise TooManyRequests(wait, _TOO_MANY_FAILURES)
-        principal = await find(secret)
+        """Look the secret up before anything is refused: many wrong ones never keep a valid one out."""
+        if credentials.is_cached(secret):
+            principal = await find(secret)
+        else:
+            async with self.guesses.lookup(request):
+                principal = await find(secret)
         if principal is None:
-            self._count_failed_attempt(request)
+            self.guesses.count(request)
             raise AccessDenied(401, _NOT_VALID)
         return principal
-
-    def _count_failed_attempt(self, request: HTTPConnection) -> None:
-        wait = self._failed_attempts.take(_peer(request))
-        if wait > 0:
-            raise TooManyRequests(wait, _TOO_MANY_FAILURES)
 
 
 class IdentityKeeper(HostedService):
@@ -231,7 +223,3 @@ class IdentityKeeper(HostedService):
 def cookie_name(request: HTTPConnection) -> str:
     """Return the cookie's name; with `__Host-` browsers guarantee that only this host set it over TLS."""
     return _HOST_ONLY_COOKIE if request.scope["scheme"] == "https" else _COOKIE
-
-
-def _peer(request: HTTPConnection) -> str:
-    return request.client.host if request.client else "unknown"
