@@ -17,6 +17,7 @@ from lcm.domain.lablet.decision import Decision, Launch, Outcome, Plan, WorkerSt
 from lcm.domain.lablet.placement import PlacementEngine
 from lcm.domain.lablet.session import LabletSession, WaitCode
 from lcm.domain.lablet.snapshot import Snapshot, Stage
+from lcm.domain.lablet.wording import without_ahead
 from lcm.resource_scheduler.ports import ControlPlane
 from lcm.resource_scheduler.recorder import DecisionRecorder
 from lcm.resource_scheduler.stats import Stats
@@ -163,11 +164,16 @@ class SchedulingCycle:
 
 
 def _is_changed(session: LabletSession, decision: Decision) -> bool:
-    """Whether the reason or the worker that the session counts on has changed; numbers alone do not count."""
-    before = session.waits_for.code if session.waits_for is not None else None
+    """Whether the reason, or the worker that the session counts on, has changed.
+
+    How many sessions are ahead does not count, and a time only if it is another minute.
+    """
+    before = session.waits_for
+    if before is None or before.code is not decision.code:
+        return True
     counted_on = session.nominated.worker_id if session.nominated is not None else None
     counts_on = decision.nomination.worker_id if decision.nomination is not None else None
-    return before is not decision.code or counted_on != counts_on
+    return counted_on != counts_on or without_ahead(before.text) != without_ahead(decision.text)
 
 
 def _launch_key(snapshot: Snapshot, region: str, seats: Sequence[str]) -> str:

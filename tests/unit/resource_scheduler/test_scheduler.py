@@ -1,5 +1,6 @@
 """The scheduler places what can be placed at once, and for the rest brings the workers that are missing."""
 
+import dataclasses
 from datetime import timedelta
 
 import pytest
@@ -8,14 +9,17 @@ from msgspec.structs import replace
 from lcm.control_plane.commands.license_worker import set_fleet_token
 from lcm.domain.capacity import Capacity
 from lcm.domain.errors import Fenced, Unreachable
+from lcm.domain.lablet.admission import move_end
 from lcm.domain.lablet.batch import LabletBatch
 from lcm.domain.lablet.session import Batch, WaitCode
 from lcm.domain.lablet.states import PENDING, PENDING_SCHEDULING, SCHEDULED, SessionStatus
 from lcm.domain.license import License, LicenseOperation, LicenseStatus
 from lcm.domain.lifecycle import PENDING as WORKER_PENDING
 from lcm.domain.lifecycle import STARTING, STOPPED, DesiredStatus
+from lcm.domain.scaling import ScalingPolicy
 from lcm.domain.worker import Cml, CmlHealth
 from lcm.rest.schemas import ScaleUpRequest
+from support.control_plane import ONE_REGION
 from support.scheduling import NEEDS, Classroom
 from unit.domain.lablet.test_definition import define
 
@@ -39,6 +43,11 @@ async def test_sessions_fill_one_worker_before_the_next() -> None:
             await room.add_session(f"s{number}")
         await room.clock.sleep(1)
         assert [len((await room.worker(name)).sessions) for name in ("w1", "w2", "w3")] == [2, 2, 0]
+
+
+async def reason(room: Classroom, session_id: str) -> str:
+    session = await room.session(session_id)
+    return session.waits_for.text if session.waits_for is not None else ""
 
 
 async def test_a_session_without_room_says_why_and_one_group_of_workers_is_launched() -> None:
@@ -72,6 +81,49 @@ async def test_a_nominated_worker_takes_its_sessions_when_it_is_ready() -> None:
         session = await room.session("s1")
         assert (session.status, session.nominated) == (SCHEDULED, None)
         assert (await room.worker("w1")).nominations == {}
+
+
+async def test_the_recorded_reason_says_what_is_so_now_not_what_was_so_when_it_began() -> None:
+    policies = dataclasses.replace(ONE_REGION, scaling=ScalingPolicy(max_workers_per_region=2))
+    async with Classroom(policies).running() as room:
+        for name in ("s1", "s2", "s3"):
+            await room.add_session(name, needs=Capacity(cpu=40, memory_gb=100))
+            await room.clock.sleep(10)
+        assert "no worker is launched until" in await reason(room, "s3")
+        await room.clock.sleep(600)
+        assert len(await room.workers()) == 2
+        assert "raise MAX_WORKERS_PER_REGION" in await reason(room, "s3")
+
+
+async def test_a_session_that_waits_for_room_follows_the_time_at_which_it_frees() -> None:
+    async with Classroom().running() as room:
+        await room.add_worker("w1", size=NEEDS)
+        await room.add_session("s1", timeslot=room.slot(in_minutes=5, minutes=10))
+        await room.clock.sleep(1)
+        await room.add_session("s2", timeslot=room.slot(in_minutes=34))
+        await room.clock.sleep(2)
+        first = (await room.session("s2")).nominated
+        later = room.clock.now() + timedelta(minutes=17)
+        await room.plane.records.workers.change(
+            "w1", lambda w: move_end(w, "s1", 1, later, now=room.clock.now())
+        )
+        await room.clock.sleep(60)
+        second = (await room.session("s2")).nominated
+        assert first is not None
+        assert second is not None
+        assert second.ready_at - later == timedelta(minutes=10)
+        assert first.ready_at < second.ready_at
+
+
+async def test_a_worker_that_is_late_changes_the_reason_once_and_not_every_minute() -> None:
+    async with Classroom().running() as room:
+        await room.add_worker("w1", status=STARTING, is_ready=False)
+        await room.add_session("s1")
+        await room.clock.sleep(26 * 60)
+        assert await reason(room, "s1") == "Waits for worker w1, which should be ready by now."
+        version = (await room.session("s1")).version
+        await room.clock.sleep(3600)
+        assert (await room.session("s1")).version == version
 
 
 async def test_a_stopped_worker_that_fits_is_started_before_one_is_launched() -> None:

@@ -8,6 +8,7 @@ for all that come after it in the queue, and for none before it: nominations are
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
+from math import ceil
 from typing import Final
 
 from msgspec.structs import replace
@@ -200,8 +201,8 @@ class Cycle:
         if self._is_in_time(session, ready_at):
             self._unplaced.append(session)
             return _wait(session, WaitCode.NO_ROOM, "Waits for room, because no worker has enough.")
-        moment = self._time(ready_at, session)
-        text = f"No worker has room, and a new one would come too late, at {moment}."
+        minutes = count_of(ceil((ready_at - self.now).total_seconds() / 60), "minute")
+        text = f"No worker has room, and a new one, which takes {minutes}, would come too late."
         return _wait(session, WaitCode.NO_ROOM, text)
 
     def _assign(self, session: LabletSession, worker: WorkerRoom, group: Group) -> Decision:
@@ -300,7 +301,9 @@ class Cycle:
         stage, name = worker.stage, worker.view.name
         moment = self._time(worker.ready_at, session)
         text = {
-            Stage.COMING: f"Waits for worker {name}, expected at {moment}.",
+            Stage.COMING: f"Waits for worker {name}, expected at {moment}."
+            if worker.ready_at > self.now
+            else f"Waits for worker {name}, which should be ready by now.",
             Stage.DRAINING: f"Waits for worker {name}, which is kept in use.",
             Stage.STOPPED: f"Waits for worker {name}, which is started and expected at {moment}.",
         }[stage]

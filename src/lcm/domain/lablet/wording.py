@@ -1,5 +1,6 @@
 """Decisions in words that a teacher understands: names instead of ids, times in the zone of the booking."""
 
+import re
 from datetime import UTC, datetime, tzinfo
 from zoneinfo import ZoneInfo
 
@@ -29,6 +30,14 @@ def with_ahead(text: str, ahead: int) -> str:
     if not ahead:
         return text
     return f"{text[:-1]}; {count_of(ahead, 'session')} {'is' if ahead == 1 else 'are'} ahead."
+
+
+def without_ahead(text: str) -> str:
+    """The sentence as it was before `with_ahead`."""
+    return _AHEAD.sub(".", text)
+
+
+_AHEAD = re.compile(r"; \d+ sessions? (is|are) ahead\.$")
 
 
 def count_of(count: int, noun: str) -> str:
