@@ -38,6 +38,7 @@ from lcm.domain.errors import CertificateChanged, NotFound, Unreachable
 from lcm.domain.launch import InstanceId, LaunchSpec, WorkerId
 from lcm.domain.license import LicenseOperation
 from lcm.domain.lifecycle import WorkerStatus
+from lcm.domain.readiness import CmlAttempt
 from lcm.domain.scaling import AuditEvent
 from lcm.domain.template import RegionConfig, WorkerTemplate
 from lcm.domain.worker import Action, Instance, SystemInfo, Worker
@@ -174,13 +175,20 @@ class DirectControlPlane:
         ready: bool,
         version: str | None,
         certificate_sha256: str | None,
-        system_info: SystemInfo,
+        system_info: SystemInfo | None,
+        attempt: CmlAttempt | None = None,
     ) -> Worker:
         self._answer()
         report = CmlReport(
-            ready=ready, version=version, certificate_sha256=certificate_sha256, system_info=system_info
+            ready=ready,
+            version=version,
+            certificate_sha256=certificate_sha256,
+            system_info=system_info,
+            attempt=attempt,
         )
-        return await report_cml(self._plane.records, worker.id, report, fence=self._fence())
+        return await report_cml(
+            self._plane.records, self._plane.policies, worker.id, report, fence=self._fence()
+        )
 
     async def detect_worker_idle(self, worker: Worker, request: IdleCheckRequest) -> IdleCheck:
         self._answer()

@@ -105,6 +105,7 @@ export function template(fields: Partial<WorkerTemplate> = {}): WorkerTemplate {
     allow_without_kvm: false,
     default: false,
     enabled: true,
+    provisioning_timeout_minutes: null,
     drain_timeout_hours: 4,
     ...fields,
   };

@@ -20,7 +20,7 @@ import aiohttp
 
 from lcm.core.network import plainly
 from lcm.core.timeouts import timeout
-from lcm.domain.errors import CertificateChanged, Unreachable
+from lcm.domain.errors import CertificateChanged, NoCml, Unreachable
 
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 """Telemetry has no paging: a long-lived server answers with megabytes."""
@@ -127,10 +127,10 @@ class CmlConnections:
             await self._session.close()
 
     async def get(self, host: str, path: str, pinned_sha256: str | None) -> CmlAnswer:
-        """GET a path of CML's API. Anything but 200 is Unreachable: a booting CML answers 502."""
+        """GET a path of CML's API. Anything but 200 raises NoCml: a booting CML answers 502."""
         answer = await self.request("GET", host, path, pinned_sha256)
         if answer.status != 200:
-            raise Unreachable(f"CML at {host} answered {answer.status} to {path}")
+            raise NoCml(f"CML at {host} answered {answer.status} to {path}")
         return answer
 
     async def request(

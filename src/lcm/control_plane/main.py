@@ -278,6 +278,11 @@ def _register_idle_metrics(telemetry: Telemetry, plane: ControlPlane) -> None:
         "Workers that run past the idle timeout only because their CML cannot be read.",
         lambda: [(checks.unconfirmed(clock.now(), policy.timeout), {})],
     )
+    telemetry.gauge(
+        "lcm_cml_not_ready_workers",
+        "Running workers whose CML is not ready after CML_READY_TIMEOUT_SECONDS.",
+        lambda: [(sum(worker.is_cml_overdue for worker in plane.caches.worker_cache), {})],
+    )
 
 
 def _register_session_metrics(telemetry: Telemetry, plane: ControlPlane, sweep: SessionSweep) -> None:

@@ -106,6 +106,12 @@ class ControlPlaneSettings(CoordinationSettings):
     worker_activity_detection_interval: float = Field(
         1_800, gt=0, description="Seconds without an idle check after which a running worker raises an alarm."
     )
+    cml_ready_timeout_seconds: float | None = Field(
+        None,
+        gt=0,
+        description="Seconds that CML of a running worker may take to become ready until it raises an alarm;"
+        " unset: 2400 on bare metal, otherwise 900. An idle timeout later the worker is paused.",
+    )
     min_workers: int = Field(
         0, ge=0, description="Number of running workers below which none is paused or drained."
     )
@@ -239,6 +245,11 @@ class ControlPlaneSettings(CoordinationSettings):
                 check_interval=timedelta(seconds=self.idle_detection_interval),
                 lead=timedelta(minutes=self.timeslot_lead_time_minutes),
                 busy_cpu_percent=self.worker_busy_cpu_percent,
+                cml_ready_within=(
+                    timedelta(seconds=self.cml_ready_timeout_seconds)
+                    if self.cml_ready_timeout_seconds is not None
+                    else None
+                ),
                 alarm_after=(
                     timedelta(seconds=self.worker_activity_detection_interval)
                     if self.worker_activity_detection_enabled

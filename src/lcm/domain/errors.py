@@ -3,6 +3,7 @@
     LcmError
     ├── TransientError            expected to pass; repeat with backoff
     │   ├── Unreachable           no answer: the effect may or may not have happened
+    │   │   └── NoCml             a server answers, but not as a CML that has booted
     │   ├── Throttled             the other side limits our rate
     │   ├── CapacityShortage      EC2 has no capacity of this instance type right now
     │   ├── QuotaExceeded         an account limit is reached; a person must raise it or free something
@@ -58,6 +59,10 @@ class TransientError(LcmError):
 
 class Unreachable(TransientError):
     """No answer came back. A requested effect may still happen."""
+
+
+class NoCml(Unreachable):
+    """Something answers at the address, but no CML that has booted."""
 
 
 class Throttled(TransientError):

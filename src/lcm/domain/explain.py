@@ -12,6 +12,7 @@ from lcm.domain.idle import (
     IdlePolicy,
     PauseGuard,
     assess,
+    cml_overdue_at,
     idle_since,
     needed_at,
     pause_due_at,
@@ -33,6 +34,7 @@ from lcm.domain.lifecycle import (
     DesiredStatus,
 )
 from lcm.domain.pause import PauseReason
+from lcm.domain.readiness import CHECK, likely_causes
 from lcm.domain.worker import Worker
 
 
@@ -81,7 +83,7 @@ def _holding(worker: Worker, policy: IdlePolicy, now: datetime) -> Iterator[Poin
     if worker.status_reason:
         yield Point("status_reason", worker.status_reason)
     if worker.status is RUNNING and not worker.cml.is_ready:
-        yield Point("cml_booting", "CML is not ready yet")
+        yield from _waiting_for_cml(worker, policy, now)
     if worker.status is RUNNING and _lacks_kvm(worker):
         text = "CML reports no KVM: it runs containers only; bare metal or nested virtualization has KVM"
         yield Point("no_kvm", text)
@@ -107,6 +109,9 @@ def _next(worker: Worker, policy: IdlePolicy, now: datetime) -> Iterator[Point]:
         yield Point("resolve_launch", "the launch is repeated under its client token until EC2 answers")
     elif worker.status in _NEXT:
         yield _NEXT[worker.status]
+    overdue_at = cml_overdue_at(worker, policy)
+    if overdue_at is not None and now <= overdue_at:
+        yield Point("cml_not_ready_alarm", "raises an alarm unless CML is ready before", overdue_at)
     due = pause_due_at(worker, policy)
     is_needed = bool(worker.claims) or needed_at(worker, policy, now) is not None
     if due is not None and _may_be_paused(worker) and not is_needed:
@@ -123,6 +128,19 @@ def _alarms(idle_checks: IdleCheckHealth, policy: IdlePolicy, now: datetime) -> 
     if idle_checks.unconfirmed_since is not None:
         text = "CML telemetry cannot be read, so the worker counts as active"
         yield Point("unconfirmed", text, idle_checks.unconfirmed_since)
+
+
+def _waiting_for_cml(worker: Worker, policy: IdlePolicy, now: datetime) -> Iterator[Point]:
+    """That CML boots; once that takes too long, what was tried last and what to check, in order."""
+    wait, overdue_at = worker.cml.wait, cml_overdue_at(worker, policy)
+    tried = f"; tried last: {wait.last.detail}" if wait else ""
+    if wait is None or overdue_at is None or now <= overdue_at:
+        yield Point("cml_booting", f"CML is not ready yet{tried}")
+        return
+    minutes = (now - wait.since).total_seconds() / 60
+    yield Point("cml_not_ready", f"CML is not ready after {minutes:.0f} minutes{tried}", wait.since)
+    for cause in likely_causes(wait.last.contact):
+        yield Point(cause, f"check the {CHECK[cause]}")
 
 
 def _lacks_kvm(worker: Worker) -> bool:

@@ -4,6 +4,7 @@ Pure rules, shared by the command that pauses and by the explanations. A worker 
 the opposite is proven: a person who is thrown out of a lab costs more than an idle hour.
 """
 
+import dataclasses
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -12,6 +13,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from lcm.domain.lifecycle import RUNNING, DesiredStatus
+from lcm.domain.readiness import CmlContact, ready_within
 from lcm.domain.worker import Worker
 
 SECOND_CHECK_AFTER: Final = timedelta(seconds=15)
@@ -60,6 +62,8 @@ class IdlePolicy:
     """A lablet session that counts on a worker keeps it running from this long before it takes it."""
     busy_cpu_percent: float = 80.0
     """CPU load from which a worker counts as active, even without user activity; 0: load is ignored."""
+    cml_ready_within: timedelta | None = None
+    """How long CML may take to become ready; None: 40 minutes on bare metal, otherwise 15."""
     alarm_after: timedelta | None = timedelta(seconds=1800)
     """A running worker without an idle check for longer raises an alarm; None where there are no checks."""
 
@@ -89,6 +93,8 @@ class Evidence:
 
     telemetry_fetched: bool
     """CML's telemetry was read for this check; an unreachable CML counts as active."""
+    is_cml_not_ready: bool = False
+    """CML was tried for this check and was not ready: one that never was is of no use to anyone."""
     running_workers: int = 1
     """Workers of the fleet that run now, this one included."""
     cpu_percent: float | None = None
@@ -96,10 +102,30 @@ class Evidence:
     suppressed: bool = False
     """Scale-down owns the stop: idle workers are drained instead."""
 
+    def outdated(self) -> "Evidence":
+        """What is left of it when CML's answer is too old."""
+        return dataclasses.replace(self, telemetry_fetched=False, is_cml_not_ready=False)
+
 
 def idle_since(worker: Worker) -> datetime:
     """The last activity or, without any, the last resume or the creation."""
     return worker.activity.last_at or worker.pause.last_resumed_at or worker.created_at
+
+
+def cml_overdue_at(worker: Worker, policy: IdlePolicy) -> datetime | None:
+    """When CML exceeds the time in which it should become ready; None if LCM does not wait for it."""
+    wait = worker.cml.wait
+    return wait.since + ready_within(worker.instance.type, policy.cml_ready_within) if wait else None
+
+
+def _unused_since(worker: Worker, policy: IdlePolicy) -> datetime:
+    """A CML that never becomes ready has its time to do so, and then the same patience as an idle one."""
+    overdue_at = cml_overdue_at(worker, policy) if _is_never_ready(worker) else None
+    return max(idle_since(worker), overdue_at) if overdue_at else idle_since(worker)
+
+
+def _is_never_ready(worker: Worker) -> bool:
+    return worker.cml.wait is not None and worker.cml.wait.proves_unused
 
 
 def snoozed_until(worker: Worker, policy: IdlePolicy) -> datetime | None:
@@ -112,7 +138,7 @@ def pause_due_at(worker: Worker, policy: IdlePolicy) -> datetime | None:
     """When the worker will be paused unless it is used before; None if it will not be."""
     if _standing_guard(worker, policy) is not None:
         return None
-    bounds = [idle_since(worker) + policy.timeout]
+    bounds = [_unused_since(worker, policy) + policy.timeout]
     bounds += [until for until in (snoozed_until(worker, policy), held_until(worker)) if until]
     return max(bounds)
 
@@ -128,7 +154,7 @@ def held_until(worker: Worker) -> datetime | None:
 
 def assess(worker: Worker, policy: IdlePolicy, now: datetime) -> Idleness:
     """Assess a worker's activity from its record."""
-    idle_for = max(now - idle_since(worker), timedelta())
+    idle_for = max(now - _unused_since(worker, policy), timedelta())
     is_idle = idle_for > policy.timeout
     snooze_end, hold_end = snoozed_until(worker, policy), held_until(worker)
     in_snooze = snooze_end is not None and now < snooze_end
@@ -154,12 +180,20 @@ def pause_guard(worker: Worker, policy: IdlePolicy, evidence: Evidence, now: dat
         return PauseGuard.BUSY
     if evidence.running_workers <= policy.min_workers:
         return PauseGuard.MIN_WORKERS
-    if not evidence.telemetry_fetched:
+    if not evidence.telemetry_fetched and not (evidence.is_cml_not_ready and _is_never_ready(worker)):
         return PauseGuard.UNCONFIRMED
     decided_at = worker.pause.decided_at
     if decided_at is None or not SECOND_CHECK_AFTER <= now - decided_at <= DECISION_EXPIRES_AFTER:
         return PauseGuard.SECOND_CHECK
     return PauseGuard.SUPPRESSED if evidence.suppressed else None
+
+
+def pause_reason(worker: Worker, policy: IdlePolicy, now: datetime) -> str:
+    """Why it is paused, for its timeline."""
+    wait = worker.cml.wait
+    if wait is not None and wait.proves_unused:
+        return f"CML was not ready for {(now - wait.since).total_seconds() / 60:.0f} minutes"
+    return f"unused for {assess(worker, policy, now).idle_minutes:.0f} minutes"
 
 
 def needed_at(worker: Worker, policy: IdlePolicy, now: datetime) -> datetime | None:
@@ -196,7 +230,8 @@ def decision_time(worker: Worker, now: datetime) -> datetime:
 def idle_checks_expected_since(worker: Worker) -> datetime | None:
     """Since when idle checks of this worker are expected; None if it cannot be paused anyway."""
     stays = worker.status is RUNNING and worker.desired_status is DesiredStatus.RUNNING
-    return worker.status_since if stays and worker.cml.is_ready and worker.is_idle_detection_enabled else None
+    is_checked = worker.cml.is_ready or worker.cml.wait is not None
+    return worker.status_since if stays and is_checked and worker.is_idle_detection_enabled else None
 
 
 def _standing_guard(worker: Worker, policy: IdlePolicy) -> PauseGuard | None:
@@ -209,4 +244,6 @@ def _standing_guard(worker: Worker, policy: IdlePolicy) -> PauseGuard | None:
         return PauseGuard.DETECTION_DISABLED
     if not policy.auto_pause_enabled:
         return PauseGuard.AUTO_PAUSE_DISABLED
+    if worker.cml.wait is not None and worker.cml.wait.last.contact is CmlContact.OTHER_CERTIFICATE:
+        return PauseGuard.UNCONFIRMED
     return None

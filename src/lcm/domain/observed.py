@@ -1,10 +1,12 @@
 """What is observed of a running worker: its WebSocket connection and its activity."""
 
 from collections.abc import Collection, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
+from lcm.domain.lifecycle import RUNNING
+from lcm.domain.readiness import CmlAttempt, CmlContact, CmlWait, ready_within
 from lcm.domain.telemetry import ActivityEvent, ActivityMark, MonitorState
 from lcm.domain.worker import Connection, Worker, WorkerActivity
 
@@ -14,6 +16,7 @@ def has_only_observed_changes(before: Worker, after: Worker) -> bool:
     observed = after.cml
     cml = replace(
         before.cml,
+        wait=observed.wait,
         system_info=observed.system_info,
         health=observed.health,
         license=observed.license,
@@ -25,6 +28,31 @@ def has_only_observed_changes(before: Worker, after: Worker) -> bool:
         before, version=after.version, cml=cml, connection=after.connection, activity=after.activity
     )
     return same == after
+
+
+def wait_for_cml(
+    worker: Worker, attempt: CmlAttempt | None, *, is_ready: bool, setting: timedelta | None, now: datetime
+) -> CmlWait | None:
+    """The wait for CML after a report; None if it is ready, or not waited for.
+
+    The wait begins when the worker starts to run, or when CML is ready no more. Once it exceeds its limit
+    that is noted, once.
+    """
+    if is_ready or worker.status is not RUNNING:
+        return None
+    wait = worker.cml.wait
+    if worker.cml.is_ready:
+        attempt = attempt or CmlAttempt(
+            contact=CmlContact.NOT_READY, detail="CML reports that it is not ready"
+        )
+        wait = CmlWait(since=now, last=attempt, was_ready=True)
+    elif attempt is not None:
+        wait = wait or CmlWait(since=worker.status_since, last=attempt)
+        wait = replace(wait, last=attempt)
+    if wait is None or wait.alarmed_at is not None:
+        return wait
+    is_overdue = now - wait.since > ready_within(worker.instance.type, setting)
+    return replace(wait, alarmed_at=now) if is_overdue else wait
 
 
 def record_connection(

@@ -66,6 +66,8 @@ class WorkerTemplate(msgspec.Struct, frozen=True, kw_only=True):
     enabled: bool = True
     default: bool = False
     """Whether the dashboard preselects it; at most one template, and one with KVM."""
+    provisioning_timeout_minutes: Annotated[float, Meta(gt=0, le=1_440)] | None = None
+    """How long a launch may take until the worker runs; None: as the fleet's setting says."""
     drain_timeout_hours: Annotated[float, Meta(gt=0, le=168)] | None = None
     """How long a drain waits for sessions; None: as long as the fleet's setting says."""
 

@@ -88,7 +88,7 @@ def _pause_after(before: Worker, after: Worker, *, is_outside: bool, by: str, no
 def _settle_fields(before: Worker, after: Worker, now: datetime) -> Worker:
     """Set the fields that the new status implies."""
     if not after.is_live:
-        after = replace(after, cml=replace(after.cml, is_ready=False, labs_count=None))
+        after = replace(after, cml=replace(after.cml, is_ready=False, wait=None, labs_count=None))
         if after.connection.status is not None:
             after = record_connection(
                 after, MonitorState.DISCONNECTED, reason=f"worker is {after.status}", at=now

@@ -34,6 +34,7 @@ from lcm.domain.lifecycle import (
     WorkerStatus,
 )
 from lcm.domain.pause import Pause
+from lcm.domain.readiness import CmlWait
 from lcm.domain.telemetry import ActivityEvent, ActivityMark, MonitorState
 
 HISTORY_LIMIT = 100
@@ -182,6 +183,8 @@ class Cml(msgspec.Struct, frozen=True, kw_only=True):
 
     version: str | None = None
     is_ready: bool = False
+    wait: CmlWait | None = None
+    """The wait for it to become ready, once that has taken a minute."""
     certificate_sha256: str | None = None
     login: CmlLogin | None = None
     system_info: SystemInfo = {}
@@ -248,6 +251,8 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     status_reason: str = ""
     pending_since: datetime | None = None
     """When the way from PENDING to RUNNING began; None once it has ended."""
+    provisioning_timeout_minutes: float | None = None
+    """How long that way may take; None: as the fleet's setting says."""
 
     launch: Launches = Launches()
     instance: WorkerInstance = WorkerInstance()
@@ -355,6 +360,7 @@ def new_worker(
     declared_capacity: Capacity | None = None,
     reserve: Reserve | None = None,
     licensed: bool = False,
+    provisioning_timeout_minutes: float | None = None,
 ) -> Worker:
     """The record of a newly requested worker."""
     reason = "created"
@@ -369,6 +375,7 @@ def new_worker(
         created_by=by,
         updated_at=now,
         pending_since=now,
+        provisioning_timeout_minutes=provisioning_timeout_minutes,
         status_reason=reason,
         state_history=(HistoryEntry(source=None, target=PENDING, by=by, reason=reason, at=now),),
         request_digest=request_digest,

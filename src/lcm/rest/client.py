@@ -15,6 +15,7 @@ from lcm.domain.errors import Conflict, Fenced, IllegalTransition, NotFound, Req
 from lcm.domain.launch import LaunchSpec, WorkerId
 from lcm.domain.license import LicenseOperation
 from lcm.domain.lifecycle import WorkerStatus
+from lcm.domain.readiness import CmlAttempt
 from lcm.domain.scaling import AuditEvent
 from lcm.domain.template import WorkerTemplate
 from lcm.domain.worker import CmlHealth, CmlLicense, Instance, SystemInfo, Worker
@@ -176,13 +177,18 @@ class ControlPlaneClient:
         ready: bool,
         version: str | None,
         certificate_sha256: str | None,
-        system_info: SystemInfo,
+        system_info: SystemInfo | None,
+        attempt: CmlAttempt | None = None,
     ) -> Worker:
         return await self._report(
             worker.id,
             "cml-data",
             CmlReport(
-                ready=ready, version=version, certificate_sha256=certificate_sha256, system_info=system_info
+                ready=ready,
+                version=version,
+                certificate_sha256=certificate_sha256,
+                system_info=system_info,
+                attempt=attempt,
             ),
         )
 

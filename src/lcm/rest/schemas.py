@@ -16,6 +16,7 @@ from lcm.domain.launch import InstanceId, LaunchSpec, WorkerId
 from lcm.domain.license import License, LicenseDebt, LicenseOperation, LicenseStatus
 from lcm.domain.lifecycle import DesiredStatus, WorkerStatus
 from lcm.domain.pause import PauseReason
+from lcm.domain.readiness import CmlAttempt
 from lcm.domain.requests import possible_actions
 from lcm.domain.scaling import AuditEntry, AuditEvent
 from lcm.domain.telemetry import (
@@ -333,6 +334,8 @@ class CmlReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """As in `system_information`. An omitted `system_info`, `health` or `license` keeps its stored value."""
     health: CmlHealth | None = None
     license: CmlLicense | None = None
+    attempt: CmlAttempt | None = None
+    """What the last attempt met that did not find CML ready; sent once the wait has taken a minute."""
 
 
 class ActivityReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -437,12 +440,14 @@ class IdleCheckRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """An idle check; `raw_telemetry_events` is null if CML could not be read.
 
     `asked_at` is when CML was read: old telemetry proves nothing. Without it, now.
+    `is_cml_not_ready` says that CML was not ready then.
     """
 
     force_check: bool = False
     raw_telemetry_events: list[TelemetryEvent] | None = None
     asked_at: Moment | None = None
     suppress_auto_pause: bool = False
+    is_cml_not_ready: bool = False
 
 
 class IdleCheck(msgspec.Struct, frozen=True, kw_only=True):

@@ -111,12 +111,18 @@ class Situation:
     observation: Observation[Instance]
     now: datetime
     provisioning_timeout: timedelta
+    """Of workers whose template sets none."""
 
     @property
     def is_overdue(self) -> bool:
         """Whether the way from PENDING to RUNNING exceeded its timeout."""
         since = self.worker.pending_since
-        return since is not None and self.now - since > self.provisioning_timeout
+        return since is not None and self.now - since > self._provisioning_timeout
+
+    @property
+    def _provisioning_timeout(self) -> timedelta:
+        minutes = self.worker.provisioning_timeout_minutes
+        return self.provisioning_timeout if minutes is None else timedelta(minutes=minutes)
 
     @property
     def observation_failure(self) -> str | None:
@@ -138,7 +144,7 @@ class Situation:
         )
 
     def overdue_reason(self) -> str:
-        minutes = self.provisioning_timeout.total_seconds() / 60
+        minutes = self._provisioning_timeout.total_seconds() / 60
         last_reason = self.worker.status_reason or "no reason known"
         instance_id = self.worker.instance.id
         cost = (

@@ -14,6 +14,7 @@ from lcm.domain.discovery import DiscoverySettings, FoundInstance
 from lcm.domain.launch import Ami, InstanceId, InstanceTypeFacts, LaunchSpec, WorkerId
 from lcm.domain.license import LicenseOperation
 from lcm.domain.lifecycle import WorkerStatus
+from lcm.domain.readiness import CmlAttempt
 from lcm.domain.scaling import AuditEvent
 from lcm.domain.telemetry import ActivityEvent
 from lcm.domain.template import WorkerTemplate
@@ -73,8 +74,11 @@ class ControlPlane(Protocol):
         ready: bool,
         version: str | None,
         certificate_sha256: str | None,
-        system_info: SystemInfo,
-    ) -> Worker: ...
+        system_info: SystemInfo | None,
+        attempt: CmlAttempt | None = None,
+    ) -> Worker:
+        """`attempt` is what the last attempt met that did not find CML ready, once that takes long."""
+        ...
 
     async def detect_worker_idle(self, worker: Worker, request: IdleCheckRequest) -> IdleCheck: ...
 
@@ -196,7 +200,8 @@ class CmlSystem(Protocol):
     """CML's system API. Never its labs."""
 
     async def get_system_information(self, host: str, pinned_sha256: str | None) -> CmlSystemInformation:
-        """Raises Unreachable while it boots, CertificateChanged if it presents another certificate."""
+        """Raises Unreachable while it boots, NoCml if something else answers or CML has not booted, and
+        CertificateChanged if it presents another certificate."""
         ...
 
 

@@ -227,7 +227,7 @@ class WorkerReconciler(Reconciler[Worker]):
             return Requeue(str(error), self.wait_seconds)
         except TransientError as error:
             self.scope.observer.invalidate(worker.id)
-            await self.reports.record_reason(worker, str(error))
+            await self.reports.record_failure(worker, error)
             return Retry(str(error), MIN_RETRY_SECONDS.get(type(error), 0.0))
         except PermanentError as error:
             # A launch that cannot succeed is given up; a worker that exists is not.

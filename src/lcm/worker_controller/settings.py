@@ -44,7 +44,8 @@ class WorkerControllerSettings(ElectionSettings, CmlSettings):
         description="Seconds between observations of a worker that changes its status.",
     )
     provisioning_timeout_seconds: PositiveFloat = Field(
-        900.0, description="Seconds from PENDING to RUNNING before a worker is FAILED."
+        900.0,
+        description="Seconds from PENDING to RUNNING before a worker is FAILED, unless its template says.",
     )
 
     regions_config_path: Path = Field(Path("config/regions.yaml"), description="aws_region_configs.")

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import structlog
 
-from lcm.domain.errors import Fenced, RequestError, TransientError
-from lcm.domain.lifecycle import FAILED, TERMINATED
+from lcm.domain.errors import CapacityShortage, Fenced, RequestError, TransientError
+from lcm.domain.lifecycle import FAILED, STARTING, TERMINATED
 from lcm.domain.worker import Worker
 from lcm.worker_controller.decisions import Move
 from lcm.worker_controller.ports import ControlPlane, Monitors
@@ -58,6 +58,17 @@ class StatusReports:
         if worker.status_reason != reason:
             log.warning("instance stuck", worker_id=worker.id, status=str(worker.status), reason=reason)
             await self.record_reason(worker, reason)
+
+    async def record_failure(self, worker: Worker, error: TransientError) -> None:
+        """Show operators what is repeated. A paused worker that EC2 has no capacity for raises an alarm.
+
+        People wait for it, and on bare metal a shortage can last hours.
+        """
+        if worker.status is STARTING and isinstance(error, CapacityShortage):
+            await self.record_reason(worker, f"{error}; the start is repeated until EC2 has capacity")
+            self.stats.stuck.add(worker.id)
+        else:
+            await self.record_reason(worker, str(error))
 
     async def record_reason(self, worker: Worker, reason: str, *, give_up: bool = False) -> None:
         """Show operators what holds the worker up, once and not at every attempt; FAILED if it is final."""

@@ -21,6 +21,7 @@ from lcm.domain.lifecycle import (
     STOPPING,
     DesiredStatus,
 )
+from lcm.domain.readiness import READY_WITHIN
 from lcm.domain.worker import Worker
 from lcm.rest.schemas import LiveReceipt, LiveReports
 from simulation.invariants.base import Invariant
@@ -98,8 +99,9 @@ class I6PauseSafety(Invariant):
         if is_new_stop_request(before, after):
             was_decided = before is not None and before.pause.decided_at is not None
             self.require(was_decided, f"{after.name} is to be stopped after a single idle check")
-            self._on_request(after)
-        if is_stop_recorded(before, after):
+            if not is_never_ready(after):
+                self._on_request(after)
+        if before is not None and is_stop_recorded(before, after) and not is_never_ready(before):
             self._on_stop(after)
         if before is None or _resumptions(before) != _resumptions(after) or _comes_up(before, after):
             self._came[after.id] = self.world.clock.monotonic()
@@ -147,6 +149,32 @@ class _Load(NamedTuple):
     """Loads are kept in memory: the next incarnation does not have them."""
 
 
+def is_never_ready(worker: Worker) -> bool:
+    """Whether LCM has reached no CML that was ready since the worker runs: it cannot know of its use."""
+    return worker.cml.wait is not None and worker.cml.wait.proves_unused
+
+
+class I24NeverReady(Invariant):
+    """A worker is stopped for a CML that never became ready only after the time that CML has and the idle
+    timeout, and while CML is tried all along (D-24)."""
+
+    def on_worker(self, before: Worker | None, after: Worker, fence: Fence | None) -> None:
+        if before is None or not is_stop_recorded(before, after) or not is_never_ready(before):
+            return
+        now = self.world.clock.monotonic()
+        if now - self.world.plane.frozen_until < 1.0:
+            return  # this write was on its way when its process was frozen, and lands as it wakes
+        assert before.came_up_at is not None
+        ran = (self.world.clock.now() - before.came_up_at).total_seconds()
+        patience = READY_WITHIN.total_seconds() + self.world.knobs.idle_timeout_seconds - UNOBSERVED_SECONDS
+        self.require(ran >= patience, f"{after.name} is stopped {ran:.0f} s after its start, CML not ready")
+        hosts = (before.instance.public_ip, before.instance.private_ip)
+        tried_at = max(self.world.cml_tried_at.get(host or "", float("-inf")) for host in hosts)
+        self.require(now - tried_at <= UNOBSERVED_SECONDS, f"{after.name} is stopped, and CML was not tried")
+        is_unused = not after.sessions and after.is_idle_detection_enabled
+        self.require(is_unused, f"{after.name} is stopped although it is to run")
+
+
 class I6BusyIsUsed(Invariant):
     """No automatic stop is decided while a license is changed on the worker, nor while its instance has
     been busy ever since a measurement that the control plane had confirmed at the idle check, and that was
@@ -190,7 +218,8 @@ class I6BusyIsUsed(Invariant):
         instance_id, fleet = worker.instance.id, self.world.live
         assert instance_id is not None
         assert fleet is not None
-        since = fleet.servers[instance_id].at_work_since
+        server = fleet.servers.get(instance_id)  # none has been up on an instance whose CML does not boot
+        since = server.at_work_since if server is not None else None
         return [
             load
             for load in self._reported.get(worker.id, ())

@@ -27,6 +27,7 @@ from simulation.planted.base import planted_in, swapped
 from simulation.scenarios.idle import (
     a_busy_instance_is_not_paused,
     a_class_day,
+    a_cml_never_becomes_ready,
     a_person_stops_what_is_being_paused,
     cml_cannot_be_asked,
     only_telemetry_shows_the_use,
@@ -56,6 +57,19 @@ def a_worker_that_cannot_be_asked_is_unused() -> Iterator[None]:
 @planted_in(only_telemetry_shows_the_use)
 def what_telemetry_reports_is_ignored() -> Iterator[None]:
     yield from swapped(detect_idle, "newest_use", lambda events, now: None)
+
+
+@planted_in(a_cml_never_becomes_ready)
+def a_cml_that_never_becomes_ready_counts_as_used() -> Iterator[None]:
+    def evidence(**known: Any) -> Evidence:
+        return Evidence(**{**known, "is_cml_not_ready": False})
+
+    yield from swapped(detect_idle, "Evidence", evidence)
+
+
+@planted_in(a_cml_never_becomes_ready)
+def a_cml_that_boots_counts_as_unused() -> Iterator[None]:
+    yield from swapped(idle, "cml_overdue_at", lambda worker, policy: None)
 
 
 @planted

@@ -178,6 +178,20 @@ async def cml_cannot_be_asked(story: Story) -> None:
     await people.keep_everything()
 
 
+@under(replace(CLASSROOM, idle_timeout_seconds=900.0, idle_check_seconds=120.0, wait_seconds=30.0))
+async def a_cml_never_becomes_ready(story: Story) -> None:
+    """It is stopped (D-24); started again with a CML that boots, it is a worker like any other."""
+    people = Classroom(story.world)
+    worker = await people.create("ada")
+    story.world.never_ready.add(worker)
+    paused = await people.until(worker, STOPPED)
+    assert paused.pause.reason is PauseReason.IDLE_TIMEOUT, paused.pause.reason
+    story.world.never_ready.clear()
+    await people.ask_for(worker, "start")
+    await people.until(worker, RUNNING)
+    await people.keep_everything()
+
+
 @drawn_by(Knobs.draw_with_people)
 async def a_class_day(story: Story) -> None:
     """People come, work, leave, hold and start what they need; LCM pauses idle workers; faults happen."""

@@ -67,6 +67,7 @@ class SimulatedCmlServer(MemoryLiveServer):
 
     def __init__(self, world: "World", instance: MemoryInstance) -> None:
         super().__init__(world.clock, certificate_of(instance), _LoadOfWork(self))
+        self._world = world
         self.instance = instance
         self.booted_at = instance.running_since
         self.refusals: list[Refusal] = []
@@ -79,6 +80,7 @@ class SimulatedCmlServer(MemoryLiveServer):
         since = self.instance.running_since
         return (
             self.instance.state == "running"
+            and self.instance.spec.tags.get(WORKER_ID_TAG) not in self._world.never_ready
             and since is not None
             and self.clock.monotonic() - since >= BOOT_SECONDS
         )

@@ -14,8 +14,8 @@ from lcm.control_plane.store.port import Document, Fence, StoreUnavailable, Writ
 from lcm.core.clock import Clock
 from lcm.core.kv.port import Change, Item, KvUnavailable, LeaseId, Listing
 from lcm.core.rate_limit import Rate, Saturated, TokenBucket
-from lcm.domain.errors import CapacityShortage, Throttled, Unreachable
-from lcm.domain.launch import Ami, InstanceId, InstanceTypeFacts, LaunchSpec, WorkerId
+from lcm.domain.errors import CapacityShortage, NoCml, Throttled, Unreachable
+from lcm.domain.launch import WORKER_ID_TAG, Ami, InstanceId, InstanceTypeFacts, LaunchSpec, WorkerId
 from lcm.domain.worker import Instance
 from lcm.worker_controller.ports import CmlSystemInformation, LicenseState
 from simulation.world.calls import Answer, Violation
@@ -369,12 +369,15 @@ class SimulatedCml(SimulatedPort):
     error = Unreachable
 
     async def get_system_information(self, host: str, pinned_sha256: str | None) -> CmlSystemInformation:
+        self._world.cml_tried_at[host] = self._world.clock.monotonic()
         return await self._read("get_system_information", "", lambda: self._answer(host))
 
     async def _answer(self, host: str) -> CmlSystemInformation:
         instance = self._world.cloud.instance_at(host)
         if instance is None or instance.running_since is None:
             raise Unreachable(f"CML at {host}: connection refused")
+        if instance.spec.tags.get(WORKER_ID_TAG) in self._world.never_ready:
+            raise NoCml(f"CML at {host} answered 502 to /api/v0/system_information")
         is_ready = self._world.clock.monotonic() - instance.running_since >= BOOT_SECONDS
         return CmlSystemInformation(
             "2.9.1+build.7", is_ready, certificate_of(instance), {"oui": "52:54:00:00:00:00"}

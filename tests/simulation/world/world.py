@@ -133,6 +133,10 @@ class World:
         self._cuts: set[tuple[str, str]] = set()
         self._streams: dict[asyncio.Timeout, None] = {}
         """Open streams, in the order they were opened."""
+        self.never_ready: set[str] = set()
+        """Workers whose CML does not boot."""
+        self.cml_tried_at: dict[str, float] = {}
+        """By address: when a controller last tried to reach CML there."""
         self.acknowledged: dict[str, int] = {}
         """The newest generation of each worker that was acknowledged to a person."""
         self.session_requests: dict[str, bool] = {}
@@ -412,6 +416,7 @@ class World:
     def heal(self) -> None:
         """Stop injecting faults, and repair everything."""
         self._is_healed = True
+        self.never_ready.clear()
         self.mend_links()
         self.cloud.interfere = None
         if self.live is not None:

@@ -395,6 +395,27 @@ class TestE2Capacity:
             await fleet.until(worker, RUNNING)
             assert len(fleet.cloud.instances) == 1
 
+    async def test_a_start_without_capacity_says_so_and_raises_an_alarm_as_long_as_it_lasts(self) -> None:
+        """R4: for bare metal that can be hours, in which people wait for the worker."""
+        fleet = Fleet(None, TWO_SUBNETS)
+        async with fleet.running():
+            worker = await fleet.running_worker()
+            await fleet.ask(worker, Action.STOP)
+            await fleet.until(worker, STOPPED)
+            drought = Disturbance("start_instance", CapacityShortage("InsufficientInstanceCapacity")).on(
+                fleet
+            )
+            await fleet.ask(worker, Action.START)
+            for _ in range(6):
+                await fleet.clock.sleep(3_600)
+                assert (await fleet.get(worker)).status_reason == (
+                    "InsufficientInstanceCapacity; the start is repeated until EC2 has capacity"
+                )
+                assert fleet.leader.stats.stuck == {worker.id}
+            drought.is_on = False
+            await fleet.until(worker, RUNNING)
+            assert fleet.leader.stats.stuck == set()
+
 
 class TestE3Quota:
     """E3: an account limit; blocked with the reason, retry after a quarter of an hour, no churn."""

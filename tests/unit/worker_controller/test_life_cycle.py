@@ -239,12 +239,25 @@ async def test_a_worker_that_does_not_run_in_time_fails_and_a_retry_uses_the_sam
     fleet = Fleet(WorkerControllerSettings(provisioning_timeout_seconds=60))
     fleet.cloud.delays = Delays(launch=120)
     async with fleet.running():
-        worker = await fleet.until(await fleet.create(), FAILED)
+        worker = await fleet.until(await fleet.create(template="small"), FAILED)
         assert "still exists and costs money" in worker.status_reason
         await fleet.ask(worker, Action.RETRY)
         await fleet.until(worker, PROVISIONING)
         worker = await fleet.until(worker, RUNNING)
         assert len(fleet.cloud.instances) == 1
+
+
+async def test_the_template_says_how_long_a_launch_may_take() -> None:
+    """R4: bare metal is given 40 minutes; a worker that fails before leaves an instance that costs money."""
+    fleet = Fleet(WorkerControllerSettings(provisioning_timeout_seconds=60))
+    fleet.cloud.delays = Delays(launch=30 * 60)
+    async with fleet.running():
+        slow, small = await fleet.create("slow"), await fleet.create("small", template="small")
+        await fleet.until(small, FAILED)
+        await fleet.until(slow, RUNNING, within_seconds=3_600)
+        fleet.cloud.delays = Delays(launch=41 * 60)
+        late = await fleet.until(await fleet.create("late"), FAILED, within_seconds=3_600)
+        assert late.status_reason.startswith("not running after 40 minutes")
 
 
 async def test_a_refused_launch_fails_the_worker_and_a_retry_asks_for_something_else() -> None:

@@ -356,7 +356,7 @@ class TestH9SweepRacesLaunch:
         fleet.cloud.interfere = never_answer
         async with fleet.running():
             await fleet.clock.sleep(20 * MINUTE)
-            worker = await fleet.until(await fleet.create(), FAILED)
+            worker = await fleet.until(await fleet.create(template="small"), FAILED)
             fleet.cloud.interfere = None
             assert worker.launch.intent is not None
             late = await fleet.cloud.launch_instance(

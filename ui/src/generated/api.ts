@@ -944,6 +944,7 @@ export interface WorkerTemplate {
   readonly allow_without_kvm: boolean;
   readonly enabled: boolean;
   readonly default: boolean;
+  readonly provisioning_timeout_minutes: number | null;
   readonly drain_timeout_hours: number | null;
 }
 

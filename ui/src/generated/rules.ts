@@ -250,6 +250,7 @@ export const WORKER_EVENTS = [
   "worker.endpoint.updated",
   "worker.ec2_details.updated",
   "worker.drain.timed_out",
+  "worker.cml.not_ready",
   "worker.terminated",
   "worker.paused",
   "worker.resumed",

@@ -58,6 +58,7 @@ async def create_worker(
         declared_capacity=declared_by(template),
         reserve=reserved_by(template),
         licensed=licensed,
+        provisioning_timeout_minutes=template.provisioning_timeout_minutes,
     )
     try:
         return await records.workers.add(worker, fence)

@@ -25,6 +25,7 @@ from lcm.domain.idle import (
     decision_time,
     is_fresh,
     pause_guard,
+    pause_reason,
     with_countdown,
 )
 from lcm.domain.lifecycle import RUNNING, DesiredStatus
@@ -60,6 +61,7 @@ async def detect_idle(
     is_newer = False
     evidence = Evidence(
         telemetry_fetched=request.raw_telemetry_events is not None,
+        is_cml_not_ready=request.is_cml_not_ready,
         cpu_percent=recent_load(caches, policies, worker_id, now),
         suppressed=request.suppress_auto_pause,
     )
@@ -74,13 +76,10 @@ async def detect_idle(
             current = _with_use(current, used_at, now)
             # Reservation and retries may have taken long: stale telemetry counts as not fetched.
             is_current = _is_current(request, records.clock.now())
-            current_evidence = (
-                evidence if is_current else dataclasses.replace(evidence, telemetry_fetched=False)
-            )
+            current_evidence = evidence if is_current else evidence.outdated()
             guard = pause_guard(current, policy, current_evidence, now)
             if guard is None and may_pause:
-                minutes = assess(current, policy, now).idle_minutes
-                return pause_idle(current, by=BY, reason=f"unused for {minutes:.0f} minutes", now=now)
+                return pause_idle(current, by=BY, reason=pause_reason(current, policy, now), now=now)
             # No guard forbids it only since the reservation: the next idle check reserves it first.
             guard = guard or PauseGuard.SECOND_CHECK
             is_decided = guard in (PauseGuard.SECOND_CHECK, PauseGuard.SUPPRESSED)

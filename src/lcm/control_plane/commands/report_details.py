@@ -2,9 +2,12 @@
 
 from msgspec.structs import replace
 
+from lcm.control_plane.policies import Policies
 from lcm.control_plane.records.groups import Records
 from lcm.control_plane.store.port import Fence
 from lcm.domain.errors import Conflict
+from lcm.domain.idle import with_countdown
+from lcm.domain.observed import wait_for_cml
 from lcm.domain.transitions import attach_instance
 from lcm.domain.worker import CmlDefinitions, Worker
 from lcm.rest.lab_reports import DefinitionsReport
@@ -40,20 +43,29 @@ async def report_definitions(
     return await records.workers.change(worker_id, decide, fence=fence)
 
 
-async def report_cml(records: Records, worker_id: str, report: CmlReport, *, fence: Fence) -> Worker:
+async def report_cml(
+    records: Records, policies: Policies, worker_id: str, report: CmlReport, *, fence: Fence
+) -> Worker:
     """Store whether CML answers, and what it reports. The first observed certificate is pinned."""
+    now, policy = records.clock.now(), policies.idle
 
     def decide(worker: Worker) -> Worker:
         known = worker.cml
+        is_ready = report.ready and worker.is_live
+        wait = wait_for_cml(
+            worker, report.attempt, is_ready=is_ready, setting=policy.cml_ready_within, now=now
+        )
         reported = replace(
             known,
-            is_ready=report.ready and worker.is_live,
+            is_ready=is_ready,
+            wait=wait,
             version=report.version or known.version,
             certificate_sha256=known.certificate_sha256 or report.certificate_sha256,
             system_info=known.system_info if report.system_info is None else report.system_info,
             health=report.health or known.health,
             license=report.license or known.license,
         )
-        return replace(worker, cml=reported)
+        worker = replace(worker, cml=reported)
+        return worker if wait == known.wait else with_countdown(worker, policy)
 
     return await records.workers.change(worker_id, decide, fence=fence)

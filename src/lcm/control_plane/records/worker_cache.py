@@ -29,6 +29,7 @@ class CachedWorker:
     __slots__ = (
         "claims_retained",
         "id",
+        "is_cml_overdue",
         "is_license_due",
         "is_live",
         "judged_since",
@@ -46,6 +47,7 @@ class CachedWorker:
         self.version = worker.version
         self.is_live = worker.is_live
         self.is_license_due = worker.is_license_due
+        self.is_cml_overdue = worker.cml.wait is not None and worker.cml.wait.alarmed_at is not None
         self.judged_since = idle_checks_expected_since(worker)
         self.labs_count = worker.cml.labs_count
         self.ports_used = len(ports_of(worker.claims))

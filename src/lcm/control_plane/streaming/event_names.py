@@ -10,6 +10,7 @@ from lcm.domain.lablet.session import LabletSession
 from lcm.domain.lablet.states import PENDING_SCHEDULING
 from lcm.domain.license import License, LicenseOperation, LicenseStatus
 from lcm.domain.lifecycle import DRAINING, STOPPING, TERMINATED
+from lcm.domain.readiness import CmlWait
 from lcm.domain.telemetry import LabRecord
 from lcm.domain.worker import Worker
 
@@ -23,6 +24,7 @@ class WorkerEvent(StrEnum):
     ENDPOINT_UPDATED = "worker.endpoint.updated"
     EC2_DETAILS_UPDATED = "worker.ec2_details.updated"
     DRAIN_TIMED_OUT = "worker.drain.timed_out"
+    CML_NOT_READY = "worker.cml.not_ready"
     TERMINATED = "worker.terminated"
     PAUSED = "worker.paused"
     RESUMED = "worker.resumed"
@@ -140,8 +142,8 @@ def event_of(before: Worker | None, after: Worker) -> WorkerEvent:
     """Return the event name; of several changes in one commit, the one that matters most to users."""
     if before is None:
         return WorkerEvent.IMPORTED if after.imported else WorkerEvent.CREATED
-    if _drain_timed_out(before, after):
-        return WorkerEvent.DRAIN_TIMED_OUT
+    if (alarm := _alarm_of(before, after)) is not None:
+        return alarm
     if before.pause.last_paused_at != after.pause.last_paused_at:
         return WorkerEvent.PAUSED
     if before.pause.last_resumed_at != after.pause.last_resumed_at:
@@ -166,11 +168,24 @@ def event_of(before: Worker | None, after: Worker) -> WorkerEvent:
     return WorkerEvent.STATUS_UPDATED
 
 
+def _alarm_of(before: Worker, after: Worker) -> WorkerEvent | None:
+    """Return the event of a time that was exceeded, which is an alarm."""
+    if _drain_timed_out(before, after):
+        return WorkerEvent.DRAIN_TIMED_OUT
+    return WorkerEvent.CML_NOT_READY if _became_overdue(before.cml.wait, after.cml.wait) else None
+
+
 def _drain_timed_out(before: Worker, after: Worker) -> bool:
     """Return whether the drain ended at its deadline with sessions left."""
     is_stopped = before.status is DRAINING and after.status is STOPPING and bool(before.sessions)
     deadline = before.pause.until
     return is_stopped and deadline is not None and after.status_since >= deadline
+
+
+def _became_overdue(before: CmlWait | None, after: CmlWait | None) -> bool:
+    """Return whether CML has just exceeded the time in which it should become ready."""
+    was_overdue = before is not None and before.alarmed_at is not None
+    return after is not None and after.alarmed_at is not None and not was_overdue
 
 
 _labs = attrgetter("labs_count", "lab_discovery_requested_at", "labs")

@@ -92,6 +92,10 @@ class Refuse(_Fault, frozen=True, kw_only=True, tag="refuse"):
     """Break connections and refuse new ones, until cleared."""
 
 
+class NotReady(_Fault, frozen=True, kw_only=True, tag="not_ready"):
+    """CML reports `ready: false`, until cleared: none of its compute hosts can start nodes."""
+
+
 Fault = (
     Close
     | Silence
@@ -103,6 +107,7 @@ Fault = (
     | ExpiredToken
     | Certificate
     | Refuse
+    | NotReady
     | NeverBoots
     | StopsAfterBoot
     | SlowStop

@@ -153,6 +153,8 @@ class CmlServer:
         self.counters: Counter[str] = Counter()
         self.web_session_seconds = 86_400
         self.is_in_maintenance = False
+        self.has_no_compute = False
+        """A fault: none of its compute hosts can start nodes."""
         self.opt_in: bool | None = None
 
     # Power
@@ -270,7 +272,8 @@ class CmlServer:
                 )
 
     def _phase(self, now: float) -> BootPhase:
-        return self._boot.phase(now - self._running_since)
+        phase = self._boot.phase(now - self._running_since)
+        return BootPhase.LOADING if phase is BootPhase.READY and self.has_no_compute else phase
 
     # Requests
 

@@ -188,6 +188,8 @@ class Site:
             case faults.Refuse():
                 self._is_open.clear()
                 self._is_shut.set()
+            case faults.NotReady():
+                self.server.has_no_compute = True
 
     def recover(self) -> None:
         """End every fault that lasts."""
@@ -198,6 +200,7 @@ class Site:
         self.answers_pings = True
         self.server.subscribers.is_silent = self.server.subscribers.is_garbled = False
         self.server.sessions.gives_expired_tokens = False
+        self.server.has_no_compute = False
         self._is_shut.clear()
         self._is_open.set()
 

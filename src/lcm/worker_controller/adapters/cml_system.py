@@ -6,7 +6,7 @@ from typing import Annotated
 import msgspec
 
 from lcm.cml.connection import CmlConnections
-from lcm.domain.errors import Unreachable
+from lcm.domain.errors import NoCml
 from lcm.domain.telemetry import MAX_TEXT
 from lcm.domain.worker import SystemInfo
 from lcm.rest.schemas import MAX_SYSTEM_INFO
@@ -33,7 +33,7 @@ class CmlSystemSpiClient:
             information = msgspec.json.decode(answer.body, type=_SystemInformation)
             more = _rest_of(answer.body)
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-            raise Unreachable(f"CML at {host} sent an invalid answer: {error}") from None
+            raise NoCml(f"CML at {host} sent an invalid answer: {error}") from None
         return CmlSystemInformation(information.version, information.ready, answer.certificate_sha256, more)
 
 

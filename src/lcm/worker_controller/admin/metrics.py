@@ -52,7 +52,7 @@ def register_metrics(
     )
     telemetry.gauge(
         "worker_stuck",
-        "1 for a worker whose instance has made no progress for too long.",
+        "1 for a worker whose instance made no progress for too long, or that EC2 has no capacity to start.",
         lambda: [(1, {"worker_id": worker_id}) for worker_id in stats.stuck],
     )
     telemetry.gauge(

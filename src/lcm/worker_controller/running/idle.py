@@ -39,12 +39,15 @@ class IdleChecker:
         next_check = self._next_check.get(worker.id)
         return next_check is None or self.clock.monotonic() >= next_check
 
-    async def check(self, worker: Worker) -> IdleCheck | None:
-        """The result, if a check was due. A decided pause is confirmed by the next check."""
+    async def check(self, worker: Worker, *, not_ready_at: datetime | None = None) -> IdleCheck | None:
+        """The result, if a check was due. A decided pause is confirmed by the next check.
+
+        `not_ready_at` is when CML was tried and was not ready.
+        """
         if worker.status is not RUNNING or not self.is_due(worker):
             return None
         # Read before CML is called: activity from then on is not in its answer.
-        now = self.clock.now()
+        now = not_ready_at or self.clock.now()
         telemetry = await self.monitors.fetch_telemetry(worker.id) if could_be_paused(worker, now) else None
         check = await self.control_plane.detect_worker_idle(
             worker,
@@ -52,6 +55,7 @@ class IdleChecker:
                 raw_telemetry_events=None if telemetry is None else list(telemetry),
                 asked_at=now,
                 suppress_auto_pause=self.suppress_auto_pause,
+                is_cml_not_ready=not_ready_at is not None,
             ),
         )
         if check.next_check_at is not None:

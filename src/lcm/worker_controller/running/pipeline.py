@@ -3,14 +3,16 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Final
 
 import structlog
 
 from lcm.cml.sessions import host_of
 from lcm.core.clock import Clock
 from lcm.core.results import ReconciliationResult, Requeue, Success
-from lcm.domain.errors import Unreachable
+from lcm.domain.errors import CertificateChanged, NoCml, Unreachable
 from lcm.domain.launch import WorkerId
+from lcm.domain.readiness import MAX_DETAIL, CmlAttempt, CmlContact
 from lcm.domain.worker import Instance, Worker
 from lcm.worker_controller.ports import CmlSystem, ControlPlane, Monitors
 from lcm.worker_controller.running import drift, metrics, monitoring, refresh
@@ -19,6 +21,9 @@ from lcm.worker_controller.running.license import LicenseRegistrar
 from lcm.worker_controller.running.scale_down import ScaleDown
 
 log = structlog.get_logger(__name__)
+
+ATTEMPT_REPORT_SECONDS: Final = 60.0
+"""How often an attempt that did not find CML ready is reported: a normal boot is not worth a write."""
 
 
 @dataclass
@@ -38,9 +43,12 @@ class RunningPipeline:
     scale_down: ScaleDown
     _refreshed: dict[WorkerId, datetime] = field(default_factory=dict)
     """By worker: the newest refresh request that was carried out."""
+    _attempt_reported: dict[WorkerId, float] = field(default_factory=dict)
+    """By worker whose CML is not ready: when an attempt was reported last, or the first was made."""
 
     def forget(self, worker_id: WorkerId) -> None:
         self._refreshed.pop(worker_id, None)
+        self._attempt_reported.pop(worker_id, None)
         self.licenses.forget(worker_id)
         self.scale_down.forget(worker_id)
         if self.idle is not None:
@@ -59,19 +67,25 @@ class RunningPipeline:
             worker = await self.control_plane.report_instance(worker, instance)
         if not worker.cml.is_ready:
             # Booting takes minutes on metal: refused connections, 502 and `ready: false` are normal then.
+            tried_at = self.clock.now()
             worker = await self._observe_cml(worker)
             if not worker.cml.is_ready:
+                if worker.cml.wait is not None:
+                    await self._check_idle(worker, not_ready_at=tried_at)
                 return Requeue("CML is not ready yet", self.wait_seconds)
         else:
             worker = await self._refresh_if_requested(worker)
         await self._ensure_monitoring(worker)
         self._measure_if_due(worker)
         delay_seconds = await self.licenses.advance(worker)
-        check = await self.idle.check(worker) if self.idle is not None else None
-        await self.scale_down.consider(worker, check)
+        await self._check_idle(worker)
         if delay_seconds is None:
             return Success()
         return Requeue("a license operation is in progress", delay_seconds)
+
+    async def _check_idle(self, worker: Worker, *, not_ready_at: datetime | None = None) -> None:
+        check = await self.idle.check(worker, not_ready_at=not_ready_at) if self.idle is not None else None
+        await self.scale_down.consider(worker, check)
 
     async def _refresh_if_requested(self, worker: Worker) -> Worker:
         done_for = self._refreshed.get(worker.id)
@@ -101,21 +115,30 @@ class RunningPipeline:
             self.monitors.request_measurement(worker.id)
 
     async def _observe_cml(self, worker: Worker) -> Worker:
-        """Read CML's system information and report changes; an unreachable CML changes nothing."""
+        """Read CML's system information and report changes; an unreachable CML was ready before, or boots."""
         host = host_of(worker, use_private_ip=self.use_private_ip)
         if host is None:
-            return worker
+            return await self._report_attempt(worker, CmlContact.NO_ADDRESS, "the instance has no address")
         try:
             found = await self.cml.get_system_information(host, worker.cml.certificate_sha256)
+        except NoCml as error:
+            return await self._report_attempt(worker, CmlContact.NO_CML, str(error))
         except Unreachable as error:
-            log.debug("CML not reached", worker_id=worker.id, error=str(error))
-            return worker
+            return await self._report_attempt(worker, CmlContact.NO_ANSWER, str(error))
+        except CertificateChanged as error:
+            await self._report_attempt(worker, CmlContact.OTHER_CERTIFICATE, str(error))
+            raise
         known = worker.cml.version, worker.cml.system_info
         is_changed = found.ready != worker.cml.is_ready or (
             found.ready and (found.version, found.more) != known
         )
         is_first_contact = worker.cml.certificate_sha256 is None and found.certificate_sha256 is not None
-        if not is_changed and not is_first_contact:
+        attempt = None
+        if found.ready:
+            self._attempt_reported.pop(worker.id, None)
+        else:
+            attempt = self._due_attempt(worker, CmlContact.NOT_READY, f"CML at {host} answers ready: false")
+        if not is_changed and not is_first_contact and attempt is None:
             return worker
         return await self.control_plane.report_cml(
             worker,
@@ -123,4 +146,24 @@ class RunningPipeline:
             version=found.version,
             certificate_sha256=found.certificate_sha256,
             system_info=found.more,
+            attempt=attempt,
         )
+
+    async def _report_attempt(self, worker: Worker, contact: CmlContact, detail: str) -> Worker:
+        log.debug("CML not reached", worker_id=worker.id, error=detail)
+        attempt = self._due_attempt(worker, contact, detail)
+        if attempt is None:
+            return worker
+        return await self.control_plane.report_cml(
+            worker, ready=False, version=None, certificate_sha256=None, system_info=None, attempt=attempt
+        )
+
+    def _due_attempt(self, worker: Worker, contact: CmlContact, detail: str) -> CmlAttempt | None:
+        """The attempt, if it is to be reported; one on a CML that was ready says nothing about its boot."""
+        if worker.cml.is_ready:
+            return None
+        now = self.clock.monotonic()
+        if now - self._attempt_reported.setdefault(worker.id, now) < ATTEMPT_REPORT_SECONDS:
+            return None
+        self._attempt_reported[worker.id] = now
+        return CmlAttempt(contact=contact, detail=detail[:MAX_DETAIL])

@@ -61,11 +61,12 @@ class ScaleDown:
 
     async def _drain_unless_forbidden(self, worker: Worker, check: IdleCheck) -> None:
         is_active = bool(worker.claims) or check.guard in IN_USE
+        is_confirmed = check.telemetry_fetched or not worker.cml.is_ready
         guard = scale_down_guard(
             self.policy,
             is_being_paused=check.auto_pause_triggered,
             is_idle=check.is_idle,
-            is_eligible=check.eligible_for_pause and check.telemetry_fetched and not is_active,
+            is_eligible=check.eligible_for_pause and is_confirmed and not is_active,
             running_workers=self.running_workers() - len(self._drained_since_list),
             seconds_since_last=None if self._last is None else self.clock.monotonic() - self._last,
         )

@@ -167,7 +167,7 @@ async def cml_data(
     report: Annotated[CmlReport, Depends(body_of(CmlReport))],
     plane: Plane,
 ) -> Response:
-    return answer(await report_cml(plane.records, worker_id, report, fence=fence))
+    return answer(await report_cml(plane.records, plane.policies, worker_id, report, fence=fence))
 
 
 @router.post(
