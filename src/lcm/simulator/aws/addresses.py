@@ -4,6 +4,8 @@ import itertools
 from ipaddress import IPv4Network
 from typing import Final
 
+LOOPBACK: Final = IPv4Network("127.0.0.0/8")
+"""All that can reach them."""
 VPC: Final = IPv4Network("127.64.0.0/16")
 SUBNETS: Final = {
     "us-east-1": IPv4Network("127.64.0.0/18"),

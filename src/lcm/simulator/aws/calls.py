@@ -1,4 +1,4 @@
-"""The log of EC2 calls: recognised among other requests, and kept for `GET /_lcm/calls`."""
+"""AWS calls, recognised in requests; those of EC2 are kept for `GET /_lcm/calls`."""
 
 import io
 import re
@@ -19,9 +19,11 @@ _NAMES_INSTANCE: Final = re.compile(r"(InstanceId|ResourceId)(\.\d+)?")
 
 
 class Call(msgspec.Struct, kw_only=True):
-    """One EC2 call. `outcome` is `ok`, an error code, or what became of the reply."""
+    """One call of an AWS service. `outcome` is `ok`, an error code, or what became of the reply."""
 
     n: int = 0
+    service: str
+    """As requests are signed for it: `ec2`, `sts`, `monitoring`, `servicequotas`."""
     operation: str
     region: str
     instance_ids: list[str]
@@ -33,16 +35,18 @@ class Call(msgspec.Struct, kw_only=True):
 
 
 def read_call(environ: dict[str, Any]) -> Call | None:
-    """The EC2 call in a WSGI request, which stays readable; None if it is for another service."""
+    """The call in a WSGI request, which stays readable; None if the request is not signed."""
     length = int(environ.get("CONTENT_LENGTH") or 0)
     body = environ["wsgi.input"].read(length) if length else b""
     environ["wsgi.input"] = io.BytesIO(body)
     scope = _SCOPE.search(environ.get("HTTP_AUTHORIZATION", ""))
-    if scope is None or scope["service"] != "ec2":
+    if scope is None:
         return None
     parameters = parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True)
+    target = environ.get("HTTP_X_AMZ_TARGET", "").rpartition(".")[2]  # in the protocols with JSON
     return Call(
-        operation=dict(parameters).get("Action", ""),
+        service=scope["service"],
+        operation=target or dict(parameters).get("Action", ""),
         region=scope["region"],
         instance_ids=[value for name, value in parameters if _NAMES_INSTANCE.fullmatch(name)],
         client_token=dict(parameters).get("ClientToken"),

@@ -32,6 +32,13 @@ class ConsoleAction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     instance_id: str
 
 
+class AccountChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is to change of the account; absent ones stay."""
+
+    vcpu_quota: float | None = None
+    clock_ahead_seconds: float | None = None
+
+
 class Launch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Instances that exist from the beginning: they have been running for a while."""
 
@@ -61,6 +68,7 @@ class Control:
             ("GET", "/_lcm/calls"): self._calls,
             ("DELETE", "/_lcm/calls"): self._reset_calls,
             ("POST", "/_lcm/console"): self._console,
+            ("PATCH", "/_lcm/account"): self._change_account,
             ("GET", "/_lcm/simulation"): self._simulation,
             ("PUT", "/_lcm/simulation"): self._publish_simulation,
         }
@@ -141,6 +149,13 @@ class Control:
             else:
                 self._state.instances.change_state(step.action, step.region, [step.instance_id])
             self._state.changed.notify_all()
+        return Response(status=204)
+
+    def _change_account(self, request: Request) -> Response:
+        change = msgspec.json.decode(request.get_data(), type=AccountChange)
+        for name, value in msgspec.structs.asdict(change).items():
+            if value is not None:
+                setattr(self._state.account, name, value)
         return Response(status=204)
 
     def _simulation(self, request: Request) -> Response:

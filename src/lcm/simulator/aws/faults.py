@@ -1,4 +1,4 @@
-"""Faults on demand: EC2 calls that fail, hang, are slow, lose their reply or end badly."""
+"""Faults on demand: AWS calls that fail, hang, are slow, lose their reply or end badly."""
 
 import threading
 from collections.abc import Collection
@@ -12,6 +12,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """A fault in calls of one operation, as `POST /_lcm/faults` takes it."""
 
     operation: str
+    """Of any service; `*`: every one."""
     kind: Literal["error", "hang", "lose_reply", "delay", "stall", "give_up"]
     count: int | None = 1
     """How many calls it strikes; null: all of them until the faults are cleared."""
@@ -31,7 +32,7 @@ class _Armed:
 
     def is_meant_for(self, operation: str, instance_ids: Collection[str]) -> bool:
         named = self.fault.instance_id
-        return self.fault.operation == operation and (named is None or named in instance_ids)
+        return self.fault.operation in ("*", operation) and (named is None or named in instance_ids)
 
 
 @dataclass(frozen=True)

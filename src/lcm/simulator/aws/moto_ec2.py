@@ -20,7 +20,7 @@ from moto.ec2.responses import instances as responses_module
 
 from lcm.domain.template import RegionConfig
 from lcm.simulator.aws import moto_launch
-from lcm.simulator.aws.addresses import SUBNETS, VPC
+from lcm.simulator.aws.addresses import LOOPBACK, SUBNETS, VPC
 from lcm.simulator.aws.errors import Ec2Error
 from lcm.simulator.aws.images import ACCOUNT, newest_for_workers
 from lcm.simulator.aws.instances import SimulatedInstance, SimulatedInstances, StateChange
@@ -110,7 +110,9 @@ def furnish(region: str) -> RegionConfig:
     backend: Any = ec2_backends[ACCOUNT][region]
     vpc = backend.create_vpc(str(VPC))
     subnet = backend.create_subnet(vpc.id, str(SUBNETS[region]), availability_zone=f"{region}a")
+    subnet.map_public_ip_on_launch = True
     group = backend.create_security_group("cml-workers", "CML workers", vpc_id=vpc.id)
+    backend.authorize_security_group_ingress(group.id, "tcp", "0", "65535", [{"CidrIp": str(LOOPBACK)}])
     backend.create_key_pair(KEY_NAME, "ed25519", {})
     moto_launch.furnish(backend)
     return RegionConfig(

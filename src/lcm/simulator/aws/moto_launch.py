@@ -43,6 +43,7 @@ def install() -> None:
     profiles.associate_iam_instance_profile = _associate_once(profiles.associate_iam_instance_profile)
     responses: Any = responses_module.InstanceResponse
     responses.run_instances = _with_every_parameter(responses.run_instances)
+    responses.describe_instance_types = _with_dry_run(responses.describe_instance_types)
 
 
 def requested(backend: Any) -> dict[str, Any]:
@@ -141,5 +142,13 @@ def _with_every_parameter(run_instances: Any) -> Any:
             name: value for name in IGNORED_BY_MOTO if (value := self._get_param(name, {}))
         }
         return run_instances(self)
+
+    return operation
+
+
+def _with_dry_run(describe: Any) -> Any:
+    def operation(self: Any) -> Any:
+        self.error_on_dryrun()
+        return describe(self)
 
     return operation

@@ -18,6 +18,16 @@ class InstanceDescriber(Protocol):
 
 
 @dataclass
+class Account:
+    """What `PATCH /_lcm/account` changes of the account."""
+
+    vcpu_quota: float = 100_000
+    """As Service Quotas answers it; launches are not counted against it."""
+    clock_ahead_seconds: float = 0.0
+    """Of the time in AWS's answers."""
+
+
+@dataclass
 class AwsState:
     """The simulated AWS. `changed` is the lock over instances and moto, and wakes the waiting listings."""
 
@@ -25,6 +35,7 @@ class AwsState:
     describer: InstanceDescriber
     faults: Faults = field(default_factory=Faults)
     calls: CallLog = field(default_factory=CallLog)
+    account: Account = field(default_factory=Account)
     changed: threading.Condition = field(default_factory=threading.Condition)
     simulation: Any = None
     """What the parent process published about the whole simulation; None until then."""
