@@ -10,12 +10,22 @@ import pytest
 from botocore import xform_name
 from botocore.session import get_session
 
+from lcm.worker_controller.ports import CHANGING_ACTIONS, READING_ACTIONS
+
 ROOT = Path(__file__).parents[2]
 ADAPTERS = sorted((ROOT / "src" / "lcm" / "worker_controller" / "adapters").glob("*.py"))
 HOW_TO = ROOT / "docs" / "how-to" / "connect-an-aws-account.md"
 
-SERVICES = ("ec2", "cloudwatch", "sts")
-"""In adapters, a client of a service is called by the name of the service."""
+SERVICES = {
+    "ec2": "ec2",
+    "cloudwatch": "cloudwatch",
+    "sts": "sts",
+    "servicequotas": "service-quotas",
+}
+"""In adapters, a client is called by its service's name in policies; the SDK has names of its own."""
+
+OF_DOCTOR = {"ec2:DescribeSubnets", "ec2:DescribeSecurityGroups", "servicequotas:GetServiceQuota"}
+"""Only `lcm doctor` makes these calls."""
 
 WITH_A_LAUNCH = {"ec2:CreateTags", "iam:PassRole"}
 """Permissions for what RunInstances does besides launching."""
@@ -25,8 +35,8 @@ def calls_in_code() -> set[str]:
     """`service:Operation` for every call of an SDK client."""
     operations = {
         (service, xform_name(name)): f"{service}:{name}"
-        for service in SERVICES
-        for name in get_session().get_service_model(service).operation_names
+        for service, sdk_name in SERVICES.items()
+        for name in get_session().get_service_model(sdk_name).operation_names
     }
     called = set()
     for path in ADAPTERS:
@@ -64,6 +74,8 @@ def test_the_code_makes_these_ec2_calls_and_no_others() -> None:
         "DescribeImages",
         "DescribeInstanceTypes",
         "DescribeInstances",
+        "DescribeSecurityGroups",
+        "DescribeSubnets",
         "RunInstances",
         "StartInstances",
         "StopInstances",
@@ -72,16 +84,31 @@ def test_the_code_makes_these_ec2_calls_and_no_others() -> None:
 
 
 def test_besides_ec2_it_only_measures_and_asks_whose_the_credentials_are() -> None:
-    others = {call for call in calls_in_code() if not call.startswith("ec2:")}
+    others = {call for call in calls_in_code() if not call.startswith("ec2:")} - OF_DOCTOR
     assert others == {"cloudwatch:GetMetricData", "sts:GetCallerIdentity"}
+
+
+def test_the_doctor_asks_for_every_action_that_a_worker_needs() -> None:
+    asked = {f"ec2:{action}" for action in (*READING_ACTIONS, "RunInstances", *CHANGING_ACTIONS)}
+    free = {"sts:GetCallerIdentity"}  # needs no permission
+    assert asked | {"cloudwatch:GetMetricData"} == calls_in_code() - OF_DOCTOR - free
+
+
+def test_only_the_doctor_makes_its_calls() -> None:
+    inspection = (ROOT / "src/lcm/worker_controller/adapters/ec2_inspection.py").read_text()
+    others = "".join(path.read_text() for path in ADAPTERS if path.name != "ec2_inspection.py")
+    for call in OF_DOCTOR:
+        method = f".{xform_name(call.partition(':')[2])}("
+        assert method in inspection
+        assert method not in others
 
 
 def test_no_call_of_a_client_hides_from_these_tests() -> None:
     """A client that is not in a variable of its service's name would not be seen above."""
     operations = {
         xform_name(name)
-        for service in SERVICES
-        for name in get_session().get_service_model(service).operation_names
+        for sdk_name in SERVICES.values()
+        for name in get_session().get_service_model(sdk_name).operation_names
     }
     hidden = [
         f"{path.name}: {ast.unparse(node.func)}"

@@ -78,10 +78,10 @@ class Ended:
     stderr: str
 
 
-def lcm_to_its_end(*arguments: str) -> Ended:
+def lcm_to_its_end(*arguments: str, **environment: str) -> Ended:
     """`lcm …`, as a person at a terminal runs it."""
     with tempfile.TemporaryFile("w+") as errors:
-        process = start_lcm(arguments, errors, {})
+        process = start_lcm(arguments, errors, environment)
         assert process.stdout is not None
         with process.stdout as stdout:
             output = stdout.read()

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import version
+from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -21,6 +22,7 @@ from lcm.core.telemetry import configure_logging
 
 if TYPE_CHECKING:
     from lcm.cli.up import UpOptions
+    from lcm.domain.diagnosis import Finding
 
 app = typer.Typer(
     name="lcm",
@@ -333,6 +335,43 @@ def show_config(
         console.print(table, "")
 
 
+@app.command(name="doctor")
+def show_findings(
+    config: Config = None,
+    settings: Set = None,
+    source: Annotated[
+        str | None,
+        typer.Option(
+            "--from", metavar="ADDRESS", help="Address that AWS sees of this host, if it is behind NAT."
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+    log_level: LogLevel = "ERROR",
+) -> None:
+    """Check what would stop a launch: credentials, permissions, images, network, quota, stores, clock.
+
+    Changes nothing. Exit code: 0 if all is ok, 1 if something failed, 3 if something could not be checked.
+    """
+    configure_logging("human", log_level)
+
+    from lcm.cli.doctor import examine
+    from lcm.cli.findings import exit_code, show
+
+    if source is not None and not _is_address(source):
+        raise typer.BadParameter(f"{source!r} is not an IP address", param_hint="--from")
+    findings: list[Finding] = []
+
+    async def run() -> None:
+        findings.extend(await examine(config, _flags(settings), source))
+
+    run_until_signalled(run())
+    if as_json:
+        print(msgspec.json.encode(findings).decode())
+    else:
+        show(findings, Console())
+    sys.exit(exit_code(findings))
+
+
 @store_commands.command(name="copy")
 def copy_records(
     source: Annotated[
@@ -361,6 +400,14 @@ def copy_records(
 def show_version() -> None:
     """Print the version."""
     print(version("lablet-cloud-manager"))
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _flags(pairs: list[str] | None, **flags: object) -> dict[str, str]:

@@ -5,7 +5,7 @@ EC2 and CML's system API; it keeps no state of its own.
 """
 
 import random
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,8 +21,9 @@ from lcm.core.ids import Ids, operating_system_chance
 from lcm.core.key_watch import KeyWatch, WatchConfig
 from lcm.core.kv.port import Change, ChangeKind, Kv
 from lcm.core.loop import ReconcileLoop, ReconciliationConfig
+from lcm.core.network import own_address_towards
 from lcm.core.telemetry import LoopLagMonitor, OtlpExport, Telemetry
-from lcm.domain.template import RegionConfig
+from lcm.domain.template import RegionConfig, WorkerTemplate
 from lcm.domain.worker import Worker
 from lcm.rest.client import ControlPlaneClient, HttpTransport
 from lcm.web.server import HttpServer
@@ -31,9 +32,11 @@ from lcm.worker_controller.adapters.cloudwatch import CloudWatchMetrics
 from lcm.worker_controller.adapters.cml_licensing import CmlLicensingClient
 from lcm.worker_controller.adapters.cml_system import CmlSystemSpiClient
 from lcm.worker_controller.adapters.ec2 import Ec2Provider, Ec2Settings
+from lcm.worker_controller.adapters.ec2_inspection import Ec2Inspection
 from lcm.worker_controller.adapters.picows_websocket import PicowsWebSockets
 from lcm.worker_controller.admin.http import worker_operations
 from lcm.worker_controller.admin.metrics import register_metrics
+from lcm.worker_controller.doctor import LaunchDoctor, LaunchSettings
 from lcm.worker_controller.instances.launcher import Launcher
 from lcm.worker_controller.instances.observer import InstanceObserver
 from lcm.worker_controller.monitoring.config import MonitoringConfig
@@ -343,6 +346,40 @@ async def worker_controller_process(
             url=server.url,
             port=server.port,
             controller=controller,
+        )
+
+
+@asynccontextmanager
+async def launch_doctor(
+    settings: WorkerControllerSettings,
+    regions: Mapping[str, RegionConfig],
+    templates: Sequence[WorkerTemplate],
+    ec2: Ec2Settings,
+    clock: Clock,
+    source: str | None,
+) -> AsyncIterator[LaunchDoctor]:
+    """What examines the account instead of working in it; `source` is this host's address, as AWS sees it."""
+    chance = operating_system_chance()
+    async with (
+        Ec2Inspection(ec2, regions, home_region=settings.aws_region, clock=clock, chance=chance) as cloud,
+        CloudWatchMetrics(ec2, regions, clock, chance) as metrics,
+        CmlConnections(settings.cml_port, trust=settings.cml_worker_api_verify_ssl) as cml,
+    ):
+        yield LaunchDoctor(
+            LaunchSettings(
+                regions=regions,
+                templates=templates,
+                account_id=settings.aws_account_id,
+                environment=settings.environment_tag,
+                cml_port=settings.cml_port,
+                use_private_ip=settings.use_private_ip_for_monitoring,
+                source=source,
+            ),
+            cloud,
+            cloud,
+            metrics,
+            CmlSystemSpiClient(cml),
+            own_address_towards,
         )
 
 

@@ -6,10 +6,11 @@ adapter, and raises only errors of `lcm.domain.errors`.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final, NamedTuple, Protocol
 
 from lcm.cml.sessions import CmlServer
+from lcm.domain.diagnosis import Ingress, Subnet
 from lcm.domain.discovery import DiscoverySettings, FoundInstance
 from lcm.domain.launch import Ami, InstanceId, InstanceTypeFacts, LaunchSpec, WorkerId
 from lcm.domain.license import LicenseOperation
@@ -183,6 +184,60 @@ class CloudProvider(Protocol):
     async def list_images(self, region: str, image_ids: Sequence[str]) -> Sequence[Ami]:
         """The AMIs that still exist and may be read."""
         ...
+
+
+class CallerIdentity(NamedTuple):
+    """Whose the AWS credentials are."""
+
+    account: str
+    arn: str
+
+
+class CloudInspection(Protocol):
+    """What `lcm doctor` asks AWS besides what workers need. Nothing is ever changed."""
+
+    async def caller_identity(self) -> CallerIdentity: ...
+
+    async def clock_skew(self) -> timedelta | None:
+        """How far this host's clock is ahead of AWS's at least; None if the answer has no time."""
+        ...
+
+    async def dry_run(self, region: str, action: str, instance_id: InstanceId | None) -> None:
+        """Ask EC2 whether it would permit one of the actions below. Raises CredentialsRefused if not."""
+        ...
+
+    async def dry_run_launch(self, spec: LaunchSpec) -> None:
+        """Ask EC2 whether it would permit this launch. Raises CredentialsRefused if not, LaunchRefused."""
+        ...
+
+    async def describe_subnets(self, region: str, subnet_ids: Sequence[str]) -> Sequence[Subnet]:
+        """Those that exist."""
+        ...
+
+    async def describe_ingress(self, region: str, group_ids: Sequence[str]) -> Sequence[Ingress]:
+        """The inbound rules of all these security groups. Raises LaunchRefused if one does not exist."""
+        ...
+
+    async def vcpus_in_use(self, region: str) -> int:
+        """Those that count against the quota, of all on-demand instances of the account."""
+        ...
+
+    async def vcpus_of(self, region: str, instance_types: Sequence[str]) -> Mapping[str, int]:
+        """The vCPUs of the types that the region has."""
+        ...
+
+    async def vcpu_quota(self, region: str) -> float: ...
+
+
+READING_ACTIONS: Final = ("DescribeInstances", "DescribeImages", "DescribeInstanceTypes")
+CHANGING_ACTIONS: Final = (
+    "StartInstances",
+    "StopInstances",
+    "TerminateInstances",
+    "CreateTags",
+    "DeleteTags",
+)
+"""The policy permits them on tagged instances only, so only such a one can show whether it does."""
 
 
 class CmlSystemInformation(NamedTuple):

@@ -25,6 +25,7 @@ from typing import Any, Final, Self
 import pymongo
 from bson import Binary
 from pymongo import ASCENDING, AsyncMongoClient, ReadPreference, UpdateOne, WriteConcern
+from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.errors import (
     AutoReconnect,
     ConfigurationError,
@@ -74,28 +75,11 @@ class MongoStore:
         self._client: AsyncMongoClient[Raw] | None = None
 
     async def __aenter__(self) -> Self:
-        try:
-            self._client = AsyncMongoClient(
-                self._url,
-                appname="lcm",
-                connectTimeoutMS=2000,
-                serverSelectionTimeoutMS=3000,
-                socketTimeoutMS=5000,
-            )
-            database = self._client.get_default_database("lcm").with_options(
-                write_concern=WriteConcern("majority"),
-                read_concern=ReadConcern("majority"),
-                read_preference=ReadPreference.PRIMARY,
-            )
-        except (ConfigurationError, ValueError) as error:
-            # The driver takes what follows a slash in a password for the database, and quotes it.
-            is_quoted = "@" in str(error)
-            why = "escape special characters in user and password, / as %2F" if is_quoted else error
-            raise StoreUnavailable(f"the address of MongoDB is wrong: {why}") from None
+        self._client, database = _connect(self._url)
         self._documents = database["documents"]
         self._locks = database["unique_keys"]
         try:
-            async with self._deadline():
+            async with _deadline():
                 await self._check_schema(database["schema"])
                 await self._documents.create_index([("kind", ASCENDING), ("_id", ASCENDING)])
                 await self._documents.create_index([("kind", ASCENDING), ("unpublished", ASCENDING)])
@@ -111,7 +95,7 @@ class MongoStore:
         await self._client.close()
 
     async def get(self, kind: str, document_id: str) -> Document | None:
-        async with self._deadline():
+        async with _deadline():
             raw = await self._find(_key(kind, document_id))
             return await self._shown(raw) if raw is not None and raw["version"] else None
 
@@ -122,7 +106,7 @@ class MongoStore:
         return await self._list({"kind": kind, "unpublished": True, "version": {"$gt": _PLACEHOLDER}})
 
     async def insert(self, document: Document, fence: Fence | None = None) -> None:
-        async with self._deadline(to_write=True):
+        async with _deadline(to_write=True):
             if document.version != 1:
                 await self._check(fence)
                 raise VersionConflict(document.id)
@@ -132,7 +116,7 @@ class MongoStore:
             await self._finish_claim(document)
 
     async def replace(self, document: Document, fence: Fence | None = None) -> None:
-        async with self._deadline(to_write=True):
+        async with _deadline(to_write=True):
             if document.version < 2:
                 await self._check(fence)
                 raise VersionConflict(document.id)
@@ -141,7 +125,7 @@ class MongoStore:
             await self._finish_claim(document)
 
     async def verify(self, kind: str, document_id: str, version: int, fence: Fence) -> None:
-        async with self._deadline(to_write=False):
+        async with _deadline(to_write=False):
             if fence.kind != GUARD_KIND:
                 raise FenceBroken(f"{fence.kind}/{fence.id}")
             # A write that changes nothing, acknowledged by a majority: a replaced primary cannot answer.
@@ -154,7 +138,7 @@ class MongoStore:
             raise VersionConflict(document_id)
 
     async def delete(self, kind: str, document_id: str, expected_version: int) -> None:
-        async with self._deadline(to_write=True):
+        async with _deadline(to_write=True):
             where = {"_id": _key(kind, document_id), "version": expected_version}
             if (
                 expected_version == _PLACEHOLDER
@@ -174,12 +158,12 @@ class MongoStore:
             )
             for document_id, version in versions.items()
         ]
-        async with self._deadline(to_write=True):
+        async with _deadline(to_write=True):
             await self._documents.bulk_write(marks, ordered=False)
 
     async def dump(self) -> Sequence[StoredDocument]:
         """Return all documents, by kind and id."""
-        async with self._deadline():
+        async with _deadline():
             raws = self._documents.find({"version": {"$gt": _PLACEHOLDER}}, sort=[("_id", ASCENDING)])
             return [_stored(raw) async for raw in raws]
 
@@ -187,7 +171,7 @@ class MongoStore:
         """Add a document as another store had it. No other process may use this store meanwhile."""
         document = stored.document
         key = _key(document.kind, document.id)
-        async with self._deadline(to_write=True):
+        async with _deadline(to_write=True):
             for unique in dict.fromkeys(document.unique_keys):
                 lock = {"_id": _key(document.kind, unique), "holder": key, "mark": self._ids.new_id()}
                 await self._locks.replace_one({"_id": lock["_id"]}, lock, upsert=True)
@@ -215,7 +199,7 @@ class MongoStore:
         return await self._documents.find_one({"_id": key})
 
     async def _list(self, where: Raw) -> Sequence[Document]:
-        async with self._deadline():
+        async with _deadline():
             raws = await self._documents.find(where, sort=[("_id", ASCENDING)]).to_list()
             return [await self._shown(raw) for raw in raws]
 
@@ -364,23 +348,57 @@ class MongoStore:
             {stamp: {"$not": {"$gte": epoch}}}, {"$set": {stamp: epoch}, "$unset": {"mark": ""}}
         )
 
-    @asynccontextmanager
-    async def _deadline(self, *, to_write: bool = False) -> AsyncIterator[None]:
-        """Set one deadline for all steps of a call, and raise the port's exceptions."""
-        no_answer = WriteUnconfirmed if to_write else StoreUnavailable
-        try:
-            async with timeout(_CALL_TIMEOUT_SECONDS):
-                yield
-        except (ServerSelectionTimeoutError, WaitQueueTimeoutError):
-            raise StoreUnavailable("no MongoDB server that takes writes answers") from None
-        except (NetworkTimeout, ExecutionTimeout, TimeoutError):
-            raise no_answer("MongoDB did not answer in time") from None
-        except AutoReconnect:
-            raise no_answer("the connection to MongoDB was lost") from None
-        except OperationFailure as error:
-            raise StoreUnavailable(f"MongoDB refused: {_without_details(error)}") from None
-        except PyMongoError as error:
-            raise StoreUnavailable(f"MongoDB failed: {error}") from None
+
+async def ask_for_schema(url: str) -> int | None:
+    """The version of the records there; None: there are none yet. Writes nothing. Raises StoreUnavailable."""
+    client, database = _connect(url)
+    try:
+        async with _deadline():
+            schema = await database["schema"].find_one({"_id": "schema"})
+    finally:
+        await client.close()
+    return None if schema is None else int(schema["version"])
+
+
+def _connect(url: str) -> tuple[AsyncMongoClient[Raw], AsyncDatabase[Raw]]:
+    try:
+        client: AsyncMongoClient[Raw] = AsyncMongoClient(
+            url,
+            appname="lcm",
+            connectTimeoutMS=2000,
+            serverSelectionTimeoutMS=3000,
+            socketTimeoutMS=5000,
+        )
+        database = client.get_default_database("lcm").with_options(
+            write_concern=WriteConcern("majority"),
+            read_concern=ReadConcern("majority"),
+            read_preference=ReadPreference.PRIMARY,
+        )
+    except (ConfigurationError, ValueError) as error:
+        # The driver takes what follows a slash in a password for the database, and quotes it.
+        is_quoted = "@" in str(error)
+        why = "escape special characters in user and password, / as %2F" if is_quoted else error
+        raise StoreUnavailable(f"the address of MongoDB is wrong: {why}") from None
+    return client, database
+
+
+@asynccontextmanager
+async def _deadline(*, to_write: bool = False) -> AsyncIterator[None]:
+    """Set one deadline for all steps of a call, and raise the port's exceptions."""
+    no_answer = WriteUnconfirmed if to_write else StoreUnavailable
+    try:
+        async with timeout(_CALL_TIMEOUT_SECONDS):
+            yield
+    except (ServerSelectionTimeoutError, WaitQueueTimeoutError):
+        raise StoreUnavailable("no MongoDB server that takes writes answers") from None
+    except (NetworkTimeout, ExecutionTimeout, TimeoutError):
+        raise no_answer("MongoDB did not answer in time") from None
+    except AutoReconnect:
+        raise no_answer("the connection to MongoDB was lost") from None
+    except OperationFailure as error:
+        raise StoreUnavailable(f"MongoDB refused: {_without_details(error)}") from None
+    except PyMongoError as error:
+        raise StoreUnavailable(f"MongoDB failed: {error}") from None
 
 
 def _without_details(error: OperationFailure) -> str:

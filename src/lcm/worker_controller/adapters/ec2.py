@@ -105,6 +105,7 @@ class Ec2Provider:
         self._regions = tuple(regions)
         self._before_effect = before_effect
         self._open_clients = AsyncExitStack()
+        self._sdk = get_session()
         self._clients: dict[str, Any] = {}
         self._parsing = ThreadPoolExecutor(1, thread_name_prefix="ec2-parser")
         self._buckets = {
@@ -121,16 +122,15 @@ class Ec2Provider:
         self._call_timeout_seconds = settings.connect_timeout_seconds + settings.read_timeout_seconds + 1.0
 
     async def __aenter__(self) -> Self:
-        session = get_session()
-        session.register_component("response_parser_factory", OffLoopParserFactory(self._parsing))
+        self._sdk.register_component("response_parser_factory", OffLoopParserFactory(self._parsing))
         for region in self._regions:
-            self._clients[region] = await self._open_client(session, "ec2", region)
+            self._clients[region] = await self._open_client("ec2", region)
         if self._account is not None and self._regions:
-            self._sts = await self._open_client(session, "sts", self._regions[0])
+            self._sts = await self._open_client("sts", self._regions[0])
         return self
 
-    async def _open_client(self, session: Any, service: str, region: str) -> Any:
-        client = session.create_client(
+    async def _open_client(self, service: str, region: str) -> Any:
+        client = self._sdk.create_client(
             service,
             region_name=region,
             endpoint_url=self._settings.endpoint_url,
