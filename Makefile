@@ -15,7 +15,7 @@ UI_BUILT := src/lcm/control_plane/static/index.html
 # Where this is set, every process compiles all it imports again: half of what its start costs.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run test check lint unit explore unit-coverage coverage bench bench-compare sim sim-coverage sim-hunt soak soak-ha soak-kill soak-class soak-clicks docs lock browser
+.PHONY: help setup run test check lint unit explore unit-coverage coverage bench bench-compare sim sim-coverage sim-hunt soak soak-ha soak-kill soak-class soak-clicks docs dist lock browser
 .PHONY: ferretdb helm clean types page pytest
 
 help: ## Show this list
@@ -91,12 +91,16 @@ soak-class: setup ## Bring a class up and end it, and kill the lablet controller
 soak-clicks: setup browser ## Click every control of a worker many times in a slow browser: make soak-clicks [CLICKS=200 SLOWDOWN=20]
 	@LCM_CLICKS=$(or $(CLICKS),200) LCM_SLOWDOWN=$(or $(SLOWDOWN),20) $(BIN)/python -m pytest -q tests/e2e/test_steady_panel.py -k every_click_counts
 
+dist: setup ## Build wheel and sdist, with the dashboard in both
+	@rm -rf dist
+	$(BIN)/python -m hatchling build -t sdist -t wheel
+
 docs: setup ## Generate docs/reference and ui/src/generated from the code
 	$(BIN)/python -m tools.generate_docs
 	$(BIN)/python -m tools.generate_ui
 
 lock: $(VENV)/uv ## Resolve the dependencies anew and pin them
-	$(BIN)/uv pip compile pyproject.toml --extra simulator --group dev --universal --generate-hashes \
+	$(BIN)/uv pip compile pyproject.toml --all-extras --group dev --universal --generate-hashes \
 	  --no-emit-index-url --no-header --no-annotate -o requirements.lock
 
 browser: ## Install Chromium for the end-to-end tests where that is possible

@@ -47,6 +47,7 @@ from lcm.core.hosted_service import run_services
 from lcm.core.ids import RandomIds
 from lcm.core.kv.memory import MemoryKv
 from lcm.core.telemetry import configure_logging
+from lcm.defaults import BUILT_IN
 from lcm.domain.capacity import Capacity
 from lcm.domain.lablet.definition import new_definition
 from lcm.domain.lablet.session import create_session
@@ -88,7 +89,7 @@ async def serve(directory: Path, *, has_scheduler: bool) -> None:
     settings = ControlPlaneSettings(
         port=0,
         data_dir=directory,
-        worker_templates_config_path=ROOT / "config" / "worker_templates.yaml",
+        worker_templates_config_path=BUILT_IN / "worker_templates.yaml",
         api_requests_per_second=10_000,
     )
     async with control_plane_process(settings, kv, clock, ids, (REGION,), fetch_document) as plane:

@@ -83,8 +83,8 @@ async def trace() -> list[tuple[Way, Way]]:
         workers=0,
         seed=0,
         aws_endpoint=None,
-        templates=Path("config/worker_templates.yaml"),
-        regions=Path("config/regions.yaml"),
+        templates=None,
+        regions=None,
     )
     with Tracer() as tracer, SimulatorChild(seed=0, speed=SPEED) as simulator:
         async with asyncio.TaskGroup() as tasks:

@@ -8,11 +8,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
 import structlog
 import yaml
 
+from lcm.defaults import BUILT_IN
 from lcm.domain.launch import WORKER_ID_TAG
 from simulation.browser import Browser
 from simulation.invariants import ALL, Invariant
@@ -24,7 +24,7 @@ from simulation.world.knobs import Knobs
 from simulation.world.world import Point, Site, World
 from support.virtual_time import run_in_virtual_time
 
-TEMPLATES = Path(__file__).parents[2] / "config" / "worker_templates.yaml"
+TEMPLATES = BUILT_IN / "worker_templates.yaml"
 SETTLE_SECONDS = 3 * 3600.0
 QUIET_SECONDS = 1800.0
 NO_FAULT = "none"

@@ -5,7 +5,6 @@ import itertools
 import random
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 from lcm.control_plane.api.services import ControlPlane
@@ -33,6 +32,7 @@ from lcm.core.ids import Ids, RandomIds
 from lcm.core.kv.memory import MemoryKv
 from lcm.core.telemetry import Telemetry
 from lcm.core.timeouts import timeout
+from lcm.defaults import BUILT_IN
 from lcm.domain.discovery import DiscoverySettings, FoundInstance
 from lcm.domain.errors import CertificateChanged, NotFound, Unreachable
 from lcm.domain.launch import InstanceId, LaunchSpec, WorkerId
@@ -65,7 +65,7 @@ from support.memory_licensing import MemoryLicensing
 from support.virtual_time import VirtualClock
 
 REGION = RegionConfig(region="us-east-1", security_group_ids=("sg-1",), subnet_id="subnet-1", key_name="k")
-TEMPLATES = Path(__file__).parents[2] / "config" / "worker_templates.yaml"
+TEMPLATES = BUILT_IN / "worker_templates.yaml"
 SERVICE = "worker-controller"
 
 

@@ -1,6 +1,5 @@
 """`lcm token` and `lcm secrets`: requests to the running control plane, with the admin key of its files."""
 
-import asyncio
 import json
 import re
 import sys
@@ -9,11 +8,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn
 
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
-from lcm.core.timeouts import timeout
 
 TIMEOUT_SECONDS = 10.0
 
@@ -48,6 +42,8 @@ def create(
     if as_json:
         print(json.dumps(created))
         return
+    from rich.console import Console
+
     print(created["token"])
     Console(stderr=True).print("Keep it now: it is not shown again.", style="dim")
 
@@ -59,6 +55,9 @@ def list_all(data_dir: DataDir = Path("lcm-data"), url: Url = None, as_json: AsJ
     if as_json:
         print(json.dumps(items))
         return
+    from rich.console import Console
+    from rich.table import Table
+
     table = Table("id", "name", "role", "created by", "expires", "last used", box=None)
     for item in items:
         table.add_row(
@@ -79,6 +78,8 @@ def revoke(
     url: Url = None,
 ) -> None:
     """Revoke a token; sessions and streams opened with it end within seconds."""
+    from rich.console import Console
+
     items = _ask(data_dir, url, "GET", "/api/tokens")["items"]
     found = [item for item in items if token in (item["id"], item["name"])]
     if not found:
@@ -90,6 +91,8 @@ def revoke(
 @secrets.command("rotate")
 def rotate(data_dir: DataDir = Path("lcm-data"), url: Url = None) -> None:
     """Seal every stored secret again with a new key, and destroy the old key."""
+    from rich.console import Console
+
     rotated = _ask(data_dir, url, "POST", "/api/secret-keys/rotate")
     Console(stderr=True).print(
         f"Key {rotated['key_id']} seals now; {rotated['resealed']} secrets were sealed again."
@@ -98,6 +101,8 @@ def rotate(data_dir: DataDir = Path("lcm-data"), url: Url = None) -> None:
 
 def _ask(data_dir: Path, url: str | None, method: str, path: str, body: object = None) -> Any:
     """The control plane's answer; a refusal is printed and ends the program."""
+    import asyncio
+
     try:
         key = json.loads((data_dir / "keys.json").read_text())["admin"]
         address = url or (data_dir / "control-plane.url").read_text().strip()
@@ -113,6 +118,8 @@ async def _send(
     url: str, method: str, path: str, headers: Mapping[str, str], body: object
 ) -> tuple[int, Any]:
     import aiohttp
+
+    from lcm.core.timeouts import timeout
 
     try:
         async with (
@@ -138,5 +145,8 @@ def _short(moment: str | None) -> str:
 
 
 def _fail(message: str) -> NoReturn:
+    from rich.console import Console
+    from rich.text import Text
+
     Console(stderr=True).print(Text("lcm: ", "bold red") + Text(message, "default"), soft_wrap=True)
     sys.exit(1)

@@ -4,23 +4,18 @@ import contextlib
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.metadata import version
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
-import msgspec
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from lcm.cli import access
-from lcm.cli.process import collect_rarely, leave_quietly_on_signals, run_until_signalled
-from lcm.cli.simulator_child import SimulatorChild
-from lcm.core.telemetry import configure_logging
+from lcm.cli.extras import advice, has_simulator, missing_extra
+from lcm.cli.process import collect_rarely, leave_quietly_on_signals
 
 if TYPE_CHECKING:
+    from lcm.cli.simulator_child import SimulatorChild
     from lcm.cli.up import UpOptions
     from lcm.domain.diagnosis import Finding
 
@@ -80,30 +75,42 @@ def up(
     aws_endpoint: Annotated[
         str | None, typer.Option(help="Use the AWS endpoint at this URL, for example that of 'lcm simulate'.")
     ] = None,
-    templates: Annotated[Path, typer.Option(help="Worker templates to seed.")] = Path(
-        "config/worker_templates.yaml"
-    ),
-    regions: Annotated[Path, typer.Option(help="Region config, when AWS is not simulated.")] = Path(
-        "config/regions.yaml"
-    ),
+    templates: Annotated[
+        Path | None, typer.Option(help="Worker templates to seed. Default: those of 'lcm init', or built in.")
+    ] = None,
+    regions: Annotated[
+        Path | None,
+        typer.Option(help="Region config, when AWS is not simulated. Default: that of 'lcm init'."),
+    ] = None,
     as_json: AsJson = False,
     log_level: LogLevel = "WARNING",
     log_json: LogJson = False,
 ) -> None:
     """Run everything on this host: control plane, controllers, dashboard, simulated cloud."""
-    configure_logging("json" if log_json else "human", log_level)
+    from lcm.cli.simulator_child import SimulatorChild
+
+    is_simulated = simulator and aws_endpoint is None
+    if is_simulated and not has_simulator():
+        _fail(f"{advice('simulator')}, or use --no-simulator")
     with contextlib.ExitStack() as stack:
         # The simulator takes seconds to start; so do the imports below. Both run in parallel.
         child = None
-        if simulator and aws_endpoint is None:
+        if is_simulated:
             child = stack.enter_context(SimulatorChild(seed=seed, speed=speed))
 
+        import msgspec
+        from rich.console import Console
+
         from lcm.cli.processes import StartFailed
+        from lcm.cli.running import run_until_signalled
         from lcm.cli.settings import WrongSettings
         from lcm.cli.up import Ready, UpOptions, up
         from lcm.control_plane.store.port import StoreUnavailable
         from lcm.core.configuration import ConfigurationError
+        from lcm.core.telemetry import configure_logging
         from lcm.web.server import AddressInUse
+
+        configure_logging("json" if log_json else "human", log_level)
 
         def announce(ready: Ready) -> None:
             if as_json:
@@ -140,8 +147,12 @@ def up(
             run_until_signalled(up(options, child, announce))
 
 
-def _up_ha(options: "UpOptions", child: SimulatorChild | None, as_json: bool) -> None:
+def _up_ha(options: "UpOptions", child: "SimulatorChild | None", as_json: bool) -> None:
+    import msgspec
+    from rich.console import Console
+
     from lcm.cli.ha import HaReady, up_ha
+    from lcm.cli.running import run_until_signalled
 
     if child is None:
         _fail("--ha works with the simulated cloud only: leave out --no-simulator and --aws-endpoint")
@@ -183,6 +194,10 @@ def simulate(
     Use it with `lcm up --aws-endpoint URL`; it keeps its instances when LCM restarts. The ready line
     (--json) holds the address and login of every worker, the control endpoint, and a license token.
     """
+    import msgspec
+    from rich.console import Console
+
+    from lcm.cli.running import run_until_signalled
     from lcm.simulator.main import ServerOptions, SimulationError, SimulationInfo, SimulationSettings, run
 
     def announce(info: SimulationInfo) -> None:
@@ -307,6 +322,11 @@ def show_config(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Print the settings in force and where each comes from. Secrets are masked."""
+    import msgspec
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
     from lcm.cli.settings import PROCESSES, WrongSettings, load
 
     if process is not None and process not in PROCESSES:
@@ -352,11 +372,15 @@ def show_findings(
 
     Changes nothing. Exit code: 0 if all is ok, 1 if something failed, 3 if something could not be checked.
     """
-    configure_logging("human", log_level)
+    import msgspec
+    from rich.console import Console
 
     from lcm.cli.doctor import examine
     from lcm.cli.findings import exit_code, show
+    from lcm.cli.running import run_until_signalled
+    from lcm.core.telemetry import configure_logging
 
+    configure_logging("human", log_level)
     if source is not None and not _is_address(source):
         raise typer.BadParameter(f"{source!r} is not an IP address", param_hint="--from")
     findings: list[Finding] = []
@@ -383,6 +407,7 @@ def copy_records(
     ],
 ) -> None:
     """Copy the records of an embedded LCM, which must not run, to MongoDB, and verify the copy."""
+    from lcm.cli.running import run_until_signalled
     from lcm.cli.store_copy import copy_with_progress
     from lcm.control_plane.store.copy import CopyFailed
     from lcm.control_plane.store.port import StoreUnavailable
@@ -396,10 +421,24 @@ def copy_records(
         run_until_signalled(copy_with_progress(path, url))
 
 
+@app.command(name="init")
+def write_configuration(
+    directory: Annotated[Path, typer.Argument(help="Where to write them.")] = Path("config"),
+) -> None:
+    """Write copies of the built-in regions and worker templates, to edit them."""
+    from lcm.defaults import write_copies
+
+    with _errors_in_one_sentence(OSError):
+        for path, is_new in write_copies(directory):
+            print(f"{path} is written" if is_new else f"{path} exists and is kept")
+
+
 @app.command(name="version")
 def show_version() -> None:
     """Print the version."""
-    print(version("lablet-cloud-manager"))
+    from lcm.cli.about import version_line
+
+    print(version_line())
 
 
 def _is_address(text: str) -> bool:
@@ -423,10 +462,15 @@ def _flags(pairs: list[str] | None, **flags: object) -> dict[str, str]:
 
 def _run_process(process: str, config: Path | None, flags: dict[str, str], options: RunOptions) -> None:
     """Load the settings, configure logging, and run; print one sentence if the process cannot start."""
+    import msgspec
+    from rich.console import Console
+
     from lcm.cli.processes import RUNNERS, Answering, StartFailed
+    from lcm.cli.running import run_until_signalled
     from lcm.cli.settings import PROCESSES, WrongSettings, load
     from lcm.control_plane.store.port import StoreUnavailable
     from lcm.core.configuration import ConfigurationError
+    from lcm.core.telemetry import configure_logging
     from lcm.web.server import AddressInUse
 
     configure_logging("json" if options.log_json else "human", options.log_level)
@@ -463,11 +507,36 @@ def _errors_in_one_sentence(*expected: type[Exception]) -> Iterator[None]:
 
 
 def _fail(message: str) -> NoReturn:
+    from rich.console import Console
+    from rich.text import Text
+
     Console(stderr=True).print(Text("lcm: ", "bold red") + Text(message, "default"), soft_wrap=True)
     sys.exit(1)
+
+
+def _print_version(is_wanted: bool) -> None:
+    if is_wanted:
+        show_version()
+        raise typer.Exit
+
+
+@app.callback()
+def of_all_commands(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    """Lablet Cloud Manager: fleets of Cisco Modeling Labs workers on EC2."""
 
 
 def main() -> None:
     collect_rarely()
     leave_quietly_on_signals()
-    app()
+    try:
+        app()
+    except ModuleNotFoundError as error:
+        what = missing_extra(error)
+        if what is None:
+            raise
+        _fail(what)

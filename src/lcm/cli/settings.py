@@ -17,6 +17,7 @@ from pydantic import AliasChoices, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings
 
+from lcm import defaults
 from lcm.control_plane.settings import ControlPlaneSettings
 from lcm.core.redaction import redactor
 from lcm.lablet_controller.settings import LabletControllerSettings
@@ -32,6 +33,8 @@ PROCESSES: Final[Mapping[str, type[BaseSettings]]] = {
     "worker-controller": WorkerControllerSettings,
 }
 
+_SHIPPED: Final = tuple(Path("config") / name for name in defaults.NAMES)
+"""The values of settings that name a file without which LCM has its own."""
 DEFAULT: Final = "default"
 ENVIRONMENT: Final = "environment"
 FLAG: Final = "flag"
@@ -98,6 +101,9 @@ def load(process: str, kind: type[S], config: Path | None, flags: Mapping[str, s
                 if variable in by_variable:
                     values[name], sources[name] = by_variable[variable], source
                     break
+    for name, field, _ in _fields(kind):
+        if name not in values and field.default in _SHIPPED:
+            values[name] = defaults.find(field.default.name)
     try:
         settings = kind(**values)
     except ValidationError as error:

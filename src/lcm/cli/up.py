@@ -68,8 +68,9 @@ class UpOptions:
     workers: int
     seed: int
     aws_endpoint: str | None
-    templates: Path
-    regions: Path
+    templates: Path | None
+    """None: as the setting says; so is `regions`."""
+    regions: Path | None
     demo_sessions: bool = False
 
 
@@ -107,7 +108,7 @@ async def up(options: UpOptions, simulator: SimulatorChild | None, announce: Cal
             CONTROL_PLANE_PORT=options.port,
             LCM_DATA_DIR=data_dir,
             AWS_REGION=cloud.default_region,
-            WORKER_TEMPLATES_CONFIG_PATH=options.templates,
+            **({"WORKER_TEMPLATES_CONFIG_PATH": options.templates} if options.templates else {}),
             CML_WORKER_API_PORT=cloud.cml_port,
         )
         async with control_plane_process(
@@ -237,8 +238,8 @@ def _simulated(info: SimulationInfo) -> Cloud:
 
 def _configured(options: UpOptions) -> Cloud:
     """AWS itself, or an endpoint other than `lcm simulate`: regions come from the file."""
-    regions, default = read_regions(options.regions)
     settings = _settings("worker-controller", WorkerControllerSettings)
+    regions, default = read_regions(options.regions or settings.regions_config_path)
     return Cloud(regions, default, Ec2Settings(endpoint_url=options.aws_endpoint), settings.cml_port)
 
 

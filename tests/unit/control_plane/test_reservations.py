@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from pathlib import Path
 from random import Random
 
 import pytest
@@ -19,6 +18,7 @@ from lcm.control_plane.records.reservations import EXPIRES, Reservations
 from lcm.control_plane.store.memory import MemoryStore
 from lcm.control_plane.store.port import Document, Fence, StoreUnavailable
 from lcm.core.ids import RandomIds
+from lcm.defaults import BUILT_IN
 from lcm.domain.errors import Conflict
 from lcm.domain.idle import IdlePolicy
 from lcm.domain.launch import WorkerId
@@ -29,7 +29,7 @@ from support.control_plane import ONE_REGION, control_plane_over
 from support.core import a_worker
 from support.virtual_time import VirtualClock
 
-TEMPLATES = Path(__file__).parents[3] / "config" / "worker_templates.yaml"
+TEMPLATES = BUILT_IN / "worker_templates.yaml"
 MORE = ScaleUpRequest(template="small", reason="no room")
 
 

@@ -1,7 +1,5 @@
 """The fleet grows within its bounds, and the audit log says why it did or did not."""
 
-from pathlib import Path
-
 import pytest
 import yaml
 from msgspec.structs import replace
@@ -9,12 +7,13 @@ from msgspec.structs import replace
 from lcm.control_plane.api.services import ControlPlane
 from lcm.control_plane.commands.scale_up import scale_up
 from lcm.control_plane.records.audit import AuditLog
+from lcm.defaults import BUILT_IN
 from lcm.domain.errors import Conflict, UnknownReference
 from lcm.domain.lifecycle import PENDING
 from lcm.domain.scaling import AuditEvent
 from lcm.rest.schemas import ScaleUpRequest
 
-TEMPLATES = Path(__file__).parents[3] / "config" / "worker_templates.yaml"
+TEMPLATES = BUILT_IN / "worker_templates.yaml"
 MORE = ScaleUpRequest(template="small", reason="no room for lablet-7")
 
 

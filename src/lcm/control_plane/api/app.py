@@ -1,7 +1,6 @@
 """The control plane's HTTP application: routes and errors."""
 
 import math
-from importlib.metadata import version
 from typing import Any
 
 import structlog
@@ -11,6 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
+from lcm import VERSION
 from lcm.control_plane.access.rate_limit import Buckets
 from lcm.control_plane.access.roles import AccessDenied, TooManyRequests
 from lcm.control_plane.api import dashboard, internal, operations, public
@@ -44,7 +44,6 @@ from lcm.web.tracing import Traced
 
 log = structlog.get_logger(__name__)
 
-VERSION = version("lablet-cloud-manager")
 
 DESCRIPTION = """
 Runs fleets of Cisco Modeling Labs workers on EC2. Requests set the desired state; controllers reconcile it.
