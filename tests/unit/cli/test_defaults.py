@@ -29,7 +29,7 @@ def test_the_first_that_says_something_wins(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_the_directory_comes_before_the_host_and_the_host_before_the_package() -> None:
-    assert PLACES == (Path("config"), Path("/etc/lcm"), BUILT_IN)
+    assert (Path("config"), Path("/etc/lcm"), BUILT_IN) == PLACES
 
 
 def test_init_keeps_a_file_that_somebody_has_edited(tmp_path: Path) -> None:
