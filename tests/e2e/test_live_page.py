@@ -7,6 +7,7 @@ import pytest
 from playwright.async_api import Locator, Page, expect
 
 from lcm.core.clock import SystemClock
+from support.lablet_desk import LabletDesk
 from support.lone_plane import LonePlane
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -90,3 +91,19 @@ async def test_a_worker_that_stops_shows_no_load(page: Page, plane: LonePlane) -
     await plane.accepted("/{id}/status", report)
     await expect(row.locator(".live-badge")).to_have_count(0)
     await expect(row.locator(".cell-load")).to_have_text("—")
+
+
+async def test_cml_is_opened_from_the_panel_once_it_is_ready(page: Page, plane: LonePlane) -> None:
+    desk = LabletDesk(plane)
+    await page.goto(f"{plane.url}/?token={plane.token}#/workers/{plane.worker_id}")
+    panel = page.get_by_role("complementary", name="live")
+    closed = panel.get_by_role("button", name="Open CML")
+    await expect(closed).to_be_disabled()
+    await expect(closed).to_have_attribute("title", "CML is not ready yet.")
+    await desk.give_address("192.0.2.7")
+    await plane.accepted("/{id}/cml-data", {"ready": True, "version": "2.9.0"})
+    await expect(panel.get_by_role("link", name="Open CML")).to_have_attribute("href", "https://192.0.2.7/")
+    console = panel.get_by_role("link", name="AWS console")
+    await expect(console).to_have_attribute(
+        "href", re.compile("us-east-1.console.aws.amazon.com.*instanceId=i-1")
+    )

@@ -22,7 +22,7 @@ SLOWDOWN = float(os.environ.get("LCM_SLOWDOWN", "4"))
 """How many times slower the browser's CPU is made."""
 
 PLACES = """
-group => [...group.querySelectorAll("button, input")].flatMap((control) => {
+group => [...group.querySelectorAll("a, button, input")].flatMap((control) => {
   const { x, y, width, height } = control.getBoundingClientRect();
   return [x, y, width, height];
 })
@@ -86,7 +86,7 @@ async def test_no_control_of_a_worker_moves_when_updates_arrive(
     controls = panel.get_by_role("group", name="Controls")
     await expect(panel.get_by_test_id("timeline")).to_be_visible()
     places: list[float] = await controls.evaluate(PLACES)
-    assert len(places) == 4 * 10
+    assert len(places) == 4 * 11
 
     await report_labs(page, plane, *(f"lab-{n}" for n in range(12)))
     assert await have_stayed(controls, places)

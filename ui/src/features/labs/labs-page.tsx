@@ -7,7 +7,7 @@ import { type AllLabs, discoverLabs, listAllLabs, requestLab } from "../../app/l
 import { page, query, replaceQuery, sessionHref, workerHref } from "../../app/router";
 import { denialFor } from "../../app/session";
 import { sendAll } from "../../app/several";
-import { applyWorkers, fleetChanges } from "../../app/store";
+import { applyWorkers, entries, fleetChanges } from "../../app/store";
 import { showError } from "../../app/toasts";
 import type { LabAction, LabKind, LabView, ListedWorker } from "../../generated/api";
 import { LAB_KINDS } from "../../generated/rules";
@@ -17,6 +17,7 @@ import { useProgressiveCount } from "../../kit/progressive";
 import { Ago } from "../../kit/time";
 import { canEnd } from "../lablets/model";
 import { minute, sessions } from "../lablets/store";
+import { cmlPage } from "../worker/links";
 import {
   ALL_LABS,
   canRequest,
@@ -240,6 +241,7 @@ function Row({ lab }: { lab: LabView }) {
             {lab.definition_name === null ? "Its session" : `Session of ${lab.definition_name}`}
           </a>
         )}
+        <LabInCml lab={lab} />
         {note !== "" && <span class="second lab-note">{note}</span>}
       </div>
       <div role="cell" class="cell cell-worker">
@@ -270,6 +272,17 @@ function Row({ lab }: { lab: LabView }) {
         <Actions lab={lab} />
       </div>
     </div>
+  );
+}
+
+function LabInCml({ lab }: { lab: LabView }) {
+  const worker = entries.value.get(lab.worker_id)?.worker.value;
+  const href = worker === undefined ? null : cmlPage(worker, lab.lab_id);
+  if (href === null) return null;
+  return (
+    <a class="second link-text" href={href} target="_blank" rel="noreferrer" aria-label={`Open ${nameOf(lab)} in CML`}>
+      Open in CML
+    </a>
   );
 }
 

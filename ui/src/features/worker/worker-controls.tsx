@@ -15,6 +15,7 @@ import { now } from "../../kit/clock";
 import { Glyph, Spinner } from "../../kit/icons";
 import { activeHold, canBePaused } from "../idle/idle";
 import { canDeregister, canRegister } from "../license/license";
+import { cmlClosedReason, cmlPage } from "./links";
 import { ACTION_LABEL, actionDisabledReason, panelActions } from "./model";
 
 export function WorkerControls({ entry }: { entry: WorkerEntry }) {
@@ -23,6 +24,7 @@ export function WorkerControls({ entry }: { entry: WorkerEntry }) {
   return (
     <div class="controls" role="group" aria-label="Controls">
       <div class="controls-row controls-life">
+        <OpenCml entry={entry} />
         {panelActions(worker).map((action) => (
           <LifeButton key={action} entry={entry} action={action} />
         ))}
@@ -42,6 +44,28 @@ export function WorkerControls({ entry }: { entry: WorkerEntry }) {
         </EditButton>
       </div>
     </div>
+  );
+}
+
+/** Always there, so that nothing moves when CML becomes ready. */
+function OpenCml({ entry }: { entry: WorkerEntry }) {
+  const worker = entry.worker.value;
+  const href = cmlPage(worker);
+  const label = (
+    <>
+      Open CML <Glyph name="external" />
+    </>
+  );
+  if (href === null)
+    return (
+      <button type="button" class="control" disabled title={cmlClosedReason(worker) ?? ""}>
+        {label}
+      </button>
+    );
+  return (
+    <a class="control" href={href} title="Open CML in a new tab" target="_blank" rel="noreferrer">
+      {label}
+    </a>
   );
 }
 

@@ -17,17 +17,13 @@ import { PausingSection } from "../idle/pausing";
 import { WorkerSessions } from "../lablets/worker-sessions";
 import { LabsSection } from "../labs/labs-section";
 import { LicenseSection } from "../license/license-section";
+import { consolePage } from "./links";
 import { LoadSection } from "./load";
 import { statusInfo } from "./model";
 import { DesiredHint, StatusBadge } from "./status-badge";
 import { Timeline } from "./timeline";
 import { useExplanation, Why } from "./why";
 import { WorkerControls } from "./worker-controls";
-
-/** A simulated worker has CML's API but no pages to open. */
-function isLoopback(address: string): boolean {
-  return address.startsWith("127.");
-}
 
 export function WorkerPanel({ id }: { id: string }) {
   const panel = useRef<HTMLElement>(null);
@@ -129,7 +125,16 @@ function Facts({ worker }: { worker: WorkerView }) {
   const tags = Object.entries(worker.tags);
   return (
     <dl class="facts">
-      <Fact label="Instance">{worker.ec2_instance_id !== null && <Copyable text={worker.ec2_instance_id} />}</Fact>
+      <Fact label="Instance">
+        {worker.ec2_instance_id !== null && (
+          <>
+            <Copyable text={worker.ec2_instance_id} />
+            <a class="open-outside" href={consolePage(worker) ?? ""} target="_blank" rel="noreferrer">
+              AWS console <Glyph name="external" />
+            </a>
+          </>
+        )}
+      </Fact>
       <Fact label="Template">
         {worker.template_name}
         {worker.instance_type !== null && <span class="fact-aside">{worker.instance_type}</span>}
@@ -145,18 +150,7 @@ function Facts({ worker }: { worker: WorkerView }) {
       <Fact label="CML">{(worker.cml_version !== null || worker.cml_ready) && <CmlVersion worker={worker} />}</Fact>
       <Fact label="CML login">{worker.cml_username ?? "the fleet's"}</Fact>
       <Fact label="Labs running">{worker.labs_count !== null && String(worker.labs_count)}</Fact>
-      <Fact label="Public address">
-        {worker.public_ip !== null && (
-          <>
-            <Copyable text={worker.public_ip} />
-            {worker.cml_ready && !isLoopback(worker.public_ip) && (
-              <a class="open-cml" href={`https://${worker.public_ip}/`} target="_blank" rel="noreferrer">
-                Open CML <Glyph name="external" />
-              </a>
-            )}
-          </>
-        )}
-      </Fact>
+      <Fact label="Public address">{worker.public_ip !== null && <Copyable text={worker.public_ip} />}</Fact>
       <Fact label="Private address">{worker.private_ip !== null && <Copyable text={worker.private_ip} />}</Fact>
       <Fact label="AMI">
         {worker.ami_id !== null && (
