@@ -40,7 +40,7 @@ from lcm.domain.lifecycle import COLOR, MEANING, WorkerStatus
 from lcm.domain.scaling import AuditEvent
 from lcm.domain.template import MAX_NAME_LENGTH, NAME_PATTERN
 from lcm.lablet_controller.steps.instantiating import MAX_BOOTS
-from lcm.rest import lablet_access, lablets, labs, scheduling, schemas
+from lcm.rest import lablet_access, lablets, labs, scheduling, schemas, security
 
 GENERATED: Final = Path(__file__).parents[1] / "ui" / "src" / "generated"
 
@@ -56,6 +56,7 @@ RECEIVED: Final = (
     "LicenseSettings",
     "LicenseDebts",
     "AuditPage",
+    "SecurityAuditPage",
     "CostReport",
     "TemplateList",
     "RegionList",
@@ -84,7 +85,7 @@ TYPED: Final = ("AuditEvent", "LabKind", "LeakReason", "SessionStatus", "WaitCod
 """The types of the API that constants have."""
 
 STRUCTS: Final = (
-    schemas, lablet_access, lablets, labs, scheduling, telemetry,
+    schemas, lablet_access, lablets, labs, scheduling, security, telemetry,
     decision, definition, filters, listed_lab, ports, session, timeslot, topology,
 )  # fmt: skip
 """The modules of the structs that answers are made of."""

@@ -21,9 +21,14 @@ from lcm.control_plane.store.copy import CopyFailed, copy_store
 from lcm.control_plane.store.memory import MemoryStore
 from lcm.control_plane.store.mongodb import MongoStore
 from lcm.control_plane.store.port import (
+    LOG_KIND,
+    Change,
+    Delete,
     Document,
     Fence,
     FenceBroken,
+    Insert,
+    Replace,
     Store,
     StoredDocument,
     StoreUnavailable,
@@ -168,6 +173,98 @@ async def test_a_deleted_id_can_be_inserted_again(store: Store) -> None:
     await store.delete("worker", "a", 1)
     await store.insert(doc("a", body=b"new"))
     assert await store.get("worker", "a") == doc("a", body=b"new")
+
+
+# Changes with their entry in the log.
+
+
+def entry(number: int) -> Document:
+    return Document(LOG_KIND, f"2026.{number}", 1, f"entry {number}".encode())
+
+
+async def entries(store: Store) -> list[bytes]:
+    return [document.body for document in await store.list_all(LOG_KIND)]
+
+
+async def test_a_change_and_its_entry_are_committed_together(store: Store) -> None:
+    await store.commit(Insert(doc("a", keys="name:a")), entry(1))
+    await store.commit(Replace(doc("a", 2, b"new", keys="name:b")), entry(2))
+    assert await store.get("worker", "a") == doc("a", 2, b"new")
+    assert await entries(store) == [b"entry 1", b"entry 2"]
+    await store.commit(Delete("worker", "a", 2), entry(3))
+    assert await store.get("worker", "a") is None
+    assert await ids(store) == []
+    assert await unpublished(store) == {}
+    assert await entries(store) == [b"entry 1", b"entry 2", b"entry 3"]
+    assert await store.get(LOG_KIND, entry(3).id) == entry(3)
+    await store.commit(Insert(doc("a", keys="name:b")), entry(4))
+    assert await ids(store) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("change", "refusal"),
+    [
+        (Insert(doc("taken")), VersionConflict),
+        (Insert(doc("b", keys="name:taken")), UniqueKeyTaken),
+        (Replace(doc("taken", 3)), VersionConflict),
+        (Replace(doc("free", 2, keys="name:taken")), UniqueKeyTaken),
+        (Replace(doc("free", 2), Fence("leadership", "nobody", 1)), FenceBroken),
+        (Delete("worker", "taken", 2), VersionConflict),
+        (Delete("worker", "absent", 1), VersionConflict),
+    ],
+    ids=str,
+)
+async def test_a_refused_change_leaves_no_entry(
+    store: Store, change: Change, refusal: type[Exception]
+) -> None:
+    await store.insert(doc("taken", keys="name:taken"))
+    await store.insert(doc("free"))
+    with pytest.raises(refusal):
+        await store.commit(change, entry(1))
+    assert await entries(store) == []
+    assert await ids(store) == ["free", "taken"]
+
+
+async def test_of_many_changes_at_once_those_that_happened_have_entries(store: Store) -> None:
+    await store.insert(doc("a"))
+    winners: list[int] = []
+
+    async def attempt(number: int) -> None:
+        with suppress(VersionConflict):
+            await store.commit(Replace(doc("a", 2, b"%d" % number)), entry(number))
+            winners.append(number)
+
+    async with asyncio.TaskGroup() as tasks:
+        for number in range(10):
+            tasks.create_task(attempt(number))
+    [winner] = winners
+    assert await store.get("worker", "a") == doc("a", 2, b"%d" % winner)
+    assert await entries(store) == [b"entry %d" % winner]
+
+
+async def test_an_entry_outlives_a_writer_that_ended_before_it_moved_it(database: str) -> None:
+    """What MongoDB holds between the two steps: the entry is still inside the changed document."""
+    async with open_mongodb(database) as store:
+        await store.insert(doc("a"))
+    async with AsyncMongoClient[dict[str, Any]](database) as client:
+        documents = client.get_default_database()["documents"]
+        inside = {"$set": {"entries.2026%2E7": b"entry 7"}}
+        await documents.update_one({"_id": "worker/a"}, inside)
+        tombstone = {
+            "kind": "worker",
+            "id": "gone",
+            "version": 0,
+            "body": b"",
+            "entries": {"2026%2E8": b"entry 8"},
+        }
+        await documents.insert_one({"_id": "worker/gone", **tombstone})
+        async with open_mongodb(database) as store:
+            assert await entries(store) == [b"entry 7", b"entry 8"]
+            assert await entries(store) == [b"entry 7", b"entry 8"]
+            assert await store.get(LOG_KIND, "2026.7") == entry(7)
+            assert [stored.document.id for stored in await store.dump()] == ["2026.7", "2026.8", "a"]
+        assert await documents.count_documents({"entries": {"$exists": True}}) == 0
+        assert await documents.find_one({"_id": "worker/gone"}) is None
 
 
 # Unique keys.

@@ -7,6 +7,7 @@ import pytest
 from playwright.async_api import Page, ViewportSize, expect
 
 from lcm.core.clock import SystemClock
+from support.api import person
 from support.lablet_desk import LAB, LabletDesk
 from support.lone_plane import LonePlane
 
@@ -129,6 +130,26 @@ async def test_the_other_pages_are_accessible(
     await expect(page.get_by_role("heading", name=name, level=1)).to_be_visible()
     await expect(page.get_by_role("link", name="live", exact=True)).to_be_visible()
     assert await violations(page) == []
+
+
+@SCHEMES
+async def test_the_audit_page_shows_who_did_what_and_is_accessible(
+    page: Page, plane: LonePlane, scheme: Scheme
+) -> None:
+    async with person(plane.url, "a wrong token") as stranger:
+        assert (await stranger.call("GET", "/api/workers"))[0] == 401
+    await plane.admin.call("POST", "/api/tokens", {"name": "canary", "role": "operator"})
+    await open_page(page, plane, scheme, "#/audit")
+    log = page.get_by_test_id("audit")
+    await expect(log).to_contain_text("POST /api/tokens")
+    await expect(log).to_contain_text("name: canary")
+    await expect(log).to_contain_text("GET /api/workers")
+    assert await violations(page) == []
+    await page.set_viewport_size(PHONE)
+    assert await violations(page) == []
+    await page.get_by_label("Show outcomes").select_option("Refused")
+    await expect(log).not_to_contain_text("POST /api/tokens")
+    await expect(log).to_contain_text("authenticate")
 
 
 @SCHEMES

@@ -24,7 +24,7 @@ async def record(plane: LonePlane, event: str, reason: str, worker_id: str | Non
 
 async def test_the_navigation_leads_to_every_page_by_click_and_by_key(page: Page, plane: LonePlane) -> None:
     await open_page(page, plane)
-    pages = ("Fleet", "Sessions", "Calendar", "Scheduler", "Labs", "Scaling", "Cost")
+    pages = ("Fleet", "Sessions", "Calendar", "Scheduler", "Labs", "Scaling", "Cost", "Audit")
     for key, name in reversed([*enumerate(pages, start=1)]):
         heading = page.get_by_role("heading", name=name, level=1)
         await page.get_by_role("link", name=name, exact=True).click()

@@ -37,6 +37,7 @@ ROUTES = {
     ("GET", "/api/workers/{worker_id}/resources"): VIEWER,
     ("GET", "/api/workers/{worker_id}/labs"): VIEWER,
     ("GET", "/api/labs"): VIEWER,
+    ("GET", "/api/audit"): ADMIN,
     ("POST", "/api/workers/{worker_id}/labs/discover"): OPERATOR,
     ("POST", "/api/workers/{worker_id}/labs/{lab_id}/start"): OPERATOR,
     ("POST", "/api/workers/{worker_id}/labs/{lab_id}/stop"): OPERATOR,

@@ -15,7 +15,10 @@ async def test_people_of_the_identity_provider_come_in_with_their_role() -> None
         with running_lcm("--workers", "0", OIDC_ISSUER=issuer.address, OIDC_AUDIENCE="lcm") as lcm:
             now = datetime.now(UTC)  # noqa: TID251 - another process reads the clock, too
             async with person(lcm.url, issuer.token(now, roles=["lcm-viewer"])) as ada:
-                assert (await ada.get("/api/session")).items() >= {"actor": "ada", "role": "viewer"}.items()
+                assert (await ada.get("/api/session")).items() >= {
+                    "actor": "oidc:ada",
+                    "role": "viewer",
+                }.items()
                 body = {"name": "x", "template_name": "small"}
                 assert (await ada.call("POST", "/api/workers", body))[0] == 403
             for token, status in (
@@ -30,7 +33,10 @@ async def test_people_of_the_identity_provider_come_in_with_their_role() -> None
                 async with browser.post("/api/session", json={"token": issuer.token(now)}) as response:
                     assert response.status == 200
                 async with browser.get("/api/session") as response:
-                    assert (await response.json()).items() >= {"actor": "ada", "role": "operator"}.items()
+                    assert (await response.json()).items() >= {
+                        "actor": "oidc:ada",
+                        "role": "operator",
+                    }.items()
             async with person(lcm.url, lcm.ready.token) as admin:
                 assert (await admin.get("/api/session"))["role"] == "admin"
             assert len(issuer.calls) == 2

@@ -12,6 +12,7 @@ from starlette.types import Message
 from lcm.control_plane.access.roles import AccessKeys, Role
 from lcm.control_plane.access.sealing import SecretBox
 from lcm.control_plane.access.secrets import SecretStore
+from lcm.control_plane.access.security_log import AuditedStore
 from lcm.control_plane.main import assemble
 from lcm.control_plane.policies import Policies
 from lcm.control_plane.store.memory import MemoryStore
@@ -113,11 +114,12 @@ class PublicDesk:
     def restart(self) -> None:
         """End the process and start it anew on the same store."""
         self.kv = MemoryKv(self.clock, self.ids)
+        store = AuditedStore(self.store, self.clock)
         self.parts = assemble(
-            self.store,
+            store,
             self.kv,
             KEYS,
-            secrets=SecretStore(self.store, SecretBox.of(bytes(32))),
+            secrets=SecretStore(store, SecretBox.of(bytes(32))),
             policies=self.policies,
             clock=self.clock,
             ids=self.ids,

@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { auditInfo, withNewest, withOlder } from "../src/features/scaling/scaling";
+import { withNewest, withOlder } from "../src/app/log-pages";
+import { auditInfo } from "../src/features/scaling/scaling";
 import type { AuditEntry, AuditEvent, AuditPage } from "../src/generated/api";
 
 function entry(id: string): AuditEntry {

@@ -18,6 +18,7 @@ from lcm.control_plane.access.rate_limit import Buckets
 from lcm.control_plane.access.roles import AccessKeys
 from lcm.control_plane.access.sealing import CannotOpen, KeyFile, SecretBox
 from lcm.control_plane.access.secrets import SecretStore
+from lcm.control_plane.access.security_log import AuditedStore
 from lcm.control_plane.api.app import build_app
 from lcm.control_plane.api.operations import plane_operations
 from lcm.control_plane.api.services import ControlPlane, Services
@@ -401,7 +402,8 @@ async def control_plane_process(
     )
     for key in (keys.viewer, keys.operator, keys.admin, keys.controller):
         redactor.protect(key)
-    async with _store(settings, clock, ids) as store:
+    async with _store(settings, clock, ids) as plain_store:
+        store = AuditedStore(plain_store, clock)
         secrets = await _open_secrets(settings, store)
         parts = assemble(
             store,

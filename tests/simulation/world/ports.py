@@ -10,7 +10,8 @@ from random import Random
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from lcm.cml.sessions import CmlServer
-from lcm.control_plane.store.port import Document, Fence, StoreUnavailable, WriteUnconfirmed
+from lcm.control_plane.store.port import Change as StoreChange
+from lcm.control_plane.store.port import Delete, Document, Fence, StoreUnavailable, WriteUnconfirmed
 from lcm.core.clock import Clock
 from lcm.core.kv.port import Change, Item, KvUnavailable, LeaseId, Listing
 from lcm.core.rate_limit import Rate, Saturated, TokenBucket
@@ -120,6 +121,10 @@ class SimulatedStore(SimulatedPort):
             document_id,
             lambda: self._world.disk.delete(kind, document_id, expected_version),
         )
+
+    async def commit(self, change: StoreChange, entry: Document) -> None:
+        kind = change.kind if isinstance(change, Delete) else change.document.kind
+        await self._write(f"commit {kind}", entry.id, lambda: self._world.disk.commit(change, entry))
 
     async def list_unpublished(self, kind: str) -> Sequence[Document]:
         return await self._read("list_unpublished", "", lambda: self._world.disk.list_unpublished(kind))

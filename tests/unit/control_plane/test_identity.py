@@ -183,11 +183,11 @@ async def test_guessing_the_controllers_key_is_slowed_down_too(identity: Identit
     refusals = set()
     for number in range(100):
         try:
-            identity.require_controller(request({"X-API-Key": f"guess {number}"}))
+            await identity.require_controller(request({"X-API-Key": f"guess {number}"}))
         except (AccessDenied, TooManyRequests) as refusal:
             refusals.add(type(refusal))
     assert refusals == {AccessDenied, TooManyRequests}
-    identity.require_controller(request({"X-API-Key": "controller-key"}))
+    await identity.require_controller(request({"X-API-Key": "controller-key"}))
 
 
 async def signed_in(identity: Identity, token: str) -> HTTPConnection:
@@ -259,9 +259,7 @@ async def test_a_stream_ends_with_its_session_however_that_ends(
             identity.watch(await identity.authenticate(signing_out), lambda: ended.append("signed out")),
             identity.watch(await identity.authenticate(expiring), lambda: ended.append("expired")),
         ):
-            await identity.close_session(
-                request({"Cookie": signing_out.headers["cookie"], "Origin": "http://lcm"}, "DELETE")
-            )
+            await identity.close_session(await identity.authenticate(signing_out))
             await clock.sleep(2)
             assert ended == ["signed out"]
             await clock.sleep(SESSION_LIFETIME.total_seconds())

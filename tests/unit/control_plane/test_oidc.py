@@ -47,7 +47,7 @@ def verifier(issuer: Issuer, clock: VirtualClock, role_claim: str = "roles") -> 
 
 async def test_a_token_of_the_issuer_is_a_person_with_a_role(issuer: Issuer, clock: VirtualClock) -> None:
     principal = await verifier(issuer, clock).verify(issuer.token(clock.now()))
-    assert (principal.id, principal.name, principal.role) == ("oidc:42", "ada", Role.OPERATOR)
+    assert (principal.id, principal.name, principal.role) == ("oidc:42", "oidc:ada", Role.OPERATOR)
     assert principal.expires_at == clock.now().replace(microsecond=0) + timedelta(seconds=300)
 
 

@@ -3,6 +3,7 @@
 import type {
   Action,
   AuditEvent,
+  AuditOutcome,
   AuditPage,
   CostReport,
   Explanation,
@@ -17,6 +18,7 @@ import type {
   RegionList,
   RegionView,
   Resources,
+  SecurityAuditPage,
   SessionView,
   TemplateList,
   Timeline,
@@ -243,6 +245,27 @@ export function listAudit(event: AuditEvent | null, before: string | null = null
   if (event !== null) query.set("event", event);
   if (before !== null) query.set("before", before);
   return request("GET", `/api/scaling/audit?${query}`);
+}
+
+export interface AuditFilter {
+  readonly outcome: AuditOutcome | null;
+  /** Part of a target. */
+  readonly target: string;
+  /** Id or name of a principal. */
+  readonly principal: string;
+}
+
+export function auditHref(filter: AuditFilter, further: Readonly<Record<string, string>>): string {
+  const query = new URLSearchParams(further);
+  if (filter.outcome !== null) query.set("outcome", filter.outcome);
+  if (filter.target !== "") query.set("target", filter.target);
+  if (filter.principal !== "") query.set("principal", filter.principal);
+  return `/api/audit?${query}`;
+}
+
+/** Newest first; `before` is the `next` of the page before. */
+export function listSecurityAudit(filter: AuditFilter, before: string | null): Promise<SecurityAuditPage> {
+  return request("GET", auditHref(filter, before === null ? { limit: "50" } : { limit: "50", before }));
 }
 
 export function getCost(): Promise<CostReport> {

@@ -1,5 +1,6 @@
 /** The root component: the page, the open worker, dialogs and toasts. */
 
+import { AuditPage } from "../features/audit/audit-page";
 import { AddDefinitionDialog } from "../features/booking/add-definition-dialog";
 import { NewSessionPage } from "../features/booking/new-session-page";
 import { CalendarPage } from "../features/calendar/calendar-page";
@@ -75,6 +76,8 @@ function Page({ id }: { id: PageId }) {
       return <Scaling />;
     case "cost":
       return <Cost />;
+    case "audit":
+      return <AuditPage />;
   }
 }
 

@@ -2,12 +2,13 @@
  * The URL's hash selects the page: #/ is the fleet, #/workers/{id} the fleet with one worker open, #/sessions the
  * lablet sessions with their filter as its query, #/sessions/{id} one of them, #/sessions/new a new one,
  * #/sessions/classes/{id} the access sheet of a class, #/calendar what is booked with the days as its query,
- * #/scheduler the queue and the workers, #/labs the labs on all workers, #/scaling and #/cost are pages of their own.
+ * #/scheduler the queue and the workers, #/labs the labs on all workers, #/scaling, #/cost and #/audit are pages of
+ * their own.
  */
 
 import { computed, effect, signal } from "@preact/signals";
 
-export type PageId = "fleet" | "sessions" | "calendar" | "scheduler" | "labs" | "scaling" | "cost";
+export type PageId = "fleet" | "sessions" | "calendar" | "scheduler" | "labs" | "scaling" | "cost" | "audit";
 
 export interface Page {
   readonly id: PageId;
@@ -25,6 +26,7 @@ export const PAGES: readonly Page[] = [
   { id: "labs", label: "Labs", href: "#/labs", key: "5" },
   { id: "scaling", label: "Scaling", href: "#/scaling", key: "6" },
   { id: "cost", label: "Cost", href: "#/cost", key: "7" },
+  { id: "audit", label: "Audit", href: "#/audit", key: "8" },
 ];
 
 const hash = signal(window.location.hash);

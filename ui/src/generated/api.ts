@@ -24,6 +24,9 @@ export interface AuditEntry {
 /** The events of the scaling audit log. */
 export type AuditEvent = "drained" | "license_given_back" | "license_owed" | "provisioned" | "scale_down_failed" | "scale_down_initiated" | "scale_up_accepted" | "scale_up_rejected" | "skipped_auto_pause" | "skipped_cooldown" | "skipped_min_workers" | "skipped_not_eligible" | "skipped_not_idle";
 
+/** How an audited request ended. */
+export type AuditOutcome = "done" | "refused";
+
 /** Scaling decisions, newest first; `next` is the cursor of the next page. */
 export interface AuditPage {
   readonly items: readonly AuditEntry[];
@@ -748,6 +751,28 @@ export interface SeatAccess {
   readonly status: SessionStatus;
   readonly access: SessionAccess | null;
   readonly note: string;
+}
+
+/** Entries, newest first, and where to go on. */
+export interface SecurityAuditPage {
+  readonly items: readonly SecurityEntry[];
+  readonly next: string | null;
+}
+
+/** One line of the security audit log. It holds no secret. */
+export interface SecurityEntry {
+  readonly id: string;
+  readonly at: string;
+  readonly action: string;
+  readonly outcome: AuditOutcome;
+  readonly address: string;
+  readonly principal_id: string | null;
+  readonly principal_name: string | null;
+  readonly kind: string | null;
+  readonly target: string;
+  readonly reason: string | null;
+  readonly before: Readonly<Record<string, string>>;
+  readonly after: Readonly<Record<string, string>>;
 }
 
 /** The lab of a session that is READY or RUNNING, as its owner reaches it now. */

@@ -13,7 +13,8 @@ import structlog
 from starlette.requests import HTTPConnection
 
 from lcm.control_plane.access.credentials import SESSION, TOKEN, Credential, Credentials
-from lcm.control_plane.access.guessing import Guesses
+from lcm.control_plane.access.guessing import Guesses, address_of
+from lcm.control_plane.access.rate_limit import Buckets
 from lcm.control_plane.access.roles import (
     TOKEN_PREFIX,
     AccessDenied,
@@ -22,6 +23,7 @@ from lcm.control_plane.access.roles import (
     Role,
     refuse_foreign_origin,
 )
+from lcm.control_plane.access.security_log import SecurityLog
 from lcm.control_plane.store.port import Store, StoreUnavailable
 from lcm.core.clock import Clock
 from lcm.core.health import Health
@@ -66,6 +68,8 @@ class Identity:
         self._clock = clock
         self._issuer = issuer
         self.guesses = Guesses(clock)
+        self.log = SecurityLog(store, clock)
+        self._denials = Buckets(clock, per_second=0.1, burst=20)
         self.refusals: Counter[int] = Counter()
         """Refused requests by HTTP status."""
         self._watched: dict[Principal, list[Callable[[], None]]] = {}
@@ -92,17 +96,17 @@ class Identity:
                 return await self._issuer.verify(token)
             except AccessDenied as denied:
                 if denied.status == 401:
-                    self.guesses.count(request)
+                    await self._record_wrong(request, denied.detail)
                 raise
         return await self._guarded(request, token, self.tokens, self._principal_of_token)
 
-    def require_controller(self, request: HTTPConnection) -> None:
+    async def require_controller(self, request: HTTPConnection) -> None:
         """Require the key of a controller. Raises AccessDenied."""
         key = request.headers.get(API_KEY_HEADER, "")
         if self.keys.is_controller(key):
             return
         if key:
-            self.guesses.count(request)
+            await self._record_wrong(request, "the key of the controllers is wrong")
         raise AccessDenied(401, f"the key of the controller in {API_KEY_HEADER} is missing or wrong; send it")
 
     async def open_session(self, principal: Principal) -> tuple[str, Credential]:
@@ -118,13 +122,15 @@ class Identity:
             owner_id=principal.id,
         )
 
-    async def close_session(self, request: HTTPConnection) -> None:
-        """Sign out; without a valid session nothing happens."""
+    async def signed_in(self, request: HTTPConnection) -> Principal | None:
+        """Return the person whose session cookie the request has, if the session is valid."""
         cookie = request.cookies.get(cookie_name(request))
-        session = await self.sessions.find(cookie) if cookie else None
-        if session is not None:
-            refuse_foreign_origin(request)
-            await self.sessions.revoke(session.id)
+        return await self._principal_of_session(cookie) if cookie else None
+
+    async def close_session(self, principal: Principal) -> None:
+        """Sign out the browser with which this person is signed in."""
+        if principal.session_id is not None:
+            await self.sessions.revoke(principal.session_id)
 
     async def is_still_valid(self, principal: Principal) -> bool:
         """Return whether the credential of this principal is still valid."""
@@ -188,9 +194,21 @@ class Identity:
             async with self.guesses.lookup(request):
                 principal = await find(secret)
         if principal is None:
-            self.guesses.count(request)
+            await self._record_wrong(request, _NOT_VALID)
             raise AccessDenied(401, _NOT_VALID)
         return principal
+
+    async def _record_wrong(self, request: HTTPConnection, reason: str) -> None:
+        """Count and record a wrong secret. Raises TooManyRequests; those beyond the rate are only counted."""
+        self.guesses.count(request)
+        await self.log.record_refusal("authenticate", address_of(request), None, _asked(request), reason)
+
+    async def record_denied(self, request: HTTPConnection, principal: Principal, reason: str) -> None:
+        """Record that a role was too low, as far as the principal's rate allows."""
+        if self._denials.take(principal.id) == 0:
+            await self.log.record_refusal(
+                "authorize", address_of(request), principal, _asked(request), reason
+            )
 
 
 class IdentityKeeper(HostedService):
@@ -214,6 +232,8 @@ class IdentityKeeper(HostedService):
                         await credentials.record_use()
                     if seconds % 3600 == 0:
                         await credentials.remove_expired()
+                if seconds % 600 == 599:
+                    await self._identity.log.make_room()
             except StoreUnavailable as error:
                 log.warning("credential maintenance failed; will retry", error=str(error))
             await self._clock.sleep(1.0)
@@ -223,3 +243,7 @@ class IdentityKeeper(HostedService):
 def cookie_name(request: HTTPConnection) -> str:
     """Return the cookie's name; with `__Host-` browsers guarantee that only this host set it over TLS."""
     return _HOST_ONLY_COOKIE if request.scope["scheme"] == "https" else _COOKIE
+
+
+def _asked(request: HTTPConnection) -> str:
+    return f"{request.scope['method']} {request.scope['path']}"

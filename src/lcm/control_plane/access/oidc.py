@@ -37,7 +37,8 @@ KEYS_USABLE_SECONDS: Final = 24 * 3600.0
 REFETCH_SECONDS: Final = 30.0
 MAX_KEYS: Final = 100
 MAX_TOKEN_BYTES: Final = 16 * 1024
-
+NAME_PREFIX: Final = "oidc:"
+"""Before the names of the issuer's people: none of them acts under the name of a key, token or service."""
 
 FetchDocument = Callable[[str], Awaitable[bytes]]
 """GETs a small document: bounded in size and time, no redirects. Raises Unreachable."""
@@ -121,7 +122,7 @@ class OidcVerifier:
         name = claims.get("preferred_username") or claims.get("email") or claims["sub"]
         return Principal(
             id=f"oidc:{claims['sub']}",
-            name=str(name)[:100],
+            name=f"{NAME_PREFIX}{name}"[:100],
             role=max(roles),
             expires_at=datetime.fromtimestamp(min(claims["exp"], _MAX_TIMESTAMP), UTC),
         )

@@ -79,18 +79,23 @@ class SecretStore:
             return
         raise Conflict(f"{purpose} of {owner_id} is changed by several requests at once; try again")
 
+    def require_key_file(self) -> KeyFile:
+        """Return the file whose key can be rotated. Raises Conflict if the key is in the environment."""
+        if self._key_file is None:
+            raise Conflict(
+                "the key comes from LCM_SECRET_KEY: put a new one before it, a comma between, and restart"
+            )
+        return self._key_file
+
     async def rotate(self) -> int:
         """Create a key, seal every secret again with it, then remove the old key; return how many.
 
         The file holds both keys until nothing needs the old one, so that `finish_rotation` can resume.
         """
-        if self._key_file is None:
-            raise Conflict(
-                "the key comes from LCM_SECRET_KEY: put a new one before it, a comma between, and restart"
-            )
+        key_file = self.require_key_file()
         async with self._sealing:
             box = self._box.with_new_key()
-            self._key_file.save(box)
+            key_file.save(box)
             self._box = box
             resealed = await self._reseal()
             self._drop_old_keys()

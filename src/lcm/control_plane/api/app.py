@@ -36,6 +36,7 @@ from lcm.rest import (
     labs,
     scheduling,
     schemas,
+    security,
 )
 from lcm.web.answers import MalformedBody, PlainRoute, install_openapi
 from lcm.web.operations import HealthView, InfoView, ProcessOperations, ReadyView
@@ -67,7 +68,7 @@ _STRUCTS = (
     fleet_schemas.BulkImport, fleet_schemas.BulkImportResult, fleet_schemas.Cleanup,
     fleet_schemas.CleanupResult, fleet_schemas.DiscoveryView,
     Worker, WorkerTemplate, HealthView, ReadyView, InfoView,
-    TokenList, TokenCreated, KeyRotated,
+    TokenList, TokenCreated, KeyRotated, security.SecurityAuditPage,
     LabletSession, Snapshot, lablets.LabletSessionRecords, lablets.LabletSessionView,
     lablets.LabletSessionPage, lablets.SessionHistory, lablets.PlacementOrders, lablets.PlacementResults,
     lablets.WaitingReport, lablets.SessionRejected, lablets.WindowsMoved, lablets.Unscheduled,

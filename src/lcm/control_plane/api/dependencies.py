@@ -11,7 +11,9 @@ import msgspec
 from fastapi import Depends, Header, Request
 from pydantic import BeforeValidator
 
-from lcm.control_plane.access.roles import AccessDenied, Principal, Role, require
+from lcm.control_plane.access.guessing import address_of
+from lcm.control_plane.access.roles import SAFE_METHODS, AccessDenied, Principal, Role, require
+from lcm.control_plane.access.security_log import audit_request
 from lcm.control_plane.api.middleware import principal_behind
 from lcm.control_plane.api.services import ControlPlane, Services
 from lcm.control_plane.commands.claim_leadership import fence_for
@@ -32,20 +34,31 @@ async def control_plane(request: Request) -> ControlPlane:
 
 
 def person(role: Role) -> Callable[[Request], Coroutine[Any, Any, Principal]]:
-    """Return a dependency: a signed-in principal with at least this role."""
+    """Return a dependency: a signed-in principal with at least this role, whose changes are audited."""
 
     async def check(request: Request) -> Principal:
         principal = principal_behind(request)
-        require(principal, role)
+        try:
+            require(principal, role)
+        except AccessDenied as denied:
+            await services(request).identity.record_denied(request, principal, denied.detail)
+            raise
+        if request.method not in SAFE_METHODS:
+            audit_changes(request, principal)
         return principal
 
     return check
 
 
+def audit_changes(request: Request, principal: Principal) -> None:
+    """Have what this request changes recorded as done by this principal."""
+    audit_request(f"{request.method} {request.scope['route'].path}", address_of(request), principal)
+
+
 async def controller(request: Request) -> str:
     """Require the key of a controller; return the name of its service."""
     found = services(request)
-    found.identity.require_controller(request)
+    await found.identity.require_controller(request)
     service = request.headers.get(SERVICE_HEADER, "unnamed")
     found.control_plane.records.scheduler.on_call(service)
     return service

@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from lcm.control_plane.access.identity import Identity
 from lcm.control_plane.access.rate_limit import Buckets
 from lcm.control_plane.access.roles import AccessDenied, Principal, TooManyRequests
+from lcm.control_plane.access.security_log import one_request
 from lcm.control_plane.store.port import StoreUnavailable
 from lcm.core.timeouts import timeout
 from lcm.web.problems import problem, unexpected_problem
@@ -78,6 +79,10 @@ class AccessMiddleware:
                 await send({"type": "websocket.close", "code": 1008})
             return
 
+        with one_request():
+            await self._serve(scope, receive, send)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         answer = _Answer(scope, send, self.identity.refusals)
         try:
             await self._check_access(scope)
@@ -99,7 +104,7 @@ class AccessMiddleware:
             return
         connection = HTTPConnection(scope)
         if path.startswith("/api/internal/"):
-            self.identity.require_controller(connection)
+            await self.identity.require_controller(connection)
             return
         principal = await self.identity.authenticate(connection)
         wait = self._rate.take(principal.id)

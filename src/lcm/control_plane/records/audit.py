@@ -3,16 +3,14 @@
 Each has a bound of its own, so that a busy one never pushes out the entries of the other.
 """
 
-import asyncio
 import hashlib
-from contextlib import suppress
 from datetime import datetime
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final
 
-import msgspec
 import structlog
 
-from lcm.control_plane.store.port import Document, Store, StoreUnavailable, VersionConflict
+from lcm.control_plane.store.bounded_log import BoundedLog, entry_id
+from lcm.control_plane.store.port import Store, StoreUnavailable, VersionConflict
 from lcm.core.clock import Clock
 from lcm.core.ids import Ids
 from lcm.domain.lablet.audit import LabletAuditEntry, LabletEvent
@@ -24,81 +22,6 @@ log = structlog.get_logger(__name__)
 
 KIND: Final = "audit"
 LABLET_KIND: Final = "lablet-audit"
-REMOVED_TOGETHER: Final = 200
-"""One commit of the store takes many that come together."""
-
-
-class _Entry(Protocol):
-    @property
-    def id(self) -> str: ...
-
-
-E = TypeVar("E", bound=_Entry)
-
-
-class _Log(Generic[E]):
-    """Append-only and bounded: the oldest tenth is removed when there are too many. Ids sort by time."""
-
-    def __init__(self, store: Store, kind: str, entry: type[E], max_entries: int) -> None:
-        self._store = store
-        self._kind = kind
-        self._decoder: msgspec.json.Decoder[E] = msgspec.json.Decoder(entry)
-        self._max_entries = max_entries
-        self._size: int | None = None
-        """How many there were when they were last counted."""
-        self._added = 0
-        """How many this process has appended since."""
-        self._is_making_room = False
-
-    async def append(self, entry: E) -> E:
-        await self._store.insert(Document(self._kind, entry.id, 1, msgspec.json.encode(entry)))
-        self._added += 1
-        if self._size is None or self._size + self._added > self._max_entries:
-            await self._make_room()
-        return entry
-
-    async def newest(self) -> list[E]:
-        """Return the readable entries, newest first."""
-        documents = await self._store.list_all(self._kind)
-        entries = [entry for document in documents if (entry := self._readable(document))]
-        return sorted(entries, key=lambda entry: entry.id, reverse=True)
-
-    async def _make_room(self) -> None:
-        """Remove the oldest entries if there are too many. Of many appends at once one does this; an entry
-        stands even if it fails."""
-        if self._is_making_room:
-            return
-        self._is_making_room, self._added = True, 0
-        try:
-            documents = await self._store.list_all(self._kind)
-            kept = self._max_entries * 9 // 10 if len(documents) > self._max_entries else len(documents)
-            oldest = documents[: len(documents) - kept]
-            for start in range(0, len(oldest), REMOVED_TOGETHER):
-                async with asyncio.TaskGroup() as tasks:
-                    for document in oldest[start : start + REMOVED_TOGETHER]:
-                        tasks.create_task(self._remove(document))
-            self._size = kept
-        except* StoreUnavailable as failures:
-            log.warning("audit entries not removed", kind=self._kind, error=str(failures.exceptions[0]))
-        finally:
-            self._is_making_room = False
-
-    async def _remove(self, document: Document) -> None:
-        with suppress(VersionConflict):  # another control plane was faster
-            await self._store.delete(self._kind, document.id, document.version)
-
-    def _readable(self, document: Document) -> E | None:
-        """Return the entry, or None: one unreadable entry must not hide the others."""
-        try:
-            return self._decoder.decode(document.body)
-        except msgspec.MsgspecError as error:
-            log.error("unreadable audit entry skipped", entry=document.id, error=str(error))
-            return None
-
-
-def _entry_id(at: datetime, unique: str) -> str:
-    """Ids sort by time."""
-    return f"{at:%Y%m%dT%H%M%S.%f}-{unique[:8]}"
 
 
 class _Stamps:
@@ -110,14 +33,14 @@ class _Stamps:
 
     def new(self) -> dict[str, Any]:
         now = self._clock.now()
-        return {"id": _entry_id(now, self._ids.new_id()), "at": now}
+        return {"id": entry_id(now, self._ids.new_id()), "at": now}
 
 
 class AuditLog:
     """The scaling audit log."""
 
     def __init__(self, store: Store, clock: Clock, ids: Ids, max_entries: int = 5_000) -> None:
-        self._log = _Log(store, KIND, AuditEntry, max_entries)
+        self._log = BoundedLog(store, KIND, AuditEntry, max_entries)
         self._stamps = _Stamps(clock, ids)
 
     async def record(
@@ -175,7 +98,7 @@ class LabletAuditLog:
     """The audit log of lablet definitions and sessions."""
 
     def __init__(self, store: Store, clock: Clock, ids: Ids, max_entries: int = 50_000) -> None:
-        self._log = _Log(store, LABLET_KIND, LabletAuditEntry, max_entries)
+        self._log = BoundedLog(store, LABLET_KIND, LabletAuditEntry, max_entries)
         self._stamps = _Stamps(clock, ids)
 
     async def note(
@@ -212,7 +135,7 @@ class LabletAuditLog:
         """
         digest = hashlib.sha256(f"{session.id} {event}".encode()).hexdigest()
         entry = LabletAuditEntry(
-            id=_entry_id(at, digest),
+            id=entry_id(at, digest),
             at=at,
             event=event,
             by=by,

@@ -3,7 +3,17 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from lcm.control_plane.store.port import Document, Fence, FenceBroken, UniqueKeyTaken, VersionConflict
+from lcm.control_plane.store.port import (
+    Change,
+    Delete,
+    Document,
+    Fence,
+    FenceBroken,
+    Insert,
+    Replace,
+    UniqueKeyTaken,
+    VersionConflict,
+)
 
 
 class MemoryStore:
@@ -46,6 +56,16 @@ class MemoryStore:
         self._release_keys(kind, document_id)
         del self._documents[kind, document_id]
         self._published.pop((kind, document_id), None)
+
+    async def commit(self, change: Change, entry: Document) -> None:
+        match change:
+            case Insert(document, fence):
+                await self.insert(document, fence)
+            case Replace(document, fence):
+                await self.replace(document, fence)
+            case Delete(kind, document_id, version):
+                await self.delete(kind, document_id, version)
+        self._save(entry)
 
     async def list_unpublished(self, kind: str) -> Sequence[Document]:
         return [

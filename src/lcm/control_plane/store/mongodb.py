@@ -15,10 +15,13 @@ the stamp (and removes the mark) of every document before the new epoch is grant
 claim finishes it first. So a document's own stamp shows whether its writer still leads.
 
 *Unique keys.* A lock per key names the document that uses it or is about to; that document shows which.
+
+*Entries of the log.* An entry is committed inside the document that changes, and moved to a document of its
+own afterwards, or before the log is read. A removed document stays as a placeholder until its entry is moved.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -41,9 +44,14 @@ from pymongo.read_concern import ReadConcern
 
 from lcm.control_plane.store.port import (
     GUARD_KIND,
+    LOG_KIND,
+    Change,
+    Delete,
     Document,
     Fence,
     FenceBroken,
+    Insert,
+    Replace,
     StoredDocument,
     StoreUnavailable,
     UniqueKeyTaken,
@@ -96,6 +104,7 @@ class MongoStore:
 
     async def get(self, kind: str, document_id: str) -> Document | None:
         async with _deadline():
+            await self._collect_entries(kind)
             raw = await self._find(_key(kind, document_id))
             return await self._shown(raw) if raw is not None and raw["version"] else None
 
@@ -107,22 +116,11 @@ class MongoStore:
 
     async def insert(self, document: Document, fence: Fence | None = None) -> None:
         async with _deadline(to_write=True):
-            if document.version != 1:
-                await self._check(fence)
-                raise VersionConflict(document.id)
-            if not await self._insert_plainly(document, fence):
-                await self._make_placeholder(document)
-                await self._write_marked(document, fence)
-            await self._finish_claim(document)
+            await self._insert(document, fence, None)
 
     async def replace(self, document: Document, fence: Fence | None = None) -> None:
         async with _deadline(to_write=True):
-            if document.version < 2:
-                await self._check(fence)
-                raise VersionConflict(document.id)
-            if not await self._replace_plainly(document, fence):
-                await self._write_marked(document, fence)
-            await self._finish_claim(document)
+            await self._replace(document, fence, None)
 
     async def verify(self, kind: str, document_id: str, version: int, fence: Fence) -> None:
         async with _deadline(to_write=False):
@@ -148,6 +146,21 @@ class MongoStore:
             if kind == GUARD_KIND:
                 await self._raise_stamps(document_id, expected_version + 1)
 
+    async def commit(self, change: Change, entry: Document) -> None:
+        async with _deadline(to_write=True):
+            match change:
+                case Insert(document, fence):
+                    key = _key_of(document)
+                    await self._insert(document, fence, entry)
+                case Replace(document, fence):
+                    key = _key_of(document)
+                    await self._replace(document, fence, entry)
+                case Delete(kind, document_id, version):
+                    key = _key(kind, document_id)
+                    await self._empty(key, version, entry)
+            with suppress(PyMongoError):  # the entry is stored, and moved before the log is read
+                await self._move_entries(key)
+
     async def mark_published(self, kind: str, versions: Mapping[str, int]) -> None:
         if not versions:
             return
@@ -164,6 +177,7 @@ class MongoStore:
     async def dump(self) -> Sequence[StoredDocument]:
         """Return all documents, by kind and id."""
         async with _deadline():
+            await self._collect_entries(LOG_KIND)
             raws = self._documents.find({"version": {"$gt": _PLACEHOLDER}}, sort=[("_id", ASCENDING)])
             return [_stored(raw) async for raw in raws]
 
@@ -200,6 +214,7 @@ class MongoStore:
 
     async def _list(self, where: Raw) -> Sequence[Document]:
         async with _deadline():
+            await self._collect_entries(where["kind"])
             raws = await self._documents.find(where, sort=[("_id", ASCENDING)]).to_list()
             return [await self._shown(raw) for raw in raws]
 
@@ -212,13 +227,31 @@ class MongoStore:
 
     # Writing in one step.
 
-    async def _insert_plainly(self, document: Document, fence: Fence | None) -> bool:
+    async def _insert(self, document: Document, fence: Fence | None, entry: Document | None) -> None:
+        if document.version != 1:
+            await self._check(fence)
+            raise VersionConflict(document.id)
+        if not await self._insert_plainly(document, fence, entry):
+            await self._make_placeholder(document)
+            await self._write_marked(document, fence, entry)
+        await self._finish_claim(document)
+
+    async def _replace(self, document: Document, fence: Fence | None, entry: Document | None) -> None:
+        if document.version < 2:
+            await self._check(fence)
+            raise VersionConflict(document.id)
+        if not await self._replace_plainly(document, fence, entry):
+            await self._write_marked(document, fence, entry)
+        await self._finish_claim(document)
+
+    async def _insert_plainly(self, document: Document, fence: Fence | None, entry: Document | None) -> bool:
         """Insert the document in one step; return False if that needs other documents."""
         if fence is not None or document.unique_keys:
             return False
         write = self._ids.new_id()
         try:
-            await self._documents.insert_one({**_identity(document), **_content(document, write)})
+            added = {"entries": {_field(entry.id): Binary(entry.body)}} if entry is not None else {}
+            await self._documents.insert_one({**_identity(document), **_content(document, write), **added})
         except DuplicateKeyError:
             return False
         except AutoReconnect:
@@ -226,7 +259,7 @@ class MongoStore:
                 raise
         return True
 
-    async def _replace_plainly(self, document: Document, fence: Fence | None) -> bool:
+    async def _replace_plainly(self, document: Document, fence: Fence | None, entry: Document | None) -> bool:
         """Change the document in one step, if it has its keys and the stamp of its writer; return whether."""
         where: Raw = {"version": document.version - 1}
         if document.unique_keys:
@@ -235,11 +268,12 @@ class MongoStore:
             if fence.kind != GUARD_KIND:
                 return False
             where[f"stamps.{_field(fence.id)}"] = fence.version
-        return await self._commit(document, where)
+        return await self._commit(document, where, _entry_field(entry))
 
-    async def _commit(self, document: Document, where: Raw, stamp: Raw | None = None) -> bool:
+    async def _commit(self, document: Document, where: Raw, added: Raw) -> bool:
+        """Write the document with the fields that are added to its content; return whether it was there."""
         write = self._ids.new_id()
-        change = {"$set": {**_content(document, write), **(stamp or {})}, "$unset": {"mark": ""}}
+        change = {"$set": {**_content(document, write), **added}, "$unset": {"mark": ""}}
         if not document.unique_keys:
             change["$unset"]["keys"] = ""
         try:
@@ -264,11 +298,14 @@ class MongoStore:
         except DuplicateKeyError:
             return
 
-    async def _write_marked(self, document: Document, fence: Fence | None) -> None:
+    async def _write_marked(self, document: Document, fence: Fence | None, entry: Document | None) -> None:
         key, before = _key_of(document), document.version - 1
         for _ in range(_MAX_ATTEMPTS):
             await self._check(fence)  # a broken fence is raised before any other error
             current = await self._find(key)
+            if current is None and before == _PLACEHOLDER:  # the one in its place was of a removed document
+                await self._make_placeholder(document)
+                continue
             if current is None or current["version"] != before:
                 raise VersionConflict(document.id)
             mark = self._ids.new_id()
@@ -285,10 +322,10 @@ class MongoStore:
                 await self._check(fence)  # after the mark: a claim from now on removes the mark
             except (UniqueKeyTaken, FenceBroken):
                 if before == _PLACEHOLDER:
-                    await self._documents.delete_one({"_id": key, **at_mark})
+                    await self._documents.delete_one({"_id": key, **at_mark, "entries": {"$exists": False}})
                 raise
-            stamp = {f"stamps.{_field(fence.id)}": fence.version} if fence is not None else None
-            if await self._commit(document, at_mark, stamp):
+            stamp = {f"stamps.{_field(fence.id)}": fence.version} if fence is not None else {}
+            if await self._commit(document, at_mark, {**stamp, **_entry_field(entry)}):
                 return
         raise StoreUnavailable(f"several writers change {key} at once; try again")
 
@@ -323,6 +360,44 @@ class MongoStore:
             )
             if taken.matched_count:
                 return
+
+    # Entries of the log.
+
+    async def _empty(self, key: str, version: int, entry: Document) -> None:
+        """Remove the content of a document; the placeholder carries the entry."""
+        emptied = {"version": _PLACEHOLDER, "body": Binary(b""), "write": self._ids.new_id()}
+        change = {
+            "$set": {**emptied, **_entry_field(entry)},
+            "$unset": {"keys": "", "mark": "", "unpublished": ""},
+        }
+        removed = version != _PLACEHOLDER and await self._documents.update_one(
+            {"_id": key, "version": version}, change
+        )
+        if not removed or not removed.matched_count:
+            raise VersionConflict(key)
+
+    async def _collect_entries(self, kind: str) -> None:
+        """Before the log is read: move the entries that an interrupted writer left in other documents."""
+        if kind != LOG_KIND:
+            return
+        async for raw in self._documents.find({"entries": {"$exists": True}}, {"_id": 1}):
+            await self._move_entries(raw["_id"])
+
+    async def _move_entries(self, key: str) -> None:
+        """Give each entry in this document a document of its own. Repeating it changes nothing."""
+        holder = await self._find(key)
+        entries = holder.get("entries", {}) if holder is not None else {}
+        for name, body in entries.items():
+            entry = Document(LOG_KIND, _name(name), 1, bytes(body))
+            with suppress(DuplicateKeyError):
+                await self._documents.insert_one({**_identity(entry), **_content(entry, self._ids.new_id())})
+        if not entries:
+            return
+        moved = {f"entries.{name}": "" for name in entries}
+        await self._documents.update_one({"_id": key}, {"$unset": moved})
+        await self._documents.update_one({"_id": key, "entries": {}}, {"$unset": {"entries": ""}})
+        emptied = {"version": _PLACEHOLDER, "mark": {"$exists": False}, "entries": {"$exists": False}}
+        await self._documents.delete_one({"_id": key, **emptied})
 
     # Epochs.
 
@@ -418,6 +493,15 @@ def _key_of(document: Document) -> str:
 def _field(name: str) -> str:
     """Return a part of a MongoDB path, with dots and dollars escaped."""
     return name.replace("%", "%25").replace(".", "%2E").replace("$", "%24")
+
+
+def _name(field: str) -> str:
+    """Return the name that `_field` has escaped."""
+    return field.replace("%24", "$").replace("%2E", ".").replace("%25", "%")
+
+
+def _entry_field(entry: Document | None) -> Raw:
+    return {} if entry is None else {f"entries.{_field(entry.id)}": Binary(entry.body)}
 
 
 def _sorted(keys: Sequence[str]) -> list[str]:

@@ -10,6 +10,9 @@ from typing import Final, Protocol
 GUARD_KIND: Final = "leadership"
 """The kind of document that a fence checks. Claiming an epoch writes one; stores may do extra work then."""
 
+LOG_KIND: Final = "security-audit"
+"""The kind of the entries that are committed with a change; stores may do extra work to read them."""
+
 
 class StoreUnavailable(Exception):
     """The store cannot answer, or could not make a write durable."""
@@ -68,6 +71,34 @@ class Fence:
     version: int
 
 
+@dataclass(frozen=True)
+class Insert:
+    """Add version 1 of a document."""
+
+    document: Document
+    fence: Fence | None = None
+
+
+@dataclass(frozen=True)
+class Replace:
+    """Replace version n-1 of a document by version n."""
+
+    document: Document
+    fence: Fence | None = None
+
+
+@dataclass(frozen=True)
+class Delete:
+    """Remove a document that is at this version."""
+
+    kind: str
+    id: str
+    version: int
+
+
+Change = Insert | Replace | Delete
+
+
 class Store(Protocol):
     """Every call may raise StoreUnavailable: nothing was written, unless it is a WriteUnconfirmed."""
 
@@ -87,6 +118,13 @@ class Store(Protocol):
 
     async def delete(self, kind: str, document_id: str, expected_version: int) -> None:
         """Remove the document and its unique keys. Raises VersionConflict."""
+        ...
+
+    async def commit(self, change: Change, entry: Document) -> None:
+        """Make one change and add `entry`, a new document of LOG_KIND, in the same commit: both or neither.
+
+        Raises what the change alone would raise.
+        """
         ...
 
     async def verify(self, kind: str, document_id: str, version: int, fence: Fence) -> None:

@@ -20,9 +20,13 @@ from typing import Any, Final, Self
 import msgspec
 
 from lcm.control_plane.store.port import (
+    Change,
+    Delete,
     Document,
     Fence,
     FenceBroken,
+    Insert,
+    Replace,
     StoredDocument,
     StoreUnavailable,
     UniqueKeyTaken,
@@ -158,6 +162,32 @@ class SqliteStore:
         ]
 
     async def insert(self, document: Document, fence: Fence | None = None) -> None:
+        await self._write(self._insertion(document, fence))
+
+    async def replace(self, document: Document, fence: Fence | None = None) -> None:
+        await self._write(self._replacement(document, fence))
+
+    async def delete(self, kind: str, document_id: str, expected_version: int) -> None:
+        await self._write(self._deletion(kind, document_id, expected_version))
+
+    async def commit(self, change: Change, entry: Document) -> None:
+        match change:
+            case Insert(document, fence):
+                made = self._insertion(document, fence)
+            case Replace(document, fence):
+                made = self._replacement(document, fence)
+            case Delete(kind, document_id, version):
+                made = self._deletion(kind, document_id, version)
+        added = self._insertion(entry, None)
+
+        def operation(db: sqlite3.Connection) -> None:
+            with _undone_if_refused(db):
+                added(db)
+                made(db)  # last: what it learned of held keys is true unless the whole commit fails
+
+        await self._write(operation)
+
+    def _insertion(self, document: Document, fence: Fence | None) -> Operation:
         def operation(db: sqlite3.Connection) -> None:
             _check_fence(db, fence)
             if document.version != 1:
@@ -172,9 +202,9 @@ class SqliteStore:
                     raise VersionConflict(document.id) from None
                 _claim_unique_keys(db, document)
 
-        await self._write(operation)
+        return operation
 
-    async def replace(self, document: Document, fence: Fence | None = None) -> None:
+    def _replacement(self, document: Document, fence: Fence | None) -> Operation:
         def operation(db: sqlite3.Connection) -> None:
             _check_fence(db, fence)
             if self._held_keys.are(db, document):  # almost always: names and instances rarely change
@@ -186,9 +216,9 @@ class SqliteStore:
                 _claim_unique_keys(db, document)
             self._held_keys.learn(document)
 
-        await self._write(operation)
+        return operation
 
-    async def delete(self, kind: str, document_id: str, expected_version: int) -> None:
+    def _deletion(self, kind: str, document_id: str, expected_version: int) -> Operation:
         def operation(db: sqlite3.Connection) -> None:
             # Refused before anything is changed: nothing to undo.
             deleted = db.execute(
@@ -200,7 +230,7 @@ class SqliteStore:
             db.execute("DELETE FROM unique_keys WHERE kind = ? AND id = ?", (kind, document_id))
             self._held_keys.forget(kind, document_id)
 
-        await self._write(operation)
+        return operation
 
     async def mark_published(self, kind: str, versions: Mapping[str, int]) -> None:
         rows = [(version, kind, document_id, version) for document_id, version in versions.items()]
@@ -320,7 +350,7 @@ def _commit(db: sqlite3.Connection, batch: list[_Write]) -> bool:
 
 @contextlib.contextmanager
 def _undone_if_refused(db: sqlite3.Connection) -> Iterator[None]:
-    """Undo an operation that is refused after it has changed something."""
+    """Undo an operation that is refused after it has changed something. May be nested."""
     db.execute("SAVEPOINT one")
     try:
         yield

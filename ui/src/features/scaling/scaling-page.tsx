@@ -1,22 +1,17 @@
 /** The page of the scaling audit log: every decision about the size of the fleet, with its reason. */
 
 import { useSignal } from "@preact/signals";
-import { useEffect } from "preact/hooks";
 import * as api from "../../app/api";
-import { startPolling } from "../../app/polling";
+import { LogList } from "../../app/log-list";
 import { workerHref } from "../../app/router";
 import { entries } from "../../app/store";
-import { showError } from "../../app/toasts";
-import type { AuditEntry, AuditEvent, AuditPage } from "../../generated/api";
+import type { AuditEntry, AuditEvent } from "../../generated/api";
 import { AUDIT_EVENTS } from "../../generated/rules";
 import { now } from "../../kit/clock";
 import { formatMoment } from "../../kit/format";
-import { Spinner } from "../../kit/icons";
 import { Ago } from "../../kit/time";
 import { FleetLicense } from "../license/fleet-license-setting";
-import { auditInfo, withNewest, withOlder } from "./scaling";
-
-const INTERVAL = { everyMs: 30_000, afterChangeMs: 1_000 };
+import { auditInfo } from "./scaling";
 
 export function Scaling() {
   const event = useSignal<AuditEvent | null>(null);
@@ -28,7 +23,14 @@ export function Scaling() {
       </div>
       <p class="page-lead">Every decision about the size of the fleet, with its reason.</p>
       <FleetLicense />
-      <AuditLog key={event.value} event={event.value} />
+      <LogList
+        key={event.value}
+        label="Scaling decisions"
+        failure="Could not load older decisions"
+        load={(before) => api.listAudit(event.value, before)}
+        empty={<NoDecisions isFiltered={event.value !== null} />}
+        render={(entry) => <Decision key={entry.id} entry={entry} />}
+      />
     </>
   );
 }
@@ -50,63 +52,6 @@ function EventSelect({ value, onChange }: { value: AuditEvent | null; onChange: 
         </option>
       ))}
     </select>
-  );
-}
-
-function AuditLog({ event }: { event: AuditEvent | null }) {
-  const audit = useSignal<AuditPage | null>(null);
-  const problem = useSignal<string | null>(null);
-  const isBusy = useSignal(false);
-
-  useEffect(() => {
-    let isCurrent = true;
-    const stop = startPolling(() => {
-      api.listAudit(event).then(
-        (newest) => {
-          if (!isCurrent) return;
-          audit.value = withNewest(audit.peek(), newest);
-          problem.value = null;
-        },
-        (error: unknown) => {
-          if (isCurrent) problem.value = error instanceof Error ? error.message : String(error);
-        },
-      );
-    }, INTERVAL);
-    return () => {
-      isCurrent = false;
-      stop();
-    };
-  }, [event]);
-
-  async function loadOlder(shown: AuditPage): Promise<void> {
-    isBusy.value = true;
-    try {
-      const older = await api.listAudit(event, shown.next);
-      audit.value = withOlder(audit.peek() ?? shown, older);
-    } catch (error) {
-      showError("Could not load older decisions", error);
-    } finally {
-      isBusy.value = false;
-    }
-  }
-
-  const known = audit.value;
-  if (known === null) return problem.value === null ? <AuditSkeleton /> : <p class="panel-note">{problem.value}</p>;
-  if (known.items.length === 0) return <NoDecisions isFiltered={event !== null} />;
-  return (
-    <>
-      <ol class="audit" aria-label="Scaling decisions" data-testid="audit">
-        {known.items.map((entry) => (
-          <Decision key={entry.id} entry={entry} />
-        ))}
-      </ol>
-      {known.next !== null && (
-        <button type="button" class="button audit-more" aria-busy={isBusy.value} onClick={() => void loadOlder(known)}>
-          {isBusy.value && <Spinner />}
-          Show older
-        </button>
-      )}
-    </>
   );
 }
 
@@ -150,15 +95,5 @@ function NoDecisions({ isFiltered }: { isFiltered: boolean }) {
       <h2>{isFiltered ? "No matching decisions" : "No decisions yet"}</h2>
       {!isFiltered && <p>Scale-up requests and drains of idle workers are recorded here.</p>}
     </section>
-  );
-}
-
-function AuditSkeleton() {
-  return (
-    <div class="timeline-skeleton" aria-busy="true">
-      <span class="placeholder" />
-      <span class="placeholder" />
-      <span class="placeholder" />
-    </div>
   );
 }

@@ -1,6 +1,7 @@
 """Routes for people: the dashboard, the CLI, scripts."""
 
 from lcm.control_plane.api.public import (
+    audit,
     catalogue,
     cml_login,
     events,
@@ -37,6 +38,7 @@ ROUTERS = (
     sessions.router,
     tokens.router,
     secret_keys.router,
+    audit.router,
     settings.router,
     scheduling.router,
     events.router,

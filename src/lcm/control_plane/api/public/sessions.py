@@ -6,7 +6,7 @@ from starlette.responses import Response
 
 from lcm.control_plane.access.identity import Identity, cookie_name
 from lcm.control_plane.access.roles import AccessDenied, Principal, refuse_foreign_origin
-from lcm.control_plane.api.dependencies import Viewer, services
+from lcm.control_plane.api.dependencies import Viewer, audit_changes, services
 from lcm.rest.schemas import SessionView
 from lcm.web.answers import answer, documented
 
@@ -43,7 +43,12 @@ async def sign_in(body: SignIn, request: Request) -> Response:
 @router.delete("", summary="Sign out", **documented(None, 204, "Signed out."))
 async def sign_out(request: Request) -> Response:
     """The session ends, also where its cookie was copied, and so do its event streams."""
-    await services(request).identity.close_session(request)
+    identity = services(request).identity
+    principal = await identity.signed_in(request)
+    if principal is not None:
+        refuse_foreign_origin(request)
+        audit_changes(request, principal)
+        await identity.close_session(principal)
     response = Response(status_code=204, headers={"Clear-Site-Data": '"cache"'})
     response.delete_cookie(
         cookie_name(request),
@@ -67,6 +72,7 @@ async def sign_in_by_link(token: str, request: Request, response: Response) -> N
 
 async def remember(response: Response, request: Request, identity: Identity, principal: Principal) -> None:
     """Set the session cookie: for this site only, over TLS if the request was, unreadable for scripts."""
+    audit_changes(request, principal)
     secret, session = await identity.open_session(principal)
     assert session.expires_at is not None
     response.set_cookie(

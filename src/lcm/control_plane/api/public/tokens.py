@@ -13,6 +13,7 @@ from starlette.responses import Response
 from lcm.control_plane.access.credentials import Credential
 from lcm.control_plane.access.roles import Role
 from lcm.control_plane.api.dependencies import Admin, Plane, services
+from lcm.domain.security import SERVICE_ACTORS
 from lcm.web.answers import answer, documented
 
 log = structlog.get_logger(__name__)
@@ -28,6 +29,8 @@ def _is_usable_name(name: str) -> str:
         raise ValueError("use 1 to 63 letters, digits, spaces and . _ @ -, a letter or digit at either end")
     if name.lower() in {role.label for role in Role}:
         raise ValueError("the names of the roles are reserved for the keys created at the first start")
+    if re.sub(r"[ ._-]+", " ", name.lower()) in SERVICE_ACTORS:
+        raise ValueError("the names of LCM's own services are reserved: they act in timelines, too")
     return name
 
 
