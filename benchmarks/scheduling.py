@@ -468,7 +468,9 @@ async def measure_burst(directory: Path, workers: int, count: int, seconds: floa
             "burst_waiting": count - placed,
             "burst_unsettled": len(unsettled),
             "burst_settled_seconds": ended - created,
-            "burst_explained": sum(bool(answer["text"]) for answer in answers) / len(answers) if answers else 1.0,
+            "burst_explained": sum(bool(answer["text"]) for answer in answers) / len(answers)
+            if answers
+            else 1.0,
             "burst_creates_p95_seconds": percentile(burst.creates, 95),
             "burst_lists_p95_seconds": percentile(burst.lists, 95),
         }
