@@ -5,6 +5,7 @@ import { AddDefinitionDialog } from "../features/booking/add-definition-dialog";
 import { NewSessionPage } from "../features/booking/new-session-page";
 import { CalendarPage } from "../features/calendar/calendar-page";
 import { Cost } from "../features/cost/cost-page";
+import { BulkDialog } from "../features/fleet/bulk-dialog";
 import { CreateDialog } from "../features/fleet/create-dialog";
 import { Fleet } from "../features/fleet/fleet";
 import { HoldDialog } from "../features/idle/hold-dialog";
@@ -97,7 +98,9 @@ function Dialogs() {
     case "delete":
       return <DeleteDialog entry={dialog.entry} />;
     case "hold":
-      return <HoldDialog entry={dialog.entry} />;
+      return <HoldDialog entries={dialog.entries} />;
+    case "bulk":
+      return <BulkDialog action={dialog.action} entries={dialog.entries} />;
     case "register":
       return <RegisterDialog entry={dialog.entry} />;
     case "deregister":

@@ -10,12 +10,17 @@ import { showError } from "./toasts";
 
 export type SessionsDialogKind = "end-sessions" | "extend-sessions" | "retry-session" | "abandon-session";
 
+/** What can be requested of many workers at once. */
+export type BulkRequest = Exclude<Action, "retry" | "cancel-drain">;
+
 export type OpenDialog =
   | { readonly kind: "create" | "fleet-license" | "add-definition" }
   | { readonly kind: "remove-lab"; readonly lab: LabView }
   | { readonly kind: SessionsDialogKind; readonly ids: readonly string[] }
+  | { readonly kind: "hold"; readonly entries: readonly WorkerEntry[] }
+  | { readonly kind: "bulk"; readonly action: BulkRequest; readonly entries: readonly WorkerEntry[] }
   | {
-      readonly kind: "delete" | "hold" | "register" | "deregister" | "cml-login" | "tags";
+      readonly kind: "delete" | "register" | "deregister" | "cml-login" | "tags";
       readonly entry: WorkerEntry;
     };
 

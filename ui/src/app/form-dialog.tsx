@@ -38,14 +38,15 @@ interface FormDialogProps {
   readonly onSubmit: () => void;
   readonly otherButton?: ComponentChildren;
   readonly isWide?: boolean;
+  readonly isDangerous?: boolean;
   readonly children: ComponentChildren;
 }
 
 export function FormDialog(props: FormDialogProps) {
-  const { title, submitLabel, isBusy, problem, onSubmit, otherButton, isWide = false, children } = props;
+  const { title, submitLabel, isBusy, problem, onSubmit, otherButton, isWide, isDangerous, children } = props;
   const shownProblem = problem?.value ?? null;
   return (
-    <Dialog title={title} isWide={isWide} onClose={closeDialog}>
+    <Dialog title={title} isWide={isWide ?? false} onClose={closeDialog}>
       <form
         class="form"
         noValidate
@@ -65,7 +66,11 @@ export function FormDialog(props: FormDialogProps) {
           <button type="button" class="button" onClick={closeDialog}>
             Cancel
           </button>
-          <button type="submit" class="button button-primary" aria-busy={isBusy.value}>
+          <button
+            type="submit"
+            class={isDangerous === true ? "button button-danger" : "button button-primary"}
+            aria-busy={isBusy.value}
+          >
             {isBusy.value && <Spinner />}
             {submitLabel}
           </button>

@@ -1,5 +1,6 @@
 /** Shortcuts of the page; dialogs and form fields handle their own keys. */
 
+import * as workers from "../features/fleet/selection";
 import { rows } from "../features/fleet/view";
 import { sessionLinkId } from "../features/lablets/session-row";
 import { clearSelection, selection, rows as sessionRows, toggleSelected } from "../features/lablets/store";
@@ -64,13 +65,24 @@ function focusedSession(): number {
   return sessionRows.value.findIndex(({ id }) => sessionLinkId(id) === document.activeElement?.id);
 }
 
+function focusedWorker(): number {
+  return rows.value.findIndex((entry) => rowLinkId(entry.id) === document.activeElement?.id);
+}
+
 function selectFocused(): boolean {
+  const worker = page.value.id === "fleet" ? rows.value[focusedWorker()] : undefined;
+  if (worker !== undefined) workers.toggleSelected(worker.id);
+  if (worker !== undefined) return true;
   const focused = isSessionList.value ? sessionRows.value[focusedSession()] : undefined;
   if (focused !== undefined) toggleSelected(focused.id);
   return focused !== undefined;
 }
 
 function dropSelection(): boolean {
+  if (page.value.id === "fleet" && workers.selection.value.size > 0) {
+    workers.clearSelection();
+    return true;
+  }
   const isSelecting = isSessionList.value && selection.value.size > 0;
   if (isSelecting) clearSelection();
   return isSelecting;
@@ -89,7 +101,7 @@ function move(step: 1 | -1): boolean {
   if (isSessionList.value) return moveInSessions(step);
   const list = rows.value;
   if (list.length === 0 || page.value.id !== "fleet") return false;
-  const focused = list.findIndex((entry) => rowLinkId(entry.id) === document.activeElement?.id);
+  const focused = focusedWorker();
   const current = focused >= 0 ? focused : list.findIndex((entry) => entry.id === openWorkerId.value);
   const start = step === 1 ? 0 : list.length - 1;
   const target = list[current < 0 ? start : current + step];

@@ -1,5 +1,5 @@
 /**
- * The URL's hash selects the page: #/ is the fleet, #/workers/{id} the fleet with one worker open, #/sessions the
+ * The URL's hash selects the page: #/ is the fleet with its filter as its query, #/workers/{id} the fleet with one worker open, #/sessions the
  * lablet sessions with their filter as its query, #/sessions/{id} one of them, #/sessions/new a new one,
  * #/sessions/classes/{id} the access sheet of a class, #/calendar what is booked with the days as its query,
  * #/scheduler the queue and the workers, #/labs the labs on all workers, #/scaling, #/cost and #/audit are pages of
@@ -81,8 +81,14 @@ export function switchToWorker(id: string): void {
   window.location.replace(workerHref(id));
 }
 
+/** The list of the fleet, without a worker beside it. */
+export const isFleetList = computed(() => path.value === FLEET.href || path.value === "");
+
+/** How the user views the fleet, as the query of its URL; closing a worker leads back to it. */
+export const fleetQuery = signal("");
+
 export function showFleet(): void {
-  window.location.hash = "#/";
+  window.location.hash = fleetQuery.value === "" ? FLEET.href : `${FLEET.href}?${fleetQuery.value}`;
 }
 
 const NEW_SESSION = "#/sessions/new";
@@ -131,8 +137,9 @@ export function go(href: string): void {
 
 /** Change the query of the open page without adding a step to the browser's history. */
 export function replaceQuery(text: string): void {
-  const href = text === "" ? path.peek() : `${path.peek()}?${text}`;
-  if (href === hash.peek()) return;
+  const place = path.peek() === "" ? FLEET.href : path.peek();
+  const href = text === "" ? place : `${place}?${text}`;
+  if (href === hash.peek() || (text === "" && path.peek() === hash.peek())) return;
   window.history.replaceState(null, "", href);
   hash.value = href;
 }

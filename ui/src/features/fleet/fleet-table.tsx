@@ -3,8 +3,10 @@
  * is not visible is skipped by the browser (content-visibility), which real table rows do not allow.
  */
 
+import { useEffect, useRef } from "preact/hooks";
 import { useProgressiveCount } from "../../kit/progressive";
 import { COLUMNS } from "./columns";
+import { selectedEntries, selectListed } from "./selection";
 import { rows, sort, sortBy } from "./view";
 import { WorkerRow } from "./worker-row";
 
@@ -31,6 +33,9 @@ function HeadRow() {
   const { column: sorted, descending } = sort.value;
   return (
     <div role="row" class="row row-head">
+      <div role="columnheader" class="cell cell-check">
+        <SelectAll />
+      </div>
       {COLUMNS.map((column) => {
         if (column.sort === null) {
           return (
@@ -62,6 +67,26 @@ function HeadRow() {
   );
 }
 
+function SelectAll() {
+  const box = useRef<HTMLInputElement>(null);
+  const selected = selectedEntries.value.length;
+  const isAll = selected > 0 && selected === rows.value.length;
+  useEffect(() => {
+    if (box.current !== null) box.current.indeterminate = selected > 0 && !isAll;
+  }, [selected, isAll]);
+  return (
+    <label class="check">
+      <input
+        ref={box}
+        type="checkbox"
+        aria-label="Select all listed workers"
+        checked={isAll}
+        onChange={() => selectListed(!isAll)}
+      />
+    </label>
+  );
+}
+
 const SKELETON_ROWS = 6;
 
 export function SkeletonTable() {
@@ -71,6 +96,7 @@ export function SkeletonTable() {
       <div class="table">
         {Array.from({ length: SKELETON_ROWS }, (_, index) => (
           <div key={index} class="row">
+            <div class="cell cell-check" />
             {COLUMNS.map((column) => (
               <div key={column.id} class={`cell cell-${column.id}`}>
                 <span class="placeholder" />

@@ -1,16 +1,42 @@
-import { openCreateDialog } from "../../app/commands";
-import { PAGES } from "../../app/router";
+import { effect, useComputed, useSignalEffect } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+import { openCreateDialog, openDialog } from "../../app/commands";
+import { fleetQuery, isFleetList, PAGES, query, replaceQuery } from "../../app/router";
 import { denialFor } from "../../app/session";
 import { entries, isLoaded } from "../../app/store";
 import { Glyph } from "../../kit/icons";
 import { Debts } from "../license/debts-notice";
+import { ACTION_LABEL } from "../worker/model";
+import { BULK_ACTIONS, type BulkAction, planOf } from "./bulk";
 import { NoMatch, NoWorkers } from "./empty";
+import { queryOfView, viewFrom } from "./filter";
 import { FleetTable, SkeletonTable } from "./fleet-table";
 import { FleetToolbar } from "./fleet-toolbar";
+import { clearSelection, selectedEntries } from "./selection";
 import { Summary } from "./summary";
-import { listableCount, rows } from "./view";
+import { changeView, listableCount, rows, view } from "./view";
+
+/** The URL follows the view after this time, so that typing does not write it with every key. */
+const URL_DELAY_MS = 250;
+
+// At once with the URL, not after the page is drawn: what a user types then would be overwritten.
+effect(() => {
+  if (isFleetList.value) changeView(viewFrom(query.value));
+});
+
+function useViewInUrl(): void {
+  useSignalEffect(() => {
+    const text = queryOfView(view.value);
+    fleetQuery.value = text;
+    const timer = window.setTimeout(() => {
+      if (isFleetList.peek()) replaceQuery(text);
+    }, URL_DELAY_MS);
+    return () => window.clearTimeout(timer);
+  });
+}
 
 export function Fleet() {
+  useViewInUrl();
   return (
     <>
       <div class="page-head">
@@ -21,6 +47,7 @@ export function Fleet() {
       <Debts />
       <FleetList />
       <Shortcuts />
+      <SelectionBar />
     </>
   );
 }
@@ -52,6 +79,50 @@ function FleetList() {
   );
 }
 
+/** At the foot of the window: rows that come or go do not move its buttons. */
+function SelectionBar() {
+  useEffect(() => clearSelection, []);
+  const selected = selectedEntries.value;
+  if (selected.length === 0) return null;
+  return (
+    <section class="selection-bar" aria-label="Selection">
+      <span class="selection-count">{selected.length.toLocaleString("en-US")} selected</span>
+      {BULK_ACTIONS.map((action) => (
+        <BulkButton key={action} action={action} />
+      ))}
+      <button type="button" class="text-button" onClick={clearSelection}>
+        Clear
+      </button>
+    </section>
+  );
+}
+
+function BulkButton({ action }: { action: BulkAction }) {
+  const denial = denialFor(action);
+  const isPossible = useComputed(
+    () =>
+      planOf(
+        selectedEntries.value.map(({ worker }) => worker.value),
+        action,
+      ).changed.length > 0,
+  ).value;
+  return (
+    <button
+      type="button"
+      class={action === "delete" ? "button button-small button-danger" : "button button-small"}
+      disabled={denial !== null || !isPossible}
+      title={denial ?? (isPossible ? "" : "Not possible for any of them now.")}
+      onClick={() => {
+        const chosen = selectedEntries.peek();
+        openDialog.value =
+          action === "hold" ? { kind: "hold", entries: chosen } : { kind: "bulk", action, entries: chosen };
+      }}
+    >
+      {action === "hold" ? "Hold" : ACTION_LABEL[action]}…
+    </button>
+  );
+}
+
 function Shortcuts() {
   return (
     <section class="shortcuts" aria-label="Keyboard shortcuts">
@@ -64,6 +135,9 @@ function Shortcuts() {
       <span>
         <kbd>j</kbd>
         <kbd>k</kbd> move
+      </span>
+      <span>
+        <kbd>x</kbd> select
       </span>
       <span>
         <kbd>Enter</kbd> open

@@ -1,8 +1,9 @@
 /** The view of the fleet that the user chose: filter, groups, sorting, and the resulting rows. */
 
-import { computed, signal } from "@preact/signals";
+import { batch, computed, signal } from "@preact/signals";
 import { entries, type WorkerEntry } from "../../app/store";
 import { compareWorkers, type GroupId, matchesText, type Sort, type SortColumn, statusInfo } from "../worker/model";
+import type { FleetView } from "./filter";
 
 export const filterText = signal("");
 export const chosenGroups = signal<ReadonlySet<GroupId>>(new Set());
@@ -22,6 +23,22 @@ export const countsByGroup = computed<ReadonlyMap<GroupId, number>>(() => {
 export const listableCount = computed(
   () => entries.value.size - (showTerminated.value ? 0 : (countsByGroup.value.get("terminated") ?? 0)),
 );
+
+export const view = computed<FleetView>(() => ({
+  text: filterText.value,
+  groups: chosenGroups.value,
+  isWithTerminated: showTerminated.value,
+  sort: sort.value,
+}));
+
+export function changeView({ text, groups, isWithTerminated, sort: order }: FleetView): void {
+  batch(() => {
+    filterText.value = text;
+    chosenGroups.value = groups;
+    showTerminated.value = isWithTerminated;
+    sort.value = order;
+  });
+}
 
 let lastRows: readonly WorkerEntry[] = [];
 

@@ -9,11 +9,13 @@ import { PauseIndicator } from "../idle/pausing";
 import { LoadCell } from "../worker/load";
 import { DesiredHint, StatusBadge } from "../worker/status-badge";
 import { useStatusGlow } from "./glow";
+import { selection, toggleSelected } from "./selection";
 import { WorkerActions } from "./worker-actions";
 
 export function WorkerRow({ entry }: { entry: WorkerEntry }) {
   const worker = entry.worker.value;
   const isOpen = useComputed(() => openWorkerId.value === entry.id);
+  const isSelected = useComputed(() => selection.value.has(entry.id));
   const row = useRef<HTMLDivElement>(null);
   useStatusGlow(row, worker.status);
   return (
@@ -24,8 +26,19 @@ export function WorkerRow({ entry }: { entry: WorkerEntry }) {
       data-worker-name={worker.name}
       data-status={worker.status}
       aria-current={isOpen.value}
+      data-selected={isSelected.value}
       onClick={(event) => openUnlessOnControl(event, entry.id)}
     >
+      <div role="cell" class="cell cell-check">
+        <label class="check">
+          <input
+            type="checkbox"
+            aria-label={`Select ${worker.name}`}
+            checked={isSelected.value}
+            onClick={(event) => toggleSelected(entry.id, event.shiftKey)}
+          />
+        </label>
+      </div>
       <div role="cell" class="cell cell-name">
         <a id={rowLinkId(entry.id)} class="name" href={workerHref(entry.id)} title={worker.name}>
           {worker.name}
@@ -103,7 +116,7 @@ export function CmlVersion({ worker }: { worker: WorkerView }) {
 
 function openUnlessOnControl(event: MouseEvent, id: string): void {
   // The path at the time of the click: a button may have rendered its icon again since.
-  const isOnControl = event.composedPath().some((node) => node instanceof Element && node.matches("a, button"));
+  const isOnControl = event.composedPath().some((node) => node instanceof Element && node.matches("a, button, label"));
   const isSelectingText = window.getSelection()?.isCollapsed === false;
   if (!isOnControl && !isSelectingText) showWorker(id);
 }

@@ -2,19 +2,31 @@ import { type Signal, useSignal } from "@preact/signals";
 import { useRef } from "preact/hooks";
 import * as api from "../../app/api";
 import { FormDialog, useSubmission } from "../../app/form-dialog";
+import { sendAll } from "../../app/several";
 import { applyWorkers, type WorkerEntry } from "../../app/store";
 import { MAX_LENGTH } from "../../generated/rules";
 import { now } from "../../kit/clock";
-import { formatUntil } from "../../kit/format";
+import { formatCount, formatUntil } from "../../kit/format";
+import { planOf } from "../fleet/bulk";
+import { Skipped } from "../fleet/bulk-dialog";
+import { clearSelection } from "../fleet/selection";
 import { customTimeDefault, customTimeProblem, type HoldChoice, holdChoices } from "./idle";
 
 type Chosen = HoldChoice["id"] | "custom";
 
-export function HoldDialog({ entry }: { entry: WorkerEntry }) {
+export function HoldDialog({ entries }: { entries: readonly WorkerEntry[] }) {
+  const plan = useSignal(
+    planOf(
+      entries.map(({ worker }) => worker.peek()),
+      "hold",
+    ),
+  ).value;
+  const [only] = plan.changed;
+  const isOne = entries.length === 1 && only !== undefined;
   const customField = useRef<HTMLInputElement>(null);
   const chosen = useSignal<Chosen>("hour");
   const customTime = useSignal(customTimeDefault(now.peek()));
-  const reason = useSignal(entry.worker.peek().hold?.reason ?? "");
+  const reason = useSignal(isOne ? (only.hold?.reason ?? "") : "");
   const timeProblem = useSignal<string | null>(null);
   const { problem, isBusy, send } = useSubmission();
 
@@ -27,13 +39,19 @@ export function HoldDialog({ entry }: { entry: WorkerEntry }) {
     }
     void send(async () => {
       const until = new Date(choice?.until ?? customTime.value);
-      applyWorkers([await api.hold(entry.id, until, reason.value.trim())]);
+      const refusals = await sendAll(plan.changed, async ({ id }) => {
+        applyWorkers([await api.hold(id, until, reason.value.trim())]);
+      });
+      const [first] = refusals;
+      if (first !== undefined)
+        throw new Error(isOne ? first.message : `${refusals.length} not held; ${first.item.name}: ${first.message}`);
+      clearSelection();
     });
   }
 
   return (
     <FormDialog
-      title={`Hold ${entry.worker.value.name}`}
+      title={isOne ? `Hold ${only.name}` : `Hold ${formatCount(plan.changed.length, "worker")}`}
       submitLabel="Set hold"
       isBusy={isBusy}
       problem={problem}
@@ -75,6 +93,7 @@ export function HoldDialog({ entry }: { entry: WorkerEntry }) {
           {timeProblem.value ?? "The worker is not paused before then. Users can still stop it."}
         </p>
       </fieldset>
+      <Skipped plan={plan} />
       <div class="field">
         <label for="hold-reason">Reason</label>
         <input

@@ -9,7 +9,8 @@ const HOUR = 60 * MINUTE;
 /** A pause that is due within this time shows in the fleet. */
 const NEAR_MS = 15 * MINUTE;
 
-/** Only a running worker whose desired status is running can be paused. */
+export const NOT_PAUSABLE = "Only a running worker whose desired status is running can be paused.";
+
 export function canBePaused(worker: WorkerView): boolean {
   return worker.status === "running" && worker.desired_status === "running";
 }

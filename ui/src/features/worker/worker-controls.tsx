@@ -13,7 +13,7 @@ import type { WorkerEntry } from "../../app/store";
 import type { Action } from "../../generated/api";
 import { now } from "../../kit/clock";
 import { Glyph, Spinner } from "../../kit/icons";
-import { activeHold, canBePaused } from "../idle/idle";
+import { activeHold, canBePaused, NOT_PAUSABLE } from "../idle/idle";
 import { canDeregister, canRegister } from "../license/license";
 import { cmlClosedReason, cmlPage } from "./links";
 import { ACTION_LABEL, actionDisabledReason, panelActions } from "./model";
@@ -88,8 +88,6 @@ function LifeButton({ entry, action }: { entry: WorkerEntry; action: Action }) {
   );
 }
 
-const NOT_PAUSABLE = "Only a running worker whose desired status is running can be paused.";
-
 function pauseDisabledReason(entry: WorkerEntry): string | null {
   return denialFor("hold") ?? (canBePaused(entry.worker.value) ? null : NOT_PAUSABLE);
 }
@@ -103,7 +101,7 @@ function HoldButton({ entry }: { entry: WorkerEntry }) {
       disabled={disabledReason !== null}
       title={disabledReason ?? ""}
       onClick={() => {
-        openDialog.value = { kind: "hold", entry };
+        openDialog.value = { kind: "hold", entries: [entry] };
       }}
     >
       Hold until…
