@@ -59,7 +59,9 @@ def pipeline_over(connections: CmlConnections, reports: Any, clock: SteppedClock
         metrics_interval_seconds=60.0,
         count_drift=lambda worker, kind: None,
         monitors=None,
-        licenses=LicenseRegistrar(reports, reports, servers, lambda: None, clock, counts),
+        licenses=LicenseRegistrar(
+            reports, reports, servers, lambda: None, clock, counts, lambda worker, kind: None, 120.0
+        ),
         idle=None,
         scale_down=ScaleDown(reports, ScaleDownPolicy(), clock, lambda: 1, counts),
     )

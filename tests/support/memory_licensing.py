@@ -11,7 +11,7 @@ from lcm.simulator.cml.licensing import AUTHORIZE_SECONDS, REGISTER_SECONDS, Lic
 from lcm.simulator.cml.refusal import Refused
 from lcm.simulator.pace import Pace
 from lcm.worker_controller.adapters.cml_licensing import license_state
-from lcm.worker_controller.ports import POOL_NOT_NOTIFIED, LicenseState
+from lcm.worker_controller.ports import HAS_NONE, POOL_NOT_NOTIFIED, LicenseState
 
 TOKEN = "a-token-of-the-pool"
 STEADY = Pace(seed=0, speed=1.0, spread=0.0)
@@ -31,13 +31,13 @@ class MemoryLicensing:
     async def state(self, server: CmlServer) -> LicenseState:
         return self.state_of(server.host)
 
-    async def register(self, server: CmlServer, token: str) -> str:
-        refusal = self.begin(server.host, token)
+    async def register(self, server: CmlServer, token: str, *, again: bool = False) -> str:
+        refusal = self.begin(server.host, token, again=again)
         if not refusal:
             self.finish(server.host)
         return refusal
 
-    async def deregister(self, server: CmlServer) -> str:
+    async def deregister(self, server: CmlServer, *, within_seconds: float) -> str:
         return self.give_back(server.host)
 
     def state_of(self, host: str) -> LicenseState:
@@ -49,15 +49,15 @@ class MemoryLicensing:
         try:
             return "" if agent.deregister(now=0.0) else POOL_NOT_NOTIFIED
         except Refused:
-            return ""  # it has none
+            return HAS_NONE
 
-    def begin(self, host: str, token: str) -> str:
+    def begin(self, host: str, token: str, *, again: bool = False) -> str:
         """Accept a registration, which is decided later, or return why not."""
         agent = self._agent(host)
         self.calls.append(f"register {host}")
         try:
             if not self.refusal:
-                agent.register(token, reregister=False, now=0.0)
+                agent.register(token, reregister=again, now=0.0)
         except Refused as refused:
             return refused.description
         return self.refusal

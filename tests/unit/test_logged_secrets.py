@@ -148,7 +148,14 @@ async def test_a_license_token_is_masked(log: Log, secret: str) -> None:
     licensing = MemoryLicensing()
     pending = License(pending_operation=LicenseOperation.REGISTER, operation_in_progress=True)
     keeper = LicenseRegistrar(
-        plane, licensing, lambda _: a_target().server, lambda: None, VirtualClock(), Counter()
+        plane,
+        licensing,
+        lambda _: a_target().server,
+        lambda: None,
+        VirtualClock(),
+        Counter(),
+        lambda worker, kind: None,
+        deregistration_seconds=120.0,
     )
     await keeper.advance(a_worker(status=RUNNING, license=pending))
     assert licensing.calls == ["register 10.0.0.1"]

@@ -4,7 +4,7 @@ A license belongs to a pool that many workers share, so an operation is recorded
 counted while it fails, and a deregistration that could not be confirmed is a debt that a person must settle.
 """
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
@@ -14,6 +14,16 @@ from msgspec.structs import replace
 from lcm.domain.errors import Conflict
 
 MAX_ATTEMPTS: Final = 5
+
+NOT_REGISTERED: Final = "NOT_REGISTERED"
+REFUSED: Final = "FAILED"
+FREE_REGISTRATIONS: Final = (NOT_REGISTERED, REFUSED)
+"""CML's registration statuses of a server that holds no license and is not about to get one."""
+
+RELEASE_PATIENCE: Final = timedelta(seconds=120)
+"""How long a deletion waits for the license: an unreachable CML must not keep a paid instance."""
+
+LOST: Final = "CML reports no license any more: it was deregistered outside LCM, or has expired"
 
 
 class LicenseStatus(StrEnum):
@@ -58,14 +68,22 @@ class License(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def request_operation(
-    license: License, operation: LicenseOperation, *, token_ref: str | None = None, now: datetime
+    license: License,
+    operation: LicenseOperation,
+    *,
+    token_ref: str | None = None,
+    may_be_held: bool | None = None,
+    now: datetime,
 ) -> License:
-    """Record a requested operation; the newest request replaces one that has not begun."""
+    """Record a requested operation; the newest request replaces one that has not begun.
+
+    `may_be_held` is what CML reported besides; None: only what LCM requested counts.
+    """
     if license.operation_in_progress and license.pending_operation is not operation:
         raise Conflict(
             f"a license operation ({license.pending_operation}) is in progress; wait until it has ended"
         )
-    if operation is LicenseOperation.DEREGISTER and not license.may_be_held:
+    if operation is LicenseOperation.DEREGISTER and not (may_be_held or license.may_be_held):
         return replace(
             license, declared=False, pending_operation=None, token_ref=None, attempts=0, changed_at=now
         )
@@ -90,11 +108,17 @@ def is_due(license: License) -> bool:
     )
 
 
-def deregister(license: License, *, now: datetime) -> License:
-    """Request the deregistration of a worker that is being deleted, whatever else was requested."""
+def deregister(license: License, *, must_ask: bool, now: datetime) -> License:
+    """Request the deregistration of a worker that is being deleted, whatever else was requested.
+
+    A server that `must_ask` says may hold a license is deregistered too, also if LCM did not register it.
+    """
+    is_needed = must_ask or license.may_be_held
+    if not is_needed and license.changed_at is None:
+        return license
     return replace(
         license,
-        pending_operation=LicenseOperation.DEREGISTER if license.may_be_held else None,
+        pending_operation=LicenseOperation.DEREGISTER if is_needed else None,
         operation_in_progress=False,
         attempts=0,
         changed_at=now,
@@ -115,6 +139,22 @@ def lose_instance(license: License, *, is_final: bool, now: datetime) -> License
     )
 
 
+def observe(license: License, *, is_held: bool, is_free: bool, tier: str | None, now: datetime) -> License:
+    """Follow what CML reports: a license that was registered outside LCM is held, one that is gone is not.
+
+    An operation in progress changes that by itself.
+    """
+    if is_held and not license.may_be_held:
+        registered = LicenseStatus.REGISTERED
+        return replace(license, status=registered, tier=tier, asked_for=True, changed_at=now)
+    if is_free and license.may_be_held and license.pending_operation is None:
+        unlicensed = LicenseStatus.UNLICENSED
+        return replace(
+            license, status=unlicensed, tier=None, asked_for=False, last_error=LOST, changed_at=now
+        )
+    return license
+
+
 def begin(license: License, operation: LicenseOperation, *, now: datetime) -> License:
     """Record an attempt, right before the controller calls CML."""
     _expect(license, operation)
@@ -128,9 +168,16 @@ def begin(license: License, operation: LicenseOperation, *, now: datetime) -> Li
     )
 
 
-def complete(license: License, operation: LicenseOperation, *, tier: str | None, now: datetime) -> License:
-    """Record CML's confirmation. Repeating it changes nothing."""
+def complete(
+    license: License, operation: LicenseOperation, *, tier: str | None, was_held: bool = True, now: datetime
+) -> License:
+    """Record CML's confirmation. Repeating it changes nothing.
+
+    The deregistration of a server that turned out to hold no license leaves the status as it was.
+    """
     done = LicenseStatus.REGISTERED if operation is LicenseOperation.REGISTER else LicenseStatus.DEREGISTERED
+    if operation is LicenseOperation.DEREGISTER and not (was_held or license.may_be_held):
+        done = license.status
     if license.pending_operation is not operation and license.status is done:
         return license
     _expect(license, operation)

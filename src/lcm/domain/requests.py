@@ -94,9 +94,9 @@ def _with_stop(worker: Worker, why: PauseReason, *, by: str, now: datetime) -> W
 
 def _deleted(worker: Worker, now: datetime) -> Worker:
     worker = replace(worker, pause=pause.abandon(worker.pause, now=now))
-    if worker.license.changed_at is None:
-        return worker
-    return replace(worker, license=deregister(worker.license, now=now))
+    # Its last report may be a minute old: a CML that answers is asked before its instance goes.
+    must_ask = worker.may_hold_license or worker.cml.is_ready
+    return replace(worker, license=deregister(worker.license, must_ask=must_ask, now=now))
 
 
 def _resumed(before: Worker, worker: Worker, now: datetime) -> Worker:

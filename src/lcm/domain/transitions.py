@@ -105,6 +105,7 @@ def _settle_fields(before: Worker, after: Worker, now: datetime) -> Worker:
         after = replace(
             after,
             desired_status=DesiredStatus.TERMINATED,
+            cml=replace(after.cml, license=None),
             license=lose_instance(after.license, is_final=True, now=now),
             instance=replace(after.instance, public_ip=None, private_ip=None),
             pause=pause.abandon(after.pause, now=now),
@@ -126,7 +127,7 @@ def _without_instance(worker: Worker) -> Worker:
     return replace(
         worker,
         instance=replace(worker.instance, id=None, public_ip=None, private_ip=None),
-        cml=replace(worker.cml, certificate_sha256=None, labs=LabSummary(), definitions=None),
+        cml=replace(worker.cml, certificate_sha256=None, license=None, labs=LabSummary(), definitions=None),
     )
 
 

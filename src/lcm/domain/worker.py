@@ -22,7 +22,7 @@ from lcm.domain.launch import (
     LaunchIntent,
     WorkerId,
 )
-from lcm.domain.license import License, is_due
+from lcm.domain.license import FREE_REGISTRATIONS, License, is_due
 from lcm.domain.lifecycle import (
     DRAINING,
     PENDING,
@@ -197,6 +197,11 @@ class Cml(msgspec.Struct, frozen=True, kw_only=True):
     definitions: CmlDefinitions | None = None
     """None as long as they have not been read, or if there are more than the record takes."""
 
+    @property
+    def reports_license(self) -> bool:
+        """Whether its last report of its license does not say that it holds none."""
+        return self.license is not None and self.license.registration_status not in FREE_REGISTRATIONS
+
 
 class Connection(msgspec.Struct, frozen=True, kw_only=True):
     """The controller's WebSocket connection to a worker."""
@@ -339,6 +344,17 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     def is_being_paused(self) -> bool:
         """Whether an automatic pause is in progress that activity would still cancel."""
         return self.pause.is_automatic and self.desired_status is DesiredStatus.STOPPED and self.is_live
+
+    @property
+    def has_license(self) -> bool:
+        """Whether the pool counts a license for it as far as known: LCM requested it, or CML reported it."""
+        return self.license.may_be_held or self.cml.reports_license
+
+    @property
+    def may_hold_license(self) -> bool:
+        """Whether the pool may count a license for it: it has one, or a CML that has not been asked."""
+        has_cml = (self.imported or self.cml.version is not None) and self.status is not TERMINATED
+        return self.has_license or (has_cml and self.cml.license is None)
 
     @property
     def is_license_due(self) -> bool:

@@ -501,6 +501,10 @@ class LicenseReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     tier: str | None = None
     is_free: bool = False
     """CML reports that it holds no license."""
+    is_held: bool = False
+    """CML reports that it is registered."""
+    expected_version: int | None = None
+    """The version of the record that an observation is about."""
     is_debt: bool = False
     """The controller gives up although the license is not known to be released: it becomes a debt."""
 

@@ -240,6 +240,8 @@ def _running_pipeline(
         election.check,
         clock,
         stats.counts,
+        stats.on_drift,
+        settings.cml_deregistration_timeout_seconds,
     )
     idle = (
         IdleChecker(control_plane, monitors, settings.scale_down_enabled, clock, stats.counts)

@@ -90,7 +90,7 @@ class ControlPlane(Protocol):
     async def report_license(
         self, worker: Worker, step: str, operation: LicenseOperation, report: LicenseReport
     ) -> Worker:
-        """`start`, `complete` or `fail`."""
+        """`start`, `complete` or `fail`; `observe` for what CML reports without an operation."""
         ...
 
     async def get_license_token(self, worker: Worker) -> str: ...
@@ -262,6 +262,8 @@ class CmlSystem(Protocol):
 
 POOL_NOT_NOTIFIED: Final = "CML removed the license, but could not notify Cisco"
 """The answer to a deregistration after which the server is free but the pool still counts it."""
+HAS_NONE: Final = "CML has no license to deregister"
+"""The answer to a deregistration of a server that is not registered, or not yet."""
 
 
 class LicenseState(NamedTuple):
@@ -274,6 +276,8 @@ class LicenseState(NamedTuple):
     """Why the last registration failed; empty if it did not."""
     is_free: bool
     """It holds no license and is not about to get one."""
+    is_held: bool = False
+    """It has a registration, in compliance or not."""
 
 
 class CmlLicensing(Protocol):
@@ -281,12 +285,18 @@ class CmlLicensing(Protocol):
 
     async def state(self, server: CmlServer) -> LicenseState: ...
 
-    async def register(self, server: CmlServer, token: str) -> str:
-        """Request a registration, which takes its time. Returns why it was refused; empty if accepted."""
+    async def register(self, server: CmlServer, token: str, *, again: bool = False) -> str:
+        """Request a registration, which takes its time. Returns why it was refused; empty if accepted.
+
+        `again` replaces the registration that the server has.
+        """
         ...
 
-    async def deregister(self, server: CmlServer) -> str:
-        """Deregister the license. Returns why it is not known to be free; empty if it is."""
+    async def deregister(self, server: CmlServer, *, within_seconds: float) -> str:
+        """Deregister the license. Returns why it is not known to be free; empty if it is.
+
+        CML answers once Cisco has: if Cisco cannot be reached, after a minute or two.
+        """
         ...
 
 

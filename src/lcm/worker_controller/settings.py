@@ -49,6 +49,13 @@ class WorkerControllerSettings(ElectionSettings, CmlSettings):
     )
 
     regions_config_path: Path = Field(Path("config/regions.yaml"), description="aws_region_configs.")
+    cml_deregistration_timeout_seconds: float = Field(
+        120.0,
+        gt=0,
+        le=120,
+        description="Seconds in which CML must answer a deregistration: it waits for Cisco. A worker that is"
+        " deleted waits for its license no longer than 120 seconds in all.",
+    )
     environment_tag: str = Field(
         "production", validation_alias="LCM_ENVIRONMENT", description="Value of the tag cml-environment."
     )

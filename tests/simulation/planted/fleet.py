@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import suppress
+from datetime import datetime
 from typing import Any
 
 from lcm.control_plane.commands import license_worker
@@ -9,8 +10,9 @@ from lcm.core.backoff import Backoff
 from lcm.core.loop import ReconcileLoop, ResourceState
 from lcm.core.rate_limit import TokenBucket
 from lcm.core.results import ReconciliationResult, Requeue
+from lcm.domain import requests
 from lcm.domain.errors import LcmError
-from lcm.domain.license import License, LicenseOperation
+from lcm.domain.license import License, LicenseOperation, deregister
 from lcm.domain.orphans import AbsenceTracker, Budget, Orphan, OrphanKind
 from lcm.domain.worker import Instance, Worker
 from lcm.worker_controller.decisions import Situation
@@ -20,7 +22,12 @@ from lcm.worker_controller.running.license import Next
 from lcm.worker_controller.sweeps import orphans as sweeping
 from lcm.worker_controller.sweeps.orphans import Orphans
 from simulation.planted.base import planted_in, swapped, swapped_in
-from simulation.scenarios.fleet import a_maintained_fleet, licenses_come_and_go
+from simulation.scenarios.fleet import (
+    a_license_registered_outside_is_deregistered,
+    a_maintained_fleet,
+    an_imported_worker_brings_its_license,
+    licenses_come_and_go,
+)
 
 
 @planted_in(a_maintained_fleet)
@@ -79,6 +86,19 @@ def a_launch_is_repeated_without_observing() -> Iterator[None]:
 @planted_in(a_maintained_fleet)
 def a_license_is_lost_with_its_instance() -> Iterator[None]:
     yield from swapped(License, "may_be_held", property(lambda self: False))
+
+
+@planted_in(a_license_registered_outside_is_deregistered)
+def only_what_lcm_registered_is_deregistered() -> Iterator[None]:
+    def deregister_own(known: License, *, must_ask: bool, now: datetime) -> License:
+        return deregister(known, must_ask=False, now=now)
+
+    yield from swapped(requests, "deregister", deregister_own)
+
+
+@planted_in(an_imported_worker_brings_its_license)
+def a_license_that_was_never_read_is_none() -> Iterator[None]:
+    yield from swapped(Worker, "may_hold_license", property(lambda self: self.license.may_be_held))
 
 
 @planted_in(a_maintained_fleet)

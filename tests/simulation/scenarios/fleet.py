@@ -24,6 +24,7 @@ from simulation.story import PATIENCE_SECONDS, Story, TooLate
 from simulation.world.knobs import Knobs
 from simulation.world.world import World
 from support.memory_cloud import MemoryInstance, Moment
+from support.memory_licensing import TOKEN
 
 DISCOVERING = Knobs(discovery=True, discovery_interval=60.0)
 SWEEPING = replace(DISCOVERING, orphan_termination=True)
@@ -112,6 +113,21 @@ async def until_licensed(story: Story, worker_id: str, status: LicenseStatus) ->
         await story.pause(1)
 
 
+async def until_ready(story: Story, worker_id: str) -> None:
+    while (worker := story.world.disk.peek(worker_id)) is None or not worker.cml.is_ready:
+        await story.pause(1)
+
+
+def register_outside(story: Story, worker_id: str) -> None:
+    """A person registers a server in CML's own pages, if LCM has reached it and it is not registered."""
+    worker, licensing = story.world.disk.peek(worker_id), story.world.licensing
+    if worker is None or not worker.cml.is_ready or licensing.unreachable is not None:
+        return
+    for instance in story.world.cloud.live_instances(worker_id):
+        if not licensing.begin(instance.id, TOKEN):
+            licensing.finish(instance.id)
+
+
 async def a_licensed_worker(story: Story) -> str:
     worker = await story.create("ada")
     await story.until(worker, RUNNING)
@@ -152,6 +168,31 @@ async def a_deregistration_that_cisco_does_not_receive_is_a_debt(story: Story) -
     story.world.licensing.pool.loses_deregistrations = True
     await story.act(worker, "delete")
     await story.until(worker, TERMINATED)
+
+
+@scenario
+async def a_license_registered_outside_is_deregistered(story: Story) -> None:
+    """LCM did not request it, and asks CML before it terminates the instance (D-23)."""
+    worker = await story.create("ada")
+    await story.until(worker, RUNNING)
+    await until_ready(story, worker)
+    register_outside(story, worker)
+    await story.act(worker, "delete")
+    await story.until(worker, TERMINATED)
+
+
+@under(DISCOVERING)
+async def an_imported_worker_brings_its_license(story: Story) -> None:
+    """It is licensed before LCM knows it; when its CML does not answer, that is a debt."""
+    instance = launch_foreign(story, "eve")
+    licensing = story.world.licensing
+    assert not licensing.begin(instance.id, TOKEN)
+    licensing.finish(instance.id)
+    worker = await until_imported(story, instance)
+    await story.until(worker.id, RUNNING)
+    licensing.unreachable = Unreachable("no route to CML")
+    await story.act(worker.id, "delete")
+    await story.until(worker.id, TERMINATED)
 
 
 @under(DISCOVERING)
@@ -312,9 +353,12 @@ def draw_licenses(seed: int) -> Knobs:
 async def licenses_come_and_go(story: Story) -> None:
     """Workers are licensed, deregistered and deleted, while CML and Cisco are not always reachable."""
     rng, licensing = Random(f"come and go/{story.world.faults.seed}"), story.world.licensing
+    people = Random(f"outside/{story.world.faults.seed}")
     for step in range(rng.randint(1, 2)):
         worker = await story.create(f"w-{step}")
         await story.until(worker, RUNNING)
+        if people.random() < 0.4:
+            register_outside(story, worker)
         for _ in range(rng.randint(1, 3)):
             await story.license(worker)
             await story.pause(rng.choice([2.0, 20.0, 90.0]))

@@ -402,17 +402,17 @@ class SimulatedLicensing(SimulatedPort):
 
         return await self._read("license_state", self._at(server.host), state)
 
-    async def register(self, server: CmlServer, token: str) -> str:
+    async def register(self, server: CmlServer, token: str, *, again: bool = False) -> str:
         async def begin() -> str:
             instance_id = self._booted_at(server.host)
-            refusal = self._world.licensing.begin(instance_id, token)
+            refusal = self._world.licensing.begin(instance_id, token, again=again)
             if not refusal:
                 self._world.start(self._finish_later(server.host, instance_id), "license")
             return refusal
 
         return await self._write("register_license", self._at(server.host), begin)
 
-    async def deregister(self, server: CmlServer) -> str:
+    async def deregister(self, server: CmlServer, *, within_seconds: float) -> str:
         async def finish() -> str:
             return self._world.licensing.give_back(self._booted_at(server.host))
 

@@ -45,12 +45,12 @@ class TestA7DeregistrationIsCut:
             deregister = fleet.licensing.deregister
             deaths: list[str] = []
 
-            async def die(server: CmlServer) -> str:
+            async def die(server: CmlServer, *, within_seconds: float) -> str:
                 if deaths:
-                    return await deregister(server)
+                    return await deregister(server, within_seconds=within_seconds)
                 deaths.append(server.host)
                 if moment == "after":
-                    await deregister(server)
+                    await deregister(server, within_seconds=within_seconds)
                 fleet.ports[fleet.controllers.index(fleet.leader)].is_reachable = False
                 fleet.leader.election.resign()
                 raise Unreachable("the process is gone")

@@ -17,13 +17,15 @@ from lcm.control_plane.commands.license_worker import (
     set_fleet_token,
     settle_debt,
 )
+from lcm.control_plane.commands.report_details import report_cml
 from lcm.core.health import Health
 from lcm.core.timeouts import timeout
 from lcm.domain.errors import Throttled, Unreachable
 from lcm.domain.license import LicenseStatus
 from lcm.domain.lifecycle import PENDING, RUNNING, TERMINATED
 from lcm.domain.scaling import AuditEvent
-from lcm.domain.worker import Action, Worker
+from lcm.domain.worker import Action, CmlLicense, Worker
+from lcm.rest.schemas import CmlReport
 from lcm.worker_controller.ports import POOL_NOT_NOTIFIED
 from lcm.worker_controller.running.license import ANSWER_LOST
 from support.fleet import Fleet, MemoryMonitors
@@ -36,7 +38,7 @@ INVALID = "Response error: The token '…' is not valid"
 class SlowLicensing(MemoryLicensing):
     """Registrations go on until the test finishes them."""
 
-    async def register(self, server: CmlServer, token: str) -> str:
+    async def register(self, server: CmlServer, token: str, *, again: bool = False) -> str:
         self.begin(server.host, token)
         return ""
 
@@ -44,9 +46,17 @@ class SlowLicensing(MemoryLicensing):
 class AnswersOfDeregistrationsGetLost(MemoryLicensing):
     """It deregisters, and the answer whether Cisco was notified is lost."""
 
-    async def deregister(self, server: CmlServer) -> str:
-        await super().deregister(server)
+    async def deregister(self, server: CmlServer, *, within_seconds: float) -> str:
+        await super().deregister(server, within_seconds=within_seconds)
         raise Unreachable("no answer")
+
+
+class DeregistersTwice(MemoryLicensing):
+    """An HTTP client sends a DELETE again if it is cut off: the second answer hides the first."""
+
+    async def deregister(self, server: CmlServer, *, within_seconds: float) -> str:
+        await super().deregister(server, within_seconds=within_seconds)
+        return await super().deregister(server, within_seconds=within_seconds)
 
 
 class LosesTheControlPlane(MemoryLicensing):
@@ -56,10 +66,10 @@ class LosesTheControlPlane(MemoryLicensing):
         super().__init__()
         self._fleet = fleet
 
-    async def deregister(self, server: CmlServer) -> str:
+    async def deregister(self, server: CmlServer, *, within_seconds: float) -> str:
         (port,) = self._fleet.ports
         port.is_reachable = False
-        return await super().deregister(server)
+        return await super().deregister(server, within_seconds=within_seconds)
 
 
 async def licensed(fleet: Fleet) -> Worker:
@@ -389,6 +399,17 @@ async def test_a_license_whose_deregistration_was_not_answered_is_a_debt() -> No
         assert (debt.worker_id, debt.reason) == (worker.id, ANSWER_LOST)
 
 
+async def test_a_deregistration_that_was_sent_twice_is_a_debt() -> None:
+    async with Fleet().running() as fleet:
+        fleet.licensing = DeregistersTwice()
+        fleet.leader.reconciler.licenses.cml = fleet.licensing
+        worker = await licensed(fleet)
+        await request_deregistration(fleet.plane.records, worker.id)
+        await fleet.clock.sleep(30)
+        (debt,) = await list_debts(fleet.plane.records)
+        assert debt.reason == ANSWER_LOST
+
+
 async def test_a_worker_deleted_after_an_unanswered_deregistration_owes_its_license() -> None:
     fleet = Fleet()
     fleet.licensing = AnswersOfDeregistrationsGetLost()
@@ -439,8 +460,8 @@ class LeadersAreCutOff(MemoryLicensing):
         super().__init__()
         self._fleet = fleet
 
-    async def deregister(self, server: CmlServer) -> str:
-        answer = await super().deregister(server)
+    async def deregister(self, server: CmlServer, *, within_seconds: float) -> str:
+        answer = await super().deregister(server, within_seconds=within_seconds)
         leader = self._fleet.leader
         port = self._fleet.ports[self._fleet.controllers.index(leader)]
         port.is_reachable = False
@@ -483,7 +504,7 @@ async def test_a_license_that_five_attempts_did_not_free_is_a_debt() -> None:
     async with Fleet().running() as fleet:
         worker = await licensed(fleet)
 
-        async def refuse(server: CmlServer) -> str:
+        async def refuse(server: CmlServer, *, within_seconds: float) -> str:
             return "another operation is under way"
 
         fleet.licensing.deregister = refuse  # type: ignore[method-assign]
@@ -515,3 +536,217 @@ async def test_a_worker_that_was_refused_a_license_holds_none_and_is_terminated_
         await fleet.ask(worker, Action.DELETE)
         await fleet.until(worker, TERMINATED, within_seconds=60)
         assert await list_debts(fleet.plane.records) == []
+
+
+# What CML reports of a license that LCM knows nothing of (A1, D-23).
+
+
+def register_outside(fleet: Fleet, worker: Worker) -> None:
+    """A person registers the server in CML's own pages."""
+    host = worker.instance.public_ip or ""
+    assert fleet.licensing.begin(host, TOKEN) == ""
+    fleet.licensing.finish(host)
+
+
+async def report_polled(fleet: Fleet, worker: Worker) -> None:
+    """What the poll of every minute reports of CML's license."""
+    (port,) = fleet.ports
+    state = fleet.licensing.agents[worker.instance.public_ip or ""].status(now=0.0)
+    polled = CmlLicense(
+        registration_status=state["registration"]["status"],
+        authorization_status=state["authorization"]["status"],
+        product_license=state["product_license"]["active"],
+    )
+    await report_cml(
+        fleet.plane.records,
+        fleet.plane.policies,
+        worker.id,
+        CmlReport(ready=True, license=polled),
+        fence=port._fence(),
+    )
+
+
+async def ready(fleet: Fleet) -> Worker:
+    worker = await fleet.running_worker()
+    await fleet.clock.sleep(60)
+    return await fleet.get(worker)
+
+
+async def test_a_license_registered_outside_lcm_is_deregistered_before_the_instance_is_terminated() -> None:
+    """Even if it was registered since the last report."""
+    async with Fleet().running() as fleet:
+        worker = await ready(fleet)
+        register_outside(fleet, worker)
+        await fleet.ask(worker, Action.DELETE)
+        await fleet.until(worker, TERMINATED)
+        assert fleet.licensing.held == set()
+        assert await list_debts(fleet.plane.records) == []
+        events = [entry.event for entry in await fleet.plane.records.audit.newest()]
+        assert AuditEvent.LICENSE_DEREGISTERED in events
+
+
+async def test_a_license_registered_outside_lcm_is_shown_and_deregistered_on_request() -> None:
+    async with Fleet().running() as fleet:
+        worker = await ready(fleet)
+        register_outside(fleet, worker)
+        await report_polled(fleet, worker)
+        await fleet.clock.sleep(60)
+        shown = (await fleet.get(worker)).license
+        assert (shown.status, shown.tier) == (LicenseStatus.REGISTERED, "CML_Enterprise")
+        await request_deregistration(fleet.plane.records, worker.id)
+        await fleet.clock.sleep(30)
+        assert fleet.licensing.held == set()
+        assert (await fleet.get(worker)).license.status is LicenseStatus.DEREGISTERED
+
+
+async def test_a_license_that_was_only_reported_is_deregistered_on_request() -> None:
+    """Before the controller has followed the report."""
+    async with Fleet().running() as fleet:
+        worker = await ready(fleet)
+        register_outside(fleet, worker)
+        await report_polled(fleet, worker)
+        await request_deregistration(fleet.plane.records, worker.id)
+        await fleet.clock.sleep(30)
+        assert fleet.licensing.held == set()
+
+
+async def test_a_license_registered_outside_lcm_that_cannot_be_deregistered_is_a_debt() -> None:
+    async with Fleet().running() as fleet:
+        worker = await ready(fleet)
+        register_outside(fleet, worker)
+        await report_polled(fleet, worker)
+        fleet.licensing.unreachable = Unreachable("no route to CML")
+        await fleet.ask(worker, Action.DELETE)
+        await fleet.until(worker, TERMINATED, within_seconds=300)
+        (debt,) = await list_debts(fleet.plane.records)
+        assert debt.worker_id == worker.id
+
+
+async def test_a_license_registered_outside_lcm_of_an_instance_that_is_gone_is_a_debt() -> None:
+    async with Fleet().running() as fleet:
+        worker = await ready(fleet)
+        register_outside(fleet, worker)
+        await report_polled(fleet, worker)
+        fleet.cloud.terminate(fleet.instance_id(worker))
+        await fleet.clock.sleep(900)
+        assert [debt.worker_id for debt in await list_debts(fleet.plane.records)] == [worker.id]
+
+
+async def test_a_cml_that_reported_no_license_and_does_not_answer_does_not_keep_its_instance() -> None:
+    async with Fleet().running() as fleet:
+        worker = await ready(fleet)
+        fleet.licensing.state_of(worker.instance.public_ip or "")
+        await report_polled(fleet, worker)
+        fleet.licensing.unreachable = Unreachable("no route to CML")
+        await fleet.ask(worker, Action.DELETE)
+        await fleet.until(worker, TERMINATED, within_seconds=60)
+        assert await list_debts(fleet.plane.records) == []
+        events = [entry.event for entry in await fleet.plane.records.audit.newest()]
+        assert {AuditEvent.LICENSE_DEREGISTERED, AuditEvent.LICENSE_DEBT_RECORDED}.isdisjoint(events)
+
+
+async def test_the_deletion_of_a_worker_that_never_had_a_license_counts_and_audits_none() -> None:
+    async with Fleet().running() as fleet:
+        worker = await ready(fleet)
+        await fleet.ask(worker, Action.DELETE)
+        await fleet.until(worker, TERMINATED, within_seconds=60)
+        assert fleet.leader.stats.counts["license_deregistered_count"] == 0
+        events = [entry.event for entry in await fleet.plane.records.audit.newest()]
+        assert AuditEvent.LICENSE_DEREGISTERED not in events
+        assert LicenseStatus.DEREGISTERED not in [commit.license.status for commit in fleet.commits]
+
+
+async def test_a_lost_registration_is_drift_and_a_declared_license_is_registered_again() -> None:
+    """A person deregistered it in CML, or it expired (D-12)."""
+    async with Fleet().running() as fleet, asyncio.TaskGroup() as tasks:
+        licensing = tasks.create_task(
+            AutoLicense(fleet.plane.records, fleet.plane.caches, Health(fleet.clock)).run()
+        )
+        worker = await licensed(fleet)
+        await set_fleet_token(fleet.plane.records, TOKEN)
+        fleet.licensing.give_back(worker.instance.public_ip or "")
+        await report_polled(fleet, worker)
+        await fleet.clock.sleep(90)
+        licensing.cancel()
+        again = (await fleet.get(worker)).license
+        assert again.status is LicenseStatus.REGISTERED
+        assert fleet.leader.stats.drifts[worker.id, "license_lost"] == 1
+        assert LicenseStatus.UNLICENSED in [commit.license.status for commit in fleet.commits]
+        assert len(fleet.licensing.held) == 1
+
+
+async def test_an_old_report_does_not_take_a_license_for_lost() -> None:
+    async with Fleet().running() as fleet:
+        worker = await ready(fleet)
+        fleet.licensing.state_of(worker.instance.public_ip or "")
+        await request_license(fleet.plane.records, worker.id, TOKEN)
+        await fleet.clock.sleep(30)
+        before = CmlLicense(registration_status="NOT_REGISTERED")
+        await report_cml(
+            fleet.plane.records,
+            fleet.plane.policies,
+            worker.id,
+            CmlReport(ready=True, license=before),
+            fence=fleet.ports[0]._fence(),
+        )
+        await fleet.clock.sleep(120)
+        assert (await fleet.get(worker)).license.status is LicenseStatus.REGISTERED
+        assert fleet.leader.stats.drifts.total() == 0
+
+
+async def test_a_confirmed_deregistration_settles_an_earlier_debt_of_the_same_server() -> None:
+    """A lost answer is a debt until CML or an operator says otherwise (A4)."""
+    async with Fleet().running() as fleet:
+        fleet.licensing.pool.loses_deregistrations = True
+        worker = await licensed(fleet)
+        await request_deregistration(fleet.plane.records, worker.id)
+        await fleet.clock.sleep(30)
+        (debt,) = await list_debts(fleet.plane.records)
+        assert debt.settled_by is None
+        fleet.licensing.pool.loses_deregistrations = False
+        await request_license(fleet.plane.records, worker.id, TOKEN)
+        await fleet.clock.sleep(30)
+        await request_deregistration(fleet.plane.records, worker.id)
+        await fleet.clock.sleep(30)
+        (debt,) = await list_debts(fleet.plane.records)
+        assert debt.settled_by == "CML"
+
+
+class CiscoIsSlow(MemoryLicensing):
+    """It answers a deregistration as late as it may."""
+
+    def __init__(self, fleet: Fleet, seconds: float) -> None:
+        super().__init__()
+        self._clock, self._seconds = fleet.clock, seconds
+        self.limits: list[float] = []
+
+    async def deregister(self, server: CmlServer, *, within_seconds: float) -> str:
+        self.limits.append(within_seconds)
+        await self._clock.sleep(min(self._seconds, within_seconds))
+        if self._seconds >= within_seconds:
+            raise Unreachable("timed out")
+        return await super().deregister(server, within_seconds=within_seconds)
+
+
+@pytest.mark.parametrize("seconds", [90.0, 115.0])
+async def test_a_deregistration_may_take_as_long_as_cml_waits_for_cisco(seconds: float) -> None:
+    fleet = Fleet()
+    fleet.licensing = CiscoIsSlow(fleet, seconds)
+    fleet.licensing.pool.loses_deregistrations = True
+    async with fleet.running():
+        worker = await licensed(fleet)
+        await request_deregistration(fleet.plane.records, worker.id)
+        await fleet.clock.sleep(seconds + 10)
+        (debt,) = await list_debts(fleet.plane.records)
+        assert (debt.reason, fleet.licensing.limits) == (POOL_NOT_NOTIFIED, [120.0])
+
+
+async def test_a_deletion_waits_for_a_slow_deregistration_no_longer_than_two_minutes() -> None:
+    fleet = Fleet()
+    fleet.licensing = CiscoIsSlow(fleet, 1e6)
+    async with fleet.running():
+        worker = await licensed(fleet)
+        await fleet.ask(worker, Action.DELETE)
+        await fleet.until(worker, TERMINATED, within_seconds=180)
+        assert len(await list_debts(fleet.plane.records)) == 1
+        assert max(fleet.licensing.limits) <= 120.0

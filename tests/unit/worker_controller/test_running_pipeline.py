@@ -69,7 +69,9 @@ class World:
         counts: Counter[str] = Counter()
         plane: Any = self
         servers = partial(server_of, use_private_ip=False)
-        licenses = LicenseRegistrar(plane, plane, servers, lambda: None, self.clock, counts)
+        licenses = LicenseRegistrar(
+            plane, plane, servers, lambda: None, self.clock, counts, lambda worker, kind: None, 120.0
+        )
         self.tender = RunningPipeline(
             plane,
             plane,
@@ -112,7 +114,7 @@ class World:
     async def get_license_token(self, worker: Worker) -> str:
         return "token"
 
-    async def register(self, _: CmlServer, token: str) -> str:
+    async def register(self, _: CmlServer, token: str, *, again: bool) -> str:
         self.steps.append("6 register")
         return ""
 

@@ -18,10 +18,20 @@ from lcm.control_plane.records.preconditions import UNCONDITIONAL, Preconditions
 from lcm.control_plane.store.forward_compat import encode_over
 from lcm.control_plane.store.port import Document, Fence, VersionConflict
 from lcm.domain.errors import Conflict, NotFound, RequestError, UnknownReference
-from lcm.domain.license import LicenseDebt, LicenseOperation, begin, complete, fail, request_operation
+from lcm.domain.license import (
+    NOT_REGISTERED,
+    REFUSED,
+    LicenseDebt,
+    LicenseOperation,
+    begin,
+    complete,
+    fail,
+    observe,
+    request_operation,
+)
 from lcm.domain.lifecycle import TERMINATED, TERMINATING, DesiredStatus
 from lcm.domain.scaling import AuditEvent
-from lcm.domain.worker import Worker
+from lcm.domain.worker import CmlLicense, Worker
 from lcm.rest.schemas import LicenseReport
 
 DEBT = "license-debt"
@@ -109,8 +119,9 @@ async def report_license(
     *,
     fence: Fence,
 ) -> Worker:
-    """Record that the controller started, completed or failed an operation."""
+    """Record that the controller started, completed or failed an operation, or observed a license."""
     now = records.clock.now()
+    before = await records.workers.get(worker_id)
 
     def decide(worker: Worker) -> Worker:
         if worker.status is TERMINATED:
@@ -118,10 +129,22 @@ async def report_license(
         match step:
             case "start":
                 changed = begin(worker.license, operation, now=now)
+            case "observe":
+                changed = observe(
+                    worker.license,
+                    is_held=report.is_held,
+                    is_free=report.is_free,
+                    tier=report.tier,
+                    now=now,
+                )
             case "complete":
-                changed = complete(worker.license, operation, tier=report.tier, now=now)
-                worker = _with_unknown_license(worker)
+                was_held = not report.is_free or worker.has_license
+                changed = complete(worker.license, operation, tier=report.tier, was_held=was_held, now=now)
+                is_free = operation is LicenseOperation.DEREGISTER
+                worker = _with_registration(worker, NOT_REGISTERED if is_free else None)
             case _:
+                if report.is_free:
+                    worker = _with_registration(worker, REFUSED)
                 changed = fail(
                     worker.license,
                     operation,
@@ -132,27 +155,30 @@ async def report_license(
                 )
         return replace(worker, license=changed, updated_at=now) if changed != worker.license else worker
 
-    if report.is_debt and (await records.workers.get(worker_id)).license.may_be_held:
+    if report.is_debt and before.may_hold_license:
         await _record_debt(records, worker_id, report.reason)
-    worker = await _change(records, worker_id, decide, fence)
+    worker = await _change(records, worker_id, decide, fence, report.expected_version)
+    if step == "complete" and operation is LicenseOperation.DEREGISTER and not report.is_free:
+        await _settle_confirmed(records, worker_id)
     if worker.status is TERMINATING and operation is LicenseOperation.DEREGISTER:
-        await _audit_end(records, worker, step, report, by=fence.id)
+        await _audit_end(records, before, step, report, by=fence.id)
     return worker
 
 
-def _with_unknown_license(worker: Worker) -> Worker:
-    """Forget what CML's health said of the license before: a session must not be refused for that."""
-    health = worker.cml.health
-    if health is None or health.is_licensed is None:
-        return worker
-    return replace(worker, cml=replace(worker.cml, health=replace(health, is_licensed=None)))
+def _with_registration(worker: Worker, status: str | None) -> Worker:
+    """Replace what CML said of its license before: neither sessions nor a deletion may depend on that."""
+    health, known = worker.cml.health, worker.cml.license
+    if health is not None and health.is_licensed is not None:
+        health = replace(health, is_licensed=None)
+    said = replace(known or CmlLicense(), registration_status=status) if status else None
+    return replace(worker, cml=replace(worker.cml, health=health, license=said))
 
 
 async def _audit_end(records: Records, worker: Worker, step: str, report: LicenseReport, *, by: str) -> None:
-    """Audit the outcome for the license of a worker that is being terminated."""
-    if step == "complete":
+    """Audit the outcome for the license of a worker that is being terminated, as it was before the report."""
+    if step == "complete" and (worker.has_license or not report.is_free):
         event, reason = AuditEvent.LICENSE_DEREGISTERED, "released before the instance is terminated"
-    elif report.is_debt:
+    elif report.is_debt and worker.may_hold_license:
         event, reason = AuditEvent.LICENSE_DEBT_RECORDED, report.reason
     else:
         return
@@ -169,9 +195,9 @@ async def change_that_may_lose_an_instance(
 ) -> Worker:
     """Change the record; a license lost with its instance becomes a debt before the record forgets it."""
     before = await records.workers.get(worker_id)
-    if before.version == expected_version and before.license.may_be_held:
+    if before.version == expected_version and before.has_license:
         after = decide(before)
-        if not after.license.may_be_held:
+        if not after.has_license:
             await _record_debt(records, worker_id, f"its instance is gone: {after.status_reason}")
     return await _change(records, worker_id, decide, fence, expected_version)
 
@@ -201,6 +227,12 @@ async def settle_debt(records: Records, worker_id: str, *, by: str) -> LicenseDe
     raise Conflict(f"several requests change the debt of worker {worker_id} at once; try again")
 
 
+async def _settle_confirmed(records: Records, worker_id: str) -> None:
+    """Settle an earlier debt of the same server: CML confirmed that Cisco counts no license for it now."""
+    if await records.store.get(DEBT, worker_id) is not None:
+        await settle_debt(records, worker_id, by="CML")
+
+
 async def _request(
     records: Records,
     worker_id: str,
@@ -213,7 +245,9 @@ async def _request(
     def decide(worker: Worker) -> Worker:
         if worker.desired_status is DesiredStatus.TERMINATED:
             raise Conflict(f"worker {worker_id} is being deleted; its license is released automatically")
-        requested = request_operation(worker.license, operation, token_ref=token_ref, now=now)
+        requested = request_operation(
+            worker.license, operation, token_ref=token_ref, may_be_held=worker.may_hold_license, now=now
+        )
         # A new request even if it equals the last: the controller must not wait out the last one's delay.
         return replace(worker, license=requested, generation=worker.generation + 1, updated_at=now)
 

@@ -18,6 +18,9 @@ AUTHORIZE_SECONDS: Final = 2.0
 RETRY_SECONDS: Final = 20.0
 """How long a registration that cannot reach Cisco waits between its attempts."""
 
+CISCO_TIMEOUT_SECONDS: Final = 90.0
+"""How long a deregistration tries to reach Cisco before it is done without; not documented, below 120 s."""
+
 DAY: Final = 86_400.0
 REGISTRATION_DAYS: Final = 365
 AUTHORIZATION_DAYS: Final = 90
@@ -67,7 +70,7 @@ class Licensing:
     """The licensing agent of one server."""
 
     def __init__(self, *, pool: LicensePool, pace: Pace, name: str) -> None:
-        self._pool = pool
+        self.pool = pool
         self._pace = pace
         self._name = name
         self._product_uuid = str(uuid.uuid5(uuid.NAMESPACE_OID, name))
@@ -153,9 +156,16 @@ class Licensing:
         self._settle(now)
         if self._registration in ("NOT_REGISTERED", "IN_PROGRESS"):
             raise Refused(400, "The product instance is not registered.")
-        is_confirmed = self._pool.release(self._product_uuid)
+        is_confirmed = self.pool.release(self._product_uuid)
         self._clear()
         return is_confirmed
+
+    def deregistration_seconds(self, now: float) -> float:
+        """How long a deregistration takes that begins now: it waits for Cisco."""
+        self._settle(now)
+        if self._registration != "COMPLETED" or self.pool.is_reachable:
+            return 0.0
+        return self._pace.seconds(CISCO_TIMEOUT_SECONDS, "deregister", self._name, self._attempts)
 
     def lose_power(self, at: float) -> None:
         """Drop a registration that is not decided by then."""
@@ -167,7 +177,7 @@ class Licensing:
         self._settle(now)
         if self._registration != "COMPLETED":
             raise Refused(409, "The product instance is not registered.")
-        if self._pool.is_reachable:
+        if self.pool.is_reachable:
             self._authorized_at = now
 
     def set_product(self, product: object) -> None:
@@ -203,14 +213,14 @@ class Licensing:
                 self._decide(at)
 
     def _decide(self, at: float) -> None:
-        if not self._pool.is_reachable:
+        if not self.pool.is_reachable:
             self._registration, self._authorization = "RETRY_IN_PROGRESS", "EVAL"
             self._failure = "Communication send error: Failed to connect to smartreceiver.cisco.com: timeout"
             self._due = at + self._pace.seconds(RETRY_SECONDS, "retry", self._name, self._attempts)
             return
-        if self._token != self._pool.token:
+        if self._token != self.pool.token:
             self._fail(f"Response error: The token '{self._token}' is not valid")
-        elif not self._pool.claim(self._product_uuid, self._name):
+        elif not self.pool.claim(self._product_uuid, self._name):
             self._fail("Response error: The token has been used the maximum number of times")
         else:
             self._registration, self._registered_at = "COMPLETED", at

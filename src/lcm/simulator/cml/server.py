@@ -36,6 +36,7 @@ from lcm.simulator.pace import Delays, Pace
 
 __all__ = ["Answer", "CmlServer", "Credentials", "Query", "ServerOptions", "is_cml_image"]
 
+DEREGISTRATION: Final = "/api/v0/licensing/deregistration"
 IMAGE_NAME: Final = re.compile(r"CML-(?P<version>\d+\.\d+\.\d+)-\d+")
 STATS_SECONDS: Final = 3.3
 """How often `/ws/ui` shows the load of the host and of every running lab."""
@@ -290,6 +291,11 @@ class CmlServer:
         except Exception:
             traceback.print_exc()  # a bug of the simulator; a client gets what CML would answer
             return error(500, f"The API at {query.path} encountered an unexpected error.")
+
+    def duration(self, query: Query, now: float) -> float:
+        """How many seconds pass until the request takes effect and is answered."""
+        is_deregistration = (query.method, query.path) == ("DELETE", DEREGISTRATION)
+        return self.licensing.deregistration_seconds(now) if is_deregistration else 0.0
 
     def user_of(self, token: str, now: float) -> User | None:
         user_id = self.sessions.user_of(token, now)

@@ -95,6 +95,9 @@ class Site:
             case faults.Late(seconds=seconds):
                 return self._perform_later(query, seconds)
             case _:
+                seconds = self.server.duration(query, self._clock())
+                if seconds:
+                    return self._perform_later(query, seconds)
                 return Reply(self._perform(query), self._delay(query))
 
     def _perform(self, query: Query) -> Answer:

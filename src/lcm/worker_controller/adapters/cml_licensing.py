@@ -9,7 +9,8 @@ from lcm.cml.connection import CmlAnswer
 from lcm.cml.session import CmlSession
 from lcm.cml.sessions import CmlServer
 from lcm.domain.errors import Unreachable
-from lcm.worker_controller.ports import POOL_NOT_NOTIFIED, LicenseState
+from lcm.domain.license import FREE_REGISTRATIONS
+from lcm.worker_controller.ports import HAS_NONE, POOL_NOT_NOTIFIED, LicenseState
 
 STATE: Final = "/api/v0/licensing"
 REGISTRATION: Final = "/api/v0/licensing/registration"
@@ -60,16 +61,18 @@ class CmlLicensingClient:
         except _GARBAGE_ERRORS as error:
             raise Unreachable(f"CML at {server.host} sent an invalid answer: {error}") from None
 
-    async def register(self, server: CmlServer, token: str) -> str:
-        body = msgspec.json.encode({"token": token, "reregister": False})
+    async def register(self, server: CmlServer, token: str, *, again: bool = False) -> str:
+        body = msgspec.json.encode({"token": token, "reregister": again})
         answer = await self._session_of(server).request("POST", REGISTRATION, body)
         return _refusal_of(answer, server.host, accepted=(204,))
 
-    async def deregister(self, server: CmlServer) -> str:
-        answer = await self._session_of(server).request("DELETE", DEREGISTRATION)
+    async def deregister(self, server: CmlServer, *, within_seconds: float) -> str:
+        session = self._session_of(server)
+        answer = await session.request("DELETE", DEREGISTRATION, timeout_seconds=within_seconds)
         if answer.status == 202:
             return POOL_NOT_NOTIFIED
-        return _refusal_of(answer, server.host, accepted=(204, 400))  # 400: it has none any more
+        # A request that is cut off may have been sent twice: 400 does not say that this one did nothing.
+        return HAS_NONE if answer.status == 400 else _refusal_of(answer, server.host, accepted=(204,))
 
 
 def license_state(body: bytes) -> LicenseState:
@@ -81,7 +84,8 @@ def license_state(body: bytes) -> LicenseState:
         is_registered=is_registered and state.authorization.status == "IN_COMPLIANCE",
         tier=state.product_license.active,
         failure=(state.registration.register_time.failure or "no reason given") if has_failed else "",
-        is_free=state.registration.status in ("NOT_REGISTERED", "FAILED"),
+        is_free=state.registration.status in FREE_REGISTRATIONS,
+        is_held=is_registered,
     )
 
 

@@ -19,15 +19,18 @@ from lcm.core.clock import Clock
 from lcm.core.redaction import redactor
 from lcm.domain.errors import NotFound, RequestError, TransientError
 from lcm.domain.launch import WorkerId
-from lcm.domain.license import LicenseOperation
+from lcm.domain.license import RELEASE_PATIENCE, LicenseOperation
+from lcm.domain.lifecycle import TERMINATING
 from lcm.domain.worker import Worker
 from lcm.rest.schemas import LicenseReport
-from lcm.worker_controller.ports import POOL_NOT_NOTIFIED, CmlLicensing, ControlPlane, LicenseState
+from lcm.worker_controller.ports import HAS_NONE, POOL_NOT_NOTIFIED, CmlLicensing, ControlPlane, LicenseState
 
 log = structlog.get_logger(__name__)
 
 POLL_SECONDS: Final = 3.0
 RESULT_WITHIN_SECONDS: Final = 120.0
+MIN_DEREGISTRATION_SECONDS: Final = 5.0
+"""Left to a deregistration even if the clocks of the control plane and the controller differ."""
 ANSWER_LOST: Final = "CML removed the license, but its answer was lost: Cisco may not have been notified"
 REGISTER, DEREGISTER = LicenseOperation.REGISTER, LicenseOperation.DEREGISTER
 
@@ -83,6 +86,9 @@ class LicenseRegistrar:
     """Call right before every change at CML, which cannot be fenced."""
     clock: Clock
     counts: Counter[str]
+    count_drift: Callable[[Worker, str], None]
+    deregistration_seconds: float
+    """How long CML may take to answer a deregistration."""
     _requests: dict[WorkerId, LicenseRequest] = field(default_factory=dict)
     _first_seen: dict[WorkerId, tuple[datetime | None, float]] = field(default_factory=dict)
     """The last change of a license, and the monotonic time of its first observation."""
@@ -97,7 +103,10 @@ class LicenseRegistrar:
         license = worker.license
         operation = license.pending_operation
         server = self.server_of(worker)
-        if operation is None or server is None:
+        if server is None:
+            return None
+        if operation is None:
+            await self._follow_cml(worker, server)
             return None
         if not license.operation_in_progress:
             waits = self._backoff.delay_seconds(license.attempts) if license.attempts else 0.0
@@ -113,9 +122,38 @@ class LicenseRegistrar:
             worker = await self._fail_if_late(worker, operation, str(error))
         return POLL_SECONDS if worker.license.pending_operation is not None else None
 
+    async def _follow_cml(self, worker: Worker, server: CmlServer) -> None:
+        """Follow a license that was registered or lost outside LCM (D-23).
+
+        CML's last report only says when to look: it may be older than the last operation.
+        """
+        if worker.cml.license is None or worker.cml.reports_license is worker.license.may_be_held:
+            return
+        try:
+            state = await self.cml.state(server)
+        except TransientError as error:
+            log.info("license not read", worker_id=worker.id, error=str(error))
+            return
+        if worker.license.may_be_held and state.is_free:
+            await self._observe(worker, state)
+            self.count_drift(worker, "license_lost")
+            log.warning("license lost", worker_id=worker.id)
+        elif state.is_registered and not worker.license.may_be_held:
+            await self._observe(worker, state)
+            log.info("license registered outside LCM", worker_id=worker.id, tier=state.tier)
+
+    async def _observe(self, worker: Worker, state: LicenseState) -> Worker:
+        seen = LicenseReport(
+            is_held=not state.is_free,
+            is_free=state.is_free,
+            tier=state.tier,
+            expected_version=worker.version,
+        )
+        return await self._report(worker, "observe", REGISTER, seen)
+
     async def record_debt(self, worker: Worker, reason: str) -> Worker:
         """Record a license that may still be held and cannot be freed by LCM: a person must settle it."""
-        log.warning("license debt recorded", worker_id=worker.id, reason=reason)
+        log.warning("license not released", worker_id=worker.id, reason=reason)
         operation = worker.license.pending_operation or DEREGISTER
         return await self._report(worker, "fail", operation, LicenseReport(reason=reason, is_debt=True))
 
@@ -124,13 +162,17 @@ class LicenseRegistrar:
     ) -> Worker:
         attempt = worker.license.changed_at
         state = await self.cml.state(server)
+        if operation is DEREGISTER and not state.is_free and not worker.license.may_be_held:
+            # Registered outside LCM: from here on a crash leaves a record that says so.
+            return await self._observe(worker, state)
         request = self._requests.get(worker.id)
         if request is not None and request.attempt != attempt:
             request = None  # it belongs to an earlier attempt
         is_answer_lost = was_deregistration_asked and not (request and request.is_deregistered)
         match decide(operation, state, was_requested=request is not None, is_answer_lost=is_answer_lost):
             case Next.COMPLETE:
-                return await self._complete(worker, operation, state.tier)
+                was_free = operation is DEREGISTER and not (request and request.is_deregistered)
+                return await self._complete(worker, operation, state.tier, was_free=was_free)
             case Next.REGISTER:
                 return await self._register(worker, server, state)
             case Next.DEREGISTER:
@@ -154,16 +196,20 @@ class LicenseRegistrar:
         redactor.protect(token)
         self.check_leadership()
         self._requests[worker.id] = LicenseRequest(worker.license.changed_at, token)
-        refusal = await self.cml.register(server, token)
+        refusal = await self.cml.register(server, token, again=state.is_held)
         if not refusal:
             return worker
         return await self._fail(worker, REGISTER, _without(token, refusal), is_free=state.is_free)
 
     async def _deregister(self, worker: Worker, server: CmlServer) -> Worker:
-        refusal = await self.cml.deregister(server)
+        refusal = await self.cml.deregister(server, within_seconds=self._deregistration_seconds(worker))
         if refusal == POOL_NOT_NOTIFIED:
             # The server is free, so no deregistration can be repeated: only a person can free the pool.
             return await self.record_debt(worker, refusal)
+        if refusal == HAS_NONE:
+            # It held one a moment ago: this deregistration has succeeded before, and its answer was lost.
+            is_free = (await self.cml.state(server)).is_free
+            return await self.record_debt(worker, ANSWER_LOST) if is_free else worker
         if refusal:
             return await self._fail(worker, DEREGISTER, refusal)
         self._requests[worker.id] = LicenseRequest(worker.license.changed_at, is_deregistered=True)
@@ -171,10 +217,22 @@ class LicenseRegistrar:
         state = await self.cml.state(server)
         return await self._complete(worker, DEREGISTER, state.tier) if state.is_free else worker
 
-    async def _complete(self, worker: Worker, operation: LicenseOperation, tier: str | None) -> Worker:
-        done = await self._report(worker, "complete", operation, LicenseReport(tier=tier))
-        self.counts[f"license_{operation}ed_count"] += 1
+    def _deregistration_seconds(self, worker: Worker) -> float:
+        """The time limit; of a worker that is deleted no more than is left of the patience for that."""
+        if worker.status is not TERMINATING:
+            return self.deregistration_seconds
+        left = RELEASE_PATIENCE - (self.clock.now() - worker.status_since)
+        return min(max(left.total_seconds(), MIN_DEREGISTRATION_SECONDS), self.deregistration_seconds)
+
+    async def _complete(
+        self, worker: Worker, operation: LicenseOperation, tier: str | None, *, was_free: bool = False
+    ) -> Worker:
+        """Report the end of an operation; with `was_free` CML held none before it was asked."""
+        done = await self._report(worker, "complete", operation, LicenseReport(tier=tier, is_free=was_free))
         self.forget(worker.id)
+        if was_free and not worker.has_license:
+            return done
+        self.counts[f"license_{operation}ed_count"] += 1
         log.info("license operation completed", worker_id=worker.id, operation=str(operation))
         return done
 

@@ -1,10 +1,9 @@
 """TERMINATING: deregister the license, then request termination until EC2 reports terminated."""
 
-from datetime import timedelta
-from typing import Final
-
+from lcm.domain.license import RELEASE_PATIENCE, LicenseOperation
 from lcm.domain.lifecycle import TERMINATED, TERMINATING
 from lcm.domain.observation import Absent, Known, Unknown
+from lcm.domain.worker import Worker
 from lcm.worker_controller.decisions import (
     Decision,
     FreeLicense,
@@ -14,8 +13,11 @@ from lcm.worker_controller.decisions import (
     Wait,
 )
 
-LICENSE_PATIENCE: Final = timedelta(seconds=120)
-"""An unreachable CML must not keep an instance that costs money."""
+
+def _is_license_open(worker: Worker) -> bool:
+    """Whether CML is still to be asked for its license, or to give it back."""
+    is_asked = worker.license.pending_operation is LicenseOperation.DEREGISTER
+    return is_asked or worker.license.may_be_held
 
 
 def decide(situation: Situation) -> Decision:
@@ -29,9 +31,9 @@ def decide(situation: Situation) -> Decision:
         case Known(instance) if situation.worker.instance.id is None:
             # Found by its client token: record its id before anything is done to it.
             return Move(TERMINATING, f"instance {instance.id} exists", instance=instance)
-        case Known() if situation.worker.license.may_be_held:
+        case Known() if _is_license_open(situation.worker):
             waited = situation.now - situation.worker.status_since
-            return FreeLicense(is_late=waited >= LICENSE_PATIENCE)
+            return FreeLicense(is_late=waited >= RELEASE_PATIENCE)
         case Known(instance):
             return TerminateInstance(instance.id)
         case Unknown(reason):

@@ -49,3 +49,4 @@ for _operation, _noun in (
 ):
     for _step, _summary in (("start", "started"), ("complete", "completed"), ("fail", "failed")):
         _add_report(_step, _operation, _noun, f"Report a {_noun} as {_summary}")
+_add_report("observe", LicenseOperation.REGISTER, "registration", "Report what CML says of its license")
