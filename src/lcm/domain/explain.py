@@ -115,7 +115,7 @@ def _next(worker: Worker, policy: IdlePolicy, now: datetime) -> Iterator[Point]:
     due = pause_due_at(worker, policy)
     is_needed = bool(worker.claims) or needed_at(worker, policy, now) is not None
     if due is not None and _may_be_paused(worker) and not is_needed:
-        yield Point("pause", "stops unless used before", max(due, now))
+        yield Point("pause", "stops unless used before; its running nodes are powered off", max(due, now))
 
 
 def _alarms(idle_checks: IdleCheckHealth, policy: IdlePolicy, now: datetime) -> Iterator[Point]:
@@ -126,7 +126,7 @@ def _alarms(idle_checks: IdleCheckHealth, policy: IdlePolicy, now: datetime) -> 
         text = f"no idle check for {minutes:.0f} minutes: check that a worker controller is leader"
         yield Point("not_checked", text, since)
     if idle_checks.unconfirmed_since is not None:
-        text = "CML telemetry cannot be read, so the worker counts as active"
+        text = "CML telemetry cannot be read or is switched off, so the worker counts as active"
         yield Point("unconfirmed", text, idle_checks.unconfirmed_since)
 
 

@@ -124,10 +124,12 @@ ACTIVITY_CATEGORIES: Final = frozenset(
         "stop_node",
         "queue_node",
         "boot_node",
+        "wipe_node",
+        "packet_capture",
         "user_activity",
     }
 )
-"""Categories of CML's telemetry that are activity of people."""
+"""Categories of CML's telemetry that are activity of people; CML 2.9 has no {create,wipe,delete}_lab."""
 
 
 class ActivityEvent(msgspec.Struct, frozen=True, kw_only=True):

@@ -399,7 +399,7 @@ class Monitors(Protocol):
         ...
 
     async def fetch_telemetry(self, worker_id: WorkerId) -> Sequence[TelemetryEvent] | None:
-        """The newest activity in CML's telemetry, read now; None if it could not be read."""
+        """The newest activity in CML's telemetry, read now; None if it could not be read, or is off."""
         ...
 
 

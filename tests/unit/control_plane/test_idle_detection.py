@@ -145,7 +145,9 @@ async def test_empty_answers_for_an_hour_do_not_move_the_last_activity(desk: Des
     assert (await desk.plane.records.workers.get(worker.id)).activity.last_at == used_at
 
 
-@pytest.mark.parametrize("category", ["start_lab", "queue_node", "user_activity", "import_lab"])
+@pytest.mark.parametrize(
+    "category", ["start_lab", "queue_node", "user_activity", "import_lab", "packet_capture", "wipe_node"]
+)
 async def test_actions_of_people_are_activity(desk: Desk, category: str) -> None:
     worker = await desk.add()
     await desk.passes(61)

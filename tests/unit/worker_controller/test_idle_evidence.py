@@ -28,6 +28,7 @@ from support.memory_live import MemoryLiveServer, MemoryLiveServers, MemoryMetri
 from support.virtual_time import VirtualClock
 
 TELEMETRY, LOGIN = "/api/v0/telemetry/events", "/api/v0/authenticate"
+TELEMETRY_STATE = "/api/v0/telemetry"
 HOST = "10.0.0.1"
 OWN = CmlLogin(username="admin", secret_ref="ref-1")
 
@@ -170,6 +171,25 @@ def own_login_throttled(scene: Scene) -> None:
     scene.use_own_login()
 
 
+def telemetry_switched_off(scene: Scene) -> None:
+    scene.cml.cml.opt_in, scene.cml.cml.telemetry.is_off = False, True
+
+
+def telemetry_stopped_hours_ago(scene: Scene) -> None:
+    """What was recorded before it was switched off is still listed."""
+    scene.cml.cml.opt_in = False
+    scene.servers.bodies[TELEMETRY] = b'[{"category": "start_lab", "timestamp": "2020-01-01T00:00:00"}]'
+
+
+def telemetry_never_answered(scene: Scene) -> None:
+    scene.servers.bodies[TELEMETRY] = b"[]"
+
+
+def telemetry_state_unknown(scene: Scene) -> None:
+    scene.servers.bodies[TELEMETRY] = b"[]"
+    scene.cml.failing = {TELEMETRY_STATE: 500}
+
+
 def not_watched(scene: Scene) -> None:
     scene.monitoring.stop_monitoring(W1, "it has no address")
 
@@ -222,6 +242,10 @@ FAILURES = [
             own_login_replaced,
             own_login_cannot_be_fetched,
             own_login_throttled,
+            telemetry_switched_off,
+            telemetry_stopped_hours_ago,
+            telemetry_never_answered,
+            telemetry_state_unknown,
             not_watched,
             forgotten,
             lead_lost,
@@ -268,6 +292,14 @@ async def test_a_worker_without_activity_is_paused_at_the_second_idle_check() ->
         await scene.clock.sleep(15)
         assert (await scene.check()).auto_pause_triggered
         assert (await scene.worker()).desired_status is DesiredStatus.STOPPED
+
+
+@pytest.mark.parametrize("opt_in", [b"true", b'"accepted"'])
+async def test_empty_telemetry_that_is_switched_on_shows_that_a_worker_is_unused(opt_in: bytes) -> None:
+    async with unused_for_hours() as scene:
+        scene.servers.bodies[TELEMETRY] = b"[]"
+        scene.servers.bodies[TELEMETRY_STATE] = b'{"opt_in":%s,"show_modal":false}' % opt_in
+        assert await scene.monitoring.fetch_telemetry(W1) == []
 
 
 async def test_activity_in_the_telemetry_reaches_the_record() -> None:

@@ -16,11 +16,14 @@ class Telemetry:
     """The events of one server."""
 
     def __init__(self) -> None:
+        self.is_off = False
+        """People have declined it: nothing is recorded, and nothing is shown."""
         self._events: deque[dict[str, Any]] = deque(maxlen=EVENTS_KEPT)
         self._seen_at: dict[str, float] = {}
 
     def record(self, category: str, at: float, data: dict[str, Any]) -> None:
-        self._events.append({"category": category, "timestamp": _time(at), "data": data})
+        if not self.is_off:
+            self._events.append({"category": category, "timestamp": _time(at), "data": data})
 
     def see(self, user_id: str, at: float) -> None:
         """Record a request of a user as activity."""
@@ -30,7 +33,7 @@ class Telemetry:
 
     def events(self) -> list[dict[str, Any]]:
         """As `GET /telemetry/events` shows them: times without a zone."""
-        return list(self._events)
+        return [] if self.is_off else list(self._events)
 
 
 def _time(at: float) -> str:

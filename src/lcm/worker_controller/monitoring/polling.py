@@ -20,6 +20,7 @@ log = structlog.get_logger(__name__)
 
 SYSTEM_STATS_PATH = "/api/v0/system_stats"
 TELEMETRY_PATH = "/api/v0/telemetry/events"
+TELEMETRY_STATE_PATH = "/api/v0/telemetry"
 
 
 class RestFallback:

@@ -20,10 +20,14 @@ from lcm.domain.telemetry import MonitorState
 from lcm.rest.schemas import TelemetryEvent
 from lcm.worker_controller.monitoring.config import MonitoringConfig
 from lcm.worker_controller.monitoring.metrics import MetricsLoop
-from lcm.worker_controller.monitoring.polling import TELEMETRY_PATH
+from lcm.worker_controller.monitoring.polling import TELEMETRY_PATH, TELEMETRY_STATE_PATH
 from lcm.worker_controller.monitoring.registry import CmlWebSocketMonitorRegistry
 from lcm.worker_controller.monitoring.reporter import LiveReporter
-from lcm.worker_controller.monitoring.telemetry_log import activity_in_telemetry
+from lcm.worker_controller.monitoring.telemetry_log import (
+    activity_in_telemetry,
+    is_recording,
+    is_switched_on,
+)
 from lcm.worker_controller.ports import LiveControlPlane, MetricsProvider, MonitorTarget, WebSockets
 
 log = structlog.get_logger(__name__)
@@ -96,6 +100,10 @@ class LiveMonitoring:
                 now=self._clock.now(),
                 server_now=answer.date,
             )
+            is_proof = is_recording(answer.body, now=self._clock.now(), server_now=answer.date)
+            if not is_proof and not is_switched_on((await session.get(TELEMETRY_STATE_PATH)).body):
+                log.info("telemetry is switched off", worker_id=worker_id)
+                return None
         except (LcmError, msgspec.MsgspecError, ValueError, RecursionError) as error:
             log.info("telemetry not read", worker_id=worker_id, error=str(error))
             return None

@@ -23,6 +23,9 @@ SAME_CLOCK: Final = timedelta(seconds=2)
 JITTER: Final = 2 * SLACK
 """How far two readings of one entry's time may be apart: each knows the server's clock only within SLACK."""
 
+RECORDING_WITHIN: Final = timedelta(minutes=10)
+"""CML records that LCM asks it every minute: telemetry without an entry for so long may be off."""
+
 MAX_ID: Final = 64
 """Characters of an id, as in frames; a longer one is invalid and would enlarge every report."""
 
@@ -172,6 +175,22 @@ def activity_in_telemetry(
     return [entry.event for entry in _activity_entries(_entries.decode(body), own_user_id, skew, now)]
 
 
+def is_recording(body: bytes, *, now: datetime, server_now: datetime | None) -> bool:
+    """Whether the newest entry of any category proves that CML records telemetry. Raises MsgspecError."""
+    skew = clock_skew(now, now, server_now) or timedelta(0)
+    times = (_time_of(entry, skew) for entry in _entries.decode(body))
+    return any(at is not None and at >= now - RECORDING_WITHIN for at in times)
+
+
+class _Telemetry(msgspec.Struct, frozen=True):
+    opt_in: bool | str | None = None
+
+
+def is_switched_on(body: bytes) -> bool:
+    """What the body of `GET /telemetry` says; raises MsgspecError if it is invalid."""
+    return msgspec.json.decode(body, type=_Telemetry).opt_in in (True, "accepted")
+
+
 def clock_skew(asked_at: datetime, now: datetime, server_now: datetime | None) -> timedelta | None:
     """How far the server's clock is ahead of ours; its answer was written between the request and now.
 
@@ -183,6 +202,17 @@ def clock_skew(asked_at: datetime, now: datetime, server_now: datetime | None) -
     if min(abs(at_least), abs(at_most)) < SAME_CLOCK:
         return timedelta(0)
     return at_least if at_most - at_least <= SLACK else None
+
+
+def _time_of(entry: _RawEntry, skew: timedelta) -> datetime | None:
+    """When it was recorded, by our clock; None if that cannot be read."""
+    if not isinstance(entry.timestamp, str):
+        return None
+    try:
+        at = datetime.fromisoformat(entry.timestamp)
+        return (at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)) - skew
+    except (ValueError, OverflowError):
+        return None
 
 
 def _activity_entries(
@@ -197,10 +227,8 @@ def _activity_entries(
         # LCM's own requests are in the telemetry too. Without its own user id none of these can count.
         if entry.category == "user_activity" and own_user_id in (None, details.user_id):
             continue
-        try:
-            at = datetime.fromisoformat(entry.timestamp)
-            at = (at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)) - skew
-        except (ValueError, OverflowError):
+        at = _time_of(entry, skew)
+        if at is None:
             continue
         lab_id = details.lab_id
         if not isinstance(lab_id, str) or len(lab_id) > MAX_ID:

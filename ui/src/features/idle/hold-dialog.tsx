@@ -57,6 +57,10 @@ export function HoldDialog({ entries }: { entries: readonly WorkerEntry[] }) {
       problem={problem}
       onSubmit={submit}
     >
+      <p class="dialog-text">
+        A pause powers off the running nodes, and configurations that were not extracted are lost. Typing in a console
+        or over SSH is not seen by LCM: hold the worker for work that only does that.
+      </p>
       <fieldset class="field">
         <legend>Until</legend>
         <div class="choices">

@@ -96,6 +96,16 @@ export const ACTION_LABEL: Readonly<Record<Action, string>> = {
   delete: "Delete",
 };
 
+/** What the user must know before the click. */
+const ACTION_HINT: Readonly<Partial<Record<Action, string>>> = {
+  stop: "Stop: running nodes are powered off, and configurations that were not extracted are lost.",
+  drain: "Drain: stop when the sessions have ended. Running nodes are powered off then.",
+};
+
+export function actionHint(action: Action): string {
+  return ACTION_HINT[action] ?? ACTION_LABEL[action];
+}
+
 /** What a user can request of the API; "hold" is everything about pausing. */
 export type Operation =
   | Action

@@ -16,7 +16,7 @@ import { Glyph, Spinner } from "../../kit/icons";
 import { activeHold, canBePaused, NOT_PAUSABLE } from "../idle/idle";
 import { canDeregister, canRegister } from "../license/license";
 import { cmlClosedReason, cmlPage } from "./links";
-import { ACTION_LABEL, actionDisabledReason, panelActions } from "./model";
+import { ACTION_LABEL, actionDisabledReason, actionHint, panelActions } from "./model";
 
 export function WorkerControls({ entry }: { entry: WorkerEntry }) {
   const worker = entry.worker.value;
@@ -78,7 +78,7 @@ function LifeButton({ entry, action }: { entry: WorkerEntry; action: Action }) {
       class="control"
       data-action={action}
       aria-busy={pending === action}
-      title={disabledReason ?? ACTION_LABEL[action]}
+      title={disabledReason ?? actionHint(action)}
       disabled={pending !== null || disabledReason !== null}
       onClick={() => requestAction(entry, action)}
     >

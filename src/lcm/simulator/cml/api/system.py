@@ -111,6 +111,7 @@ def set_telemetry(call: Call) -> dict[str, Any]:
     if not isinstance(given, str | bool | None) or given not in known:
         raise Refused(400, "Bad request: unknown opt_in")
     call.server.opt_in = known[given]
+    call.server.telemetry.is_off = known[given] is False
     return telemetry(call)
 
 
