@@ -1,6 +1,7 @@
 """The commands and their options."""
 
 import contextlib
+import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -394,6 +395,70 @@ def show_findings(
     else:
         show(findings, Console())
     sys.exit(exit_code(findings))
+
+
+probes = typer.Typer(help="Compare a server with what LCM assumes of it.", no_args_is_help=True)
+app.add_typer(probes, name="probe")
+
+
+@probes.command(name="cml")
+def probe_cml(
+    url: Annotated[
+        str, typer.Argument(help="Address of a CML server: https://host, with its port if not 443.")
+    ],
+    username: Annotated[str, typer.Option(help="An administrator of it.")] = "admin",
+    minutes: Annotated[
+        float, typer.Option(help="How long the live feed is held; 30 for a full probe.", min=0)
+    ] = 1,
+    report: Annotated[Path, typer.Option(help="File for the report; an older one is replaced.")] = Path(
+        "cml-probe.md"
+    ),
+    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+    log_level: LogLevel = "ERROR",
+) -> None:
+    """Read a CML server and report which assumptions of LCM about CML hold there.
+
+    Changes nothing on it. The password is asked for, or taken from CML_WORKER_API_PASSWORD. The report
+    names no address, user, title or id. Exit code: 0 if all assumptions held, 1 if one did not, 3 if one was
+    not seen.
+    """
+    import msgspec
+    from rich.console import Console
+
+    from lcm.cli.findings import exit_code, show
+    from lcm.cli.probe import Probed, probe, server_at
+    from lcm.cli.running import run_until_signalled
+    from lcm.core.telemetry import configure_logging
+
+    configure_logging("human", log_level)
+    server = server_at(url)
+    if server is None:
+        raise typer.BadParameter(
+            f"{url!r} is no address of a CML server: write https://host", param_hint="URL"
+        )
+    if not report.parent.is_dir():
+        raise typer.BadParameter(f"there is no directory {report.parent}", param_hint="--report")
+    password = os.environ.get("CML_WORKER_API_PASSWORD")
+    if password is None:
+        if not sys.stdin.isatty():
+            _fail("set CML_WORKER_API_PASSWORD, or run it in a terminal")
+        password = typer.prompt(f"Password of {username}", hide_input=True)
+    probed: list[Probed] = []
+
+    async def run() -> None:
+        probed.append(await probe(server, username, password, minutes))
+
+    run_until_signalled(run())
+    if not probed:
+        _fail("stopped before the end: there is no report")
+    [result] = probed
+    report.write_text(result.report)
+    if as_json:
+        print(msgspec.json.encode(result.findings).decode())
+    else:
+        show(result.findings, Console())
+        Console().print(f"The report is in {report}.", soft_wrap=True)
+    sys.exit(exit_code(result.findings))
 
 
 @store_commands.command(name="copy")

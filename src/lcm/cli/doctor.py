@@ -13,12 +13,10 @@ from lcm.cli.regions import read_regions
 from lcm.cli.settings import PROCESSES, WrongSettings, load
 from lcm.control_plane.records.templates import read_templates
 from lcm.control_plane.settings import ControlPlaneSettings
-from lcm.control_plane.store.mongodb import ask_for_schema
 from lcm.control_plane.store.port import StoreUnavailable
 from lcm.core.clock import SystemClock
 from lcm.core.configuration import ConfigurationError, read_yaml
 from lcm.core.ids import RandomIds
-from lcm.core.kv.etcd import EtcdKv
 from lcm.core.kv.port import KvUnavailable
 from lcm.core.settings import CoordinationSettings
 from lcm.domain.diagnosis import Finding, failed, judge_disk, ok
@@ -77,6 +75,8 @@ async def _store(settings: ControlPlaneSettings) -> Finding:
     check = "mongodb"
     if settings.store_url is None:
         return ok(check, f"not used: the records are in {settings.data_dir}, for one control plane")
+    from lcm.control_plane.store.mongodb import ask_for_schema  # an extra
+
     try:
         schema = await ask_for_schema(settings.store_url.get_secret_value())
     except StoreUnavailable as error:
@@ -88,6 +88,8 @@ async def _etcd(settings: CoordinationSettings) -> Finding:
     check = "etcd"
     if not settings.uses_etcd:
         return ok(check, "not used: one process of each kind, without failover")
+    from lcm.core.kv.etcd import EtcdKv  # an extra
+
     options = settings.etcd_options()
     try:
         async with EtcdKv(options, SystemClock(), RandomIds()) as kv:

@@ -52,7 +52,9 @@ class _Token:
     user_id: str | None
 
 
-class _Claims(msgspec.Struct, frozen=True):
+class TokenClaims(msgspec.Struct, frozen=True):
+    """What is read of a token."""
+
     exp: float | None = None
     sub: str | None = None
 
@@ -178,7 +180,7 @@ class CmlSession:
         if not (text and text.isascii() and text.isprintable()):  # it has to fit into a header
             raise Unreachable(f"CML at {self.host} answered a login without a token")
         self._refusals = 0
-        claims = _claims_of(text)
+        claims = claims_of(text)
         if claims.exp is None:
             life = TOKEN_SECONDS
         else:
@@ -186,11 +188,11 @@ class CmlSession:
         return _Token(text, asked_at, asked_at + USED_LIFE * life, claims.sub)
 
 
-def _claims_of(token: str) -> _Claims:
+def claims_of(token: str) -> TokenClaims:
     """The expiry and the user of a token; nothing else in it is read."""
     try:
         middle = token.split(".")[1]
         padded = middle + "=" * (-len(middle) % 4)
-        return msgspec.json.decode(base64.urlsafe_b64decode(padded), type=_Claims)
+        return msgspec.json.decode(base64.urlsafe_b64decode(padded), type=TokenClaims)
     except (IndexError, ValueError, RecursionError, msgspec.MsgspecError):
-        return _Claims()
+        return TokenClaims()

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from lcm.cml.connection import CmlConnections, CmlTrust
+from lcm.cml.session import Credentials
 from lcm.cml.sessions import CmlSessions, server_of
 from lcm.core.clock import Clock
 from lcm.core.controller import WatchTriggeredHostedService, Work
@@ -46,6 +47,7 @@ from lcm.worker_controller.monitoring.service import (
     register_monitoring_metrics,
 )
 from lcm.worker_controller.ports import CloudProvider, CmlLicensing, CmlSystem, ControlPlane, Monitors
+from lcm.worker_controller.probe.collect import CmlProbe
 from lcm.worker_controller.reconciler import LeadershipScope, WorkerReconciler
 from lcm.worker_controller.running.idle import IdleChecker
 from lcm.worker_controller.running.license import LicenseRegistrar
@@ -382,6 +384,23 @@ async def launch_doctor(
             metrics,
             CmlSystemSpiClient(cml),
             own_address_towards,
+        )
+
+
+@asynccontextmanager
+async def cml_probe(
+    host: str, port: int, credentials: Credentials, clock: Clock, ids: Ids
+) -> AsyncIterator[CmlProbe]:
+    """What probes one CML server, without control plane or records; its certificate is pinned at once."""
+    async with CmlConnections(port) as cml:
+        yield CmlProbe(
+            cml,
+            PicowsWebSockets(cml.context, port),
+            host,
+            credentials,
+            clock=clock,
+            ids=ids,
+            limits=MonitoringConfig(),
         )
 
 

@@ -14,7 +14,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from lcm.core.timeouts import timeout
-from lcm.simulator.cml.ui import AUTH_SECONDS
+from lcm.simulator.cml.server import AUTH_SECONDS
 from lcm.simulator.main import SimulatedWorker, SimulationInfo
 from support.patience import PATIENCE_SECONDS
 from support.processes import RunningSimulator, eventually, running_simulator

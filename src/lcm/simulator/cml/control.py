@@ -35,6 +35,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     version: str | msgspec.UnsetType | None = msgspec.UNSET
     people: bool | msgspec.UnsetType = msgspec.UNSET
     stats_seconds: float | msgspec.UnsetType = msgspec.UNSET
+    auth_seconds: float | msgspec.UnsetType = msgspec.UNSET
     patty: bool | msgspec.UnsetType = msgspec.UNSET
     node_trouble: float | msgspec.UnsetType = msgspec.UNSET
 

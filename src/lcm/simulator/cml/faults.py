@@ -4,7 +4,7 @@ Some kinds happen once, some last until the faults are cleared; each says which.
 worker by its instance id or one of its addresses, or affects all of them.
 """
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -16,7 +16,11 @@ class _Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Instance id, private or public address; null: every worker."""
 
 
-class Close(_Fault, frozen=True, kw_only=True, tag="close"):
+class FeedFault(_Fault, frozen=True, kw_only=True):
+    """A fault of the live feed."""
+
+
+class Close(FeedFault, frozen=True, kw_only=True, tag="close"):
     """Close every WebSocket now; `lasting`: also every new one, as soon as it has shown its token."""
 
     code: int = 1000
@@ -27,24 +31,30 @@ class Close(_Fault, frozen=True, kw_only=True, tag="close"):
     """No close frame at all: the connection is cut."""
 
 
-class Silence(_Fault, frozen=True, kw_only=True, tag="silence"):
+class Silence(FeedFault, frozen=True, kw_only=True, tag="silence"):
     """Send nothing, on open sockets and new ones, until cleared."""
 
     answer_pings: bool = True
 
 
-class Garbage(_Fault, frozen=True, kw_only=True, tag="garbage"):
+class Garbage(FeedFault, frozen=True, kw_only=True, tag="garbage"):
     """Send invalid frames now; `lasting`: instead of every event until cleared."""
 
     frames: int = 9
     lasting: bool = False
 
 
-class Oversize(_Fault, frozen=True, kw_only=True, tag="oversize"):
+class Oversize(FeedFault, frozen=True, kw_only=True, tag="oversize"):
     """Send one huge frame now; `lasting`: also to every new WebSocket."""
 
     size: int = 2 * 1024 * 1024
     lasting: bool = False
+
+
+class Greeting(FeedFault, frozen=True, kw_only=True, tag="greeting"):
+    """Send this event first to every new WebSocket, as another release might do."""
+
+    event: dict[str, Any]
 
 
 class _Request(_Fault, frozen=True, kw_only=True):
@@ -63,6 +73,13 @@ class Http(_Request, frozen=True, kw_only=True, tag="http"):
     """Null: the connection is cut without an answer."""
     applied: bool = False
     """The request takes effect before; only its answer is lost."""
+
+
+class Answered(_Request, frozen=True, kw_only=True, tag="answer"):
+    """Requests are answered with this document, as another release might do."""
+
+    status: int = 200
+    body: Any
 
 
 class Late(_Request, frozen=True, kw_only=True, tag="late"):
@@ -101,7 +118,9 @@ Fault = (
     | Silence
     | Garbage
     | Oversize
+    | Greeting
     | Http
+    | Answered
     | Late
     | Slow
     | ExpiredToken

@@ -38,6 +38,7 @@ __all__ = ["Answer", "CmlServer", "Credentials", "Query", "ServerOptions", "is_c
 
 DEREGISTRATION: Final = "/api/v0/licensing/deregistration"
 IMAGE_NAME: Final = re.compile(r"CML-(?P<version>\d+\.\d+\.\d+)-\d+")
+AUTH_SECONDS: Final = 10.0
 STATS_SECONDS: Final = 3.3
 """How often `/ws/ui` shows the load of the host and of every running lab."""
 
@@ -76,6 +77,8 @@ class ServerOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     people: bool = True
     """Whether simulated people use it."""
     stats_seconds: float = STATS_SECONDS
+    auth_seconds: float = AUTH_SECONDS
+    """How long a WebSocket may stay open without sending a token."""
     patty: bool = True
     """Whether the ports that tags of nodes name are opened."""
     node_trouble: float = 0.0
@@ -84,8 +87,8 @@ class ServerOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     def __post_init__(self) -> None:
         if self.version is not None:
             CmlVersion.parse(self.version)
-        if self.stats_seconds <= 0:
-            raise ValueError("stats_seconds must be above 0")
+        if self.stats_seconds <= 0 or self.auth_seconds <= 0:
+            raise ValueError("stats_seconds and auth_seconds must be above 0")
         if not 0 <= self.node_trouble <= 1:
             raise ValueError("node_trouble must be from 0 to 1")
 

@@ -7,6 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from lcm.simulator.cml import faults
 from lcm.simulator.cml.api.routing import Answer, Query
 from lcm.simulator.cml.certificate import self_signed_context, show_new_certificate
@@ -22,7 +24,7 @@ UI_PATH: Final = "/ws/ui"
 
 @dataclass
 class _Struck:
-    fault: faults.Http | faults.Late
+    fault: faults.Http | faults.Answered | faults.Late
     left: int | None
 
 
@@ -55,6 +57,7 @@ class Site:
         self._slow: list[faults.Slow] = []
         self._close: faults.Close | None = None
         self._oversize: faults.Oversize | None = None
+        self._greeting: faults.Greeting | None = None
         self._is_open = asyncio.Event()
         self._is_open.set()
         self._is_shut = asyncio.Event()
@@ -92,6 +95,8 @@ class Site:
                 if fault.applied:
                     self._perform(query)
                 return Reply(_failure(fault, query.path), self._delay(query))
+            case faults.Answered(status=status, body=body):
+                return Reply(Answer(status, msgspec.json.encode(body)), self._delay(query))
             case faults.Late(seconds=seconds):
                 return self._perform_later(query, seconds)
             case _:
@@ -126,7 +131,7 @@ class Site:
     def upgrade(self, transport: asyncio.Transport) -> UiSocket:
         return UiSocket(self, transport)
 
-    def _strike(self, query: Query) -> faults.Http | faults.Late | None:
+    def _strike(self, query: Query) -> faults.Http | faults.Answered | faults.Late | None:
         for struck in self._requests:
             fault = struck.fault
             if query.path.startswith(fault.path) and fault.method in (None, query.method):
@@ -142,6 +147,10 @@ class Site:
 
     # WebSockets
 
+    @property
+    def auth_seconds(self) -> float:
+        return self.server.server_options.auth_seconds
+
     def admit(self, token: str, socket: UiSocket) -> bool:
         now = self._clock()
         if self.server.user_of(token, now) is None:
@@ -150,6 +159,8 @@ class Site:
         self.server.counters["sockets"] += 1
         self.server.subscribe(socket, now)
         self._settled(self)
+        if self._greeting is not None:
+            socket.send(frame(Opcode.TEXT, msgspec.json.encode(self._greeting.event)))
         if self._oversize is not None:
             socket.send(_oversize(self._oversize.size))
         if self._close is not None:
@@ -163,23 +174,12 @@ class Site:
 
     def apply_fault(self, fault: faults.Fault) -> None:
         """Apply a fault, once or from now on, as it says."""
-        subscribers = self.server.subscribers
         match fault:
-            case faults.Close():
-                subscribers.close(fault.code, fault.reason)
-                self._close = fault if fault.lasting else self._close
-            case faults.Silence():
-                subscribers.is_silent = True
-                self.answers_pings = fault.answer_pings
-            case faults.Garbage():
-                subscribers.send_garbage(fault.frames)
-                subscribers.is_garbled = subscribers.is_garbled or fault.lasting
-            case faults.Oversize():
-                subscribers.send(_oversize(fault.size))
-                self._oversize = fault if fault.lasting else self._oversize
+            case faults.FeedFault():
+                self._disturb_feed(fault)
             case LabFault():
                 self.server.labs.faults.add(fault)
-            case faults.Http() | faults.Late():
+            case faults.Http() | faults.Answered() | faults.Late():
                 self._requests.append(_Struck(fault, fault.count))
             case faults.Slow():
                 self._slow.append(fault)
@@ -194,12 +194,30 @@ class Site:
             case faults.NotReady():
                 self.server.has_no_compute = True
 
+    def _disturb_feed(self, fault: faults.FeedFault) -> None:
+        subscribers = self.server.subscribers
+        match fault:
+            case faults.Close():
+                subscribers.close(fault.code, fault.reason)
+                self._close = fault if fault.lasting else self._close
+            case faults.Silence():
+                subscribers.is_silent = True
+                self.answers_pings = fault.answer_pings
+            case faults.Garbage():
+                subscribers.send_garbage(fault.frames)
+                subscribers.is_garbled = subscribers.is_garbled or fault.lasting
+            case faults.Oversize():
+                subscribers.send(_oversize(fault.size))
+                self._oversize = fault if fault.lasting else self._oversize
+            case faults.Greeting():
+                self._greeting = fault
+
     def recover(self) -> None:
         """End every fault that lasts."""
         self._requests.clear()
         self.server.labs.faults.clear()
         self._slow.clear()
-        self._close = self._oversize = None
+        self._close = self._oversize = self._greeting = None
         self.answers_pings = True
         self.server.subscribers.is_silent = self.server.subscribers.is_garbled = False
         self.server.sessions.gives_expired_tokens = False

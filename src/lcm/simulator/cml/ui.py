@@ -10,8 +10,6 @@ import msgspec
 
 from lcm.simulator.cml.websocket import Opcode, frame
 
-AUTH_SECONDS: Final = 10.0
-"""How long a connection may stay open without sending a token."""
 UNAUTHORIZED: Final = (3000, "Unauthorized")
 
 GARBAGE: Final = (

@@ -4,7 +4,7 @@ import asyncio
 from typing import Final, Protocol
 
 from lcm.simulator.cml.faults import Close
-from lcm.simulator.cml.ui import AUTH_SECONDS, UNAUTHORIZED, token_in
+from lcm.simulator.cml.ui import UNAUTHORIZED, token_in
 from lcm.simulator.cml.websocket import FrameReader, Message, Opcode, ProtocolViolation, close_frame, frame
 
 CLOSE_SECONDS: Final = 2.0
@@ -19,6 +19,10 @@ class UiHost(Protocol):
     """The server behind the socket."""
 
     answers_pings: bool
+
+    @property
+    def auth_seconds(self) -> float:
+        """How long a connection may stay open without sending a token."""
 
     def admit(self, token: str, socket: "UiSocket") -> bool:
         """Whether the token is valid; then the socket gets events from now on."""
@@ -36,7 +40,7 @@ class UiSocket:
         self._reader = FrameReader()
         self._is_admitted = False
         self._is_closing = False
-        self._timer = asyncio.get_running_loop().call_later(AUTH_SECONDS, self.close, *UNAUTHORIZED)
+        self._timer = asyncio.get_running_loop().call_later(host.auth_seconds, self.close, *UNAUTHORIZED)
 
     # From the client
 

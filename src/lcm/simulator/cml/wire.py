@@ -6,6 +6,7 @@ The `RequestHandler` decides what to answer.
 
 import asyncio
 from collections.abc import Callable
+from email.utils import formatdate
 from http import HTTPStatus
 from typing import Final, NamedTuple, Protocol, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -171,7 +172,7 @@ class Connection(asyncio.Protocol):
         if self._transport is None:
             return
         phrase = HTTPStatus(answer.status).phrase if answer.status in _KNOWN else "Unknown"
-        head = f"HTTP/1.1 {answer.status} {phrase}\r\nServer: nginx\r\n"
+        head = f"HTTP/1.1 {answer.status} {phrase}\r\nServer: nginx\r\nDate: {formatdate(usegmt=True)}\r\n"
         if answer.status != HTTPStatus.NO_CONTENT:
             head += f"Content-Type: {answer.content_type}\r\nContent-Length: {len(answer.body)}\r\n"
         if not keep_alive:

@@ -44,8 +44,8 @@ MAX_LABS: Final = 256
 LAB_IS_RUNNING_SECONDS: Final = 30.0
 """A running lab sends statistics every 3.3 s; one that was silent this long is not running."""
 
-_SYSTEM_STATS_HEAD: Final = b'{"event_type":"system_stats"'
-_SYSTEM_STATS_HEAD_END: Final = len(_SYSTEM_STATS_HEAD)
+SYSTEM_STATS_HEAD: Final = b'{"event_type":"system_stats"'
+_SYSTEM_STATS_HEAD_END: Final = len(SYSTEM_STATS_HEAD)
 _LAB_STATS_HEAD: Final = b'{"event_type":"lab_stats","lab_id":"'
 _LAB_ID_END: Final = len(_LAB_STATS_HEAD) + 36
 _GARBAGE_ERRORS: Final = (msgspec.MsgspecError, ValueError, RecursionError)
@@ -308,7 +308,7 @@ class LiveProtocol:
 
     def feed(self, payload: bytes) -> bool:
         """Take a frame; return whether it is valid. Never raises. Called for every frame: keep it short."""
-        if payload[:_SYSTEM_STATS_HEAD_END] == _SYSTEM_STATS_HEAD:
+        if payload[:_SYSTEM_STATS_HEAD_END] == SYSTEM_STATS_HEAD:
             self.counts.system_stats += 1
             newest = self._stats
         else:
