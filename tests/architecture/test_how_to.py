@@ -1,12 +1,20 @@
-"""What the how-to pages name exists: routes, settings."""
+"""What the how-to pages name exists: routes, settings, commands with their options."""
 
 import json
 import re
+import shlex
+from collections.abc import Iterator
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
+from botocore import xform_name
+from botocore.session import get_session
+from typer.core import TyperGroup
 
+from lcm.cli.app import app
 from lcm.resource_scheduler.admin import scheduler_operations
 from lcm.worker_controller.admin.http import worker_operations
 
@@ -53,6 +61,7 @@ def test_routes_in_how_to_pages_exist(page: Path) -> None:
         "choose-idle-settings",
         "import-an-existing-fleet",
         "connect-an-aws-account",
+        "from-a-bare-aws-account",
         "license-a-fleet",
         "schedule-labs",
         "give-access",
@@ -64,3 +73,35 @@ def test_settings_in_how_to_pages_exist(name: str) -> None:
     text = (ROOT / "docs" / "how-to" / f"{name}.md").read_text()
     for setting in re.findall(r"`([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)(?:=[^`]*)?`", text):
         assert setting in CONFIGURATION or setting == "AWS_PROFILE", setting  # that is boto's
+
+
+def commands(page: Path, program: str) -> Iterator[list[str]]:
+    """The arguments of each command line of a program; a line that goes on is indented."""
+    for block in re.findall(r"```console\n(.*?)```", page.read_text(), re.DOTALL):
+        for line in re.sub(r"(?:\\)?\n +", " ", block).splitlines():
+            if line.startswith("$ "):
+                words = shlex.split(line[2:], comments=True)
+                if words and words[0].rpartition("/")[2] == program:
+                    yield list(takewhile(lambda word: not re.fullmatch(r"&|\||\d?>+", word), words[1:]))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_lcm_commands_in_how_to_pages_exist_with_their_options(page: Path) -> None:
+    for words in commands(page, "lcm"):
+        command: Any = typer.main.get_command(app)
+        name, rest = "lcm", list(words)
+        while isinstance(command, TyperGroup):
+            name = rest.pop(0)
+            assert name in command.commands, words
+            command = command.commands[name]
+        command.make_context(name, rest)  # raises UsageError
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_aws_commands_in_how_to_pages_exist_with_their_options(page: Path) -> None:
+    for service, command, *rest in commands(page, "aws"):
+        model = get_session().get_service_model(service)
+        names = {xform_name(name, "-"): name for name in model.operation_names}
+        parameters = model.operation_model(names[command]).input_shape.members
+        known = {f"--{xform_name(name, '-')}" for name in parameters}
+        assert {word for word in rest if word.startswith("--")} <= known, command
