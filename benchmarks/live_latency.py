@@ -36,7 +36,7 @@ from lcm.cml.sessions import CmlServer, CmlSessions
 from lcm.control_plane.access.roles import AccessKeys
 from lcm.control_plane.access.sealing import SecretBox
 from lcm.control_plane.access.secrets import SecretStore
-from lcm.control_plane.main import assemble
+from lcm.control_plane.main import Limits, assemble
 from lcm.control_plane.policies import Policies
 from lcm.control_plane.records.workers import Workers
 from lcm.control_plane.store.sqlite import SqliteStore
@@ -120,6 +120,7 @@ async def serve_control_plane(directory: Path, workers: int) -> None:
             ids=ids,
             policies=Policies(regions=(), default_region=""),
             secrets=SecretStore(store, SecretBox.of(bytes(32))),
+            limits=Limits(streams_per_principal=1_000_000),
         )
         server = HttpServer("control-plane", parts.app, "127.0.0.1", 0, send_buffer_bytes=SEND_BUFFER_BYTES)
         lines = await lines_of_stdin()

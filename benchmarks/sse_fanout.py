@@ -29,7 +29,7 @@ from starlette.routing import Route
 from lcm.control_plane.access.roles import AccessKeys
 from lcm.control_plane.access.sealing import SecretBox
 from lcm.control_plane.access.secrets import SecretStore
-from lcm.control_plane.main import assemble
+from lcm.control_plane.main import Limits, assemble
 from lcm.control_plane.policies import Policies
 from lcm.control_plane.store.memory import MemoryStore
 from lcm.control_plane.streaming.outbox import SEND_BUFFER_BYTES
@@ -84,6 +84,7 @@ def ours() -> tuple[HttpServer, Publish, Publish]:
         ids=ids,
         policies=Policies(regions=(), default_region=""),
         secrets=SecretStore(store, SecretBox.of(bytes(32))),
+        limits=Limits(streams_per_principal=1_000_000),
     )
 
     def publish_change() -> None:

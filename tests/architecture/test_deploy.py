@@ -269,6 +269,7 @@ def test_a_unit_may_do_nothing_it_does_not_need(path: Path) -> None:
     assert service["ProtectSystem"] == "strict"
     for option in ("NoNewPrivileges", "PrivateTmp", "PrivateDevices", "ProtectHome", "RestrictNamespaces"):
         assert service[option] == "yes"
+    assert int(service["LimitNOFILE"]) >= 16_384, "connections are bounded by it"
     keeps_files = path.stem == "lcm-control-plane"
     assert ("StateDirectory" in service) is keeps_files
 

@@ -1,7 +1,7 @@
 """Clients that send slowly, endlessly or nothing at all are sent away; the others do not notice."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import aiohttp
@@ -10,8 +10,10 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from lcm.core.timeouts import timeout
+from lcm.web.connections import DEFAULT_LIMITS, ConnectionLimits
 from lcm.web.server import HttpServer, _Config
 from support.patience import PATIENCE_SECONDS
+from support.processes import eventually
 
 BRIEF, AGES = 0.3, 600.0
 """Seconds for the head of a request: of a client that is sent away, and of one that must not be."""
@@ -22,8 +24,22 @@ async def hello(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 @asynccontextmanager
-async def serving(header_seconds: float = BRIEF, app: ASGIApp = hello) -> AsyncIterator[HttpServer]:
-    server = HttpServer("test", app, "127.0.0.1", 0, header_seconds=header_seconds)
+async def serving(
+    header_seconds: float = BRIEF,
+    app: ASGIApp = hello,
+    limits: ConnectionLimits = DEFAULT_LIMITS,
+    trusted_proxies: Sequence[str] = (),
+) -> AsyncIterator[HttpServer]:
+    server = HttpServer(
+        "test",
+        app,
+        "127.0.0.1",
+        0,
+        send_buffer_bytes=4096,
+        header_seconds=header_seconds,
+        limits=limits,
+        trusted_proxies=trusted_proxies,
+    )
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(server.run())
         yield server
@@ -134,3 +150,98 @@ async def test_an_answer_may_take_longer_than_the_head() -> None:
         be_brief(server)
         async with session.get(server.url) as response:
             assert await response.text() == "hello"
+
+
+async def connected(server: HttpServer, source: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    return await asyncio.open_connection("127.0.0.1", server.port, local_addr=(source, 0))
+
+
+async def status_of(server: HttpServer, source: str) -> bytes:
+    """The status line of an answer to this address; empty if the connection is closed instead."""
+    reader, writer = await connected(server, source)
+    try:
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        return (await everything_until_closed(reader)).partition(b"\r\n")[0]
+    finally:
+        writer.close()
+
+
+async def until_open(server: HttpServer, number: int) -> None:
+    async def are_so_many() -> bool:
+        return server.connections.in_all == number
+
+    await eventually(are_so_many)
+
+
+async def test_connections_of_one_address_never_keep_others_out() -> None:
+    async with serving(AGES, limits=ConnectionLimits(in_all=20, per_address=10)) as server:
+        silent = [await connected(server, "127.0.0.1") for _ in range(30)]
+        for reader, _ in silent[10:]:
+            assert await everything_until_closed(reader) == b""
+        assert server.connections.in_all == 10
+        assert await status_of(server, "127.0.0.1") == b""
+        assert await status_of(server, "127.0.0.2") == b"HTTP/1.1 200 OK"
+        for _, writer in silent:
+            writer.close()
+        await until_open(server, 0)
+        assert await status_of(server, "127.0.0.1") == b"HTTP/1.1 200 OK"
+
+
+async def test_connections_are_bounded_in_all() -> None:
+    async with serving(AGES, limits=ConnectionLimits(in_all=10, per_address=10)) as server:
+        silent = [await connected(server, f"127.0.0.{number}") for number in range(1, 11)]
+        await until_open(server, 10)
+        assert await status_of(server, "127.0.0.100") == b""
+        for _, writer in silent:
+            writer.close()
+        await until_open(server, 0)
+        assert server.connections.refused == 1
+
+
+async def test_a_trusted_proxy_has_the_connections_of_all_its_clients() -> None:
+    limits = ConnectionLimits(in_all=20, per_address=2)
+    async with serving(AGES, limits=limits, trusted_proxies=("127.0.0.9",)) as server:
+        open_ones = [await connected(server, "127.0.0.9") for _ in range(5)]
+        assert await status_of(server, "127.0.0.9") == b"HTTP/1.1 200 OK"
+        for _, writer in open_ones:
+            writer.close()
+
+
+@pytest.mark.parametrize(
+    ("trusted_proxies", "seen"),
+    [((), "127.0.0.7 http"), (("127.0.0.8",), "127.0.0.7 http"), (("127.0.0.0/29",), "10.1.2.3 https")],
+)
+async def test_only_a_named_proxy_speaks_for_another_address(
+    trusted_proxies: Sequence[str], seen: str
+) -> None:
+    async def tell(scope: Scope, receive: Receive, send: Send) -> None:
+        await PlainTextResponse(f"{scope['client'][0]} {scope['scheme']}")(scope, receive, send)
+
+    async with serving(AGES, tell, trusted_proxies=trusted_proxies) as server:
+        reader, writer = await connected(server, "127.0.0.7")
+        headers = b"X-Forwarded-For: 10.1.2.3\r\nX-Forwarded-Proto: https\r\nConnection: close\r\n"
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n" + headers + b"\r\n")
+        assert (await everything_until_closed(reader)).endswith(f"\r\n\r\n{seen}".encode())
+        writer.close()
+
+
+async def test_who_never_reads_the_answer_is_sent_away() -> None:
+    async def large(scope: Scope, receive: Receive, send: Send) -> None:
+        await PlainTextResponse("x" * 20_000_000)(scope, receive, send)
+
+    async with serving(AGES, large) as server:
+        config = server._server.config
+        assert isinstance(config, _Config)
+        config.write_seconds = BRIEF
+        reader, writer = await connected(server, "127.0.0.1")
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        await until_open(server, 1)
+        await until_open(server, 0)
+        assert len(await everything_until_closed(reader)) < 20_000_000
+        writer.close()
+
+
+def test_connections_leave_descriptors_for_the_rest_of_the_process() -> None:
+    assert DEFAULT_LIMITS.within(1_000_000) == DEFAULT_LIMITS
+    assert ConnectionLimits().within(256) == ConnectionLimits(in_all=96, per_address=48)
+    assert ConnectionLimits().within(32) == ConnectionLimits(in_all=8, per_address=4)

@@ -12,7 +12,12 @@ from pathlib import Path
 import structlog
 from fastapi import FastAPI
 
-from lcm.control_plane.access.identity import BearerVerifier, Identity, IdentityKeeper
+from lcm.control_plane.access.identity import (
+    MAX_STREAMS_PER_PRINCIPAL,
+    BearerVerifier,
+    Identity,
+    IdentityKeeper,
+)
 from lcm.control_plane.access.oidc import FetchDocument, OidcVerifier
 from lcm.control_plane.access.rate_limit import Buckets
 from lcm.control_plane.access.roles import AccessKeys
@@ -76,6 +81,7 @@ class Limits:
 
     event_buffer: int = 1_000
     event_backlog_bytes: int = SUBSCRIBER_BYTES
+    streams_per_principal: int = MAX_STREAMS_PER_PRINCIPAL
     heartbeat_seconds: float = HEARTBEAT_SECONDS
     publish_sweep_seconds: float = 5.0
     capacity_refresh_seconds: float = CAPACITY_REFRESH_SECONDS
@@ -208,7 +214,7 @@ def assemble(
         key_prefix=key_prefix,
         patience_seconds=FEED_FIRST_SECONDS if feed_clients else 0.0,
     )
-    identity = Identity(keys, store, clock, issuer)
+    identity = Identity(keys, store, clock, issuer, streams_per_principal=limits.streams_per_principal)
     session_sweep = SessionSweep(records, caches, policies, health)
     _register_metrics(telemetry, plane, hub, identity, feed_clients)
     _register_session_metrics(telemetry, plane, session_sweep)

@@ -10,12 +10,16 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from lcm.core.hosted_service import HostedService
+from lcm.web.connections import DEFAULT_LIMITS, ConnectionLimits, Connections, raise_descriptor_limit
 
 DRAIN_SECONDS = 2
 """How long open requests get to finish when the server stops."""
 
 HEADER_SECONDS = 10.0
 """How long a client may take to send its request headers, from the connection or its first byte on."""
+
+WRITE_SECONDS = 60.0
+"""How long a client may leave an answer unread once the buffers are full."""
 
 MAX_HEADER_BYTES = 64 * 1024
 
@@ -24,24 +28,45 @@ BACKLOG = 2048
 
 
 class _Config(uvicorn.Config):
-    """Uvicorn's, and how long the head of a request may take."""
+    """Uvicorn's, how long the head of a request and an unread answer may take, and the open connections."""
 
     header_seconds = HEADER_SECONDS
+    write_seconds = WRITE_SECONDS
+    connections: Connections
 
 
 class _Protocol(HttpToolsProtocol):
-    """Uvicorn's, which waits for ever for the head of a request and takes any amount of it.
+    """Uvicorn's, which waits for ever for the head of a request and for the reader of an answer.
+
+    It also takes any amount of a head, and any number of connections.
 
     The rest of a body whose request was answered already has the same time to arrive.
     """
 
     _deadline: asyncio.TimerHandle | None = None
+    _write_deadline: asyncio.TimerHandle | None = None
     _head_bytes = 0
     _is_in_body = False
+    _counted_as: str | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        assert isinstance(self.config, _Config)
+        address = str((transport.get_extra_info("peername") or ("",))[0])
+        if not self.config.connections.open(address):
+            transport.abort()
+            return
+        self._counted_as = address
         self._set_deadline()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        assert isinstance(self.config, _Config)
+        self._write_deadline = self.loop.call_later(self.config.write_seconds, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._drop_write_deadline()
 
     def data_received(self, data: bytes) -> None:
         cycle: RequestResponseCycle | None = self.cycle
@@ -67,6 +92,10 @@ class _Protocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._drop_deadline()
+        self._drop_write_deadline()
+        if self._counted_as is not None:
+            assert isinstance(self.config, _Config)
+            self.config.connections.close(self._counted_as)
         super().connection_lost(exc)
 
     def _set_deadline(self) -> None:
@@ -78,6 +107,11 @@ class _Protocol(HttpToolsProtocol):
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
+
+    def _drop_write_deadline(self) -> None:
+        if self._write_deadline is not None:
+            self._write_deadline.cancel()
+            self._write_deadline = None
 
     def _give_up(self) -> None:
         self._drop_deadline()
@@ -105,6 +139,7 @@ class HttpServer(HostedService):
         send_buffer_bytes: int | None = None,
         header_seconds: float = HEADER_SECONDS,
         trusted_proxies: Sequence[str] = (),
+        limits: ConnectionLimits = DEFAULT_LIMITS,
     ) -> None:
         """`trusted_proxies` may say for whom they ask; of all others the headers of a proxy are ignored."""
         self.name = name
@@ -125,6 +160,8 @@ class HttpServer(HostedService):
             timeout_graceful_shutdown=DRAIN_SECONDS,
         )
         config.header_seconds = header_seconds
+        self.connections = Connections(limits.within(raise_descriptor_limit()), trusted_proxies)
+        config.connections = self.connections
         self._server = _Server(config)
 
     @property

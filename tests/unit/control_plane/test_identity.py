@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import ExitStack
 from datetime import timedelta
 
 import pytest
@@ -9,7 +10,14 @@ from starlette.requests import HTTPConnection
 
 from lcm.control_plane.access.credentials import CACHED_SECONDS, Credential
 from lcm.control_plane.access.guessing import LOOKUPS_OF_GUESSERS, WRONG_BURST
-from lcm.control_plane.access.identity import SESSION_LIFETIME, Identity, IdentityKeeper
+from lcm.control_plane.access.identity import (
+    MAX_SESSIONS_PER_PRINCIPAL,
+    MAX_STREAMS,
+    MAX_STREAMS_PER_PRINCIPAL,
+    SESSION_LIFETIME,
+    Identity,
+    IdentityKeeper,
+)
 from lcm.control_plane.access.rate_limit import Buckets
 from lcm.control_plane.access.roles import AccessDenied, AccessKeys, Principal, Role, TooManyRequests
 from lcm.control_plane.store.memory import MemoryStore
@@ -219,6 +227,52 @@ async def test_a_session_does_not_outlast_the_token_it_was_opened_with(
     await identity.tokens.revoke(credential.id)
     with pytest.raises(AccessDenied):
         await identity.authenticate(browser)
+
+
+async def test_a_principal_cannot_pile_up_sessions(identity: Identity, clock: VirtualClock) -> None:
+    other = await signed_in(identity, "viewer-key")
+    browsers = []
+    for _ in range(MAX_SESSIONS_PER_PRINCIPAL + 5):
+        browsers.append(await signed_in(identity, "operator-key"))
+        await clock.sleep(1)
+    assert len(await identity.sessions.list_all()) == MAX_SESSIONS_PER_PRINCIPAL + 1
+    for dropped in browsers[:5]:
+        with pytest.raises(AccessDenied):
+            await identity.authenticate(dropped)
+    for kept in (*browsers[5:], other):
+        await identity.authenticate(kept)
+
+
+async def test_no_session_is_kept_of_a_revoked_token(identity: Identity, clock: VirtualClock) -> None:
+    token, credential = await issue(identity, clock)
+    await signed_in(identity, token)
+    await signed_in(identity, "viewer-key")
+    await identity.revoke_token(credential.id)
+    assert [session.name for session in await identity.sessions.list_all()] == ["viewer"]
+
+
+async def test_a_principal_cannot_open_streams_without_bound(identity: Identity) -> None:
+    viewer = await identity.authenticate(bearer("viewer-key"))
+    browser = await identity.authenticate(await signed_in(identity, "viewer-key"))
+    with ExitStack() as streams:
+        for number in range(MAX_STREAMS_PER_PRINCIPAL):
+            identity.require_room_for_stream(viewer)
+            streams.enter_context(identity.watch((viewer, browser)[number % 2], lambda: None))
+        for person in (viewer, browser):
+            with pytest.raises(TooManyRequests):
+                identity.require_room_for_stream(person)
+        identity.require_room_for_stream(await identity.authenticate(bearer("admin-key")))
+    identity.require_room_for_stream(viewer)
+
+
+async def test_all_principals_together_cannot_open_streams_without_bound(identity: Identity) -> None:
+    with ExitStack() as streams:
+        for number in range(MAX_STREAMS):
+            each = Principal(f"token:{number}", "somebody", Role.VIEWER)
+            identity.require_room_for_stream(each)
+            streams.enter_context(identity.watch(each, lambda: None))
+        with pytest.raises(TooManyRequests):
+            identity.require_room_for_stream(Principal("token:new", "new", Role.VIEWER))
 
 
 async def test_a_replaced_start_up_key_ends_the_sessions_opened_with_the_old_one(

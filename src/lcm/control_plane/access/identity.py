@@ -5,7 +5,7 @@
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Final, Protocol
 
@@ -21,6 +21,7 @@ from lcm.control_plane.access.roles import (
     AccessKeys,
     Principal,
     Role,
+    TooManyRequests,
     refuse_foreign_origin,
 )
 from lcm.control_plane.access.security_log import SecurityLog
@@ -28,6 +29,7 @@ from lcm.control_plane.store.port import Store, StoreUnavailable
 from lcm.core.clock import Clock
 from lcm.core.health import Health
 from lcm.core.hosted_service import HostedService
+from lcm.domain.errors import NotFound
 from lcm.rest.schemas import API_KEY_HEADER
 
 log = structlog.get_logger(__name__)
@@ -36,6 +38,13 @@ SESSION_LIFETIME: Final = timedelta(hours=12)
 
 PASS_SECONDS: Final = 15.0
 """What one pass of the keeper may take; a call to a hanging store fails after ten seconds."""
+
+MAX_SESSIONS_PER_PRINCIPAL: Final = 20
+"""Beyond these the oldest session ends."""
+
+MAX_STREAMS_PER_PRINCIPAL: Final = 20
+MAX_STREAMS: Final = 2_000
+STREAM_RETRY_SECONDS: Final = 30.0
 
 _COOKIE: Final = "lcm_session"
 _HOST_ONLY_COOKIE: Final = "__Host-lcm_session"
@@ -60,13 +69,20 @@ class Identity:
     """All principals, and the requests that were refused."""
 
     def __init__(
-        self, keys: AccessKeys, store: Store, clock: Clock, issuer: BearerVerifier | None = None
+        self,
+        keys: AccessKeys,
+        store: Store,
+        clock: Clock,
+        issuer: BearerVerifier | None = None,
+        *,
+        streams_per_principal: int = MAX_STREAMS_PER_PRINCIPAL,
     ) -> None:
         self.keys = keys
         self.tokens = Credentials(store, clock, TOKEN, secret_prefix=TOKEN_PREFIX)
         self.sessions = Credentials(store, clock, SESSION)
         self._clock = clock
         self._issuer = issuer
+        self._streams_per_principal = streams_per_principal
         self.guesses = Guesses(clock)
         self.log = SecurityLog(store, clock)
         self._denials = Buckets(clock, per_second=0.1, burst=20)
@@ -114,18 +130,37 @@ class Identity:
         expires_at = self._clock.now() + SESSION_LIFETIME
         if principal.expires_at is not None:
             expires_at = min(expires_at, principal.expires_at)
-        return await self.sessions.issue(
+        opened = await self.sessions.issue(
             name=principal.name,
             role=principal.role,
             by=principal.name,
             expires_at=expires_at,
             owner_id=principal.id,
         )
+        await self._end_oldest_sessions(principal.id, MAX_SESSIONS_PER_PRINCIPAL)
+        return opened
 
     async def signed_in(self, request: HTTPConnection) -> Principal | None:
         """Return the person whose session cookie the request has, if the session is valid."""
         cookie = request.cookies.get(cookie_name(request))
         return await self._principal_of_session(cookie) if cookie else None
+
+    async def revoke_token(self, token_id: str) -> Credential:
+        """Revoke a token, and remove the sessions that were opened with it."""
+        credential = await self.tokens.revoke(token_id)
+        await self._end_oldest_sessions(f"token:{token_id}", 0)
+        return credential
+
+    def require_room_for_stream(self, principal: Principal) -> None:
+        """Raise TooManyRequests if this principal, or all together, have too many streams open."""
+        own = sum(len(ends) for watched, ends in self._watched.items() if watched.id == principal.id)
+        if own >= self._streams_per_principal:
+            raise TooManyRequests(
+                STREAM_RETRY_SECONDS,
+                f"{own} event streams are open with this token; close one",
+            )
+        if sum(map(len, self._watched.values())) >= MAX_STREAMS:
+            raise TooManyRequests(STREAM_RETRY_SECONDS, "too many event streams are open; try again later")
 
     async def close_session(self, principal: Principal) -> None:
         """Sign out the browser with which this person is signed in."""
@@ -159,6 +194,14 @@ class Identity:
             if not await self.is_still_valid(principal):
                 for on_end in self._watched.pop(principal, []):
                     on_end()
+
+    async def _end_oldest_sessions(self, owner_id: str, kept: int) -> None:
+        """End the oldest sessions of a principal beyond the newest ones that are kept."""
+        own = [session for session in await self.sessions.list_all() if session.owner_id == owner_id]
+        own.sort(key=lambda session: session.created_at)
+        for session in own[: max(0, len(own) - kept)]:
+            with suppress(NotFound):  # another request was faster
+                await self.sessions.revoke(session.id)
 
     async def _principal_of_token(self, token: str) -> Principal | None:
         credential = await self.tokens.find(token)

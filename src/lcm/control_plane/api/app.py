@@ -120,6 +120,7 @@ def build_app(services: Services, process: ProcessOperations, rate: Buckets) -> 
     app = _api()
     app.state.services = services
     app.state.operations = process
+    app.state.rate = rate
     app.router.routes.extend(dashboard.router.routes)
     _add_error_handlers(app)
     app.router.routes.sort(key=_route_priority)

@@ -107,9 +107,7 @@ class AccessMiddleware:
             await self.identity.require_controller(connection)
             return
         principal = await self.identity.authenticate(connection)
-        wait = self._rate.take(principal.id)
-        if wait > 0:
-            raise TooManyRequests(wait, "the token exceeds its request rate; wait and try again")
+        charge(self._rate, principal)
         scope.setdefault("state", {})["principal"] = principal
 
 
@@ -135,6 +133,13 @@ class _Answer:
     def _headers(self) -> list[tuple[bytes, bytes]]:
         wanted = _API_HEADERS if self._scope["path"].startswith("/api/") else _PAGE_HEADERS
         return [*wanted, *_TLS_HEADERS] if self._scope["scheme"] == "https" else wanted
+
+
+def charge(rate: Buckets, principal: Principal) -> None:
+    """Count a request of this principal. Raises TooManyRequests beyond its rate."""
+    wait = rate.take(principal.id)
+    if wait > 0:
+        raise TooManyRequests(wait, "the token exceeds its request rate; wait and try again")
 
 
 def principal_behind(connection: HTTPConnection) -> Principal:

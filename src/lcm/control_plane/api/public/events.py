@@ -55,6 +55,7 @@ async def stream(
         owner_id=person.id if person.role < Role.OPERATOR else None,
     )
     found = services(request)
+    found.identity.require_room_for_stream(person)
     while_signed_in = partial(found.identity.watch, person)
     return StreamingResponse(
         found.hub.stream(last_event_id, wanted, while_signed_in),

@@ -7,6 +7,7 @@ from starlette.responses import Response
 from lcm.control_plane.access.identity import Identity, cookie_name
 from lcm.control_plane.access.roles import AccessDenied, Principal, refuse_foreign_origin
 from lcm.control_plane.api.dependencies import Viewer, audit_changes, services
+from lcm.control_plane.api.middleware import charge
 from lcm.rest.schemas import SessionView
 from lcm.web.answers import answer, documented
 
@@ -71,7 +72,11 @@ async def sign_in_by_link(token: str, request: Request, response: Response) -> N
 
 
 async def remember(response: Response, request: Request, identity: Identity, principal: Principal) -> None:
-    """Set the session cookie: for this site only, over TLS if the request was, unreadable for scripts."""
+    """Set the session cookie: for this site only, over TLS if the request was, unreadable for scripts.
+
+    Raises TooManyRequests: signing in is charged like any request of the principal.
+    """
+    charge(request.app.state.rate, principal)
     audit_changes(request, principal)
     secret, session = await identity.open_session(principal)
     assert session.expires_at is not None

@@ -107,6 +107,6 @@ async def create(body: NewToken, person: Admin, plane: Plane, request: Request) 
 @router.delete("/{token_id}", summary="Revoke a token", **documented(None, 204, "Revoked.", problems=[404]))
 async def revoke(token_id: str, person: Admin, request: Request) -> Response:
     """The token is invalid at once; its sessions and event streams end within seconds."""
-    credential = await services(request).identity.tokens.revoke(token_id)
+    credential = await services(request).identity.revoke_token(token_id)
     log.info("token revoked", token_id=token_id, name=credential.name, by=person.name)
     return Response(status_code=204)
