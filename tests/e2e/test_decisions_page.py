@@ -240,6 +240,31 @@ async def test_a_worker_gets_its_own_cml_login_and_the_fleets_again(
     assert await was_never_reloaded(page)
 
 
+async def test_a_changed_certificate_is_shown_with_both_fingerprints_and_accepted(
+    page: Page, lcm: RunningLcm, api: Api
+) -> None:
+    worker = await running(api, "renewed")
+    pinned = worker["cml_certificate_sha256"]
+    async with aiohttp.ClientSession() as session:
+        for fault in ({"kind": "certificate"}, {"kind": "close", "code": 1006}):
+            on_it = {**fault, "worker": worker["ec2_instance_id"]}
+            async with session.post(f"{lcm.ready.aws_endpoint}/_lcm/cml/faults", json=on_it) as response:
+                assert response.status < 300
+    panel = await open_worker(page, lcm, worker)
+    section = panel.get_by_role("region", name="Certificate")
+    await expect(section).to_contain_text(pinned, timeout=60_000)
+    presented = (await api.get(f"/api/workers/{worker['id']}"))["cml_refused_certificate_sha256"]
+    await expect(section).to_contain_text(presented)
+    await section.get_by_role("button", name="Accept…").click()
+    dialog = page.get_by_role("dialog")
+    for fingerprint in (pinned, presented):
+        await expect(dialog).to_contain_text(fingerprint)
+    await dialog.get_by_role("button", name="Accept certificate").click()
+    await expect(section).to_be_hidden()
+    await api.until(worker, "running", cml_certificate_sha256=presented, ws_connected=True)
+    assert await was_never_reloaded(page)
+
+
 async def test_the_fleets_license_token_is_set_and_removed_and_never_shown(
     page: Page, lcm: RunningLcm, api: Api
 ) -> None:

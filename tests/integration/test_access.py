@@ -57,6 +57,7 @@ ROUTES = {
     ("GET", "/api/workers/{worker_id}/explain"): VIEWER,
     ("POST", "/api/workers/{worker_id}/license"): ADMIN,
     ("DELETE", "/api/workers/{worker_id}/license"): ADMIN,
+    ("PUT", "/api/workers/{worker_id}/cml-certificate"): ADMIN,
     ("PUT", "/api/workers/{worker_id}/cml-login"): ADMIN,
     ("DELETE", "/api/workers/{worker_id}/cml-login"): ADMIN,
     ("GET", "/api/settings/license"): VIEWER,

@@ -116,6 +116,38 @@ async def test_a_login_of_a_workers_own_is_read_by_its_controller_alone(plane: L
     assert (status, problem["type"]) == (404, "urn:lcm:problem:not-found")
 
 
+async def test_a_changed_certificate_is_shown_and_accepted_by_its_fingerprint(plane: LonePlane) -> None:
+    path, pinned, shown = f"/api/workers/{plane.worker_id}", "a" * 64, "b" * 64
+    for certificate in (pinned, shown):
+        await plane.accepted("/{id}/cml-data", {"ready": True, "certificate_sha256": certificate})
+    worker = await plane.admin.get(path)
+    assert worker["cml_certificate_sha256"] == pinned
+    assert worker["cml_refused_certificate_sha256"] == shown
+    status, problem = await plane.admin.call("PUT", f"{path}/cml-certificate", {"sha256": "c" * 64})
+    assert (status, problem["type"]) == (409, "urn:lcm:problem:conflict")
+    assert shown in problem["detail"]
+    worker = await plane.admin.accepted("PUT", f"{path}/cml-certificate", {"sha256": shown})
+    assert (worker["cml_certificate_sha256"], worker["cml_refused_certificate_sha256"]) == (shown, None)
+    [entry] = (await plane.admin.get(f"/api/audit?target={plane.worker_id}"))["items"]
+    assert pinned in str(entry)
+    assert shown in str(entry)
+
+
+async def test_what_cml_reports_of_itself_is_shown(plane: LonePlane) -> None:
+    health = {"valid": False, "is_licensed": True, "is_enterprise": True, "failing": ["cml: kvm_vmx_enabled"]}
+    license = {
+        "registration_status": "COMPLETED",
+        "authorization_status": "IN_COMPLIANCE",
+        "product_license": "CML_Enterprise",
+    }
+    body = {"ready": True, "system_info": {"oui": "52:54:00"}, "health": health, "license": license}
+    await plane.accepted("/{id}/cml-data", body)
+    worker = await plane.admin.get(f"/api/workers/{plane.worker_id}")
+    assert worker["cml_health"] == health
+    assert worker["cml_license"] == license
+    assert worker["cml_system_info"] == {"oui": "52:54:00"}
+
+
 async def test_a_forced_delete_leaves_no_record(plane: LonePlane) -> None:
     path = f"/api/workers/{plane.worker_id}"
     worker = await plane.admin.accepted("DELETE", f"{path}?force=true")

@@ -473,6 +473,7 @@ _PARTS = {
         "cml_version": "version",
         "cml_ready": "is_ready",
         "cml_certificate_sha256": "certificate_sha256",
+        "cml_refused_certificate_sha256": "refused_certificate_sha256",
         "cml_login": "login",
         "cml_health": "health",
         "cml_license": "license",

@@ -190,6 +190,11 @@ class DirectControlPlane:
             self._plane.records, self._plane.policies, worker.id, report, fence=self._fence()
         )
 
+    async def report_certificate(self, worker: Worker, presented_sha256: str) -> Worker:
+        self._answer()
+        report = CmlReport(ready=worker.cml.is_ready, certificate_sha256=presented_sha256)
+        return await report_cml(self._plane.records, worker.id, report, fence=self._fence())
+
     async def detect_worker_idle(self, worker: Worker, request: IdleCheckRequest) -> IdleCheck:
         self._answer()
         return await detect_idle(
@@ -256,7 +261,7 @@ class MemoryCml:
         if instance is None or instance.running_since is None:
             raise Unreachable(f"CML at {host}: connection refused")
         if pinned_sha256 not in (None, self.certificate):
-            raise CertificateChanged(f"{host} shows another certificate")
+            raise CertificateChanged(f"{host} shows another certificate", self.certificate)
         uptime = self._cloud.clock.monotonic() - instance.running_since
         is_ready = uptime >= self._boot_seconds
         return CmlSystemInformation(self.version, is_ready, self.certificate, self.system_info)
@@ -277,6 +282,8 @@ class MemoryMonitors:
         self._known: set[WorkerId] = set()
         self.is_giving_up = False
         """Every connection fails as soon as it is made."""
+        self.refusing: set[WorkerId] = set()
+        """Workers whose servers present another certificate."""
 
     async def run(self) -> None:
         self.runs += 1
@@ -291,6 +298,9 @@ class MemoryMonitors:
 
     def is_monitoring(self, worker_id: WorkerId) -> bool:
         return worker_id in self.watched and not self.is_giving_up
+
+    def is_certificate_refused(self, worker_id: WorkerId) -> bool:
+        return worker_id in self.refusing
 
     def seconds_since_measurement(self, worker_id: WorkerId) -> float | None:
         return 0.0 if worker_id in self._known else None

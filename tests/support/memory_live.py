@@ -280,7 +280,7 @@ class MemoryLiveServer:
         if self.refuses_connections:
             raise Unreachable("CML: connection refused")
         if pinned_sha256 not in (None, self.certificate_sha256):
-            raise CertificateChanged("CML shows another certificate")
+            raise CertificateChanged("CML shows another certificate", self.certificate_sha256)
 
     def answer(self, method: str, path: str, token: str | None, body: bytes | None) -> Answer:
         """The answer to one request."""

@@ -104,6 +104,7 @@ describe("actions", () => {
     expect(denialReason("operator", "license")).toContain("admin");
     expect(denialReason("operator", "cml-login")).toContain("admin");
     expect(denialReason("admin", "cml-login")).toBeNull();
+    expect(denialReason("operator", "certificate")).toContain("admin");
     expect(denialReason("admin", "create")).toBeNull();
   });
 });

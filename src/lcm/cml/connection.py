@@ -169,9 +169,11 @@ class CmlConnections:
                 ) as response:
                     content = await _read(response)
         except aiohttp.ServerFingerprintMismatch as mismatch:
+            shown = mismatch.got.hex()
             raise CertificateChanged(
-                f"{host} presents the certificate {mismatch.got.hex()[:16]}…, pinned is {str(trusted)[:16]}…;"
-                " if CML was reinstalled on purpose, delete the worker and create it anew"
+                f"{host} presents the certificate {shown[:16]}…, pinned is {str(trusted)[:16]}…;"
+                " if it was renewed on purpose, an admin can accept it on the worker's page",
+                shown,
             ) from None
         except aiohttp.ClientConnectorCertificateError as error:
             raise CertificateChanged(f"{host}: no known CA signed its certificate ({error})") from None

@@ -14,7 +14,7 @@ import msgspec
 
 from lcm.cml.connection import JSON, CmlAnswer, CmlTransport
 from lcm.core.clock import Clock
-from lcm.domain.errors import CredentialsRefused, Throttled, Unreachable
+from lcm.domain.errors import CertificateChanged, CredentialsRefused, Throttled, Unreachable
 
 TOKEN_SECONDS: Final = 86_400.0
 """Lifetime of a token without an `exp` claim."""
@@ -80,6 +80,8 @@ class CmlSession:
         self.host = host
         self.pinned_sha256 = pinned_sha256
         """Learnt at first contact if it was not known."""
+        self.is_certificate_refused = False
+        """Whether the server presented another certificate when it was last called."""
 
     @property
     def user_id(self) -> str | None:
@@ -130,13 +132,11 @@ class CmlSession:
         """Return any answer to an authorized request; a refused token is replaced once."""
         for is_last in (False, True):
             token = await self.token()
-            answer = await self._transport.request(
+            answer = await self._send(
                 method,
-                self.host,
                 path,
-                self.pinned_sha256,
+                body,
                 token=token,
-                body=body,
                 content_type=content_type,
                 timeout_seconds=timeout_seconds,
             )
@@ -149,6 +149,33 @@ class CmlSession:
             raise CredentialsRefused(f"CML at {self.host} does not permit {path}")
         return answer
 
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None,
+        *,
+        token: str | None = None,
+        content_type: str | None = JSON,
+        timeout_seconds: float | None = None,
+    ) -> CmlAnswer:
+        try:
+            answer = await self._transport.request(
+                method,
+                self.host,
+                path,
+                self.pinned_sha256,
+                token=token,
+                body=body,
+                content_type=content_type,
+                timeout_seconds=timeout_seconds,
+            )
+        except CertificateChanged:
+            self.is_certificate_refused = True
+            raise
+        self.is_certificate_refused = False
+        return answer
+
     async def _login(self) -> _Token:
         asked_at = self._clock.monotonic()
         again_at = self._refused_at + REFUSED_PAUSE_SECONDS
@@ -159,9 +186,7 @@ class CmlSession:
             )
         ours = await self._credentials()
         body = msgspec.json.encode({"username": ours.username, "password": ours.password})
-        answer = await self._transport.request(
-            "POST", self.host, "/api/v0/authenticate", self.pinned_sha256, body=body
-        )
+        answer = await self._send("POST", "/api/v0/authenticate", body)
         self.pinned_sha256 = self.pinned_sha256 or answer.certificate_sha256
         if answer.status in (401, 403):
             self._refusals += 1

@@ -114,7 +114,12 @@ class TokenMismatch(PermanentError):
 
 
 class CertificateChanged(PermanentError):
-    """A worker presents a certificate other than the pinned one."""
+    """A worker presents a certificate other than the pinned one; `shown_sha256` is its fingerprint, if it may
+    be accepted instead."""
+
+    def __init__(self, detail: str, shown_sha256: str | None = None) -> None:
+        self.shown_sha256 = shown_sha256
+        super().__init__(detail)
 
 
 class LabRefused(PermanentError):

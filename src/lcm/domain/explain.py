@@ -82,6 +82,11 @@ def explain(
 def _holding(worker: Worker, policy: IdlePolicy, now: datetime) -> Iterator[Point]:
     if worker.status_reason:
         yield Point("status_reason", worker.status_reason)
+    refused = worker.cml.refused_certificate_sha256
+    if worker.is_live and refused is not None:
+        pinned = worker.cml.certificate_sha256 or ""
+        text = f"CML presents certificate {refused[:16]}… instead of {pinned[:16]}…; an admin can accept it"
+        yield Point("certificate_changed", text)
     if worker.status is RUNNING and not worker.cml.is_ready:
         yield from _waiting_for_cml(worker, policy, now)
     if worker.status is RUNNING and _lacks_kvm(worker):

@@ -1,4 +1,4 @@
-"""What is observed of a running worker: its WebSocket connection and its activity."""
+"""What is observed of a running worker: its certificate, its WebSocket connection and its activity."""
 
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from lcm.domain.lifecycle import RUNNING
 from lcm.domain.readiness import CmlAttempt, CmlContact, CmlWait, ready_within
 from lcm.domain.telemetry import ActivityEvent, ActivityMark, MonitorState
-from lcm.domain.worker import Connection, Worker, WorkerActivity
+from lcm.domain.worker import Connection, Worker, WorkerActivity, extend_history
 
 
 def has_only_observed_changes(before: Worker, after: Worker) -> bool:
@@ -28,6 +28,25 @@ def has_only_observed_changes(before: Worker, after: Worker) -> bool:
         before, version=after.version, cml=cml, connection=after.connection, activity=after.activity
     )
     return same == after
+
+
+def record_certificate(worker: Worker, presented: str, *, by: str, now: datetime) -> Worker:
+    """Record which certificate the worker's CML presents: the first one is pinned, another one is refused.
+
+    A person may accept it; the timeline says once that it is refused.
+    """
+    pinned = worker.cml.certificate_sha256 or presented
+    refused = presented if presented != pinned else None
+    is_known = refused == worker.cml.refused_certificate_sha256
+    cml = replace(worker.cml, certificate_sha256=pinned, refused_certificate_sha256=refused)
+    changed = replace(worker, cml=cml)
+    if refused is None or is_known:
+        return changed
+    reason = (
+        f"CML presents certificate {refused} instead of {pinned}: it is refused until a person accepts it"
+    )
+    history = extend_history(worker, worker.status, by=by, reason=reason, now=now)
+    return replace(changed, updated_at=now, state_history=history)
 
 
 def wait_for_cml(

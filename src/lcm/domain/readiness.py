@@ -68,7 +68,7 @@ CHECK: Final = {
     " has it",
     Cause.IMAGE: "image: does the AMI contain CML, with enough memory and disk to boot it? See the instance's"
     " system log",
-    Cause.CERTIFICATE: "certificate: was CML reinstalled, or its certificate renewed?",
+    Cause.CERTIFICATE: "certificate: was CML reinstalled, or its certificate renewed? An admin can accept it",
 }
 
 _LIKELY: Final = {

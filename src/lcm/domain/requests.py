@@ -7,7 +7,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from lcm.domain import pause
-from lcm.domain.errors import ActionRefused, TooSoon
+from lcm.domain.errors import ActionRefused, Conflict, TooSoon
 from lcm.domain.license import deregister
 from lcm.domain.lifecycle import (
     DRAINING,
@@ -209,6 +209,26 @@ def change_login(worker: Worker, login: CmlLogin | None, *, by: str, now: dateti
         generation=worker.generation + 1,
         updated_at=now,
         state_history=extend_history(worker, worker.status, by=by, reason=f"CML login is {whose}", now=now),
+    )
+
+
+def accept_certificate(worker: Worker, sha256: str, *, by: str, now: datetime) -> Worker:
+    """Pin the certificate that the worker's CML presents now, in place of the pinned one."""
+    cml = worker.cml
+    if worker.desired_status is DesiredStatus.TERMINATED or worker.status is TERMINATED:
+        raise ActionRefused("accept a certificate of", worker.status, possible_actions(worker))
+    if sha256 == cml.certificate_sha256:
+        return worker
+    if sha256 != cml.refused_certificate_sha256:
+        shown = cml.refused_certificate_sha256
+        raise Conflict(f"CML presents {shown}; accept that one" if shown else "CML presents the pinned one")
+    reason = f"certificate {sha256} accepted in place of {cml.certificate_sha256}"
+    return replace(
+        worker,
+        cml=replace(cml, certificate_sha256=sha256, refused_certificate_sha256=None),
+        generation=worker.generation + 1,
+        updated_at=now,
+        state_history=extend_history(worker, worker.status, by=by, reason=reason, now=now),
     )
 
 

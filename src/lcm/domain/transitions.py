@@ -127,7 +127,14 @@ def _without_instance(worker: Worker) -> Worker:
     return replace(
         worker,
         instance=replace(worker.instance, id=None, public_ip=None, private_ip=None),
-        cml=replace(worker.cml, certificate_sha256=None, license=None, labs=LabSummary(), definitions=None),
+        cml=replace(
+            worker.cml,
+            certificate_sha256=None,
+            refused_certificate_sha256=None,
+            license=None,
+            labs=LabSummary(),
+            definitions=None,
+        ),
     )
 
 

@@ -186,6 +186,9 @@ class Cml(msgspec.Struct, frozen=True, kw_only=True):
     wait: CmlWait | None = None
     """The wait for it to become ready, once that has taken a minute."""
     certificate_sha256: str | None = None
+    """The pinned one: a server with any other is sent nothing."""
+    refused_certificate_sha256: str | None = None
+    """The one that the server presents instead, until a person accepts it."""
     login: CmlLogin | None = None
     system_info: SystemInfo = {}
     health: CmlHealth | None = None

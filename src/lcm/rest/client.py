@@ -192,6 +192,11 @@ class ControlPlaneClient:
             ),
         )
 
+    async def report_certificate(self, worker: Worker, presented_sha256: str) -> Worker:
+        """Report the certificate that CML presents instead of the pinned one."""
+        report = CmlReport(ready=worker.cml.is_ready, certificate_sha256=presented_sha256)
+        return await self._report(worker.id, "cml-data", report)
+
     async def report_cml_health(
         self, worker: Worker, health: CmlHealth | None, license_: CmlLicense | None
     ) -> Worker:

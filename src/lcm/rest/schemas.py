@@ -108,6 +108,16 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
     cml_ready: bool
     cml_username: str | None
     """The user name that LCM uses on the worker's CML; null: the fleet's login."""
+    cml_certificate_sha256: str | None
+    """The pinned certificate: LCM sends nothing to a server with another one."""
+    cml_refused_certificate_sha256: str | None
+    """The certificate that CML presents instead of the pinned one; an admin may accept it."""
+    cml_system_info: SystemInfo
+    """What CML reports of itself, besides version and readiness."""
+    cml_health: CmlHealth | None
+    """The result of CML's own health check."""
+    cml_license: CmlLicense | None
+    """What CML reports of its license."""
     imported: bool
     labs_count: int | None
     ws_connected: bool
@@ -160,6 +170,11 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
             cml_version=cml.version,
             cml_ready=cml.is_ready,
             cml_username=cml.login.username if cml.login else None,
+            cml_certificate_sha256=cml.certificate_sha256,
+            cml_refused_certificate_sha256=cml.refused_certificate_sha256,
+            cml_system_info=cml.system_info,
+            cml_health=cml.health,
+            cml_license=cml.license,
             imported=worker.imported,
             labs_count=cml.labs_count,
             ws_connected=worker.connection.is_connected,
@@ -329,7 +344,8 @@ class CmlReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     ready: bool
     version: str | None = None
-    certificate_sha256: str | None = None
+    certificate_sha256: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")] | None = None
+    """The one that it presents: the first is pinned, another one is refused until a person accepts it."""
     system_info: Annotated[SystemInfo, msgspec.Meta(max_length=MAX_SYSTEM_INFO)] | None = None
     """As in `system_information`. An omitted `system_info`, `health` or `license` keeps its stored value."""
     health: CmlHealth | None = None

@@ -81,6 +81,10 @@ class ControlPlane(Protocol):
         """`attempt` is what the last attempt met that did not find CML ready, once that takes long."""
         ...
 
+    async def report_certificate(self, worker: Worker, presented_sha256: str) -> Worker:
+        """Report the certificate that CML presents instead of the pinned one."""
+        ...
+
     async def detect_worker_idle(self, worker: Worker, request: IdleCheckRequest) -> IdleCheck: ...
 
     async def drain_worker(self, worker: Worker) -> Worker: ...
@@ -376,6 +380,10 @@ class Monitors(Protocol):
 
     def is_monitoring(self, worker_id: WorkerId) -> bool:
         """Whether it is monitored, by WebSocket or REST, and its connection is not FAILED."""
+        ...
+
+    def is_certificate_refused(self, worker_id: WorkerId) -> bool:
+        """Whether its server presented another certificate than the pinned one when it was last called."""
         ...
 
     def seconds_since_measurement(self, worker_id: WorkerId) -> float | None:

@@ -15,7 +15,7 @@ from lcm.control_plane.store.port import Delete, Document, Fence, StoreUnavailab
 from lcm.core.clock import Clock
 from lcm.core.kv.port import Change, Item, KvUnavailable, LeaseId, Listing
 from lcm.core.rate_limit import Rate, Saturated, TokenBucket
-from lcm.domain.errors import CapacityShortage, NoCml, Throttled, Unreachable
+from lcm.domain.errors import CapacityShortage, CertificateChanged, NoCml, Throttled, Unreachable
 from lcm.domain.launch import WORKER_ID_TAG, Ami, InstanceId, InstanceTypeFacts, LaunchSpec, WorkerId
 from lcm.domain.worker import Instance
 from lcm.worker_controller.ports import CmlSystemInformation, LicenseState
@@ -375,18 +375,20 @@ class SimulatedCml(SimulatedPort):
 
     async def get_system_information(self, host: str, pinned_sha256: str | None) -> CmlSystemInformation:
         self._world.cml_tried_at[host] = self._world.clock.monotonic()
-        return await self._read("get_system_information", "", lambda: self._answer(host))
+        return await self._read("get_system_information", "", lambda: self._answer(host, pinned_sha256))
 
-    async def _answer(self, host: str) -> CmlSystemInformation:
+    async def _answer(self, host: str, pinned_sha256: str | None) -> CmlSystemInformation:
         instance = self._world.cloud.instance_at(host)
         if instance is None or instance.running_since is None:
             raise Unreachable(f"CML at {host}: connection refused")
         if instance.spec.tags.get(WORKER_ID_TAG) in self._world.never_ready:
             raise NoCml(f"CML at {host} answered 502 to /api/v0/system_information")
         is_ready = self._world.clock.monotonic() - instance.running_since >= BOOT_SECONDS
-        return CmlSystemInformation(
-            "2.9.1+build.7", is_ready, certificate_of(instance), {"oui": "52:54:00:00:00:00"}
-        )
+        live = self._world.live
+        shown = live.server_at(host).certificate_sha256 if live is not None else certificate_of(instance)
+        if pinned_sha256 not in (None, shown):
+            raise CertificateChanged("CML shows another certificate", shown)
+        return CmlSystemInformation("2.9.1+build.7", is_ready, shown, {"oui": "52:54:00:00:00:00"})
 
 
 class SimulatedLicensing(SimulatedPort):

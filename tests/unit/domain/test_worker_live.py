@@ -7,12 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from lcm.domain.errors import ActionRefused, Conflict
 from lcm.domain.launch import WorkerId
 from lcm.domain.lifecycle import DRAINING, RUNNING, STOPPING
-from lcm.domain.observed import record_activity, record_connection
+from lcm.domain.observed import record_activity, record_certificate, record_connection
+from lcm.domain.requests import accept_certificate, request
 from lcm.domain.telemetry import ActivityEvent, ActivityMark, MonitorState
 from lcm.domain.transitions import move
-from lcm.domain.worker import Worker, new_worker
+from lcm.domain.worker import Action, Worker, new_worker
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 CONNECTING, CONNECTED, RECONNECTING = (
@@ -39,6 +41,61 @@ def worker() -> Worker:
         now=T0,
     )
     return replace(fresh, status=RUNNING)
+
+
+# The certificate.
+
+
+OLD, NEW, OTHER = "a" * 64, "b" * 64, "c" * 64
+
+
+def presenting(worker: Worker, *certificates: str) -> Worker:
+    """The worker after its CML presented these, one after the other."""
+    for second, sha256 in enumerate(certificates):
+        worker = record_certificate(worker, sha256, by="worker-controller", now=at(second))
+    return worker
+
+
+def certificates(worker: Worker) -> tuple[str | None, str | None]:
+    return worker.cml.certificate_sha256, worker.cml.refused_certificate_sha256
+
+
+def test_the_first_certificate_is_pinned_and_another_one_refused(worker: Worker) -> None:
+    assert certificates(presenting(worker, OLD)) == (OLD, None)
+    refusing = presenting(worker, OLD, NEW, NEW)
+    assert certificates(refusing) == (OLD, NEW)
+    said = [line for line in refusing.state_history if OLD in line.reason and NEW in line.reason]
+    assert [line.by for line in said] == ["worker-controller"]
+
+
+def test_a_server_that_presents_the_pinned_certificate_again_is_no_longer_refused(worker: Worker) -> None:
+    assert certificates(presenting(worker, OLD, NEW, OLD)) == (OLD, None)
+
+
+def test_an_accepted_certificate_takes_the_place_of_the_pinned_one(worker: Worker) -> None:
+    refusing = presenting(worker, OLD, NEW)
+    accepted = accept_certificate(refusing, NEW, by="ann", now=at(9))
+    assert certificates(accepted) == (NEW, None)
+    assert accepted.generation == refusing.generation + 1
+    entry = accepted.state_history[-1]
+    assert (entry.by, entry.at) == ("ann", at(9))
+    assert OLD in entry.reason
+    assert NEW in entry.reason
+    assert accept_certificate(accepted, NEW, by="ann", now=at(10)) is accepted
+
+
+@pytest.mark.parametrize("shown", [(OLD,), (OLD, NEW), (OLD, NEW, OLD)])
+def test_only_the_certificate_that_is_presented_now_can_be_accepted(
+    worker: Worker, shown: tuple[str, ...]
+) -> None:
+    with pytest.raises(Conflict, match="presents"):
+        accept_certificate(presenting(worker, *shown), OTHER, by="ann", now=at(9))
+
+
+def test_the_certificate_of_a_worker_that_is_to_go_is_not_accepted(worker: Worker) -> None:
+    going = request(presenting(worker, OLD, NEW), Action.DELETE, by="ann", now=at(5))
+    with pytest.raises(ActionRefused):
+        accept_certificate(going, NEW, by="ann", now=at(9))
 
 
 # The connection.

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
+from lcm.control_plane.commands.accept_certificate import accept_certificate
 from lcm.control_plane.commands.drain_worker import drain_worker
 from lcm.domain.errors import (
     CapacityShortage,
@@ -405,6 +406,31 @@ async def test_another_certificate_blocks_cml_but_never_fails_the_worker() -> No
         worker = await fleet.get(worker)
         assert (worker.status, worker.cml.is_ready) == (RUNNING, False)
         assert "another certificate" in worker.status_reason
+
+
+async def test_a_certificate_that_a_person_accepts_gives_the_worker_back_as_it_is() -> None:
+    async with Fleet().running() as fleet:
+        worker = await fleet.running_worker()
+        await fleet.clock.sleep(120)
+        await fleet.ask(worker, Action.STOP)
+        await fleet.until(worker, STOPPED)
+        pinned, fleet.cml.certificate = fleet.cml.certificate, "b" * 64
+        await fleet.ask(worker, Action.START)
+        await fleet.until(worker, RUNNING)
+        await fleet.clock.sleep(120)
+        refusing = await fleet.get(worker)
+        assert (refusing.cml.certificate_sha256, refusing.cml.refused_certificate_sha256) == (
+            pinned,
+            "b" * 64,
+        )
+        await accept_certificate(fleet.plane.records, worker.id, "b" * 64, by="ann")
+        await fleet.clock.sleep(60)
+        worker = await fleet.get(worker)
+        assert (worker.cml.is_ready, worker.instance.id) == (True, refusing.instance.id)
+        assert "certificate" not in worker.status_reason
+        (entry,) = [line for line in worker.state_history if line.by == "ann" and "accepted" in line.reason]
+        assert pinned in entry.reason
+        assert "b" * 64 in entry.reason
 
 
 async def test_a_region_that_is_no_longer_configured_never_fails_a_running_worker() -> None:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from lcm.cml.sessions import CmlServer, server_of
 from lcm.core.results import Requeue, Success
-from lcm.domain.errors import Unreachable
+from lcm.domain.errors import CertificateChanged, Unreachable
 from lcm.domain.launch import InstanceId, WorkerId
 from lcm.domain.license import License, LicenseOperation
 from lcm.domain.lifecycle import RUNNING, STOPPING, TERMINATING, DesiredStatus
@@ -63,6 +63,7 @@ class World:
         self.clock = VirtualClock()
         self.steps: list[str] = []
         self.cml_answers = True
+        self.certificate = "a" * 64
         self.next_check_at: datetime | None = None
         monitors = _Monitors(self.steps)
         self.monitors = monitors
@@ -94,11 +95,18 @@ class World:
         self.steps.append("3 get_system_information")
         if not self.cml_answers:
             raise Unreachable("no answer")
+        if pin not in (None, self.certificate):
+            raise CertificateChanged("another certificate", self.certificate)
         return CmlSystemInformation("2.9.2", True, "a" * 64, {})
 
     async def report_cml(self, worker: Worker, *, version: str, **_: Any) -> Worker:
         self.steps.append("3 report_cml")
         return with_fields(worker, cml_version=version, cml_ready=True)
+
+    async def report_certificate(self, worker: Worker, sha256: str) -> Worker:
+        self.steps.append("3 report_certificate")
+        self.worker = with_fields(worker, cml_refused_certificate_sha256=sha256)
+        return self.worker
 
     async def verify(self, worker: Worker) -> Worker:
         self.steps.append("4 verify the record")
@@ -205,6 +213,31 @@ async def test_only_readiness_is_observed_while_cml_boots() -> None:
     result = await world.tender.run(world.worker, an_instance(private_ip="10.0.0.1", public_ip=None))
     assert result == Requeue("CML is not ready yet", 2.0)
     assert world.steps == ["3 get_system_information"]
+
+
+class TestCertificate:
+    """Another certificate is reported once and its server sent nothing; the alarms of idle checks go on."""
+
+    async def test_another_certificate_of_a_booting_server_is_reported_and_is_the_reason(self) -> None:
+        world = World(a_running_worker(cml_ready=False))
+        world.certificate = "b" * 64
+        for _ in range(2):
+            with pytest.raises(CertificateChanged):
+                await world.tender.run(world.worker, an_instance(private_ip="10.0.0.1", public_ip=None))
+        assert world.steps.count("3 report_certificate") == 1
+
+    async def test_one_that_a_monitor_meets_is_reported_and_the_idle_check_goes_on(self) -> None:
+        world = World(a_running_worker())
+        world.certificate = "b" * 64
+        world.monitors.refusing.add(world.worker.id)
+        await world.tender.run(world.worker, an_instance(private_ip="10.0.0.1", public_ip=None))
+        assert "3 report_certificate" in world.steps
+        assert "7 detect_worker_idle" in world.steps
+
+    async def test_the_pinned_one_presented_again_is_reported_too(self) -> None:
+        world = World(a_running_worker(cml_refused_certificate_sha256="b" * 64))
+        await world.tender.run(world.worker, an_instance(private_ip="10.0.0.1", public_ip=None))
+        assert "3 report_cml" in world.steps
 
 
 class TestWishBeforeDrift:

@@ -215,6 +215,10 @@ export function removeCmlLogin(id: string): Promise<WorkerView> {
   return request("DELETE", `${workerPath(id)}/cml-login`);
 }
 
+export function acceptCertificate(id: string, sha256: string): Promise<WorkerView> {
+  return request("PUT", `${workerPath(id)}/cml-certificate`, { sha256 });
+}
+
 export function setTags(id: string, tags: Readonly<Record<string, string>>): Promise<WorkerView> {
   return request("PUT", `${workerPath(id)}/tags`, { tags });
 }

@@ -18,6 +18,7 @@ import { RemoveLabDialog } from "../features/labs/remove-lab-dialog";
 import { DeregisterDialog, FleetLicenseDialog, RegisterDialog } from "../features/license/license-dialogs";
 import { Scaling } from "../features/scaling/scaling-page";
 import { SchedulerPage } from "../features/scheduler/scheduler-page";
+import { CertificateDialog } from "../features/worker/certificate";
 import { CmlLoginDialog } from "../features/worker/cml-login-dialog";
 import { DeleteDialog } from "../features/worker/delete-dialog";
 import { TagsDialog } from "../features/worker/tags-dialog";
@@ -107,6 +108,8 @@ function Dialogs() {
       return <DeregisterDialog entry={dialog.entry} />;
     case "cml-login":
       return <CmlLoginDialog entry={dialog.entry} />;
+    case "certificate":
+      return <CertificateDialog entry={dialog.entry} />;
     case "tags":
       return <TagsDialog entry={dialog.entry} />;
     case "fleet-license":

@@ -20,7 +20,7 @@ export type OpenDialog =
   | { readonly kind: "hold"; readonly entries: readonly WorkerEntry[] }
   | { readonly kind: "bulk"; readonly action: BulkRequest; readonly entries: readonly WorkerEntry[] }
   | {
-      readonly kind: "delete" | "register" | "deregister" | "cml-login" | "tags";
+      readonly kind: "delete" | "register" | "deregister" | "cml-login" | "certificate" | "tags";
       readonly entry: WorkerEntry;
     };
 

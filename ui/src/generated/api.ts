@@ -22,7 +22,7 @@ export interface AuditEntry {
 }
 
 /** The events of the scaling audit log. */
-export type AuditEvent = "drained" | "license_given_back" | "license_owed" | "provisioned" | "scale_down_failed" | "scale_down_initiated" | "scale_up_accepted" | "scale_up_rejected" | "skipped_auto_pause" | "skipped_cooldown" | "skipped_min_workers" | "skipped_not_eligible" | "skipped_not_idle";
+export type AuditEvent = "certificate_accepted" | "drained" | "license_given_back" | "license_owed" | "provisioned" | "scale_down_failed" | "scale_down_initiated" | "scale_up_accepted" | "scale_up_rejected" | "skipped_auto_pause" | "skipped_cooldown" | "skipped_min_workers" | "skipped_not_eligible" | "skipped_not_idle";
 
 /** How an audited request ended. */
 export type AuditOutcome = "done" | "refused";
@@ -109,6 +109,21 @@ export interface Capacity {
 
 /** Why nothing of a lab is left. */
 export type CleanupProof = "lab_absent" | "never_imported" | "worker_gone";
+
+/** The result of CML's own health check; None is unknown. */
+export interface CmlHealth {
+  readonly valid: boolean | null;
+  readonly is_licensed: boolean | null;
+  readonly is_enterprise: boolean | null;
+  readonly failing: readonly string[];
+}
+
+/** CML's report of its license; never a token. */
+export interface CmlLicense {
+  readonly registration_status: string | null;
+  readonly authorization_status: string | null;
+  readonly product_license: string | null;
+}
 
 /** What is kept of a lab at its end. */
 export type Collect = "configs" | "none" | "topology";
@@ -999,6 +1014,11 @@ export interface WorkerView {
   readonly cml_version: string | null;
   readonly cml_ready: boolean;
   readonly cml_username: string | null;
+  readonly cml_certificate_sha256: string | null;
+  readonly cml_refused_certificate_sha256: string | null;
+  readonly cml_system_info: Readonly<Record<string, string | number | boolean | null>>;
+  readonly cml_health: CmlHealth | null;
+  readonly cml_license: CmlLicense | null;
   readonly imported: boolean;
   readonly labs_count: number | null;
   readonly ws_connected: boolean;

@@ -7,7 +7,7 @@ from lcm.control_plane.records.groups import Records
 from lcm.control_plane.store.port import Fence
 from lcm.domain.errors import Conflict
 from lcm.domain.idle import with_countdown
-from lcm.domain.observed import wait_for_cml
+from lcm.domain.observed import record_certificate, wait_for_cml
 from lcm.domain.transitions import attach_instance
 from lcm.domain.worker import CmlDefinitions, Worker
 from lcm.rest.lab_reports import DefinitionsReport
@@ -50,6 +50,8 @@ async def report_cml(
     now, policy = records.clock.now(), policies.idle
 
     def decide(worker: Worker) -> Worker:
+        if report.certificate_sha256 is not None:
+            worker = record_certificate(worker, report.certificate_sha256, by=fence.id, now=now)
         known = worker.cml
         is_ready = report.ready and worker.is_live
         wait = wait_for_cml(
@@ -60,7 +62,6 @@ async def report_cml(
             is_ready=is_ready,
             wait=wait,
             version=report.version or known.version,
-            certificate_sha256=known.certificate_sha256 or report.certificate_sha256,
             system_info=known.system_info if report.system_info is None else report.system_info,
             health=report.health or known.health,
             license=report.license or known.license,

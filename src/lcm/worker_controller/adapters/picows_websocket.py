@@ -56,7 +56,8 @@ class PicowsWebSockets:
         if connection.shown_sha256 is not None:
             raise CertificateChanged(
                 f"{host} presents the certificate {connection.shown_sha256[:16]}…, pinned is"
-                f" {str(pinned_sha256)[:16]}…"
+                f" {str(pinned_sha256)[:16]}…",
+                connection.shown_sha256,
             )
         if not connection.was_open:
             raise Unreachable(f"WebSocket of {host}: closed without an answer")

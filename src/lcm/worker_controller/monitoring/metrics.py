@@ -59,6 +59,8 @@ class MetricsLoop:
         self.collected = 0
         """Successful collections, counted per worker."""
         self.licenses: dict[WorkerId, CmlLicense] = {}
+        self.health: dict[WorkerId, CmlHealth] = {}
+        """What the CML of each worker last answered."""
         self.failures: Counter[str] = Counter()
         self._asked_at: dict[WorkerId, float] = {}
         self._requested: set[WorkerId] = set()
@@ -66,6 +68,7 @@ class MetricsLoop:
 
     async def run(self) -> None:
         self.licenses.clear()
+        self.health.clear()
         self._asked_at.clear()
         next_interval_at = self._clock.monotonic() + self._interval
         try:
@@ -110,8 +113,9 @@ class MetricsLoop:
             log.warning("worker listing failed", error=str(error))
             return
         workers = [worker for worker in listed if worker.status is RUNNING]
-        for gone in self.licenses.keys() - {worker.id for worker in workers}:
-            del self.licenses[gone]
+        for known in (self.licenses, self.health):
+            for gone in known.keys() - {worker.id for worker in workers}:
+                del known[gone]
         if only is not None:
             workers = [worker for worker in workers if worker.id in only]
         now = self._clock.monotonic()
@@ -127,6 +131,7 @@ class MetricsLoop:
 
     def forget(self, worker_id: WorkerId) -> None:
         self.licenses.pop(worker_id, None)
+        self.health.pop(worker_id, None)
         self._asked_at.pop(worker_id, None)
 
     async def _ask_cloud(self, region: str, workers: Sequence[Worker]) -> None:
@@ -157,6 +162,8 @@ class MetricsLoop:
             health = await self._try(worker, "system_health", _read_health(session))
             license_ = await self._try(worker, "licensing", _read_license(session))
             self.collected += health is not None or license_ is not None
+            if health is not None:
+                self.health[worker.id] = health
             if license_ is not None:
                 self.licenses[worker.id] = license_
             changes = (

@@ -310,6 +310,7 @@ class CmlWebSocketMonitor:
         except CredentialsRefused as error:
             return _End(_Kind.AUTH_FAILED, str(error)), 0.0
         except CertificateChanged as error:
+            self.session.is_certificate_refused = True
             return _End(_Kind.CERTIFICATE_CHANGED, str(error)), 0.0
         except LcmError as error:
             return _End(_Kind.BROKEN, str(error)), 0.0
@@ -329,6 +330,7 @@ class CmlWebSocketMonitor:
         self.protocol.begin()
         self.has_connected = True
         self.state, self.reason = MonitorState.CONNECTED, ""
+        self.session.is_certificate_refused = False
         log.info("websocket connected", worker_id=self.worker_id, host=self.target.server.host)
         self._on_delivery(True, link.connected_at)
         self._report_state()

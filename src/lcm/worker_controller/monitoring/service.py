@@ -72,6 +72,10 @@ class LiveMonitoring:
         monitor = self.registry.get_monitor(worker_id)
         return monitor is not None and monitor.state is not MonitorState.FAILED
 
+    def is_certificate_refused(self, worker_id: WorkerId) -> bool:
+        session = self.registry.session_of(worker_id)
+        return session is not None and session.is_certificate_refused
+
     def seconds_since_measurement(self, worker_id: WorkerId) -> float | None:
         return self.metrics.seconds_since(worker_id)
 
@@ -184,6 +188,12 @@ def register_monitoring_metrics(telemetry: Telemetry, monitoring: LiveMonitoring
         lambda: by_worker(lambda worker_id: registry.activity_logs[worker_id].activity_events),
     )
     telemetry.gauge("lcm.worker.websocket.last_message_age_seconds", "Seconds since the last frame.", ages)
+    _register_cml_metrics(telemetry, monitoring)
+
+
+def _register_cml_metrics(telemetry: Telemetry, monitoring: LiveMonitoring) -> None:
+    """Register what CML reports of itself."""
+    known = monitoring.metrics
     telemetry.gauge(
         "worker_cml_license_status",
         "1 if CML is registered and its authorization in compliance, 0 otherwise.",
@@ -195,6 +205,32 @@ def register_monitoring_metrics(telemetry: Telemetry, monitoring: LiveMonitoring
                 ),
                 {"worker_id": worker_id, "tier": license_.product_license or "unknown"},
             )
-            for worker_id, license_ in monitoring.metrics.licenses.items()
+            for worker_id, license_ in known.licenses.items()
+        ],
+    )
+    telemetry.gauge(
+        "worker_cml_healthy",
+        "1 if CML's own health check passes, 0 if it fails; no series while CML does not know.",
+        lambda: [
+            (float(health.valid), {"worker_id": worker_id})
+            for worker_id, health in known.health.items()
+            if health.valid is not None
+        ],
+    )
+    telemetry.gauge(
+        "worker_cml_failing_check",
+        "1 for each check of CML's own health check that fails, as `host: check`.",
+        lambda: [
+            (1, {"worker_id": worker_id, "check": check})
+            for worker_id, health in known.health.items()
+            for check in health.failing
+        ],
+    )
+    telemetry.gauge(
+        "worker_cml_info",
+        "1 for the version of CML on a worker.",
+        lambda: [
+            (1, {"worker_id": monitor.worker_id, "version": monitor.target.cml_version or "unknown"})
+            for monitor in monitoring.registry.monitors
         ],
     )

@@ -1,6 +1,7 @@
 """The maintenance of a running worker, once per pass; `running` lists the steps and their order."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
@@ -73,6 +74,9 @@ class RunningPipeline:
                 if worker.cml.wait is not None:
                     await self._check_idle(worker, not_ready_at=tried_at)
                 return Requeue("CML is not ready yet", self.wait_seconds)
+        elif self._has_another_certificate(worker):
+            with suppress(CertificateChanged):  # it is reported; the alarms of idle checks come all the same
+                worker = await self._observe_cml(worker)
         else:
             worker = await self._refresh_if_requested(worker)
         await self._ensure_monitoring(worker)
@@ -97,6 +101,11 @@ class RunningPipeline:
             self.monitors.request_measurement(worker.id)
         return await self._observe_cml(worker)
 
+    def _has_another_certificate(self, worker: Worker) -> bool:
+        if worker.cml.refused_certificate_sha256 is not None:
+            return True
+        return self.monitors is not None and self.monitors.is_certificate_refused(worker.id)
+
     async def _ensure_monitoring(self, worker: Worker) -> None:
         if self.monitors is None:
             return
@@ -115,7 +124,10 @@ class RunningPipeline:
             self.monitors.request_measurement(worker.id)
 
     async def _observe_cml(self, worker: Worker) -> Worker:
-        """Read CML's system information and report changes; an unreachable CML was ready before, or boots."""
+        """Read CML's system information and report changes; an unreachable CML was ready before, or boots.
+
+        Raises CertificateChanged, once that is reported.
+        """
         host = host_of(worker, use_private_ip=self.use_private_ip)
         if host is None:
             return await self._report_attempt(worker, CmlContact.NO_ADDRESS, "the instance has no address")
@@ -126,6 +138,9 @@ class RunningPipeline:
         except Unreachable as error:
             return await self._report_attempt(worker, CmlContact.NO_ANSWER, str(error))
         except CertificateChanged as error:
+            shown = error.shown_sha256
+            if shown is not None and shown != worker.cml.refused_certificate_sha256:
+                worker = await self.control_plane.report_certificate(worker, shown)
             await self._report_attempt(worker, CmlContact.OTHER_CERTIFICATE, str(error))
             raise
         known = worker.cml.version, worker.cml.system_info
@@ -138,7 +153,8 @@ class RunningPipeline:
             self._attempt_reported.pop(worker.id, None)
         else:
             attempt = self._due_attempt(worker, CmlContact.NOT_READY, f"CML at {host} answers ready: false")
-        if not is_changed and not is_first_contact and attempt is None:
+        is_right_again = worker.cml.refused_certificate_sha256 is not None
+        if not (is_changed or is_first_contact or is_right_again) and attempt is None:
             return worker
         return await self.control_plane.report_cml(
             worker,

@@ -2,7 +2,7 @@
 
 from lcm.core.telemetry import Telemetry
 from lcm.domain.telemetry import MonitorState
-from lcm.domain.worker import CmlLicense
+from lcm.domain.worker import CmlHealth, CmlLicense
 from lcm.worker_controller.monitoring.metrics import MetricsLoop
 from lcm.worker_controller.monitoring.service import LiveMonitoring, register_monitoring_metrics
 from support.live import W1, a_target, watching_memory
@@ -31,6 +31,7 @@ async def test_the_series_of_a_worker_are_there_and_end_with_it() -> None:
         await live.until_state(MonitorState.CONNECTED)
         await clock.sleep(61)
         metrics.licenses[W1] = CmlLicense(registration_status="COMPLETED", product_license="CML_Enterprise")
+        metrics.health[W1] = CmlHealth(valid=False, failing=("cml: kvm_vmx_enabled",))
         cml.push(
             {
                 "event_type": "lab_event",
@@ -46,6 +47,9 @@ async def test_the_series_of_a_worker_are_there_and_end_with_it() -> None:
         assert 'lcm_worker_websocket_activity_events_total{worker_id="w-1"} 1.0' in text
         assert 'lcm_worker_websocket_last_message_age_seconds{worker_id="w-1"} 0.0' in text
         assert 'worker_cml_license_status{tier="CML_Enterprise",worker_id="w-1"} 0.0' in text
+        assert 'worker_cml_healthy{worker_id="w-1"} 0.0' in text
+        assert 'worker_cml_failing_check{check="cml: kvm_vmx_enabled",worker_id="w-1"} 1.0' in text
+        assert 'worker_cml_info{version="2.9.1+build.7",worker_id="w-1"} 1.0' in text
         assert "_total_total" not in text
 
         monitoring.stop_monitoring(W1, "stopped")

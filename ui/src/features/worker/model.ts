@@ -113,6 +113,7 @@ export type Operation =
   | "hold"
   | "license"
   | "cml-login"
+  | "certificate"
   | "tags"
   | "book"
   | "define"
@@ -139,6 +140,7 @@ const REQUEST_FOR: Readonly<Record<Operation, keyof typeof ROLE_OF_REQUEST>> = {
   create: "POST /api/workers",
   license: "POST /api/workers/{worker_id}/license",
   "cml-login": "PUT /api/workers/{worker_id}/cml-login",
+  certificate: "PUT /api/workers/{worker_id}/cml-certificate",
 };
 
 /** Why this role may not request the operation, or null if it may. */

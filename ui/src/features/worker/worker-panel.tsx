@@ -17,6 +17,8 @@ import { PausingSection } from "../idle/pausing";
 import { WorkerSessions } from "../lablets/worker-sessions";
 import { LabsSection } from "../labs/labs-section";
 import { LicenseSection } from "../license/license-section";
+import { CertificateSection } from "./certificate";
+import { cmlHealthText, cmlLicenseText, cmlSystemText } from "./cml-facts";
 import { consolePage } from "./links";
 import { LoadSection } from "./load";
 import { statusInfo } from "./model";
@@ -91,6 +93,7 @@ function Details({ entry }: { entry: WorkerEntry }) {
       </header>
       <div class="panel-body">
         <State entry={entry} explanation={explanation} />
+        <CertificateSection entry={entry} />
         <PausingSection entry={entry} explanation={explanation} />
         <LoadSection entry={entry} />
         <WorkerSessions worker={worker} />
@@ -148,6 +151,9 @@ function Facts({ worker }: { worker: WorkerView }) {
       </Fact>
       <Fact label="Region">{worker.aws_region}</Fact>
       <Fact label="CML">{(worker.cml_version !== null || worker.cml_ready) && <CmlVersion worker={worker} />}</Fact>
+      <Fact label="CML health">{cmlHealthText(worker)}</Fact>
+      <Fact label="CML license">{cmlLicenseText(worker)}</Fact>
+      <Fact label="CML system">{cmlSystemText(worker)}</Fact>
       <Fact label="CML login">{worker.cml_username ?? "the fleet's"}</Fact>
       <Fact label="Labs running">{worker.labs_count !== null && String(worker.labs_count)}</Fact>
       <Fact label="Public address">{worker.public_ip !== null && <Copyable text={worker.public_ip} />}</Fact>

@@ -3,6 +3,7 @@
 from lcm.control_plane.api.public import (
     audit,
     catalogue,
+    cml_certificate,
     cml_login,
     events,
     idle,
@@ -27,6 +28,7 @@ ROUTERS = (
     idle.router,
     scaling.router,
     licensing.router,
+    cml_certificate.router,
     cml_login.router,
     insight.router,
     catalogue.router,
