@@ -24,7 +24,7 @@ help: ## Show this list
 setup: $(VENV)/ready $(UI_BUILT) ## Set up the environment and build the dashboard, nothing else
 
 run: setup ## Run LCM with a simulated cloud and print the dashboard's URL
-	@$(BIN)/lcm up $(ARGS)
+	@$(BIN)/lcm up --save-context local $(ARGS)
 
 test: ## Run every check and every test
 	@$(MAKE) --no-print-directory -j4 types page pytest
@@ -98,6 +98,7 @@ dist: setup ## Build wheel and sdist, with the dashboard in both
 docs: setup ## Generate docs/reference and ui/src/generated from the code
 	$(BIN)/python -m tools.generate_docs
 	$(BIN)/python -m tools.generate_ui
+	$(BIN)/python -m tools.generate_client
 
 lock: $(VENV)/uv ## Resolve the dependencies anew and pin them
 	$(BIN)/uv pip compile pyproject.toml --all-extras --group dev --universal --generate-hashes \

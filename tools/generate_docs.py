@@ -18,6 +18,7 @@ from lcm.domain.pause import PAUSE_TRANSITIONS
 from lcm.lablet_controller.settings import LabletControllerSettings
 from lcm.resource_scheduler.settings import ResourceSchedulerSettings
 from lcm.worker_controller.settings import WorkerControllerSettings
+from tools.generate_cli import command_line
 
 REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
 
@@ -31,6 +32,7 @@ def documents() -> Mapping[str, str]:
         "pause-states.md": pause_states(),
         "session-states.md": session_states(),
         "configuration.md": configuration(),
+        "cli.md": GENERATED + command_line(),
         "openapi.json": json.dumps(openapi_document(), indent=1, ensure_ascii=False) + "\n",
     }
 

@@ -117,6 +117,7 @@ def test_without_extras_the_package_is_the_command_line_and_the_client(
 ) -> None:
     commands = installed(wheel_of_sdist, "", tmp_path)
     assert run(commands / "lcm", "--version", cwd=tmp_path).stdout.startswith(f"lcm {VERSION}")
+    run(commands / "python", "-c", "from lcm.client import AsyncLcm, Lcm", cwd=tmp_path)
     for command, extra in (("up", "simulator"), ("control-plane", "server")):
         done = subprocess.run([commands / "lcm", command], capture_output=True, text=True, check=False)
         assert done.returncode == 1

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from lcm.cli import access
+from lcm.cli import access, acting, contexts, quick, reading
 from lcm.cli.extras import advice, has_simulator, missing_extra
 from lcm.cli.process import collect_rarely, leave_quietly_on_signals
+from lcm.cli.terminal import choose_context
 
 if TYPE_CHECKING:
     from lcm.cli.simulator_child import SimulatorChild
@@ -24,12 +25,24 @@ app = typer.Typer(
     name="lcm",
     help="Lablet Cloud Manager: fleets of Cisco Modeling Labs workers on EC2.",
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
 
-app.add_typer(access.tokens, name="token")
-app.add_typer(access.secrets, name="secrets")
+COMPLETION = "_LCM_COMPLETE"
+"""The variable by which a shell asks for completions."""
+KEYS_PANEL = "Keys of a running LCM, on its host"
+SERVERS_PANEL = "Run LCM"
+
+VERBS = {**reading.COMMANDS, **acting.COMMANDS, **contexts.COMMANDS}
+"""The commands that ask a running LCM."""
+for verbs in (reading, acting, contexts):
+    for verb, command in verbs.COMMANDS.items():
+        app.command(verb, rich_help_panel=verbs.PANEL)(command)
+app.add_typer(acting.create, name="create", rich_help_panel=acting.PANEL)
+app.add_typer(contexts.context, name="context", rich_help_panel=contexts.PANEL)
+app.add_typer(access.tokens, name="token", rich_help_panel=KEYS_PANEL)
+app.add_typer(access.secrets, name="secrets", rich_help_panel=KEYS_PANEL)
 
 Seed = Annotated[int, typer.Option(help="Seed of every random choice of the simulation.")]
 Speed = Annotated[float, typer.Option(help="Divides the delays of the simulation.", min=0.01)]
@@ -41,7 +54,7 @@ SHOWN_WORKERS = 10
 """How many workers of a simulation are printed."""
 
 
-@app.command()
+@app.command(rich_help_panel=SERVERS_PANEL)
 def up(
     port: Annotated[int, typer.Option(help="Port of the control plane and dashboard; 0: any.")] = 8080,
     worker_controller_port: Annotated[
@@ -83,6 +96,12 @@ def up(
         Path | None,
         typer.Option(help="Region config, when AWS is not simulated. Default: that of 'lcm init'."),
     ] = None,
+    save_context: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Keep a context of this name while it runs: 'lcm get workers' then finds it."
+        ),
+    ] = None,
     as_json: AsJson = False,
     log_level: LogLevel = "WARNING",
     log_json: LogJson = False,
@@ -102,6 +121,7 @@ def up(
         import msgspec
         from rich.console import Console
 
+        from lcm.cli.contexts import kept_context
         from lcm.cli.processes import StartFailed
         from lcm.cli.running import run_until_signalled
         from lcm.cli.settings import WrongSettings
@@ -114,6 +134,8 @@ def up(
         configure_logging("json" if log_json else "human", log_level)
 
         def announce(ready: Ready) -> None:
+            if save_context is not None:
+                stack.enter_context(kept_context(save_context, ready.url, ready.token))
             if as_json:
                 print(msgspec.json.encode(ready).decode(), flush=True)
                 return
@@ -171,7 +193,7 @@ def _up_ha(options: "UpOptions", child: "SimulatorChild | None", as_json: bool) 
     run_until_signalled(up_ha(options, child, announce, lambda line: console.print(line, style="dim")))
 
 
-@app.command()
+@app.command(rich_help_panel=SERVERS_PANEL)
 def simulate(
     workers: Annotated[
         int, typer.Option(help="CML servers that run from the beginning.", min=0, max=5000)
@@ -259,7 +281,7 @@ CONTROLLERS = {
 """The commands that run a controller, and their help."""
 
 store_commands = typer.Typer(help="Maintain the records.", no_args_is_help=True)
-app.add_typer(store_commands, name="store")
+app.add_typer(store_commands, name="store", rich_help_panel=SERVERS_PANEL)
 
 Config = Annotated[
     Path | None,
@@ -274,7 +296,7 @@ Set = Annotated[
 ]
 
 
-@app.command(name="control-plane")
+@app.command(name="control-plane", rich_help_panel=SERVERS_PANEL)
 def control_plane(
     config: Config = None,
     host: Host = None,
@@ -294,7 +316,7 @@ def control_plane(
 def _add_controller_command(name: str, summary: str) -> None:
     prefix = name.replace("-", "_").upper()
 
-    @app.command(name=name, help=summary)
+    @app.command(name=name, help=summary, rich_help_panel=SERVERS_PANEL)
     def run_controller(
         config: Config = None,
         host: Host = None,
@@ -313,7 +335,7 @@ for _name, _summary in CONTROLLERS.items():
     _add_controller_command(_name, _summary)
 
 
-@app.command(name="config")
+@app.command(name="config", rich_help_panel=SERVERS_PANEL)
 def show_config(
     process: Annotated[
         str | None, typer.Argument(help="Only this process, for example control-plane.")
@@ -356,7 +378,7 @@ def show_config(
         console.print(table, "")
 
 
-@app.command(name="doctor")
+@app.command(name="doctor", rich_help_panel=SERVERS_PANEL)
 def show_findings(
     config: Config = None,
     settings: Set = None,
@@ -486,7 +508,7 @@ def copy_records(
         run_until_signalled(copy_with_progress(path, url))
 
 
-@app.command(name="init")
+@app.command(name="init", rich_help_panel=SERVERS_PANEL)
 def write_configuration(
     directory: Annotated[Path, typer.Argument(help="Where to write them.")] = Path("config"),
 ) -> None:
@@ -591,15 +613,20 @@ def of_all_commands(
         bool,
         typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version."),
     ] = False,
+    context: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Which LCM, of 'lcm context list'.")
+    ] = None,
 ) -> None:
     """Lablet Cloud Manager: fleets of Cisco Modeling Labs workers on EC2."""
+    choose_context(context)
 
 
 def main() -> None:
     collect_rarely()
     leave_quietly_on_signals()
     try:
-        app()
+        call = quick.call_of(VERBS, sys.argv[1:]) if COMPLETION not in os.environ else None
+        (call or app)()
     except ModuleNotFoundError as error:
         what = missing_extra(error)
         if what is None:

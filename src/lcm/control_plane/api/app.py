@@ -16,7 +16,6 @@ from lcm.control_plane.access.roles import AccessDenied, TooManyRequests
 from lcm.control_plane.api import dashboard, internal, operations, public
 from lcm.control_plane.api.middleware import AccessMiddleware, access_problem, rate_problem, store_problem
 from lcm.control_plane.api.public.secret_keys import KeyRotated
-from lcm.control_plane.api.public.tokens import TokenCreated, TokenList
 from lcm.control_plane.api.services import Services
 from lcm.control_plane.store.port import StoreUnavailable, WriteUnconfirmed
 from lcm.domain import errors
@@ -38,6 +37,7 @@ from lcm.rest import (
     schemas,
     security,
 )
+from lcm.rest.access import TokenCreated, TokenList
 from lcm.web.answers import MalformedBody, PlainRoute, install_openapi
 from lcm.web.operations import HealthView, InfoView, ProcessOperations, ReadyView
 from lcm.web.problems import problem

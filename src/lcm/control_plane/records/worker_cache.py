@@ -34,6 +34,7 @@ class CachedWorker:
         "is_live",
         "judged_since",
         "labs_count",
+        "name",
         "ports_used",
         "version",
         "view",
@@ -45,6 +46,7 @@ class CachedWorker:
 
     def learn(self, worker: Worker) -> None:
         self.version = worker.version
+        self.name = worker.name
         self.is_live = worker.is_live
         self.is_license_due = worker.is_license_due
         self.is_cml_overdue = worker.cml.wait is not None and worker.cml.wait.alarmed_at is not None
@@ -124,6 +126,10 @@ class WorkerCache:
 
     def get(self, worker_id: str) -> CachedWorker | None:
         return self._known.get(worker_id)
+
+    def id_of(self, name: str) -> str | None:
+        """Return the id of the worker of this name, which no two of the cached ones share."""
+        return next((known.id for known in self._known.values() if known.name == name), None)
 
     def ids(self) -> list[str]:
         return list(self._known)

@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from lcm.control_plane.api.accepted import INTENT, accepted
 from lcm.control_plane.api.dependencies import Admin, Given, Plane
+from lcm.control_plane.api.references import WorkerRef
 from lcm.control_plane.commands.change_login import remove_login, set_login
 
 router = APIRouter(prefix="/api/workers/{worker_id}/cml-login", tags=["workers"])
@@ -25,7 +26,9 @@ class NewLogin(BaseModel):
 
 
 @router.put("", summary="Set a worker's CML login", **INTENT)
-async def set_own(worker_id: str, body: NewLogin, person: Admin, plane: Plane, given: Given) -> Response:
+async def set_own(
+    worker_id: WorkerRef, body: NewLogin, person: Admin, plane: Plane, given: Given
+) -> Response:
     """From its next request on LCM uses this login on the worker's CML instead of the fleet's."""
     password = body.password.get_secret_value()
     return accepted(
@@ -36,6 +39,6 @@ async def set_own(worker_id: str, body: NewLogin, person: Admin, plane: Plane, g
 
 
 @router.delete("", summary="Remove a worker's CML login", **INTENT)
-async def remove_own(worker_id: str, person: Admin, plane: Plane, given: Given) -> Response:
+async def remove_own(worker_id: WorkerRef, person: Admin, plane: Plane, given: Given) -> Response:
     """LCM uses the fleet's login on the worker's CML again."""
     return accepted(await remove_login(plane.records, worker_id, by=person.name, preconditions=given))

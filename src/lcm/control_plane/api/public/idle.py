@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from lcm.control_plane.api.accepted import INTENT, accepted
 from lcm.control_plane.api.dependencies import Given, Operator, Plane, Viewer
+from lcm.control_plane.api.references import WorkerRef
 from lcm.control_plane.commands.hold_worker import hold_worker, release_hold, toggle_idle_detection
 from lcm.control_plane.queries.idle import idle_status
 from lcm.rest.schemas import IdleStatus
@@ -33,7 +34,7 @@ class NewHold(BaseModel):
     summary="Hold a worker",
     **INTENT,
 )
-async def hold(worker_id: str, body: NewHold, person: Operator, plane: Plane, given: Given) -> Response:
+async def hold(worker_id: WorkerRef, body: NewHold, person: Operator, plane: Plane, given: Given) -> Response:
     """The worker is not paused before that time; a pause that is decided and not carried out is cancelled."""
     until: datetime = body.until
     worker = await hold_worker(
@@ -49,12 +50,12 @@ async def hold(worker_id: str, body: NewHold, person: Operator, plane: Plane, gi
 
 
 @router.delete("/hold", summary="Release a hold", **INTENT)
-async def release(worker_id: str, _: Operator, plane: Plane, given: Given) -> Response:
+async def release(worker_id: WorkerRef, _: Operator, plane: Plane, given: Given) -> Response:
     return accepted(await release_hold(plane.records, plane.policies, worker_id, preconditions=given))
 
 
 @router.post("/idle-detection/enable", summary="Enable idle detection", **INTENT)
-async def enable(worker_id: str, person: Operator, plane: Plane, given: Given) -> Response:
+async def enable(worker_id: WorkerRef, person: Operator, plane: Plane, given: Given) -> Response:
     worker = await toggle_idle_detection(
         plane.records, plane.policies, worker_id, enabled=True, by=person.name, preconditions=given
     )
@@ -62,7 +63,7 @@ async def enable(worker_id: str, person: Operator, plane: Plane, given: Given) -
 
 
 @router.post("/idle-detection/disable", summary="Disable idle detection", **INTENT)
-async def disable(worker_id: str, person: Operator, plane: Plane, given: Given) -> Response:
+async def disable(worker_id: WorkerRef, person: Operator, plane: Plane, given: Given) -> Response:
     worker = await toggle_idle_detection(
         plane.records, plane.policies, worker_id, enabled=False, by=person.name, preconditions=given
     )
@@ -74,7 +75,7 @@ async def disable(worker_id: str, person: Operator, plane: Plane, given: Given) 
     summary="Get the idle status",
     **documented(IdleStatus, problems=[404]),
 )
-async def status(worker_id: str, _: Viewer, plane: Plane) -> Response:
+async def status(worker_id: WorkerRef, _: Viewer, plane: Plane) -> Response:
     return answer(
         idle_status(plane.records, plane.caches, plane.policies, await plane.records.workers.get(worker_id))
     )

@@ -4,6 +4,7 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from lcm.control_plane.api.dependencies import Plane, Viewer
+from lcm.control_plane.api.references import WorkerRef
 from lcm.control_plane.queries.cost import cost_report
 from lcm.control_plane.queries.explain import explain_worker
 from lcm.rest.schemas import CostReport, Explanation
@@ -17,7 +18,7 @@ router = APIRouter(prefix="/api", tags=["insight"])
     summary="Explain a worker's status",
     **documented(Explanation, problems=[404]),
 )
-async def explain(worker_id: str, _: Viewer, plane: Plane) -> Response:
+async def explain(worker_id: WorkerRef, _: Viewer, plane: Plane) -> Response:
     """Computed by the rules that decide: what keeps the status, what happens next and when."""
     return answer(
         explain_worker(

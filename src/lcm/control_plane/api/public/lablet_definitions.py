@@ -6,6 +6,7 @@ from fastapi import APIRouter, Depends, Query
 from starlette.responses import Response
 
 from lcm.control_plane.api.dependencies import Admin, Given, Keyed, Plane, Viewer
+from lcm.control_plane.api.references import DefinitionRef
 from lcm.control_plane.commands.lablets.change_definition import (
     create_definition,
     delete_definition,
@@ -105,13 +106,13 @@ async def by_name(
 @router.get(
     "/{definition_id}", summary="Get a lablet definition", **documented(LabletDefinitionView, problems=[404])
 )
-async def get(definition_id: str, _: Viewer, plane: Plane) -> Response:
+async def get(definition_id: DefinitionRef, _: Viewer, plane: Plane) -> Response:
     """The `ETag` names this state of it; send it as `If-Match` to change this state only."""
     return _view(await plane.records.definitions.get(definition_id))
 
 
 @router.get("/{definition_id}/topology", summary="Get the topology of a lablet definition", **_YAML)
-async def topology(definition_id: str, _: Viewer, plane: Plane) -> Response:
+async def topology(definition_id: DefinitionRef, _: Viewer, plane: Plane) -> Response:
     stored = await plane.records.definitions.get(definition_id)
     text = await plane.records.definitions.topology(stored.definition.lab_yaml_hash)
     return Response(text.encode(), media_type="text/yaml")
@@ -124,7 +125,7 @@ async def topology(definition_id: str, _: Viewer, plane: Plane) -> Response:
     **reads(NextDefinition),
 )
 async def replace(
-    definition_id: str,
+    definition_id: DefinitionRef,
     person: Admin,
     body: Annotated[NextDefinition, Depends(body_of(NextDefinition))],
     plane: Plane,
@@ -151,7 +152,7 @@ async def replace(
     **reads(AccessLogin),
 )
 async def set_access(
-    definition_id: str,
+    definition_id: DefinitionRef,
     person: Admin,
     body: Annotated[AccessLogin, Depends(body_of(AccessLogin))],
     plane: Plane,
@@ -167,7 +168,7 @@ async def set_access(
     summary="Remove the login of a lablet definition",
     **documented(LabletDefinitionView, problems=[404, 409, 412, 422]),
 )
-async def remove_access(definition_id: str, person: Admin, plane: Plane, given: Given) -> Response:
+async def remove_access(definition_id: DefinitionRef, person: Admin, plane: Plane, given: Given) -> Response:
     """People get no login with their session."""
     return _view(await remove_login(plane.records, definition_id, by=person.name, preconditions=given))
 
@@ -177,7 +178,7 @@ async def remove_access(definition_id: str, person: Admin, plane: Plane, given: 
     summary="Deprecate a lablet definition",
     **documented(LabletDefinitionView, problems=[404, 409, 412, 422]),
 )
-async def deprecate(definition_id: str, person: Admin, plane: Plane, given: Given) -> Response:
+async def deprecate(definition_id: DefinitionRef, person: Admin, plane: Plane, given: Given) -> Response:
     """No new sessions can be created from it; sessions that exist go on."""
     return _view(
         await deprecate_definition(plane.records, definition_id, by=person.name, preconditions=given)
@@ -189,7 +190,7 @@ async def deprecate(definition_id: str, person: Admin, plane: Plane, given: Give
     summary="Delete a lablet definition",
     **documented(None, 204, "Archived.", problems=[404, 409, 412, 422]),
 )
-async def delete(definition_id: str, person: Admin, plane: Plane, given: Given) -> Response:
+async def delete(definition_id: DefinitionRef, person: Admin, plane: Plane, given: Given) -> Response:
     """Refused while sessions of it are live. The record is archived: ended sessions refer to it."""
     await delete_definition(plane.records, definition_id, by=person.name, preconditions=given)
     return Response(status_code=204)

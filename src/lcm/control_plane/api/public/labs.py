@@ -8,6 +8,7 @@ from starlette.responses import Response
 from lcm.control_plane.access.roles import Principal
 from lcm.control_plane.api.accepted import INTENT, accepted
 from lcm.control_plane.api.dependencies import Admin, Given, Operator, Plane, Viewer
+from lcm.control_plane.api.references import WorkerRef
 from lcm.control_plane.api.services import ControlPlane
 from lcm.control_plane.commands.lablets.lab_requests import request_discovery, request_lab_action
 from lcm.control_plane.queries.labs import list_labs, view_lab
@@ -34,19 +35,19 @@ async def list_all(
 
 
 @router.post("/workers/{worker_id}/labs/discover", summary="Discover a worker's labs", **INTENT)
-async def discover(worker_id: str, person: Operator, plane: Plane, given: Given) -> Response:
+async def discover(worker_id: WorkerRef, person: Operator, plane: Plane, given: Given) -> Response:
     """The lablet controller lists every lab of the worker now, not at its next turn."""
     return accepted(await request_discovery(plane.records, worker_id, by=person.name, preconditions=given))
 
 
 @router.post("/workers/{worker_id}/labs/{lab_id}/start", summary="Start a lab", **_ACCEPTED)
-async def start(worker_id: str, lab_id: str, person: Operator, plane: Plane) -> Response:
+async def start(worker_id: WorkerRef, lab_id: str, person: Operator, plane: Plane) -> Response:
     """Every node at rest. A lab of a session only while the session is ready or runs."""
     return await _requested(plane, worker_id, lab_id, LabAction.START, person)
 
 
 @router.post("/workers/{worker_id}/labs/{lab_id}/stop", summary="Stop a lab", **_ACCEPTED)
-async def stop(worker_id: str, lab_id: str, person: Operator, plane: Plane) -> Response:
+async def stop(worker_id: WorkerRef, lab_id: str, person: Operator, plane: Plane) -> Response:
     """Every node; the disks stay. A lab of a session only while the session is ready or runs."""
     return await _requested(plane, worker_id, lab_id, LabAction.STOP, person)
 
@@ -58,7 +59,7 @@ async def stop(worker_id: str, lab_id: str, person: Operator, plane: Plane) -> R
     **reads(LabRemoval),
 )
 async def remove(
-    worker_id: str,
+    worker_id: WorkerRef,
     lab_id: str,
     person: Admin,
     body: Annotated[LabRemoval, Depends(body_of(LabRemoval))],

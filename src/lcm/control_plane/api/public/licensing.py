@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from lcm.control_plane.api.accepted import INTENT, accepted
 from lcm.control_plane.api.dependencies import Admin, Given, Plane, Viewer
+from lcm.control_plane.api.references import WorkerRef
 from lcm.control_plane.commands.license_worker import (
     list_debts,
     remove_fleet_token,
@@ -47,7 +48,7 @@ class FleetLicense(BaseModel):
     summary="License a worker",
     **INTENT,
 )
-async def register(worker_id: str, body: NewLicense, _: Admin, plane: Plane, given: Given) -> Response:
+async def register(worker_id: WorkerRef, body: NewLicense, _: Admin, plane: Plane, given: Given) -> Response:
     """The worker controller registers it once CML is ready; `license` of the worker shows the progress."""
     token = body.token.get_secret_value() if body.token else None
     return accepted(await request_license(plane.records, worker_id, token, preconditions=given))
@@ -58,7 +59,7 @@ async def register(worker_id: str, body: NewLicense, _: Admin, plane: Plane, giv
     summary="Release a license",
     **INTENT,
 )
-async def deregister(worker_id: str, _: Admin, plane: Plane, given: Given) -> Response:
+async def deregister(worker_id: WorkerRef, _: Admin, plane: Plane, given: Given) -> Response:
     return accepted(await request_deregistration(plane.records, worker_id, preconditions=given))
 
 

@@ -7,6 +7,7 @@ from starlette.responses import Response
 
 from lcm.control_plane.api.accepted import INTENT, accepted
 from lcm.control_plane.api.dependencies import Given, Operator, Plane, Viewer
+from lcm.control_plane.api.references import WorkerRef
 from lcm.control_plane.commands.drain_worker import drain_worker
 from lcm.control_plane.commands.request_action import request_action
 from lcm.domain.scaling import AuditEvent
@@ -18,7 +19,7 @@ router = APIRouter(tags=["scaling"])
 
 
 @router.post("/api/workers/{worker_id}/drain", summary="Drain a worker", **INTENT)
-async def drain(worker_id: str, person: Operator, plane: Plane, given: Given) -> Response:
+async def drain(worker_id: WorkerRef, person: Operator, plane: Plane, given: Given) -> Response:
     """No new sessions are placed on the worker; it stops when its sessions end or the drain times out."""
     worker = await drain_worker(
         plane.records,
@@ -32,7 +33,7 @@ async def drain(worker_id: str, person: Operator, plane: Plane, given: Given) ->
 
 
 @router.post("/api/workers/{worker_id}/cancel-drain", summary="Cancel a drain", **INTENT)
-async def cancel_drain(worker_id: str, person: Operator, plane: Plane, given: Given) -> Response:
+async def cancel_drain(worker_id: WorkerRef, person: Operator, plane: Plane, given: Given) -> Response:
     worker = await request_action(
         plane.records, worker_id, Action.CANCEL_DRAIN, by=person.name, preconditions=given
     )

@@ -1,10 +1,9 @@
 """Access tokens, for admins. A token is shown once, at its creation; later only its details are."""
 
 import re
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Annotated, Literal
 
-import msgspec
 import structlog
 from fastapi import APIRouter, Request
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -14,6 +13,7 @@ from lcm.control_plane.access.credentials import Credential
 from lcm.control_plane.access.roles import Role
 from lcm.control_plane.api.dependencies import Admin, Plane, services
 from lcm.domain.security import SERVICE_ACTORS
+from lcm.rest.access import TokenCreated, TokenList, TokenView
 from lcm.web.answers import answer, documented
 
 log = structlog.get_logger(__name__)
@@ -52,39 +52,15 @@ class NewToken(BaseModel):
     )
 
 
-class TokenView(msgspec.Struct, frozen=True, kw_only=True):
-    """The details of a token, without the token."""
-
-    id: str
-    name: str
-    role: str
-    created_at: datetime
-    created_by: str
-    expires_at: datetime | None
-    last_used_at: datetime | None
-    """Exact to half a minute; None if never."""
-
-    @staticmethod
-    def of(credential: Credential) -> "TokenView":
-        return TokenView(**{name: getattr(credential, name) for name in TokenView.__struct_fields__})
-
-
-class TokenCreated(msgspec.Struct, frozen=True, kw_only=True):
-    """A new token. Store it now: it cannot be shown again."""
-
-    token: str
-    details: TokenView
-
-
-class TokenList(msgspec.Struct, frozen=True, kw_only=True):
-    items: list[TokenView]
+def _view(credential: Credential) -> TokenView:
+    return TokenView(**{name: getattr(credential, name) for name in TokenView.__struct_fields__})
 
 
 @router.get("", summary="List tokens", **documented(TokenList))
 async def list_all(_: Admin, request: Request) -> Response:
     """Tokens by name, without the keys created at the first start."""
     tokens = await services(request).identity.tokens.list_all()
-    return answer(TokenList(items=[TokenView.of(token) for token in tokens]))
+    return answer(TokenList(items=[_view(token) for token in tokens]))
 
 
 @router.post("", summary="Create a token", **documented(TokenCreated, 201, "Created.", problems=[409, 422]))
@@ -101,12 +77,14 @@ async def create(body: NewToken, person: Admin, plane: Plane, request: Request) 
         expires_at=None if expires_in is None else plane.records.clock.now() + timedelta(seconds=expires_in),
     )
     log.info("token created", token_id=credential.id, name=body.name, role=body.role, by=person.name)
-    return answer(TokenCreated(token=token, details=TokenView.of(credential)), 201)
+    return answer(TokenCreated(token=token, details=_view(credential)), 201)
 
 
 @router.delete("/{token_id}", summary="Revoke a token", **documented(None, 204, "Revoked.", problems=[404]))
 async def revoke(token_id: str, person: Admin, request: Request) -> Response:
-    """The token is invalid at once; its sessions and event streams end within seconds."""
-    credential = await services(request).identity.revoke_token(token_id)
+    """By id or name. The token is invalid at once; its sessions and event streams end within seconds."""
+    identity = services(request).identity
+    named = [token.id for token in await identity.tokens.list_all() if token.name == token_id]
+    credential = await identity.revoke_token(named[0] if named else token_id)
     log.info("token revoked", token_id=token_id, name=credential.name, by=person.name)
     return Response(status_code=204)

@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from lcm.control_plane.api.accepted import INTENT, accepted
 from lcm.control_plane.api.dependencies import Admin, Given, Keyed, Operator, Plane, Viewer
+from lcm.control_plane.api.references import WorkerRef
 from lcm.control_plane.commands.create_worker import create_worker
 from lcm.control_plane.commands.delete_worker import delete_worker
 from lcm.control_plane.commands.request_action import request_action, request_refresh, request_tags
@@ -121,7 +122,7 @@ async def create(
 
 
 @router.get("/{worker_id}", summary="Get a worker", **documented(WorkerView, problems=[404]))
-async def get(worker_id: str, _: Viewer, plane: Plane) -> Response:
+async def get(worker_id: WorkerRef, _: Viewer, plane: Plane) -> Response:
     """The `ETag` names this version; send it as `If-Match` to act on this version only."""
     worker = await plane.records.workers.get(worker_id)
     return answer(WorkerView.of(worker), etag=etag(worker.version))
@@ -130,14 +131,14 @@ async def get(worker_id: str, _: Viewer, plane: Plane) -> Response:
 @router.get(
     "/{worker_id}/timeline", summary="Get a worker's timeline", **documented(Timeline, problems=[404])
 )
-async def timeline(worker_id: str, _: Viewer, plane: Plane) -> Response:
+async def timeline(worker_id: WorkerRef, _: Viewer, plane: Plane) -> Response:
     """Every status change with its actor and reason, oldest first."""
     worker = await plane.records.workers.get(worker_id)
     return answer(Timeline(items=worker.state_history))
 
 
 @router.get("/{worker_id}/resources", summary="Get a worker's load", **documented(Resources, problems=[404]))
-async def resources(worker_id: str, _: Viewer, plane: Plane) -> Response:
+async def resources(worker_id: WorkerRef, _: Viewer, plane: Plane) -> Response:
     """The newest sample of each source and the last points for a chart; empty unless the worker runs."""
     worker = await plane.records.workers.get(worker_id)
     return answer(
@@ -150,7 +151,7 @@ async def resources(worker_id: str, _: Viewer, plane: Plane) -> Response:
 
 
 @router.get("/{worker_id}/labs", summary="List a worker's labs", **documented(LabList, problems=[404]))
-async def labs(worker_id: str, _: Viewer, plane: Plane) -> Response:
+async def labs(worker_id: WorkerRef, _: Viewer, plane: Plane) -> Response:
     """The labs on a worker and their nodes, as last observed, by title."""
     await plane.records.workers.get(worker_id)
     return answer(LabList(items=await plane.records.labs.of(worker_id)))
@@ -159,7 +160,7 @@ async def labs(worker_id: str, _: Viewer, plane: Plane) -> Response:
 @router.get(
     "/{worker_id}/activity", summary="Get a worker's activity", **documented(Activity, problems=[404])
 )
-async def activity(worker_id: str, _: Viewer, plane: Plane) -> Response:
+async def activity(worker_id: WorkerRef, _: Viewer, plane: Plane) -> Response:
     worker = await plane.records.workers.get(worker_id)
     return answer(
         Activity(
@@ -172,14 +173,14 @@ async def activity(worker_id: str, _: Viewer, plane: Plane) -> Response:
 
 
 @router.post("/{worker_id}/start", summary="Start a worker", **INTENT)
-async def start(worker_id: str, person: Operator, plane: Plane, given: Given) -> Response:
+async def start(worker_id: WorkerRef, person: Operator, plane: Plane, given: Given) -> Response:
     return accepted(
         await request_action(plane.records, worker_id, Action.START, by=person.name, preconditions=given)
     )
 
 
 @router.post("/{worker_id}/stop", summary="Stop a worker", **INTENT)
-async def stop(worker_id: str, person: Operator, plane: Plane, given: Given) -> Response:
+async def stop(worker_id: WorkerRef, person: Operator, plane: Plane, given: Given) -> Response:
     """The disk is kept; the worker can be started again."""
     return accepted(
         await request_action(plane.records, worker_id, Action.STOP, by=person.name, preconditions=given)
@@ -187,7 +188,7 @@ async def stop(worker_id: str, person: Operator, plane: Plane, given: Given) -> 
 
 
 @router.post("/{worker_id}/retry", summary="Retry a failed worker", **INTENT)
-async def retry(worker_id: str, person: Operator, plane: Plane, given: Given) -> Response:
+async def retry(worker_id: WorkerRef, person: Operator, plane: Plane, given: Given) -> Response:
     return accepted(
         await request_action(plane.records, worker_id, Action.RETRY, by=person.name, preconditions=given)
     )
@@ -198,13 +199,13 @@ async def retry(worker_id: str, person: Operator, plane: Plane, given: Given) ->
     summary="Refresh a worker",
     **INTENT,
 )
-async def refresh(worker_id: str, _: Operator, plane: Plane, given: Given) -> Response:
+async def refresh(worker_id: WorkerRef, _: Operator, plane: Plane, given: Given) -> Response:
     """The controller observes everything about it again; at most every ten seconds."""
     return accepted(await request_refresh(plane.records, worker_id, preconditions=given))
 
 
 @router.put("/{worker_id}/tags", summary="Tag a worker", **INTENT)
-async def tags(worker_id: str, body: Tags, person: Operator, plane: Plane, given: Given) -> Response:
+async def tags(worker_id: WorkerRef, body: Tags, person: Operator, plane: Plane, given: Given) -> Response:
     """Replaces all tags that LCM set. The instance gets them while it runs, and loses the ones that are not
     listed; tags set outside LCM are left alone."""
     return accepted(
@@ -214,7 +215,7 @@ async def tags(worker_id: str, body: Tags, person: Operator, plane: Plane, given
 
 @router.delete("/{worker_id}", summary="Terminate a worker", **INTENT)
 async def delete(
-    worker_id: str,
+    worker_id: WorkerRef,
     person: Admin,
     plane: Plane,
     given: Given,

@@ -1,0 +1,493 @@
+"""Commands that change something: create, start, stop, drain, hold, release, license, retry, delete, wait."""
+
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from lcm.cli.kinds import LAB, NOW, WORKER, Kind, kind_of, select
+from lcm.cli.output import moment, span, usd
+from lcm.cli.reading import Every, Labels, Named
+from lcm.cli.terminal import Exit, code_of, confirm, connected, fail, note, paint, plainly
+from lcm.core.blocking_clock import BlockingClock
+
+if TYPE_CHECKING:
+    from lcm.client import Lcm
+
+PANEL: Final = "Act"
+CLOCK: Final = BlockingClock()
+Wait = Annotated[bool, typer.Option("--wait", help="Return when it is done.")]
+Timeout = Annotated[
+    str, typer.Option(metavar="DURATION", help="How long to wait at most, for example 90s, 15m or 1h.")
+]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Only say what would happen, and what it would cost.")
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Optional = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[KIND] [NAME…]", help="Names; without a kind of workers. Or KIND/NAME."),
+]
+Act = Callable[["Lcm", Kind, Any], Any]
+
+create = typer.Typer(no_args_is_help=True, help="Create a worker, definition, session, class or token.")
+
+
+def start(
+    names: Optional = None,
+    labels: Labels = None,
+    every: Every = False,
+    wait: Wait = False,
+    timeout: Timeout = "15m",
+    dry_run: DryRun = False,
+) -> None:
+    """Start workers, or labs."""
+    _act(
+        "start", names, labels, every, _start, dry_run=dry_run, goal="ready" if wait else None, within=timeout
+    )
+
+
+def stop(
+    names: Optional = None,
+    labels: Labels = None,
+    every: Every = False,
+    wait: Wait = False,
+    timeout: Timeout = "15m",
+    dry_run: DryRun = False,
+) -> None:
+    """Stop workers, whose disks are kept, or labs."""
+    _act(
+        "stop", names, labels, every, _stop, dry_run=dry_run, goal="stopped" if wait else None, within=timeout
+    )
+
+
+def drain(
+    names: Optional = None,
+    labels: Labels = None,
+    every: Every = False,
+    cancel: Annotated[bool, typer.Option("--cancel", help="Take new sessions again.")] = False,
+    dry_run: DryRun = False,
+) -> None:
+    """Give workers no new sessions, and stop them when the present ones are over."""
+    _act(
+        "cancel_drain" if cancel else "drain",
+        names,
+        labels,
+        every,
+        _of_workers(
+            lambda lcm, worker: (lcm.workers.cancel_drain if cancel else lcm.workers.drain)(worker.id)
+        ),
+        dry_run=dry_run,
+    )
+
+
+def hold(
+    names: Optional = None,
+    labels: Labels = None,
+    every: Every = False,
+    duration: Annotated[
+        str, typer.Option("--for", metavar="DURATION", help="For example 90m, 4h or 2d.")
+    ] = "4h",
+    until: Annotated[str | None, typer.Option(metavar="TIME", help="Instead: 2026-01-31T18:00Z.")] = None,
+    reason: Annotated[str, typer.Option(help="Shown with the worker.")] = "",
+) -> None:
+    """Keep workers running for some time, idle or not."""
+    end = _moment(until) if until is not None else NOW + duration_of(duration)
+    action = _of_workers(lambda lcm, worker: lcm.workers.hold(worker.id, end, reason))
+    _act("hold", names, labels, every, action, done=f"is held until {moment(end)}")
+
+
+def release(names: Optional = None, labels: Labels = None, every: Every = False) -> None:
+    """Release the hold of workers."""
+    _act("release", names, labels, every, _of_workers(lambda lcm, worker: lcm.workers.release(worker.id)))
+
+
+def license_workers(
+    names: Optional = None,
+    labels: Labels = None,
+    every: Every = False,
+    release_it: Annotated[bool, typer.Option("--release", help="Give the license back.")] = False,
+    token_stdin: Annotated[
+        bool, typer.Option("--token-stdin", help="Read a token of their own from standard input.")
+    ] = False,
+    wait: Wait = False,
+    timeout: Timeout = "15m",
+) -> None:
+    """License the CML of workers, with the token of the fleet or one of their own."""
+    token = sys.stdin.readline().strip() if token_stdin else None
+    action = _of_workers(
+        lambda lcm, worker: (
+            lcm.workers.release_license(worker.id) if release_it else lcm.workers.license(worker.id, token)
+        )
+    )
+    goal = "licensed" if wait and not release_it else None
+    _act("license", names, labels, every, action, goal=goal, within=timeout)
+
+
+def retry(
+    names: Optional = None,
+    labels: Labels = None,
+    every: Every = False,
+    wait: Wait = False,
+    timeout: Timeout = "15m",
+    dry_run: DryRun = False,
+) -> None:
+    """Try failed workers or sessions again."""
+    _act(
+        "retry", names, labels, every, _retry, dry_run=dry_run, goal="ready" if wait else None, within=timeout
+    )
+
+
+def delete(
+    names: Optional = None,
+    labels: Labels = None,
+    every: Every = False,
+    yes: Yes = False,
+    wait: Wait = False,
+    timeout: Timeout = "15m",
+    purge: Annotated[bool, typer.Option("--purge", help="Of workers: the record, too.")] = False,
+    dry_run: DryRun = False,
+) -> None:
+    """Delete workers with their disks, end sessions and classes, remove labs, revoke tokens."""
+    action = partial(_delete, purge=purge)
+    goal = "deleted" if wait else None
+    _act("delete", names, labels, every, action, dry_run=dry_run, is_confirmed=yes, goal=goal, within=timeout)
+
+
+def wait_for(
+    names: Named,
+    goal: Annotated[
+        str,
+        typer.Option(
+            "--for",
+            help="ready, running, stopped, deleted, licensed; of sessions scheduled, ready, running, ended.",
+        ),
+    ] = "ready",
+    timeout: Timeout = "15m",
+) -> None:
+    """Wait until workers or sessions have reached a state. A worker is ready when its CML answers."""
+    with connected() as lcm:
+        from lcm.client import NotFound
+
+        try:
+            chosen = select(lcm, names, [], every=False)
+        except NotFound:
+            if goal != "deleted":
+                raise
+            return
+        _wait_for(lcm, chosen, goal, timeout)
+
+
+def _act(
+    verb: str,
+    names: Sequence[str] | None,
+    labels: Sequence[str] | None,
+    every: bool,
+    action: Act,
+    *,
+    dry_run: bool = False,
+    is_confirmed: bool = True,
+    done: str | None = None,
+    goal: str | None = None,
+    within: str = "15m",
+) -> None:
+    """Request an action of all that is chosen; what is refused is said and the others go on."""
+    from lcm.client import Refused
+
+    with connected() as lcm:
+        chosen = select(lcm, names or [], labels or [], every=every)
+        if dry_run:
+            _foresee(lcm, verb, chosen)
+            return
+        what = (
+            f"{len(chosen)} {chosen[0][0].plural}"
+            if len(chosen) > 1
+            else chosen[0][0].reference(chosen[0][1])
+        )
+        confirm(f"{verb.capitalize()} {what}?", is_given=is_confirmed)
+        first: Exit | None = None
+        accepted = []
+        for kind, item in chosen:
+            try:
+                action(lcm, kind, item)
+            except Refused as refused:
+                note(f"{paint('lcm:', '1;31', sys.stderr)} {kind.reference(item)}: {plainly(refused)}")
+                first = first or code_of(refused)
+                continue
+            accepted.append((kind, item))
+            print(f"{kind.reference(item)} {done or f'{verb} accepted'}")
+        if goal is not None and accepted:
+            _wait_for(lcm, accepted, goal, within)
+        if first is not None:
+            sys.exit(first)
+
+
+def _wait_for(lcm: "Lcm", chosen: Sequence[tuple[Kind, Any]], goal: str, within: str) -> None:
+    """Wait, and print each change of state on the way."""
+    from lcm.client import SessionGoal, Standing, WorkerGoal
+
+    names = {item.id: kind.reference(item) for kind, item in chosen if kind.name in ("worker", "session")}
+    kinds = {kind.name for kind, _ in chosen}
+    if kinds not in ({"worker"}, {"session"}):
+        fail("wait for workers, or for sessions", Exit.USAGE)
+    is_worker = kinds == {"worker"}
+    if goal == "deleted" and not is_worker:
+        goal = str(SessionGoal.ENDED)
+    goals = list(map(str, WorkerGoal if is_worker else SessionGoal))
+    if goal not in goals:
+        fail(f"--for {goal}: choose one of {', '.join(goals)}", Exit.USAGE)
+    began = CLOCK.monotonic()
+
+    def on_progress(resource_id: str, standing: Standing) -> None:
+        if sys.stderr.isatty():
+            note(f"{names[resource_id]}: {standing.now} ({span(CLOCK.monotonic() - began)})")
+
+    seconds = duration_of(within).total_seconds()
+    resources = lcm.workers if is_worker else lcm.sessions
+    resources.wait_for_all(list(names), goal, timeout_seconds=seconds, on_progress=on_progress)
+    for name in names.values():
+        print(f"{name} {goal}")
+
+
+def _foresee(lcm: "Lcm", verb: str, chosen: Sequence[tuple[Kind, Any]]) -> None:
+    """Print what would happen. What a worker can is what the control plane says of it."""
+    prices = {template.name: template.usd_per_hour for template in lcm.templates.list_all()}
+    change = 0.0
+    for kind, item in chosen:
+        if kind is not WORKER:
+            print(f"{kind.reference(item)} would be asked to {verb}")
+            continue
+        actions = list(map(str, item.possible_actions))
+        if verb not in actions:
+            can = ", ".join(actions) or "nothing"
+            print(f"{kind.reference(item)} is {item.status} and would refuse; it can {can}")
+            continue
+        price = prices.get(item.template_name, 0.0) * _direction(verb, item)
+        change += price
+        print(f"{kind.reference(item)} is {item.status} and would accept: {_dollars(price)}")
+    now = lcm.cost().total.usd_per_hour
+    print(f"cost per hour: {usd(now)} now, {usd(max(now + change, 0.0))} afterwards")
+
+
+def _direction(verb: str, worker: Any) -> int:
+    """Return whether the action starts to cost, ends it, or neither."""
+    is_paid = str(worker.status) in ("provisioning", "starting", "running", "draining")
+    if verb in ("start", "retry"):
+        return 0 if is_paid else 1
+    return -1 if verb in ("stop", "drain", "delete") and is_paid else 0
+
+
+def _dollars(change: float) -> str:
+    return (
+        f"{'+' if change > 0 else '-'}{usd(abs(change))} per hour"
+        if change
+        else "it costs no more and no less"
+    )
+
+
+def _start(lcm: "Lcm", kind: Kind, item: Any) -> Any:
+    if kind is LAB:
+        return _lab(lcm, item, "start")
+    return _of_workers(lambda lcm, worker: lcm.workers.start(worker.id))(lcm, kind, item)
+
+
+def _stop(lcm: "Lcm", kind: Kind, item: Any) -> Any:
+    if kind is LAB:
+        return _lab(lcm, item, "stop")
+    return _of_workers(lambda lcm, worker: lcm.workers.stop(worker.id))(lcm, kind, item)
+
+
+def _retry(lcm: "Lcm", kind: Kind, item: Any) -> Any:
+    if kind.name == "session":
+        return lcm.sessions.retry(item.id)
+    return _of_workers(lambda lcm, worker: lcm.workers.retry(worker.id))(lcm, kind, item)
+
+
+def _delete(lcm: "Lcm", kind: Kind, item: Any, *, purge: bool) -> Any:
+    deletions: Mapping[str, Callable[[], Any]] = {
+        "worker": lambda: lcm.workers.delete(item.id, purge=purge),
+        "definition": lambda: lcm.definitions.delete(item.id),
+        "session": lambda: lcm.sessions.end(item.id),
+        "class": lambda: lcm.classes.end(item.id),
+        "template": lambda: lcm.templates.delete(item.name),
+        "lab": lambda: _lab(lcm, item, "remove"),
+        "token": lambda: lcm.tokens.revoke(item.id),
+    }
+    if kind.name not in deletions:
+        fail(f"a {kind.name} cannot be deleted", Exit.USAGE)
+    return deletions[kind.name]()
+
+
+def _lab(lcm: "Lcm", lab: Any, action: str) -> Any:
+    from lcm.domain.lablet.listed_lab import LabAction
+
+    return lcm.labs.request(lab.worker_id, lab.lab_id, LabAction(action), title=lab.title)
+
+
+def _of_workers(action: Callable[["Lcm", Any], Any]) -> Act:
+    """Return the action, refused for anything but a worker."""
+
+    def act(lcm: "Lcm", kind: Kind, item: Any) -> Any:
+        if kind is not WORKER:
+            fail(f"this is for workers, not for a {kind.name}", Exit.USAGE)
+        return action(lcm, item)
+
+    return act
+
+
+def duration_of(text: str) -> timedelta:
+    """Return the duration of a text such as 90s, 45m, 4h or 2d."""
+    match = re.fullmatch(r"(\d{1,6})([smhd])", text)
+    if match is None:
+        fail(f"{text!r} is not a duration; write 90s, 45m, 4h or 2d", Exit.USAGE)
+    return timedelta(**{_UNITS[match[2]]: int(match[1])})
+
+
+_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+
+
+def _moment(text: str) -> datetime:
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        fail(f"{text!r} is not a time; write 2026-01-31T18:00Z", Exit.USAGE)
+    return found if found.tzinfo is not None else found.astimezone()
+
+
+# Creations.
+
+Tag = Annotated[list[str] | None, typer.Option("--tag", metavar="NAME=VALUE", help="An EC2 tag; repeatable.")]
+
+
+@create.command("worker")
+def create_worker(
+    names: Annotated[list[str], typer.Argument(metavar="NAME…", help="Names of the workers.")],
+    template: Annotated[str, typer.Option(help="A name of 'lcm get templates'.")],
+    region: Annotated[str | None, typer.Option(help="A name of 'lcm get regions'.")] = None,
+    tags: Tag = None,
+    licensed: Annotated[
+        bool, typer.Option("--licensed", help="Register its CML with the fleet's token.")
+    ] = False,
+    wait: Wait = False,
+    timeout: Timeout = "15m",
+    dry_run: DryRun = False,
+) -> None:
+    """Create workers of a template."""
+    given = dict(_pair(tag) for tag in tags or [])
+    with connected() as lcm:
+        if dry_run:
+            price = lcm.templates.get(template).usd_per_hour * len(names)
+            now = lcm.cost().total.usd_per_hour
+            print(f"would create {', '.join(names)} of template {template}")
+            print(f"cost per hour: {usd(now)} now, {usd(now + price)} afterwards")
+            return
+        created = [
+            lcm.workers.create(name, template, aws_region=region, tags=given, licensed=licensed)
+            for name in names
+        ]
+        for worker in created:
+            print(f"worker/{worker.name} created")
+        if wait:
+            _wait_for(lcm, [(WORKER, worker) for worker in created], "ready", timeout)
+
+
+@create.command("definition")
+def create_definition(
+    name: Annotated[str, typer.Argument(help="Name of the definition.")],
+    topology: Annotated[Path, typer.Option("--file", "-f", help="The topology, as CML exports it.")],
+    version: Annotated[str | None, typer.Option(help="For example 1.2.0. Default: 1.0.0.")] = None,
+) -> None:
+    """Store a lab topology, from which sessions are run."""
+    try:
+        text = sys.stdin.read() if str(topology) == "-" else topology.read_text()
+    except OSError as error:
+        fail(f"cannot read {topology}: {error.strerror}")
+    with connected() as lcm:
+        made = lcm.definitions.create(name, text, version=version)
+        print(f"definition/{made.name}@{made.version} created")
+
+
+From = Annotated[str | None, typer.Option("--from", metavar="TIME", help="2026-01-31T09:00Z. Default: now.")]
+To = Annotated[str | None, typer.Option("--to", metavar="TIME", help="The end; it goes with --from.")]
+
+
+@create.command("session")
+def create_session(
+    definition: Annotated[str, typer.Argument(help="Name of its definition.")],
+    start: From = None,
+    end: To = None,
+    wait: Wait = False,
+    timeout: Timeout = "15m",
+) -> None:
+    """Run a lab, now or in a timeslot."""
+    with connected() as lcm:
+        created = lcm.sessions.create(definition, timeslot=_timeslot(start, end))
+        print(f"session/{created.session.id} created")
+        note(created.forecast.text)
+        if wait:
+            _wait_for(lcm, [(kind_of("session"), created.session)], "ready", timeout)
+
+
+@create.command("class")
+def create_class(
+    name: Annotated[str, typer.Argument(help="Name of the class.")],
+    definition: Annotated[str, typer.Option(help="Name of its definition.")],
+    seats: Annotated[int, typer.Option(help="How many sessions.", min=1)],
+    start: From = None,
+    end: To = None,
+) -> None:
+    """Run a lab for many people, now or in a timeslot."""
+    with connected() as lcm:
+        created = lcm.classes.create(name, definition, seats, timeslot=_timeslot(start, end))
+        print(f"class/{created.batch.id} created")
+        note(created.forecast.text)
+
+
+@create.command("token")
+def create_token(
+    name: Annotated[str, typer.Argument(help="The user or script it is for; shown in timelines.")],
+    role: Annotated[str, typer.Option(help="viewer, operator or admin.")],
+    expires: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="Lifetime, for example 12h or 90d.")
+    ] = None,
+) -> None:
+    """Create an access token and print it. It cannot be shown again."""
+    seconds = int(duration_of(expires).total_seconds()) if expires is not None else None
+    with connected() as lcm:
+        print(lcm.tokens.create(name, role, expires_in_seconds=seconds).token)
+        note("Keep it now: it is not shown again.")
+
+
+def _timeslot(start: str | None, end: str | None) -> Any:
+    if start is None and end is None:
+        return None
+    if start is None or end is None:
+        fail("a timeslot needs --from and --to", Exit.USAGE)
+    from lcm.rest.lablet_requests import NewTimeslot
+
+    return NewTimeslot(start=_moment(start), end=_moment(end))
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        fail(f"--tag {text}: write NAME=VALUE", Exit.USAGE)
+    return name, value
+
+
+COMMANDS: Final[Mapping[str, Callable[..., None]]] = {
+    "start": start,
+    "stop": stop,
+    "drain": drain,
+    "hold": hold,
+    "release": release,
+    "retry": retry,
+    "delete": delete,
+    "license": license_workers,
+    "wait": wait_for,
+}

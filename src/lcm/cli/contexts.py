@@ -1,0 +1,115 @@
+"""`lcm login`, `lcm logout` and `lcm context`: which LCM the commands are about."""
+
+import getpass
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Annotated, Final
+from urllib.parse import urlsplit
+
+import typer
+
+from lcm.cli.output import Column, print_table
+from lcm.cli.terminal import Exit, connected, fail, note
+
+PANEL: Final = "Connect"
+context = typer.Typer(no_args_is_help=True, help="The LCMs that you have logged in to.")
+
+
+def login(
+    url: Annotated[str, typer.Argument(help="The address of LCM, for example https://lcm.example.com.")],
+    name: Annotated[str | None, typer.Option(help="Name of the context. Default: the host.")] = None,
+    token_stdin: Annotated[
+        bool, typer.Option("--token-stdin", help="Read the token from standard input.")
+    ] = False,
+    ca_file: Annotated[
+        str | None, typer.Option(help="PEM file of the authority that its certificate is checked against.")
+    ] = None,
+) -> None:
+    """Keep address and access token of an LCM, and make it the current one."""
+    from lcm.cli.terminal import code_of
+    from lcm.client import ClientError, Context, Lcm
+    from lcm.client.contexts import config_path, remember_context
+
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        fail(f"{url!r} is no address; write https://HOST or http://HOST:PORT", Exit.USAGE)
+    is_asked = sys.stdin.isatty() and not token_stdin
+    token = (getpass.getpass("Access token: ") if is_asked else sys.stdin.readline()).strip()
+    found = Context(url=url, token=token, ca_file=ca_file)
+    try:
+        with Lcm(context=found, retry_seconds=0.0) as lcm:
+            who = lcm.who()
+    except ClientError as error:
+        fail(str(error), code_of(error))
+    name = name or parts.netloc.rpartition("@")[2]
+    remember_context(config_path(), name, found)
+    note(f"You are {who.actor} ({who.role}) at {url}; the context is {name!r}.")
+
+
+def logout(
+    name: Annotated[str | None, typer.Argument(help="Which context. Default: the current one.")] = None,
+) -> None:
+    """Forget an LCM and the token for it. The token stays valid; 'lcm delete token' revokes it."""
+    from lcm.client.contexts import config_path, forget_context, read_contexts
+
+    name = name or read_contexts(config_path()).current
+    if name is None or not forget_context(config_path(), name):
+        fail(f"there is no context {name!r}", Exit.NOT_FOUND)
+    note(f"The context {name!r} is forgotten.")
+
+
+@context.command("list")
+def list_contexts() -> None:
+    """List the contexts; the current one has a star."""
+    from lcm.client.contexts import config_path, read_contexts
+
+    known = read_contexts(config_path())
+    columns = (
+        Column("", lambda row: "*" if row[0] == known.current else ""),
+        Column("NAME", lambda row: row[0]),
+        Column("URL", lambda row: row[1].url),
+    )
+    if known.contexts:
+        print_table(sorted(known.contexts.items()), columns)
+
+
+@context.command("use")
+def use_context(name: Annotated[str, typer.Argument(help="One of 'lcm context list'.")]) -> None:
+    """Make a context the current one."""
+    from lcm.client.contexts import config_path, read_contexts, write_contexts
+
+    known = read_contexts(config_path())
+    if name not in known.contexts:
+        fail(f"there is no context {name!r}; 'lcm context list' shows them", Exit.NOT_FOUND)
+    known.current = name
+    write_contexts(config_path(), known)
+
+
+def whoami() -> None:
+    """Say who you are to the current LCM."""
+    with connected() as lcm:
+        who = lcm.who()
+        print(f"{who.actor} ({who.role}) at {lcm.url}")
+
+
+@contextmanager
+def kept_context(name: str, url: str, token: str) -> Iterator[None]:
+    """Keep a context for as long as the block: the LCM that is run in it ends with it."""
+    from lcm.client import Context
+    from lcm.client.contexts import config_path, forget_context, read_contexts, remember_context
+
+    parts = urlsplit(url)
+    own = Context(url=f"{parts.scheme}://{parts.netloc}", token=token)
+    is_current = remember_context(config_path(), name, own, is_current=False)
+    note(f"In another terminal: lcm {'' if is_current else f'--context {name} '}get workers")
+    try:
+        yield
+    finally:
+        if read_contexts(config_path()).contexts.get(name) == own:
+            forget_context(config_path(), name)
+
+
+COMMANDS: Final[Mapping[str, Callable[..., None]]] = {
+    command.__name__: command for command in (login, logout, whoami)
+}

@@ -1,0 +1,285 @@
+"""Commands that read: get, describe, explain, timeline, events, top, cost."""
+
+import sys
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from lcm.cli import output
+from lcm.cli.kinds import KINDS, NOW, Kind, kind_of, select, selector
+from lcm.cli.output import Column, age, format_of, moment, print_document, print_facts, print_items, usd
+from lcm.cli.terminal import Exit, connected, fail, paint
+
+if TYPE_CHECKING:
+    from lcm.client import Event, Lcm
+
+PANEL: Final = "Look"
+QUIET_SECONDS: Final = 0.5
+"""A stream that is silent for so long has sent its snapshots."""
+LOAD_WITHIN_SECONDS: Final = 10.0
+
+Output = Annotated[str, typer.Option("--output", "-o", metavar="FORMAT", help=f"{output.FORMATS}.")]
+Labels = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--selector", "-l", metavar="NAME=VALUE", help="Only those with this tag or field; several: and."
+    ),
+]
+Every = Annotated[bool, typer.Option("--all", help="All of this kind.")]
+Named = Annotated[
+    list[str], typer.Argument(metavar="[KIND] NAME…", help="Names; without a kind of workers. Or KIND/NAME.")
+]
+_KIND_WORDS: Final = ", ".join(kind.plural for kind in KINDS)
+
+
+def get(
+    kind: Annotated[str, typer.Argument(metavar="KIND", help=f"{_KIND_WORDS}.")],
+    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME…]", help="Only these.")] = None,
+    labels: Labels = None,
+    output_format: Output = "table",
+    ended: Annotated[
+        bool, typer.Option("--ended", help="Terminated workers and ended sessions, too.")
+    ] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on: print each that changes.")] = False,
+) -> None:
+    """List resources."""
+    form = format_of(output_format)
+    word, _, name = kind.partition("/")
+    wanted, chosen = kind_of(word), [*([name] if name else []), *(names or [])]
+    fits = selector(labels or [])
+    with connected() as lcm:
+        if chosen:
+            items = [wanted.get(lcm, each) for each in chosen]
+        else:
+            items = list(_all_of(wanted, lcm) if ended else wanted.list_all(lcm))
+        items = [item for item in items if fits(wanted, item)]
+        print_items(items, form, wanted.columns, wanted.reference, is_one=len(chosen) == 1)
+        if watch:
+            _watch(lcm, wanted, {wanted.id_of(item) for item in items} if chosen else None, fits, form)
+
+
+def _all_of(kind: Kind, lcm: "Lcm") -> Any:
+    if kind.name == "worker":
+        return lcm.workers.list_all(include_terminated=True)
+    if kind.name == "session":
+        return lcm.sessions.list_all(include_ended=True)
+    return kind.list_all(lcm)
+
+
+def _watch(lcm: "Lcm", kind: Kind, ids: set[str] | None, fits: Any, form: output.Format) -> None:
+    """Print every resource that changes, until Ctrl-C."""
+    types = {"worker": "worker.", "session": "lablet.session."}
+    if kind.name not in types:
+        fail("-w follows workers and sessions", Exit.USAGE)
+    with lcm.events(types=[types[kind.name]]) as events:
+        while True:
+            event = events.next(3600.0)
+            if event is None or event.type in _SNAPSHOTS or event.type == "worker.metrics.updated":
+                continue
+            item = event.worker if kind.name == "worker" else event.session
+            if item is not None and (ids is None or item.id in ids) and fits(kind, item):
+                print_items([item], form, kind.columns, kind.reference, is_one=True)
+                sys.stdout.flush()
+
+
+_SNAPSHOTS: Final = frozenset({"worker.snapshot", "lablet.sessions.snapshot", "listening", "connected"})
+
+
+def describe(
+    names: Named,
+    output_format: Output = "table",
+) -> None:
+    """Show all facts about a resource; of a worker also why, its labs and its last changes."""
+    form = format_of(output_format)
+    with connected() as lcm:
+        for place, (kind, item) in enumerate(select(lcm, names, [], every=False)):
+            if not form.is_table:
+                print_document(item, form)
+                continue
+            if place:
+                print()
+            print_facts([(column.title.capitalize(), column.cell(item)) for column in kind.columns])
+            if kind.name == "worker":
+                _describe_worker(lcm, item)
+            elif kind.name == "session":
+                print(f"\n{paint('Why and when', '1')}\n  {lcm.sessions.explain(item.id).text}")
+
+
+def _describe_worker(lcm: "Lcm", worker: Any) -> None:
+    if worker.tags:
+        print_facts([("Tags", ", ".join(f"{name}={value}" for name, value in worker.tags.items()))])
+    print_facts([("Can", ", ".join(map(str, worker.possible_actions)))])
+    print()
+    _print_explanation(lcm.workers.explain(worker.id))
+    labs = lcm.workers.labs(worker.id).items
+    if labs:
+        print(f"\n{paint('Labs', '1')}")
+        for lab in labs:
+            print(f"  {lab.lab_id}  {lab.state or ''}  {lab.title or ''}")
+    print(f"\n{paint('Last changes', '1')}")
+    for entry in lcm.workers.timeline(worker.id).items[-5:]:
+        print(f"  {age(entry.at, NOW):>4}  {entry.target}: {entry.reason} ({entry.by})")
+
+
+def explain(names: Named, output_format: Output = "table") -> None:
+    """Say why a worker has its status, what holds it, and what happens next; of a session, when it runs."""
+    form = format_of(output_format)
+    with connected() as lcm:
+        for kind, item in select(lcm, names, [], every=False):
+            if kind.name == "session":
+                found: Any = lcm.sessions.explain(item.id)
+            elif kind.name == "worker":
+                found = lcm.workers.explain(item.id)
+            else:
+                fail(f"only workers and sessions are explained, not a {kind.name}", Exit.USAGE)
+            if not form.is_table:
+                print_document(found, form)
+            elif kind.name == "session":
+                print(f"{paint(item.id, '1')}: {found.text}")
+            else:
+                print(f"{paint(item.name, '1')} is {item.status}, wanted {item.desired_status}")
+                _print_explanation(found)
+
+
+def _print_explanation(found: Any) -> None:
+    print(f"{paint('Why', '1')}\n  {found.summary}")
+    for title, reasons in (("What holds it", found.holding), ("What happens next", found.next)):
+        if reasons:
+            print(paint(title, "1"))
+        for reason in reasons:
+            when = f" ({moment(reason.at)})" if reason.at is not None else ""
+            print(f"  {reason.text}{when}")
+
+
+def timeline(names: Named, output_format: Output = "table") -> None:
+    """Show what happened to a worker or a session, oldest first."""
+    form = format_of(output_format)
+    columns = (
+        Column("WHEN", lambda entry: moment(entry.at)),
+        Column("STATUS", lambda entry: str(entry.target)),
+        Column("BY", lambda entry: entry.by),
+        Column("WHY", lambda entry: entry.reason),
+    )
+    with connected() as lcm:
+        for kind, item in select(lcm, names, [], every=False):
+            if kind.name not in ("worker", "session"):
+                fail(f"a {kind.name} has no timeline; workers and sessions have", Exit.USAGE)
+            is_worker = kind.name == "worker"
+            found: Any = lcm.workers.timeline(item.id) if is_worker else lcm.sessions.history(item.id)
+            print_items(list(found.items), form, columns, lambda entry: str(entry.target))
+
+
+def events(
+    workers: Annotated[list[str] | None, typer.Argument(metavar="[WORKER…]", help="Only theirs.")] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what happens next.")] = False,
+    types: Annotated[
+        list[str] | None, typer.Option("--type", help="Only types that begin so, for example worker.lab.")
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="ID", help="Begin after this event, if LCM still has it.")
+    ] = None,
+    output_format: Output = "table",
+) -> None:
+    """Print the events of the fleet: what is so now as snapshots, with -f what happens then."""
+    form = format_of(output_format)
+    with connected() as lcm:
+        ids = [lcm.workers.get(name).id for name in workers or []]
+        with lcm.events(worker_ids=ids, types=types or [], last_event_id=since) as stream:
+            while True:
+                event = stream.next(3600.0 if follow else QUIET_SECONDS)
+                if event is not None and event.type not in ("listening", "heartbeat"):
+                    _print_event(event, form)
+                elif event is None and not follow:
+                    return
+
+
+def _print_event(event: "Event", form: output.Format) -> None:
+    if form.is_table or form.name == "name":
+        data = event.data or {}
+        about = data.get("worker") or data.get("session") or data
+        name = about.get("name") or data.get("session_id") or data.get("worker_id") or ""
+        status = about.get("status") or ""
+        why = about.get("status_reason") or ""
+        print(f"{event.id or '-':<16} {event.type:<34} {name} {status} {why}".rstrip())
+    else:
+        print_document({"id": event.id, "type": event.type, "data": event.data}, form)
+    sys.stdout.flush()
+
+
+def top(
+    watch: Annotated[
+        bool, typer.Option("--watch", "-w", help="Go on: print again every few seconds.")
+    ] = False,
+    output_format: Output = "table",
+) -> None:
+    """Show the load of the workers that run, the busiest first."""
+    form = format_of(output_format)
+    columns = (
+        Column("NAME", lambda row: row["name"]),
+        Column("CPU %", lambda row: _percent(row["cpu_utilization"])),
+        Column("MEMORY %", lambda row: _percent(row["memory_utilization"])),
+        Column("DISK %", lambda row: _percent(row["disk_utilization"])),
+        Column("LABS", lambda row: "" if row["labs_count"] is None else str(row["labs_count"])),
+        Column("NODES", lambda row: "" if row["nodes_count"] is None else str(row["nodes_count"])),
+    )
+    with connected() as lcm, lcm.events(types=["worker.metrics.updated"]) as stream:
+        names = {worker.id: worker.name for worker in lcm.workers.list_all()}
+        rows: dict[str, dict[str, Any]] = {}
+        is_ready = False
+        while True:
+            event = stream.next(2.0 if is_ready and watch else QUIET_SECONDS)
+            if event is None and is_ready:
+                found = sorted(rows.values(), key=lambda row: -(row["cpu_utilization"] or 0.0))
+                print_items(
+                    found, form, columns, lambda row: f"worker/{row['name']}", nothing="No worker runs."
+                )
+                sys.stdout.flush()
+                if not watch:
+                    return
+            elif event is not None and event.type == "worker.metrics.updated":
+                sample = event.data
+                name = names.get(sample["worker_id"], "")
+                rows[sample["worker_id"]] = {**_NO_LOAD, **sample, "name": name}
+            is_ready = is_ready or (event is not None and event.type == "connected")
+
+
+_NO_LOAD: Final = dict.fromkeys(
+    ("cpu_utilization", "memory_utilization", "disk_utilization", "labs_count", "nodes_count")
+)
+
+
+def _percent(value: float | None) -> str:
+    return "" if value is None else f"{value:.0f}"
+
+
+def cost(
+    by: Annotated[str, typer.Option(help="worker, template or region.")] = "worker",
+    output_format: Output = "table",
+) -> None:
+    """Show what the fleet costs per hour now, this month so far, and what pauses saved."""
+    form = format_of(output_format)
+    if by not in ("worker", "template", "region"):
+        fail(f"--by {by}: choose worker, template or region", Exit.USAGE)
+    names: dict[str, str] = {}
+    columns = (
+        Column(by.upper(), lambda line: names.get(line.key, line.key)),
+        Column("$/H NOW", lambda line: usd(line.usd_per_hour)),
+        Column("THIS MONTH", lambda line: usd(line.usd_this_month)),
+        Column("SAVED", lambda line: usd(line.usd_saved_this_month)),
+        Column("HOURS RUN", lambda line: f"{line.running_hours_this_month:.1f}"),
+    )
+    with connected() as lcm:
+        report = lcm.cost()
+        if not form.is_table:
+            print_document(report, form)
+            return
+        if by == "worker":
+            names |= {each.id: each.name for each in lcm.workers.list_all(include_terminated=True)}
+        lines: list[Any] = [*getattr(report, f"by_{by}"), report.total]
+        output.print_table(lines, columns)
+
+
+COMMANDS: Final[Mapping[str, Callable[..., None]]] = {
+    command.__name__: command for command in (get, describe, explain, timeline, events, top, cost)
+}

@@ -1,0 +1,123 @@
+"""HTTP for the synchronous client, by the standard library alone: a command must not wait for imports."""
+
+import socket
+import ssl
+from collections.abc import Mapping
+from contextlib import suppress
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from queue import Empty, SimpleQueue
+from threading import Thread
+from urllib.parse import urlsplit
+
+from lcm.client.calls import Answer
+from lcm.client.errors import Unreachable
+from lcm.core.network import plainly
+
+PIECE_BYTES = 64 * 1024
+
+
+class Stream:
+    """The body of an answer, as it comes: read by a thread, so that a wait for it can end."""
+
+    def __init__(self, connection: HTTPConnection, its_socket: socket.socket, response: HTTPResponse) -> None:
+        self._connection = connection
+        self._socket = its_socket
+        self._response = response
+        self._pieces: SimpleQueue[bytes] = SimpleQueue()
+        Thread(target=self._read_all, name="lcm-events", daemon=True).start()
+
+    def read(self, within_seconds: float) -> bytes | None:
+        """Return the next piece, empty at the end; None if none came in time."""
+        try:
+            return self._pieces.get(timeout=max(within_seconds, 0.0))
+        except Empty:
+            return None
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)  # this also ends the read of the thread
+        self._connection.close()
+
+    def _read_all(self) -> None:
+        try:
+            while piece := self._response.read1(PIECE_BYTES):
+                self._pieces.put(piece)
+        except (OSError, HTTPException, ValueError, AttributeError):
+            pass  # the connection was closed, here or there
+        finally:
+            self._pieces.put(b"")
+
+
+class Transport:
+    """One connection to one address, kept between requests. Not for several threads."""
+
+    def __init__(self, url: str, ca_file: str | None, timeout_seconds: float) -> None:
+        self._url = url.rstrip("/")
+        self._parts = urlsplit(self._url)
+        self._timeout_seconds = timeout_seconds
+        self._ca_file = ca_file
+        self._connection: HTTPConnection | None = None
+
+    def send(self, method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
+        """Raises Unreachable."""
+        is_kept = self._connection is not None
+        try:
+            return self._send(method, target, headers, body)
+        except Unreachable as error:
+            if not (is_kept and method == "GET"):
+                raise
+            del error  # the server has closed the connection meanwhile, as it may
+            return self._send(method, target, headers, body)
+
+    def open_stream(self, target: str, headers: Mapping[str, str]) -> tuple[Answer, Stream | None]:
+        """Return the stream, or the answer that refuses it. Raises Unreachable."""
+        connection = self._connected()
+        try:
+            connection.request("GET", self._parts.path + target, headers=dict(headers))
+            its_socket: socket.socket = connection.sock
+            response = connection.getresponse()
+            if response.status != 200:
+                answer = Answer(response.status, {}, response.read())
+                connection.close()
+                return answer, None
+            its_socket.settimeout(None)
+        except (OSError, HTTPException) as error:
+            connection.close()
+            raise self._unreachable(error, was_sent=True) from None
+        return Answer(200, {}, b""), Stream(connection, its_socket, response)
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _send(self, method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
+        if self._connection is None:
+            self._connection = self._connected()
+        try:
+            self._connection.request(method, self._parts.path + target, body=body, headers=dict(headers))
+            response = self._connection.getresponse()
+            answered = {name.lower(): value for name, value in response.getheaders()}
+            return Answer(response.status, answered, response.read())
+        except (OSError, HTTPException) as error:
+            self.close()
+            raise self._unreachable(error, was_sent=True) from None
+
+    def _connected(self) -> HTTPConnection:
+        """Connect before anything is sent, so that it is known whether something was."""
+        host = self._parts.hostname or ""
+        if self._parts.scheme == "https":
+            tls = ssl.create_default_context(cafile=self._ca_file)
+            connection: HTTPConnection = HTTPSConnection(
+                host, self._parts.port, timeout=self._timeout_seconds, context=tls
+            )
+        else:
+            connection = HTTPConnection(host, self._parts.port, timeout=self._timeout_seconds)
+        try:
+            connection.connect()
+        except OSError as error:
+            raise self._unreachable(error, was_sent=False) from None
+        return connection
+
+    def _unreachable(self, error: Exception, *, was_sent: bool) -> Unreachable:
+        return Unreachable(f"no answer from {self._url}: {plainly(error)}", was_sent=was_sent)
