@@ -193,7 +193,9 @@ class DirectControlPlane:
     async def report_certificate(self, worker: Worker, presented_sha256: str) -> Worker:
         self._answer()
         report = CmlReport(ready=worker.cml.is_ready, certificate_sha256=presented_sha256)
-        return await report_cml(self._plane.records, worker.id, report, fence=self._fence())
+        return await report_cml(
+            self._plane.records, self._plane.policies, worker.id, report, fence=self._fence()
+        )
 
     async def detect_worker_idle(self, worker: Worker, request: IdleCheckRequest) -> IdleCheck:
         self._answer()

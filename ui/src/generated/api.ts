@@ -22,7 +22,7 @@ export interface AuditEntry {
 }
 
 /** The events of the scaling audit log. */
-export type AuditEvent = "certificate_accepted" | "drained" | "license_given_back" | "license_owed" | "provisioned" | "scale_down_failed" | "scale_down_initiated" | "scale_up_accepted" | "scale_up_rejected" | "skipped_auto_pause" | "skipped_cooldown" | "skipped_min_workers" | "skipped_not_eligible" | "skipped_not_idle";
+export type AuditEvent = "drained" | "license_given_back" | "license_owed" | "provisioned" | "scale_down_failed" | "scale_down_initiated" | "scale_up_accepted" | "scale_up_rejected" | "skipped_auto_pause" | "skipped_cooldown" | "skipped_min_workers" | "skipped_not_eligible" | "skipped_not_idle";
 
 /** How an audited request ended. */
 export type AuditOutcome = "done" | "refused";

@@ -308,7 +308,6 @@ export const AUDIT_EVENTS: readonly AuditEvent[] = [
   "drained",
   "license_given_back",
   "license_owed",
-  "certificate_accepted",
   "skipped_auto_pause",
   "skipped_not_idle",
   "skipped_not_eligible",
