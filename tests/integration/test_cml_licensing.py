@@ -11,6 +11,7 @@ from lcm.cml.sessions import CmlServer
 from lcm.core.clock import SystemClock
 from lcm.domain.errors import Unreachable
 from lcm.domain.launch import InstanceId, WorkerId
+from lcm.domain.license import LicenseTerms
 from lcm.simulator.cml import faults
 from lcm.simulator.cml.licensing import LicensePool
 from lcm.simulator.cml.site import Site
@@ -84,3 +85,28 @@ async def test_a_registration_is_replaced_only_if_that_is_said() -> None:
         assert (await cml.state(server)).is_held
         assert "reregister" in await cml.register(server, TOKEN)
         assert await cml.register(server, TOKEN, again=True) == ""
+
+
+async def test_product_nodes_and_the_way_to_the_license_server_are_set_where_they_differ() -> None:
+    async with a_licensed_cml() as (_, cml, server):
+        assert await cml.deregister(server, within_seconds=5.0) == ""
+        terms = LicenseTerms(
+            product_license="CML_Education",
+            node_count=20,
+            ssms_url="https://ssm.example/SmartTransport",
+            proxy_host="proxy.example",
+            proxy_port=8080,
+        )
+        assert await cml.prepare(server, terms, await cml.state(server)) == ""
+        state = await cml.state(server)
+        assert (state.tier, state.ssms_url) == ("CML_Education", terms.ssms_url)
+        assert (state.proxy_host, state.proxy_port) == ("proxy.example", 8080)
+        # CML refuses the product that is active: a second preparation changes nothing.
+        assert await cml.prepare(server, terms, state) == ""
+        assert await cml.register(server, TOKEN) == ""
+        while not (await cml.state(server)).is_registered:
+            await SystemClock().sleep(0.02)
+        assert state.node_feature is not None
+        assert await cml.set_node_count(server, state.node_feature, 20) == ""
+        assert (await cml.state(server)).node_count == 20
+        assert "out of range" in await cml.set_node_count(server, state.node_feature, 9_000)

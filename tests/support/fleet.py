@@ -52,6 +52,7 @@ from lcm.rest.schemas import (
     LaunchIntentWithdrawn,
     LeadershipClaim,
     LicenseReport,
+    LicenseToken,
     StatusReport,
     TelemetryEvent,
 )
@@ -218,7 +219,7 @@ class DirectControlPlane:
         self.after("report_license")
         return reported
 
-    async def get_license_token(self, worker: Worker) -> str:
+    async def get_license_token(self, worker: Worker) -> LicenseToken:
         self._answer()
         token = await license_token(self._plane.records, worker.id)
         self.after("get_license_token")

@@ -7,6 +7,7 @@ Registrations, deregistrations and the pool are those of `lcm.simulator.cml`. A 
 import msgspec
 
 from lcm.cml.sessions import CmlServer
+from lcm.domain.license import LicenseTerms
 from lcm.simulator.cml.licensing import AUTHORIZE_SECONDS, REGISTER_SECONDS, LicensePool, Licensing
 from lcm.simulator.cml.refusal import Refused
 from lcm.simulator.pace import Pace
@@ -30,6 +31,24 @@ class MemoryLicensing:
 
     async def state(self, server: CmlServer) -> LicenseState:
         return self.state_of(server.host)
+
+    async def prepare(self, server: CmlServer, terms: LicenseTerms, state: LicenseState) -> str:
+        agent = self._agent(server.host)
+        try:
+            if terms.product_license not in (None, state.tier):
+                self.calls.append(f"product {terms.product_license}")
+                agent.set_product(terms.product_license)
+        except Refused as refused:
+            return refused.description
+        return ""
+
+    async def set_node_count(self, server: CmlServer, feature: str, count: int) -> str:
+        self.calls.append(f"nodes {count}")
+        try:
+            self._agent(server.host).set_features({feature: count})
+        except Refused as refused:
+            return refused.description
+        return ""
 
     async def register(self, server: CmlServer, token: str, *, again: bool = False) -> str:
         refusal = self.begin(server.host, token, again=again)

@@ -28,7 +28,7 @@ from lcm.core.redaction import MASK
 from lcm.domain.license import License, LicenseOperation
 from lcm.domain.lifecycle import RUNNING
 from lcm.domain.worker import CmlLogin, Worker
-from lcm.rest.schemas import CmlCredentials
+from lcm.rest.schemas import CmlCredentials, LicenseToken
 from lcm.worker_controller.running.license import LicenseRegistrar
 from support.core import a_worker
 from support.issuer import Issuer
@@ -136,8 +136,8 @@ class LicensedPlane:
     def __init__(self, token: str) -> None:
         self._token = token
 
-    async def get_license_token(self, worker: Worker) -> str:
-        return self._token
+    async def get_license_token(self, worker: Worker) -> LicenseToken:
+        return LicenseToken(token=self._token)
 
     async def report_license(self, worker: Worker, *_: Any) -> Worker:
         return worker

@@ -6,9 +6,10 @@ counted while it fails, and a deregistration that could not be confirmed is a de
 
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Final
+from typing import Annotated, Final, Literal
 
 import msgspec
+from msgspec import Meta
 from msgspec.structs import replace
 
 from lcm.domain.errors import Conflict
@@ -24,6 +25,33 @@ RELEASE_PATIENCE: Final = timedelta(seconds=120)
 """How long a deletion waits for the license: an unreachable CML must not keep a paid instance."""
 
 LOST: Final = "CML reports no license any more: it was deregistered outside LCM, or has expired"
+
+
+ProductLicense = Literal[
+    "CML_Personal", "CML_Personal40", "CML_Enterprise", "CML_Education", "CML_Internal", "CML_NotForResale"
+]
+"""CML's names of what can be licensed."""
+NodeCount = Annotated[int, Meta(ge=0, le=10_000)]
+SmartServer = Annotated[str, Meta(pattern=r"^https?://[^\s@]{1,255}$")]
+ProxyHost = Annotated[str, Meta(pattern=r"^[A-Za-z0-9.:_-]{1,253}$")]
+Port = Annotated[int, Meta(ge=1, le=65_535)]
+
+
+class LicenseTerms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What is set on a server for its license; None is left as CML has it."""
+
+    product_license: ProductLicense | None = None
+    node_count: NodeCount | None = None
+    """Nodes beyond those of the product."""
+    ssms_url: SmartServer | None = None
+    """The license server; without one CML asks Cisco's."""
+    proxy_host: ProxyHost | None = None
+    proxy_port: Port | None = None
+
+    def over(self, others: "LicenseTerms") -> "LicenseTerms":
+        """These terms, and where they say nothing the others."""
+        mine = {name: value for name in self.__struct_fields__ if (value := getattr(self, name)) is not None}
+        return replace(others, **mine)
 
 
 class LicenseStatus(StrEnum):
@@ -56,6 +84,8 @@ class License(msgspec.Struct, frozen=True, kw_only=True):
     attempts: int = 0
     last_error: str = ""
     changed_at: datetime | None = None
+    terms: LicenseTerms = LicenseTerms()
+    """Of the last request that named any."""
     asked_for: bool = False
     """A registration was requested from CML, which has not reported since that it holds none."""
     deregistration_asked: bool = False
@@ -73,6 +103,7 @@ def request_operation(
     *,
     token_ref: str | None = None,
     may_be_held: bool | None = None,
+    terms: LicenseTerms | None = None,
     now: datetime,
 ) -> License:
     """Record a requested operation; the newest request replaces one that has not begun.
@@ -92,6 +123,7 @@ def request_operation(
         declared=operation is LicenseOperation.REGISTER,
         pending_operation=operation,
         token_ref=token_ref,
+        terms=terms or license.terms,
         attempts=0,
         last_error="",
         changed_at=now,
@@ -127,11 +159,12 @@ def deregister(license: License, *, must_ask: bool, now: datetime) -> License:
 
 def lose_instance(license: License, *, is_final: bool, now: datetime) -> License:
     """Reset the license of a terminated instance; a requested registration is kept for the next one."""
-    if license == License(declared=license.declared):
+    if license == License(declared=license.declared, terms=license.terms):
         return license
     is_requested = license.pending_operation is LicenseOperation.REGISTER and not is_final
     return License(
         declared=license.declared,
+        terms=license.terms,
         pending_operation=license.pending_operation if is_requested else None,
         token_ref=license.token_ref if is_requested else None,
         last_error="the instance is gone" if license.may_be_held else license.last_error,

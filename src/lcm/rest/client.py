@@ -230,9 +230,9 @@ class ControlPlaneClient:
         noun = "registration" if operation is LicenseOperation.REGISTER else "deregistration"
         return await self._report(worker.id, f"license/{step}-{noun}", report)
 
-    async def get_license_token(self, worker: Worker) -> str:
+    async def get_license_token(self, worker: Worker) -> LicenseToken:
         body = await self._call("GET", f"/workers/{worker.id}/license-token")
-        return msgspec.json.decode(body, type=LicenseToken).token
+        return msgspec.json.decode(body, type=LicenseToken)
 
     async def get_cml_login(self, worker_id: WorkerId) -> CmlCredentials:
         body = await self._call("GET", f"/workers/{worker_id}/cml-login")

@@ -13,7 +13,7 @@ from lcm.domain.capacity import Capacity
 from lcm.domain.idle import PauseGuard
 from lcm.domain.lablet.claim import ports_of
 from lcm.domain.launch import InstanceId, LaunchSpec, WorkerId
-from lcm.domain.license import License, LicenseDebt, LicenseOperation, LicenseStatus
+from lcm.domain.license import License, LicenseDebt, LicenseOperation, LicenseStatus, LicenseTerms
 from lcm.domain.lifecycle import DesiredStatus, WorkerStatus
 from lcm.domain.pause import PauseReason
 from lcm.domain.readiness import CmlAttempt
@@ -526,9 +526,10 @@ class LicenseReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class LicenseToken(msgspec.Struct, frozen=True, kw_only=True):
-    """The token to register a worker with, for the worker controller alone."""
+    """The token to register a worker with, for the worker controller alone, and what to set there besides."""
 
     token: str
+    terms: LicenseTerms = LicenseTerms()
 
     def __repr__(self) -> str:
         return "LicenseToken(…)"
@@ -547,9 +548,10 @@ class CmlCredentials(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LicenseSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether a token of the fleet is set, for workers without one of their own."""
+    """Whether a token of the fleet is set, for workers without one of their own, and its terms."""
 
     has_token: bool
+    terms: LicenseTerms = LicenseTerms()
 
 
 class LicenseDebts(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,7 +13,7 @@ from lcm.cml.sessions import CmlServer
 from lcm.domain.diagnosis import Ingress, Subnet
 from lcm.domain.discovery import DiscoverySettings, FoundInstance
 from lcm.domain.launch import Ami, InstanceId, InstanceTypeFacts, LaunchSpec, WorkerId
-from lcm.domain.license import LicenseOperation
+from lcm.domain.license import LicenseOperation, LicenseTerms
 from lcm.domain.lifecycle import WorkerStatus
 from lcm.domain.readiness import CmlAttempt
 from lcm.domain.scaling import AuditEvent
@@ -25,6 +25,7 @@ from lcm.rest.schemas import (
     IdleCheck,
     IdleCheckRequest,
     LicenseReport,
+    LicenseToken,
     LiveReceipt,
     LiveReports,
     TelemetryEvent,
@@ -97,7 +98,7 @@ class ControlPlane(Protocol):
         """`start`, `complete` or `fail`; `observe` for what CML reports without an operation."""
         ...
 
-    async def get_license_token(self, worker: Worker) -> str: ...
+    async def get_license_token(self, worker: Worker) -> LicenseToken: ...
 
     async def get_discovery_settings(self) -> DiscoverySettings: ...
 
@@ -282,12 +283,31 @@ class LicenseState(NamedTuple):
     """It holds no license and is not about to get one."""
     is_held: bool = False
     """It has a registration, in compliance or not."""
+    node_feature: str | None = None
+    """CML's id of the feature of more nodes; None if it has none."""
+    node_count: int = 0
+    """How many of that feature are in use."""
+    ssms_url: str | None = None
+    """The license server that it asks."""
+    proxy_host: str | None = None
+    proxy_port: int | None = None
 
 
 class CmlLicensing(Protocol):
     """CML's licensing API. Every call raises Unreachable or CredentialsRefused if it cannot be made."""
 
     async def state(self, server: CmlServer) -> LicenseState: ...
+
+    async def prepare(self, server: CmlServer, terms: LicenseTerms, state: LicenseState) -> str:
+        """Set the way to the license server, then the product, where they differ from the state.
+
+        CML takes the product only before a registration. Returns why it was refused; empty if it was not.
+        """
+        ...
+
+    async def set_node_count(self, server: CmlServer, feature: str, count: int) -> str:
+        """Request so many nodes more; CML takes that only once it is registered."""
+        ...
 
     async def register(self, server: CmlServer, token: str, *, again: bool = False) -> str:
         """Request a registration, which takes its time. Returns why it was refused; empty if accepted.

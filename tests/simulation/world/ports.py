@@ -17,6 +17,7 @@ from lcm.core.kv.port import Change, Item, KvUnavailable, LeaseId, Listing
 from lcm.core.rate_limit import Rate, Saturated, TokenBucket
 from lcm.domain.errors import CapacityShortage, CertificateChanged, NoCml, Throttled, Unreachable
 from lcm.domain.launch import WORKER_ID_TAG, Ami, InstanceId, InstanceTypeFacts, LaunchSpec, WorkerId
+from lcm.domain.license import LicenseTerms
 from lcm.domain.worker import Instance
 from lcm.worker_controller.ports import CmlSystemInformation, LicenseState
 from simulation.world.calls import Answer, Violation
@@ -413,6 +414,12 @@ class SimulatedLicensing(SimulatedPort):
             return refusal
 
         return await self._write("register_license", self._at(server.host), begin)
+
+    async def prepare(self, server: CmlServer, terms: LicenseTerms, state: LicenseState) -> str:
+        return ""  # nothing asks for any terms here
+
+    async def set_node_count(self, server: CmlServer, feature: str, count: int) -> str:
+        raise AssertionError("nothing asks for nodes here")
 
     async def deregister(self, server: CmlServer, *, within_seconds: float) -> str:
         async def finish() -> str:

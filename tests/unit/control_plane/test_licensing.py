@@ -74,7 +74,7 @@ async def test_a_license_request_waits_with_its_token_for_the_controller(
 ) -> None:
     requested = await request_license(plane.records, worker.id, SECRET)
     assert requested.license.pending_operation is REGISTER
-    assert await license_token(plane.records, worker.id) == SECRET
+    assert (await license_token(plane.records, worker.id)).token == SECRET
     assert SECRET not in repr(requested)
     assert SECRET.encode() not in msgspec.json.encode(requested)
 
@@ -113,7 +113,7 @@ async def test_a_failed_attempt_keeps_the_token_for_the_next(
     await reported(plane, worker, "start", REGISTER, fence)
     failed = await reported(plane, worker, "fail", REGISTER, fence, reason="the pool is empty")
     assert failed.license.last_error == "the pool is empty"
-    assert await license_token(plane.records, worker.id) == SECRET
+    assert (await license_token(plane.records, worker.id)).token == SECRET
 
 
 async def test_five_failures_end_the_license_request(
@@ -130,7 +130,7 @@ async def test_five_failures_end_the_license_request(
 async def test_a_new_token_replaces_the_one_that_waits(plane: ControlPlane, worker: Worker) -> None:
     await request_license(plane.records, worker.id, "an-older-token")
     await request_license(plane.records, worker.id, SECRET)
-    assert await license_token(plane.records, worker.id) == SECRET
+    assert (await license_token(plane.records, worker.id)).token == SECRET
     assert await kept_secrets(plane) == 1
 
 
@@ -185,7 +185,7 @@ class TestDeclaredLicenses:
         assert await queue_due_licenses(plane.records, plane.caches) == 1
         worker = await plane.records.workers.get(declared.id)
         assert worker.license.pending_operation is REGISTER
-        assert await license_token(plane.records, worker.id) == SECRET
+        assert (await license_token(plane.records, worker.id)).token == SECRET
         assert await queue_due_licenses(plane.records, plane.caches) == 0
 
     async def test_the_fleets_token_outlives_the_registration(
@@ -274,7 +274,7 @@ async def test_a_request_that_is_sent_again_leaves_one_token(plane: ControlPlane
     for _ in range(2):
         await request_license(plane.records, worker.id, SECRET, preconditions=given)
     assert await kept_secrets(plane) == 1
-    assert await license_token(plane.records, worker.id) == SECRET
+    assert (await license_token(plane.records, worker.id)).token == SECRET
 
 
 async def test_a_token_that_was_never_used_goes_with_its_worker(

@@ -21,13 +21,14 @@ from lcm.control_plane.commands.report_details import report_cml
 from lcm.core.health import Health
 from lcm.core.timeouts import timeout
 from lcm.domain.errors import Throttled, Unreachable
-from lcm.domain.license import LicenseStatus
+from lcm.domain.license import License, LicenseStatus, LicenseTerms, lose_instance
 from lcm.domain.lifecycle import PENDING, RUNNING, TERMINATED
 from lcm.domain.scaling import AuditEvent
 from lcm.domain.worker import Action, CmlLicense, Worker
-from lcm.rest.schemas import CmlReport
+from lcm.rest.schemas import CmlReport, LicenseToken
 from lcm.worker_controller.ports import POOL_NOT_NOTIFIED
 from lcm.worker_controller.running.license import ANSWER_LOST
+from support.core import NOON
 from support.fleet import Fleet, MemoryMonitors
 from support.memory_licensing import TOKEN, MemoryLicensing
 from support.virtual_time import VirtualClock
@@ -188,7 +189,7 @@ async def test_a_token_that_cannot_be_had_for_a_moment_is_asked_for_again_soon()
         (port,) = fleet.ports
         hand_out = port.get_license_token
 
-        async def lose_the_answer(worker: Worker) -> str:
+        async def lose_the_answer(worker: Worker) -> LicenseToken:
             port.get_license_token = hand_out  # type: ignore[method-assign]
             raise Unreachable("no answer")
 
@@ -750,3 +751,67 @@ async def test_a_deletion_waits_for_a_slow_deregistration_no_longer_than_two_min
         await fleet.until(worker, TERMINATED, within_seconds=180)
         assert len(await list_debts(fleet.plane.records)) == 1
         assert max(fleet.licensing.limits) <= 120.0
+
+
+# Product and nodes (A7).
+
+NODES = LicenseTerms(product_license="CML_Education", node_count=20)
+
+
+async def requested(fleet: Fleet, terms: LicenseTerms) -> Worker:
+    worker = await ready(fleet)
+    await request_license(fleet.plane.records, worker.id, TOKEN, terms=terms)
+    await fleet.clock.sleep(30)
+    return await fleet.get(worker)
+
+
+async def test_product_registration_and_nodes_are_set_in_the_order_of_ciscos_tools() -> None:
+    async with Fleet().running() as fleet:
+        worker = await requested(fleet, NODES)
+        assert (worker.license.status, worker.license.tier) == (LicenseStatus.REGISTERED, "CML_Education")
+        assert [call.split()[0] for call in fleet.licensing.calls] == ["product", "register", "nodes"]
+        assert fleet.licensing.state_of(worker.instance.public_ip or "").node_count == 20
+
+
+async def test_what_a_server_has_already_is_not_set_again() -> None:
+    async with Fleet().running() as fleet:
+        worker = await requested(fleet, LicenseTerms(product_license="CML_Enterprise", node_count=0))
+        assert worker.license.status is LicenseStatus.REGISTERED
+        assert [call.split()[0] for call in fleet.licensing.calls] == ["register"]
+
+
+async def test_a_server_that_is_registered_for_another_product_is_not_taken_for_licensed() -> None:
+    async with Fleet().running() as fleet:
+        worker = await ready(fleet)
+        register_outside(fleet, worker)
+        await request_license(fleet.plane.records, worker.id, TOKEN, terms=NODES)
+        await fleet.clock.sleep(120)
+        license = (await fleet.get(worker)).license
+        assert license.last_error == (
+            "it is registered as CML_Enterprise; release that license before CML_Education"
+        )
+        assert len(fleet.licensing.held) == 1
+
+
+async def test_nodes_that_are_not_granted_fail_the_registration_and_say_so() -> None:
+    async with Fleet().running() as fleet:
+        worker = await requested(fleet, LicenseTerms(node_count=9_000))
+        assert "out of range" in worker.license.last_error
+
+
+async def test_the_terms_of_the_fleet_hold_where_a_request_names_none() -> None:
+    async with Fleet().running() as fleet:
+        await set_fleet_token(fleet.plane.records, TOKEN, LicenseTerms(product_license="CML_Education"))
+        worker = await ready(fleet)
+        await request_license(fleet.plane.records, worker.id, terms=LicenseTerms(node_count=5))
+        await fleet.clock.sleep(30)
+        assert (await fleet.get(worker)).license.tier == "CML_Education"
+        assert [call.split()[0] for call in fleet.licensing.calls] == ["product", "register", "nodes"]
+
+
+def test_the_terms_of_a_request_hold_for_the_next_instance() -> None:
+    now = NOON
+    known = License(declared=True, terms=NODES, status=LicenseStatus.REGISTERED, asked_for=True)
+    lost = lose_instance(known, is_final=False, now=now)
+    assert (lost.status, lost.terms) == (LicenseStatus.UNLICENSED, NODES)
+    assert lose_instance(License(terms=NODES), is_final=False, now=now) == License(terms=NODES)

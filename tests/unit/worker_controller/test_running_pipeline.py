@@ -18,7 +18,7 @@ from lcm.domain.observation import Absent, Known, Unknown
 from lcm.domain.pause import PauseReason
 from lcm.domain.scaling import ScaleDownPolicy
 from lcm.domain.worker import Instance, Worker
-from lcm.rest.schemas import IdleCheck
+from lcm.rest.schemas import IdleCheck, LicenseToken
 from lcm.worker_controller.decisions import Maintain, Move, Situation, Wait
 from lcm.worker_controller.ports import CmlSystemInformation, LicenseState, MonitorTarget
 from lcm.worker_controller.running import (
@@ -119,8 +119,11 @@ class World:
     async def state(self, _: CmlServer) -> LicenseState:
         return LicenseState(is_registered=False, tier=None, failure="", is_free=True)
 
-    async def get_license_token(self, worker: Worker) -> str:
-        return "token"
+    async def get_license_token(self, worker: Worker) -> LicenseToken:
+        return LicenseToken(token="token")
+
+    async def prepare(self, *_: object) -> str:
+        return ""
 
     async def register(self, _: CmlServer, token: str, *, again: bool) -> str:
         self.steps.append("6 register")

@@ -485,13 +485,23 @@ export interface LicenseDebts {
 /** A requested license operation. */
 export type LicenseOperation = "deregister" | "register";
 
-/** Whether a token of the fleet is set, for workers without one of their own. */
+/** Whether a token of the fleet is set, for workers without one of their own, and its terms. */
 export interface LicenseSettings {
   readonly has_token: boolean;
+  readonly terms: LicenseTerms;
 }
 
 /** The license status, as last reported. */
 export type LicenseStatus = "deregistered" | "failed" | "registered" | "unlicensed";
+
+/** What is set on a server for its license; None is left as CML has it. */
+export interface LicenseTerms {
+  readonly product_license?: "CML_Education" | "CML_Enterprise" | "CML_Internal" | "CML_NotForResale" | "CML_Personal" | "CML_Personal40" | null;
+  readonly node_count?: number | null;
+  readonly ssms_url?: string | null;
+  readonly proxy_host?: string | null;
+  readonly proxy_port?: number | null;
+}
 
 /** The tiers of CML's licenses. */
 export type LicenseTier = "enterprise" | "evaluation" | "personal";

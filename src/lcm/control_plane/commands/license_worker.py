@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from lcm.control_plane.records.fleet_token import FLEET, LICENSES, has_fleet_token
+from lcm.control_plane.records.fleet_token import FLEET, LICENSES, has_fleet_token, read_terms, write_terms
 from lcm.control_plane.records.groups import Caches, Records
 from lcm.control_plane.records.preconditions import UNCONDITIONAL, Preconditions
 from lcm.control_plane.store.forward_compat import encode_over
@@ -23,6 +23,7 @@ from lcm.domain.license import (
     REFUSED,
     LicenseDebt,
     LicenseOperation,
+    LicenseTerms,
     begin,
     complete,
     fail,
@@ -32,7 +33,7 @@ from lcm.domain.license import (
 from lcm.domain.lifecycle import TERMINATED, TERMINATING, DesiredStatus
 from lcm.domain.scaling import AuditEvent
 from lcm.domain.worker import CmlLicense, Worker
-from lcm.rest.schemas import LicenseReport
+from lcm.rest.schemas import LicenseReport, LicenseToken
 
 DEBT = "license-debt"
 MAX_ATTEMPTS: Final = 8
@@ -45,6 +46,7 @@ async def request_license(
     worker_id: str,
     token: str | None = None,
     *,
+    terms: LicenseTerms | None = None,
     preconditions: Preconditions = UNCONDITIONAL,
 ) -> Worker:
     """Request a registration with this token, or the fleet's, as soon as CML is ready."""
@@ -52,11 +54,13 @@ async def request_license(
     if token is None:
         if not await has_fleet_token(records):
             raise UnknownReference("no license token is known; send one, or set PUT /api/settings/license")
-        return await _request(records, worker_id, LicenseOperation.REGISTER, preconditions, FLEET)
+        return await _request(records, worker_id, LicenseOperation.REGISTER, preconditions, FLEET, terms)
     token_ref = f"{worker_id}-{records.ids.new_id()[:8]}"
     await records.secrets.put(LICENSES, token_ref, token)
     try:
-        worker = await _request(records, worker_id, LicenseOperation.REGISTER, preconditions, token_ref)
+        worker = await _request(
+            records, worker_id, LicenseOperation.REGISTER, preconditions, token_ref, terms
+        )
     except RequestError:  # nothing else proves that the record does not name it
         await records.secrets.remove(LICENSES, token_ref)
         raise
@@ -72,8 +76,12 @@ async def request_deregistration(
     return await _request(records, worker_id, LicenseOperation.DEREGISTER, preconditions)
 
 
-async def set_fleet_token(records: Records, token: str) -> None:
-    """Store the token with which workers that should be licensed are registered from now on."""
+async def set_fleet_token(records: Records, token: str, terms: LicenseTerms | None = None) -> None:
+    """Store the token with which workers that should be licensed are registered from now on, and the terms.
+
+    The terms first: a crash in between leaves no token that is used under others.
+    """
+    await write_terms(records.store, terms or LicenseTerms())
     await records.secrets.put(LICENSES, FLEET, token)
 
 
@@ -100,14 +108,14 @@ async def queue_due_licenses(records: Records, caches: Caches) -> int:
     return len(due)
 
 
-async def license_token(records: Records, worker_id: str) -> str:
-    """Return the token to register with, for the worker controller alone."""
+async def license_token(records: Records, worker_id: str) -> LicenseToken:
+    """Return the token to register with and the terms, for the worker controller alone."""
     worker = await records.workers.get(worker_id)
     token_ref = worker.license.token_ref
     token = await records.secrets.get(LICENSES, token_ref) if token_ref else None
     if token is None:
         raise NotFound(f"no license token is kept for worker {worker_id}; ask for a license again")
-    return token
+    return LicenseToken(token=token, terms=worker.license.terms.over(await read_terms(records.store)))
 
 
 async def report_license(
@@ -239,6 +247,7 @@ async def _request(
     operation: LicenseOperation,
     preconditions: Preconditions,
     token_ref: str | None = None,
+    terms: LicenseTerms | None = None,
 ) -> Worker:
     now = records.clock.now()
 
@@ -246,7 +255,12 @@ async def _request(
         if worker.desired_status is DesiredStatus.TERMINATED:
             raise Conflict(f"worker {worker_id} is being deleted; its license is released automatically")
         requested = request_operation(
-            worker.license, operation, token_ref=token_ref, may_be_held=worker.may_hold_license, now=now
+            worker.license,
+            operation,
+            token_ref=token_ref,
+            may_be_held=worker.may_hold_license,
+            terms=terms,
+            now=now,
         )
         # A new request even if it equals the last: the controller must not wait out the last one's delay.
         return replace(worker, license=requested, generation=worker.generation + 1, updated_at=now)

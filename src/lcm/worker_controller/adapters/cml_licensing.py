@@ -9,12 +9,18 @@ from lcm.cml.connection import CmlAnswer
 from lcm.cml.session import CmlSession
 from lcm.cml.sessions import CmlServer
 from lcm.domain.errors import Unreachable
-from lcm.domain.license import FREE_REGISTRATIONS
+from lcm.domain.license import FREE_REGISTRATIONS, LicenseTerms
 from lcm.worker_controller.ports import HAS_NONE, POOL_NOT_NOTIFIED, LicenseState
 
 STATE: Final = "/api/v0/licensing"
 REGISTRATION: Final = "/api/v0/licensing/registration"
 DEREGISTRATION: Final = "/api/v0/licensing/deregistration"
+
+PRODUCT: Final = "/api/v0/licensing/product_license"
+TRANSPORT: Final = "/api/v0/licensing/transport"
+FEATURES: Final = "/api/v0/licensing/features"
+NODE_COUNT: Final = "CML_NODE_COUNT"
+"""In CML's id of the feature of more nodes."""
 
 _GARBAGE_ERRORS: Final = (msgspec.MsgspecError, ValueError, RecursionError)
 """Not JSON, not UTF-8, nested too deeply."""
@@ -38,10 +44,27 @@ class _ProductLicense(msgspec.Struct, frozen=True):
     active: str | None = None
 
 
+class _Feature(msgspec.Struct, frozen=True):
+    id: str = ""
+    in_use: int = 0
+
+
+class _Proxy(msgspec.Struct, frozen=True):
+    server: str | None = None
+    port: int | None = None
+
+
+class _Transport(msgspec.Struct, frozen=True):
+    ssms: str | None = None
+    proxy: _Proxy = _Proxy()
+
+
 class _Licensing(msgspec.Struct, frozen=True):
     registration: _Registration = _Registration()
     authorization: _Authorization = _Authorization()
     product_license: _ProductLicense = _ProductLicense()
+    features: list[_Feature] = []
+    transport: _Transport = _Transport()
 
 
 class _Refusal(msgspec.Struct, frozen=True):
@@ -60,6 +83,25 @@ class CmlLicensingClient:
             return license_state(answer.body)
         except _GARBAGE_ERRORS as error:
             raise Unreachable(f"CML at {server.host} sent an invalid answer: {error}") from None
+
+    async def prepare(self, server: CmlServer, terms: LicenseTerms, state: LicenseState) -> str:
+        session = self._session_of(server)
+        ssms, proxy = terms.ssms_url or state.ssms_url, terms.proxy_host or state.proxy_host
+        port = terms.proxy_port or state.proxy_port
+        if (ssms, proxy, port) != (state.ssms_url, state.proxy_host, state.proxy_port):
+            body = msgspec.json.encode({"ssms": ssms, "proxy": {"server": proxy, "port": port}})
+            answer = await session.request("PUT", TRANSPORT, body)
+            if refusal := _refusal_of(answer, server.host, accepted=(204,)):
+                return refusal
+        if terms.product_license in (None, state.tier):
+            return ""
+        answer = await session.request("PUT", PRODUCT, msgspec.json.encode(terms.product_license))
+        return _refusal_of(answer, server.host, accepted=(204,))
+
+    async def set_node_count(self, server: CmlServer, feature: str, count: int) -> str:
+        body = msgspec.json.encode([{"id": feature, "count": count}])
+        answer = await self._session_of(server).request("PATCH", FEATURES, body)
+        return _refusal_of(answer, server.host, accepted=(204,))
 
     async def register(self, server: CmlServer, token: str, *, again: bool = False) -> str:
         body = msgspec.json.encode({"token": token, "reregister": again})
@@ -80,12 +122,18 @@ def license_state(body: bytes) -> LicenseState:
     state = msgspec.json.decode(body, type=_Licensing)
     is_registered = state.registration.status == "COMPLETED"
     has_failed = state.registration.status in ("FAILED", "RETRY_IN_PROGRESS")
+    nodes = next((feature for feature in state.features if NODE_COUNT in feature.id), None)
     return LicenseState(
         is_registered=is_registered and state.authorization.status == "IN_COMPLIANCE",
         tier=state.product_license.active,
         failure=(state.registration.register_time.failure or "no reason given") if has_failed else "",
         is_free=state.registration.status in FREE_REGISTRATIONS,
         is_held=is_registered,
+        node_feature=nodes.id if nodes else None,
+        node_count=nodes.in_use if nodes else 0,
+        ssms_url=state.transport.ssms,
+        proxy_host=state.transport.proxy.server,
+        proxy_port=state.transport.proxy.port,
     )
 
 

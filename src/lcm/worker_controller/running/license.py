@@ -19,7 +19,7 @@ from lcm.core.clock import Clock
 from lcm.core.redaction import redactor
 from lcm.domain.errors import NotFound, RequestError, TransientError
 from lcm.domain.launch import WorkerId
-from lcm.domain.license import RELEASE_PATIENCE, LicenseOperation
+from lcm.domain.license import RELEASE_PATIENCE, LicenseOperation, LicenseTerms
 from lcm.domain.lifecycle import TERMINATING
 from lcm.domain.worker import Worker
 from lcm.rest.schemas import LicenseReport
@@ -69,6 +69,9 @@ class LicenseRequest(NamedTuple):
     """The request to CML in the attempt that began then."""
 
     attempt: datetime | None
+    terms: LicenseTerms = LicenseTerms()
+    is_count_requested: bool = False
+    """The nodes of the terms were requested."""
     token: str = ""
     """Kept to be removed from CML's error texts: the stored token may have been replaced by then."""
     is_deregistered: bool = False
@@ -171,6 +174,8 @@ class LicenseRegistrar:
         is_answer_lost = was_deregistration_asked and not (request and request.is_deregistered)
         match decide(operation, state, was_requested=request is not None, is_answer_lost=is_answer_lost):
             case Next.COMPLETE:
+                if operation is REGISTER:
+                    return await self._complete_registration(worker, server, state, request)
                 was_free = operation is DEREGISTER and not (request and request.is_deregistered)
                 return await self._complete(worker, operation, state.tier, was_free=was_free)
             case Next.REGISTER:
@@ -188,18 +193,49 @@ class LicenseRegistrar:
                 return await self._fail_if_late(worker, operation, "CML did not finish it")
 
     async def _register(self, worker: Worker, server: CmlServer, state: LicenseState) -> Worker:
+        """Request it as Cisco's own tools do: license server, product, registration, and nodes at the end."""
         try:
-            token = await self.control_plane.get_license_token(worker)
+            granted = await self.control_plane.get_license_token(worker)
         except NotFound as error:
             # The fleet's token can be removed at any time.
             return await self._fail(worker, REGISTER, str(error), is_free=state.is_free)
+        token, terms = granted.token, granted.terms
         redactor.protect(token)
+        if state.is_held and (mismatch := _other_product(terms, state)):
+            return await self._fail(worker, REGISTER, mismatch)
         self.check_leadership()
-        self._requests[worker.id] = LicenseRequest(worker.license.changed_at, token)
-        refusal = await self.cml.register(server, token, again=state.is_held)
+        self._requests[worker.id] = LicenseRequest(worker.license.changed_at, terms, token=token)
+        refusal = await self.cml.prepare(server, terms, state)
+        if not refusal:
+            self.check_leadership()
+            refusal = await self.cml.register(server, token, again=state.is_held)
         if not refusal:
             return worker
         return await self._fail(worker, REGISTER, _without(token, refusal), is_free=state.is_free)
+
+    async def _complete_registration(
+        self, worker: Worker, server: CmlServer, state: LicenseState, request: LicenseRequest | None
+    ) -> Worker:
+        """Complete it if the server has the product and the nodes of the terms; request the nodes, once."""
+        if request is None:  # registered before, or by a controller that is gone
+            request = LicenseRequest(worker.license.changed_at, await self._terms_of(worker))
+        terms = request.terms
+        if mismatch := _other_product(terms, state):
+            return await self._fail(worker, REGISTER, mismatch)
+        if terms.node_count in (None, state.node_count) or state.node_feature is None:
+            return await self._complete(worker, REGISTER, state.tier)
+        if request.is_count_requested:
+            return await self._fail_if_late(worker, REGISTER, f"CML has not {terms.node_count} more nodes")
+        self.check_leadership()
+        self._requests[worker.id] = request._replace(is_count_requested=True)
+        refusal = await self.cml.set_node_count(server, state.node_feature, terms.node_count or 0)
+        return await self._fail(worker, REGISTER, refusal) if refusal else worker
+
+    async def _terms_of(self, worker: Worker) -> LicenseTerms:
+        try:
+            return (await self.control_plane.get_license_token(worker)).terms
+        except NotFound:
+            return worker.license.terms
 
     async def _deregister(self, worker: Worker, server: CmlServer) -> Worker:
         refusal = await self.cml.deregister(server, within_seconds=self._deregistration_seconds(worker))
@@ -262,6 +298,13 @@ class LicenseRegistrar:
             seen_at = now
         self._first_seen[worker.id] = changed_at, seen_at
         return now - seen_at
+
+
+def _other_product(terms: LicenseTerms, state: LicenseState) -> str:
+    """Why the terms cannot be met on a registered server; empty if they can."""
+    if terms.product_license in (None, state.tier):
+        return ""
+    return f"it is registered as {state.tier}; release that license before {terms.product_license}"
 
 
 def _without(token: str, reason: str) -> str:

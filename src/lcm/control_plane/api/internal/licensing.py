@@ -23,7 +23,7 @@ _REPORT = documented(Worker, problems=[404, 409, 422])
     **documented(LicenseToken, problems=[404]),
 )
 async def token(worker_id: str, _: LeaderFence, plane: Plane) -> Response:
-    return answer(LicenseToken(token=await license_token(plane.records, worker_id)))
+    return answer(await license_token(plane.records, worker_id))
 
 
 def _add_report(step: str, operation: LicenseOperation, noun: str, summary: str) -> None:

@@ -17,8 +17,8 @@ from lcm.control_plane.commands.license_worker import (
     set_fleet_token,
     settle_debt,
 )
-from lcm.control_plane.records.fleet_token import has_fleet_token
-from lcm.domain.license import LicenseDebt
+from lcm.control_plane.records.fleet_token import has_fleet_token, read_terms
+from lcm.domain.license import LicenseDebt, LicenseTerms, ProductLicense
 from lcm.rest.schemas import LicenseDebts, LicenseSettings
 from lcm.web.answers import answer, documented
 
@@ -27,18 +27,37 @@ router = APIRouter(tags=["licensing"])
 Token = Annotated[SecretStr, Field(min_length=1, max_length=256, json_schema_extra={"writeOnly": True})]
 
 
-class NewLicense(BaseModel):
-    """A token of your smart account, or none to use the fleet's; it is stored sealed and never shown."""
+class Terms(BaseModel):
+    """What is set on CML besides; null is left as CML has it."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"token": "YTM4Y2Rm…"}]})
+
+    product_license: ProductLicense | None = None
+    node_count: int | None = Field(None, ge=0, le=10_000, description="Nodes beyond those of the product.")
+    ssms_url: str | None = Field(
+        None, pattern=r"^https?://[^\s@]{1,255}$", description="License server instead of Cisco's."
+    )
+    proxy_host: str | None = Field(None, pattern=r"^[A-Za-z0-9.:_-]{1,253}$")
+    proxy_port: int | None = Field(None, ge=1, le=65_535)
+
+    def terms(self) -> LicenseTerms:
+        return LicenseTerms(
+            product_license=self.product_license,
+            node_count=self.node_count,
+            ssms_url=self.ssms_url,
+            proxy_host=self.proxy_host,
+            proxy_port=self.proxy_port,
+        )
+
+
+class NewLicense(Terms):
+    """A token of your smart account, or none to use the fleet's; it is stored sealed and never shown."""
 
     token: Token | None = None
 
 
-class FleetLicense(BaseModel):
+class FleetLicense(Terms):
     """The token for every worker that should be licensed and has none of its own."""
-
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"token": "YTM4Y2Rm…"}]})
 
     token: Token
 
@@ -51,7 +70,8 @@ class FleetLicense(BaseModel):
 async def register(worker_id: WorkerRef, body: NewLicense, _: Admin, plane: Plane, given: Given) -> Response:
     """The worker controller registers it once CML is ready; `license` of the worker shows the progress."""
     token = body.token.get_secret_value() if body.token else None
-    return accepted(await request_license(plane.records, worker_id, token, preconditions=given))
+    terms = body.terms() if body.terms() != LicenseTerms() else None
+    return accepted(await request_license(plane.records, worker_id, token, terms=terms, preconditions=given))
 
 
 @router.delete(
@@ -67,8 +87,9 @@ async def deregister(worker_id: WorkerRef, _: Admin, plane: Plane, given: Given)
     "/api/settings/license", summary="Get the fleet's license settings", **documented(LicenseSettings)
 )
 async def fleet_license(_: Viewer, plane: Plane) -> Response:
-    """Whether a token is set; the token is never shown."""
-    return answer(LicenseSettings(has_token=await has_fleet_token(plane.records)))
+    """Whether a token is set, and the terms; the token is never shown."""
+    terms = await read_terms(plane.records.store)
+    return answer(LicenseSettings(has_token=await has_fleet_token(plane.records), terms=terms))
 
 
 @router.put(
@@ -78,8 +99,8 @@ async def fleet_license(_: Viewer, plane: Plane) -> Response:
 )
 async def set_fleet_license(body: FleetLicense, _: Admin, plane: Plane) -> Response:
     """Workers that should be licensed and are not are registered with it automatically."""
-    await set_fleet_token(plane.records, body.token.get_secret_value())
-    return answer(LicenseSettings(has_token=True))
+    await set_fleet_token(plane.records, body.token.get_secret_value(), body.terms())
+    return answer(LicenseSettings(has_token=True, terms=body.terms()))
 
 
 @router.delete(
