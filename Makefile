@@ -16,7 +16,7 @@ UI_BUILT := src/lcm/control_plane/static/index.html
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup run test check lint unit explore unit-coverage coverage bench bench-compare sim sim-coverage sim-hunt soak soak-ha soak-kill soak-class soak-clicks docs dist lock browser
-.PHONY: ferretdb helm clean types page pytest
+.PHONY: ferretdb prometheus helm clean types page pytest
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -39,7 +39,7 @@ page: setup
 	cd ui && PATH="$(CURDIR)/$(BIN):$$PATH" npm run --silent check
 	cd ui && PATH="$(CURDIR)/$(BIN):$$PATH" npm run --silent test
 
-pytest: setup $(OLDER_CLIENT) browser ferretdb lint $(if $(ARGS),,unit-coverage)
+pytest: setup $(OLDER_CLIENT) browser ferretdb prometheus lint $(if $(ARGS),,unit-coverage)
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(if $(ARGS),,$(UNIT:%=--ignore=%)) $(ARGS)
 
 lint: $(VENV)/ready
@@ -56,7 +56,7 @@ explore: setup ## Run the property tests on examples that the suite does not dra
 unit-coverage: setup ## The same, measured: they must reach the branch coverage recorded in pyproject.toml
 	$(BIN)/python -m pytest -q -n auto --dist loadfile --cov --cov-report= $(UNIT)
 
-coverage: setup $(OLDER_CLIENT) browser ferretdb ## Show which lines and branches of src/lcm the whole suite reaches
+coverage: setup $(OLDER_CLIENT) browser ferretdb prometheus ## Show which lines and branches of src/lcm the whole suite reaches
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --cov --cov-fail-under=0 $(ARGS)
 
 bench: setup ## Measure what performance claims rest on
@@ -109,6 +109,9 @@ browser: ## Install Chromium for the end-to-end tests where that is possible
 
 ferretdb: $(VENV)/ready ## Build FerretDB, on which the store is tested as on MongoDB, where that is possible
 	@tools/install-ferretdb
+
+prometheus: $(VENV)/ready ## Take Prometheus out of Debian's package, with which the alert rules are tested, where there is apt
+	@tools/install-prometheus
 
 helm: setup ## Build Helm, with which the chart is checked where it is present, and where there is Go
 	GOBIN=$(CURDIR)/$(BIN) go install helm.sh/helm/v3/cmd/helm@v3.16.4

@@ -360,6 +360,35 @@ def test_the_secret_the_chart_makes_has_every_key_that_is_asked_for(
 
 
 @pytest.mark.skipif(HELM is None, reason="no Helm here; make helm builds one where there is Go")
+def test_the_chart_brings_the_alerts_and_scrapes_every_process_by_the_name_of_its_job() -> None:
+    assert HELM is not None
+    options = ("--set", "existingSecret=lcm-secrets,monitoring.enabled=true,monitoring.labels.release=mine")
+    rendered = subprocess.run(
+        [HELM, "template", "lcm", CHART, *options], check=True, capture_output=True, text=True
+    )
+    documents = {(one["kind"], one["metadata"]["name"]): one for one in yaml.safe_load_all(rendered.stdout)}
+    rules, monitor = documents["PrometheusRule", "lcm"], documents["ServiceMonitor", "lcm"]
+    assert rules["spec"] == yaml.safe_load((DEPLOY / "prometheus" / "rules.yaml").read_text())
+    assert {one["metadata"]["labels"]["release"] for one in (rules, monitor)} == {"mine"}
+    scraped = documents["Service", "lcm-metrics"]
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= scraped["metadata"]["labels"].items()
+    [endpoint] = monitor["spec"]["endpoints"]
+    assert endpoint["port"] == scraped["spec"]["ports"][0]["name"]
+    [job] = endpoint["relabelings"]
+    assert (job["targetLabel"], job["replacement"]) == ("job", "lcm-$1")
+    components = set()
+    for kind, name in documents:
+        if kind in ("Deployment", "StatefulSet"):
+            pod = documents[kind, name]["spec"]["template"]
+            assert scraped["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
+            assert (
+                pod["spec"]["containers"][0]["ports"][0]["name"] == scraped["spec"]["ports"][0]["targetPort"]
+            )
+            components.add(pod["metadata"]["labels"]["app.kubernetes.io/component"])
+    assert components == set(PROCESSES)
+
+
+@pytest.mark.skipif(HELM is None, reason="no Helm here; make helm builds one where there is Go")
 def test_helm_finds_no_fault_and_renders_what_is_kept() -> None:
     assert HELM is not None
     subprocess.run([HELM, "lint", "--strict", "--quiet", CHART], check=True, capture_output=True)

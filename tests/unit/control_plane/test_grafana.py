@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from support.metrics import measured
+
 ROOT = Path(__file__).parents[3]
 DASHBOARD: dict[str, Any] = json.loads((ROOT / "deploy" / "grafana" / "lcm.json").read_text())
 PANELS: list[dict[str, Any]] = DASHBOARD["panels"]
@@ -16,19 +18,6 @@ PROMQL = {
     *("le", "job", "instance", "state", "result", "kind", "outcome", "event_type", "drift_type", "worker_id"),
     *("status", "reason", "action", "template", "definition"),
 }
-
-
-def measured() -> set[str]:
-    """Every name an instrument is made with, as Prometheus spells it."""
-    code = "\n".join(path.read_text() for path in (ROOT / "src").rglob("*.py"))
-    names = set(re.findall(r"telemetry\.(?:gauge|counter|durations)\(\s*\"([a-z0-9_.]+)\"", code))
-    prefixes = re.findall(r"metric_prefix: str = \"(\w+)\"", code)
-    names |= set(re.findall(r"telemetry\.durations_by\(\s*\"\w+\",\s*\"([a-z0-9_.]+)\"", code))
-    names |= {prefix + suffix for prefix in prefixes for suffix in re.findall(r"\{prefix\}(_\w+)\"", code)}
-    # The contract's own, which the worker controller exports once it watches workers.
-    contract = (ROOT / "docs" / "mission.md").read_text()
-    names |= set(re.findall(r"lcm\.worker\.websocket\.[a-z_]+", contract))
-    return {name.replace(".", "_") for name in names}
 
 
 def asked_for() -> set[str]:
