@@ -1,13 +1,15 @@
 """Which functions of `src/lcm` a click passes on its way to EC2, and how often it crosses a border.
 
-A function is on the way if it is entered between the request and the call to EC2. Not counted are:
+A function is on the way if it is entered between the request and the call to EC2, and leads there: what a
+commit sets off besides its publication (caches, browsers, other control planes) does not. Not counted are:
 
 - functions of one statement, lambdas, comprehensions, properties and constructors;
 - clock, ids, timeouts, health, telemetry, tracing, the supervision of loops, the log of commits;
 - `web/`: the HTTP server, in front of every request;
-- codecs: records to bytes and back, the parser of EC2's XML;
+- codecs: records to bytes and back, validators of fields, the parser of EC2's XML;
 - the inside of the store and of the coordination store: a port's methods count, what is behind them does not;
-- what runs beside the way: other tasks, the reports of live connections, the resource scheduler.
+- what runs beside the way: other tasks, the reports of live connections, the resource scheduler, the
+  publisher's other duties, housekeeping of the debounce.
 
 `benchmarks/ways.py` traces `lcm up`, tests/unit/worker_controller/test_ways.py the fleet in memory.
 """
@@ -33,10 +35,16 @@ PLUMBING = re.compile(
     r"core/(clock|ids|chance|timeouts|health|telemetry|tracing|hosted_service)\.py|web/|.*/commit_log\.py"
 )
 CODECS = re.compile(
-    r".*(off_loop|forward_compat|later_fields|worker_forms|encoding|sse_wire)\.py|.*:_(decode|read)$"
+    r".*(off_loop|forward_compat|later_fields|worker_forms|encoding|sse_wire)\.py|.*:_(decode|read|is_host_name)$"
 )
 INSIDE = re.compile(r"(core/kv|control_plane/store)/.*([:.]_|<locals>)")
-BESIDE = re.compile(r"supervise|Election\.|LeaderElected\w+\.run|LiveReporter\.|\w*Registry\.")
+BESIDE = re.compile(
+    r"supervise|Election\.|LeaderElected\w+\.run|LiveReporter\.|\w*Registry\.|WorkQueue\.release_due"
+)
+DUTIES = re.compile(r".*(settled_labs|presence)\.py|.*\._(drop_keys_of_purged|forget_quiet_keys)$")
+NOTIFIERS = {"_notify_listeners", "_tell"}
+"""They call the listeners of a commit; the second until 91fd182."""
+LEADS_ON = re.compile(r".*publisher\.py")
 REPORTS = re.compile(
     r".*(report_live|internal/telemetry|routes/live|picows_websocket)\.py|worker_controller/monitoring/"
 )
@@ -50,6 +58,8 @@ class Entry:
 
     code: CodeType
     task: asyncio.Task[Any] | None
+    listener: str = ""
+    """The listener of a commit in which it happens."""
 
     @property
     def work(self) -> str:
@@ -59,7 +69,7 @@ class Entry:
 
     @property
     def name(self) -> str:
-        return f"{self.code.co_filename.removeprefix(SRC)}:{self.code.co_qualname}"
+        return _name_of(self.code)
 
 
 @dataclass
@@ -119,7 +129,8 @@ def is_counted(entry: Entry) -> bool:
         plain in SETUP
         or plain.startswith("<")
         or BESIDE.match(entry.work)
-        or any(pattern.match(name) for pattern in (PLUMBING, CODECS, INSIDE, REPORTS))
+        or (entry.listener and not LEADS_ON.match(entry.listener))
+        or any(pattern.match(name) for pattern in (PLUMBING, CODECS, INSIDE, REPORTS, DUTIES))
         or _is_short(entry.code.co_filename, entry.code.co_firstlineno)
     )
 
@@ -175,7 +186,20 @@ class Tracer:
 
     def _on_event(self, frame: FrameType, event: str, _: Any) -> None:
         if self._way is not None and event == "call" and frame.f_code.co_filename.startswith(SRC):
-            self._way.entries.append(Entry(frame.f_code, _task()))
+            self._way.entries.append(Entry(frame.f_code, _task(), _listener_around(frame)))
+
+
+def _name_of(code: CodeType) -> str:
+    return f"{code.co_filename.removeprefix(SRC)}:{code.co_qualname}"
+
+
+def _listener_around(frame: FrameType) -> str:
+    """The listener of a commit that this call is part of; empty if it is part of none."""
+    while (caller := frame.f_back) is not None:
+        if caller.f_code.co_name in NOTIFIERS:
+            return _name_of(frame.f_code)
+        frame = caller
+    return ""
 
 
 def _task() -> asyncio.Task[Any] | None:

@@ -62,6 +62,7 @@ from lcm.worker_controller.decisions import (
 from lcm.worker_controller.instances.launcher import Launcher
 from lcm.worker_controller.instances.observer import InstanceObserver
 from lcm.worker_controller.ports import CloudProvider, ControlPlane, Monitors
+from lcm.worker_controller.running import desired_state
 from lcm.worker_controller.running.license import LicenseRegistrar
 from lcm.worker_controller.running.pipeline import RunningPipeline
 from lcm.worker_controller.running.tags import Tagger
@@ -206,11 +207,13 @@ class WorkerReconciler(Reconciler[Worker]):
         self.reports.stop_monitoring_unless_live(worker)
         try:
             for _ in range(CHANGES_PER_RECONCILE):
-                situation = await self._observe(worker)
-                decision = STEPS[worker.status](situation)
-                if situation.observation_failure is not None and isinstance(decision, (Wait, *EFFECTS)):
-                    return Retry(situation.observation_failure)
-                if isinstance(decision, EFFECTS) and worker is resource:
+                decision = self._decide_at_once(worker, resource.status)
+                if decision is None:
+                    situation = await self._observe(worker)
+                    decision = STEPS[worker.status](situation)
+                    if situation.observation_failure is not None and isinstance(decision, (Wait, *EFFECTS)):
+                        return Retry(situation.observation_failure)
+                if worker is resource and _follows_a_mere_read(worker, decision):
                     worker = await self._verify(worker)
                 outcome = await self._carry_out(worker, decision)
                 if not isinstance(outcome, Worker):
@@ -233,6 +236,19 @@ class WorkerReconciler(Reconciler[Worker]):
             # A launch that cannot succeed is given up; a worker that exists is not.
             await self.reports.record_reason(worker, str(error), give_up=worker.status is PENDING)
             return Retry(str(error))
+
+    def _decide_at_once(self, worker: Worker, began_as: WorkerStatus) -> Decision | None:
+        """What needs no new observation: that a running worker leaves its status, and the stop after that.
+
+        The instance ran when it was observed last. Stopping a stopped one succeeds, EC2 refuses any other,
+        and the next reconcile observes it.
+        """
+        if worker.status is RUNNING:
+            return desired_state.decide(worker)
+        is_decided_now = (worker.status, began_as) == (STOPPING, RUNNING)
+        if is_decided_now and worker.desired_status is DesiredStatus.STOPPED and worker.instance.id:
+            return StopInstance(worker.instance.id) if self.scope.observer.saw_running(worker) else None
+        return None
 
     async def _verify(self, worker: Worker) -> Worker:
         """Verify before acting: only the newest record, under the newest epoch, may lead to an effect.
@@ -306,3 +322,8 @@ class WorkerReconciler(Reconciler[Worker]):
             return await self.licenses.record_debt(worker, reason)
         retry_after = await self.licenses.advance(worker)
         return Requeue("its license is deregistered first", retry_after or self.wait_seconds)
+
+
+def _follows_a_mere_read(worker: Worker, decision: Decision) -> bool:
+    """Whether it changes something at EC2 right away. A first launch records its intent before it does."""
+    return isinstance(decision, EFFECTS) and (not isinstance(decision, Launch) or bool(worker.launch.intent))

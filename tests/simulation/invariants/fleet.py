@@ -26,6 +26,7 @@ CHANGES: Final = (
     "ec2.terminate_instance",
 )
 RECORDS: Final = "http.GET /api/internal/workers"
+TEMPLATES: Final = "http.GET /api/internal/worker-templates/by-name/"
 SWEPT_LIST: Final = " ".join(f"{key}={value}" for key, value in OURS.items())
 LATEST_LANDING_SECONDS: Final = 300.0
 
@@ -212,8 +213,8 @@ class Attempts:
 class I18Retries(Invariant):
     """What EC2 or the control plane does not answer is repeated at most ten times in a minute, and as often
     as a tenth of all the calls of that controller; a change at EC2 that is not answered eight times in a
-    row took at least a minute over it. (Two loops read the records, the poll and the watch. Elections and
-    CML boots are waited for.)"""
+    row took at least a minute over it. (Two loops read the records, the poll and the watch. The template is
+    asked for by each launch. Elections and CML boots are waited for.)"""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -233,10 +234,15 @@ class I18Retries(Invariant):
             return
         what, took = f"{call.site} {call.subject}", call.at - asked.first_at
         retries = _of_last_minute(asked.retried_at, call.at)
-        loops = 2 if call.site == RECORDS else 1
+        loops = self._loops_that_call(call.site)
         self.require(retries <= 10 * loops + 0.1 * calls, f"{what}: repeated {retries} times in a minute")
         is_too_quick = call.site in CHANGES and asked.in_a_row >= 8 and took < 60
         self.require(not is_too_quick, f"{what}: {asked.in_a_row} attempts within {took:.0f} s")
+
+    def _loops_that_call(self, site: str) -> int:
+        if site.startswith(TEMPLATES):
+            return max(1, sum(worker.status is PENDING for worker in self.world.disk.peek_all()))
+        return 2 if site == RECORDS else 1
 
     def on_answer(self, process: Process, call: Call, answer: Any) -> None:
         asked = self._attempts.get((life_of(process), call.site, call.subject))

@@ -376,7 +376,9 @@ class SimulatedCml(SimulatedPort):
 
     async def get_system_information(self, host: str, pinned_sha256: str | None) -> CmlSystemInformation:
         self._world.cml_tried_at[host] = self._world.clock.monotonic()
-        return await self._read("get_system_information", "", lambda: self._answer(host, pinned_sha256))
+        instance = self._world.cloud.instance_at(host)
+        about = instance.id if instance is not None else ""
+        return await self._read("get_system_information", about, lambda: self._answer(host, pinned_sha256))
 
     async def _answer(self, host: str, pinned_sha256: str | None) -> CmlSystemInformation:
         instance = self._world.cloud.instance_at(host)

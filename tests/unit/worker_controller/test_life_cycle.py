@@ -559,3 +559,73 @@ async def test_a_failed_worker_is_skipped() -> None:
         await fleet.clock.sleep(120)
         metrics = fleet.leader.loop.telemetry.render().decode()
     assert 'result="skip"' in metrics
+
+
+class TestStopping:
+    """A stop needs no observation of its own if the last one is recent: EC2 takes a stop at any time."""
+
+    async def test_a_worker_seen_running_a_moment_ago_is_stopped_without_observing_it_again(self) -> None:
+        async with Fleet().running() as fleet:
+            worker = await fleet.running_worker()
+            await fleet.clock.sleep(120)
+            before = len(fleet.cloud.calls)
+            await fleet.ask(worker, Action.STOP)
+            await fleet.until(worker, STOPPING)
+            await fleet.clock.sleep(0.1)
+            asked = [call.operation for call in fleet.cloud.calls[before:]]
+            assert asked == ["stop_instance"]
+            await fleet.until(worker, STOPPED)
+
+    async def test_a_worker_not_seen_for_longer_is_observed_before_it_is_stopped(self) -> None:
+        async with Fleet(WorkerControllerSettings(reconcile_interval=3_600)).running() as fleet:
+            worker = await fleet.running_worker()
+            await fleet.clock.sleep(600)
+            before = len(fleet.cloud.calls)
+            await fleet.ask(worker, Action.STOP)
+            await fleet.until(worker, STOPPING)
+            await fleet.clock.sleep(0.1)
+            asked = [call.operation for call in fleet.cloud.calls[before:]]
+            assert asked == ["describe_instance", "stop_instance"]
+
+    async def test_a_worker_stopped_outside_meanwhile_is_stopped_all_the_same(self) -> None:
+        async with Fleet().running() as fleet:
+            worker = await fleet.running_worker()
+            await fleet.clock.sleep(120)
+            fleet.cloud.stop(fleet.instance_id(worker))
+            await fleet.ask(worker, Action.STOP)
+            stopped = await fleet.until(worker, STOPPED)
+            assert stopped.status_reason == "EC2 reports stopped"
+
+    async def test_a_worker_terminated_outside_meanwhile_is_reported_as_it_is(self) -> None:
+        async with Fleet().running() as fleet:
+            worker = await fleet.running_worker()
+            await fleet.clock.sleep(120)
+            fleet.cloud.terminate(fleet.instance_id(worker))
+            await fleet.ask(worker, Action.STOP)
+            await fleet.until(worker, STOPPING)
+            await fleet.clock.sleep(60)
+            assert (await fleet.get(worker)).status is not STOPPING
+
+    async def test_where_ec2_cannot_be_read_nothing_is_stopped(self) -> None:
+        async def refuse(moment: Moment, operation: str, subject: str) -> None:
+            if operation in ("list_instances", "describe_instance"):
+                raise Unreachable("EC2: timed out")
+
+        async with Fleet().running() as fleet:
+            worker = await fleet.running_worker()
+            await fleet.clock.sleep(120)
+            fleet.cloud.interfere = refuse
+            await fleet.clock.sleep(40)
+            await fleet.ask(worker, Action.STOP)
+            await fleet.clock.sleep(120)
+            assert fleet.effects() == ["launch_instance"]
+            fleet.cloud.interfere = None
+            await fleet.until(worker, STOPPED)
+
+
+async def test_the_intent_of_a_first_launch_is_its_verification() -> None:
+    async with Fleet().running() as fleet:
+        called: list[str] = []
+        fleet.ports[0].before = called.append
+        await fleet.running_worker()
+        assert called[:2] == ["record_launch_intent", "update_status"]

@@ -8,8 +8,8 @@ from lcm.domain.worker import Action
 from support.fleet import Fleet
 from support.ways import Tracer, Way
 
-MOST_OF_A_LAUNCH = 74
-MOST_OF_A_STOP = 86
+MOST_OF_A_LAUNCH = 58
+MOST_OF_A_STOP = 68
 
 
 async def test_the_way_from_a_click_to_ec2_does_not_grow() -> None:

@@ -5,7 +5,7 @@ every repetition requests the same instance under the same client token (docs/ad
 another intent, recorded only when the one before cannot take effect any more.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -46,9 +46,7 @@ class Launcher:
         """Launch, or repeat an intended launch, and record the instance."""
         if worker.launch.intent is None:
             worker = await self._record_intent(worker)
-        assert worker.launch.intent is not None
-        region = self.regions.get(worker.aws_region)
-        elsewhere = other_subnets(region, worker.launch.intent.spec.subnet_id) if region else []
+        tried: list[str] = []
         while True:
             intent = worker.launch.intent
             assert intent is not None
@@ -67,10 +65,18 @@ class Launcher:
                 if worker.desired_status is DesiredStatus.STOPPED:
                     reason = "stopped before anything was launched"
                     return await self.control_plane.withdraw_launch_intent(worker, reason, refused=True)
-                if isinstance(shortage, QuotaExceeded) or not elsewhere:
+                tried.append(intent.spec.subnet_id)
+                elsewhere = self._untried_subnet(worker, tried)
+                if isinstance(shortage, QuotaExceeded) or elsewhere is None:
                     raise
                 worker = await self.control_plane.withdraw_launch_intent(worker, str(shortage), refused=True)
-                worker = await self._record_intent(worker, elsewhere.pop(0))
+                worker = await self._record_intent(worker, elsewhere)
+
+    def _untried_subnet(self, worker: Worker, tried: Sequence[str]) -> str | None:
+        """The next subnet of the region after the first one that was tried."""
+        region = self.regions.get(worker.aws_region)
+        others = other_subnets(region, tried[0]) if region else []
+        return next((subnet for subnet in others if subnet not in tried), None)
 
     async def _run_instances(self, worker: Worker, launch: LaunchIntent) -> Worker:
         self.check_leadership()

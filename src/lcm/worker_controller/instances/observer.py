@@ -23,6 +23,9 @@ from lcm.worker_controller.ports import CloudProvider
 log = structlog.get_logger(__name__)
 
 LISTING_MAX_AGE_SECONDS = 15.0
+RECENT_SECONDS = 30.0
+"""How long a read suffices to stop an instance: stopping a stopped one does no harm."""
+NEVER = float("-inf")
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,8 @@ class InstanceObserver:
         self._waiting_for_region: dict[str, set[WorkerId]] = {}
         self.last_seen: dict[WorkerId, str] = {}
         """EC2 state by worker, for the metrics."""
+        self._seen_at: dict[WorkerId, float] = {}
+        """When that read began."""
         self._unconfirmed_states: dict[WorkerId, str] = {}
 
     async def refresh(self, regions: Iterable[str]) -> set[WorkerId]:
@@ -106,6 +111,17 @@ class InstanceObserver:
         """Whether some region cannot be listed; only `refresh` clears that."""
         return bool(self._region_failures)
 
+    def saw_running(self, worker: Worker) -> bool:
+        """Whether a read of the last poll interval, its own or its region's, showed its instance running."""
+        if worker.instance.id is None or worker.aws_region in self._region_failures:
+            return False
+        state, at = self.last_seen.get(worker.id), self._seen_at.get(worker.id, NEVER)
+        listing = self._listings.get(worker.aws_region)
+        if listing is not None and listing.asked_at > at and worker.instance.id in listing.by_id:
+            state, at = listing.by_id[worker.instance.id].state, listing.asked_at
+        is_recent = self._clock.monotonic() - at <= RECENT_SECONDS
+        return state == "running" and is_recent and at > self._invalidated_at.get(worker.id, NEVER)
+
     def clear_region_failures(self) -> None:
         """Forget all failures at the end of a leadership."""
         for region in list(self._region_failures):
@@ -114,6 +130,7 @@ class InstanceObserver:
     def forget(self, worker_id: WorkerId) -> None:
         self._invalidated_at.pop(worker_id, None)
         self.last_seen.pop(worker_id, None)
+        self._seen_at.pop(worker_id, None)
         self._unconfirmed_states.pop(worker_id, None)
         for waiting in self._waiting_for_region.values():
             waiting.discard(worker_id)
@@ -140,8 +157,9 @@ class InstanceObserver:
         if listing is not None:
             instance = _pick(worker, listing)
             if instance is not None:
-                return self._found(worker, instance, listing.taken_at)
+                return self._found(worker, instance, listing.asked_at, listing.taken_at)
         # Not in the listing (or none is fresh): describe this one before concluding anything.
+        asked_at = self._clock.monotonic()
         try:
             instance = await self._describe(worker)
         except CredentialsRefused as error:
@@ -149,7 +167,9 @@ class InstanceObserver:
             return self._region_unreadable(worker)
         except LcmError as error:
             return Unknown(str(error), is_failure=True)
-        return self._found(worker, instance, self._clock.now()) if instance else self._not_found(worker)
+        if instance is None:
+            return self._not_found(worker)
+        return self._found(worker, instance, asked_at, self._clock.now())
 
     def _fresh_listing(self, worker: Worker) -> _Listing | None:
         listing = self._listings.get(worker.aws_region)
@@ -157,16 +177,18 @@ class InstanceObserver:
             return None
         if worker.refresh_requested_at is not None and listing.taken_at < worker.refresh_requested_at:
             return None  # a refresh was requested after it was taken
-        return listing if listing.asked_at > self._invalidated_at.get(worker.id, -1.0) else None
+        return listing if listing.asked_at > self._invalidated_at.get(worker.id, NEVER) else None
 
     async def _describe(self, worker: Worker) -> Instance | None:
         if worker.instance.id is not None:
             return await self._cloud.describe_instance(worker.aws_region, worker.instance.id)
         return _launched_for(worker, await self._cloud.find_instances(worker.aws_region, worker.id))
 
-    def _found(self, worker: Worker, instance: Instance, taken_at: datetime) -> Known[Instance] | Unknown:
+    def _found(
+        self, worker: Worker, instance: Instance, asked_at: float, taken_at: datetime
+    ) -> Known[Instance] | Unknown:
         self._misses.pop(_identity(worker), None)
-        self.last_seen[worker.id] = instance.state
+        self.last_seen[worker.id], self._seen_at[worker.id] = instance.state, asked_at
         if not _may_be_stale(worker, instance):
             self._unconfirmed_states.pop(worker.id, None)
         elif self._unconfirmed_states.get(worker.id) != instance.state:
