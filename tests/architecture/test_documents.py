@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -29,3 +30,32 @@ def test_files_that_documents_name_exist(page: Path) -> None:
 def test_folders_that_documents_name_exist(page: Path) -> None:
     named = re.findall(r"`((?:src|tests|docs|deploy|tools|benchmarks|ui)/[\w./-]*/)`", page.read_text())
     assert [name for name in named if not (ROOT / name).is_dir()] == []
+
+
+# A file, or a function behind an arrow or a file, in the tables of the ways.
+STEP = re.compile(r"`([\w/.-]+\.(?:py|tsx?))`|(?<=[`→] )([a-zA-Z_]\w+)(?= →| \(|;|,| \||$)")
+
+
+def steps_of_the_ways() -> Iterator[tuple[str, str]]:
+    """Yield each function with the file that the page places it in."""
+    for row in (ROOT / "docs" / "explanation" / "ways.md").read_text().splitlines():
+        file = ""
+        for named, function in STEP.findall(row) if row.startswith("|") else ():
+            file = named or file
+            if file and function:
+                yield file, function
+
+
+def test_functions_on_the_ways_are_where_the_page_places_them() -> None:
+    steps = set(steps_of_the_ways())
+    assert len(steps) > 60
+    missing = [
+        (file, function)
+        for file, function in sorted(steps)
+        if not any(
+            re.search(rf"\b{function}\b", (ROOT / name[1:]).read_text())
+            for name in FILES
+            if name.endswith("/" + file)
+        )
+    ]
+    assert missing == []

@@ -160,7 +160,7 @@ async def test_a_commit_is_logged_in_the_trace_of_its_request(log: Log) -> None:
     assert status == 202
     [line] = log.lines()
     assert (line["event"], line["desired_status"], line["trace_id"]) == (
-        "worker status changed",
+        "worker desired status changed",
         "stopped",
         trace,
     )
