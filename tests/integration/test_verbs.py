@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -11,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from lcm.client.contexts import config_path, read_contexts
+from lcm.simulator.main import simulated_password
+from support.canaries import suite_canaries
 from support.patience import PATIENCE_SECONDS
 from support.processes import Ended, RunningLcm, lcm_to_its_end, running_lcm
 
@@ -60,11 +63,46 @@ def test_a_worker_lives_from_a_terminal() -> None:
     assert lcm_does("wait", "life", "--for", "deleted") == ""
 
 
+def test_a_worker_is_handed_over_to_cmls_own_tools(lcm: RunningLcm, monkeypatch: pytest.MonkeyPatch) -> None:
+    lcm_does("create", "worker", "tools", "--template", "small", "--wait", "--timeout", "90s")
+    address = lcm_does("open", "tools", "--print").strip()
+    assert re.fullmatch(rf"https://127\.[0-9.]+:{lcm.ready.ports['cml']}", address)
+    monkeypatch.setenv("CML_USERNAME", "admin")
+    monkeypatch.setenv("CML_PASSWORD", simulated_password(seed=0))
+    program = "import virl2_client as cml; print(cml.ClientLibrary(ssl_verify=False).system_info()['ready'])"
+    shell = f'{lcm_does("env", "tools")}\n"$PYTHON" -W ignore -c "$PROGRAM"'
+    environment = {**os.environ, "PYTHON": sys.executable, "PROGRAM": program}
+    done = subprocess.run(["sh", "-c", shell], env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "True", done.stderr
+    inventory = json.loads(lcm_does("inventory", "--list"))
+    assert "tools" in inventory["cml"]["hosts"]
+    assert "tools" in inventory["template_small"]["hosts"]
+    variables = inventory["_meta"]["hostvars"]["tools"]
+    assert variables == json.loads(lcm_does("inventory", "--host", "tools"))
+    assert variables["cml_url"] == address
+    assert lcm_does("ssh", "tools", "--print").startswith("ssh -p 1122 sysadmin@127.")
+    lcm_does("delete", "tools", "--yes")
+
+
+def test_any_request_of_the_api_is_sent_with_the_access_of_the_context(tmp_path: Path) -> None:
+    assert json.loads(lcm_does("api", "GET", "/api/regions"))["items"]
+    (tmp_path / "token.json").write_text('{"name": "by-hand", "role": "viewer"}')
+    made = json.loads(lcm_does("api", "POST", "/api/tokens", "-d", f"@{tmp_path / 'token.json'}"))
+    suite_canaries.know("token", made["token"])
+    assert lcm_does("api", "DELETE", "/api/tokens/by-hand") == ""
+    assert "write a method and a path" in lcm_refuses(2, "api", "get", "regions")
+    lcm_refuses(3, "api", "GET", "/api/workers/nobody")
+
+
 def test_a_session_is_run_and_ended_from_a_terminal(tmp_path: Path) -> None:
     topology = Path(__file__).parents[1] / "fixtures" / "topologies"
     (tmp_path / "lab.yaml").write_text(sorted(topology.glob("*.yaml"))[0].read_text())
-    made = lcm_does("create", "definition", "terminal-lab", "-f", str(tmp_path / "lab.yaml"))
+    lab = ("-f", str(tmp_path / "lab.yaml"))
+    assert "CAN RUN IT" in lcm_does("create", "definition", "terminal-lab", *lab, "--dry-run")
+    made = lcm_does("create", "definition", "terminal-lab", *lab)
     assert made == "definition/terminal-lab@1.0.0 created\n"
+    assert "cost per hour: +" in lcm_does("create", "session", "terminal-lab", "--dry-run")
+    assert lcm_does("get", "sessions") == ""
     session = lcm_does("create", "session", "terminal-lab").split()[0]
     listed = lcm_does("get", "sessions", "-l", "definition=terminal-lab", "-o", "name")
     assert listed.split() == [session]

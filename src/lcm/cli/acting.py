@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from lcm.cli.kinds import LAB, NOW, WORKER, Kind, kind_of, select
-from lcm.cli.output import moment, span, usd
+from lcm.cli.output import Column, moment, print_facts, print_table, span, usd
 from lcm.cli.reading import Every, Labels, Named
 from lcm.cli.terminal import Exit, code_of, confirm, connected, fail, note, paint, plainly
 from lcm.core.blocking_clock import BlockingClock
@@ -157,6 +157,16 @@ def delete(
     action = partial(_delete, purge=purge)
     goal = "deleted" if wait else None
     _act("delete", names, labels, every, action, dry_run=dry_run, is_confirmed=yes, goal=goal, within=timeout)
+
+
+def extend(
+    session: Annotated[str, typer.Argument(help="Id of the session, or its first characters.")],
+    until: Annotated[str, typer.Option(metavar="TIME", help="The later end: 2026-01-31T18:00Z.")],
+) -> None:
+    """Book a later end of a session."""
+    with connected() as lcm:
+        extended = lcm.sessions.extend(kind_of("session").get(lcm, session).id, _moment(until))
+        print(f"session/{extended.id} ends at {moment(extended.ends_at)}")
 
 
 def wait_for(
@@ -401,6 +411,9 @@ def create_definition(
     name: Annotated[str, typer.Argument(help="Name of the definition.")],
     topology: Annotated[Path, typer.Option("--file", "-f", help="The topology, as CML exports it.")],
     version: Annotated[str | None, typer.Option(help="For example 1.2.0. Default: 1.0.0.")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what it needs, and where it can run.")
+    ] = False,
 ) -> None:
     """Store a lab topology, from which sessions are run."""
     try:
@@ -408,8 +421,31 @@ def create_definition(
     except OSError as error:
         fail(f"cannot read {topology}: {error.strerror}")
     with connected() as lcm:
+        if dry_run:
+            _show_analysis(lcm.definitions.analyse(text))
+            return
         made = lcm.definitions.create(name, text, version=version)
         print(f"definition/{made.name}@{made.version} created")
+
+
+def _show_analysis(found: Any) -> None:
+    needs = found.needs
+    print_facts(
+        [
+            ("Title", found.title),
+            ("Needs", f"{needs.cpu:g} CPU, {needs.memory_gb:g} GB memory, {needs.storage_gb:g} GB disk"),
+            ("Nodes", f"{len(found.nodes)}, with {found.link_count} links"),
+            ("Unknown", ", ".join(found.unknown_definitions)),
+            ("Warnings", "; ".join(warning.text for warning in found.warnings)),
+        ]
+    )
+    columns = (
+        Column("KIND", lambda fit: fit.kind),
+        Column("NAME", lambda fit: fit.name),
+        Column("CAN RUN IT", lambda fit: "yes" if fit.is_possible else "no"),
+        Column("WHY NOT", lambda fit: fit.reason),
+    )
+    print_table(found.fits, columns)
 
 
 From = Annotated[str | None, typer.Option("--from", metavar="TIME", help="2026-01-31T09:00Z. Default: now.")]
@@ -423,9 +459,13 @@ def create_session(
     end: To = None,
     wait: Wait = False,
     timeout: Timeout = "15m",
+    dry_run: DryRun = False,
 ) -> None:
     """Run a lab, now or in a timeslot."""
     with connected() as lcm:
+        if dry_run:
+            _preview(lcm, definition, 1, _timeslot(start, end))
+            return
         created = lcm.sessions.create(definition, timeslot=_timeslot(start, end))
         print(f"session/{created.session.id} created")
         note(created.forecast.text)
@@ -440,12 +480,40 @@ def create_class(
     seats: Annotated[int, typer.Option(help="How many sessions.", min=1)],
     start: From = None,
     end: To = None,
+    all_or_nothing: Annotated[
+        bool, typer.Option("--all-or-nothing", help="Place no seat before each has a worker.")
+    ] = False,
+    dry_run: DryRun = False,
 ) -> None:
     """Run a lab for many people, now or in a timeslot."""
     with connected() as lcm:
-        created = lcm.classes.create(name, definition, seats, timeslot=_timeslot(start, end))
+        timeslot = _timeslot(start, end)
+        if dry_run:
+            _preview(lcm, definition, seats, timeslot)
+            return
+        created = lcm.classes.create(
+            name, definition, seats, timeslot=timeslot, all_or_nothing=all_or_nothing
+        )
         print(f"class/{created.batch.id} created")
         note(created.forecast.text)
+
+
+def _preview(lcm: "Lcm", definition: str, seats: int, timeslot: Any) -> None:
+    """Print what the scheduler would do."""
+    from lcm.rest.scheduling import PreviewRequest
+
+    slot = timeslot.booked() if timeslot is not None else None
+    found = lcm.sessions.preview(
+        PreviewRequest(definition_id=lcm.definitions.get(definition).id, count=seats, timeslot=slot)
+    )
+    print(f"{found.verdict}: {found.text}")
+    print(f"{found.placed} placed at once, {found.waiting} wait, {found.impossible} impossible")
+    for launch in found.launches:
+        print(f"launches {launch.count} of {launch.template} in {launch.region}")
+    if found.brought_back:
+        print(f"brings back {', '.join(found.brought_back)}")
+    if found.usd_per_hour is not None:
+        print(f"cost per hour: +{usd(found.usd_per_hour)}")
 
 
 @create.command("token")
@@ -488,6 +556,7 @@ COMMANDS: Final[Mapping[str, Callable[..., None]]] = {
     "release": release,
     "retry": retry,
     "delete": delete,
+    "extend": extend,
     "license": license_workers,
     "wait": wait_for,
 }

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -280,6 +281,95 @@ def cost(
         output.print_table(lines, columns)
 
 
+def access(names: Named, output_format: Output = "table") -> None:
+    """Show how the labs of a session or of a whole class are reached: ports and logins."""
+    is_csv = output_format == "csv"
+    form = format_of("table" if is_csv else output_format)
+    with connected() as lcm:
+        for kind, item in select(lcm, names, [], every=False):
+            if kind.name == "class" and is_csv:
+                print(lcm.classes.access_table(item.id), end="")
+            elif kind.name == "class":
+                sheet = lcm.classes.access(item.id)
+                _print_access(sheet, [row for seat in sheet.seats for row in _ports_of(seat)], form)
+            elif kind.name == "session" and not is_csv:
+                found = lcm.sessions.access(item.id)
+                rows = [{"seat": "", "note": "", "port": port} for port in found.ports]
+                if form.is_table:
+                    print(found.lab_url)
+                _print_access(found, rows, form)
+            else:
+                fail("there is access to sessions and classes; csv is for classes", Exit.USAGE)
+
+
+def _ports_of(seat: Any) -> list[dict[str, Any]]:
+    head = {"seat": f"{seat.seat} {seat.owner_id}", "note": seat.note}
+    if seat.access is None:
+        return [{**head, "port": None}]
+    return [{**head, "port": port} for port in seat.access.ports]
+
+
+def _print_access(found: Any, rows: list[dict[str, Any]], form: output.Format) -> None:
+    if not form.is_table:
+        print_document(found, form)
+        return
+    columns = (
+        Column("SEAT", lambda row: row["seat"]),
+        *(_port_column(title, name) for title, name in _PORT_COLUMNS.items()),
+        Column("NOTE", lambda row: row["note"]),
+    )
+    output.print_table(rows, columns)
+
+
+_PORT_COLUMNS: Final = {
+    "NODE": "label",
+    "PROTOCOL": "protocol",
+    "HOST": "host",
+    "PORT": "port",
+    "USER": "username",
+    "PASSWORD": "password",
+}
+
+
+def _port_column(title: str, name: str) -> Column:
+    return Column(title, lambda row: str(getattr(row["port"], name, None) or ""))
+
+
+def api(
+    method: Annotated[str, typer.Argument(help="GET, POST, PUT, PATCH or DELETE.")],
+    path: Annotated[str, typer.Argument(help="For example /api/scheduling/queue.")],
+    data: Annotated[
+        str | None, typer.Option("--data", "-d", help="The body in JSON; @FILE, or @- for standard input.")
+    ] = None,
+    if_match: Annotated[
+        str | None, typer.Option(metavar="ETAG", help="Only if the resource is at this version; * for any.")
+    ] = None,
+) -> None:
+    """Send any request of the API with the access of the context, and print its answer."""
+    import msgspec
+
+    if method not in ("GET", "POST", "PUT", "PATCH", "DELETE") or not path.startswith("/"):
+        fail("write a method and a path, for example: lcm api GET /api/regions", Exit.USAGE)
+    try:
+        body = None if data is None else msgspec.json.decode(_text_of(data))
+    except (OSError, msgspec.DecodeError) as error:
+        fail(f"--data: {error}", Exit.USAGE)
+    with connected() as lcm:
+        found = lcm.call(method, path, body, if_match=if_match)
+    try:
+        text = msgspec.json.format(found) + b"\n" if found else b""
+    except msgspec.DecodeError:
+        text = found
+    print(text.decode(), end="")
+
+
+def _text_of(data: str) -> str:
+    if not data.startswith("@"):
+        return data
+    return sys.stdin.read() if data == "@-" else Path(data[1:]).read_text()
+
+
 COMMANDS: Final[Mapping[str, Callable[..., None]]] = {
-    command.__name__: command for command in (get, describe, explain, timeline, events, top, cost)
+    command.__name__: command
+    for command in (get, describe, explain, timeline, events, top, cost, access, api)
 }

@@ -42,6 +42,8 @@ class Call(Generic[T]):
     query: Mapping[str, Any] = field(default_factory=dict)
     """A parameter that is None is left out; one that is a tuple is repeated."""
     body: Any = None
+    if_match: str | None = None
+    """The version of the resource, or `*`: any other is refused."""
     is_keyed: bool = False
     """Whether it is sent with an idempotency key, which makes it safe to send it again."""
 
@@ -60,6 +62,8 @@ class Call(Generic[T]):
         headers = {"Accept": "application/json"}
         if self.body is not None:
             headers["Content-Type"] = "application/json"
+        if self.if_match is not None:
+            headers["If-Match"] = self.if_match
         if self.is_keyed:
             headers[IDEMPOTENCY_KEY] = _IDS.new_id()
         return headers

@@ -218,6 +218,20 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
     items: tuple[HistoryEntry, ...]
 
 
+class CmlAccess(msgspec.Struct, frozen=True, kw_only=True):
+    """How the CML of a worker is reached now, without a password."""
+
+    worker_id: WorkerId
+    host: str
+    port: int
+    url: str
+    version: str | None
+    username: str | None
+    """The user name that LCM uses on it; null: that of the fleet."""
+    certificate_sha256: str | None
+    """The digest of the pinned certificate; null as long as none is."""
+
+
 class LoadPoint(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """The load at one moment, in percent; None is unknown."""
 

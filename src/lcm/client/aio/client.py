@@ -121,6 +121,14 @@ class AsyncLcm:
             Call(method="PUT", path="/api/settings/license", body=body, answer=LicenseSettings)
         )
 
+    async def call(
+        self, method: str, path: str, body: object = None, *, if_match: str | None = None
+    ) -> bytes:
+        """Send any request and return its answer as it is; what is safe to repeat is repeated."""
+        return await self._link.send(
+            Call(method=method, path=path, body=body, if_match=if_match, answer=bytes)
+        )
+
     def events(
         self,
         *,

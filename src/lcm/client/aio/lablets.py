@@ -13,7 +13,7 @@ from lcm.client.goals import SessionGoal, standing_of_session
 from lcm.domain.lablet.definition import DefinitionOptions
 from lcm.domain.lablet.states import SessionStatus
 from lcm.rest.lablet_access import AccessLogin, BatchAccess, SessionAccess
-from lcm.rest.lablet_requests import NewBatch, NewDefinition, NewEnd, NewSession, NewTimeslot
+from lcm.rest.lablet_requests import NewBatch, NewDefinition, NewEnd, NewSession, NewTimeslot, TopologyText
 from lcm.rest.lablets import LabletSessionPage, LabletSessionView, SessionHistory
 from lcm.rest.scheduling import (
     BatchCreated,
@@ -25,6 +25,7 @@ from lcm.rest.scheduling import (
     SchedulingQueue,
     SessionCreated,
     SessionExplanation,
+    TopologyAnalysis,
 )
 
 
@@ -50,6 +51,18 @@ class AsyncDefinitions:
     async def get(self, definition: str) -> LabletDefinitionView:
         path = route("/api/lablet-definitions/{}", definition)
         return await self._link.send(Call(path=path, answer=LabletDefinitionView))
+
+    async def analyse(self, lab_yaml: str) -> TopologyAnalysis:
+        """Return what a topology needs and where it can run; nothing is stored."""
+        path = "/api/lablet-definitions/analyse"
+        body = TopologyText(lab_yaml=lab_yaml)
+        return await self._link.send(Call(method="POST", path=path, body=body, answer=TopologyAnalysis))
+
+    async def set_access(self, definition: str, login: AccessLogin) -> LabletDefinitionView:
+        """Set the login that people get for the nodes of their session."""
+        path = route("/api/lablet-definitions/{}/access", definition)
+        call = Call(method="PUT", path=path, body=login, is_keyed=True, answer=LabletDefinitionView)
+        return await self._link.send(call)
 
     async def create(
         self,
@@ -250,6 +263,11 @@ class AsyncClasses:
     async def access(self, class_id: str) -> BatchAccess:
         path = route("/api/lablet-batches/{}/access", class_id)
         return await self._link.send(Call(path=path, answer=BatchAccess))
+
+    async def access_table(self, class_id: str) -> str:
+        """Return the sheet of a class as CSV, for a spreadsheet."""
+        path = route("/api/lablet-batches/{}/access", class_id)
+        return (await self._link.send(Call(path=path, query={"format": "csv"}, answer=bytes))).decode()
 
     async def end(self, class_id: str) -> BatchView:
         path = route("/api/lablet-batches/{}/end", class_id)

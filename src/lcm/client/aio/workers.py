@@ -10,7 +10,7 @@ from lcm.client.calls import PAGE, Call, route
 from lcm.client.errors import NotFound
 from lcm.client.goals import WorkerGoal, standing_of_worker
 from lcm.domain.lifecycle import WorkerStatus
-from lcm.rest.schemas import Explanation, LabList, Resources, Timeline, WorkerPage, WorkerView
+from lcm.rest.schemas import CmlAccess, Explanation, LabList, Resources, Timeline, WorkerPage, WorkerView
 
 MAX_NAMED: Final = 50
 """More workers than these are not named in the address of a stream."""
@@ -127,6 +127,10 @@ class AsyncWorkers:
 
     async def resources(self, worker: str) -> Resources:
         return await self._link.send(Call(path=route("/api/workers/{}/resources", worker), answer=Resources))
+
+    async def cml_access(self, worker: str) -> CmlAccess:
+        """Return how its CML is reached. LCM shows its password to no client."""
+        return await self._link.send(Call(path=route("/api/workers/{}/cml", worker), answer=CmlAccess))
 
     async def labs(self, worker: str) -> LabList:
         return await self._link.send(Call(path=route("/api/workers/{}/labs", worker), answer=LabList))

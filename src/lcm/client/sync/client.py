@@ -120,6 +120,10 @@ class Lcm:
         body = {"token": token}
         self._link.send(Call(method="PUT", path="/api/settings/license", body=body, answer=LicenseSettings))
 
+    def call(self, method: str, path: str, body: object = None, *, if_match: str | None = None) -> bytes:
+        """Send any request and return its answer as it is; what is safe to repeat is repeated."""
+        return self._link.send(Call(method=method, path=path, body=body, if_match=if_match, answer=bytes))
+
     def events(
         self,
         *,

@@ -14,7 +14,7 @@ from lcm.client.sync.waiting import OnProgress, Wait
 from lcm.domain.lablet.definition import DefinitionOptions
 from lcm.domain.lablet.states import SessionStatus
 from lcm.rest.lablet_access import AccessLogin, BatchAccess, SessionAccess
-from lcm.rest.lablet_requests import NewBatch, NewDefinition, NewEnd, NewSession, NewTimeslot
+from lcm.rest.lablet_requests import NewBatch, NewDefinition, NewEnd, NewSession, NewTimeslot, TopologyText
 from lcm.rest.lablets import LabletSessionPage, LabletSessionView, SessionHistory
 from lcm.rest.scheduling import (
     BatchCreated,
@@ -26,6 +26,7 @@ from lcm.rest.scheduling import (
     SchedulingQueue,
     SessionCreated,
     SessionExplanation,
+    TopologyAnalysis,
 )
 
 
@@ -51,6 +52,18 @@ class Definitions:
     def get(self, definition: str) -> LabletDefinitionView:
         path = route("/api/lablet-definitions/{}", definition)
         return self._link.send(Call(path=path, answer=LabletDefinitionView))
+
+    def analyse(self, lab_yaml: str) -> TopologyAnalysis:
+        """Return what a topology needs and where it can run; nothing is stored."""
+        path = "/api/lablet-definitions/analyse"
+        body = TopologyText(lab_yaml=lab_yaml)
+        return self._link.send(Call(method="POST", path=path, body=body, answer=TopologyAnalysis))
+
+    def set_access(self, definition: str, login: AccessLogin) -> LabletDefinitionView:
+        """Set the login that people get for the nodes of their session."""
+        path = route("/api/lablet-definitions/{}/access", definition)
+        call = Call(method="PUT", path=path, body=login, is_keyed=True, answer=LabletDefinitionView)
+        return self._link.send(call)
 
     def create(
         self,
@@ -249,6 +262,11 @@ class Classes:
     def access(self, class_id: str) -> BatchAccess:
         path = route("/api/lablet-batches/{}/access", class_id)
         return self._link.send(Call(path=path, answer=BatchAccess))
+
+    def access_table(self, class_id: str) -> str:
+        """Return the sheet of a class as CSV, for a spreadsheet."""
+        path = route("/api/lablet-batches/{}/access", class_id)
+        return (self._link.send(Call(path=path, query={"format": "csv"}, answer=bytes))).decode()
 
     def end(self, class_id: str) -> BatchView:
         path = route("/api/lablet-batches/{}/end", class_id)

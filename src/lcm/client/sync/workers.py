@@ -11,7 +11,7 @@ from lcm.client.goals import WorkerGoal, standing_of_worker
 from lcm.client.sync.link import Events, Link
 from lcm.client.sync.waiting import OnProgress, Wait
 from lcm.domain.lifecycle import WorkerStatus
-from lcm.rest.schemas import Explanation, LabList, Resources, Timeline, WorkerPage, WorkerView
+from lcm.rest.schemas import CmlAccess, Explanation, LabList, Resources, Timeline, WorkerPage, WorkerView
 
 MAX_NAMED: Final = 50
 """More workers than these are not named in the address of a stream."""
@@ -128,6 +128,10 @@ class Workers:
 
     def resources(self, worker: str) -> Resources:
         return self._link.send(Call(path=route("/api/workers/{}/resources", worker), answer=Resources))
+
+    def cml_access(self, worker: str) -> CmlAccess:
+        """Return how its CML is reached. LCM shows its password to no client."""
+        return self._link.send(Call(path=route("/api/workers/{}/cml", worker), answer=CmlAccess))
 
     def labs(self, worker: str) -> LabList:
         return self._link.send(Call(path=route("/api/workers/{}/labs", worker), answer=LabList))

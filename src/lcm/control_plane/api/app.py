@@ -68,7 +68,7 @@ _STRUCTS = (
     fleet_schemas.BulkImport, fleet_schemas.BulkImportResult, fleet_schemas.Cleanup,
     fleet_schemas.CleanupResult, fleet_schemas.DiscoveryView,
     Worker, WorkerTemplate, HealthView, ReadyView, InfoView,
-    TokenList, TokenCreated, KeyRotated, security.SecurityAuditPage,
+    TokenList, TokenCreated, schemas.CmlAccess, KeyRotated, security.SecurityAuditPage,
     LabletSession, Snapshot, lablets.LabletSessionRecords, lablets.LabletSessionView,
     lablets.LabletSessionPage, lablets.SessionHistory, lablets.PlacementOrders, lablets.PlacementResults,
     lablets.WaitingReport, lablets.SessionRejected, lablets.WindowsMoved, lablets.Unscheduled,

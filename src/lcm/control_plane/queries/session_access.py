@@ -4,6 +4,7 @@ from datetime import datetime
 from typing import Final
 
 from lcm.control_plane.policies import Policies
+from lcm.control_plane.queries.cml_access import cml_url
 from lcm.control_plane.queries.lablet_sessions import sessions_of
 from lcm.control_plane.records.access_logins import login_of
 from lcm.control_plane.records.groups import Records
@@ -128,15 +129,13 @@ def _place_of(session: LabletSession, worker: Worker | None, policies: Policies)
 def _view(
     session: LabletSession, lab_id: str, host: str, cml_port: int, ports: list[PortAccess]
 ) -> SessionAccess:
-    at = f"[{host}]" if ":" in host else host
-    server = at if cml_port == 443 else f"{at}:{cml_port}"
     return SessionAccess(
         session_id=session.id,
         status=session.status,
         worker_id=session.worker_id or "",
         host=host,
         lab_id=lab_id,
-        lab_url=f"https://{server}/lab/{lab_id}",
+        lab_url=f"{cml_url(host, cml_port)}/lab/{lab_id}",
         valid_until=session.ends_at,
         probed_at=_probed_at(session),
         ports=ports,

@@ -13,16 +13,19 @@ from lcm.control_plane.api.references import WorkerRef
 from lcm.control_plane.commands.create_worker import create_worker
 from lcm.control_plane.commands.delete_worker import delete_worker
 from lcm.control_plane.commands.request_action import request_action, request_refresh, request_tags
+from lcm.control_plane.queries.cml_access import cml_access
 from lcm.control_plane.queries.workers import list_workers, page_of_workers
 from lcm.control_plane.records.preconditions import etag
 from lcm.domain.launch import OWNERSHIP_TAGS
 from lcm.domain.lifecycle import WorkerStatus
 from lcm.domain.template import NAME_PATTERN
 from lcm.domain.worker import Action
-from lcm.rest.schemas import Activity, LabList, Resources, Timeline, WorkerPage, WorkerView
+from lcm.rest.schemas import Activity, CmlAccess, LabList, Resources, Timeline, WorkerPage, WorkerView
 from lcm.web.answers import answer, documented
 
 router = APIRouter(prefix="/api/workers", tags=["workers"])
+
+_CML = documented(CmlAccess, problems=[404, 409])
 
 
 def _is_host_name(name: str) -> str:
@@ -155,6 +158,12 @@ async def labs(worker_id: WorkerRef, _: Viewer, plane: Plane) -> Response:
     """The labs on a worker and their nodes, as last observed, by title."""
     await plane.records.workers.get(worker_id)
     return answer(LabList(items=await plane.records.labs.of(worker_id)))
+
+
+@router.get("/{worker_id}/cml", summary="Get access to a worker's CML", **_CML)
+async def cml(worker_id: WorkerRef, _: Viewer, plane: Plane) -> Response:
+    """Its present address and the digest of its certificate. The password is never shown."""
+    return answer(cml_access(await plane.records.workers.get(worker_id), plane.policies))
 
 
 @router.get(
