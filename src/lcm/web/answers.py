@@ -110,8 +110,10 @@ def _malformed(error: Exception, where: str) -> MalformedBody:
     return MalformedBody([FieldError(field=place.rstrip("`").lstrip(".") or where, message=message)])
 
 
-def install_openapi(app: FastAPI, structs: Iterable[type]) -> None:
-    """Put the structs' schemas beside FastAPI's own."""
+def install_openapi(
+    app: FastAPI, structs: Iterable[type], describe: Callable[[dict[str, Any]], None]
+) -> None:
+    """Put the structs' schemas beside FastAPI's own; `describe` completes the document."""
 
     def build() -> dict[str, Any]:
         if app.openapi_schema is None:
@@ -122,6 +124,7 @@ def install_openapi(app: FastAPI, structs: Iterable[type]) -> None:
             schemas = schema.setdefault("components", {}).setdefault("schemas", {})
             schemas.update(components)
             _drop_pydantic_errors(schema)
+            describe(schema)
             app.openapi_schema = schema
         return app.openapi_schema
 

@@ -46,7 +46,7 @@ MAX_STREAMS_PER_PRINCIPAL: Final = 20
 MAX_STREAMS: Final = 2_000
 STREAM_RETRY_SECONDS: Final = 30.0
 
-_COOKIE: Final = "lcm_session"
+COOKIE: Final = "lcm_session"
 _HOST_ONLY_COOKIE: Final = "__Host-lcm_session"
 
 _SIGN_IN_FIRST = "sign in first: send 'Authorization: Bearer <token>' or open the link printed at start"
@@ -285,7 +285,7 @@ class IdentityKeeper(HostedService):
 
 def cookie_name(request: HTTPConnection) -> str:
     """Return the cookie's name; with `__Host-` browsers guarantee that only this host set it over TLS."""
-    return _HOST_ONLY_COOKIE if request.scope["scheme"] == "https" else _COOKIE
+    return _HOST_ONLY_COOKIE if request.scope["scheme"] == "https" else COOKIE
 
 
 def _asked(request: HTTPConnection) -> str:

@@ -15,6 +15,7 @@ from lcm.control_plane.access.rate_limit import Buckets
 from lcm.control_plane.access.roles import AccessDenied, TooManyRequests
 from lcm.control_plane.api import dashboard, internal, operations, public
 from lcm.control_plane.api.middleware import AccessMiddleware, access_problem, rate_problem, store_problem
+from lcm.control_plane.api.openapi import describe_operations
 from lcm.control_plane.api.public.secret_keys import KeyRotated
 from lcm.control_plane.api.services import Services
 from lcm.control_plane.store.port import StoreUnavailable, WriteUnconfirmed
@@ -153,7 +154,7 @@ def _api() -> FastAPI:
         # Not `include_router`: it adds nothing to routes with a full path, matches each request twice, and
         # builds every route again for each application.
         app.router.routes.extend(router.routes)
-    install_openapi(app, _STRUCTS)
+    install_openapi(app, _STRUCTS, describe_operations)
     return app
 
 
