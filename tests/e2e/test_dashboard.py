@@ -20,7 +20,7 @@ async def shows(page: Page, name: str, status: str) -> None:
 
 
 async def open_dashboard(page: Page, lcm: RunningLcm) -> None:
-    await page.goto(lcm.ready.url)
+    await page.goto(f"{lcm.url}/?token={lcm.ready.token}")
     await page.wait_for_selector('[data-connection="live"]')
 
 

@@ -37,6 +37,7 @@ ROUTES = {
     ("GET", "/api/workers/{worker_id}/labs"): VIEWER,
     ("GET", "/api/labs"): VIEWER,
     ("GET", "/api/audit"): ADMIN,
+    ("POST", "/api/session/links"): VIEWER,
     ("POST", "/api/workers/{worker_id}/labs/discover"): OPERATOR,
     ("POST", "/api/workers/{worker_id}/labs/{lab_id}/start"): OPERATOR,
     ("POST", "/api/workers/{worker_id}/labs/{lab_id}/stop"): OPERATOR,
@@ -306,7 +307,10 @@ async def test_a_write_under_an_older_epoch_is_fenced(
             assert (await response.json())["type"] == "urn:lcm:problem:fenced"
 
 
-async def test_the_link_printed_at_start_signs_a_browser_in(lcm: RunningLcm) -> None:
+async def test_the_link_printed_at_start_signs_one_browser_in_and_holds_no_key(
+    lcm: RunningLcm, keys: dict[str, str]
+) -> None:
+    assert not [key for key in keys.values() if key in lcm.ready.url]
     async with watched_session(cookie_jar=aiohttp.CookieJar(unsafe=True)) as browser:
         async with browser.get(lcm.ready.url, allow_redirects=False) as response:
             assert (response.status, response.headers["Location"]) == (303, "/")
@@ -315,6 +319,24 @@ async def test_the_link_printed_at_start_signs_a_browser_in(lcm: RunningLcm) -> 
             assert "SameSite=strict" in cookie
         async with browser.get(f"{lcm.url}/api/session") as response:
             assert (await response.json()).items() >= {"actor": "admin", "role": "admin"}.items()
+    async with (
+        watched_session() as another,
+        another.get(lcm.ready.url, allow_redirects=False) as response,
+    ):
+        assert "Set-Cookie" not in response.headers
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+async def test_another_site_cannot_sign_a_browser_in(lcm: RunningLcm, api: Api, site: str) -> None:
+    _, made = await api.call("POST", "/api/session/links")
+    headers = {"Sec-Fetch-Site": site}
+    async with watched_session(lcm.url) as browser:
+        for link in (f"/?code={made['code']}", f"/?token={lcm.ready.token}"):
+            async with browser.get(link, headers=headers, allow_redirects=False) as response:
+                assert response.status == 403
+                assert "Set-Cookie" not in response.headers
+        async with browser.get(f"/?code={made['code']}", allow_redirects=False) as response:
+            assert "Set-Cookie" in response.headers, "it was not used up"
 
 
 async def test_a_wrong_token_signs_nobody_in(lcm: RunningLcm) -> None:

@@ -96,7 +96,8 @@ def test_the_keys_are_readable_by_their_owner_only(tmp_path: Path) -> None:
 def test_the_ready_line_has_all_a_script_needs() -> None:
     with running_lcm("--workers", "0") as lcm:
         ready = lcm.ready
-        assert ready.url == f"{lcm.url}/?token={ready.token}"
+        assert ready.url.startswith(f"{lcm.url}/?code=")
+        assert ready.token not in ready.url
         assert ready.pid == lcm.process.pid
         assert {"control_plane", "worker_controller", "resource_scheduler", "cml"} <= set(ready.ports)
         assert all(0 < port < 65536 for port in ready.ports.values())

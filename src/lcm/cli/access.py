@@ -1,4 +1,4 @@
-"""`lcm token` and `lcm secrets`: requests to the running control plane, with the admin key of its files."""
+"""`lcm token`, `lcm link` and `lcm secrets`: requests to the running control plane, with its admin key."""
 
 import json
 import re
@@ -88,6 +88,12 @@ def revoke(
     Console(stderr=True).print(f"Token {found[0]['name']!r} is revoked.")
 
 
+def link(data_dir: DataDir = Path("lcm-data"), url: Url = None) -> None:
+    """Print a link that signs a browser in as admin: once, within ten minutes."""
+    made = _ask(data_dir, url, "POST", "/api/session/links")
+    print(f"{_address(data_dir, url)}/?code={made['code']}")
+
+
 @secrets.command("rotate")
 def rotate(data_dir: DataDir = Path("lcm-data"), url: Url = None) -> None:
     """Seal every stored secret again with a new key, and destroy the old key."""
@@ -105,13 +111,17 @@ def _ask(data_dir: Path, url: str | None, method: str, path: str, body: object =
 
     try:
         key = json.loads((data_dir / "keys.json").read_text())["admin"]
-        address = url or (data_dir / "control-plane.url").read_text().strip()
+        address = _address(data_dir, url)
     except (OSError, ValueError, KeyError):
         _fail(f"{data_dir} is not the data directory of a running LCM; name it with --data-dir")
     status, answer = asyncio.run(_send(address, method, path, {"Authorization": f"Bearer {key}"}, body))
     if status >= 400:
         _fail(answer["detail"])
     return answer
+
+
+def _address(data_dir: Path, url: str | None) -> str:
+    return (url or (data_dir / "control-plane.url").read_text().strip()).rstrip("/")
 
 
 async def _send(

@@ -43,6 +43,7 @@ app.add_typer(acting.create, name="create", rich_help_panel=acting.PANEL)
 app.add_typer(contexts.context, name="context", rich_help_panel=contexts.PANEL)
 app.add_typer(access.tokens, name="token", rich_help_panel=KEYS_PANEL)
 app.add_typer(access.secrets, name="secrets", rich_help_panel=KEYS_PANEL)
+app.command("link", rich_help_panel=KEYS_PANEL)(access.link)
 
 Seed = Annotated[int, typer.Option(help="Seed of every random choice of the simulation.")]
 Speed = Annotated[float, typer.Option(help="Divides the delays of the simulation.", min=0.01)]

@@ -24,6 +24,7 @@ import aiohttp
 import msgspec
 import yaml
 
+from lcm.cli.links import sign_in_link
 from lcm.cli.processes import StartFailed
 from lcm.cli.simulator_child import SimulatorChild
 from lcm.cli.up import Ready, UpOptions, create_demo_fleet, data_dir_for, ready_simulation
@@ -150,7 +151,7 @@ async def up_ha(
             children = [etcd, *planes, *controllers]
             announce(
                 HaReady(
-                    url=f"{url}/?token={token}",
+                    url=await sign_in_link(url, token),
                     token=token,
                     ports={"control_plane": front, "cml": info.cml_port} | {c.name: c.port for c in children},
                     pid=os.getpid(),

@@ -19,6 +19,7 @@ import msgspec
 from pydantic_settings import BaseSettings
 
 from lcm.cli.demo_sessions import create_demo_sessions, license_fleet
+from lcm.cli.links import sign_in_link
 from lcm.cli.process import spare_loaded_code
 from lcm.cli.processes import StartFailed
 from lcm.cli.regions import read_regions
@@ -168,7 +169,8 @@ async def up(options: UpOptions, simulator: SimulatorChild | None, announce: Cal
                         control_plane.url, control_plane.keys.admin, options, cloud.simulation.license_token
                     )
                 spare_loaded_code()
-                announce(_ready(control_plane, controller, scheduler, lablets, cloud, data_dir))
+                link = await sign_in_link(control_plane.url, control_plane.keys.admin)
+                announce(_ready(link, control_plane, controller, scheduler, lablets, cloud, data_dir))
 
 
 def _settings(process: str, kind: type[S], **overrides: object) -> S:
@@ -305,6 +307,7 @@ async def create_demo_fleet(url: str, token: str, options: UpOptions, license_to
 
 
 def _ready(
+    link: str,
     control_plane: ControlPlaneProcess,
     controller: WorkerControllerProcess,
     scheduler: ResourceSchedulerProcess,
@@ -312,10 +315,9 @@ def _ready(
     cloud: Cloud,
     data_dir: Path,
 ) -> Ready:
-    token = control_plane.keys.admin
     return Ready(
-        url=f"{control_plane.url}/?token={token}",
-        token=token,
+        url=link,
+        token=control_plane.keys.admin,
         ports={
             "control_plane": control_plane.port,
             "worker_controller": controller.port,

@@ -11,6 +11,7 @@ from starlette.requests import HTTPConnection
 from lcm.control_plane.access.credentials import CACHED_SECONDS, Credential
 from lcm.control_plane.access.guessing import LOOKUPS_OF_GUESSERS, WRONG_BURST
 from lcm.control_plane.access.identity import (
+    LINK_LIFETIME,
     MAX_SESSIONS_PER_PRINCIPAL,
     MAX_STREAMS,
     MAX_STREAMS_PER_PRINCIPAL,
@@ -227,6 +228,59 @@ async def test_a_session_does_not_outlast_the_token_it_was_opened_with(
     await identity.tokens.revoke(credential.id)
     with pytest.raises(AccessDenied):
         await identity.authenticate(browser)
+
+
+async def test_a_link_signs_in_once_as_the_principal_that_made_it(
+    identity: Identity, clock: VirtualClock
+) -> None:
+    token, _ = await issue(identity, clock, timedelta(hours=1))
+    maker = await identity.authenticate(bearer(token))
+    code, _ = await identity.make_link(maker)
+    used = await identity.use_link(code, request({}))
+    assert (used.id, used.role, used.expires_at) == (maker.id, maker.role, maker.expires_at)
+    for _ in range(2):
+        with pytest.raises(AccessDenied):
+            await identity.use_link(code, request({}))
+        await clock.sleep(CACHED_SECONDS)
+    with pytest.raises(AccessDenied):
+        await identity.authenticate(bearer(code))
+
+
+async def test_of_two_browsers_with_one_link_only_one_is_signed_in(
+    store: CountingStore, clock: VirtualClock
+) -> None:
+    here, there = Identity(KEYS, store, clock), Identity(KEYS, store, clock)
+    code, _ = await here.make_link(await here.authenticate(bearer("admin-key")))
+    outcomes: list[bool] = []
+
+    async def attempt(plane: Identity) -> None:
+        try:
+            await plane.use_link(code, request({}))
+            outcomes.append(True)
+        except AccessDenied:
+            outcomes.append(False)
+
+    async with asyncio.TaskGroup() as tasks:
+        for plane in (here, there, here, there):
+            tasks.create_task(attempt(plane))
+    assert sorted(outcomes) == [False, False, False, True]
+
+
+async def test_a_link_expires_after_ten_minutes_and_with_its_maker(
+    identity: Identity, clock: VirtualClock
+) -> None:
+    token, credential = await issue(identity, clock)
+    maker = await identity.authenticate(bearer(token))
+    revoked, _ = await identity.make_link(maker)
+    late, _ = await identity.make_link(await identity.authenticate(bearer("admin-key")))
+    await identity.revoke_token(credential.id)
+    await clock.sleep(LINK_LIFETIME.total_seconds())
+    for code in (revoked, late):
+        with pytest.raises(AccessDenied):
+            await identity.use_link(code, request({}))
+    account = Principal("oidc:42", "oidc:ada", Role.VIEWER)
+    with pytest.raises(AccessDenied):
+        await identity.make_link(account)
 
 
 async def test_a_principal_cannot_pile_up_sessions(identity: Identity, clock: VirtualClock) -> None:

@@ -57,8 +57,8 @@ export function SignIn() {
           Sign in
         </button>
         <p class="sign-in-help">
-          <code>lcm up</code> prints an access token. Otherwise an administrator makes one with{" "}
-          <code>lcm token create</code>.
+          The link that <code>lcm up</code> prints signs in once, within ten minutes; <code>lcm link</code> prints
+          another. An administrator makes access tokens with <code>lcm token create</code>.
         </p>
       </form>
     </main>

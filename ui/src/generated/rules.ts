@@ -231,6 +231,7 @@ export const ROLE_OF_REQUEST = {
   "POST /api/workers/{worker_id}/cancel-drain": "operator",
   "POST /api/scheduling/preview": "viewer",
   "POST /api/secret-keys/rotate": "admin",
+  "POST /api/session/links": "viewer",
   "PATCH /api/settings/discovery": "admin",
   "POST /api/tokens": "admin",
   "DELETE /api/tokens/{token_id}": "admin",

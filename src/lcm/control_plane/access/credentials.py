@@ -27,6 +27,7 @@ log = structlog.get_logger(__name__)
 
 TOKEN: Final = "access-token"  # noqa: S105 - a kind of document
 SESSION: Final = "browser-session"
+LINK: Final = "sign-in-link"
 
 CACHED_SECONDS: Final = 2.0
 MAX_CACHED: Final = 10_000

@@ -12,13 +12,14 @@ from typing import Final, Protocol
 import structlog
 from starlette.requests import HTTPConnection
 
-from lcm.control_plane.access.credentials import SESSION, TOKEN, Credential, Credentials
+from lcm.control_plane.access.credentials import LINK, SESSION, TOKEN, Credential, Credentials
 from lcm.control_plane.access.guessing import Guesses, address_of
 from lcm.control_plane.access.rate_limit import Buckets
 from lcm.control_plane.access.roles import (
     TOKEN_PREFIX,
     AccessDenied,
     AccessKeys,
+    Fingerprint,
     Principal,
     Role,
     TooManyRequests,
@@ -35,6 +36,7 @@ from lcm.rest.schemas import API_KEY_HEADER
 log = structlog.get_logger(__name__)
 
 SESSION_LIFETIME: Final = timedelta(hours=12)
+LINK_LIFETIME: Final = timedelta(minutes=10)
 
 PASS_SECONDS: Final = 15.0
 """What one pass of the keeper may take; a call to a hanging store fails after ten seconds."""
@@ -80,6 +82,7 @@ class Identity:
         self.keys = keys
         self.tokens = Credentials(store, clock, TOKEN, secret_prefix=TOKEN_PREFIX)
         self.sessions = Credentials(store, clock, SESSION)
+        self.links = Credentials(store, clock, LINK)
         self._clock = clock
         self._issuer = issuer
         self._streams_per_principal = streams_per_principal
@@ -144,6 +147,30 @@ class Identity:
         """Return the person whose session cookie the request has, if the session is valid."""
         cookie = request.cookies.get(cookie_name(request))
         return await self._principal_of_session(cookie) if cookie else None
+
+    async def make_link(self, principal: Principal) -> tuple[str, Credential]:
+        """Return a code that signs a browser in as this principal, once and soon. Raises AccessDenied.
+
+        A principal of the issuer has none: its session must end with a token that LCM does not keep.
+        """
+        if principal.id.startswith("oidc:"):
+            raise AccessDenied(403, "links are for keys and tokens of LCM; sign in at your identity provider")
+        return await self.links.issue(
+            name=principal.name,
+            role=principal.role,
+            by=principal.name,
+            expires_at=self._clock.now() + LINK_LIFETIME,
+            owner_id=principal.id,
+        )
+
+    async def use_link(self, code: str, request: HTTPConnection) -> Principal:
+        """Return the principal that a code signs in; the code is used up. Raises AccessDenied."""
+        principal = await self._guarded(request, code, self.links, self._principal_of_link)
+        try:
+            await self.links.revoke(Fingerprint.of(code).id)
+        except NotFound:  # another request was faster
+            raise AccessDenied(401, _NOT_VALID) from None
+        return principal
 
     async def revoke_token(self, token_id: str) -> Credential:
         """Revoke a token, and remove the sessions that were opened with it."""
@@ -215,6 +242,13 @@ class Identity:
             return None
         return Principal(session.owner_id, session.name, session.as_role, session.expires_at, session.id)
 
+    async def _principal_of_link(self, code: str) -> Principal | None:
+        link = await self.links.find(code)
+        if link is None or link.owner_id is None or not await self._is_known(link.owner_id):
+            return None
+        token = await self.tokens.get(link.owner_id.removeprefix("token:"))
+        return Principal(link.owner_id, link.name, link.as_role, token.expires_at if token else None)
+
     async def _is_known(self, principal_id: str) -> bool:
         kind, _, name = principal_id.partition(":")
         if kind == "key":
@@ -270,7 +304,7 @@ class IdentityKeeper(HostedService):
             self._health.tick(self.name, PASS_SECONDS)
             try:
                 await self._identity.notify_ended()
-                for credentials in (self._identity.tokens, self._identity.sessions):
+                for credentials in (self._identity.tokens, self._identity.sessions, self._identity.links):
                     if seconds % 30 == 29:
                         await credentials.record_use()
                     if seconds % 3600 == 0:

@@ -17,6 +17,7 @@ from lcm.control_plane.api import dashboard, internal, operations, public
 from lcm.control_plane.api.middleware import AccessMiddleware, access_problem, rate_problem, store_problem
 from lcm.control_plane.api.openapi import describe_operations
 from lcm.control_plane.api.public.secret_keys import KeyRotated
+from lcm.control_plane.api.public.sessions import SignInLink
 from lcm.control_plane.api.services import Services
 from lcm.control_plane.store.port import StoreUnavailable, WriteUnconfirmed
 from lcm.domain import errors
@@ -69,7 +70,7 @@ _STRUCTS = (
     fleet_schemas.BulkImport, fleet_schemas.BulkImportResult, fleet_schemas.Cleanup,
     fleet_schemas.CleanupResult, fleet_schemas.DiscoveryView,
     Worker, WorkerTemplate, HealthView, ReadyView, InfoView,
-    TokenList, TokenCreated, schemas.CmlAccess, KeyRotated, security.SecurityAuditPage,
+    TokenList, TokenCreated, schemas.CmlAccess, KeyRotated, security.SecurityAuditPage, SignInLink,
     LabletSession, Snapshot, lablets.LabletSessionRecords, lablets.LabletSessionView,
     lablets.LabletSessionPage, lablets.SessionHistory, lablets.PlacementOrders, lablets.PlacementResults,
     lablets.WaitingReport, lablets.SessionRejected, lablets.WindowsMoved, lablets.Unscheduled,

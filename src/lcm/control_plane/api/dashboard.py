@@ -16,11 +16,11 @@ router.mount("/assets", StaticFiles(directory=STATIC / "assets", check_dir=False
 
 
 @router.get("/")
-async def page(request: Request, token: str | None = None) -> Response:
-    """Serve the dashboard; exchange a token in the URL for a session cookie."""
-    if token is not None:
+async def page(request: Request, code: str | None = None, token: str | None = None) -> Response:
+    """Serve the dashboard; exchange the code of a link, or a token, in the URL for a session cookie."""
+    if code is not None or token is not None:
         response: Response = RedirectResponse("/", status_code=303)
-        await sessions.sign_in_by_link(token, request, response)
+        await sessions.sign_in_by_link(request, response, code=code, token=token)
         return response
     if not (STATIC / "index.html").exists():
         return problem(

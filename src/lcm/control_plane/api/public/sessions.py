@@ -1,5 +1,8 @@
 """Signing in exchanges a token for a session cookie that scripts cannot read and other sites cannot use."""
 
+from datetime import datetime
+
+import msgspec
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
@@ -22,6 +25,13 @@ class SignIn(BaseModel):
         max_length=16 * 1024,
         description="The token printed at start, one of `lcm token`, or one of the identity provider.",
     )
+
+
+class SignInLink(msgspec.Struct, frozen=True, kw_only=True):
+    """A code that signs a browser in once."""
+
+    code: str
+    expires_at: datetime
 
 
 @router.get("", summary="Get the session", **documented(SessionView))
@@ -61,11 +71,29 @@ async def sign_out(request: Request) -> Response:
     return response
 
 
-async def sign_in_by_link(token: str, request: Request, response: Response) -> None:
-    """Sign in with the link printed at start. A wrong token is ignored without an answer."""
+@router.post("/links", summary="Make a sign-in link", **documented(SignInLink, 201, "Made."))
+async def make_link(person: Viewer, request: Request) -> Response:
+    """Open `/?code=<code>` in a browser: it is signed in as you, once, within ten minutes."""
+    code, link = await services(request).identity.make_link(person)
+    assert link.expires_at is not None
+    return answer(SignInLink(code=code, expires_at=link.expires_at), 201)
+
+
+async def sign_in_by_link(
+    request: Request, response: Response, *, code: str | None, token: str | None
+) -> None:
+    """Sign in with the code or the token of a link; one that is not valid is ignored without an answer.
+
+    Raises AccessDenied if another site leads here: it could sign a person in under a foreign account.
+    """
+    if request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+        raise AccessDenied(403, "links of another site are refused; open it from the address bar")
     identity = services(request).identity
     try:
-        principal = await identity.principal_of(token, request)
+        if code is not None:
+            principal = await identity.use_link(code, request)
+        else:
+            principal = await identity.principal_of(token or "", request)
     except AccessDenied:
         return
     await remember(response, request, identity, principal)
