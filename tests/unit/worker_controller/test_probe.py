@@ -10,7 +10,7 @@ from lcm.domain.diagnosis import Verdict
 from lcm.worker_controller.probe import evidence as asked
 from lcm.worker_controller.probe.assumptions import ASSUMPTIONS, Assumption, judge
 from lcm.worker_controller.probe.evidence import Answer, Closed, Evidence, Feed
-from lcm.worker_controller.probe.report import shape_of
+from lcm.worker_controller.probe.report import report, shape_of
 
 AT = datetime(2026, 11, 19, 12, tzinfo=UTC)
 
@@ -109,3 +109,32 @@ def test_a_shape_has_kinds_and_no_values() -> None:
         "list": [{"name": "text"}],
         "(not shown)": {"hostname": "text"},
     }
+
+
+def test_the_report_has_a_row_for_every_assumption_and_no_secret() -> None:
+    body = b'{"version":"2.9.1+build.7","ready":true,"hostname":"cml-of-zoe"}'
+    telemetry = (
+        b'[{"category":"start_lab","timestamp":"2026-11-19T10:00:00"},{"category":"Zoe 1","timestamp":"x"}]'
+    )
+    evidence = Evidence(
+        answers={
+            asked.INFORMATION: Answer(200, body, AT, AT, AT),
+            asked.TELEMETRY: Answer(200, telemetry, AT, AT, AT),
+        },
+        failures={"feed": "Unreachable"},
+        minutes=30,
+    )
+    text = report(evidence, "0.1.0", AT, secrets=["start_lab"])
+    assert text.count("| **") == len(ASSUMPTIONS)
+    assert "CML 2.9.1+build.7; feed for 30 minutes" in text
+    assert "- [secret]: 1" in text  # what is known to be secret is blanked out even where words are shown
+    assert "- (not shown): 1" in text
+    assert "zoe" not in text.lower()
+    assert "| feed | Unreachable | | |" in text
+    assert '"hostname": "text"' in text
+
+
+def test_a_version_that_is_none_is_not_repeated() -> None:
+    body = b'{"version":"2.9.1-of-zoe","ready":true}'
+    evidence = Evidence(answers={asked.INFORMATION: Answer(200, body, AT, AT, AT)})
+    assert "of an unreadable version" in report(evidence, "0.1.0", AT, ())

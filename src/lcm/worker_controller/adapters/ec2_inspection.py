@@ -78,7 +78,7 @@ class Ec2Inspection(Ec2Provider):
                 answer = await sts.get_caller_identity()
             except ClientError as refusal:  # also with AWS's time
                 answer = refusal.response
-        return _skew(_date(answer), asked_at, self._clock.now())
+        return skew_of(read_date(answer), asked_at, self._clock.now())
 
     async def dry_run(self, region: str, action: str, instance_id: InstanceId | None) -> None:
         await self._dry_run(region, action, lambda ec2: _DRY_RUNS[action](ec2, instance_id))
@@ -119,7 +119,7 @@ class Ec2Inspection(Ec2Provider):
     async def describe_ingress(self, region: str, group_ids: Sequence[str]) -> Sequence[Ingress]:
         async with self._permitted(region, "DescribeSecurityGroups") as ec2:
             answer = await ec2.describe_security_groups(GroupIds=list(group_ids))
-        return [_ingress(rule) for group in answer["SecurityGroups"] for rule in group["IpPermissions"]]
+        return [read_ingress(rule) for group in answer["SecurityGroups"] for rule in group["IpPermissions"]]
 
     async def vcpus_in_use(self, region: str) -> int:
         running = await self._count_running(region)
@@ -166,7 +166,8 @@ class Ec2Inspection(Ec2Provider):
         return float(answer["Quota"]["Value"])
 
 
-def _date(answer: Mapping[str, Any]) -> datetime | None:
+def read_date(answer: Mapping[str, Any]) -> datetime | None:
+    """AWS's time when it answered; None if the answer has none."""
     header = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
     try:
         return parsedate_to_datetime(header) if header else None
@@ -174,8 +175,8 @@ def _date(answer: Mapping[str, Any]) -> datetime | None:
         return None
 
 
-def _skew(theirs: datetime | None, asked_at: datetime, answered_at: datetime) -> timedelta | None:
-    """At least so far: their time was written between request and answer, and has no fraction."""
+def skew_of(theirs: datetime | None, asked_at: datetime, answered_at: datetime) -> timedelta | None:
+    """How far our clock is ahead at least: their time was written between request and answer, in seconds."""
     if theirs is None:
         return None
     if theirs > answered_at:
@@ -183,7 +184,8 @@ def _skew(theirs: datetime | None, asked_at: datetime, answered_at: datetime) ->
     return max(asked_at - theirs - timedelta(seconds=1), timedelta(0))
 
 
-def _ingress(rule: Mapping[str, Any]) -> Ingress:
+def read_ingress(rule: Mapping[str, Any]) -> Ingress:
+    """A rule of a security group."""
     return Ingress(
         protocol=rule["IpProtocol"],
         first_port=rule.get("FromPort", 0),
