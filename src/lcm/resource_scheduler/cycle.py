@@ -57,8 +57,9 @@ class SchedulingCycle:
             if not refused:
                 break
             self._stats.retries += len(refused)
-        await self._grow(snapshot, plan)
+        # Reasons first: they hold also if no worker can be requested, and a nomination protects its worker.
         await self._settle_waiting(snapshot, plan)
+        await self._grow(snapshot, plan)
         await self._recorder.report()
         self._stats.last_cycle_at = self._clock.now()
         return _next_cycle_at(snapshot, self._clock.now())

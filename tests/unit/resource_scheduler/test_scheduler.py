@@ -115,6 +115,20 @@ async def test_a_session_that_waits_for_room_follows_the_time_at_which_it_frees(
         assert first.ready_at < second.ready_at
 
 
+async def test_why_a_session_waits_is_recorded_although_every_request_of_a_worker_fails() -> None:
+    async with Classroom().running() as room:
+
+        def fail(call: str) -> None:
+            if call == "scale-up":
+                raise Unreachable("the control plane took too long")
+
+        room.ports[0].before = fail
+        await room.add_session("s1")
+        await room.clock.sleep(60)
+        assert room.ports[0].calls.count("scale-up") > 1
+        assert (await reason(room, "s1")).startswith("Waits for a new worker")
+
+
 async def test_a_worker_that_is_late_changes_the_reason_once_and_not_every_minute() -> None:
     async with Classroom().running() as room:
         await room.add_worker("w1", status=STARTING, is_ready=False)
