@@ -16,6 +16,7 @@ from lcm.control_plane.records.lab_times import TOPOLOGIES, LabTimes
 from lcm.core.health import Health
 from lcm.domain.errors import Conflict
 from lcm.domain.lablet.definition import DefinitionOptions
+from lcm.domain.lablet.forecast import FitOfSlot
 from lcm.domain.lablet.session import LabletSession, SessionHistoryEntry
 from lcm.domain.lablet.session_changes import instantiate
 from lcm.domain.lablet.states import ARCHIVED, INSTANTIATING, PENDING_SCHEDULING, READY, RUNNING, SCHEDULED
@@ -110,6 +111,20 @@ async def test_a_lab_that_takes_longer_is_started_so_much_earlier() -> None:
     told = await explain_session(room.plane.records, room.plane.policies, scheduled)
     due, begins = ((start - timedelta(minutes=each)).strftime("%H:%M") for each in (12, 0))
     assert told.text == f"It has worker w1, on which its lab is started at {due} UTC for {begins} UTC."
+
+
+async def test_a_lab_that_is_started_earlier_needs_its_room_earlier_in_forecasts_too() -> None:
+    room = Labs()
+    await room.add_worker("w1", size=define().demand.needs)
+    await room.book(in_minutes=60)
+    booked = await room.book(in_minutes=110)
+    longer = await room.plane.records.sessions.change(
+        booked.id, lambda current: replace(current, lab_lead=timedelta(minutes=12))
+    )
+    found = [
+        await explain_session(room.plane.records, room.plane.policies, each) for each in (booked, longer)
+    ]
+    assert [each.forecast and each.forecast.verdict for each in found] == [FitOfSlot.FITS, FitOfSlot.OVER]
 
 
 async def test_what_was_learned_after_the_booking_counts_when_the_window_opens_and_lowers_nothing() -> None:

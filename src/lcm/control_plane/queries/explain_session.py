@@ -87,6 +87,7 @@ async def _with_forecast(
         seats=1,
         timeslot=session.timeslot,
         max_minutes=session.max_duration_minutes,
+        lab_lead=session.lab_lead,
         without=(session.id,),
     )
     eta = explained.eta if found.verdict is not FitOfSlot.OVER else None

@@ -26,6 +26,7 @@ async def forecast(
     seats: int,
     timeslot: Timeslot | None,
     max_minutes: int,
+    lab_lead: timedelta = timedelta(),
     without: Collection[str] = (),
 ) -> Forecast:
     """Return whether so many seats fit; ask before they are recorded, or name their ids in `without`."""
@@ -38,6 +39,7 @@ async def forecast(
         max_minutes=max_minutes,
         now=now,
         lead=policies.times.lead,
+        lab_lead=lab_lead,
     )
     return forecasts.forecast(snapshot, wanted, now)
 

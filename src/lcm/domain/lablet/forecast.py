@@ -87,7 +87,14 @@ def span_of(session: LabletSession, now: datetime, times: TimeslotPolicy) -> Spa
 
 
 def seats_of(
-    demand: Demand, count: int, *, timeslot: Timeslot | None, max_minutes: int, now: datetime, lead: timedelta
+    demand: Demand,
+    count: int,
+    *,
+    timeslot: Timeslot | None,
+    max_minutes: int,
+    now: datetime,
+    lead: timedelta,
+    lab_lead: timedelta = timedelta(),
 ) -> tuple[LabletSession, ...]:
     """Sessions that do not exist, to plan with."""
     is_open = timeslot is None or timeslot.start - lead <= now
@@ -103,6 +110,7 @@ def seats_of(
             latest_start_minutes=30,
             owner_id="",
             timeslot=timeslot,
+            lab_lead=lab_lead,
             status=PENDING_SCHEDULING if is_open else PENDING,
             created_at=now,
             updated_at=now,

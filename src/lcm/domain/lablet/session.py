@@ -276,7 +276,7 @@ def create_session(
         batch=batch,
         priority=options.priority if priority is None else priority,
         timeslot=timeslot,
-        lab_lead=min(policy.lead, max(timedelta(minutes=options.boot_lead_time_minutes), lab_takes)),
+        lab_lead=lab_lead(definition, lab_takes, policy),
         status=status,
         status_reason=reason,
         state_history=(SessionHistoryEntry(source=None, target=status, by=owner_id, reason=reason, at=now),),
@@ -284,6 +284,12 @@ def create_session(
         updated_at=now,
         request_digest=request_digest,
     )
+
+
+def lab_lead(definition: LabletDefinition, takes: timedelta, policy: TimeslotPolicy) -> timedelta:
+    """How long before a timeslot a lab is started that takes so long; never before the window opens."""
+    stated = timedelta(minutes=definition.options.boot_lead_time_minutes)
+    return min(policy.lead, max(stated, takes))
 
 
 def retry_session(

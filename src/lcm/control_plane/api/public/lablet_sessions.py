@@ -28,7 +28,7 @@ from lcm.control_plane.records.preconditions import etag
 from lcm.domain.errors import NotFound, UnknownReference
 from lcm.domain.lablet.audit import LabletEvent
 from lcm.domain.lablet.definition import LabletDefinition
-from lcm.domain.lablet.session import LabletSession
+from lcm.domain.lablet.session import LabletSession, lab_lead
 from lcm.domain.lablet.states import EndReason, SessionStatus
 from lcm.domain.lablet.timeslot import Timeslot
 from lcm.rest.lablet_access import COLUMNS, BatchAccess, SessionAccess
@@ -86,13 +86,16 @@ class _Foresight:
         return self._found
 
     async def _compute(self) -> Forecast:
+        records, policies, definition = self._plane.records, self._plane.policies, self._definition
+        takes = records.lab_times.expected(definition.lab_yaml_hash)
         return await forecast(
-            self._plane.records,
-            self._plane.policies,
-            replace(self._definition.demand, region=self._region),
+            records,
+            policies,
+            replace(definition.demand, region=self._region),
             seats=self._seats,
             timeslot=self._timeslot,
-            max_minutes=self._definition.options.max_duration_minutes,
+            max_minutes=definition.options.max_duration_minutes,
+            lab_lead=lab_lead(definition, takes, policies.times),
         )
 
 
