@@ -546,7 +546,32 @@ class L23FirstComes(_SessionInvariant):
             self.require(not is_free or age < 60.0, f"{after.id} is placed before {other.id}")
 
 
-class L24Explained(_SessionInvariant):
+class _SnapshotInvariant(_SessionInvariant):
+    """Reads the snapshots that schedulers decide on."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._snapshots: dict[str, Snapshot] = {}
+        """The newest that each incarnation has; it is not sent again while it stays the same."""
+
+    def on_answer(self, process: Process, call: Call, answer: Any) -> None:
+        if isinstance(process, SchedulerProcess) and call.site.endswith(SNAPSHOT):
+            status, body = answer
+            if status == 200:
+                self._snapshots[_life(process)] = msgspec.json.decode(body, type=Snapshot)
+            snapshot = self._snapshots.get(_life(process))
+            if snapshot is not None and status in (200, 304):
+                self.on_snapshot(process, snapshot)
+
+    def on_snapshot(self, process: SchedulerProcess, snapshot: Snapshot) -> None:
+        """A cycle of this scheduler decides on it."""
+
+
+def _life(process: Process) -> str:
+    return f"{process.name}#{process.incarnation}"
+
+
+class L24Explained(_SnapshotInvariant):
     """What an explanation says of a session is what the next cycle does with it: both ask one engine. The
     cycle reads a snapshot; what is explained of the same snapshot is compared with the cycle's requests."""
 
@@ -554,22 +579,12 @@ class L24Explained(_SessionInvariant):
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self._snapshots: dict[str, Snapshot] = {}
-        """The newest that each incarnation has; it is not sent again while it stays the same."""
         self._verdicts: dict[str, dict[str, Decision]] = {}
         self._leaderships: dict[str, str] = {}
         self._cycles = 0
 
-    def on_answer(self, process: Process, call: Call, answer: Any) -> None:
-        if not isinstance(process, SchedulerProcess) or not call.site.endswith(SNAPSHOT):
-            return
-        status, body = answer
-        life = f"{process.name}#{process.incarnation}"
-        if status == 200:
-            self._snapshots[life] = msgspec.json.decode(body, type=Snapshot)
-        snapshot, now = self._snapshots.get(life), ProcessClock(process).now()
-        if snapshot is None or status not in (200, 304):
-            return
+    def on_snapshot(self, process: SchedulerProcess, snapshot: Snapshot) -> None:
+        now = ProcessClock(process).now()
         self._cycles += 1
         some = _some_of(snapshot.sessions, self._cycles, self.SOME)
         self._verdicts[process.name] = {
@@ -650,9 +665,10 @@ class L26PureEngine(_SessionInvariant):
         return tuple(self._rng.sample(items, len(items)))
 
 
-class WholeClasses(_SessionInvariant):
+class WholeClasses(_SnapshotInvariant):
     """Of a class that starts as a whole no seat is placed while another has neither a place nor a worker
-    that comes, and never had."""
+    that comes, and never had. The decision that places the one may count on a worker for the other and be the
+    last of its scheduler: that worker is never reported."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -677,6 +693,19 @@ class WholeClasses(_SessionInvariant):
             _keep(self._alone_since, member.id, now, is_begun and waits and is_wanted)
         if after.is_ended:
             self._alone_since.pop(after.id, None)
+
+    def on_sent(self, process: Process, method: str, path: str, body: bytes | None) -> None:
+        snapshot = self._snapshots.get(_life(process))
+        if path != SCHEDULE or snapshot is None:
+            return
+        orders = msgspec.json.decode(body or b"", type=PlacementOrders).orders
+        ordered = {order.session_id for order in orders}
+        classes = {s.batch.id for s in snapshot.sessions if s.id in ordered and s.batch is not None}
+        mates = [s for s in snapshot.sessions if s.batch is not None and s.batch.id in classes]
+        now = ProcessClock(process).now()
+        for mate in (each for each in mates if each.id not in ordered):
+            if PlacementEngine.decide(snapshot, mate, now).nomination is not None:
+                self._had_prospects.add(mate.id)
 
     def on_call(self, process: Process, call: Call) -> None:
         for session_id, since in self._alone_since.items():
