@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lcm.cml.connection import CmlTrust, tls_context
+from lcm.cml.tls import CmlTls
 from lcm.core.clock import SystemClock
 from lcm.domain.errors import CertificateChanged, Unreachable
 from lcm.simulator.cml.accounts import ADMIN_ID
@@ -106,7 +106,7 @@ class PicowsFeed(Feed):
     def __init__(self, server: CmlServer) -> None:
         self.server = server
         server.push_every_seconds = None
-        self.websockets = PicowsWebSockets(tls_context(CmlTrust.PIN), server.port)
+        self.websockets = PicowsWebSockets(CmlTls().context(), server.port)
         pem = ssl.get_server_certificate((HOST, server.port))
         self.certificate = hashlib.sha256(ssl.PEM_cert_to_DER_cert(pem)).hexdigest()
         self.token = server._new_token()

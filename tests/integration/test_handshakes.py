@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lcm.cml.connection import CmlTrust, tls_context
+from lcm.cml.tls import CmlTls
 from lcm.core.timeouts import timeout
 from lcm.domain.errors import Unreachable
 from lcm.simulator.cml.certificate import self_signed_context
@@ -62,7 +62,7 @@ async def serving(
 
 
 def websockets(server: SilentServer, timeout_seconds: float) -> PicowsWebSockets:
-    return PicowsWebSockets(tls_context(CmlTrust.PIN), server.port, timeout_seconds)
+    return PicowsWebSockets(CmlTls().context(), server.port, timeout_seconds)
 
 
 @pytest.mark.parametrize("speaks_tls", [True, False])

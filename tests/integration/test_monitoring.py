@@ -22,8 +22,9 @@ from typing import Any
 
 import pytest
 
-from lcm.cml.connection import CmlConnections, CmlTrust, tls_context
+from lcm.cml.connection import CmlConnections
 from lcm.cml.session import CmlSession, Credentials, always
+from lcm.cml.tls import CmlTls, CmlTrust
 from lcm.core.clock import SystemClock
 from lcm.domain.errors import CertificateChanged, CredentialsRefused, Unreachable
 from lcm.domain.telemetry import MonitorState, SampleSource
@@ -419,13 +420,13 @@ async def test_refusals_and_failures_are_told_apart(cml: CmlServer) -> None:
 
 
 async def test_without_a_ca_a_verified_connection_is_refused_and_off_takes_anybody(cml: CmlServer) -> None:
-    async with CmlConnections(cml.port, trust=CmlTrust.CA) as transport:
+    async with CmlConnections(cml.port, tls=CmlTls(CmlTrust.CA)) as transport:
         with pytest.raises(CertificateChanged):
             await transport.get(HOST, "/api/v0/system_information", None)
-    strict = PicowsWebSockets(tls_context(CmlTrust.CA), cml.port)
+    strict = PicowsWebSockets(CmlTls(CmlTrust.CA).context(), cml.port)
     with pytest.raises(CertificateChanged):
         await strict.connect(HOST, None, Deaf())
-    async with CmlConnections(cml.port, trust=CmlTrust.NONE) as transport:
+    async with CmlConnections(cml.port, tls=CmlTls(CmlTrust.NONE)) as transport:
         answer = await transport.get(HOST, "/api/v0/system_information", "b" * 64)
         assert answer.certificate_sha256 is None
 

@@ -5,12 +5,13 @@ network, and their faults.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
 
-from lcm.cml.connection import JSON, CmlAnswer
+from lcm.cml.connection import JSON, CmlAnswer, OnPiece
 from lcm.core.clock import Clock
 from lcm.domain.errors import CertificateChanged, LcmError, RegionNotConfigured, Unreachable
 from lcm.domain.launch import InstanceId
@@ -354,6 +355,7 @@ class MemoryLiveServers:
         body: bytes | None = None,
         content_type: str | None = JSON,
         timeout_seconds: float | None = None,
+        on_piece: OnPiece | None = None,
     ) -> CmlAnswer:
         """The port to their REST API."""
         server = self.servers.get(host)
@@ -364,7 +366,19 @@ class MemoryLiveServers:
         answer = server.answer(method, path, token, body)
         if path in self.bodies:
             answer = Answer(200, self.bodies[path])
-        return CmlAnswer(answer.body, server.certificate_sha256, answer.status, server.wall_time)
+        return delivered(
+            CmlAnswer(answer.body, server.certificate_sha256, answer.status, server.wall_time), on_piece
+        )
+
+
+def delivered(answer: CmlAnswer, on_piece: OnPiece | None) -> CmlAnswer:
+    """What the caller of a transport gets of an answer: its body in pieces, if it takes them."""
+    if on_piece is None or answer.status != 200:
+        return answer
+    middle = len(answer.body) // 2
+    for piece in (answer.body[:middle], answer.body[middle:]):
+        on_piece(piece)
+    return replace(answer, body=b"")
 
 
 class MemoryMetrics:

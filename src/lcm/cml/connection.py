@@ -8,22 +8,24 @@ certificates of a CA they can be verified against it instead.
 import asyncio
 import hashlib
 import ssl
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from enum import StrEnum
 from functools import lru_cache
 from types import TracebackType
 from typing import Final, Protocol, Self
 
 import aiohttp
 
+from lcm.cml.proxy import Proxy
+from lcm.cml.tls import CmlTls
 from lcm.core.network import plainly
 from lcm.core.timeouts import timeout
 from lcm.domain.errors import CertificateChanged, NoCml, Unreachable
 
-MAX_ANSWER_BYTES = 64 * 1024 * 1024
-"""Telemetry has no paging: a long-lived server answers with megabytes."""
+MAX_ANSWER_BYTES = 16 * 1024 * 1024
+"""Of an answer that is kept whole. The telemetry, which can be larger, is taken in pieces."""
 MAX_CONNECTIONS: Final = 100
 """In use at a time."""
 JSON: Final = "application/json"
@@ -31,15 +33,18 @@ JSON: Final = "application/json"
 _NO_OTHER_LIMIT: Final = aiohttp.ClientTimeout(total=None)
 
 
-class CmlTrust(StrEnum):
-    """How a server is authenticated (CML_WORKER_API_VERIFY_SSL)."""
+@dataclass(frozen=True, kw_only=True)
+class CmlLimits:
+    """How many seconds a call may take, by its kind."""
 
-    PIN = "false"
-    """By the certificate it presented at first contact."""
-    CA = "true"
-    """By a certificate for its address that a known CA signed."""
-    NONE = "off"
-    """Not at all: only for a network in which no other server can answer."""
+    request: float = 10.0
+    """Small answers: system information, statistics, health, license."""
+    login: float = 30.0
+    """CML hashes passwords with all its CPUs busy while labs boot."""
+    telemetry: float = 25.0
+    """The whole telemetry, which has no paging."""
+    websocket: float = 20.0
+    """From the connection to the answer to its upgrade."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +57,9 @@ class CmlAnswer:
     status: int = 200
     date: datetime | None = None
     """The server's own time."""
+
+
+OnPiece = Callable[[bytes], None]
 
 
 class CmlTransport(Protocol):
@@ -68,21 +76,14 @@ class CmlTransport(Protocol):
         body: bytes | None = None,
         content_type: str | None = JSON,
         timeout_seconds: float | None = None,
+        on_piece: OnPiece | None = None,
     ) -> CmlAnswer:
         """Return any answer, whatever its status. Raises Unreachable without one, or CertificateChanged.
 
-        Without a time limit that of the transport applies.
+        Without a time limit that of the transport applies. `on_piece` is given the body of a 200 as it comes,
+        which the answer then lacks; what it raises ends the request.
         """
         ...
-
-
-def tls_context(trust: CmlTrust) -> ssl.SSLContext:
-    """One for all servers: a context each would cost a megabyte."""
-    context = ssl.create_default_context()
-    if trust is not CmlTrust.CA:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    return context
 
 
 @lru_cache(maxsize=10_000)
@@ -97,17 +98,19 @@ class CmlConnections:
     def __init__(
         self,
         port: int = 443,
-        timeout_seconds: float = 5.0,
-        trust: CmlTrust = CmlTrust.PIN,
+        timeout_seconds: float = CmlLimits.request,
+        tls: CmlTls | None = None,
         *,
         keep_alive_seconds: float | None = None,
+        proxy: Proxy | None = None,
     ) -> None:
         """Connections are kept for so long after a request; by default each request has its own."""
         self._port = port
         self._timeout_seconds = timeout_seconds
-        self._trust = trust
+        self._is_pinned = tls is None or tls.is_pinned
         self._keep_alive_seconds = keep_alive_seconds
-        self.context = tls_context(trust)
+        self._proxy = proxy
+        self.context = (tls or CmlTls()).context()
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
@@ -144,6 +147,7 @@ class CmlConnections:
         body: bytes | None = None,
         content_type: str | None = JSON,
         timeout_seconds: float | None = None,
+        on_piece: OnPiece | None = None,
     ) -> CmlAnswer:
         assert self._session is not None, "use it as a context manager"
         url = f"https://{host}:{self._port}{path}"
@@ -154,7 +158,7 @@ class CmlConnections:
         try:
             async with timeout(timeout_seconds or self._timeout_seconds):
                 how: ssl.SSLContext | aiohttp.Fingerprint = self.context
-                if self._trust is CmlTrust.PIN:
+                if self._is_pinned:
                     trusted = pinned_sha256 or await self._certificate_of(host)
                     how = _fingerprint(trusted)
                 async with self._session.request(
@@ -166,8 +170,9 @@ class CmlConnections:
                     allow_redirects=False,
                     skip_auto_headers=("Content-Type",),
                     timeout=_NO_OTHER_LIMIT,
+                    proxy=self._proxy.url if self._proxy and self._proxy.serves(host) else None,
                 ) as response:
-                    content = await _read(response)
+                    content = await _read(response, on_piece)
         except aiohttp.ServerFingerprintMismatch as mismatch:
             shown = mismatch.got.hex()
             raise CertificateChanged(
@@ -176,29 +181,36 @@ class CmlConnections:
                 shown,
             ) from None
         except aiohttp.ClientConnectorCertificateError as error:
-            raise CertificateChanged(f"{host}: no known CA signed its certificate ({error})") from None
+            why = getattr(error.certificate_error, "verify_message", error.certificate_error)
+            raise CertificateChanged(f"{host}: its certificate is not accepted: {why}") from None
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unreachable(f"CML at {host}: {plainly(error)}") from error
-        is_pinned = self._trust is CmlTrust.PIN
-        return CmlAnswer(
-            content, trusted if is_pinned else None, response.status, _date(response.headers.get("Date"))
-        )
+        certificate = trusted if self._is_pinned else None
+        return CmlAnswer(content, certificate, response.status, _date(response.headers.get("Date")))
 
     async def _certificate_of(self, host: str) -> str:
         """Read the certificate without sending a request; the request then requires this very one."""
-        _, writer = await asyncio.open_connection(host, self._port, ssl=self.context)
+        if self._proxy is not None and self._proxy.serves(host):
+            _, writer = await self._proxy.open_tunnel(host, self._port)
+        else:
+            _, writer = await asyncio.open_connection(host, self._port, ssl=self.context)
         try:
+            if writer.get_extra_info("ssl_object") is None:
+                await writer.start_tls(self.context, server_hostname=host)
             certificate: bytes = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
         finally:
             writer.transport.abort()
         return hashlib.sha256(certificate).hexdigest()
 
 
-async def _read(response: aiohttp.ClientResponse) -> bytes:
-    """The whole body, up to a limit."""
+async def _read(response: aiohttp.ClientResponse, on_piece: OnPiece | None) -> bytes:
+    """The whole body, up to a limit, unless its pieces are taken."""
     pieces: list[bytes] = []
     size = 0
     async for piece in response.content.iter_any():
+        if on_piece is not None and response.status == 200:
+            on_piece(piece)
+            continue
         size += len(piece)
         if size > MAX_ANSWER_BYTES:
             raise aiohttp.ClientPayloadError("the answer is too big")

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from lcm.cml.connection import JSON, CmlAnswer, CmlTransport
+from lcm.cml.connection import JSON, CmlAnswer, CmlLimits, CmlTransport, OnPiece
 from lcm.core.clock import Clock
 from lcm.domain.errors import CertificateChanged, CredentialsRefused, Throttled, Unreachable
 
@@ -69,10 +69,12 @@ class CmlSession:
         host: str,
         pinned_sha256: str | None,
         clock: Clock,
+        login_seconds: float = CmlLimits.login,
     ) -> None:
         self._transport = transport
         self._credentials = login
         self._clock = clock
+        self._login_seconds = login_seconds
         self._one_login = asyncio.Lock()
         self._token: _Token | None = None
         self._refusals = 0
@@ -113,9 +115,11 @@ class CmlSession:
         if self._token is not None and self._token.text == token:
             self._token = None
 
-    async def get(self, path: str) -> CmlAnswer:
+    async def get(
+        self, path: str, *, timeout_seconds: float | None = None, on_piece: OnPiece | None = None
+    ) -> CmlAnswer:
         """Return an answer with status 200; a refused token is replaced once."""
-        answer = await self.request("GET", path)
+        answer = await self.request("GET", path, timeout_seconds=timeout_seconds, on_piece=on_piece)
         if answer.status != 200:
             raise Unreachable(f"CML at {self.host} answered {answer.status} to {path}")
         return answer
@@ -128,6 +132,7 @@ class CmlSession:
         *,
         content_type: str | None = JSON,
         timeout_seconds: float | None = None,
+        on_piece: OnPiece | None = None,
     ) -> CmlAnswer:
         """Return any answer to an authorized request; a refused token is replaced once."""
         for is_last in (False, True):
@@ -139,6 +144,7 @@ class CmlSession:
                 token=token,
                 content_type=content_type,
                 timeout_seconds=timeout_seconds,
+                on_piece=on_piece,
             )
             if answer.status != 401:
                 break
@@ -158,6 +164,7 @@ class CmlSession:
         token: str | None = None,
         content_type: str | None = JSON,
         timeout_seconds: float | None = None,
+        on_piece: OnPiece | None = None,
     ) -> CmlAnswer:
         try:
             answer = await self._transport.request(
@@ -169,6 +176,7 @@ class CmlSession:
                 body=body,
                 content_type=content_type,
                 timeout_seconds=timeout_seconds,
+                on_piece=on_piece,
             )
         except CertificateChanged:
             self.is_certificate_refused = True
@@ -186,7 +194,7 @@ class CmlSession:
             )
         ours = await self._credentials()
         body = msgspec.json.encode({"username": ours.username, "password": ours.password})
-        answer = await self._send("POST", "/api/v0/authenticate", body)
+        answer = await self._send("POST", "/api/v0/authenticate", body, timeout_seconds=self._login_seconds)
         self.pinned_sha256 = self.pinned_sha256 or answer.certificate_sha256
         if answer.status in (401, 403):
             self._refusals += 1

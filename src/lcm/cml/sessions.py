@@ -4,8 +4,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from lcm.cml.connection import CmlTransport
-from lcm.cml.session import CmlSession, Credentials, always
+from lcm.cml.connection import CmlLimits, CmlTransport
+from lcm.cml.session import CmlSession, Credentials, Login, always
 from lcm.core.clock import Clock
 from lcm.core.redaction import redactor
 from lcm.domain.errors import NotFound, Unreachable
@@ -81,12 +81,14 @@ class CmlSessions:
         clock: Clock,
         *,
         is_pinned: bool = True,
+        login_seconds: float = CmlLimits.login,
     ) -> None:
         self._transport = transport
         self._fleet_login = always(fleet)
         self._own = own
         self._clock = clock
         self._is_pinned = is_pinned
+        self._login_seconds = login_seconds
         self._known: dict[WorkerId, dict[_LoginKey, tuple[CmlServer, CmlSession]]] = defaultdict(dict)
 
     def of(self, server: CmlServer) -> CmlSession:
@@ -114,7 +116,7 @@ class CmlSessions:
         login = server.login
         pin = server.certificate_sha256 if self._is_pinned else None
         if login is None:
-            return CmlSession(self._transport, self._fleet_login, server.host, pin, self._clock)
+            return self._session(self._fleet_login, server.host, pin)
 
         async def own_login() -> Credentials:
             try:
@@ -127,4 +129,7 @@ class CmlSessions:
             place = f"PUT /api/workers/{server.worker_id}/cml-login"
             return Credentials(answer.username, answer.password, set_by=place)
 
-        return CmlSession(self._transport, own_login, server.host, pin, self._clock)
+        return self._session(own_login, server.host, pin)
+
+    def _session(self, login: Login, host: str, pin: str | None) -> CmlSession:
+        return CmlSession(self._transport, login, host, pin, self._clock, self._login_seconds)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 
-from lcm.cml.connection import CmlConnections, CmlTrust
+from lcm.cml.connection import CmlConnections
 from lcm.cml.sessions import CmlSessions, server_of
 from lcm.core.clock import Clock
 from lcm.core.controller import WatchTriggeredHostedService, Work
@@ -208,8 +208,10 @@ async def lablet_controller_process(
         HttpTransport(settings.control_plane_api_url) as transport,
         CmlConnections(
             settings.cml_port,
-            trust=settings.cml_worker_api_verify_ssl,
+            settings.cml_request_timeout_seconds,
+            settings.cml_tls,
             keep_alive_seconds=KEEP_ALIVE_SECONDS,
+            proxy=settings.cml_proxy,
         ) as cml,
     ):
         control_plane = LabletClient(
@@ -220,7 +222,8 @@ async def lablet_controller_process(
             settings.cml_credentials,
             control_plane,
             clock,
-            is_pinned=settings.cml_worker_api_verify_ssl is CmlTrust.PIN,
+            is_pinned=settings.cml_tls.is_pinned,
+            login_seconds=settings.cml_login_timeout_seconds,
         )
         lablets = assemble_lablets(
             settings,

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
-from lcm.cml.connection import CmlConnections, CmlTrust
+from lcm.cml.connection import CmlConnections
 from lcm.cml.session import Credentials
 from lcm.cml.sessions import CmlSessions, server_of
 from lcm.core.clock import Clock
@@ -294,7 +294,12 @@ async def worker_controller_process(
             ec2, regions, clock=clock, chance=operating_system_chance(), before_effect=election.check
         ) as cloud,
         CloudWatchMetrics(ec2, regions, clock, operating_system_chance()) as cloud_metrics,
-        CmlConnections(settings.cml_port, trust=settings.cml_worker_api_verify_ssl) as cml,
+        CmlConnections(
+            settings.cml_port,
+            settings.cml_request_timeout_seconds,
+            settings.cml_tls,
+            proxy=settings.cml_proxy,
+        ) as cml,
     ):
         control_plane = ControlPlaneClient(
             transport, api_key, service="worker-controller", epoch=lambda: election.epoch
@@ -304,7 +309,8 @@ async def worker_controller_process(
             settings.cml_credentials,
             control_plane,
             clock,
-            is_pinned=settings.cml_worker_api_verify_ssl is CmlTrust.PIN,
+            is_pinned=settings.cml_tls.is_pinned,
+            login_seconds=settings.cml_login_timeout_seconds,
         )
         monitoring = _monitoring(settings, control_plane, cml, sessions, cloud_metrics, clock, ids, health)
         controller = assemble_controller(
@@ -367,7 +373,12 @@ async def launch_doctor(
     async with (
         Ec2Inspection(ec2, regions, home_region=settings.aws_region, clock=clock, chance=chance) as cloud,
         CloudWatchMetrics(ec2, regions, clock, chance) as metrics,
-        CmlConnections(settings.cml_port, trust=settings.cml_worker_api_verify_ssl) as cml,
+        CmlConnections(
+            settings.cml_port,
+            settings.cml_request_timeout_seconds,
+            settings.cml_tls,
+            proxy=settings.cml_proxy,
+        ) as cml,
     ):
         yield LaunchDoctor(
             LaunchSettings(
@@ -421,11 +432,17 @@ def _monitoring(
         max_reconnect_attempts=settings.cml_websocket_max_reconnect_attempts,
         health_timeout=settings.cml_websocket_health_timeout,
         poll_interval=settings.metrics_poll_interval,
-    )
+        telemetry_timeout=settings.cml_telemetry_timeout_seconds,
+    ).following_health_timeout()
     return assemble_monitoring(
         config,
         control_plane=control_plane,
-        websockets=PicowsWebSockets(cml.context, settings.cml_port),
+        websockets=PicowsWebSockets(
+            cml.context,
+            settings.cml_port,
+            settings.cml_websocket_connect_timeout_seconds,
+            settings.cml_proxy,
+        ),
         sessions=sessions,
         cloud_metrics=cloud_metrics,
         clock=clock,

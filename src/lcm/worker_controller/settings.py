@@ -5,10 +5,12 @@ from pathlib import Path
 
 from pydantic import AliasChoices, Field, PositiveFloat, PositiveInt, SecretStr, field_validator
 
+from lcm.cml.connection import CmlLimits
 from lcm.cml.settings import CmlSettings
 from lcm.core.secret_strength import StrongKey
 from lcm.core.settings import ElectionSettings
 from lcm.domain.discovery import parse_tag_filter
+from lcm.domain.idle import EVIDENCE_MAX_AGE
 from lcm.domain.scaling import ScaleDownPolicy
 
 
@@ -77,7 +79,18 @@ class WorkerControllerSettings(ElectionSettings, CmlSettings):
         3, description="Consecutive failures until a connection is FAILED and tried once per resync."
     )
     cml_websocket_health_timeout: PositiveFloat = Field(
-        60.0, description="Seconds without a frame until a connection is closed as broken."
+        60.0,
+        description="Seconds without a frame until a connection is closed as broken. After a third of them"
+        " CML is pinged, and has another third to answer, as a new connection has for its first event.",
+    )
+    cml_websocket_connect_timeout_seconds: PositiveFloat = Field(
+        CmlLimits.websocket, description="Seconds until CML must have accepted a WebSocket connection."
+    )
+    cml_telemetry_timeout_seconds: PositiveFloat = Field(
+        CmlLimits.telemetry,
+        lt=EVIDENCE_MAX_AGE.total_seconds(),
+        description="Seconds in which CML must have sent its whole telemetry; below 30, because older"
+        " telemetry proves no idleness.",
     )
     metrics_poll_interval: PositiveFloat = Field(
         60.0,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from lcm.cml.connection import JSON, CmlAnswer
+from lcm.cml.connection import JSON, CmlAnswer, OnPiece
 from lcm.cml.session import Credentials
 from lcm.cml.sessions import CmlSessions
 from lcm.core.clock import Clock
@@ -20,6 +20,7 @@ from lcm.worker_controller.ports import InstanceMetrics, WebSocket, WebSocketLis
 from simulation.world.knobs import Knobs
 from simulation.world.live_fleet import LiveFleet, LiveSocket, Refusal, Wire
 from simulation.world.ports import SimulatedPort
+from support.memory_live import delivered
 
 if TYPE_CHECKING:
     from simulation.world.processes import ControllerProcess
@@ -97,6 +98,7 @@ class SimulatedCmlApi(_LivePort):
         body: bytes | None = None,
         content_type: str | None = JSON,
         timeout_seconds: float | None = None,
+        on_piece: OnPiece | None = None,
     ) -> CmlAnswer:
         async def answer() -> CmlAnswer:
             server = self._fleet.server_at(host)
@@ -108,7 +110,8 @@ class SimulatedCmlApi(_LivePort):
                 tried = msgspec.json.decode(body or b"{}").get("password", "")
                 server.refusals.append(Refusal(server.clock.monotonic(), self._process.leadership_id, tried))
             in_whole_seconds = server.wall_time.replace(microsecond=0)
-            return CmlAnswer(answer.body, server.certificate_sha256, answer.status, in_whole_seconds)
+            whole = CmlAnswer(answer.body, server.certificate_sha256, answer.status, in_whole_seconds)
+            return delivered(whole, on_piece)
 
         return await self._read(f"{method} {path}", self._fleet.worker_at(host), answer)
 

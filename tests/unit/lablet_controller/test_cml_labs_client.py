@@ -5,7 +5,7 @@ import asyncio
 import msgspec
 import pytest
 
-from lcm.cml.connection import JSON, CmlAnswer
+from lcm.cml.connection import JSON, CmlAnswer, OnPiece
 from lcm.cml.session import CmlSession, Credentials, always
 from lcm.cml.sessions import CmlServer
 from lcm.domain.errors import LabRefused, Throttled, Unreachable
@@ -53,6 +53,7 @@ class ScriptedServer:
         body: bytes | None = None,
         content_type: str | None = JSON,
         timeout_seconds: float | None = None,
+        on_piece: OnPiece | None = None,
     ) -> CmlAnswer:
         if path == "/api/v0/authenticate":
             return CmlAnswer(TOKEN, None)

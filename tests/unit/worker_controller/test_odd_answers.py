@@ -5,12 +5,13 @@ import base64
 import msgspec
 import pytest
 
-from lcm.cml.connection import JSON, CmlAnswer
+from lcm.cml.connection import JSON, CmlAnswer, OnPiece
 from lcm.cml.session import CmlSession, Credentials, always
 from lcm.cml.sessions import CmlServer
 from lcm.domain.errors import Unreachable
 from lcm.domain.launch import InstanceId, WorkerId
 from lcm.worker_controller.adapters.cml_licensing import CmlLicensingClient
+from support.memory_live import delivered
 from support.virtual_time import VirtualClock
 
 SERVER = CmlServer(WorkerId("w-1"), InstanceId("i-1"), "10.0.0.1", None, None)
@@ -40,8 +41,9 @@ class OddServer:
         body: bytes | None = None,
         content_type: str | None = JSON,
         timeout_seconds: float | None = None,
+        on_piece: OnPiece | None = None,
     ) -> CmlAnswer:
-        return self._login if path == "/api/v0/authenticate" else self._answer
+        return self._login if path == "/api/v0/authenticate" else delivered(self._answer, on_piece)
 
 
 def session_at(server: OddServer) -> CmlSession:

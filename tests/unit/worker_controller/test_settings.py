@@ -3,7 +3,7 @@
 import pytest
 from pydantic import SecretStr, ValidationError
 
-from lcm.cml.connection import CmlTrust
+from lcm.cml.tls import CmlTrust
 from lcm.worker_controller.settings import WorkerControllerSettings
 
 

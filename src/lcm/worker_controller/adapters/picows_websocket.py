@@ -16,6 +16,9 @@ from typing import Any, Final
 import structlog
 from picows import WSCloseCode, WSError, WSFrame, WSListener, WSMsgType, WSParsedURL, WSTransport, ws_connect
 
+from lcm.cml.connection import CmlLimits
+from lcm.cml.proxy import Proxy
+from lcm.cml.tls import NamedContext
 from lcm.core.network import plainly
 from lcm.core.timeouts import timeout
 from lcm.domain.errors import CertificateChanged, Unreachable
@@ -39,13 +42,20 @@ _quiet = logging.LoggerAdapter(logging.Logger("picows", logging.CRITICAL + 1))  
 class PicowsWebSockets:
     """One TLS context for all servers: a context each would cost a megabyte."""
 
-    def __init__(self, context: ssl.SSLContext, port: int = 443, timeout_seconds: float = 10.0) -> None:
+    def __init__(
+        self,
+        context: ssl.SSLContext,
+        port: int = 443,
+        timeout_seconds: float = CmlLimits.websocket,
+        proxy: Proxy | None = None,
+    ) -> None:
         self._context = context
         self._port = port
         self._timeout_seconds = timeout_seconds
+        self._proxy = proxy
 
     async def connect(self, host: str, pinned_sha256: str | None, listener: WebSocketListener) -> WebSocket:
-        connection = _Connection(listener, pinned_sha256)
+        connection = _Connection(listener, pinned_sha256, self._context)
         try:
             async with timeout(self._timeout_seconds):
                 await self._shake_hands(host, connection)
@@ -53,6 +63,8 @@ class PicowsWebSockets:
             raise CertificateChanged(f"{host}: {error.verify_message}") from None
         except (WSError, TimeoutError, OSError) as error:
             raise Unreachable(f"WebSocket of {host}: {plainly(error)}") from None
+        if connection.wrong_name is not None:
+            raise CertificateChanged(f"{host}: {connection.wrong_name}")
         if connection.shown_sha256 is not None:
             raise CertificateChanged(
                 f"{host} presents the certificate {connection.shown_sha256[:16]}…, pinned is"
@@ -74,6 +86,7 @@ class PicowsWebSockets:
                 logger_name=_quiet,
                 max_frame_size=MAX_MESSAGE_BYTES,
                 max_redirects=0,
+                proxy=self._proxy.url if self._proxy and self._proxy.serves(host) else None,
                 socket_factory=own.connect,
                 read_buffer_init_size=READ_BUFFER_BYTES,
                 ssl_incoming_bio_size=2 * TLS_RECORD_BYTES,
@@ -114,9 +127,22 @@ class _OwnSocket:
 class _Connection(WSListener):
     """Both sides of one connection: picows' listener and our WebSocket."""
 
-    __slots__ = ("_end", "_listener", "_pieces", "_pinned_sha256", "_transport", "shown_sha256", "was_open")
+    __slots__ = (
+        "_context",
+        "_end",
+        "_listener",
+        "_pieces",
+        "_pinned_sha256",
+        "_transport",
+        "shown_sha256",
+        "was_open",
+        "wrong_name",
+    )
 
-    def __init__(self, listener: WebSocketListener, pinned_sha256: str | None) -> None:
+    def __init__(
+        self, listener: WebSocketListener, pinned_sha256: str | None, context: ssl.SSLContext
+    ) -> None:
+        self._context = context
         self._listener: WebSocketListener | None = listener
         self._pinned_sha256 = pinned_sha256
         self._transport: WSTransport | None = None
@@ -124,6 +150,8 @@ class _Connection(WSListener):
         self._end: tuple[int, str] = (1006, "")
         self.shown_sha256: str | None = None
         """The presented certificate, if it is not the pinned one."""
+        self.wrong_name: str | None = None
+        """Why the name in its certificate is not accepted; picows' TLS does not ask for that."""
         self.was_open = False
 
     # Our WebSocket.
@@ -146,16 +174,27 @@ class _Connection(WSListener):
     # picows' listener.
 
     def on_ws_connected(self, transport: WSTransport) -> None:
+        if not self._is_trusted(transport.underlying_transport.get_extra_info("ssl_object")):
+            self._listener = None
+            transport.disconnect(False)
+            return
+        self._transport = transport
+        self.was_open = True
+
+    def _is_trusted(self, tls: ssl.SSLObject) -> bool:
         if self._pinned_sha256 is not None:
-            shown = transport.underlying_transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
+            shown = tls.getpeercert(binary_form=True) or b""
             shown_sha256 = hashlib.sha256(shown).hexdigest()
             if shown_sha256 != self._pinned_sha256:
                 self.shown_sha256 = shown_sha256
-                self._listener = None
-                transport.disconnect(False)
-                return
-        self._transport = transport
-        self.was_open = True
+                return False
+        if isinstance(self._context, NamedContext):
+            try:
+                self._context.require_name(tls.getpeercert())
+            except ssl.SSLCertVerificationError as error:
+                self.wrong_name = error.verify_message
+                return False
+        return True
 
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
         listener = self._listener

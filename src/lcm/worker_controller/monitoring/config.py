@@ -1,6 +1,9 @@
 """Intervals and limits of monitoring. The first group can be set, the second is part of the design."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
+
+from lcm.cml.connection import CmlLimits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,6 +19,8 @@ class MonitoringConfig:
     """Without a frame a connection counts as broken."""
     poll_interval: float = 60.0
     """Between two REST polls while there is no connection."""
+
+    telemetry_timeout: float = CmlLimits.telemetry
 
     stable_after: float = 60.0
     """A connection that lasted this long resets the count of failures."""
@@ -39,3 +44,8 @@ class MonitoringConfig:
     """How often each monitor is checked."""
     sweep_slices: int = 10
     """A sweep has so many steps: a long one would block the event loop."""
+
+    def following_health_timeout(self) -> Self:
+        """With the limits that belong to the timeout: who raises it wants no earlier end by another one."""
+        third = self.health_timeout / 3
+        return replace(self, first_event_within=third, ping_after=third, pong_within=third)

@@ -3,7 +3,6 @@
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
-import msgspec
 import structlog
 
 from lcm.cml.session import CmlSession
@@ -15,12 +14,11 @@ from lcm.worker_controller.monitoring.activity_log import ActivityLog
 from lcm.worker_controller.monitoring.config import MonitoringConfig
 from lcm.worker_controller.monitoring.protocol import read_system_stats
 from lcm.worker_controller.monitoring.telemetry_log import clock_skew
+from lcm.worker_controller.monitoring.telemetry_reader import read_telemetry
 
 log = structlog.get_logger(__name__)
 
 SYSTEM_STATS_PATH = "/api/v0/system_stats"
-TELEMETRY_PATH = "/api/v0/telemetry/events"
-TELEMETRY_STATE_PATH = "/api/v0/telemetry"
 
 
 class RestFallback:
@@ -106,23 +104,20 @@ class RestFallback:
 
     async def _ask_for_activity(self) -> None:
         began = self._clock.monotonic()
-        answer = await self._session.get(TELEMETRY_PATH)
+        answer, telemetry = await read_telemetry(self._session, self._config.telemetry_timeout)
         now = self._clock.now()
         asked_at = now - timedelta(seconds=self._clock.monotonic() - began)
         # A Date header has whole seconds: half of one is right on average.
         skew = clock_skew(asked_at, now, answer.date + timedelta(seconds=0.5) if answer.date else None)
         if skew is None:
             raise Unreachable("the answer took too long: CML's clock cannot be compared")
-        try:
-            fresh = self._activity_log.telemetry.take_new(
-                answer.body,
-                own_user_id=self._session.user_id,
-                live=self._activity_log.recent,
-                now=now,
-                skew=skew,
-            )
-        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-            raise Unreachable(f"CML sent an invalid answer: {error}") from None
+        fresh = self._activity_log.telemetry.take_new(
+            telemetry.entries,
+            own_user_id=self._session.user_id,
+            live=self._activity_log.recent,
+            now=now,
+            skew=skew,
+        )
         for event in fresh:
             self._activity_log.add(event, SampleSource.REST)
         if fresh:

@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 import structlog
 
+from lcm.cml.connection import CmlLimits
 from lcm.cml.sessions import CmlSessions
 from lcm.core.clock import Clock
 from lcm.core.health import Health
@@ -20,7 +21,6 @@ from lcm.domain.telemetry import MonitorState
 from lcm.rest.schemas import TelemetryEvent
 from lcm.worker_controller.monitoring.config import MonitoringConfig
 from lcm.worker_controller.monitoring.metrics import MetricsLoop
-from lcm.worker_controller.monitoring.polling import TELEMETRY_PATH, TELEMETRY_STATE_PATH
 from lcm.worker_controller.monitoring.registry import CmlWebSocketMonitorRegistry
 from lcm.worker_controller.monitoring.reporter import LiveReporter
 from lcm.worker_controller.monitoring.telemetry_log import (
@@ -28,6 +28,7 @@ from lcm.worker_controller.monitoring.telemetry_log import (
     is_recording,
     is_switched_on,
 )
+from lcm.worker_controller.monitoring.telemetry_reader import TELEMETRY_STATE_PATH, read_telemetry
 from lcm.worker_controller.ports import LiveControlPlane, MetricsProvider, MonitorTarget, WebSockets
 
 log = structlog.get_logger(__name__)
@@ -45,11 +46,13 @@ class LiveMonitoring:
         reporter: LiveReporter,
         metrics: MetricsLoop,
         clock: Clock,
+        telemetry_timeout: float = CmlLimits.telemetry,
     ) -> None:
         self.registry = registry
         self.reporter = reporter
         self.metrics = metrics
         self._clock = clock
+        self._telemetry_timeout = telemetry_timeout
 
     async def run(self) -> None:
         try:
@@ -97,20 +100,18 @@ class LiveMonitoring:
         if session is None:
             return None
         try:
-            answer = await session.get(TELEMETRY_PATH)
-            events = activity_in_telemetry(
-                answer.body,
-                own_user_id=session.user_id,
-                now=self._clock.now(),
-                server_now=answer.date,
-            )
-            is_proof = is_recording(answer.body, now=self._clock.now(), server_now=answer.date)
+            answer, telemetry = await read_telemetry(session, self._telemetry_timeout)
+            now = self._clock.now()
+            is_proof = is_recording(telemetry.newest_at, now=now, server_now=answer.date)
             if not is_proof and not is_switched_on((await session.get(TELEMETRY_STATE_PATH)).body):
                 log.info("telemetry is switched off", worker_id=worker_id)
                 return None
         except (LcmError, msgspec.MsgspecError, ValueError, RecursionError) as error:
             log.info("telemetry not read", worker_id=worker_id, error=str(error))
             return None
+        events = activity_in_telemetry(
+            telemetry.entries, own_user_id=session.user_id, now=now, server_now=answer.date
+        )
         newest = sorted(events, key=lambda event: event.at)[-NEWEST_EVENTS:]
         return [TelemetryEvent(category=event.category, timestamp=event.at) for event in newest]
 
@@ -141,7 +142,7 @@ def assemble_monitoring(
         clock=clock,
         health=health,
     )
-    return LiveMonitoring(registry, reporter, metrics, clock)
+    return LiveMonitoring(registry, reporter, metrics, clock, config.telemetry_timeout)
 
 
 def register_monitoring_metrics(telemetry: Telemetry, monitoring: LiveMonitoring, clock: Clock) -> None:

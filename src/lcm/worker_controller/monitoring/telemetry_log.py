@@ -44,13 +44,12 @@ class _Details(msgspec.Struct, frozen=True):
     lab_id: Any = None
 
 
-class _RawEntry(msgspec.Struct, frozen=True):
+class RawEntry(msgspec.Struct, frozen=True):
+    """An entry of the telemetry, as far as it matters."""
+
     category: Any = None
     timestamp: Any = None
     data: _Details | None = None
-
-
-_entries = msgspec.json.Decoder(list[_RawEntry])
 
 
 class _ActivityEntry(NamedTuple):
@@ -81,21 +80,18 @@ class TelemetryLog:
 
     def take_new(
         self,
-        body: bytes,
+        answer: Iterable[RawEntry],
         *,
         own_user_id: str | None,
         live: Sequence[LiveActivity],
         now: datetime,
         skew: timedelta,
     ) -> list[ActivityEvent]:
-        """Activity events that were not counted yet; the server's clock is ahead by `skew`.
-
-        Raises MsgspecError if the telemetry is invalid.
-        """
+        """Activity events that were not counted yet; the server's clock is ahead by `skew`."""
         window_start = self._mark - SLACK
         entries = [
             entry
-            for entry in _activity_entries(_entries.decode(body), own_user_id, skew, now)
+            for entry in _activity_entries(answer, own_user_id, skew, now)
             if entry.event.at > window_start - JITTER
         ]
         seen_now: Counter[tuple[str, str, str | None]] = Counter()
@@ -168,18 +164,17 @@ def _may_be_same(entry: ActivityEvent, counted: LiveActivity) -> bool:
 
 
 def activity_in_telemetry(
-    body: bytes, *, own_user_id: str | None, now: datetime, server_now: datetime | None
+    answer: Iterable[RawEntry], *, own_user_id: str | None, now: datetime, server_now: datetime | None
 ) -> list[ActivityEvent]:
-    """All activity in the telemetry, counted or not. Raises MsgspecError if it is invalid."""
+    """All activity in the telemetry, counted or not."""
     skew = clock_skew(now, now, server_now) or timedelta(0)
-    return [entry.event for entry in _activity_entries(_entries.decode(body), own_user_id, skew, now)]
+    return [entry.event for entry in _activity_entries(answer, own_user_id, skew, now)]
 
 
-def is_recording(body: bytes, *, now: datetime, server_now: datetime | None) -> bool:
-    """Whether the newest entry of any category proves that CML records telemetry. Raises MsgspecError."""
+def is_recording(newest_at: datetime | None, *, now: datetime, server_now: datetime | None) -> bool:
+    """Whether the newest entry of any category, by the server's clock, proves that CML records telemetry."""
     skew = clock_skew(now, now, server_now) or timedelta(0)
-    times = (_time_of(entry, skew) for entry in _entries.decode(body))
-    return any(at is not None and at >= now - RECORDING_WITHIN for at in times)
+    return newest_at is not None and newest_at >= now + skew - RECORDING_WITHIN
 
 
 class _Telemetry(msgspec.Struct, frozen=True):
@@ -204,19 +199,19 @@ def clock_skew(asked_at: datetime, now: datetime, server_now: datetime | None) -
     return at_least if at_most - at_least <= SLACK else None
 
 
-def _time_of(entry: _RawEntry, skew: timedelta) -> datetime | None:
-    """When it was recorded, by our clock; None if that cannot be read."""
-    if not isinstance(entry.timestamp, str):
+def time_of(timestamp: object, skew: timedelta = timedelta(0)) -> datetime | None:
+    """When an entry was recorded, without the skew by the server's clock; None if that cannot be read."""
+    if not isinstance(timestamp, str):
         return None
     try:
-        at = datetime.fromisoformat(entry.timestamp)
+        at = datetime.fromisoformat(timestamp)
         return (at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)) - skew
     except (ValueError, OverflowError):
         return None
 
 
 def _activity_entries(
-    entries: Iterable[_RawEntry], own_user_id: str | None, skew: timedelta, now: datetime
+    entries: Iterable[RawEntry], own_user_id: str | None, skew: timedelta, now: datetime
 ) -> Iterable[_ActivityEntry]:
     for entry in entries:
         if not (isinstance(entry.category, str) and isinstance(entry.timestamp, str)):
@@ -227,7 +222,7 @@ def _activity_entries(
         # LCM's own requests are in the telemetry too. Without its own user id none of these can count.
         if entry.category == "user_activity" and own_user_id in (None, details.user_id):
             continue
-        at = _time_of(entry, skew)
+        at = time_of(entry.timestamp, skew)
         if at is None:
             continue
         lab_id = details.lab_id

@@ -19,6 +19,7 @@ from lcm.worker_controller.monitoring.config import MonitoringConfig
 from lcm.worker_controller.monitoring.monitor import UNAUTHORIZED
 from lcm.worker_controller.monitoring.protocol import EVENT_TYPES, GARBAGE, UNKNOWN, read_system_stats
 from lcm.worker_controller.monitoring.telemetry_log import activity_in_telemetry
+from lcm.worker_controller.monitoring.telemetry_reader import InvalidTelemetry, parse_telemetry
 from lcm.worker_controller.monitoring.version import LiveFeed, live_feed_of
 from lcm.worker_controller.ports import MAX_MESSAGE_BYTES
 from lcm.worker_controller.probe import evidence as asked
@@ -261,10 +262,10 @@ def _telemetry_can_be_read(answer: Answer) -> Judgment:
     try:
         count = categories(answer).total()
         activity = activity_in_telemetry(
-            answer.body, own_user_id="probe", now=answer.answered_at, server_now=answer.server_time
+            parse_telemetry(answer.body).entries, own_user_id="probe", now=answer.answered_at, server_now=answer.server_time
         )
         times = [entry.timestamp for entry in msgspec.json.decode(answer.body, type=list[_Entry])]
-    except (msgspec.MsgspecError, ValueError, RecursionError):
+    except (InvalidTelemetry, msgspec.MsgspecError, ValueError, RecursionError):
         return broken("it is no list of entries with category and timestamp")
     if not all(map(_is_time, times)):
         return broken("some times cannot be read")

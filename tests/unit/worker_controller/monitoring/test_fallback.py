@@ -9,7 +9,13 @@ import pytest
 
 from lcm.cml.connection import CmlAnswer
 from lcm.domain.telemetry import ActivityEvent, MonitorState, SampleSource
-from lcm.worker_controller.monitoring.telemetry_log import LiveActivity, TelemetryLog, clock_skew
+from lcm.worker_controller.monitoring.telemetry_log import (
+    LiveActivity,
+    RawEntry,
+    TelemetryLog,
+    clock_skew,
+)
+from lcm.worker_controller.monitoring.telemetry_reader import parse_telemetry
 from lcm.worker_controller.ports import ReportedActivity
 from support.live import Watching, a_target, watching, watching_memory
 from support.memory_live import MemoryLiveServer, MemoryLiveServers
@@ -315,6 +321,10 @@ def entry(category: str, seconds: float, **data: Any) -> dict[str, Any]:
     }
 
 
+def entries_of(*entries: dict[str, Any]) -> list[RawEntry]:
+    return parse_telemetry(msgspec.json.encode(entries)).entries
+
+
 def read(
     log: TelemetryLog,
     *entries: dict[str, Any],
@@ -324,7 +334,7 @@ def read(
 ) -> list[str]:
     at = BEGINNING + timedelta(seconds=now)
     fresh = log.take_new(
-        msgspec.json.encode(entries),
+        entries_of(*entries),
         own_user_id="us",
         live=[LiveActivity(number, event) for number, event in enumerate(live or [])],
         now=at,
@@ -386,7 +396,7 @@ def test_a_late_event_matches_an_entry_only_if_the_process_was_stopped() -> None
     counted = ActivityEvent(category="start_lab", at=BEGINNING + timedelta(seconds=40), lab_id="l")
     for late_by, fresh in ((0, 1), (30, 0)):
         found = TelemetryLog(BEGINNING).take_new(
-            msgspec.json.encode([entry("start_lab", 10, lab_id="l")]),
+            entries_of(entry("start_lab", 10, lab_id="l")),
             own_user_id="us",
             live=[LiveActivity(1, counted, timedelta(seconds=late_by))],
             now=BEGINNING + timedelta(seconds=50),
@@ -429,7 +439,7 @@ def test_of_two_entries_the_closer_one_was_counted_live() -> None:
     log = TelemetryLog(BEGINNING)
     counted = [ActivityEvent(category="start_lab", at=BEGINNING + timedelta(seconds=13), lab_id="l")]
     fresh = log.take_new(
-        msgspec.json.encode([entry("start_lab", 10, lab_id="l"), entry("start_lab", 13, lab_id="l")]),
+        entries_of(entry("start_lab", 10, lab_id="l"), entry("start_lab", 13, lab_id="l")),
         own_user_id="us",
         live=[LiveActivity(1, counted[0])],
         now=BEGINNING + timedelta(seconds=20),

@@ -228,6 +228,23 @@ async def test_a_dead_peer_is_noticed_by_the_missing_answer_to_a_ping(
     assert 36 < seconds <= 42
 
 
+@pytest.mark.parametrize(("stalls_at_first", "seconds"), [(False, 200), (True, 100)])
+async def test_a_longer_health_timeout_gives_a_slow_server_more_time_at_every_stage(
+    *, stalls_at_first: bool, seconds: float
+) -> None:
+    clock = VirtualClock()
+    cml = MemoryLiveServer(clock)
+    config = MonitoringConfig(health_timeout=300.0).following_health_timeout()
+    async with watching_memory({"10.0.0.1": cml}, clock, config) as (live, _):
+        if stalls_at_first:
+            cml.is_mute = True
+            live.registry.ensure_monitoring(a_target())
+        else:
+            await connected(live)
+            cml.is_frozen = True
+        assert await live.until_state(RECONNECTING, within_seconds=300) == pytest.approx(seconds, abs=6)
+
+
 async def test_a_server_that_says_nothing_after_the_login_is_given_up(
     live: Watching, cml: MemoryLiveServer
 ) -> None:
