@@ -8,6 +8,8 @@ UI_SOURCES := $(shell find ui -path ui/node_modules -prune -o -type f -print 2>/
 JOBS   ?= 3
 # Cisco's client of the release before: two versions do not fit into one environment.
 OLDER_CLIENT := $(VENV)/virl2-client-2.9
+# Cisco's command line for CML, whose dependencies are not ours.
+VIRLUTILS := $(VENV)/virlutils
 # No process, no socket, virtual time.
 UNIT := tests/unit tests/contract/test_kv.py
 UI_BUILT := src/lcm/control_plane/static/index.html
@@ -39,7 +41,7 @@ page: setup
 	cd ui && PATH="$(CURDIR)/$(BIN):$$PATH" npm run --silent check
 	cd ui && PATH="$(CURDIR)/$(BIN):$$PATH" npm run --silent test
 
-pytest: setup $(OLDER_CLIENT) browser ferretdb prometheus lint $(if $(ARGS),,unit-coverage)
+pytest: setup $(OLDER_CLIENT) $(VIRLUTILS) browser ferretdb prometheus lint $(if $(ARGS),,unit-coverage)
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(if $(ARGS),,$(UNIT:%=--ignore=%)) $(ARGS)
 
 lint: $(VENV)/ready
@@ -56,7 +58,7 @@ explore: setup ## Run the property tests on examples that the suite does not dra
 unit-coverage: setup ## The same, measured: they must reach the branch coverage recorded in pyproject.toml
 	$(BIN)/python -m pytest -q -n auto --dist loadfile --cov --cov-report= $(UNIT)
 
-coverage: setup $(OLDER_CLIENT) browser ferretdb prometheus ## Show which lines and branches of src/lcm the whole suite reaches
+coverage: setup $(OLDER_CLIENT) $(VIRLUTILS) browser ferretdb prometheus ## Show which lines and branches of src/lcm the whole suite reaches
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --cov --cov-fail-under=0 $(ARGS)
 
 bench: setup ## Measure what performance claims rest on
@@ -103,6 +105,8 @@ docs: setup ## Generate docs/reference and ui/src/generated from the code
 lock: $(VENV)/uv ## Resolve the dependencies anew and pin them
 	$(BIN)/uv pip compile pyproject.toml --all-extras --group dev --universal --generate-hashes \
 	  --no-emit-index-url --no-header --no-annotate -o requirements.lock
+	echo virlutils | $(BIN)/uv pip compile - --python-version 3.11 --universal --generate-hashes \
+	  --no-emit-index-url --no-header --no-annotate -o requirements-virlutils.lock
 
 browser: ## Install Chromium for the end-to-end tests where that is possible
 	@tools/install-browser
@@ -133,6 +137,10 @@ $(VENV)/ready: $(VENV)/uv requirements.lock pyproject.toml
 
 $(OLDER_CLIENT): $(VENV)/ready requirements-virl2-2.9.lock
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes --no-deps --target $@ -r requirements-virl2-2.9.lock
+	@touch $@
+
+$(VIRLUTILS): $(VENV)/ready requirements-virlutils.lock
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes --no-deps --target $@ -r requirements-virlutils.lock
 	@touch $@
 
 $(UI_BUILT): $(VENV)/ready $(UI_SOURCES)

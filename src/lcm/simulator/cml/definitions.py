@@ -253,6 +253,7 @@ def node_definition(definition: NodeDefinition) -> dict[str, Any]:
 def image_definition(definition: NodeDefinition) -> dict[str, Any]:
     """The image of a node definition that has one, as `GET /image_definitions` describes it."""
     return {
+        **_OF_THE_NODE_DEFINITION,
         "id": definition.image,
         "node_definition_id": definition.id,
         "label": f"{definition.label} ({definition.image})",
@@ -274,7 +275,11 @@ def added_image(body: Any, definitions: Mapping[str, NodeDefinition]) -> dict[st
         raise Refused(400, f"Bad request: an image definition needs {', '.join(_IMAGE_NEEDS)}")
     if body["node_definition_id"] not in definitions:
         raise Refused(400, f"Node definition not found: {body['node_definition_id']}")
-    return dict(body)
+    return {**_OF_THE_NODE_DEFINITION, "description": "", "read_only": False, **body}
 
 
+_OF_THE_NODE_DEFINITION: Final = dict.fromkeys(
+    ("ram", "cpus", "cpu_limit", "data_volume", "boot_disk_size", "disk_subfolder")
+)
+"""What an image may say instead of its node definition; null: as that says."""
 _IMAGE_NEEDS: Final = ("id", "node_definition_id", "label", "disk_image")
