@@ -35,6 +35,7 @@ from lcm.core.timeouts import timeout
 from lcm.defaults import BUILT_IN
 from lcm.domain.discovery import DiscoverySettings, FoundInstance
 from lcm.domain.errors import CertificateChanged, NotFound, Unreachable
+from lcm.domain.idle import ControllerTerms
 from lcm.domain.launch import InstanceId, LaunchSpec, WorkerId
 from lcm.domain.license import LicenseOperation
 from lcm.domain.lifecycle import WorkerStatus
@@ -110,12 +111,19 @@ class DirectControlPlane:
         self._answer()
         return await self._plane.records.templates.find(name)
 
-    async def claim_leadership(self, cluster_id: str, revision: int, instance_id: str) -> int:
+    async def claim_leadership(
+        self, cluster_id: str, revision: int, instance_id: str, terms: ControllerTerms | None = None
+    ) -> int:
         self._answer()
         claim = LeadershipClaim(
-            service=SERVICE, cluster_id=cluster_id, revision=revision, instance_id=instance_id
+            service=SERVICE,
+            cluster_id=cluster_id,
+            revision=revision,
+            instance_id=instance_id,
+            terms=terms,
         )
-        self.epoch = (await claim_leadership(self._plane.records, claim)).epoch
+        own_terms = self._plane.policies.own_terms
+        self.epoch = (await claim_leadership(self._plane.records, claim, own_terms)).epoch
         return self.epoch
 
     async def update_status(

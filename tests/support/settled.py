@@ -13,6 +13,7 @@ from typing import Any
 from lcm.core.clock import Clock
 from lcm.core.health import Health
 from lcm.core.telemetry import Telemetry
+from lcm.domain.idle import ControllerTerms
 from lcm.domain.launch import InstanceId, WorkerId
 from lcm.domain.lifecycle import RUNNING
 from lcm.domain.template import RegionConfig
@@ -61,7 +62,9 @@ class SilentRecords:
         self.calls["fetch_single_resource"] += 1
         return self.workers.get(WorkerId(worker_id))
 
-    async def claim_leadership(self, cluster_id: str, revision: int, instance_id: str) -> int:
+    async def claim_leadership(
+        self, cluster_id: str, revision: int, instance_id: str, terms: ControllerTerms | None = None
+    ) -> int:
         return 1
 
     async def detect_worker_idle(self, worker: Worker, request: IdleCheckRequest) -> IdleCheck:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from lcm.domain.idle import IdlePolicy
+from lcm.domain.idle import ControllerTerms, IdlePolicy
 from lcm.domain.lablet.lab_standing import LeakPolicy
 from lcm.domain.lablet.ports import PortRange
 from lcm.domain.lablet.session_changes import MAX_RETRIES
@@ -20,6 +20,8 @@ class Policies:
     default_region: str
     """The region of a worker whose request names none."""
     idle: IdlePolicy = field(default_factory=IdlePolicy)
+    own_terms: ControllerTerms = field(default_factory=ControllerTerms)
+    """What is set here of what the worker controller states when it claims its epoch."""
     scaling: ScalingPolicy = field(default_factory=ScalingPolicy)
     drain_timeout: timedelta = timedelta(hours=4)
     """For templates that set none."""

@@ -15,7 +15,7 @@ from lcm.control_plane.access.roles import Role
 from lcm.control_plane.policies import Policies
 from lcm.core.secret_strength import StrongKey
 from lcm.core.settings import CoordinationSettings, split_list
-from lcm.domain.idle import IdlePolicy
+from lcm.domain.idle import ControllerTerms, IdlePolicy
 from lcm.domain.lablet.lab_standing import LeakPolicy
 from lcm.domain.lablet.ports import HIGHEST_PORT, LOWEST_PORT, PortRange
 from lcm.domain.lablet.timeslot import TimeslotPolicy
@@ -97,8 +97,10 @@ class ControlPlaneSettings(CoordinationSettings):
     worker_busy_cpu_percent: float = Field(
         80, ge=0, le=100, description="CPU load from which a worker is not idle; 0: load is ignored."
     )
-    idle_detection_interval: float = Field(
-        300, gt=0, description="Seconds between two idle checks of a worker."
+    idle_detection_interval: float | None = Field(
+        None,
+        gt=0,
+        description="Enforced as the worker controller has it; set here too, another value is refused.",
     )
     worker_activity_detection_enabled: bool = Field(
         True, description="Same value as for the worker controller; off: no alarm for overdue idle checks."
@@ -112,8 +114,10 @@ class ControlPlaneSettings(CoordinationSettings):
         description="Seconds that CML of a running worker may take to become ready until it raises an alarm;"
         " unset: 2400 on bare metal, otherwise 900. An idle timeout later the worker is paused.",
     )
-    min_workers: int = Field(
-        0, ge=0, description="Number of running workers below which none is paused or drained."
+    min_workers: int | None = Field(
+        None,
+        ge=0,
+        description="Enforced as the worker controller has it; set here too, another value is refused.",
     )
     max_workers_per_region: int = Field(
         10, ge=1, description="Number of workers in a region at which a scale-up is refused."
@@ -241,8 +245,6 @@ class ControlPlaneSettings(CoordinationSettings):
                 timeout=timedelta(minutes=self.worker_idle_timeout_minutes),
                 snooze=timedelta(minutes=self.worker_auto_pause_snooze_minutes),
                 auto_pause_enabled=self.worker_auto_pause_enabled,
-                min_workers=self.min_workers,
-                check_interval=timedelta(seconds=self.idle_detection_interval),
                 lead=timedelta(minutes=self.timeslot_lead_time_minutes),
                 busy_cpu_percent=self.worker_busy_cpu_percent,
                 cml_ready_within=(
@@ -255,6 +257,9 @@ class ControlPlaneSettings(CoordinationSettings):
                     if self.worker_activity_detection_enabled
                     else None
                 ),
+            ),
+            own_terms=ControllerTerms(
+                idle_detection_interval=self.idle_detection_interval, min_workers=self.min_workers
             ),
             scaling=ScalingPolicy(
                 max_workers_per_region=self.max_workers_per_region,

@@ -8,8 +8,9 @@ import dataclasses
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Final
+from typing import Annotated, Final
 
+import msgspec
 from msgspec.structs import replace
 
 from lcm.domain.lifecycle import RUNNING, DesiredStatus
@@ -66,6 +67,32 @@ class IdlePolicy:
     """How long CML may take to become ready; None: 40 minutes on bare metal, otherwise 15."""
     alarm_after: timedelta | None = timedelta(seconds=1800)
     """A running worker without an idle check for longer raises an alarm; None where there are no checks."""
+
+
+class ControllerTerms(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings of the worker controller that the control plane enforces (D-22); None: not set there."""
+
+    idle_detection_interval: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    """In seconds."""
+    min_workers: Annotated[int, msgspec.Meta(ge=0)] | None = None
+
+    def conflicts(self, stated: "ControllerTerms") -> list[str]:
+        """Where the control plane, whose own settings these are, was set otherwise than the controller."""
+        return [
+            f"{name.upper()} is {own:g} at the control plane and {other:g} at the worker controller"
+            for name in self.__struct_fields__
+            if (own := getattr(self, name)) is not None
+            and (other := getattr(stated, name)) is not None
+            and own != other
+        ]
+
+    def applied_to(self, policy: IdlePolicy) -> IdlePolicy:
+        seconds, minimum = self.idle_detection_interval, self.min_workers
+        return dataclasses.replace(
+            policy,
+            check_interval=policy.check_interval if seconds is None else timedelta(seconds=seconds),
+            min_workers=policy.min_workers if minimum is None else minimum,
+        )
 
 
 @dataclass(frozen=True)

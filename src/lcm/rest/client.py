@@ -12,6 +12,7 @@ from lcm.core.network import plainly
 from lcm.core.timeouts import timeout
 from lcm.domain.discovery import DiscoverySettings, FoundInstance
 from lcm.domain.errors import Conflict, Fenced, IllegalTransition, NotFound, RequestError, Unreachable
+from lcm.domain.idle import ControllerTerms
 from lcm.domain.launch import LaunchSpec, WorkerId
 from lcm.domain.license import LicenseOperation
 from lcm.domain.lifecycle import WorkerStatus
@@ -124,9 +125,15 @@ class ControlPlaneClient:
             return None
         return msgspec.json.decode(body, type=WorkerTemplate)
 
-    async def claim_leadership(self, cluster_id: str, revision: int, instance_id: str) -> int:
+    async def claim_leadership(
+        self, cluster_id: str, revision: int, instance_id: str, terms: ControllerTerms | None = None
+    ) -> int:
         claim = LeadershipClaim(
-            service=self._service, cluster_id=cluster_id, revision=revision, instance_id=instance_id
+            service=self._service,
+            cluster_id=cluster_id,
+            revision=revision,
+            instance_id=instance_id,
+            terms=terms,
         )
         body = await self._call("POST", "/leadership", claim)
         return msgspec.json.decode(body, type=LeadershipGrant).epoch

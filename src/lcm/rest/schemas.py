@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import msgspec
 
 from lcm.domain.capacity import Capacity
-from lcm.domain.idle import PauseGuard
+from lcm.domain.idle import ControllerTerms, PauseGuard
 from lcm.domain.lablet.claim import ports_of
 from lcm.domain.launch import InstanceId, LaunchSpec, WorkerId
 from lcm.domain.license import License, LicenseDebt, LicenseOperation, LicenseStatus, LicenseTerms
@@ -45,6 +45,7 @@ from lcm.domain.worker import (
 
 API_KEY_HEADER = "X-API-Key"
 SERVICE_HEADER = "X-LCM-Service"
+WORKER_CONTROLLER = "worker-controller"
 LABLET_CONTROLLER = "lablet-controller"
 """The service name of the lablet controller: it has epochs of its own."""
 EPOCH_HEADER = "X-LCM-Epoch"
@@ -649,6 +650,8 @@ class LeadershipClaim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     cluster_id: str
     revision: int
     instance_id: str
+    terms: ControllerTerms | None = None
+    """What the control plane enforces for it; refused if the control plane is set otherwise."""
 
 
 class LeadershipGrant(msgspec.Struct, frozen=True, kw_only=True):

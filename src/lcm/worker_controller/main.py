@@ -27,6 +27,7 @@ from lcm.core.telemetry import LoopLagMonitor, OtlpExport, Telemetry
 from lcm.domain.template import RegionConfig, WorkerTemplate
 from lcm.domain.worker import Worker
 from lcm.rest.client import ControlPlaneClient, HttpTransport
+from lcm.rest.schemas import WORKER_CONTROLLER
 from lcm.web.server import HttpServer
 from lcm.web.tracing import Traced
 from lcm.worker_controller.adapters.cloudwatch import CloudWatchMetrics
@@ -103,7 +104,7 @@ def election_of(
         election_key_prefix=settings.etcd_key_prefix,
         lease_ttl=settings.leader_lease_ttl,
         instance_id=instance_id,
-        service_name="worker-controller",
+        service_name=WORKER_CONTROLLER,
         call_timeout_seconds=settings.etcd_call_timeout_seconds,
     )
     return Election(
@@ -205,7 +206,9 @@ def assemble_controller(
         while_leading["monitors"] = monitors.run
 
     async def claim_epoch(win: ElectionWin) -> int:
-        return await control_plane.claim_leadership(win.cluster_id, win.revision, win.instance_id)
+        return await control_plane.claim_leadership(
+            win.cluster_id, win.revision, win.instance_id, settings.terms
+        )
 
     service = WatchTriggeredHostedService(
         "worker-reconciler",
@@ -302,7 +305,7 @@ async def worker_controller_process(
         ) as cml,
     ):
         control_plane = ControlPlaneClient(
-            transport, api_key, service="worker-controller", epoch=lambda: election.epoch
+            transport, api_key, service=WORKER_CONTROLLER, epoch=lambda: election.epoch
         )
         sessions = CmlSessions(
             cml,

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, Protocol
 from lcm.cml.sessions import CmlServer
 from lcm.domain.diagnosis import Ingress, Subnet
 from lcm.domain.discovery import DiscoverySettings, FoundInstance
+from lcm.domain.idle import ControllerTerms
 from lcm.domain.launch import Ami, InstanceId, InstanceTypeFacts, LaunchSpec, WorkerId
 from lcm.domain.license import LicenseOperation, LicenseTerms
 from lcm.domain.lifecycle import WorkerStatus
@@ -45,7 +46,9 @@ class ControlPlane(Protocol):
 
     async def get_worker_template(self, name: str) -> WorkerTemplate | None: ...
 
-    async def claim_leadership(self, cluster_id: str, revision: int, instance_id: str) -> int: ...
+    async def claim_leadership(
+        self, cluster_id: str, revision: int, instance_id: str, terms: ControllerTerms | None = None
+    ) -> int: ...
 
     async def update_status(
         self,

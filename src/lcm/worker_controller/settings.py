@@ -10,7 +10,7 @@ from lcm.cml.settings import CmlSettings
 from lcm.core.secret_strength import StrongKey
 from lcm.core.settings import ElectionSettings
 from lcm.domain.discovery import parse_tag_filter
-from lcm.domain.idle import EVIDENCE_MAX_AGE
+from lcm.domain.idle import EVIDENCE_MAX_AGE, ControllerTerms
 from lcm.domain.scaling import ScaleDownPolicy
 
 
@@ -102,13 +102,24 @@ class WorkerControllerSettings(ElectionSettings, CmlSettings):
         True, description="Run idle checks; off: no worker is ever paused automatically."
     )
     scale_down_enabled: bool = Field(False, description="Drain idle workers instead of pausing them.")
-    min_workers: int = Field(0, ge=0, description="Scale-down never drains below this many running workers.")
+    min_workers: int = Field(
+        0, ge=0, description="Number of running workers below which none is paused or drained."
+    )
+    idle_detection_interval: PositiveFloat = Field(
+        300.0, description="Seconds between two idle checks of a worker."
+    )
     scale_down_cooldown_seconds: float = Field(
         600.0, ge=0, description="Seconds between two drains by scale-down."
     )
     otel_exporter_otlp_endpoint: str | None = Field(
         None, description="OTLP/HTTP collector to send the metrics to every 10 s, besides /metrics."
     )
+
+    @property
+    def terms(self) -> ControllerTerms:
+        return ControllerTerms(
+            idle_detection_interval=self.idle_detection_interval, min_workers=self.min_workers
+        )
 
     @property
     def scale_down(self) -> ScaleDownPolicy:

@@ -382,6 +382,7 @@ def _settings_of(knobs: Knobs) -> WorkerControllerSettings:
         cleanup_enabled=False,
         scale_down_enabled=knobs.scale_down,
         min_workers=knobs.min_workers,
+        idle_detection_interval=knobs.idle_check_seconds,
         metrics_poll_interval=config_of(knobs).poll_interval,
         worker_activity_detection_enabled=knobs.people,
     )

@@ -95,7 +95,6 @@ async def test_a_worker_that_runs_only_because_its_cml_is_silent_raises_an_alarm
 def test_the_idle_settings_have_the_names_and_defaults_of_the_contract() -> None:
     fields = ControlPlaneSettings.model_fields
     defaults = {
-        "idle_detection_interval": 300,
         "worker_idle_timeout_minutes": 60,
         "worker_auto_pause_enabled": True,
         "worker_auto_pause_snooze_minutes": 60,

@@ -1,13 +1,18 @@
 """Epochs: a newer leader fences an older one, and no rightful leader is locked out."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from msgspec.structs import replace
 
 from lcm.control_plane.api.services import ControlPlane
-from lcm.control_plane.commands.claim_leadership import claim_leadership, fence_for
-from lcm.domain.errors import Fenced
+from lcm.control_plane.commands.claim_leadership import (
+    claim_leadership,
+    fence_for,
+    with_terms_of_the_leader,
+)
+from lcm.domain.errors import Conflict, Fenced
+from lcm.domain.idle import ControllerTerms, IdlePolicy
 from lcm.domain.launch import WorkerId
 from lcm.domain.lifecycle import RUNNING
 from lcm.domain.worker import new_worker
@@ -27,6 +32,39 @@ async def test_every_later_election_gets_a_higher_epoch(plane: ControlPlane) -> 
 
 async def test_the_same_claim_again_gets_the_same_epoch(plane: ControlPlane) -> None:
     assert await claim(plane, "etcd", 5) == await claim(plane, "etcd", 5) == 1
+
+
+STATED = ControllerTerms(idle_detection_interval=60.0, min_workers=2)
+
+
+async def stating(plane: ControlPlane, own: ControllerTerms) -> int:
+    """Claim with these settings at the controller, and the others at the control plane."""
+    request = LeadershipClaim(
+        service="worker-controller", cluster_id="etcd", revision=1, instance_id="a", terms=STATED
+    )
+    return (await claim_leadership(plane.records, request, own)).epoch
+
+
+@pytest.mark.parametrize("own", [ControllerTerms(), ControllerTerms(min_workers=2), STATED])
+async def test_what_the_leader_states_is_enforced(plane: ControlPlane, own: ControllerTerms) -> None:
+    assert (await with_terms_of_the_leader(plane.records, plane.policies)).idle == plane.policies.idle
+    await stating(plane, own)
+    idle = (await with_terms_of_the_leader(plane.records, plane.policies)).idle
+    assert (idle.check_interval, idle.min_workers) == (timedelta(seconds=60), 2)
+    assert replace_idle(idle) == replace_idle(plane.policies.idle)
+
+
+def replace_idle(policy: IdlePolicy) -> IdlePolicy:
+    """The policy without what the leader states."""
+    return ControllerTerms(idle_detection_interval=1.0, min_workers=0).applied_to(policy)
+
+
+async def test_a_leader_that_is_set_otherwise_is_refused_with_both_values(plane: ControlPlane) -> None:
+    with pytest.raises(Conflict) as refused:
+        await stating(plane, ControllerTerms(idle_detection_interval=300.0, min_workers=0))
+    for text in ("IDLE_DETECTION_INTERVAL is 300", "60 at the worker", "MIN_WORKERS is 0", "2 at the worker"):
+        assert text in str(refused.value)
+    assert await stating(plane, ControllerTerms()) == 1  # once it is corrected
 
 
 async def test_a_winner_that_was_paused_cannot_fence_out_the_real_leader(plane: ControlPlane) -> None:

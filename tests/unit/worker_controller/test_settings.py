@@ -15,6 +15,7 @@ def test_the_defaults_are_those_of_the_mission() -> None:
     assert settings.cml_websocket_max_reconnect_attempts == 3
     assert settings.cml_websocket_health_timeout == 60
     assert settings.metrics_poll_interval == 60
+    assert (settings.idle_detection_interval, settings.min_workers) == (300, 0)
     assert settings.use_private_ip_for_monitoring is False
     assert settings.cml_worker_api_verify_ssl is CmlTrust.PIN
     assert (settings.cml_credentials.username, settings.cml_credentials.password) == ("admin", "")

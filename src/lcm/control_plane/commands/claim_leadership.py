@@ -4,12 +4,16 @@ The epoch is the version of the service's leadership document, so a claim is a c
 every write fenced by an older epoch is refused from then on.
 """
 
+from dataclasses import replace
+
 import msgspec
 
+from lcm.control_plane.policies import Policies
 from lcm.control_plane.records.groups import Records
 from lcm.control_plane.store.port import GUARD_KIND, Document, Fence, VersionConflict
 from lcm.domain.errors import Conflict, Fenced
-from lcm.rest.schemas import LeadershipClaim, LeadershipGrant
+from lcm.domain.idle import ControllerTerms
+from lcm.rest.schemas import WORKER_CONTROLLER, LeadershipClaim, LeadershipGrant
 
 REMEMBERED_CLUSTERS = 100
 MAX_ATTEMPTS = 8
@@ -21,15 +25,22 @@ class Leadership(msgspec.Struct, frozen=True, kw_only=True):
     cluster_id: str
     instance_id: str
     newest_elections: dict[str, int] = {}
+    terms: ControllerTerms | None = None
+    """What the leader stated when it claimed its epoch."""
 
 
-async def claim_leadership(records: Records, claim: LeadershipClaim) -> LeadershipGrant:
+async def claim_leadership(
+    records: Records, claim: LeadershipClaim, own_terms: ControllerTerms | None = None
+) -> LeadershipGrant:
     """Grant an epoch: the same claim gets the same one again, an election that is not newer is refused.
 
     Elections are compared within one coordination store only. Another store starts above the stored
     epoch: a wiped etcd or a restarted in-process store cannot lock out a rightful leader, and a claim of
     a lost store that arrives late cannot either, because the next election of the present one is newer.
     """
+    conflicts = own_terms.conflicts(claim.terms) if own_terms and claim.terms else []
+    if conflicts:
+        raise Conflict(f"{'; '.join(conflicts)}; set it at the worker controller only, or alike at both")
     for _ in range(MAX_ATTEMPTS):
         document = await records.store.get(GUARD_KIND, claim.service)
         known = msgspec.json.decode(document.body, type=Leadership) if document else None
@@ -58,8 +69,18 @@ def _next(known: Leadership | None, claim: LeadershipClaim) -> Leadership:
     elections[claim.cluster_id] = claim.revision
     newest_last = list(elections.items())[-REMEMBERED_CLUSTERS:]
     return Leadership(
-        cluster_id=claim.cluster_id, instance_id=claim.instance_id, newest_elections=dict(newest_last)
+        cluster_id=claim.cluster_id,
+        instance_id=claim.instance_id,
+        newest_elections=dict(newest_last),
+        terms=claim.terms,
     )
+
+
+async def with_terms_of_the_leader(records: Records, policies: Policies) -> Policies:
+    """Return the policies with what the leading worker controller stated, to whichever control plane."""
+    document = await records.store.get(GUARD_KIND, WORKER_CONTROLLER)
+    terms = msgspec.json.decode(document.body, type=Leadership).terms if document else None
+    return policies if terms is None else replace(policies, idle=terms.applied_to(policies.idle))
 
 
 def fence_for(service: str, epoch: int) -> Fence:

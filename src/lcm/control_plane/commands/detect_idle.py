@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 
 from msgspec.structs import replace
 
+from lcm.control_plane.commands.claim_leadership import with_terms_of_the_leader
 from lcm.control_plane.policies import Policies
 from lcm.control_plane.records.groups import Caches, Records
 from lcm.control_plane.records.idle_checks import CheckTimes
@@ -48,6 +49,7 @@ async def detect_idle(
     fence: Fence,
 ) -> IdleCheck:
     """Check one worker. At most one evaluation per check interval, unless forced."""
+    policies = await with_terms_of_the_leader(records, policies)
     policy, now = policies.idle, records.clock.now()
     worker = await records.workers.get(worker_id)
     used_at = newest_use(request.raw_telemetry_events or (), now)

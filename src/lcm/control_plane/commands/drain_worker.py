@@ -3,6 +3,7 @@
 from dataclasses import replace
 from datetime import timedelta
 
+from lcm.control_plane.commands.claim_leadership import with_terms_of_the_leader
 from lcm.control_plane.commands.detect_idle import recent_load, reserved_if_possible
 from lcm.control_plane.policies import Policies
 from lcm.control_plane.records.groups import Caches, Records
@@ -44,6 +45,7 @@ async def scale_down_worker(
     The guards are evaluated again in the compare-and-set: a hold, a session or activity committed first wins.
     """
     timeout = await _drain_timeout(records, policies, worker_id)
+    policies = await with_terms_of_the_leader(records, policies)
     policy, now = policies.idle, records.clock.now()
     checked = caches.idle_checks.of(worker_id)
     evidence = Evidence(

@@ -262,7 +262,10 @@ def _telemetry_can_be_read(answer: Answer) -> Judgment:
     try:
         count = categories(answer).total()
         activity = activity_in_telemetry(
-            parse_telemetry(answer.body).entries, own_user_id="probe", now=answer.answered_at, server_now=answer.server_time
+            parse_telemetry(answer.body).entries,
+            own_user_id="probe",
+            now=answer.answered_at,
+            server_now=answer.server_time,
         )
         times = [entry.timestamp for entry in msgspec.json.decode(answer.body, type=list[_Entry])]
     except (InvalidTelemetry, msgspec.MsgspecError, ValueError, RecursionError):

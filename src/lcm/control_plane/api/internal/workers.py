@@ -227,5 +227,6 @@ async def template(name: str, _: Controller, plane: Plane) -> Response:
 async def leadership(
     _: Controller, claim: Annotated[LeadershipClaim, Depends(body_of(LeadershipClaim))], plane: Plane
 ) -> Response:
-    """A repeated claim gets the same epoch; an election older than the known one is refused."""
-    return answer(await claim_leadership(plane.records, claim))
+    """A repeated claim gets the same epoch. An election older than the known one is refused, and so are terms
+    that contradict the control plane's own settings."""
+    return answer(await claim_leadership(plane.records, claim, plane.policies.own_terms))
