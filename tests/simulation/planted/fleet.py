@@ -19,6 +19,7 @@ from lcm.worker_controller.decisions import Situation
 from lcm.worker_controller.ports import LicenseState
 from lcm.worker_controller.running import license
 from lcm.worker_controller.running.license import Next
+from lcm.worker_controller.steps import terminating
 from lcm.worker_controller.sweeps import orphans as sweeping
 from lcm.worker_controller.sweeps.orphans import Orphans
 from simulation.planted.base import planted_in, swapped, swapped_in
@@ -85,7 +86,7 @@ def a_launch_is_repeated_without_observing() -> Iterator[None]:
 
 @planted_in(a_maintained_fleet)
 def a_license_is_lost_with_its_instance() -> Iterator[None]:
-    yield from swapped(License, "may_be_held", property(lambda self: False))
+    yield from swapped(terminating, "_is_license_open", lambda worker: False)
 
 
 @planted_in(a_license_registered_outside_is_deregistered)
