@@ -80,6 +80,7 @@ class DiscoveryBench(LabletBench):
         return self.make_lab(title, notes=mark_notes("", marker))
 
     def start_lab(self, lab: Lab) -> None:
+        self.cml.labs.advance(self._moment())
         self.cml.labs.start(lab, self._moment(), ADMIN_ID)
 
     async def delete_outside(self, lab: Lab) -> None:

@@ -19,6 +19,7 @@ from lcm.domain.lablet.lab_standing import LeakPolicy
 from lcm.domain.lablet.listed_lab import LeakReason
 from lcm.domain.lablet.marker import Marker, lab_title, mark_notes
 from lcm.domain.lablet.states import ENDED, RUNNING, STOPPING
+from lcm.simulator.cml.lab import Lab
 from support.control_plane import ONE_REGION
 from support.lab_strangers import INTERVAL, DiscoveryBench
 from support.lablet_bench import Killed
@@ -51,6 +52,15 @@ async def abandoned_session(bench: DiscoveryBench) -> str:
     return str(bench.session_id)
 
 
+async def abandoned_lab(bench: DiscoveryBench) -> Lab:
+    """Its lab, which a person has started again."""
+    await abandoned_session(bench)
+    [lab] = bench.cml.labs.all()
+    await bench.clock.sleep(5)
+    bench.start_lab(lab)
+    return lab
+
+
 async def sweep(bench: DiscoveryBench, minutes: float = 11) -> None:
     await bench.discover()
     await bench.discover_for(minutes)
@@ -58,8 +68,7 @@ async def sweep(bench: DiscoveryBench, minutes: float = 11) -> None:
 
 
 async def test_a_lab_of_an_ended_session_is_stopped_wiped_and_deleted(bench: DiscoveryBench) -> None:
-    lab = await bench.make_leaked(await ended_session(bench))
-    bench.start_lab(lab)
+    lab = await abandoned_lab(bench)
     await sweep(bench)
     assert bench.titles() == []
     assert await bench.lab(lab.id) is None
@@ -69,8 +78,7 @@ async def test_a_lab_of_an_ended_session_is_stopped_wiped_and_deleted(bench: Dis
 
 
 async def test_a_leaked_lab_is_gone_within_a_quarter_of_an_hour(bench: DiscoveryBench) -> None:
-    lab = await bench.make_leaked(await ended_session(bench))
-    bench.start_lab(lab)
+    await abandoned_lab(bench)
     since = bench.clock.now()
     while bench.titles():
         await bench.discover(timedelta(seconds=10))
@@ -225,6 +233,19 @@ async def test_a_duplicate_that_a_person_started_stays(bench: DiscoveryBench) ->
     assert len(await bench.audited(LabletEvent.LAB_LEAK_REPORTED)) == 1
 
 
+async def test_a_copy_that_a_person_uses_outlives_its_session(bench: DiscoveryBench) -> None:
+    """LCM starts only labs that it has recorded, so whoever started this one may need it."""
+    session = await bench.drive(RUNNING)
+    assert session.lab is not None
+    copy = await bench.make_leaked(session.id, title=session.lab.title)
+    bench.start_lab(copy)
+    await bench.end()
+    await bench.drive(*ENDED)
+    await sweep(bench, 60)
+    assert [lab.id for lab in bench.cml.labs.all()] == [copy.id]
+    assert copy.id not in await bench.changed_labs()
+
+
 @pytest.mark.parametrize("number", range(1, 40, 3))
 @pytest.mark.parametrize("is_after", [False, True])
 async def test_a_removal_goes_on_whatever_dies(bench: DiscoveryBench, number: int, *, is_after: bool) -> None:
@@ -248,8 +269,7 @@ async def test_a_removal_goes_on_whatever_dies(bench: DiscoveryBench, number: in
 
 @pytest.mark.parametrize("call", ["stop_lab", "wipe_lab", "delete_lab"])
 async def test_a_removal_that_cml_refuses_is_tried_again_and_shown(bench: DiscoveryBench, call: str) -> None:
-    lab = await bench.make_leaked(await ended_session(bench))
-    bench.start_lab(lab)
+    lab = await abandoned_lab(bench)
     await bench.discover()
     await bench.discover_for(11)
     bench.labs.failing[call] = LabRefused(400, "not now")

@@ -59,7 +59,7 @@ def stand(
         return Standing(LabKind.SESSION, recorded_by.id)
     if mark is None or mark.fleet_id != fleet_id:
         return FOREIGN
-    leak = _leak(mark, instance_id, marked)
+    leak = _leak(lab_id, mark, instance_id, marked)
     return Standing(LabKind.SESSION if leak is None else LabKind.LEAKED, mark.session_id, leak)
 
 
@@ -69,20 +69,24 @@ def _owns(session: LabletSession, lab_id: str, instance_id: str | None) -> bool:
     return is_recorded and not session.is_ended
 
 
-def _leak(mark: LabMark, instance_id: str | None, session: LabletSession | None) -> LeakReason | None:
+def _leak(
+    lab_id: str, mark: LabMark, instance_id: str | None, session: LabletSession | None
+) -> LeakReason | None:
+    """Why the lab is no session's. Beside the recorded lab of an import another one is a duplicate for ever:
+    LCM never started it, so whoever did may still need it after the session has ended."""
     if session is None:
         return LeakReason.SESSION_UNKNOWN
+    lab = session.lab
+    if lab is not None and lab.lab_id not in (None, lab_id):
+        is_same_import = (lab.generation, lab.instance_id) == (mark.generation, instance_id)
+        if is_same_import:
+            return LeakReason.DUPLICATE
     if session.is_ended:
         return LeakReason.SESSION_ENDED
     if mark.generation > session.lab_generation:
         return LeakReason.RECORD_OLDER
-    lab = session.lab
-    if lab is None:
-        return LeakReason.SESSION_MOVED_ON
-    if lab.lab_id is None:
-        return None  # an import is under way, and this may be its lab
-    is_same_import = (lab.generation, lab.instance_id) == (mark.generation, instance_id)
-    return LeakReason.DUPLICATE if is_same_import else LeakReason.SESSION_MOVED_ON
+    is_under_way = lab is not None and lab.lab_id is None
+    return None if is_under_way else LeakReason.SESSION_MOVED_ON
 
 
 def why_kept(lab: LabRecord, of_worker: Iterable[LabRecord], policy: LeakPolicy) -> str:

@@ -86,6 +86,7 @@ def test_a_lab_of_a_session_that_has_ended_is_leaked(status: SessionStatus) -> N
         (owning("l9", 2), mark(1), LeakReason.SESSION_MOVED_ON),
         (owning(lab=None), mark(1), LeakReason.SESSION_MOVED_ON),
         (owning("l9", 1), mark(1), LeakReason.DUPLICATE),
+        (owning("l9", 1, status=SessionStatus.TERMINATED), mark(1), LeakReason.DUPLICATE),
         (owning("l9", 1), mark(2), LeakReason.RECORD_OLDER),
     ],
 )
