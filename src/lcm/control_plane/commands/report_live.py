@@ -199,21 +199,25 @@ async def _own_actions(
 ) -> frozenset[ActivityEvent]:
     """Return what LCM itself did: in sessions' labs that it starts or stops, and in labs that it removes."""
     await caches.lab_owners.load()
+    worker = await records.workers.find(reports[0].worker_id)
+    came_up_at = worker.came_up_at if worker is not None else None
     return frozenset(
         [
             event
             for report in reports
             for event in report.activity_events
-            if await _is_own(records, caches, report.worker_id, event)
+            if await _is_own(records, caches, report.worker_id, event, came_up_at)
         ]
     )
 
 
-async def _is_own(records: Records, caches: Caches, worker_id: str, event: ActivityEvent) -> bool:
+async def _is_own(
+    records: Records, caches: Caches, worker_id: str, event: ActivityEvent, came_up_at: datetime | None
+) -> bool:
     if event.lab_id is None:
         return False
     session = caches.lab_owners.of(event.lab_id)
-    if session is not None and is_own_action(session, event.at):
+    if session is not None and is_own_action(session, event.at, worker_came_up_at=came_up_at):
         return True
     lab = await records.labs.find(worker_id, event.lab_id)
     return lab is not None and lab.request is not None and lab.request.action is LabAction.REMOVE
