@@ -7,7 +7,8 @@ commit sets off besides its publication (caches, browsers, other control planes)
 - clock, ids, timeouts, health, telemetry, tracing, the supervision of loops, the log of commits;
 - `web/`: the HTTP server, in front of every request;
 - codecs: records to bytes and back, validators of fields, the parser of EC2's XML;
-- the inside of the store and of the coordination store: a port's methods count, what is behind them does not;
+- the inside of the store and of the coordination store: a port's methods count, what is behind them does not,
+  nor the security log, which stands before the store;
 - what runs beside the way: other tasks, the reports of live connections, the resource scheduler, the
   publisher's other duties, housekeeping of the debounce.
 
@@ -41,7 +42,9 @@ INSIDE = re.compile(r"(core/kv|control_plane/store)/.*([:.]_|<locals>)")
 BESIDE = re.compile(
     r"supervise|Election\.|LeaderElected\w+\.run|LiveReporter\.|\w*Registry\.|WorkQueue\.release_due"
 )
-DUTIES = re.compile(r".*(settled_labs|presence)\.py|.*\._(drop_keys_of_purged|forget_quiet_keys)$")
+DUTIES = re.compile(
+    r".*(settled_labs|presence|security_log|redaction)\.py|.*\._(drop_keys_of_purged|forget_quiet_keys)$"
+)
 NOTIFIERS = {"_notify_listeners", "_tell"}
 """They call the listeners of a commit; the second until 91fd182."""
 LEADS_ON = re.compile(r".*publisher\.py")
@@ -96,9 +99,7 @@ class Way:
             "files": len({name.partition(":")[0] for name in functions}),
             "functions of any kind": len(set(names)),
             "HTTP requests": len(self._requests()),
-            "commits": sum(
-                bool(re.search(r"Store\.(insert|replace)\.<locals>\.operation$", name)) for name in names
-            ),
+            "commits": _commits(names),
             "EC2 calls": 1 + sum(name.endswith(":TokenBucket.accepted") for name in names),
         }
 
@@ -114,6 +115,15 @@ class Way:
             if entry.name.endswith(self.to):
                 return
         raise AssertionError(f"{self.to} was not called")
+
+
+def _commits(names: Sequence[str]) -> int:
+    """Writes to SQLite; an audited one consists of the change and its entry in the log."""
+    alone, audited = (
+        sum(bool(re.search(rf"SqliteStore\.({made})\.<locals>\.operation$", name)) for name in names)
+        for made in ("insert|replace|_insertion|_replacement", "commit")
+    )
+    return alone - audited
 
 
 def common(ways: Sequence[Way]) -> list[str]:

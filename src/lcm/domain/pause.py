@@ -207,5 +207,6 @@ def resume(pause: Pause, *, now: datetime) -> Pause:
 
 def _uncounted(pause: Pause) -> Pause:
     """The pause with an automatic request that was not carried out taken out of the count."""
-    is_counted = pause.state is REQUESTED and pause.is_automatic
-    return replace(pause, auto_pause_count=pause.auto_pause_count - is_counted)
+    return replace(
+        pause, auto_pause_count=pause.auto_pause_count - (pause.state is REQUESTED and pause.is_automatic)
+    )

@@ -209,7 +209,8 @@ class WorkerReconciler(Reconciler[Worker]):
             for _ in range(CHANGES_PER_RECONCILE):
                 decision = self._decide_at_once(worker, resource.status)
                 if decision is None:
-                    situation = await self._observe(worker)
+                    seen = await self.scope.observer.observe(worker)
+                    situation = Situation(worker, seen, self.clock.now(), self.provisioning_timeout)
                     decision = STEPS[worker.status](situation)
                     if situation.observation_failure is not None and isinstance(decision, (Wait, *EFFECTS)):
                         return Retry(situation.observation_failure)
@@ -256,10 +257,6 @@ class WorkerReconciler(Reconciler[Worker]):
         A copy that is out of date or a leader that was replaced is refused here, before EC2 is called.
         """
         return await self.control_plane.verify(worker)
-
-    async def _observe(self, worker: Worker) -> Situation:
-        seen = await self.scope.observer.observe(worker)
-        return Situation(worker, seen, self.clock.now(), self.provisioning_timeout)
 
     async def _carry_out(self, worker: Worker, decision: Decision) -> Worker | ReconciliationResult:
         """Do the one thing that was decided. A worker that comes back is reconciled further at once."""

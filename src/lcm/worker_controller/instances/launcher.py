@@ -110,7 +110,8 @@ class Launcher:
             raise RegionNotConfigured(
                 f"region {worker.aws_region!r} is not in aws_region_configs; configure it, then retry"
             )
-        await self._require_kvm(region.region, template)
+        if template.nested_virtualization or not template.allow_without_kvm:
+            await self._require_kvm(region.region, template)
         image = await self.cloud.resolve_ami(region.region, template.ami_name_pattern, template.ami_owners)
         tags = instance_tags(
             worker_id=worker.id,
@@ -127,9 +128,7 @@ class Launcher:
         return intended
 
     async def _require_kvm(self, region: str, template: WorkerTemplate) -> None:
-        """Ask EC2 what the type can; not where the template accepts a worker without KVM as it is."""
-        if template.allow_without_kvm and not template.nested_virtualization:
-            return
+        """Ask EC2 what the type can."""
         facts = await self.cloud.describe_instance_type(region, template.instance_type)
         if mistake := kvm_mistake(template, facts):
             raise InstanceTypeUnfit(f"template {template.name!r}: {mistake}; then retry")
