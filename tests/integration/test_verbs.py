@@ -230,3 +230,14 @@ def test_a_question_loads_nothing_that_it_does_not_need() -> None:
     }
     assert "lcm" in loaded
     assert loaded & heavy == set()
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(tmp_path: Path) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    errors = tmp_path / "errors"
+    with errors.open("w") as stderr:
+        command = [Path(sys.executable).with_name("lcm"), "get", "workers"]
+        done = subprocess.run(command, stdout=write, stderr=stderr, timeout=PATIENCE_SECONDS, check=False)
+    os.close(write)
+    assert (done.returncode, errors.read_text()) == (1, "")

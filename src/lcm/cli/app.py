@@ -627,9 +627,16 @@ def main() -> None:
     leave_quietly_on_signals()
     try:
         call = quick.call_of(VERBS, sys.argv[1:]) if COMPLETION not in os.environ else None
-        (call or app)()
+        try:
+            (call or app)()
+        finally:
+            sys.stdout.flush()
     except ModuleNotFoundError as error:
         what = missing_extra(error)
         if what is None:
             raise
         _fail(what)
+    except BrokenPipeError:
+        # The reader, `head` for instance, has seen enough; what is still buffered goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)

@@ -84,7 +84,7 @@ function Entry({ entry }: { entry: SecurityEntry }) {
       </span>
       <span class="decision-reason">
         {entry.target}
-        {isRefused ? ` · ${entry.reason}` : changesOf(entry).map((change) => <div key={change}>{change}</div>)}
+        {isRefused ? ` · ${entry.reason}` : <Changes changes={changesOf(entry)} />}
       </span>
       <span class="decision-about">
         {actorOf(entry)} · {entry.address}
@@ -94,6 +94,20 @@ function Entry({ entry }: { entry: SecurityEntry }) {
         <span>{entry.outcome}</span>
       </span>
     </li>
+  );
+}
+
+/** What is created has many fields: they are shown on request. */
+const FEW = 3;
+
+function Changes({ changes }: { changes: readonly string[] }) {
+  const list = changes.map((change) => <div key={change}>{change}</div>);
+  if (changes.length <= FEW) return <>{list}</>;
+  return (
+    <details>
+      <summary>{changes.length} fields</summary>
+      {list}
+    </details>
   );
 }
 
