@@ -34,8 +34,6 @@ OTHER_CATEGORIES: Final = frozenset(
         "license_info",
         "maintenance_state_change",
         "meminfo",
-        "packet_capture",
-        "wipe_node",
     }
 )
 """Known from CML 2.9, and not counted as activity."""
