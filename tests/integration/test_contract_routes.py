@@ -148,6 +148,36 @@ async def test_what_cml_reports_of_itself_is_shown(plane: LonePlane) -> None:
     assert worker["cml_system_info"] == {"oui": "52:54:00"}
 
 
+async def test_no_secret_is_read_with_an_epoch_that_was_never_granted_or_by_another_service(
+    plane: LonePlane,
+) -> None:
+    login = {"username": "lcm", "password": "canary-password"}
+    await plane.admin.accepted("PUT", f"/api/workers/{plane.worker_id}/cml-login", login)
+    for secret in ("cml-login", "license-token"):
+        path = f"/workers/{plane.worker_id}/{secret}"
+        for epoch in (0, 2, 999_999):
+            status, problem = await plane.reported("GET", path, epoch=epoch)
+            assert (status, problem["type"]) == (409, "urn:lcm:problem:fenced")
+        for service in ("anybody", "resource-scheduler"):
+            headers = {"X-LCM-Service": service, "X-LCM-Epoch": "1"}
+            async with plane.controller.get(f"/api/internal{path}", headers=headers) as response:
+                assert response.status == 403
+    await plane.admin.accepted("DELETE", f"/api/workers/{plane.worker_id}/cml-login")
+
+
+@pytest.mark.parametrize("address", ["169.254.169.254", "metadata.google.internal:80/#"])
+async def test_no_report_leads_lcm_to_another_address_than_a_workers(plane: LonePlane, address: str) -> None:
+    instance = {"id": "i-1", "region": "us-east-1", "state": "running", "instance_type": "m5.large"}
+    before = await plane.admin.get(f"/api/workers/{plane.worker_id}")
+    body = {"instance": {**instance, "image_id": "ami-1", "public_ip": address}, "expected_version": 1}
+    for route in ("/{id}/ec2-details", "/{id}/status"):
+        report = body if "ec2" in route else {**body, "status": "running", "reason": "test"}
+        status, problem = await plane.report(route, report)
+        assert (status, problem["type"]) == (422, "urn:lcm:problem:invalid-address"), problem
+    after = await plane.admin.get(f"/api/workers/{plane.worker_id}")
+    assert (after["version"], after["public_ip"]) == (before["version"], before["public_ip"])
+
+
 async def test_a_forced_delete_leaves_no_record(plane: LonePlane) -> None:
     path = f"/api/workers/{plane.worker_id}"
     worker = await plane.admin.accepted("DELETE", f"{path}?force=true")

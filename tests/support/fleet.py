@@ -94,7 +94,9 @@ class DirectControlPlane:
     async def bulk_import(self, found: Sequence[FoundInstance]) -> BulkImportResult:
         self._answer()
         bulk = BulkImport(instances=list(found))
-        return await import_workers(self._plane.records, bulk, by=SERVICE, fence=self._fence())
+        return await import_workers(
+            self._plane.records, self._plane.policies, bulk, by=SERVICE, fence=self._fence()
+        )
 
     async def clean_up(self, cleanup: Cleanup) -> CleanupResult:
         self._answer()
@@ -175,7 +177,9 @@ class DirectControlPlane:
     async def report_instance(self, worker: Worker, instance: Instance) -> Worker:
         self._answer()
         report = InstanceReport(instance=instance, expected_version=worker.version)
-        return await report_instance(self._plane.records, worker.id, report, fence=self._fence())
+        return await report_instance(
+            self._plane.records, self._plane.policies, worker.id, report, fence=self._fence()
+        )
 
     async def report_cml(
         self,

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+from lcm.domain.addresses import Network
 from lcm.domain.idle import ControllerTerms, IdlePolicy
 from lcm.domain.lablet.lab_standing import LeakPolicy
 from lcm.domain.lablet.ports import PortRange
@@ -38,6 +39,8 @@ class Policies:
     """Whether a session that does not fit its timeslot is refused; otherwise it is only said."""
     can_replace_lost: bool = True
     """Whether a session that loses its worker after READY is placed again, once."""
+    worker_networks: tuple[Network, ...] = ()
+    """Where addresses of workers must be; none: anywhere."""
     headroom_percent: float = 0.0
     """How much more than its sessions need a new worker must have."""
     leaked_labs: LeakPolicy = LeakPolicy.REMOVE

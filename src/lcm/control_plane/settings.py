@@ -7,7 +7,15 @@ from pathlib import Path
 from typing import Annotated, Final, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, Field, PositiveInt, SecretStr, field_validator, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    IPvAnyNetwork,
+    PositiveInt,
+    SecretStr,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import NoDecode
 
 from lcm.control_plane.access.oidc import OidcConfig
@@ -82,6 +90,11 @@ class ControlPlaneSettings(CoordinationSettings):
     worker_templates_config_path: Path = Field(
         Path("config/worker_templates.yaml"),
         description="YAML file of the worker templates; they are upserted by name.",
+    )
+    worker_networks: Annotated[tuple[IPvAnyNetwork, ...], NoDecode, BeforeValidator(split_list)] = Field(
+        (),
+        description="Networks in which addresses of workers must be, by commas; empty: anywhere. Controllers"
+        " cannot report names or link-local addresses.",
     )
     worker_activity_events_max_stored: int = Field(
         10, ge=0, le=1_000, description="Activity events stored with each worker, newest first."
@@ -277,6 +290,7 @@ class ControlPlaneSettings(CoordinationSettings):
             cml_port=self.cml_port,
             refuses_overbooking=self.booking_overcommit == "refuse",
             can_replace_lost=self.replace_lost_sessions,
+            worker_networks=self.worker_networks,
             headroom_percent=self.placement_headroom_percent,
             leaked_labs=self.leaked_labs,
             max_retries=self.max_retries,

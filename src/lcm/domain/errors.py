@@ -183,6 +183,10 @@ class UnknownReference(RequestError):
     """The request names a template or region that is not configured."""
 
 
+class InvalidAddress(RequestError):
+    """The reported address cannot be that of a worker."""
+
+
 class MomentPassed(RequestError):
     """The request would end before it begins."""
 

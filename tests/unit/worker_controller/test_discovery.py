@@ -274,7 +274,7 @@ class TestH7TheSameInstanceTwice:
             fleet.leader.election.resign()
             await fleet.clock.sleep(30)
             with pytest.raises(Fenced):
-                await import_workers(fleet.plane.records, bulk, by="old", fence=old)
+                await import_workers(fleet.plane.records, fleet.plane.policies, bulk, by="old", fence=old)
 
 
 def test_the_settings_have_the_contracts_names_and_defaults(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -102,6 +102,7 @@ _REFUSALS: dict[type[errors.RequestError], tuple[int, str, str]] = {
     errors.KeyReused: (422, "key-reused", "Idempotency key reused"),
     errors.TooSoon: (429, "too-soon", "Requested too soon"),
     errors.MomentPassed: (422, "moment-passed", "Time is in the past"),
+    errors.InvalidAddress: (422, "invalid-address", "Not an address of a worker"),
     errors.UnknownReference: (422, "unknown-reference", "Unknown reference"),
     errors.InvalidTopology: (422, "invalid-topology", "The topology cannot be run"),
     errors.InvalidDefinition: (422, "invalid-definition", "The definition cannot be stored"),

@@ -81,6 +81,22 @@ async def lablet_fence(
     return fence
 
 
+def secret_fence(*allowed: str) -> Callable[..., Coroutine[Any, Any, Fence]]:
+    """Return a dependency: the fence of the newest epoch of a service that needs this secret."""
+
+    async def check(
+        service: Annotated[str, Depends(controller)],
+        fence: Annotated[Fence, Depends(leader_fence)],
+        plane: Annotated[ControlPlane, Depends(control_plane)],
+    ) -> Fence:
+        if service not in allowed:
+            raise AccessDenied(403, f"only for {', '.join(allowed)}; name it in {SERVICE_HEADER}")
+        await plane.records.epochs.require_newest(fence)
+        return fence
+
+    return check
+
+
 async def keyed(
     request: Request,
     idempotency_key: Annotated[

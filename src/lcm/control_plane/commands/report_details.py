@@ -5,6 +5,7 @@ from msgspec.structs import replace
 from lcm.control_plane.policies import Policies
 from lcm.control_plane.records.groups import Records
 from lcm.control_plane.store.port import Fence
+from lcm.domain.addresses import require_worker_addresses
 from lcm.domain.errors import Conflict
 from lcm.domain.idle import with_countdown
 from lcm.domain.observed import record_certificate, wait_for_cml
@@ -15,9 +16,10 @@ from lcm.rest.schemas import CmlReport, InstanceReport
 
 
 async def report_instance(
-    records: Records, worker_id: str, report: InstanceReport, *, fence: Fence
+    records: Records, policies: Policies, worker_id: str, report: InstanceReport, *, fence: Fence
 ) -> Worker:
-    """Store the present addresses of the instance."""
+    """Store the present addresses of the instance. Raises InvalidAddress."""
+    require_worker_addresses(report.instance, policies.worker_networks)
     now = records.clock.now()
     return await records.workers.change(
         worker_id,

@@ -10,6 +10,7 @@ from lcm.control_plane.commands.license_worker import change_that_may_lose_an_in
 from lcm.control_plane.policies import Policies
 from lcm.control_plane.records.groups import Records
 from lcm.control_plane.store.port import Fence
+from lcm.domain.addresses import require_worker_addresses
 from lcm.domain.errors import Conflict
 from lcm.domain.idle import is_pause_overdue, with_countdown
 from lcm.domain.lifecycle import (
@@ -37,8 +38,10 @@ async def report_status(
     """Accept the status if the transition table allows it, together with a new instance.
 
     A stop for an overdue pause is refused: the desired status becomes running, and idle checks start anew.
+    Raises InvalidAddress.
     """
-
+    if report.instance is not None:
+        require_worker_addresses(report.instance, policies.worker_networks)
     before: WorkerStatus | None = None
 
     def decide(worker: Worker) -> Worker:

@@ -28,7 +28,7 @@ async def bulk_import(
     plane: Plane,
 ) -> Response:
     """Each instance has its own outcome: 201 with its worker, or 409 if a record has it already."""
-    return answer(await import_workers(plane.records, bulk, by=service, fence=fence))
+    return answer(await import_workers(plane.records, plane.policies, bulk, by=service, fence=fence))
 
 
 @router.post(

@@ -5,12 +5,15 @@ from typing import Annotated
 from fastapi import APIRouter, Depends
 from starlette.responses import Response
 
-from lcm.control_plane.api.dependencies import LeaderFence, Plane
+from lcm.control_plane.api.dependencies import LeaderFence, Plane, secret_fence
 from lcm.control_plane.commands.license_worker import license_token, report_license
+from lcm.control_plane.store.port import Fence
 from lcm.domain.license import LicenseOperation
 from lcm.domain.worker import Worker
-from lcm.rest.schemas import LicenseReport, LicenseToken
+from lcm.rest.schemas import WORKER_CONTROLLER, LicenseReport, LicenseToken
 from lcm.web.answers import answer, body_of, documented, reads
+
+LicenseFence = Annotated[Fence, Depends(secret_fence(WORKER_CONTROLLER))]
 
 router = APIRouter(prefix="/api/internal/workers/{worker_id}", tags=["licensing", "internal"])
 
@@ -20,9 +23,9 @@ _REPORT = documented(Worker, problems=[404, 409, 422])
 @router.get(
     "/license-token",
     summary="Get the license token of a worker",
-    **documented(LicenseToken, problems=[404]),
+    **documented(LicenseToken, problems=[404, 409]),
 )
-async def token(worker_id: str, _: LeaderFence, plane: Plane) -> Response:
+async def token(worker_id: str, _: LicenseFence, plane: Plane) -> Response:
     return answer(await license_token(plane.records, worker_id))
 
 

@@ -157,7 +157,7 @@ async def ec2_details(
     report: Annotated[InstanceReport, Depends(body_of(InstanceReport))],
     plane: Plane,
 ) -> Response:
-    return answer(await report_instance(plane.records, worker_id, report, fence=fence))
+    return answer(await report_instance(plane.records, plane.policies, worker_id, report, fence=fence))
 
 
 @router.post("/workers/{worker_id}/cml-data", summary="Report CML data", **_WRITE, **reads(CmlReport))
