@@ -1,5 +1,5 @@
 """`python -m lcm` is the command `lcm`."""
 
-from lcm.cli.app import main
+from lcm.cli.entry import main
 
 main()

@@ -6,6 +6,7 @@ import re
 import stat
 import subprocess
 import sys
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -161,6 +162,42 @@ def waiting_worker(lcm: RunningLcm) -> Iterator[None]:
     subprocess.run(command, env={**os.environ, **environment}, check=True, capture_output=True)
 
 
+def test_a_shell_completes_kinds_and_living_names(
+    waiting_worker: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def completions(line: str) -> list[str]:
+        words = {"COMP_WORDS": line, "COMP_CWORD": str(line.count(" ")), "_LCM_COMPLETE": "complete_bash"}
+        return subprocess.run(
+            [Path(sys.executable).with_name("lcm")],
+            env={**os.environ, **words},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.split()
+
+    assert completions("lcm get wor") == ["workers"]
+    assert completions("lcm get workers wai") == ["waits"]
+    assert completions("lcm stop wai") == ["waits"]
+    assert "micro" in completions("lcm create worker x --template m")
+    monkeypatch.setenv("LCM_URL", "http://127.0.0.1:9")
+    assert completions("lcm stop wai") == []
+
+
+def test_a_support_bundle_has_the_fleet_and_no_secret(
+    lcm: RunningLcm, waiting_worker: None, tmp_path: Path
+) -> None:
+    file = tmp_path / "bundle.zip"
+    assert lcm_does("support-bundle", str(file)) == f"{file}\n"
+    with zipfile.ZipFile(file) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    assert b'"waits"' in parts["workers.json"]
+    assert {"version.txt", "health.json", "timelines.json", "explanations.json"} <= set(parts)
+    everything = b"".join(parts.values())
+    suite_canaries.search("the support bundle", everything)
+    assert lcm.ready.token.encode() not in everything
+    assert "exists" in lcm_refuses(1, "support-bundle", str(file))
+
+
 def test_without_token_context_or_server_it_says_what_is_missing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -241,3 +278,14 @@ def test_a_reader_that_has_seen_enough_is_no_error(tmp_path: Path) -> None:
         done = subprocess.run(command, stdout=write, stderr=stderr, timeout=PATIENCE_SECONDS, check=False)
     os.close(write)
     assert (done.returncode, errors.read_text()) == (1, "")
+
+
+def test_the_version_loads_no_command_at_all() -> None:
+    program = (
+        "import sys; sys.argv = ['lcm', '--version']\n"
+        "from lcm.cli.entry import main\n"
+        "main()\n"
+        "print('typer' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert re.fullmatch(r"lcm \d+\.\d+\.\d+( \(commit [0-9a-f]+(-dirty)?\))?\nFalse\n", done.stdout)

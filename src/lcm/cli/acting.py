@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from lcm.cli import completion
 from lcm.cli.kinds import LAB, NOW, WORKER, Kind, kind_of, select
 from lcm.cli.output import Column, moment, print_facts, print_table, span, usd
 from lcm.cli.reading import Every, Labels, Named
@@ -31,7 +32,11 @@ DryRun = Annotated[
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Optional = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[KIND] [NAME…]", help="Names; without a kind of workers. Or KIND/NAME."),
+    typer.Argument(
+        metavar="[KIND] [NAME…]",
+        help="Names; without a kind of workers. Or KIND/NAME.",
+        autocompletion=completion.names,
+    ),
 ]
 Act = Callable[["Lcm", Kind, Any], Any]
 
@@ -377,7 +382,9 @@ Tag = Annotated[list[str] | None, typer.Option("--tag", metavar="NAME=VALUE", he
 @create.command("worker")
 def create_worker(
     names: Annotated[list[str], typer.Argument(metavar="NAME…", help="Names of the workers.")],
-    template: Annotated[str, typer.Option(help="A name of 'lcm get templates'.")],
+    template: Annotated[
+        str, typer.Option(help="A name of 'lcm get templates'.", autocompletion=completion.templates)
+    ],
     region: Annotated[str | None, typer.Option(help="A name of 'lcm get regions'.")] = None,
     tags: Tag = None,
     licensed: Annotated[

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from lcm.cli import access, acting, bridge, contexts, quick, reading
+from lcm.cli import access, acting, bridge, contexts, quick, reading, support_bundle
 from lcm.cli.extras import advice, has_simulator, missing_extra
 from lcm.cli.process import collect_rarely, leave_quietly_on_signals
 from lcm.cli.terminal import choose_context
@@ -39,6 +39,7 @@ VERBS = {**reading.COMMANDS, **acting.COMMANDS, **bridge.COMMANDS, **contexts.CO
 for verbs in (reading, acting, bridge, contexts):
     for verb, command in verbs.COMMANDS.items():
         app.command(verb, rich_help_panel=verbs.PANEL)(command)
+app.command("support-bundle", rich_help_panel=reading.PANEL)(support_bundle.support_bundle)
 app.add_typer(acting.create, name="create", rich_help_panel=acting.PANEL)
 app.add_typer(contexts.context, name="context", rich_help_panel=contexts.PANEL)
 app.add_typer(access.tokens, name="token", rich_help_panel=KEYS_PANEL)
@@ -421,7 +422,7 @@ def show_findings(
 
 
 probes = typer.Typer(help="Compare a server with what LCM assumes of it.", no_args_is_help=True)
-app.add_typer(probes, name="probe")
+app.add_typer(probes, name="probe", rich_help_panel=SERVERS_PANEL)
 
 
 @probes.command(name="cml")
@@ -521,7 +522,7 @@ def write_configuration(
             print(f"{path} is written" if is_new else f"{path} exists and is kept")
 
 
-@app.command(name="version")
+@app.command(name="version", rich_help_panel=contexts.PANEL)
 def show_version() -> None:
     """Print the version."""
     from lcm.cli.about import version_line

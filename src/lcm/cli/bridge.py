@@ -13,16 +13,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from lcm.cli import completion
 from lcm.cli.output import format_of, print_document
 from lcm.cli.terminal import Exit, connected, fail, note
-from lcm.client.contexts import config_path
 
 if TYPE_CHECKING:
     from lcm.client import Lcm
     from lcm.rest.schemas import CmlAccess
 
 PANEL: Final = "CML's own tools"
-Worker = Annotated[str, typer.Argument(metavar="WORKER", help="Name or id of the worker.")]
+Worker = Annotated[
+    str,
+    typer.Argument(metavar="WORKER", help="Name or id of the worker.", autocompletion=completion.workers),
+]
 TIMEOUT_SECONDS: Final = 10.0
 USER_NAMES: Final = ("CML_USERNAME", "VIRL2_USER", "VIRL_USERNAME", "TF_VAR_username")
 PASSWORD_NAMES: Final = ("CML_PASSWORD", "VIRL2_PASS", "VIRL_PASSWORD", "TF_VAR_password")
@@ -99,6 +102,8 @@ def _verification(access: "CmlAccess") -> dict[str, str]:
         note("Its certificate, which is the pinned one, does not name its address, as those that CML makes:")
         note("tools cannot verify it; switch that off, as with ClientLibrary(ssl_verify=False).")
         return {}
+    from lcm.client.contexts import config_path
+
     path = config_path().with_name("certificates") / f"{access.worker_id}.pem"
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     path.write_text(pem)

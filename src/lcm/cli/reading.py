@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from lcm.cli import output
+from lcm.cli import completion, output
 from lcm.cli.kinds import KINDS, NOW, Kind, kind_of, select, selector
 from lcm.cli.output import Column, age, format_of, moment, print_document, print_facts, print_items, usd
 from lcm.cli.terminal import Exit, connected, fail, paint
@@ -29,14 +29,24 @@ Labels = Annotated[
 ]
 Every = Annotated[bool, typer.Option("--all", help="All of this kind.")]
 Named = Annotated[
-    list[str], typer.Argument(metavar="[KIND] NAME…", help="Names; without a kind of workers. Or KIND/NAME.")
+    list[str],
+    typer.Argument(
+        metavar="[KIND] NAME…",
+        help="Names; without a kind of workers. Or KIND/NAME.",
+        autocompletion=completion.names,
+    ),
 ]
 _KIND_WORDS: Final = ", ".join(kind.plural for kind in KINDS)
 
 
 def get(
-    kind: Annotated[str, typer.Argument(metavar="KIND", help=f"{_KIND_WORDS}.")],
-    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME…]", help="Only these.")] = None,
+    kind: Annotated[
+        str, typer.Argument(metavar="KIND", help=f"{_KIND_WORDS}.", autocompletion=completion.kinds)
+    ],
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NAME…]", help="Only these.", autocompletion=completion.names_of_kind),
+    ] = None,
     labels: Labels = None,
     output_format: Output = "table",
     ended: Annotated[
@@ -172,7 +182,10 @@ def timeline(names: Named, output_format: Output = "table") -> None:
 
 
 def events(
-    workers: Annotated[list[str] | None, typer.Argument(metavar="[WORKER…]", help="Only theirs.")] = None,
+    workers: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[WORKER…]", help="Only theirs.", autocompletion=completion.workers),
+    ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what happens next.")] = False,
     types: Annotated[
         list[str] | None, typer.Option("--type", help="Only types that begin so, for example worker.lab.")

@@ -49,6 +49,10 @@ def choose_context(name: str | None) -> None:
     _CHOSEN[:] = [name] if name is not None else []
 
 
+def chosen_context() -> str | None:
+    return _CHOSEN[0] if _CHOSEN else None
+
+
 def fail(message: str, code: Exit = Exit.FAILED) -> NoReturn:
     """Print one sentence and exit."""
     note(f"{paint('lcm:', '1;31', sys.stderr)} {message}")
@@ -76,7 +80,7 @@ def connected() -> Iterator["Lcm"]:
     from lcm.client import ClientError, Lcm
 
     try:
-        with Lcm(context=_CHOSEN[0] if _CHOSEN else None, retry_seconds=COMMAND_RETRY_SECONDS) as lcm:
+        with Lcm(context=chosen_context(), retry_seconds=COMMAND_RETRY_SECONDS) as lcm:
             yield lcm
     except ClientError as error:
         fail(plainly(error), code_of(error))
