@@ -17,7 +17,7 @@ UI_BUILT := src/lcm/control_plane/static/index.html
 # Where this is set, every process compiles all it imports again: half of what its start costs.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run test check lint unit explore unit-coverage coverage bench bench-compare sim sim-coverage sim-hunt soak soak-ha soak-kill soak-class soak-clicks docs dist lock browser
+.PHONY: help setup run test check lint unit explore unit-coverage coverage bench bench-compare sim sim-coverage sim-hunt soak soak-ha soak-kill soak-class soak-labs soak-clicks docs dist lock browser
 .PHONY: ferretdb prometheus helm clean types page pytest
 
 help: ## Show this list
@@ -86,6 +86,9 @@ soak-ha: setup ## Try failovers of real processes on a real etcd many times, and
 
 soak-kill: setup ## Kill a control plane under load many times: make soak-kill [KILLS=1000 KILL_SEED=1]
 	@LCM_KILLS=$(or $(KILLS),1000) LCM_KILL_SEED=$(or $(KILL_SEED),1) $(BIN)/python -m pytest -q -rP --timeout=0 tests/integration/test_kill_under_load.py | grep -E '^FIGURE|passed|failed'
+
+soak-labs: setup ## Bring labs up and down in the simulation, each cut by a crash at a random call: make soak-labs [SESSIONS=1000]
+	@cd tests && ../$(BIN)/python -m simulation.lab_crashes --sessions $(or $(SESSIONS),1000)
 
 soak-class: setup ## Bring a class up and end it, and kill the lablet controller in both: make soak-class [SEATS=30]
 	@LCM_CLASS_SEATS=$(or $(SEATS),30) $(BIN)/python -m pytest -q -rP --timeout=0 tests/integration/ha/test_class_story.py | grep -E '^FIGURE|passed|failed'

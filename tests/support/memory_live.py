@@ -32,6 +32,8 @@ PATIENCE_SECONDS = 5.0
 AT_REST_PERCENT = 7.25
 """The load of an idle instance."""
 AT_ONCE = Pace(seed=0, speed=float("inf"), spread=0.0)
+WITHOUT_BOOT = Delays(cml_boot_seconds=0.0, cml_gateway_seconds=0.0, cml_loading_seconds=0.0)
+"""Whether a server is up is said by its owner."""
 INSTANCE = ListedInstance(
     id="i-1",
     region="eu-west-1",
@@ -166,7 +168,15 @@ class _Feed:
 class MemoryLiveServer:
     """One CML server. Public fields are its faults; `logins`, `requests` and `sockets` its call log."""
 
-    def __init__(self, clock: Clock, certificate: str = "a" * 64, load: SteadyLoad | None = None) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        certificate: str = "a" * 64,
+        load: SteadyLoad | None = None,
+        *,
+        instance: ListedInstance = INSTANCE,
+        pace: Pace = AT_ONCE,
+    ) -> None:
         self.clock = clock
         self._right_certificate = certificate
         self._right_password = "secret"
@@ -174,16 +184,16 @@ class MemoryLiveServer:
         self.clock_error = timedelta()
         """How wrong its wall clock is."""
         self.cml = CmlServer(
-            INSTANCE,
+            instance,
             credentials=Credentials("admin", "secret"),
-            pace=AT_ONCE,
-            delays=Delays(),
+            pace=pace,
+            delays=WITHOUT_BOOT,
             secret=certificate.encode(),
             pool=LicensePool("token", size=1),
             server_options=ServerOptions(people=False),
             load=self.load,
         )
-        self.cml.power_on(INSTANCE)
+        self.cml.power_on(instance)
         self.cml.licensing.register("token", reregister=False, now=0.0)
         self.sockets: dict[MemorySocket, None] = {}
         """In the order they were opened."""

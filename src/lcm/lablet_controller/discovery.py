@@ -88,6 +88,7 @@ class LabDiscovery:
     stats: Stats
     interval_seconds: float
     """0: only on request."""
+    look_seconds: float = LOOK_SECONDS
     _turns: dict[str, _Turn] = field(default_factory=dict)
     _read: dict[tuple[str | None, str], _Read] = field(default_factory=dict)
     """By instance and lab: nodes that the control plane has; then those that it is about to get."""
@@ -105,14 +106,14 @@ class LabDiscovery:
     async def run(self) -> None:
         try:
             while True:
-                self.health.tick("lab-discovery", LOOK_SECONDS)
+                self.health.tick("lab-discovery", self.look_seconds)
                 try:
                     await self.run_pass()
                 except Fenced:
                     raise
                 except LcmError as error:
                     log.warning("workers not read for lab discovery", error=str(error))
-                await self.clock.sleep(LOOK_SECONDS)
+                await self.clock.sleep(self.look_seconds)
         finally:
             self.health.forget("lab-discovery")
 

@@ -65,6 +65,7 @@ class LabRequests:
     health: Health
     stats: Stats
     action_timeout_seconds: float
+    look_seconds: float = LOOK_SECONDS
     _tries: dict[_Key, _Try] = field(default_factory=dict)
 
     def reset(self) -> None:
@@ -74,14 +75,14 @@ class LabRequests:
     async def run(self) -> None:
         try:
             while True:
-                self.health.tick("lab-requests", LOOK_SECONDS)
+                self.health.tick("lab-requests", self.look_seconds)
                 try:
                     await self.run_pass()
                 except Fenced:
                     raise
                 except LcmError as error:
                     log.warning("requests about labs not read", error=str(error))
-                await self.clock.sleep(LOOK_SECONDS)
+                await self.clock.sleep(self.look_seconds)
         finally:
             self.health.forget("lab-requests")
 

@@ -52,6 +52,8 @@ class LabletController:
 
     service: WatchTriggeredHostedService[LabletSession]
     reconciler: LabletReconciler
+    discovery: LabDiscovery
+    requests: LabRequests
     stats: Stats
 
 
@@ -175,7 +177,7 @@ def assemble_lablets(
         },
         reset=reset,
     )
-    return LabletController(service, reconciler, stats)
+    return LabletController(service, reconciler, discovery, requests, stats)
 
 
 def concerns_a_lab(change: Change) -> bool:

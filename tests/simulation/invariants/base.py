@@ -14,6 +14,7 @@ from lcm.control_plane.store.port import Document, Fence
 from lcm.domain.lablet.session import LabletSession
 from lcm.domain.worker import Worker
 from simulation.world.calls import Call, Violation
+from simulation.world.lab_ports import LabAct
 from simulation.world.processes import Process
 from simulation.world.world import World
 
@@ -41,6 +42,8 @@ class Invariant:
             world.on_effect.append(self.on_effect)
         if mine.on_sent is not nothing.on_sent:
             world.on_sent.append(self._on_sent)
+        if mine.on_lab is not nothing.on_lab:
+            world.on_lab.append(self.on_lab)
         if mine.on_event is not nothing.on_event:
             world.on_event.append(self._on_event)
         if any(
@@ -69,6 +72,9 @@ class Invariant:
 
     def on_sent(self, process: Process, method: str, path: str, body: bytes | None) -> None:
         """Check a request that a process sends, whatever becomes of it."""
+
+    def on_lab(self, act: LabAct) -> None:
+        """Check a change of a lab that arrives at a CML server, before its effect."""
 
     def on_event(self, event: str, data: Mapping[str, Any]) -> None:
         """Check an event that an open page received."""

@@ -203,7 +203,10 @@ class I17Bounded(Invariant):
 
 
 class I18Rates(Invariant):
-    """No process makes the same call more than twenty times in a second."""
+    """No process makes the same call more than twenty times in a second; where labs run, none does for any
+    session."""
+
+    MOST = 20
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -214,11 +217,17 @@ class I18Rates(Invariant):
             return
         times = self._recent[process.name, call.site, call.subject]
         times.append(call.at)
-        if len(times) > 20:
+        if len(times) > self.MOST * self._sessions_of(call):
             since = times.popleft()
             self.require(
                 call.at - since > 1.0, f"{call.site} {call.subject} {len(times) + 1} times in a second"
             )
+
+    def _sessions_of(self, call: Call) -> int:
+        """The number of sessions for which the call may be made."""
+        if not self.world.lablets or call.state == "session":
+            return 1
+        return max(1, sum(not session.is_ended for session in self.world.disk.sessions()))
 
 
 class I19UnknownIsNotAValue(Invariant):
@@ -242,12 +251,18 @@ class I19UnknownIsNotAValue(Invariant):
 
 
 class I21Alive(Invariant):
-    """At rest exactly one controller and one scheduler lead, and all loops of the controller are alive."""
+    """At rest exactly one process of each kind leads, and all loops of the controllers are alive."""
 
     def at_rest(self) -> None:
         leaders, schedulers = self.world.leaders(), self.world.leading_schedulers()
         self.require(len(leaders) == 1, f"{len(leaders)} leaders at rest")
         self.require(len(schedulers) == bool(self.world.schedulers), f"{len(schedulers)} schedulers lead")
+        lablets = [process for process in self.world.lablets if process.is_leading]
+        self.require(len(lablets) == bool(self.world.lablets), f"{len(lablets)} lablet controllers lead")
+        for process in lablets:
+            assert process.lablets is not None
+            health = process.lablets.service.loop.health
+            self.require(not health.silent_loops, f"silent: {health.silent_loops} of {process.name}")
         controller = leaders[0].controller
         assert controller is not None
         health = controller.loop.health

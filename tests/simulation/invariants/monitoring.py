@@ -57,25 +57,25 @@ class LiveInvariant(Invariant):
 
 class ActivityCountsOnce(LiveInvariant):
     """A user action is in the record at most once, and at rest exactly once. (Where a clock of LCM was wrong
-    by minutes, recorded events cannot be matched with CML telemetry.)"""
+    by minutes, recorded events cannot be matched with CML telemetry. What concerns labs L25 judges.)"""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self._was_a_clock_wrong = False
+        self._is_left_to_others = bool(world.lablets)
 
     def on_call(self, process: Process, call: Call) -> None:
         if process.skew and abs(process.skew) > SMALL_SKEW:
-            self._was_a_clock_wrong = True
+            self._is_left_to_others = True
 
     def on_document(self, before: Document | None, after: Document, fence: Fence | None) -> None:
         worker = self.world.disk.peek(after.id) if after.kind == "worker" else None
-        if worker is None or not worker.activity.recent_events or self._was_a_clock_wrong:
+        if worker is None or not worker.activity.recent_events or self._is_left_to_others:
             return
         twice = _recorded(worker) - self._done(worker.id)
         self.require(not twice, f"counted more often than done on {worker.name}: {dict(twice)}")
 
     def when_monitored_at_rest(self) -> None:
-        for worker in [] if self._was_a_clock_wrong else self.monitored_workers():
+        for worker in [] if self._is_left_to_others else self.monitored_workers():
             lost = self._distinguishable(worker.id, worker.instance.id) - _recorded(worker)
             self.require(not lost, f"lost on {worker.name}: {dict(lost)}")
 

@@ -188,7 +188,7 @@ class L2Capacity(_SessionInvariant):
 
 
 class L3Ports(_SessionInvariant):
-    """No port is granted twice on a worker, and none outside the range."""
+    """No port is granted twice on a worker, none outside the range, and none that a lab of people uses."""
 
     def on_worker(self, before: Worker | None, after: Worker, fence: Fence | None) -> None:
         if not new_claims(before, after):
@@ -197,6 +197,11 @@ class L3Ports(_SessionInvariant):
         self.require(len(set(granted)) == len(granted), f"{after.name} grants a port twice: {granted}")
         wrong = [port for port in granted if not 2000 <= port <= 9999 or port == 9090]
         self.require(not wrong, f"{after.name} grants {wrong}")
+        foreign = set(before.cml.labs.foreign_ports if before is not None else ())
+        used = [
+            port for claim in new_claims(before, after) for port in claim.ports.values() if port in foreign
+        ]
+        self.require(not used, f"{after.name} grants {used}, which labs of people use")
         for claim in after.claims:
             session = self.world.disk.session(claim.session_id)
             if session is not None:
@@ -299,7 +304,8 @@ def _keep(times: dict[str, float], key: str, now: float, is_so: bool) -> None:
 
 class L13ReleasedOnce(_SessionInvariant):
     """A claim that a session used is released once, and only if the session does not use it any more: it
-    ended, ends without a lab, or moved on; or its worker was lost."""
+    ended, ends without a lab or with the proof that it is gone, or moved on; or its worker was lost. (The
+    claim of a session that never had a lab is released right before it moves on.)"""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -319,7 +325,8 @@ class L13ReleasedOnce(_SessionInvariant):
             return
         for session_id, attempt in sorted(gone):
             session = self.world.disk.session(session_id)
-            is_used = session is not None and _uses(session, after.id, attempt)
+            is_let_go = session is not None and session.lab is None and bool(self.world.lablets)
+            is_used = session is not None and not is_let_go and _uses(session, after.id, attempt)
             self.require(not is_used, f"{after.name} released {session_id}, which uses it")
 
 
@@ -330,7 +337,8 @@ def _uses(session: LabletSession, worker_id: str, attempt: int) -> bool:
 
 
 def _may_end(session: LabletSession) -> bool:
-    return session.status is STOPPING and not session.lab_generation
+    is_clean = not session.lab_generation or session.cleanup.proof is not None
+    return session.status is STOPPING and is_clean
 
 
 class L14NewestEpoch(_SessionInvariant):

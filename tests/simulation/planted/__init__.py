@@ -3,7 +3,7 @@
 The harness must catch every one. One module for each capability.
 """
 
-from simulation.planted import fleet, idle, lifecycle, monitoring, scheduling
+from simulation.planted import fleet, idle, labs, lifecycle, monitoring, scheduling
 from simulation.planted.base import PLANTED
 
-__all__ = ["PLANTED", "fleet", "idle", "lifecycle", "monitoring", "scheduling"]
+__all__ = ["PLANTED", "fleet", "idle", "labs", "lifecycle", "monitoring", "scheduling"]

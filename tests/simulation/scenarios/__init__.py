@@ -1,6 +1,6 @@
 """The scenarios, one module for each capability."""
 
-from simulation.scenarios import fleet, idle, lifecycle, monitoring, scheduling
+from simulation.scenarios import fleet, idle, labs, lifecycle, monitoring, scheduling
 from simulation.scenarios.base import RANDOM_STORIES, SCENARIOS, Script, knobs_of, story_of
 
 __all__ = [
@@ -10,6 +10,7 @@ __all__ = [
     "fleet",
     "idle",
     "knobs_of",
+    "labs",
     "lifecycle",
     "monitoring",
     "scheduling",

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
-Role = Literal["controller", "scheduler", "plane", "user"]
+Role = Literal["controller", "lablets", "scheduler", "plane", "user"]
 
 
 class Call(NamedTuple):

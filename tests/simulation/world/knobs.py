@@ -46,6 +46,10 @@ class Knobs:
     begins: datetime = BEGINNING
     schedulers: int = 0
     """Resource schedulers that compete; without one there are no lablet sessions."""
+    lablet_controllers: int = 0
+    """Lablet controllers that compete; with one every instance keeps labs, and is monitored."""
+    look_seconds: float = 30.0
+    """How often lablet controllers look for labs to be listed, and for requests about labs."""
     max_workers: int = 10
     scale_up_cooldown_seconds: float = 300.0
     lead_minutes: float = 10.0
@@ -163,6 +167,24 @@ class Knobs:
             provisioning_seconds=900.0,
             max_workers=3,
             scale_down=seed % 3 == 0,
+        )
+
+    @staticmethod
+    def draw_with_labs(seed: int) -> "Knobs":
+        """Draw settings for sessions whose labs run: several lablet controllers, and one of all else."""
+        drawn = Knobs.draw_with_sessions(seed)
+        return replace(
+            drawn,
+            lablet_controllers=Random(f"labs/{seed}").choice([2, 2, 3]),
+            schedulers=1,
+            people=True,
+            monitoring=True,
+            statistics_seconds=60.0,
+            activity_events_kept=1_000,
+            idle_timeout_seconds=3600.0,
+            no_answer_seconds=drawn.no_answer_seconds if drawn.latency_seconds < 0.1 else 10.0,
+            instance_seconds=10.0,
+            max_workers=3,
         )
 
 

@@ -1,23 +1,35 @@
-"""CML servers on the simulated instances: user actions, open sockets and faults.
+"""CML servers on the simulated instances: user actions, open sockets, labs and faults.
 
 The real user actions are kept here, apart from what monitors received and records hold. An instance that is
 busy without user actions shows it by its load alone.
 """
 
+import asyncio
 import hashlib
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-import msgspec
+from msgspec.structs import replace
 
+from lcm.core.timeouts import timeout
 from lcm.domain.errors import Unreachable
+from lcm.domain.lablet.marker import Marker, SeenLab, marker_of, read_notes
 from lcm.domain.launch import WORKER_ID_TAG, InstanceId, WorkerId
+from lcm.simulator.cml.lab import Lab
+from lcm.simulator.pace import Pace
 from lcm.worker_controller.ports import WebSocketListener
 from support.memory_cloud import MemoryInstance
-from support.memory_live import AT_REST_PERCENT, INSTANCE, MemoryLiveServer, MemorySocket, SteadyLoad
+from support.memory_live import (
+    AT_ONCE,
+    AT_REST_PERCENT,
+    INSTANCE,
+    MemoryLiveServer,
+    MemorySocket,
+    SteadyLoad,
+)
 
 if TYPE_CHECKING:
     from simulation.world.processes import Process
@@ -25,6 +37,7 @@ if TYPE_CHECKING:
 
 BOOT_SECONDS: Final = 30.0
 BUSY_PERCENT: Final = 97.0
+LEAST_PAUSE_SECONDS: Final = 0.001
 
 USER_ACTIONS: Final[Mapping[str, Mapping[str, Any]]] = {
     "start_lab": {"event_type": "lab_event", "event": "state", "data": {"state": "STARTED"}},
@@ -54,6 +67,14 @@ class Work(NamedTuple):
     power_since: float | None
 
 
+class Import(NamedTuple):
+    """A lab that LCM made, whatever its title and notes say by now."""
+
+    marker: Marker
+    instance_id: InstanceId
+    at: float
+
+
 class Refusal(NamedTuple):
     """A login that a server refused."""
 
@@ -67,7 +88,15 @@ class SimulatedCmlServer(MemoryLiveServer):
     """The CML server of one instance: it is up while the instance runs."""
 
     def __init__(self, world: "World", instance: MemoryInstance) -> None:
-        super().__init__(world.clock, certificate_of(instance), _LoadOfWork(self))
+        keeps_labs = bool(world.knobs.lablet_controllers)
+        self.listed = replace(INSTANCE, private_ip=instance.private_ip) if keeps_labs else INSTANCE
+        super().__init__(
+            world.clock,
+            certificate_of(instance),
+            _LoadOfWork(self),
+            instance=self.listed,
+            pace=Pace(seed=world.faults.seed, speed=1.0) if keeps_labs else AT_ONCE,
+        )
         self._world = world
         self.instance = instance
         self.booted_at = instance.running_since
@@ -75,6 +104,8 @@ class SimulatedCmlServer(MemoryLiveServer):
         self.telemetry_read_at = float("-inf")
         """When it last answered a read of its telemetry."""
         self._work: Work | None = None
+        self.removed_at: datetime | None = None
+        """When a lab was last deleted."""
 
     @property
     def is_up(self) -> bool:
@@ -102,8 +133,16 @@ class SimulatedCmlServer(MemoryLiveServer):
         """Drop the connections of an instance that was down, however briefly."""
         if self.instance.running_since != self.booted_at:
             self.booted_at = self.instance.running_since
-            self.cml.power_on(msgspec.structs.replace(INSTANCE, running_since=self.unix_time))
             self.drop(1006)
+            self.cml.power_on(replace(self.listed, running_since=self.unix_time))
+
+    def advance_labs(self) -> float | None:
+        """Apply what is due in its labs; return when the next is, None while nothing will happen."""
+        if not self.is_up:
+            return None
+        self.follow_the_instance()
+        self.cml.labs.advance(self.clock.now().timestamp())
+        return self.cml.labs.next_change_at()
 
 
 class _LoadOfWork(SteadyLoad):
@@ -175,6 +214,13 @@ class LiveFleet:
         self.user_actions: list[UserAction] = []
         self.clock_error = timedelta()
         """The permanent error of the wall clocks of new servers."""
+        self.imports: dict[str, Import] = {}
+        """The labs that LCM made, by id."""
+        self.touched: dict[str, float] = {}
+        """When people last changed a lab themselves, by its id."""
+        self.removable: set[str] = set()
+        """The labs of people whose removal they requested of LCM."""
+        self._labs_changed = asyncio.Event()
 
     async def run(self) -> None:
         """Push statistics to every open socket, as CML does."""
@@ -188,9 +234,73 @@ class LiveFleet:
                 if server.is_up:
                     server.push_stats()
 
+    async def run_labs(self) -> None:
+        """Let nodes boot and stop when they are due, so that their events are pushed then."""
+        while True:
+            self._labs_changed.clear()
+            due = [at for server in self.servers.values() if (at := server.advance_labs()) is not None]
+            pause = max(LEAST_PAUSE_SECONDS, min(due) - self._world.clock.now().timestamp()) if due else None
+            try:
+                async with timeout(pause):
+                    await self._labs_changed.wait()
+            except TimeoutError:
+                continue
+
+    def on_labs_changed(self) -> None:
+        """Something may be due earlier than before."""
+        self._labs_changed.set()
+
+    def note_import(self, host: str, lab_id: str, notes: str) -> None:
+        marker = read_notes(notes)
+        assert marker is not None, "LCM imports no lab without its marker"
+        server = self.server_at(host)
+        self.imports[lab_id] = Import(marker, server.instance.id, self._world.clock.monotonic())
+
+    def session_of(self, lab_id: str, notes: str = "") -> str | None:
+        """The session that a lab was imported for, or is about to be."""
+        known = self.imports.get(lab_id)
+        marker = known.marker if known is not None else read_notes(notes)
+        return marker.session_id if marker is not None else None
+
+    def lab(self, lab_id: str, instance_id: str | None) -> Lab | None:
+        """A lab as it really is; None if it does not exist, also because its instance is gone."""
+        server = self.servers.get(InstanceId(instance_id or ""))
+        if server is None or server.instance.is_gone:
+            return None
+        return next((lab for lab in server.cml.labs.all() if lab.id == lab_id), None)
+
+    def labs(self) -> Iterator[tuple[SimulatedCmlServer, Lab]]:
+        """Every lab that exists."""
+        for server in self.servers.values():
+            if not server.instance.is_gone:
+                yield from ((server, lab) for lab in server.cml.labs.all())
+
+    def left_behind(self) -> Iterator[tuple[SimulatedCmlServer, Lab]]:
+        """The labs with LCM's marker whose sessions have ended."""
+        for server, lab in self.labs():
+            known = self.imports.get(lab.id)
+            if known is None or marker_of(SeenLab(lab.id, lab.title, lab.notes)) != known.marker:
+                continue  # people made it, or took it over
+            session = self._world.disk.session(known.marker.session_id)
+            if session is None or session.is_ended:
+                yield server, lab
+
+    @property
+    def has_lab_faults(self) -> bool:
+        return any(server.cml.labs.faults.is_any for server in self.servers.values())
+
+    def on_person(self, lab: Lab) -> None:
+        """A person changes a lab on CML's own pages."""
+        self.touched[lab.id] = self._world.clock.monotonic()
+        self.on_labs_changed()
+
+    def seconds_since_touched(self, lab_id: str) -> float:
+        return self._world.clock.monotonic() - self.touched.get(lab_id, float("-inf"))
+
     def heal(self) -> None:
         for server in self.servers.values():
             server.recover()
+            server.cml.labs.faults.clear()
 
     def server_of(self, worker_id: str) -> SimulatedCmlServer | None:
         """The CML server of a worker, if it is up."""

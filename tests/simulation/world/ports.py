@@ -42,7 +42,7 @@ SNAPSHOT_STALENESS = 3
 STALENESS = {"controller": RECORD_STALENESS, "scheduler": SNAPSHOT_STALENESS}
 LISTS_OF = ("/api/internal/workers/", "/api/internal/lablet-sessions/")
 """The paths under which one of many is named, or one of the requests below."""
-REQUESTS_WITHOUT_ID = ("scale-up", "schedule", "waiting", "move-windows")
+REQUESTS_WITHOUT_ID = ("scale-up", "schedule", "waiting", "move-windows", "progress")
 
 
 class SimulatedPort:
@@ -465,6 +465,8 @@ def _route_of(path: str) -> tuple[str, str]:
     if place and parts[place] in REQUESTS_WITHOUT_ID:
         return route, ""
     about, parts[place] = parts[place], "{id}" if place else ""
+    if place and parts[place + 1 : place + 2] == ["labs"] and len(parts) > place + 2:
+        parts[place + 2] = "{lab}"
     return "/".join(parts), about
 
 

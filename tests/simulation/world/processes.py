@@ -29,17 +29,23 @@ from lcm.domain.idle import IdlePolicy
 from lcm.domain.lablet.timeslot import TimeslotPolicy
 from lcm.domain.scaling import ScalingPolicy
 from lcm.domain.template import RegionConfig
+from lcm.lablet_controller.main import LabletController, assemble_lablets
+from lcm.lablet_controller.main import election_of as lablet_election_of
+from lcm.lablet_controller.settings import LabletControllerSettings
 from lcm.resource_scheduler.main import ResourceScheduler, assemble_scheduler
 from lcm.resource_scheduler.main import election_of as scheduler_election_of
 from lcm.resource_scheduler.settings import ResourceSchedulerSettings
 from lcm.rest.client import ControlPlaneClient
+from lcm.rest.lablet_client import LabletClient
 from lcm.rest.scheduling_client import SchedulingClient
+from lcm.rest.schemas import LABLET_CONTROLLER
 from lcm.worker_controller.main import WorkerController, assemble_controller, election_of
 from lcm.worker_controller.monitoring.service import LiveMonitoring
 from lcm.worker_controller.settings import WorkerControllerSettings
 from simulation.world import ports
 from simulation.world.calls import Role, Violation
 from simulation.world.knobs import Knobs
+from simulation.world.lab_ports import SimulatedLabs, SimulatedPortProbe
 from simulation.world.live_ports import config_of, simulated_monitoring
 
 if TYPE_CHECKING:
@@ -117,16 +123,14 @@ class Process:
     def crash(self) -> None:
         """Crash as by SIGKILL: at once, and without clean-up."""
         if self.is_alive and self._task is not None:
-            if self.role != "controller":
-                self.world.note_disturbance()
+            self.world.note_disturbance(of=self.role)
             self.is_alive = False
             self.forget()
             self._task.cancel()
 
     def freeze(self, seconds: float) -> None:
         """Freeze as by SIGSTOP, with SIGCONT after that long: only this process stands still."""
-        if self.role != "controller":
-            self.world.note_disturbance(seconds)
+        self.world.note_disturbance(seconds, of=self.role)
         self.frozen_until = self.world.clock.monotonic() + seconds
         self._thawed.clear()
 
@@ -348,6 +352,51 @@ class SchedulerProcess(Candidate):
         await self.scheduler.service.run()
 
 
+class LabletProcess(Candidate):
+    """A lablet controller."""
+
+    role = "lablets"
+    lablets: LabletController | None = None
+
+    def forget(self) -> None:
+        self.lablets = None
+
+    @property
+    def election(self) -> Election | None:
+        return self.lablets.service.election if self.lablets is not None else None
+
+    async def run(self) -> None:
+        clock, knobs = ProcessClock(self), self.world.knobs
+        settings, kv = _lablet_settings_of(knobs), ports.SimulatedKv(self)
+        health = Health(clock)
+        telemetry = Telemetry(RandomIds(Random(f"traces/{self.instance_id}")))
+        election = lablet_election_of(
+            settings, kv, clock=clock, telemetry=telemetry, health=health, instance_id=self.instance_id
+        )
+        election.config = replace(
+            election.config,
+            call_timeout_seconds=knobs.election_timeout_seconds,
+            retry_interval=knobs.election_retry_seconds,
+        )
+        control_plane = LabletClient(
+            ports.SimulatedTransport(self), KEYS.controller, LABLET_CONTROLLER, lambda: election.epoch
+        )
+        self.lablets = lablets = assemble_lablets(
+            settings,
+            election,
+            control_plane=control_plane,
+            labs=SimulatedLabs(self),
+            port_probe=SimulatedPortProbe(self),
+            kv=kv,
+            clock=clock,
+            telemetry=telemetry,
+            health=health,
+        )
+        # Less often than installed: that only costs time here.
+        lablets.discovery.look_seconds = lablets.requests.look_seconds = knobs.look_seconds
+        await lablets.service.run()
+
+
 def times_of(knobs: Knobs) -> TimeslotPolicy:
     """The times of sessions: as installed, in a few minutes."""
     return TimeslotPolicy(
@@ -364,6 +413,15 @@ def times_of(knobs: Knobs) -> TimeslotPolicy:
 def _scheduler_settings_of(knobs: Knobs) -> ResourceSchedulerSettings:
     return ResourceSchedulerSettings(
         leader_lease_ttl=knobs.lease_ttl, reconcile_interval=knobs.reconcile_interval
+    )
+
+
+@lru_cache(maxsize=8)
+def _lablet_settings_of(knobs: Knobs) -> LabletControllerSettings:
+    return LabletControllerSettings(
+        leader_lease_ttl=knobs.lease_ttl,
+        reconcile_interval=knobs.reconcile_interval,
+        lab_start_minutes=times_of(knobs).lab_lead.total_seconds() / 60,
     )
 
 

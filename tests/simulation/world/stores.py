@@ -27,6 +27,8 @@ class WatchedStore(MemoryStore):
         self.on_commit: list[OnCommit] = []
         self._decoded: dict[str, tuple[Document, Worker]] = {}
         self._sessions: dict[str, tuple[Document, LabletSession]] = {}
+        self.only_listed: set[str] = set()
+        """The workers and labs whose last commit only said when they were listed."""
 
     async def insert(self, document: Document, fence: Fence | None = None) -> None:
         await super().insert(document, fence)
@@ -35,6 +37,9 @@ class WatchedStore(MemoryStore):
     async def replace(self, document: Document, fence: Fence | None = None) -> None:
         before = await self.get(document.kind, document.id)
         await super().replace(document, fence)
+        if document.kind in ("worker", "lab") and before is not None:
+            note = self.only_listed.add if _is_listing(before, document) else self.only_listed.discard
+            note(document.id)
         self._notify(before, document, fence)
 
     def peek(self, worker_id: str) -> Worker | None:
@@ -66,6 +71,10 @@ class WatchedStore(MemoryStore):
         ids = sorted({document_id for kind, document_id in self._documents if kind in (SESSION, ARCHIVE)})
         return [session for session_id in ids if (session := self.session(session_id)) is not None]
 
+    def recorded_labs(self) -> set[tuple[str, str]]:
+        """Worker and CML's id of every lab that has a record."""
+        return {(name.split("/")[0], name.split("/")[1]) for kind, name in self._documents if kind == "lab"}
+
     @property
     def is_growing(self) -> bool:
         """Whether a scale-up has reserved workers that it has not created yet."""
@@ -83,6 +92,16 @@ class WatchedStore(MemoryStore):
     def _notify(self, before: Document | None, after: Document, fence: Fence | None) -> None:
         for listener in self.on_commit:
             listener(before, after, fence)
+
+
+def _is_listing(before: Document, after: Document) -> bool:
+    was, now = (msgspec.json.decode(document.body) for document in (before, after))
+    for body in (was, now):
+        if after.kind == "worker":
+            body["version"] = body["cml"].get("labs", {})["listed_at"] = None
+        for seen in (body, *body.get("nodes", {}).values()):
+            seen["updated_at"] = None
+    return bool(was == now)
 
 
 class WatchedKv(MemoryKv):

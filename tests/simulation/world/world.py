@@ -21,10 +21,12 @@ from lcm.domain.launch import WORKER_ID_TAG, InstanceId
 from simulation.world.calls import Answer, Call, Role, Violation
 from simulation.world.faults import Act, Faults, chance
 from simulation.world.knobs import Knobs
+from simulation.world.lab_ports import LabAct
 from simulation.world.live_fleet import LiveFleet
 from simulation.world.ports import LIVE_REPORTS
 from simulation.world.processes import (
     ControllerProcess,
+    LabletProcess,
     PlaneProcess,
     Process,
     ProcessCrashed,
@@ -56,11 +58,17 @@ UNCOUNTED: Final = (
     "/scaling/audit",
     "insert audit",
     "/move-windows",
+    "/{id}/labs",
+    "/{id}/definitions",
     "insert ended-lablet-session",
     "delete lablet-session",
 )
-"""Not counted as changes: an idle check and a look for windows, whose effects are counted where they are
-stored, audit entries about why nothing was done, and the archiving of a session an hour after its end."""
+"""Not counted as changes: an idle check, a look for windows and what is listed of a worker, whose effects are
+counted where they are stored, audit entries about why nothing was done, and the archiving of a session an
+hour after its end."""
+
+LISTINGS: Final = ("store.replace worker", "store.replace lab", "store.mark_published", "kv.put")
+"""What is stored, or published, of a worker or lab that was listed."""
 
 Watch = Callable[[Process, Call], None]
 
@@ -116,6 +124,7 @@ class World:
         self.plane = PlaneProcess(self, "plane")
         self.controllers = [ControllerProcess(self, f"controller-{n}") for n in range(self.knobs.controllers)]
         self.schedulers = [SchedulerProcess(self, f"scheduler-{n}") for n in range(self.knobs.schedulers)]
+        self.lablets = [LabletProcess(self, f"lablets-{n}") for n in range(self.knobs.lablet_controllers)]
         self.user = User(self, "user")
         self.recent: deque[Call] = deque(maxlen=200)
         self.sites: Counter[Site] = Counter()
@@ -146,6 +155,8 @@ class World:
         """Called with every request that a process sends, before anything happens to it."""
         self.on_call: list[Watch] = []
         self.on_effect: list[Watch] = []
+        self.on_lab: list[Callable[[LabAct], None]] = []
+        """Called with every change of a lab that arrives at a CML server, right before its effect."""
         self.on_http_answer: list[Callable[[Answer], None]] = []
         self.on_event: list[Callable[[str, Mapping[str, Any]], None]] = []
         """Called for every event that an open page gets."""
@@ -155,6 +166,7 @@ class World:
         self._is_healed = False
         self._wiped_at = float("-inf")
         self._disturbed_until = 0.0
+        self._anything_wrong_until = 0.0
         self._over = asyncio.Event()
         self._tasks: asyncio.TaskGroup | None = None
         self._digest = hashlib.sha256()
@@ -164,7 +176,7 @@ class World:
 
     @property
     def processes(self) -> Sequence[Process]:
-        return (self.plane, *self.controllers, *self.schedulers)
+        return (self.plane, *self.controllers, *self.schedulers, *self.lablets)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["World"]:
@@ -173,6 +185,8 @@ class World:
             self.start(self.kv.run(), "kv")
             if self.live is not None:
                 self.start(self.live.run(), "CML")
+                if self.lablets:
+                    self.start(self.live.run_labs(), "labs")
             for process in self.processes:
                 self.start(process.live(), process.name)
             try:
@@ -277,8 +291,8 @@ class World:
                 self.recovery.setdefault(point, nth)
             act = self.faults.choose(role, site, nth, possible)
             if act is not None:
-                if role != "controller" and act is not Act.STALE:
-                    self.note_disturbance(LATEST_LANDING_SECONDS if act is Act.LATE else 0.0)
+                if act is not Act.STALE:
+                    self.note_disturbance(LATEST_LANDING_SECONDS if act is Act.LATE else 0.0, of=role)
                 self.injected.add((point, act))
                 if act in CRASHES and self._first_crashed is None:
                     self._first_crashed = role
@@ -311,9 +325,14 @@ class World:
     async def _perform(self, process: Process, call: Call, effect: Callable[[], Awaitable[T]]) -> T:
         answer = await effect()
         if call.mutates:
-            self.mutations += _is_change(call)
+            self.mutations += _is_change(call) and not self._is_listing(call)
             self._check(self.on_effect, process, call)
         return answer
+
+    def _is_listing(self, call: Call) -> bool:
+        """Whether it stores, or publishes, only when a worker or a lab was listed."""
+        is_of_record = call.site in LISTINGS
+        return is_of_record and call.subject.partition(" ")[0] in self.disk.only_listed
 
     def _land_later(self, process: Process, call: Call, effect: Callable[[], Awaitable[Any]]) -> None:
         """Let the request arrive after its sender has given up.
@@ -368,7 +387,8 @@ class World:
             mark = "+placed" if session.placement is not None else ""
             return f"{session.status}{mark}>{session.desired_status}" if is_stored else "session"
         if not is_stored:
-            return "worker" if role == "scheduler" and site.startswith("kv.") else None
+            is_named = role == "lablets" or (role == "scheduler" and site.startswith("kv."))
+            return "worker" if is_named else None
         worker = self.disk.peek(subject)
         if worker is None:
             return "scale-up" if self.disk.is_growing else None
@@ -389,15 +409,34 @@ class World:
         for watch in self.on_sent:
             watch(process, method, path, body)
 
-    def note_disturbance(self, seconds: float = 0.0) -> None:
+    def check_lab(self, act: LabAct) -> None:
+        """Pass a change of a lab to the invariants."""
+        try:
+            for watch in self.on_lab:
+                watch(act)
+        except Violation as violation:
+            self.fail(violation)
+
+    def note_disturbance(self, seconds: float = 0.0, *, of: Role = "plane") -> None:
         """Something goes wrong now, and for so many seconds."""
-        self._disturbed_until = max(self._disturbed_until, self.clock.monotonic() + seconds)
+        until = self.clock.monotonic() + seconds
+        self._anything_wrong_until = max(self._anything_wrong_until, until)
+        if of != "controller":
+            self._disturbed_until = max(self._disturbed_until, until)
 
     @property
     def calm_seconds(self) -> float:
         """For how long nothing has gone wrong for the control plane and the schedulers but clocks."""
         is_cut = any(not name.startswith("controller") for name, _ in self._cuts)
         return 0.0 if is_cut else self.clock.monotonic() - self._disturbed_until
+
+    @property
+    def calm_seconds_of_labs(self) -> float:
+        """For how long nothing at all has gone wrong: worker controllers report what wakes others."""
+        assert self.live is not None
+        if self._cuts or self.live.has_lab_faults:
+            self._anything_wrong_until = max(self._anything_wrong_until, self.clock.monotonic())
+        return self.clock.monotonic() - self._anything_wrong_until
 
     def fail(self, violation: Violation) -> None:
         """Record the first violation; it ends the run."""

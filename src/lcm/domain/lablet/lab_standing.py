@@ -73,7 +73,7 @@ def _leak(
     lab_id: str, mark: LabMark, instance_id: str | None, session: LabletSession | None
 ) -> LeakReason | None:
     """Why the lab is no session's. Beside the recorded lab of an import another one is a duplicate for ever:
-    LCM never started it, so whoever did may still need it after the session has ended."""
+    LCM never started it, so a person who did may still need it after the session has ended."""
     if session is None:
         return LeakReason.SESSION_UNKNOWN
     lab = session.lab

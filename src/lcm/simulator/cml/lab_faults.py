@@ -117,6 +117,11 @@ class LabFaults:
     def clear(self) -> None:
         self._struck.clear()
 
+    @property
+    def is_any(self) -> bool:
+        """Whether a fault is left that may still happen."""
+        return bool(self._struck)
+
     def check(self, action: Action) -> None:
         """Refuse the request if a fault says so."""
         for struck in self._struck:

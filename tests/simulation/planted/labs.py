@@ -1,0 +1,92 @@
+"""Bugs in the labs of sessions: imports, ownership, readiness, ends, removal, leaks, activity."""
+
+from collections.abc import Iterator
+
+from lcm.control_plane.commands import report_live
+from lcm.control_plane.queries import session_topology
+from lcm.domain.lablet import lab_discovery, lab_standing
+from lcm.domain.lablet.lab import CleanupProof
+from lcm.domain.lablet.listed_lab import LabMark, LeakReason
+from lcm.domain.lablet.marked_topology import mark_topology
+from lcm.domain.lablet.marker import Marker, SeenLab, read_notes
+from lcm.domain.lablet.session import LabletSession
+from lcm.domain.lablet.states import STOPPING
+from lcm.domain.observation import Known
+from lcm.lablet_controller import decisions, discovery, gate, reconciler
+from lcm.lablet_controller.decisions import Clean, Decision, LabView, Situation
+from lcm.lablet_controller.ports import CmlNode, ElementState
+from lcm.lablet_controller.steps import instantiating, stopping
+from simulation.planted.base import planted_in, swapped, swapped_in
+from simulation.scenarios.labs import (
+    a_lab_is_brought_up_and_removed,
+    labs_that_cannot_be_brought_up,
+    people_and_cml_interfere_with_labs,
+    workers_of_labs_are_stopped_and_lost,
+)
+
+
+@planted_in(a_lab_is_brought_up_and_removed)
+def a_lab_is_marked_with_an_import_that_nobody_intended() -> Iterator[None]:
+    def mark(text: str, marker: Marker) -> str:
+        return mark_topology(text, marker._replace(generation=marker.generation + 1))
+
+    yield from swapped(session_topology, "mark_topology", mark)
+
+
+@planted_in(a_lab_is_brought_up_and_removed)
+def a_node_that_runs_is_taken_for_booted() -> Iterator[None]:
+    def has_booted(node: CmlNode) -> bool:
+        return node.state in (ElementState.STARTED, ElementState.BOOTED)
+
+    converged = property(lambda view: True, lambda view, value: None)
+    with swapped_in(LabView, "has_converged", converged):
+        yield from swapped(decisions, "_has_booted", has_booted)
+
+
+@planted_in(a_lab_is_brought_up_and_removed)
+def a_claim_is_released_before_its_lab_is_deleted() -> Iterator[None]:
+    def decide(situation: Situation) -> Decision:
+        if isinstance(situation.seen, Known) and situation.is_worker_usable:
+            return Clean(CleanupProof.LAB_ABSENT)
+        return stopping.decide(situation)
+
+    yield from swapped(reconciler, "STEPS", {**reconciler.STEPS, STOPPING: decide})
+
+
+@planted_in(people_and_cml_interfere_with_labs)
+def a_copy_of_a_lab_goes_with_its_session() -> Iterator[None]:
+    """The marker alone makes a lab leaked once its session has ended, whoever started it."""
+    original = lab_standing._leak
+
+    def leak(
+        lab_id: str, mark: LabMark, instance_id: str | None, session: LabletSession | None
+    ) -> LeakReason | None:
+        if session is not None and session.is_ended:
+            return LeakReason.SESSION_ENDED
+        return original(lab_id, mark, instance_id, session)
+
+    yield from swapped(lab_standing, "_leak", leak)
+
+
+@planted_in(people_and_cml_interfere_with_labs)
+def the_notes_alone_mark_a_lab() -> Iterator[None]:
+    def marker(lab: SeenLab) -> Marker | None:
+        return read_notes(lab.notes)
+
+    with swapped_in(gate, "marker_of", marker):
+        yield from swapped(discovery, "marker_of", marker)
+
+
+@planted_in(people_and_cml_interfere_with_labs)
+def a_leaked_lab_is_never_removed() -> Iterator[None]:
+    yield from swapped(lab_discovery, "is_leak_confirmed", lambda lab, now: False)
+
+
+@planted_in(labs_that_cannot_be_brought_up)
+def a_node_may_boot_for_ever() -> Iterator[None]:
+    yield from swapped(instantiating, "_is_late", lambda situation, view, boot: False)
+
+
+@planted_in(workers_of_labs_are_stopped_and_lost)
+def what_lcm_does_to_labs_is_use() -> Iterator[None]:
+    yield from swapped(report_live, "is_own_action", lambda session, at, **_: False)
