@@ -274,7 +274,7 @@ def test_a_reader_that_has_seen_enough_is_no_error(tmp_path: Path) -> None:
     os.close(read)
     errors = tmp_path / "errors"
     with errors.open("w") as stderr:
-        command = [Path(sys.executable).with_name("lcm"), "get", "workers"]
+        command = [str(Path(sys.executable).with_name("lcm")), "get", "workers"]
         done = subprocess.run(command, stdout=write, stderr=stderr, timeout=PATIENCE_SECONDS, check=False)
     os.close(write)
     assert (done.returncode, errors.read_text()) == (1, "")
