@@ -1,14 +1,19 @@
 """The client, in both forms, beside a running LCM: typed answers, typed errors, events without a gap."""
 
+import subprocess
+import sys
 import threading
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from lcm.client import AccessDenied, AsyncLcm, Conflict, Lcm, NotFound, Standing, WaitFailed, WaitTimedOut
+from lcm.client.cml import CertificateChanged, client_of
 from lcm.core.blocking_clock import BlockingClock
 from lcm.domain.lifecycle import WorkerStatus
+from lcm.simulator.main import simulated_password
 from support.patience import PATIENCE_SECONDS
 from support.ports import reserve_port
 from support.processes import RunningLcm, running_lcm, running_simulator
@@ -58,6 +63,31 @@ def test_refusals_are_errors_that_say_what_is_possible(lcm: RunningLcm) -> None:
             client.workers.wait(worker.id, "ready")
     with Lcm(lcm.url, "wrong") as client, pytest.raises(AccessDenied):
         client.who()
+
+
+def test_the_cml_of_a_worker_is_used_with_its_pinned_certificate_alone(lcm: RunningLcm) -> None:
+    with Lcm(lcm.url, lcm.ready.token) as client:
+        client.workers.create("cisco", "small")
+        client.workers.wait("cisco", "ready", timeout_seconds=PATIENCE_SECONDS)
+        access = client.workers.cml_access("cisco")
+        # In a process of its own: Cisco's client leaves its connections open.
+        program = (
+            "import sys; from lcm.client import Lcm; from lcm.client.cml import client_of\n"
+            "url, token, password = sys.stdin.read().split()\n"
+            "access = Lcm(url, token).workers.cml_access('cisco')\n"
+            "print(client_of(access, 'admin', password).system_info()['ready'])"
+        )
+        done = subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", program],
+            input=f"{lcm.url} {lcm.ready.token} {simulated_password(seed=0)}",
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.stdout == "True\n", done.stderr
+        with pytest.raises(CertificateChanged, match="another certificate"):
+            client_of(replace(access, certificate_sha256="00" * 32), "admin", "never sent")
+        client.workers.delete("cisco")
 
 
 def test_events_are_replayed_from_the_last_one_seen(lcm: RunningLcm) -> None:

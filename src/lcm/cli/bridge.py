@@ -1,6 +1,5 @@
 """Commands that hand a worker over to CML's own tools: open, env, inventory, ssh."""
 
-import hashlib
 import os
 import shlex
 import shutil
@@ -15,7 +14,7 @@ import typer
 
 from lcm.cli import completion
 from lcm.cli.output import format_of, print_document
-from lcm.cli.terminal import Exit, connected, fail, note
+from lcm.cli.terminal import Exit, code_of, connected, fail, note
 
 if TYPE_CHECKING:
     from lcm.client import Lcm
@@ -97,7 +96,13 @@ def _verification(access: "CmlAccess") -> dict[str, str]:
     """Return how tools are to check the certificate, which is the pinned one or this ends with an error."""
     if access.certificate_sha256 is None:
         return {}
-    pem = _pinned_certificate(access)
+    from lcm.client import ClientError
+    from lcm.client.cml import pinned_certificate
+
+    try:
+        pem = pinned_certificate(access)
+    except ClientError as error:
+        fail(str(error), code_of(error))
     if not _names_its_address(access, pem):
         note("Its certificate, which is the pinned one, does not name its address, as those that CML makes:")
         note("tools cannot verify it; switch that off, as with ClientLibrary(ssl_verify=False).")
@@ -108,16 +113,6 @@ def _verification(access: "CmlAccess") -> dict[str, str]:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     path.write_text(pem)
     return {"CA_BUNDLE": str(path), "CML_VERIFY_CERT": str(path)}
-
-
-def _pinned_certificate(access: "CmlAccess") -> str:
-    try:
-        pem = ssl.get_server_certificate((access.host, access.port), timeout=TIMEOUT_SECONDS)
-    except OSError as error:
-        fail(f"no answer from {access.url}: {error}", Exit.UNREACHABLE)
-    if hashlib.sha256(ssl.PEM_cert_to_DER_cert(pem)).hexdigest() != access.certificate_sha256:
-        fail(f"{access.url} has another certificate than the one that LCM has pinned for this worker")
-    return pem
 
 
 def _names_its_address(access: "CmlAccess", pem: str) -> bool:
