@@ -15,6 +15,7 @@ import yaml
 from aiobotocore.session import get_session
 
 from lcm.cli.doctor import examine
+from lcm.cli.findings import exit_code
 from lcm.domain.diagnosis import Finding, Verdict
 from lcm.worker_controller.ports import CHANGING_ACTIONS, READING_ACTIONS
 from support.etcd import etcd_cluster
@@ -143,6 +144,7 @@ async def test_without_an_instance_its_permissions_are_unknown_and_not_ok(accoun
     account.region = msgspec.to_builtins(account.simulator.info.regions[1])
     account.source = "127.0.0.1"
     name = account.region["region"]
+    assert exit_code(await account.findings()) == 6
     assert await account.not_ok() == dict.fromkeys(
         [*(f"ec2:{action} {name}" for action in CHANGING_ACTIONS), f"cml {name}"], Verdict.UNKNOWN
     )

@@ -395,7 +395,7 @@ def show_findings(
 ) -> None:
     """Check what would stop a launch: credentials, permissions, images, network, quota, stores, clock.
 
-    Changes nothing. Exit code: 0 if all is ok, 1 if something failed, 3 if something could not be checked.
+    Changes nothing. Exit code: 0 if all is ok, 1 if something failed, 6 if something could not be checked.
     """
     import msgspec
     from rich.console import Console
@@ -443,7 +443,7 @@ def probe_cml(
     """Read a CML server and report which assumptions of LCM about CML hold there.
 
     Changes nothing on it. The password is asked for, or taken from CML_WORKER_API_PASSWORD. The report
-    names no address, user, title or id. Exit code: 0 if all assumptions held, 1 if one did not, 3 if one was
+    names no address, user, title or id. Exit code: 0 if all assumptions held, 1 if one did not, 6 if one was
     not seen.
     """
     import msgspec

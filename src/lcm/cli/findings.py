@@ -6,11 +6,12 @@ from typing import Final
 from rich.console import Console
 from rich.text import Text
 
+from lcm.cli.terminal import Exit
 from lcm.domain.diagnosis import Finding, Verdict
 
 STYLES: Final = {Verdict.OK: "green", Verdict.FAILED: "bold red", Verdict.UNKNOWN: "yellow"}
-EXIT_CODES: Final = {Verdict.OK: 0, Verdict.FAILED: 1, Verdict.UNKNOWN: 3}
-"""By the worst finding; 2 is a wrong command line."""
+EXIT_CODES: Final = {Verdict.OK: Exit.OK, Verdict.FAILED: Exit.FAILED, Verdict.UNKNOWN: Exit.UNCHECKED}
+"""By the worst finding."""
 
 
 def show(findings: Sequence[Finding], console: Console) -> None:
@@ -24,7 +25,7 @@ def show(findings: Sequence[Finding], console: Console) -> None:
     console.print(", ".join(f"{count} {verdict}" for verdict, count in counts.items()), style="dim")
 
 
-def exit_code(findings: Sequence[Finding]) -> int:
+def exit_code(findings: Sequence[Finding]) -> Exit:
     """That of the worst finding."""
     verdicts = {finding.verdict for finding in findings}
     worst = next((each for each in (Verdict.FAILED, Verdict.UNKNOWN) if each in verdicts), Verdict.OK)

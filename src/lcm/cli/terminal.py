@@ -28,6 +28,7 @@ class Exit(IntEnum):
     NOT_FOUND = 3
     ACCESS = 4
     UNREACHABLE = 5
+    UNCHECKED = 6
     TIMEOUT = 124
 
 
@@ -38,6 +39,7 @@ MEANING: Mapping[Exit, str] = {
     Exit.NOT_FOUND: "There is no resource of this name.",
     Exit.ACCESS: "No valid token, or its role does not allow this.",
     Exit.UNREACHABLE: "No answer from LCM, or LCM has an outage: what was requested may still happen.",
+    Exit.UNCHECKED: "Of `lcm doctor` and `lcm probe`: nothing failed, but something could not be checked.",
     Exit.TIMEOUT: "The goal of a wait was not reached in time.",
 }
 
