@@ -26,6 +26,8 @@ log = structlog.get_logger(__name__)
 
 RETRY_SHARE = 0.2
 """After a renewal that failed, the part of the usual pause until the next one."""
+ALONE = "alone-"
+"""Begins the cluster id of an instance that leads without a coordination store."""
 CLAIM_RETRY_SECONDS = 10.0
 """However long the control plane was away, an epoch is claimed this often, to lead soon after its return."""
 
@@ -195,7 +197,7 @@ class Election:
 
     async def _lead_alone(self, claim_epoch: ClaimEpoch, lead: Lead) -> None:
         """No coordination store is configured at all: a single instance leads at once."""
-        win = ElectionWin(f"alone-{self.config.instance_id}", 1, self.config.instance_id)
+        win = ElectionWin(f"{ALONE}{self.config.instance_id}", 1, self.config.instance_id)
         leadership = Leadership(win, 0, float("inf"), self.clock.monotonic)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._wait_for_resignation(), name="resignation")

@@ -95,6 +95,15 @@ async def test_a_late_claim_of_a_lost_store_does_not_lock_out_the_living_one(pla
     assert await claim(plane, "etcd-after-two-wipes", 4, "rightful") == 4
 
 
+async def test_of_two_controllers_without_etcd_the_loser_is_told_what_to_set(
+    plane: ControlPlane,
+) -> None:
+    await claim(plane, "alone-first", 1, "first")
+    await claim(plane, "alone-second", 1, "second")
+    with pytest.raises(Fenced, match=r"second leads since.*ETCD_HOST or ETCD_ENDPOINTS"):
+        await claim(plane, "alone-first", 1, "first")
+
+
 async def test_a_write_under_an_older_epoch_is_refused_and_changes_nothing(plane: ControlPlane) -> None:
     worker = await plane.records.workers.add(
         new_worker(

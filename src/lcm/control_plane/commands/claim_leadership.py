@@ -11,6 +11,7 @@ import msgspec
 from lcm.control_plane.policies import Policies
 from lcm.control_plane.records.groups import Records
 from lcm.control_plane.store.port import GUARD_KIND, Document, Fence, VersionConflict
+from lcm.core.election import ALONE
 from lcm.domain.errors import Conflict, Fenced
 from lcm.domain.idle import ControllerTerms
 from lcm.rest.schemas import WORKER_CONTROLLER, LeadershipClaim, LeadershipGrant
@@ -51,6 +52,11 @@ async def claim_leadership(
             if claim.revision == newest and is_holder:
                 records.epochs.granted(fence_for(claim.service, version))
                 return LeadershipGrant(epoch=version)
+            if claim.cluster_id.startswith(ALONE):
+                raise Fenced(
+                    f"{known.instance_id} leads since: only one controller may run without etcd; stop one, or"
+                    " set ETCD_HOST or ETCD_ENDPOINTS for both"
+                )
             raise Fenced("another instance won a later election; campaign again")
         claimed = Document(GUARD_KIND, claim.service, version + 1, msgspec.json.encode(_next(known, claim)))
         records.epochs.invalidate(fence_for(claim.service, version))
