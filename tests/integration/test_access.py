@@ -33,6 +33,7 @@ ROUTES = {
     ("GET", "/api/workers/{worker_id}"): VIEWER,
     ("DELETE", "/api/workers/{worker_id}"): ADMIN,
     ("GET", "/api/workers/{worker_id}/timeline"): VIEWER,
+    ("GET", "/api/workers/{worker_id}/cml"): VIEWER,
     ("GET", "/api/workers/{worker_id}/resources"): VIEWER,
     ("GET", "/api/workers/{worker_id}/labs"): VIEWER,
     ("GET", "/api/labs"): VIEWER,
@@ -165,6 +166,7 @@ ROUTES = {
     ("POST", "/api/internal/workers/{worker_id}/terminate"): CONTROLLER,
     ("GET", "/api/internal/worker-templates"): CONTROLLER,
     ("GET", "/api/internal/workers/{worker_id}/license-token"): CONTROLLER,
+    ("POST", "/api/internal/workers/{worker_id}/license/observe-registration"): CONTROLLER,
     ("GET", "/api/internal/workers/{worker_id}/cml-login"): CONTROLLER,
     **{
         ("POST", f"/api/internal/workers/{{worker_id}}/license/{step}-{operation}"): CONTROLLER

@@ -128,9 +128,10 @@ async def test_a_changed_certificate_is_shown_and_accepted_by_its_fingerprint(pl
     assert shown in problem["detail"]
     worker = await plane.admin.accepted("PUT", f"{path}/cml-certificate", {"sha256": shown})
     assert (worker["cml_certificate_sha256"], worker["cml_refused_certificate_sha256"]) == (shown, None)
-    newest = (await plane.admin.get(f"/api/audit?target={plane.worker_id}"))["items"][0]
-    assert pinned in str(newest)
-    assert shown in str(newest)
+    asked = f"/api/audit?target={plane.worker_id}&action=cml-certificate"
+    [entry] = (await plane.admin.get(asked))["items"]
+    assert pinned in str(entry)
+    assert shown in str(entry)
 
 
 async def test_what_cml_reports_of_itself_is_shown(plane: LonePlane) -> None:
@@ -200,11 +201,11 @@ async def test_other_tags_are_accepted_and_those_of_lcm_are_not_for_people(plane
 
 async def test_the_fleets_license_token_is_set_and_forgotten_and_never_shown(plane: LonePlane) -> None:
     path = "/api/settings/license"
-    assert await plane.admin.get(path) == {"has_token": False}
+    assert await plane.admin.get(path) == {"has_token": False, "terms": {}}
     status, answer = await plane.admin.call("PUT", path, {"token": "a-token-of-a-smart-account"})
-    assert (status, answer) == (200, {"has_token": True})
+    assert (status, answer) == (200, {"has_token": True, "terms": {}})
     assert (await plane.admin.call("DELETE", path))[0] == 204
-    assert await plane.admin.get(path) == {"has_token": False}
+    assert await plane.admin.get(path) == {"has_token": False, "terms": {}}
 
 
 async def test_a_hold_that_is_over_already_is_refused_and_says_what_to_do(plane: LonePlane) -> None:

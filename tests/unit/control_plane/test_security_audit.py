@@ -67,14 +67,16 @@ async def test_no_security_setting_changes_without_an_entry(desk: PublicDesk) ->
         await desk.admin.send(method, path, body, if_match="*")
         await desk.clock.sleep(1)
     found = [(entry["action"], entry["target"]) for entry in await audited(desk)]
-    assert found == [
+    terms = ("PUT /api/settings/license", "settings/license")
+    assert terms in found, "each kind of document that a request writes"
+    assert [each for each in found if each != terms] == [
         ("PATCH /api/settings/discovery", "settings/discovery"),
         ("PATCH /api/settings/discovery", "settings/discovery"),
         ("PUT /api/settings/license", "secret/license/fleet"),
         ("DELETE /api/settings/license", "secret/license/fleet"),
         ("POST /api/worker-templates/{name}/disable", "worker-template/large"),
     ]
-    changed = (await audited(desk, target="settings"))[1]
+    changed = (await audited(desk, target="settings/discovery"))[1]
     assert (changed["before"], changed["after"]) == ({"ami_filter": "CML*"}, {"ami_filter": "CML-2*"})
 
 
@@ -126,7 +128,7 @@ async def test_a_change_whose_entry_cannot_be_written_is_refused() -> None:
     assert (await desk.admin.post("/api/tokens", {"name": "ci", "role": "admin"})).status == 503
     assert (await desk.admin.put("/api/settings/license", {"token": "a-license-token"})).status == 503
     assert (await desk.admin.get("/api/tokens")).body["items"] == []
-    assert (await desk.admin.get("/api/settings/license")).body == {"has_token": False}
+    assert (await desk.admin.get("/api/settings/license")).body["has_token"] is False
 
 
 async def test_a_request_that_changes_nothing_leaves_no_entry(desk: PublicDesk) -> None:
