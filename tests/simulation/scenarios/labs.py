@@ -5,7 +5,7 @@ from datetime import timedelta
 from random import Random
 
 from lcm.domain.lablet.definition import LabletDefinition
-from lcm.domain.lablet.states import ARCHIVED, FAILED, RUNNING, STOPPING
+from lcm.domain.lablet.states import ARCHIVED, FAILED, RUNNING, STOPPING, TERMINATED
 from lcm.domain.lifecycle import RUNNING as WORKER_RUNNING
 from lcm.simulator.cml.lab_faults import LabFault, NeverBoots, RefuseLab, SlowStop, StopsAfterBoot
 from simulation.lab_desk import TEMPLATE, LabDesk
@@ -67,7 +67,7 @@ async def people_and_cml_interfere_with_labs(story: Story) -> None:
     given_up = await desk.book(definition)
     await desk.until_session(given_up, RUNNING)
     await desk.end(given_up)
-    await desk.until_session(given_up, STOPPING)
+    await desk.until_session(given_up, STOPPING, TERMINATED)
     await desk.abandon(given_up)
     desk.stop_lab(session)
     await desk.pause(70)
@@ -76,7 +76,7 @@ async def people_and_cml_interfere_with_labs(story: Story) -> None:
     await desk.until_gone(own)
     server.cml.labs.faults.add(SlowStop(count=1))
     await desk.end(session)
-    await desk.until_session(session, STOPPING)
+    await desk.until_session(session, STOPPING, TERMINATED)
     for each in (session, given_up):
         await desk.until_no_lab(each)
     await desk.end_all()
