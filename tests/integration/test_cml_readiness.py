@@ -30,12 +30,17 @@ class Reports:
     def __init__(self) -> None:
         self.attempts: list[CmlAttempt | None] = []
         self.is_ready: list[bool] = []
+        self.presented: list[str] = []
 
     async def report_cml(
         self, worker: Worker, *, ready: bool, attempt: CmlAttempt | None = None, **_: Any
     ) -> Worker:
         self.attempts.append(attempt)
         self.is_ready.append(ready)
+        return worker
+
+    async def report_certificate(self, worker: Worker, presented_sha256: str) -> Worker:
+        self.presented.append(presented_sha256)
         return worker
 
 

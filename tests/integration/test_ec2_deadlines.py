@@ -188,10 +188,10 @@ async def test_e7_a_machine_that_does_not_get_on_raises_an_alarm_in_time_and_not
 async def test_e7_a_machine_that_stays_pending_is_called_failed_in_time_and_nothing_is_forced(
     scene: Scene,
 ) -> None:
-    """E7: stuck pending."""
+    """E7: stuck pending; the template sets no time of its own."""
     fleet = scene.fleet
     await scene.disturb("RunInstances", "stall")
-    worker = await fleet.until(await fleet.create(), PROVISIONING, PATIENCE_SECONDS)
+    worker = await fleet.until(await fleet.create("lab", "small"), PROVISIONING, PATIENCE_SECONDS)
     minutes = fleet.settings.provisioning_timeout_seconds / 60
     await scene.pass_minutes(minutes - 1)
     assert (await fleet.get(worker)).status is PROVISIONING

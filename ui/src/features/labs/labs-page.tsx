@@ -280,7 +280,7 @@ function LabInCml({ lab }: { lab: LabView }) {
   const href = worker === undefined ? null : cmlPage(worker, lab.lab_id);
   if (href === null) return null;
   return (
-    <a class="second link-text" href={href} target="_blank" rel="noreferrer" aria-label={`Open ${nameOf(lab)} in CML`}>
+    <a class="second link-text" href={href} target="_blank" rel="noreferrer" aria-label={`Open in CML: ${nameOf(lab)}`}>
       Open in CML
     </a>
   );
