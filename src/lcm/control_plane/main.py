@@ -214,7 +214,9 @@ def assemble(
         key_prefix=key_prefix,
         patience_seconds=FEED_FIRST_SECONDS if feed_clients else 0.0,
     )
-    identity = Identity(keys, store, clock, issuer, streams_per_principal=limits.streams_per_principal)
+    identity = Identity(
+        keys, store, clock, issuer, streams_per_principal=limits.streams_per_principal, ids=ids
+    )
     session_sweep = SessionSweep(records, caches, policies, health)
     _register_metrics(telemetry, plane, hub, identity, feed_clients)
     _register_session_metrics(telemetry, plane, session_sweep)
@@ -409,7 +411,7 @@ async def control_plane_process(
     for key in (keys.viewer, keys.operator, keys.admin, keys.controller):
         redactor.protect(key)
     async with _store(settings, clock, ids) as plain_store:
-        store = AuditedStore(plain_store, clock)
+        store = AuditedStore(plain_store, clock, ids)
         secrets = await _open_secrets(settings, store)
         parts = assemble(
             store,

@@ -30,6 +30,7 @@ from lcm.control_plane.store.port import Store, StoreUnavailable
 from lcm.core.clock import Clock
 from lcm.core.health import Health
 from lcm.core.hosted_service import HostedService
+from lcm.core.ids import Ids
 from lcm.domain.errors import NotFound
 from lcm.rest.schemas import API_KEY_HEADER
 
@@ -78,6 +79,7 @@ class Identity:
         issuer: BearerVerifier | None = None,
         *,
         streams_per_principal: int = MAX_STREAMS_PER_PRINCIPAL,
+        ids: Ids | None = None,
     ) -> None:
         self.keys = keys
         self.tokens = Credentials(store, clock, TOKEN, secret_prefix=TOKEN_PREFIX)
@@ -87,7 +89,7 @@ class Identity:
         self._issuer = issuer
         self._streams_per_principal = streams_per_principal
         self.guesses = Guesses(clock)
-        self.log = SecurityLog(store, clock)
+        self.log = SecurityLog(store, clock, ids)
         self._denials = Buckets(clock, per_second=0.1, burst=20)
         self.refusals: Counter[int] = Counter()
         """Refused requests by HTTP status."""

@@ -5,7 +5,6 @@ kind that an unsafe request writes, so neither can exist without the other. Refu
 cannot push out what was done.
 """
 
-import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -29,6 +28,7 @@ from lcm.control_plane.store.port import (
     StoreUnavailable,
 )
 from lcm.core.clock import Clock
+from lcm.core.ids import Ids, RandomIds
 from lcm.core.redaction import redactor
 from lcm.domain.security import AuditOutcome, SecurityEntry
 
@@ -84,8 +84,9 @@ def audit_request(action: str, address: str, principal: Principal) -> None:
 class SecurityLog:
     """Both logs, read as one."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(self, store: Store, clock: Clock, ids: Ids | None = None) -> None:
         self._clock = clock
+        self._ids = ids or RandomIds()
         self._changes = BoundedLog(store, LOG_KIND, SecurityEntry, MAX_ENTRIES)
         self._refusals = BoundedLog(store, REFUSAL_KIND, SecurityEntry, MAX_REFUSALS)
 
@@ -144,15 +145,15 @@ class SecurityLog:
 
     def _stamp(self) -> dict[str, Any]:
         now = self._clock.now()
-        return {"id": entry_id(now, secrets.token_hex(4)), "at": now}
+        return {"id": entry_id(now, self._ids.new_id()), "at": now}
 
 
 class AuditedStore:
     """A store that commits the entry of the present request together with its change."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(self, store: Store, clock: Clock, ids: Ids | None = None) -> None:
         self._store = store
-        self._log = SecurityLog(store, clock)
+        self._log = SecurityLog(store, clock, ids)
 
     async def get(self, kind: str, document_id: str) -> Document | None:
         return await self._store.get(kind, document_id)
