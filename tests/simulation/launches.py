@@ -19,7 +19,7 @@ from simulation.world.world import World
 from support.virtual_time import run_in_virtual_time
 
 WORKERS = 20
-CALLS_OF_A_LAUNCH = 36
+CALLS_OF_A_LAUNCH = 34
 """Calls of the control plane and the controller for one worker until its instance runs."""
 LAUNCHING = ("pending>", "provisioning>")
 QUICK = Knobs(
