@@ -152,4 +152,5 @@ def _expected(
 
 
 def _revision(snapshot: Snapshot) -> str:
-    return hashlib.sha256(msgspec.json.encode(snapshot)).hexdigest()[:16]
+    """Equal for equal snapshots, in whatever order their sets are held."""
+    return hashlib.sha256(msgspec.json.encode(snapshot, order="deterministic")).hexdigest()[:16]
