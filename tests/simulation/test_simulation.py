@@ -119,7 +119,7 @@ def test_no_single_fault_at_any_call_site_in_any_state_breaks_anything(
     assert not failed, explain(failed)
     assert_not_different(done, fault_free)
     missing = coverage.missing(outcomes, *(group.result() for group in random_runs))
-    assert missing == [], "faults that were possible at a call site and never injected there"
+    assert missing == [], "\n".join(("possible at a call site and never injected there:", *missing))
 
 
 def test_no_second_crash_while_the_first_is_recovered_from_breaks_anything(

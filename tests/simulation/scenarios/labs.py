@@ -46,6 +46,8 @@ async def a_lab_is_brought_up_and_removed(story: Story) -> None:
     session = await desk.book(definition)
     await desk.until_session(session, RUNNING)
     await desk.pause(5)
+    await desk.end(session)
+    await desk.until_session(session, ARCHIVED, TERMINATED)
     await desk.end_all()
 
 
