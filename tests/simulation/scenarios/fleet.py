@@ -113,6 +113,19 @@ async def until_licensed(story: Story, worker_id: str, status: LicenseStatus) ->
         await story.pause(1)
 
 
+async def until_unlicensed(story: Story, worker_id: str) -> None:
+    """Wait until the worker holds no license, and request that again where a person would."""
+    ends = story.world.clock.monotonic() + PATIENCE_SECONDS
+    while (
+        worker := story.world.disk.peek(worker_id)
+    ) is None or worker.license.status is LicenseStatus.REGISTERED:
+        if story.world.clock.monotonic() > ends:
+            raise TooLate(f"{worker_id} still has a license")
+        if worker is not None and worker.license.pending_operation is None:
+            await story.deregister_license(worker_id)
+        await story.pause(1)
+
+
 async def until_ready(story: Story, worker_id: str) -> None:
     while (worker := story.world.disk.peek(worker_id)) is None or not worker.cml.is_ready:
         await story.pause(1)
@@ -166,6 +179,22 @@ async def a_license_that_cannot_be_deregistered_is_a_debt(story: Story) -> None:
 async def a_deregistration_that_cisco_does_not_receive_is_a_debt(story: Story) -> None:
     worker = await a_licensed_worker(story)
     story.world.licensing.pool.loses_deregistrations = True
+    await story.act(worker, "delete")
+    await story.until(worker, TERMINATED)
+
+
+@scenario
+async def a_debt_is_settled_by_a_deregistration_that_cisco_receives(story: Story) -> None:
+    """Not at the first attempt: the worker is registered and deregistered once more."""
+    worker = await a_licensed_worker(story)
+    pool = story.world.licensing.pool
+    pool.loses_deregistrations = True
+    await story.deregister_license(worker)
+    await until_unlicensed(story, worker)
+    pool.loses_deregistrations = False
+    await until_licensed(story, worker, LicenseStatus.REGISTERED)
+    await story.deregister_license(worker)
+    await until_unlicensed(story, worker)
     await story.act(worker, "delete")
     await story.until(worker, TERMINATED)
 
