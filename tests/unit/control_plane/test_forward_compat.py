@@ -62,6 +62,17 @@ async def test_a_field_that_is_not_understood_outlives_every_change(shared: Shar
     assert (await shared.workers.get(shared.worker.id)).version == 3
 
 
+async def test_what_a_later_version_wrote_after_this_one_is_read_and_kept(shared: Shared) -> None:
+    await shared.workers.add(shared.worker)
+    for reason in ("first", "second"):
+        stored = await shared.change(status_reason=reason)
+    body = msgspec.json.encode({**stored, "version": 4, "invented_later": 1, "status_reason": "later"})
+    await shared.store.replace(Document(KIND, shared.worker.id, 4, body))
+    assert (await shared.workers.get(shared.worker.id)).status_reason == "later"
+    stored = await shared.change(tags={"course": "ccna"})
+    assert (stored["invented_later"], stored["status_reason"]) == (1, "later")
+
+
 async def test_a_part_that_is_not_changed_stays_as_a_later_version_wrote_it(shared: Shared) -> None:
     license = {**msgspec.to_builtins(License()), "pool": "east"}
     await shared.write_as_later_version(license=license)

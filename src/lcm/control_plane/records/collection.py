@@ -8,7 +8,7 @@ import msgspec
 import structlog
 from msgspec.structs import replace
 
-from lcm.control_plane.store.forward_compat import encode_over
+from lcm.control_plane.store.forward_compat import encode_over, is_all_of
 from lcm.control_plane.store.port import (
     Document,
     Fence,
@@ -22,6 +22,8 @@ from lcm.domain.errors import Conflict, Fenced, NotFound, RequestError
 log = structlog.get_logger(__name__)
 
 MAX_ATTEMPTS = 8
+MAX_WRITTEN = 10_000
+"""How many of the records written last are kept as they were written."""
 
 
 class Record(Protocol):
@@ -52,6 +54,8 @@ class Collection(ABC, Generic[R]):
         self._store = store
         self._decoded: dict[str, tuple[bytes, R]] = {}
         """The documents of the last list, decoded: most are the same in the next one."""
+        self._written: dict[str, tuple[bytes, R]] = {}
+        """What was written here last, the oldest first, if it is all that its document contains."""
         self._listeners: list[Callable[[R | None, R], None]] = []
         self._purge_listeners: list[Callable[[R], None]] = []
 
@@ -79,11 +83,11 @@ class Collection(ABC, Generic[R]):
         self._purge_listeners.append(listener)
 
     async def get(self, record_id: str) -> R:
-        return self.read(await self._get(record_id))[1]
+        return self._read(await self._get(record_id))
 
     async def find(self, record_id: str) -> R | None:
         document = await self._store.get(self.kind, record_id)
-        return None if document is None else self.read(document)[1]
+        return None if document is None else self._read(document)
 
     async def _get(self, record_id: str) -> Document:
         document = await self._store.get(self.kind, record_id)
@@ -125,6 +129,7 @@ class Collection(ABC, Generic[R]):
             await self._store.delete(self.kind, record.id, record.version)
         except VersionConflict:
             raise Conflict(f"{self.noun} {record.id} changed meanwhile") from None
+        self._written.pop(record.id, None)
         for listener in self._purge_listeners:
             listener(record)
 
@@ -141,7 +146,9 @@ class Collection(ABC, Generic[R]):
         With `expected_version` the change is made to exactly that version or not at all.
         """
         for _ in range(MAX_ATTEMPTS):
-            stored, before = self.read(await self._get(record_id))
+            document = await self._get(record_id)
+            written = self._read_again(document)
+            stored, before = self.read(document) if written is None else (document.body, written)
             if expected_version is not None and before.version != expected_version:
                 raise Conflict(
                     f"{self.noun} {record_id} is at version {before.version}, not {expected_version};"
@@ -152,7 +159,10 @@ class Collection(ABC, Generic[R]):
                 return before
             after = _at_version(after, before.version + 1)
             try:
-                body = encode_over(stored, _struct(before), _struct(after), self.parts)
+                body = msgspec.json.encode(after)
+                is_whole = written is not None or is_all_of(stored, _struct(before))
+                if not is_whole:
+                    body = encode_over(stored, _struct(before), _struct(after), self.parts)
                 await self._store.replace(self._document(after, body), fence)
             except VersionConflict:
                 continue
@@ -160,6 +170,8 @@ class Collection(ABC, Generic[R]):
                 raise _fenced() from None
             except UniqueKeyTaken as taken:
                 raise self.taken(taken.key, after) from None
+            if is_whole:
+                self._remember(body, after)
             self._notify_listeners(before, after)
             return after
         raise Conflict(f"several requests change {self.noun} {record_id} at once; try again")
@@ -176,6 +188,21 @@ class Collection(ABC, Generic[R]):
         except FenceBroken:
             raise _fenced() from None
         return record
+
+    def _read_again(self, document: Document) -> R | None:
+        """Return the record if its document is what was written here last."""
+        written = self._written.get(document.id)
+        return written[1] if written is not None and written[0] == document.body else None
+
+    def _read(self, document: Document) -> R:
+        written = self._read_again(document)
+        return written if written is not None else self.read(document)[1]
+
+    def _remember(self, body: bytes, record: R) -> None:
+        self._written.pop(record.id, None)
+        self._written[record.id] = body, record
+        if len(self._written) > MAX_WRITTEN:
+            del self._written[next(iter(self._written))]
 
     def _document(self, record: R, body: bytes) -> Document:
         return Document(self.kind, record.id, record.version, body, self.unique_keys(record))

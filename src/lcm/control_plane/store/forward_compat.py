@@ -12,6 +12,11 @@ import msgspec
 Json = dict[str, Any]
 
 
+def is_all_of(stored: bytes, understood: msgspec.Struct) -> bool:
+    """Whether the stored record has no field but those of `understood`, which was decoded of it."""
+    return msgspec.json.encode(understood) == stored
+
+
 def encode_over(
     stored: bytes, understood: msgspec.Struct, changed: msgspec.Struct, parts: Collection[str] = ()
 ) -> bytes:
@@ -20,9 +25,10 @@ def encode_over(
     What is unchanged stays as it was stored; what is changed is written as encoded here, a value as a whole.
     A field that is named in `parts` groups fields of the record: in it, too, those of a later version stay.
     """
-    body, known = msgspec.json.encode(changed), msgspec.json.encode(understood)
-    if known == stored:
+    body = msgspec.json.encode(changed)
+    if is_all_of(stored, understood):
         return body
+    known = msgspec.json.encode(understood)
     raw, before, after = (msgspec.json.decode(text) for text in (stored, known, body))
     merged = _fields(raw, before, after)
     for part in parts:
