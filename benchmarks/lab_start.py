@@ -252,8 +252,10 @@ async def measure_class(lcm: Lcm, seats: int, found: "Findings") -> str:
     sessions = await lcm.until_all(batches, "running")
     seconds = time.perf_counter() - began
     cpu, waited = (now - then for now, then in zip(lcm.usage(), before, strict=True))
-    found.times("up", f"LCM: {seats} seats, due to READY", between(sessions, "created_at", "ready_at"))
-    found.times("placed", "… due to SCHEDULED", between(sessions, "created_at", "scheduled_at"))
+    found.times(
+        "placed", f"LCM: {seats} seats, due to SCHEDULED", between(sessions, "created_at", "scheduled_at")
+    )
+    found.times("up", "… SCHEDULED to READY", between(sessions, "scheduled_at", "ready_at"))
     labs = [session["lab"] | {"scheduled_at": session["scheduled_at"]} for session in sessions]
     for name, what, first, last in (
         ("intended", "… SCHEDULED to the import's intent", "scheduled_at", "intent_at"),
@@ -308,7 +310,7 @@ class Findings:
             floor = figures[f"floor_up_{percent}_seconds"]
             figures[f"over_{percent}_seconds"] = over = figures[f"up_{percent}_seconds"] - floor
             self.rows.append((f"LCM above the floor, {percent}", f"{over:.2f} s"))
-            self.ratios[f"due to READY / floor, {percent}"] = figures[f"up_{percent}_seconds"] / floor
+            self.ratios[f"SCHEDULED to READY / floor, {percent}"] = figures[f"up_{percent}_seconds"] / floor
         self.ratios |= {
             "p99 above the floor / 1 s (goal: at most 1)": figures["over_p99_seconds"] / GOAL_SECONDS,
             "end of a class / floor": figures["end_gone_seconds"] / figures["floor_gone_max_seconds"],
