@@ -20,10 +20,12 @@ from lcm.core.hosted_service import HostedService, run_services
 from lcm.core.ids import RandomIds
 from lcm.core.kv.memory import MemoryKv
 from lcm.domain.errors import Conflict, Fenced, IllegalTransition, Unreachable
+from lcm.domain.license import LicenseOperation
 from lcm.domain.lifecycle import FAILED, RUNNING
-from lcm.domain.worker import Worker
+from lcm.domain.worker import CmlLicense, Worker
 from lcm.rest.client import ControlPlaneClient, HttpTransport
 from lcm.rest.documents import fetch_document
+from lcm.rest.schemas import LicenseReport
 from lcm.web.server import HttpServer
 from support.api import person
 from support.fleet import TEMPLATES
@@ -88,6 +90,14 @@ async def test_a_report_changes_exactly_the_version_that_was_read(plane: Plane) 
     assert (failed.status, failed.version) == (FAILED, plane.worker.version + 1)
     with pytest.raises(Conflict):
         await plane.client.update_status(plane.worker, FAILED, "again, from an old copy")
+
+
+async def test_what_cml_said_of_a_license_that_has_changed_since_is_not_stored(plane: Plane) -> None:
+    said = CmlLicense(registration_status="NOT_REGISTERED")
+    held = LicenseReport(is_held=True, tier="CML_Enterprise", expected_version=plane.worker.version)
+    changed = await plane.client.report_license(plane.worker, "observe", LicenseOperation.REGISTER, held)
+    assert (await plane.client.report_cml_health(plane.worker, None, said)).cml.license is None
+    assert (await plane.client.report_cml_health(changed, None, said)).cml.license == said
 
 
 async def test_a_status_outside_the_table_is_refused_with_the_allowed_ones(plane: Plane) -> None:

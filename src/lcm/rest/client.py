@@ -208,7 +208,12 @@ class ControlPlaneClient:
         self, worker: Worker, health: CmlHealth | None, license_: CmlLicense | None
     ) -> Worker:
         """Report health and license that CML returns after a login; None leaves the stored value."""
-        report = CmlReport(ready=worker.cml.is_ready, health=health, license=license_)
+        report = CmlReport(
+            ready=worker.cml.is_ready,
+            health=health,
+            license=license_,
+            license_changed_at=worker.license.changed_at,
+        )
         return await self._report(worker.id, "cml-data", report)
 
     async def report_worker_metrics(self, reports: LiveReports) -> LiveReceipt:

@@ -365,6 +365,9 @@ class CmlReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """As in `system_information`. An omitted `system_info`, `health` or `license` keeps its stored value."""
     health: CmlHealth | None = None
     license: CmlLicense | None = None
+    license_changed_at: datetime | None = None
+    """As in the record before CML was asked: if its license has changed since, what CML reported of it is
+    outdated and not stored."""
     attempt: CmlAttempt | None = None
     """What the last attempt met that did not find CML ready; sent once the wait has taken a minute."""
 

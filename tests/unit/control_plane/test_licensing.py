@@ -21,6 +21,7 @@ from lcm.control_plane.commands.license_worker import (
     set_fleet_token,
     settle_debt,
 )
+from lcm.control_plane.commands.report_details import report_cml
 from lcm.control_plane.commands.report_status import report_status
 from lcm.control_plane.commands.request_action import request_action
 from lcm.control_plane.records.fleet_token import has_fleet_token
@@ -33,8 +34,8 @@ from lcm.domain.lablet.admission import view_of
 from lcm.domain.launch import InstanceId
 from lcm.domain.license import License, LicenseOperation, LicenseStatus
 from lcm.domain.lifecycle import PENDING, RUNNING, STOPPED, TERMINATED, DesiredStatus, WorkerStatus
-from lcm.domain.worker import Action, CmlHealth, Worker
-from lcm.rest.schemas import LeadershipClaim, LicenseReport, StatusReport
+from lcm.domain.worker import Action, CmlHealth, CmlLicense, Worker
+from lcm.rest.schemas import CmlReport, LeadershipClaim, LicenseReport, StatusReport
 from support.core import a_worker, with_fields
 
 REGISTER, DEREGISTER = LicenseOperation.REGISTER, LicenseOperation.DEREGISTER
@@ -104,6 +105,29 @@ async def test_after_a_registration_what_cml_said_of_the_license_before_counts_n
     done = await reported(plane, worker, "complete", REGISTER, fence, tier="CML_Enterprise")
     assert done.cml.health == CmlHealth(valid=True)
     assert view_of(done).is_licensed is None
+
+
+async def test_what_cml_said_of_its_license_before_a_registration_is_not_stored_after_it(
+    plane: ControlPlane, worker: Worker, fence: Fence
+) -> None:
+    """The poll of every minute was answered before, and its report comes after."""
+    await request_license(plane.records, worker.id, SECRET)
+    before = await reported(plane, worker, "start", REGISTER, fence)
+    old = CmlReport(
+        ready=True,
+        health=CmlHealth(valid=True, is_licensed=False),
+        license=CmlLicense(registration_status="NOT_REGISTERED"),
+        license_changed_at=before.license.changed_at,
+    )
+    await plane.records.clock.sleep(5)
+    done = await reported(plane, worker, "complete", REGISTER, fence, tier="CML_Enterprise")
+    after = await report_cml(plane.records, plane.policies, worker.id, old, fence=fence)
+    assert (after.cml.health, after.cml.license) == (CmlHealth(valid=True), None)
+    assert view_of(after).is_licensed is None
+    new = replace(
+        old, health=CmlHealth(valid=True, is_licensed=True), license_changed_at=done.license.changed_at
+    )
+    assert view_of(await report_cml(plane.records, plane.policies, worker.id, new, fence=fence)).is_licensed
 
 
 async def test_a_failed_attempt_keeps_the_token_for_the_next(

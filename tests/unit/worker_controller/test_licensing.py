@@ -558,11 +558,12 @@ async def report_polled(fleet: Fleet, worker: Worker) -> None:
         authorization_status=state["authorization"]["status"],
         product_license=state["product_license"]["active"],
     )
+    changed_at = (await fleet.get(worker)).license.changed_at
     await report_cml(
         fleet.plane.records,
         fleet.plane.policies,
         worker.id,
-        CmlReport(ready=True, license=polled),
+        CmlReport(ready=True, license=polled, license_changed_at=changed_at),
         fence=port._fence(),
     )
 
@@ -682,12 +683,12 @@ async def test_an_old_report_does_not_take_a_license_for_lost() -> None:
         fleet.licensing.state_of(worker.instance.public_ip or "")
         await request_license(fleet.plane.records, worker.id, TOKEN)
         await fleet.clock.sleep(30)
-        before = CmlLicense(registration_status="NOT_REGISTERED")
+        before, asked = CmlLicense(registration_status="NOT_REGISTERED"), await fleet.get(worker)
         await report_cml(
             fleet.plane.records,
             fleet.plane.policies,
             worker.id,
-            CmlReport(ready=True, license=before),
+            CmlReport(ready=True, license=before, license_changed_at=asked.license.changed_at),
             fence=fleet.ports[0]._fence(),
         )
         await fleet.clock.sleep(120)

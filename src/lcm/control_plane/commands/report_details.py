@@ -10,7 +10,7 @@ from lcm.domain.errors import Conflict
 from lcm.domain.idle import with_countdown
 from lcm.domain.observed import record_certificate, wait_for_cml
 from lcm.domain.transitions import attach_instance
-from lcm.domain.worker import CmlDefinitions, Worker
+from lcm.domain.worker import CmlDefinitions, CmlHealth, CmlLicense, Worker
 from lcm.rest.lab_reports import DefinitionsReport
 from lcm.rest.schemas import CmlReport, InstanceReport
 
@@ -56,6 +56,7 @@ async def report_cml(
             worker = record_certificate(worker, report.certificate_sha256, by=fence.id, now=now)
         known = worker.cml
         is_ready = report.ready and worker.is_live
+        health, license_ = _current(report, worker)
         wait = wait_for_cml(
             worker, report.attempt, is_ready=is_ready, setting=policy.cml_ready_within, now=now
         )
@@ -65,10 +66,23 @@ async def report_cml(
             wait=wait,
             version=report.version or known.version,
             system_info=known.system_info if report.system_info is None else report.system_info,
-            health=report.health or known.health,
-            license=report.license or known.license,
+            health=health or known.health,
+            license=license_ or known.license,
         )
         worker = replace(worker, cml=reported)
         return worker if wait == known.wait else with_countdown(worker, policy)
 
     return await records.workers.change(worker_id, decide, fence=fence)
+
+
+def _current(report: CmlReport, worker: Worker) -> tuple[CmlHealth | None, CmlLicense | None]:
+    """Return health and license of a report, without what CML said of its license before that changed.
+
+    A report may be read before a registration and arrive after it: sessions would be refused until the next.
+    """
+    health, known = report.health, worker.cml.health
+    if report.license_changed_at == worker.license.changed_at:
+        return health, report.license
+    if health is not None:
+        health = replace(health, is_licensed=known.is_licensed if known is not None else None)
+    return health, None
