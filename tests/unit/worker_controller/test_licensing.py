@@ -26,7 +26,7 @@ from lcm.domain.lifecycle import PENDING, RUNNING, TERMINATED
 from lcm.domain.scaling import AuditEvent
 from lcm.domain.worker import Action, CmlLicense, Worker
 from lcm.rest.schemas import CmlReport, LicenseToken
-from lcm.worker_controller.ports import POOL_NOT_NOTIFIED
+from lcm.worker_controller.ports import POOL_NOT_NOTIFIED, LicenseState
 from lcm.worker_controller.running.license import ANSWER_LOST
 from support.core import NOON
 from support.fleet import Fleet, MemoryMonitors
@@ -42,6 +42,27 @@ class SlowLicensing(MemoryLicensing):
     async def register(self, server: CmlServer, token: str, *, again: bool = False) -> str:
         self.begin(server.host, token)
         return ""
+
+
+class DoesNotAnswerAtFirst(MemoryLicensing):
+    """The first request of this kind does not arrive."""
+
+    def __init__(self, request: str) -> None:
+        super().__init__()
+        self._lost = request
+
+    async def prepare(self, server: CmlServer, terms: LicenseTerms, state: LicenseState) -> str:
+        self._lose("prepare")
+        return await super().prepare(server, terms, state)
+
+    async def register(self, server: CmlServer, token: str, *, again: bool = False) -> str:
+        self._lose("register")
+        return await super().register(server, token, again=again)
+
+    def _lose(self, request: str) -> None:
+        if request == self._lost:
+            self._lost = ""
+            raise Unreachable("no answer")
 
 
 class AnswersOfDeregistrationsGetLost(MemoryLicensing):
@@ -88,6 +109,15 @@ async def test_a_requested_license_is_registered_soon() -> None:
         worker = await licensed(fleet)
         assert (worker.license.tier, worker.license.pending_operation) == ("CML_Enterprise", None)
         assert fleet.leader.stats.counts["license_registered_count"] == 1
+        assert [call.split()[0] for call in fleet.licensing.calls] == ["register"]
+
+
+@pytest.mark.parametrize("request_", ["prepare", "register"])
+async def test_a_request_that_did_not_arrive_is_repeated_soon(request_: str) -> None:
+    fleet = Fleet()
+    fleet.licensing = DoesNotAnswerAtFirst(request_)
+    async with fleet.running():
+        await licensed(fleet)
         assert [call.split()[0] for call in fleet.licensing.calls] == ["register"]
 
 

@@ -74,13 +74,19 @@ class LicenseRequest(NamedTuple):
     """The nodes of the terms were requested."""
     token: str = ""
     """Kept to be removed from CML's error texts: the stored token may have been replaced by then."""
+    is_unanswered: bool = False
+    """CML has not answered it, so it may not have arrived."""
     is_deregistered: bool = False
     """CML confirmed that the license is free, in its pool too."""
+
+    def has_arrived(self, state: LicenseState) -> bool:
+        """Whether CML has it, as far as its state shows."""
+        return not self.is_unanswered or not state.is_free or bool(state.failure)
 
 
 @dataclass
 class LicenseRegistrar:
-    """Calls CML at most once per attempt; a restart may repeat the call, which CML tolerates."""
+    """Calls CML once per attempt; a call that may not have arrived is repeated, which CML tolerates."""
 
     control_plane: ControlPlane
     cml: CmlLicensing
@@ -172,7 +178,8 @@ class LicenseRegistrar:
         if request is not None and request.attempt != attempt:
             request = None  # it belongs to an earlier attempt
         is_answer_lost = was_deregistration_asked and not (request and request.is_deregistered)
-        match decide(operation, state, was_requested=request is not None, is_answer_lost=is_answer_lost):
+        was_requested = request is not None and request.has_arrived(state)
+        match decide(operation, state, was_requested=was_requested, is_answer_lost=is_answer_lost):
             case Next.COMPLETE:
                 if operation is REGISTER:
                     return await self._complete_registration(worker, server, state, request)
@@ -204,11 +211,13 @@ class LicenseRegistrar:
         if state.is_held and (mismatch := _other_product(terms, state)):
             return await self._fail(worker, REGISTER, mismatch)
         self.check_leadership()
-        self._requests[worker.id] = LicenseRequest(worker.license.changed_at, terms, token=token)
         refusal = await self.cml.prepare(server, terms, state)
         if not refusal:
             self.check_leadership()
+            request = LicenseRequest(worker.license.changed_at, terms, token=token, is_unanswered=True)
+            self._requests[worker.id] = request
             refusal = await self.cml.register(server, token, again=state.is_held)
+            self._requests[worker.id] = request._replace(is_unanswered=False)
         if not refusal:
             return worker
         return await self._fail(worker, REGISTER, _without(token, refusal), is_free=state.is_free)
