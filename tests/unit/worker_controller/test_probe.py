@@ -3,6 +3,7 @@
 import importlib
 from datetime import UTC, datetime, timedelta
 
+import msgspec
 import pytest
 
 from lcm.cml.session import TokenClaims
@@ -40,6 +41,18 @@ def test_of_a_feed_without_an_event_nothing_is_known() -> None:
         each for each in judge(evidence) if each.check.startswith("feed-") and "token" not in each.check
     ]
     assert {finding.verdict for finding in findings} == {Verdict.UNKNOWN}
+
+
+def test_every_category_of_cml_2_9_is_known() -> None:
+    """Those of its own description of the API; a server sends most of them only now and then."""
+    of_api = (
+        "start_lab stop_lab queue_node start_node boot_node stop_node wipe_node packet_capture license_info"
+        " maintenance_state_change notice_state_change running_nodes resource_pool user_activity user_group"
+        " system_stats blkinfo vmware dmiinfo cpuinfo meminfo hypervisor import_lab export_lab aaa_info"
+    )
+    entries = [{"category": each, "timestamp": "2026-11-19T12:00:00", "data": {}} for each in of_api.split()]
+    telemetry = Answer(200, msgspec.json.encode(entries), AT, AT, AT)
+    assert verdict_of("telemetry-categories", Evidence(answers={asked.TELEMETRY: telemetry})) is Verdict.OK
 
 
 @pytest.mark.parametrize(

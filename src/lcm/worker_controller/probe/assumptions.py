@@ -27,6 +27,7 @@ from lcm.worker_controller.probe.evidence import Answer, Evidence, Feed
 
 OTHER_CATEGORIES: Final = frozenset(
     {
+        "aaa_info",
         "blkinfo",
         "cpuinfo",
         "dmiinfo",
@@ -34,6 +35,12 @@ OTHER_CATEGORIES: Final = frozenset(
         "license_info",
         "maintenance_state_change",
         "meminfo",
+        "notice_state_change",
+        "resource_pool",
+        "running_nodes",
+        "system_stats",
+        "user_group",
+        "vmware",
     }
 )
 """Known from CML 2.9, and not counted as activity."""
