@@ -4,13 +4,14 @@ import getpass
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Final
 from urllib.parse import urlsplit
 
 import typer
 
 from lcm.cli.output import Column, print_table
-from lcm.cli.terminal import Exit, connected, fail, note
+from lcm.cli.terminal import Exit, connected, fail, note, told_plainly
 
 PANEL: Final = "Connect"
 context = typer.Typer(no_args_is_help=True, help="The LCMs that you have logged in to.")
@@ -27,23 +28,20 @@ def login(
     ] = None,
 ) -> None:
     """Keep address and access token of an LCM, and make it the current one."""
-    from lcm.cli.terminal import code_of
-    from lcm.client import ClientError, Context, Lcm
-    from lcm.client.contexts import config_path, remember_context
+    from lcm.client import Context, Lcm
+    from lcm.client.contexts import address_of, config_path, remember_context
 
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        fail(f"{url!r} is no address; write https://HOST or http://HOST:PORT", Exit.USAGE)
+    with told_plainly():
+        parts = address_of(url)
     is_asked = sys.stdin.isatty() and not token_stdin
     token = (getpass.getpass("Access token: ") if is_asked else sys.stdin.readline()).strip()
-    found = Context(url=url, token=token, ca_file=ca_file)
-    try:
+    own_authority = str(Path(ca_file).absolute()) if ca_file is not None else None
+    found = Context(url=url, token=token, ca_file=own_authority)
+    name = name or parts.netloc.rpartition("@")[2]
+    with told_plainly():
         with Lcm(context=found, retry_seconds=0.0) as lcm:
             who = lcm.who()
-    except ClientError as error:
-        fail(str(error), code_of(error))
-    name = name or parts.netloc.rpartition("@")[2]
-    remember_context(config_path(), name, found)
+        remember_context(config_path(), name, found)
     note(f"You are {who.actor} ({who.role}) at {url}; the context is {name!r}.")
 
 
@@ -53,8 +51,10 @@ def logout(
     """Forget an LCM and the token for it. The token stays valid; 'lcm delete token' revokes it."""
     from lcm.client.contexts import config_path, forget_context, read_contexts
 
-    name = name or read_contexts(config_path()).current
-    if name is None or not forget_context(config_path(), name):
+    with told_plainly():
+        name = name or read_contexts(config_path()).current
+        is_forgotten = name is not None and forget_context(config_path(), name)
+    if not is_forgotten:
         fail(f"there is no context {name!r}", Exit.NOT_FOUND)
     note(f"The context {name!r} is forgotten.")
 
@@ -64,7 +64,8 @@ def list_contexts() -> None:
     """List the contexts; the current one has a star."""
     from lcm.client.contexts import config_path, read_contexts
 
-    known = read_contexts(config_path())
+    with told_plainly():
+        known = read_contexts(config_path())
     columns = (
         Column("", lambda row: "*" if row[0] == known.current else ""),
         Column("NAME", lambda row: row[0]),
@@ -79,7 +80,8 @@ def use_context(name: Annotated[str, typer.Argument(help="One of 'lcm context li
     """Make a context the current one."""
     from lcm.client.contexts import config_path, read_contexts, write_contexts
 
-    known = read_contexts(config_path())
+    with told_plainly():
+        known = read_contexts(config_path())
     if name not in known.contexts:
         fail(f"there is no context {name!r}; 'lcm context list' shows them", Exit.NOT_FOUND)
     known.current = name

@@ -79,11 +79,19 @@ def is_styled(stream: object) -> bool:
 @contextmanager
 def connected() -> Iterator["Lcm"]:
     """Yield the client of the context in force; end with the exit code of what goes wrong."""
-    from lcm.client import ClientError, Lcm
+    from lcm.client import Lcm
+
+    with told_plainly(), Lcm(context=chosen_context(), retry_seconds=COMMAND_RETRY_SECONDS) as lcm:
+        yield lcm
+
+
+@contextmanager
+def told_plainly() -> Iterator[None]:
+    """End with one sentence and the exit code of what goes wrong."""
+    from lcm.client import ClientError
 
     try:
-        with Lcm(context=chosen_context(), retry_seconds=COMMAND_RETRY_SECONDS) as lcm:
-            yield lcm
+        yield
     except ClientError as error:
         fail(plainly(error), code_of(error))
 

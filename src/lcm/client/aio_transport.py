@@ -1,11 +1,11 @@
 """HTTP for the asynchronous client."""
 
-import ssl
 from collections.abc import Mapping
 
 import aiohttp
 
 from lcm.client.calls import Answer
+from lcm.client.contexts import address_of, trust_in
 from lcm.client.errors import Unreachable
 from lcm.core.network import plainly
 from lcm.core.timeouts import timeout
@@ -37,7 +37,8 @@ class AsyncTransport:
     def __init__(self, url: str, ca_file: str | None, timeout_seconds: float) -> None:
         self._url = url.rstrip("/")
         self._timeout_seconds = timeout_seconds
-        self._tls = ssl.create_default_context(cafile=ca_file) if ca_file else True
+        address_of(self._url)
+        self._tls = trust_in(ca_file) if ca_file else True
         self._session: aiohttp.ClientSession | None = None
 
     async def send(self, method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> Answer:

@@ -73,7 +73,7 @@ class Call(Generic[T]):
 
     def read(self, answer: Answer) -> T:
         """Return what the answer says. Raises Refused, or Unreachable for what LCM never answers."""
-        if answer.status >= 400:
+        if not 200 <= answer.status < 300:  # a redirection has done nothing
             raise _refusal(answer)
         if self.answer is bytes:
             return cast(T, answer.body)
@@ -114,9 +114,15 @@ class Tries:
 def _is_worth_a_retry(error: ClientError, call: Call[Any]) -> bool:
     if isinstance(error, TooManyRequests):
         return True
-    if isinstance(error, Unreachable):
-        return call.is_repeatable or not error.was_sent
-    return isinstance(error, ServerFault) and error.status in (502, 503, 504) and call.is_repeatable
+    if isinstance(error, Unreachable) and not error.was_sent:
+        return True
+    return is_outage(error) and call.is_repeatable
+
+
+def is_outage(error: ClientError) -> bool:
+    """Whether LCM, or what stands before it, is away for now."""
+    is_away = isinstance(error, ServerFault) and error.status in (502, 503, 504)
+    return is_away or isinstance(error, Unreachable)
 
 
 def _refusal(answer: Answer) -> ClientError:

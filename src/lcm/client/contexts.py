@@ -10,10 +10,12 @@ no file of a directory can direct a token elsewhere:
 """
 
 import os
+import ssl
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypeVar
+from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
@@ -79,6 +81,25 @@ def find_context(name: str | None = None, environment: Mapping[str, str] = os.en
         names = ", ".join(sorted(known.contexts)) or "there is none"
         raise ContextError(f"there is no context {name!r}; 'lcm context list' shows: {names}")
     return known.contexts[name]
+
+
+def address_of(url: str) -> SplitResult:
+    """Return the parts of the address of an LCM. Raises ContextError."""
+    try:
+        parts = urlsplit(url)
+        if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
+            return parts
+    except ValueError:
+        pass  # brackets or a port that are none
+    raise ContextError(f"{url!r} is no address of an LCM; write https://HOST or http://HOST:PORT")
+
+
+def trust_in(ca_file: str | None) -> ssl.SSLContext:
+    """Return how a certificate is checked; None: by the authorities of the system. Raises ContextError."""
+    try:
+        return ssl.create_default_context(cafile=ca_file)
+    except OSError as error:
+        raise ContextError(f"{ca_file} has no certificate of an authority: {error.strerror}") from None
 
 
 def read_contexts(path: Path) -> ContextFile:

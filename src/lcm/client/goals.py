@@ -70,8 +70,20 @@ def standing_of_worker(goal: WorkerGoal, worker: "WorkerView | None") -> Standin
         WorkerGoal.DELETED: False,
         WorkerGoal.LICENSED: worker.license.status is LicenseStatus.REGISTERED,
     }[goal]
-    has_failed = worker.status is FAILED and goal is not WorkerGoal.DELETED
-    return Standing(reached, now, f"it has failed: {worker.status_reason}" if has_failed else "")
+    return Standing(reached, now, _why_never(goal, worker))
+
+
+def _why_never(goal: WorkerGoal, worker: "WorkerView") -> str:
+    if worker.status is FAILED and goal is not WorkerGoal.DELETED:
+        return f"it has failed: {worker.status_reason}"
+    license = worker.license
+    if (
+        goal is WorkerGoal.LICENSED
+        and license.status is LicenseStatus.FAILED
+        and not license.pending_operation
+    ):
+        return f"its license has failed: {license.last_error}"
+    return ""
 
 
 def standing_of_session(goal: SessionGoal, session: "LabletSessionView | None") -> Standing:

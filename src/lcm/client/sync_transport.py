@@ -1,15 +1,14 @@
 """HTTP for the synchronous client, by the standard library alone: a command must not wait for imports."""
 
 import socket
-import ssl
 from collections.abc import Mapping
 from contextlib import suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from queue import Empty, SimpleQueue
 from threading import Thread
-from urllib.parse import urlsplit
 
 from lcm.client.calls import Answer
+from lcm.client.contexts import address_of, trust_in
 from lcm.client.errors import Unreachable
 from lcm.core.network import plainly
 
@@ -53,7 +52,7 @@ class Transport:
 
     def __init__(self, url: str, ca_file: str | None, timeout_seconds: float) -> None:
         self._url = url.rstrip("/")
-        self._parts = urlsplit(self._url)
+        self._parts = address_of(self._url)
         self._timeout_seconds = timeout_seconds
         self._ca_file = ca_file
         self._connection: HTTPConnection | None = None
@@ -107,9 +106,8 @@ class Transport:
         """Connect before anything is sent, so that it is known whether something was."""
         host = self._parts.hostname or ""
         if self._parts.scheme == "https":
-            tls = ssl.create_default_context(cafile=self._ca_file)
             connection: HTTPConnection = HTTPSConnection(
-                host, self._parts.port, timeout=self._timeout_seconds, context=tls
+                host, self._parts.port, timeout=self._timeout_seconds, context=trust_in(self._ca_file)
             )
         else:
             connection = HTTPConnection(host, self._parts.port, timeout=self._timeout_seconds)

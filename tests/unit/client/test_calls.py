@@ -100,6 +100,13 @@ def test_an_answer_that_is_none_of_lcms_says_so() -> None:
         Call(path="/", answer=Problem).read(Answer(200, {}, b"<html>"))
 
 
+@pytest.mark.parametrize("kind", [bytes, type(None), Problem])
+def test_a_redirection_is_not_taken_for_a_success(kind: type[object]) -> None:
+    """A proxy that wants https answers 301 to a deletion, too."""
+    with pytest.raises(Refused, match="the answer is 301"):
+        Call(method="DELETE", path="/api/workers/w", answer=kind).read(Answer(301, {}, b"<html>"))
+
+
 def test_names_and_parameters_cannot_leave_their_place_in_the_address() -> None:
     assert route("/api/workers/{}/stop", "a/../b?c") == "/api/workers/a%2F..%2Fb%3Fc/stop"
     call = Call(path="/x", query={"a": None, "b": (), "c": ("1", "2"), "d": True, "e": "&"}, answer=bytes)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from lcm.client import AsyncLcm, Lcm
 from lcm.client.contexts import (
     Context,
     ContextFile,
@@ -72,6 +73,25 @@ def test_a_file_with_a_mistake_is_named(environment: dict[str, str], text: str, 
     with pytest.raises(ContextError, match=says) as caught:
         find_context(None, environment)
     assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["lcm.example.com", "localhost:8080", "ftp://x", "http://", "http://[::1"])
+def test_what_is_no_address_of_an_lcm_says_so(url: str) -> None:
+    for client in (Lcm, AsyncLcm):
+        with pytest.raises(ContextError, match="is no address of an LCM"):
+            client(url)
+
+
+def test_a_file_without_an_authority_is_named(tmp_path: Path) -> None:
+    for content in (None, "no certificate"):
+        file = tmp_path / "ca.pem"
+        if content is not None:
+            file.write_text(content)
+        with Lcm("https://127.0.0.1:9", ca_file=str(file)) as client, pytest.raises(ContextError) as caught:
+            client.who()
+        assert str(file) in str(caught.value)
+        with pytest.raises(ContextError):
+            AsyncLcm("https://127.0.0.1:9", ca_file=str(file))
 
 
 def test_without_any_it_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from types import TracebackType
 from typing import Final, Self, TypeVar
 
 from lcm.client.aio_transport import AsyncStream, AsyncTransport
-from lcm.client.calls import Call, Tries
+from lcm.client.calls import Call, Tries, is_outage
 from lcm.client.errors import ClientError, Unreachable
 from lcm.client.events import LISTENING, Event, EventParser
 from lcm.core.clock import SystemClock
@@ -90,7 +90,7 @@ class AsyncEvents:
         await self._close()
 
     async def next(self, within_seconds: float) -> Event | None:
-        """Return the next event; None if there was none in time. Raises Refused, never Unreachable."""
+        """Return the next event; None if there was none in time. Raises Refused; an outage is waited out."""
         deadline = self._link.clock.monotonic() + within_seconds
         while not self._read:
             now = self._link.clock.monotonic()
@@ -106,7 +106,9 @@ class AsyncEvents:
         if self._stream is None:
             try:
                 self._stream = await self._link.open_stream(self._call, self._last_event_id)
-            except Unreachable:
+            except ClientError as error:
+                if not is_outage(error):
+                    raise
                 await self._link.clock.sleep(min(RECONNECT_SECONDS, within_seconds))
                 return
             self._parser = EventParser()

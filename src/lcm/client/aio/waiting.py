@@ -4,7 +4,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Generic, TypeVar
 
 from lcm.client.aio.link import AsyncEvents
-from lcm.client.errors import Unreachable, WaitFailed, WaitTimedOut
+from lcm.client.calls import is_outage
+from lcm.client.errors import ClientError, WaitFailed, WaitTimedOut
 from lcm.client.events import LISTENING, Event
 from lcm.client.goals import Standing, Versioned
 from lcm.core.clock import SystemClock
@@ -54,7 +55,9 @@ class AsyncWait(Generic[V]):
         for resource_id in tuple(self._pending):
             try:
                 self._learn(resource_id, await self._find(resource_id))
-            except Unreachable:
+            except ClientError as error:
+                if not is_outage(error):
+                    raise
                 return await events.reconnect()
         return None
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
-from lcm.client.calls import Call, Tries
+from lcm.client.calls import Call, Tries, is_outage
 from lcm.client.errors import ClientError, Unreachable
 from lcm.client.events import LISTENING, Event, EventParser
 from lcm.client.sync_transport import Stream, Transport
@@ -89,7 +89,7 @@ class Events:
         self._close()
 
     def next(self, within_seconds: float) -> Event | None:
-        """Return the next event; None if there was none in time. Raises Refused, never Unreachable."""
+        """Return the next event; None if there was none in time. Raises Refused; an outage is waited out."""
         deadline = self._link.clock.monotonic() + within_seconds
         while not self._read:
             now = self._link.clock.monotonic()
@@ -105,7 +105,9 @@ class Events:
         if self._stream is None:
             try:
                 self._stream = self._link.open_stream(self._call, self._last_event_id)
-            except Unreachable:
+            except ClientError as error:
+                if not is_outage(error):
+                    raise
                 self._link.clock.sleep(min(RECONNECT_SECONDS, within_seconds))
                 return
             self._parser = EventParser()

@@ -4,7 +4,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, TypeVar
 
-from lcm.client.errors import Unreachable, WaitFailed, WaitTimedOut
+from lcm.client.calls import is_outage
+from lcm.client.errors import ClientError, WaitFailed, WaitTimedOut
 from lcm.client.events import LISTENING, Event
 from lcm.client.goals import Standing, Versioned
 from lcm.client.sync.link import Events
@@ -53,7 +54,9 @@ class Wait(Generic[V]):
         for resource_id in tuple(self._pending):
             try:
                 self._learn(resource_id, self._find(resource_id))
-            except Unreachable:
+            except ClientError as error:
+                if not is_outage(error):
+                    raise
                 return events.reconnect()
         return None
 
