@@ -192,6 +192,8 @@ def test_a_support_bundle_has_the_fleet_and_no_secret(
         parts = {name: archive.read(name) for name in archive.namelist()}
     assert b'"waits"' in parts["workers.json"]
     assert {"version.txt", "health.json", "timelines.json", "explanations.json"} <= set(parts)
+    workers = {worker["id"] for worker in json.loads(parts["workers.json"])}
+    assert set(json.loads(parts["timelines.json"])) == workers, "a name may have been used before"
     everything = b"".join(parts.values())
     suite_canaries.search("the support bundle", everything)
     assert lcm.ready.token.encode() not in everything
@@ -233,6 +235,8 @@ def test_a_login_is_kept_for_its_owner_only_and_forgotten_on_logout(
     assert lcm_does("context", "list").split()[-3:] == ["*", "here", lcm.url]
     lcm_does("logout")
     lcm_refuses(2, "get", "workers")
+    config_path().write_text("contexts: [")
+    assert "not YAML" in lcm_refuses(2, "context", "list")
 
 
 def test_a_run_leaves_a_context_behind_for_as_long_as_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
@@ -11,17 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from lcm.cli import completion
-from lcm.cli.kinds import LAB, NOW, WORKER, Kind, kind_of, select
+from lcm.cli.kinds import LAB, NOW, SESSION, WORKER, Kind, kind_of, select
 from lcm.cli.output import Column, moment, print_facts, print_table, span, usd
-from lcm.cli.reading import Every, Labels, Named
+from lcm.cli.reading import CLOCK, Every, Labels, Named
 from lcm.cli.terminal import Exit, code_of, confirm, connected, fail, note, paint, plainly
-from lcm.core.blocking_clock import BlockingClock
 
 if TYPE_CHECKING:
     from lcm.client import Lcm
 
 PANEL: Final = "Act"
-CLOCK: Final = BlockingClock()
 Wait = Annotated[bool, typer.Option("--wait", help="Return when it is done.")]
 Timeout = Annotated[
     str, typer.Option(metavar="DURATION", help="How long to wait at most, for example 90s, 15m or 1h.")
@@ -80,7 +79,7 @@ def drain(
 ) -> None:
     """Give workers no new sessions, and stop them when the present ones are over."""
     _act(
-        "cancel_drain" if cancel else "drain",
+        "cancel-drain" if cancel else "drain",
         names,
         labels,
         every,
@@ -124,13 +123,15 @@ def license_workers(
     timeout: Timeout = "15m",
 ) -> None:
     """License the CML of workers, with the token of the fleet or one of their own."""
+    if release_it and wait:
+        fail("--wait is for registrations, not for --release", Exit.USAGE)
     token = sys.stdin.readline().strip() if token_stdin else None
     action = _of_workers(
         lambda lcm, worker: (
             lcm.workers.release_license(worker.id) if release_it else lcm.workers.license(worker.id, token)
         )
     )
-    goal = "licensed" if wait and not release_it else None
+    goal = "licensed" if wait else None
     _act("license", names, labels, every, action, goal=goal, within=timeout)
 
 
@@ -195,7 +196,7 @@ def wait_for(
             if goal != "deleted":
                 raise
             return
-        _wait_for(lcm, chosen, goal, timeout)
+        _wait_for(lcm, chosen, *_goal_of(chosen, goal, timeout))
 
 
 def _act(
@@ -219,34 +220,40 @@ def _act(
         if dry_run:
             _foresee(lcm, verb, chosen)
             return
-        what = (
-            f"{len(chosen)} {chosen[0][0].plural}"
-            if len(chosen) > 1
-            else chosen[0][0].reference(chosen[0][1])
-        )
-        confirm(f"{verb.capitalize()} {what}?", is_given=is_confirmed)
+        awaited = _goal_of(chosen, goal, within) if goal is not None else None
+        confirm(f"{verb.capitalize()} {_counted(chosen)}?", is_given=is_confirmed)
         first: Exit | None = None
         accepted = []
         for kind, item in chosen:
             try:
-                action(lcm, kind, item)
+                changed = action(lcm, kind, item) or item
             except Refused as refused:
                 note(f"{paint('lcm:', '1;31', sys.stderr)} {kind.reference(item)}: {plainly(refused)}")
                 first = first or code_of(refused)
                 continue
-            accepted.append((kind, item))
+            accepted.append((kind, changed))
             print(f"{kind.reference(item)} {done or f'{verb} accepted'}")
-        if goal is not None and accepted:
-            _wait_for(lcm, accepted, goal, within)
+            if kind is SESSION and changed.id != item.id:
+                print(f"{kind.reference(changed)} created in its place")
+        if awaited is not None and accepted:
+            _wait_for(lcm, accepted, *awaited)
         if first is not None:
             sys.exit(first)
 
 
-def _wait_for(lcm: "Lcm", chosen: Sequence[tuple[Kind, Any]], goal: str, within: str) -> None:
-    """Wait, and print each change of state on the way."""
-    from lcm.client import SessionGoal, Standing, WorkerGoal
+def _counted(chosen: Sequence[tuple[Kind, Any]]) -> str:
+    """Return what is chosen in a few words: the one, or how many of each kind."""
+    if len(chosen) == 1:
+        return chosen[0][0].reference(chosen[0][1])
+    counts = Counter(kind.name for kind, _ in chosen)
+    words = [f"{n} {kind_of(name).plural}" if n > 1 else f"{n} {name}" for name, n in counts.items()]
+    return " and ".join(words)
 
-    names = {item.id: kind.reference(item) for kind, item in chosen if kind.name in ("worker", "session")}
+
+def _goal_of(chosen: Sequence[tuple[Kind, Any]], goal: str, within: str) -> tuple[str, float]:
+    """Return what these can be waited for and how many seconds, or end with what is wrong with that."""
+    from lcm.client import SessionGoal, WorkerGoal
+
     kinds = {kind.name for kind, _ in chosen}
     if kinds not in ({"worker"}, {"session"}):
         fail("wait for workers, or for sessions", Exit.USAGE)
@@ -256,15 +263,28 @@ def _wait_for(lcm: "Lcm", chosen: Sequence[tuple[Kind, Any]], goal: str, within:
     goals = list(map(str, WorkerGoal if is_worker else SessionGoal))
     if goal not in goals:
         fail(f"--for {goal}: choose one of {', '.join(goals)}", Exit.USAGE)
+    return goal, duration_of(within).total_seconds()
+
+
+def _wait_for(lcm: "Lcm", chosen: Sequence[tuple[Kind, Any]], goal: str, seconds: float) -> None:
+    """Wait, and print each change of state on the way."""
+    from lcm.client import Standing, WaitFailed
+
+    names = {item.id: kind.reference(item) for kind, item in chosen}
     began = CLOCK.monotonic()
+    newest = ""
 
     def on_progress(resource_id: str, standing: Standing) -> None:
+        nonlocal newest
+        newest = names[resource_id]
         if sys.stderr.isatty():
-            note(f"{names[resource_id]}: {standing.now} ({span(CLOCK.monotonic() - began)})")
+            note(f"{newest}: {standing.now} ({span(CLOCK.monotonic() - began)})")
 
-    seconds = duration_of(within).total_seconds()
-    resources = lcm.workers if is_worker else lcm.sessions
-    resources.wait_for_all(list(names), goal, timeout_seconds=seconds, on_progress=on_progress)
+    resources = lcm.workers if chosen[0][0] is WORKER else lcm.sessions
+    try:
+        resources.wait_for_all(list(names), goal, timeout_seconds=seconds, on_progress=on_progress)
+    except WaitFailed as failure:
+        fail(f"{newest}: {failure}")
     for name in names.values():
         print(f"{name} {goal}")
 
@@ -318,7 +338,7 @@ def _stop(lcm: "Lcm", kind: Kind, item: Any) -> Any:
 
 
 def _retry(lcm: "Lcm", kind: Kind, item: Any) -> Any:
-    if kind.name == "session":
+    if kind is SESSION:
         return lcm.sessions.retry(item.id)
     return _of_workers(lambda lcm, worker: lcm.workers.retry(worker.id))(lcm, kind, item)
 
@@ -396,6 +416,7 @@ def create_worker(
 ) -> None:
     """Create workers of a template."""
     given = dict(_pair(tag) for tag in tags or [])
+    seconds = duration_of(timeout).total_seconds()
     with connected() as lcm:
         if dry_run:
             price = lcm.templates.get(template).usd_per_hour * len(names)
@@ -403,14 +424,13 @@ def create_worker(
             print(f"would create {', '.join(names)} of template {template}")
             print(f"cost per hour: {usd(now)} now, {usd(now + price)} afterwards")
             return
-        created = [
-            lcm.workers.create(name, template, aws_region=region, tags=given, licensed=licensed)
-            for name in names
-        ]
-        for worker in created:
+        created = []
+        for name in names:
+            worker = lcm.workers.create(name, template, aws_region=region, tags=given, licensed=licensed)
+            created.append((WORKER, worker))
             print(f"worker/{worker.name} created")
         if wait:
-            _wait_for(lcm, [(WORKER, worker) for worker in created], "ready", timeout)
+            _wait_for(lcm, created, "ready", seconds)
 
 
 @create.command("definition")
@@ -427,6 +447,8 @@ def create_definition(
         text = sys.stdin.read() if str(topology) == "-" else topology.read_text()
     except OSError as error:
         fail(f"cannot read {topology}: {error.strerror}")
+    except UnicodeError:
+        fail(f"cannot read {topology}: it is no text")
     with connected() as lcm:
         if dry_run:
             _show_analysis(lcm.definitions.analyse(text))
@@ -469,6 +491,7 @@ def create_session(
     dry_run: DryRun = False,
 ) -> None:
     """Run a lab, now or in a timeslot."""
+    seconds = duration_of(timeout).total_seconds()
     with connected() as lcm:
         if dry_run:
             _preview(lcm, definition, 1, _timeslot(start, end))
@@ -477,7 +500,7 @@ def create_session(
         print(f"session/{created.session.id} created")
         note(created.forecast.text)
         if wait:
-            _wait_for(lcm, [(kind_of("session"), created.session)], "ready", timeout)
+            _wait_for(lcm, [(SESSION, created.session)], "ready", seconds)
 
 
 @create.command("class")

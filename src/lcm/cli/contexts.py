@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import typer
 
 from lcm.cli.output import Column, print_table
-from lcm.cli.terminal import Exit, connected, fail, note, told_plainly
+from lcm.cli.terminal import Exit, connected, fail, note, plain_errors
 
 PANEL: Final = "Connect"
 context = typer.Typer(no_args_is_help=True, help="The LCMs that you have logged in to.")
@@ -31,14 +31,14 @@ def login(
     from lcm.client import Context, Lcm
     from lcm.client.contexts import address_of, config_path, remember_context
 
-    with told_plainly():
+    with plain_errors():
         parts = address_of(url)
     is_asked = sys.stdin.isatty() and not token_stdin
     token = (getpass.getpass("Access token: ") if is_asked else sys.stdin.readline()).strip()
     own_authority = str(Path(ca_file).absolute()) if ca_file is not None else None
     found = Context(url=url, token=token, ca_file=own_authority)
     name = name or parts.netloc.rpartition("@")[2]
-    with told_plainly():
+    with plain_errors():
         with Lcm(context=found, retry_seconds=0.0) as lcm:
             who = lcm.who()
         remember_context(config_path(), name, found)
@@ -51,7 +51,7 @@ def logout(
     """Forget an LCM and the token for it. The token stays valid; 'lcm delete token' revokes it."""
     from lcm.client.contexts import config_path, forget_context, read_contexts
 
-    with told_plainly():
+    with plain_errors():
         name = name or read_contexts(config_path()).current
         is_forgotten = name is not None and forget_context(config_path(), name)
     if not is_forgotten:
@@ -64,7 +64,7 @@ def list_contexts() -> None:
     """List the contexts; the current one has a star."""
     from lcm.client.contexts import config_path, read_contexts
 
-    with told_plainly():
+    with plain_errors():
         known = read_contexts(config_path())
     columns = (
         Column("", lambda row: "*" if row[0] == known.current else ""),
@@ -80,7 +80,7 @@ def use_context(name: Annotated[str, typer.Argument(help="One of 'lcm context li
     """Make a context the current one."""
     from lcm.client.contexts import config_path, read_contexts, write_contexts
 
-    with told_plainly():
+    with plain_errors():
         known = read_contexts(config_path())
     if name not in known.contexts:
         fail(f"there is no context {name!r}; 'lcm context list' shows them", Exit.NOT_FOUND)

@@ -96,7 +96,7 @@ def print_document(content: Any, form: Format) -> None:
 def print_table(items: Sequence[Any], columns: Sequence[Column], *, is_wide: bool = False) -> None:
     """Print one row for each; at a terminal the last column takes what room is left."""
     shown = [column for column in columns if is_wide or not column.is_wide]
-    rows = [[_one_line(column.cell(item)) for column in shown] for item in items]
+    rows = [[one_line(column.cell(item)) for column in shown] for item in items]
     titles = [column.title for column in shown]
     widths = [max(map(len, cells)) for cells in zip(titles, *rows, strict=True)]
     if sys.stdout.isatty() and not is_wide:
@@ -112,7 +112,7 @@ def print_facts(facts: Sequence[tuple[str, str]]) -> None:
     known = [(name, value) for name, value in facts if value]
     width = max((len(name) for name, _ in known), default=0)
     for name, value in known:
-        print(f"{paint(name.ljust(width), '1')}  {value}")
+        print(f"{paint(name.ljust(width), '1')}  {one_line(value)}")
 
 
 def find(content: Any, path: str) -> Iterator[Any]:
@@ -165,7 +165,7 @@ def _plain(content: Any) -> Any:
     return msgspec.json.decode(msgspec.json.encode(content))
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
     """Return the text without what would break a row or write elsewhere on a terminal."""
     return "".join(letter if letter.isprintable() else " " for letter in text)
 

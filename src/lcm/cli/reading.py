@@ -1,7 +1,8 @@
 """Commands that read: get, describe, explain, timeline, events, top, cost."""
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -9,16 +10,28 @@ import typer
 
 from lcm.cli import completion, output
 from lcm.cli.kinds import KINDS, NOW, Kind, kind_of, select, selector
-from lcm.cli.output import Column, age, format_of, moment, print_document, print_facts, print_items, usd
+from lcm.cli.output import (
+    Column,
+    age,
+    format_of,
+    moment,
+    one_line,
+    print_document,
+    print_facts,
+    print_items,
+    usd,
+)
 from lcm.cli.terminal import Exit, connected, fail, paint
+from lcm.core.blocking_clock import BlockingClock
 
 if TYPE_CHECKING:
     from lcm.client import Event, Lcm
 
 PANEL: Final = "Look"
+CLOCK: Final = BlockingClock()
 QUIET_SECONDS: Final = 0.5
 """A stream that is silent for so long has sent its snapshots."""
-LOAD_WITHIN_SECONDS: Final = 10.0
+REFRESH_SECONDS: Final = 2.0
 
 Output = Annotated[str, typer.Option("--output", "-o", metavar="FORMAT", help=f"{output.FORMATS}.")]
 Labels = Annotated[
@@ -67,7 +80,10 @@ def get(
         items = [item for item in items if fits(wanted, item)]
         print_items(items, form, wanted.columns, wanted.reference, is_one=len(chosen) == 1)
         if watch:
-            _watch(lcm, wanted, {wanted.id_of(item) for item in items} if chosen else None, fits, form)
+            ids = {wanted.id_of(item) for item in items}
+            _watch(
+                lcm, wanted, items, lambda item: (not chosen or item.id in ids) and fits(wanted, item), form
+            )
 
 
 def _all_of(kind: Kind, lcm: "Lcm") -> Any:
@@ -78,23 +94,39 @@ def _all_of(kind: Kind, lcm: "Lcm") -> Any:
     return kind.list_all(lcm)
 
 
-def _watch(lcm: "Lcm", kind: Kind, ids: set[str] | None, fits: Any, form: output.Format) -> None:
-    """Print every resource that changes, until Ctrl-C."""
+def _watch(
+    lcm: "Lcm", kind: Kind, listed: Sequence[Any], is_wanted: Callable[[Any], bool], form: output.Format
+) -> None:
+    """Print every resource that changes after it was listed, until Ctrl-C."""
     types = {"worker": "worker.", "session": "lablet.session."}
     if kind.name not in types:
         fail("-w follows workers and sessions", Exit.USAGE)
+    versions = {item.id: item.version for item in listed}
     with lcm.events(types=[types[kind.name]]) as events:
         while True:
             event = events.next(3600.0)
-            if event is None or event.type in _SNAPSHOTS or event.type == "worker.metrics.updated":
+            if event is None or event.type == "worker.metrics.updated":
                 continue
-            item = event.worker if kind.name == "worker" else event.session
-            if item is not None and (ids is None or item.id in ids) and fits(kind, item):
-                print_items([item], form, kind.columns, kind.reference, is_one=True)
-                sys.stdout.flush()
+            if event.type in ("listening", "reset"):
+                found: Iterable[Any] = _present(lcm, kind, versions)
+            else:
+                found = [event.worker if kind.name == "worker" else event.session]
+            for item in found:
+                if item is not None and is_wanted(item) and item.version > versions.get(item.id, 0):
+                    versions[item.id] = item.version
+                    print_items([item], form, kind.columns, kind.reference, is_one=True)
+                    sys.stdout.flush()
 
 
-_SNAPSHOTS: Final = frozenset({"worker.snapshot", "lablet.sessions.snapshot", "listening", "connected"})
+def _present(lcm: "Lcm", kind: Kind, known: Mapping[str, int]) -> Iterator[Any]:
+    """Yield what there is now; of what was known also what is over."""
+    from lcm.client import NotFound
+
+    items = {item.id: item for item in kind.list_all(lcm)}
+    yield from items.values()
+    for item_id in known.keys() - items.keys():
+        with suppress(NotFound):
+            yield kind.get(lcm, item_id)
 
 
 def describe(
@@ -114,7 +146,8 @@ def describe(
             if kind.name == "worker":
                 _describe_worker(lcm, item)
             elif kind.name == "session":
-                print(f"\n{paint('Why and when', '1')}\n  {lcm.sessions.explain(item.id).text}")
+                why = one_line(lcm.sessions.explain(item.id).text)
+                print(f"\n{paint('Why and when', '1')}\n  {why}")
 
 
 def _describe_worker(lcm: "Lcm", worker: Any) -> None:
@@ -127,10 +160,10 @@ def _describe_worker(lcm: "Lcm", worker: Any) -> None:
     if labs:
         print(f"\n{paint('Labs', '1')}")
         for lab in labs:
-            print(f"  {lab.lab_id}  {lab.state or ''}  {lab.title or ''}")
+            print(one_line(f"  {lab.lab_id}  {lab.state or ''}  {lab.title or ''}"))
     print(f"\n{paint('Last changes', '1')}")
     for entry in lcm.workers.timeline(worker.id).items[-5:]:
-        print(f"  {age(entry.at, NOW):>4}  {entry.target}: {entry.reason} ({entry.by})")
+        print(one_line(f"  {age(entry.at, NOW):>4}  {entry.target}: {entry.reason} ({entry.by})"))
 
 
 def explain(names: Named, output_format: Output = "table") -> None:
@@ -147,20 +180,20 @@ def explain(names: Named, output_format: Output = "table") -> None:
             if not form.is_table:
                 print_document(found, form)
             elif kind.name == "session":
-                print(f"{paint(item.id, '1')}: {found.text}")
+                print(f"{paint(item.id, '1')}: {one_line(found.text)}")
             else:
                 print(f"{paint(item.name, '1')} is {item.status}, wanted {item.desired_status}")
                 _print_explanation(found)
 
 
 def _print_explanation(found: Any) -> None:
-    print(f"{paint('Why', '1')}\n  {found.summary}")
+    print(f"{paint('Why', '1')}\n  {one_line(found.summary)}")
     for title, reasons in (("What holds it", found.holding), ("What happens next", found.next)):
         if reasons:
             print(paint(title, "1"))
         for reason in reasons:
             when = f" ({moment(reason.at)})" if reason.at is not None else ""
-            print(f"  {reason.text}{when}")
+            print(one_line(f"  {reason.text}{when}"))
 
 
 def timeline(names: Named, output_format: Output = "table") -> None:
@@ -200,12 +233,18 @@ def events(
     with connected() as lcm:
         ids = [lcm.workers.get(name).id for name in workers or []]
         with lcm.events(worker_ids=ids, types=types or [], last_event_id=since) as stream:
+            opened: str | None = None
             while True:
                 event = stream.next(3600.0 if follow else QUIET_SECONDS)
-                if event is not None and event.type not in ("listening", "heartbeat"):
-                    _print_event(event, form)
-                elif event is None and not follow:
+                is_new = event is not None and opened is not None and event.id not in (None, opened)
+                if not follow and (event is None or is_new):
                     return
+                if event is None:
+                    continue
+                if event.type in ("connected", "reset"):
+                    opened = event.id  # that of all its snapshots, too
+                if event.type not in ("listening", "heartbeat"):
+                    _print_event(event, form)
 
 
 def _print_event(event: "Event", form: output.Format) -> None:
@@ -215,7 +254,7 @@ def _print_event(event: "Event", form: output.Format) -> None:
         name = about.get("name") or data.get("session_id") or data.get("worker_id") or ""
         status = about.get("status") or ""
         why = about.get("status_reason") or ""
-        print(f"{event.id or '-':<16} {event.type:<34} {name} {status} {why}".rstrip())
+        print(one_line(f"{event.id or '-':<16} {event.type:<34} {name} {status} {why}".rstrip()))
     else:
         print_document({"id": event.id, "type": event.type, "data": event.data}, form)
     sys.stdout.flush()
@@ -240,10 +279,16 @@ def top(
     with connected() as lcm, lcm.events(types=["worker.metrics.updated"]) as stream:
         names = {worker.id: worker.name for worker in lcm.workers.list_all()}
         rows: dict[str, dict[str, Any]] = {}
-        is_ready = False
+        is_ready, due = False, 0.0
         while True:
-            event = stream.next(2.0 if is_ready and watch else QUIET_SECONDS)
-            if event is None and is_ready:
+            event = stream.next(QUIET_SECONDS)
+            sample = event.data if event is not None and event.type == "worker.metrics.updated" else None
+            if sample is not None:
+                name = names.get(sample["worker_id"], "")
+                rows[sample["worker_id"]] = {**_NO_LOAD, **sample, "name": name}
+            is_ready = is_ready or (event is not None and event.type == "connected")
+            is_complete = is_ready and (event is None or (sample is not None and event.id is not None))
+            if is_complete and CLOCK.monotonic() >= due:
                 found = sorted(rows.values(), key=lambda row: -(row["cpu_utilization"] or 0.0))
                 print_items(
                     found, form, columns, lambda row: f"worker/{row['name']}", nothing="No worker runs."
@@ -251,11 +296,7 @@ def top(
                 sys.stdout.flush()
                 if not watch:
                     return
-            elif event is not None and event.type == "worker.metrics.updated":
-                sample = event.data
-                name = names.get(sample["worker_id"], "")
-                rows[sample["worker_id"]] = {**_NO_LOAD, **sample, "name": name}
-            is_ready = is_ready or (event is not None and event.type == "connected")
+                due = CLOCK.monotonic() + REFRESH_SECONDS
 
 
 _NO_LOAD: Final = dict.fromkeys(

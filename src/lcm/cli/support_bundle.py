@@ -47,9 +47,9 @@ def _parts(lcm: "Lcm") -> Mapping[str, Any]:
         "who": lcm.who(),
         "health": _json(lcm, "/health"),
         "workers": workers,
-        "timelines": {worker.name: lcm.workers.timeline(worker.id) for worker in newest},
+        "timelines": {worker.id: lcm.workers.timeline(worker.id) for worker in newest},
         "explanations": {
-            worker.name: lcm.workers.explain(worker.id)
+            worker.id: lcm.workers.explain(worker.id)
             for worker in newest
             if str(worker.status) != "terminated"
         },

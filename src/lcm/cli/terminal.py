@@ -81,12 +81,12 @@ def connected() -> Iterator["Lcm"]:
     """Yield the client of the context in force; end with the exit code of what goes wrong."""
     from lcm.client import Lcm
 
-    with told_plainly(), Lcm(context=chosen_context(), retry_seconds=COMMAND_RETRY_SECONDS) as lcm:
+    with plain_errors(), Lcm(context=chosen_context(), retry_seconds=COMMAND_RETRY_SECONDS) as lcm:
         yield lcm
 
 
 @contextmanager
-def told_plainly() -> Iterator[None]:
+def plain_errors() -> Iterator[None]:
     """End with one sentence and the exit code of what goes wrong."""
     from lcm.client import ClientError
 

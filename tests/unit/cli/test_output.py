@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lcm.cli.output import Column, find, format_of, print_items, span
+from lcm.cli.output import Column, find, format_of, print_facts, print_items, span
 
 FLEET = {"items": [{"name": "a", "tags": {"team": "x"}}, {"name": "b", "tags": {}}]}
 
@@ -70,6 +70,8 @@ def test_nothing_is_an_empty_list_for_programs_and_no_text_in_a_pipe(
 def test_no_text_of_a_record_writes_elsewhere_on_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     print_items([Thing("a\n\x1b[2Jb")], format_of("table"), COLUMNS, str)
     assert capsys.readouterr().out.splitlines()[1] == "a  [2Jb"
+    print_facts([("Title", "a\x1b[2Jb")])
+    assert capsys.readouterr().out == "Title  a [2Jb\n"
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(45, "45s"), (130, "2m"), (7200, "2h"), (200_000, "2d")])
