@@ -60,7 +60,7 @@ def running(pool: ProcessPoolExecutor) -> dict[str, Future[Outcome]]:
 @pytest.fixture(scope="module")
 def failed_once(pool: ProcessPoolExecutor, running: dict[str, Future[Outcome]]) -> list[Future[Outcome]]:
     """The regression seeds, submitted while the scenarios still run: the pool is never idle."""
-    return [pool.submit(simulate_random, known["seed"], known["story"]) for known in REGRESSIONS]
+    return [pool.submit(simulate_again, known) for known in REGRESSIONS]
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +70,13 @@ def random_runs(pool: ProcessPoolExecutor, failed_once: list[Future[Outcome]]) -
         pool.submit(simulate_some, RANDOM_SEEDS[first : first + TOGETHER])
         for first in range(0, len(RANDOM_SEEDS), TOGETHER)
     ]
+
+
+def simulate_again(known: dict[str, Any]) -> Outcome:
+    """Run a regression: drawn from its seed, or a scenario under its plan."""
+    if "plan" not in known:
+        return simulate_random(known["seed"], known["story"])
+    return simulate(known["story"], known["seed"], plan=[Fault.parse(known["plan"])])
 
 
 def simulate_some(seeds: range) -> list[Outcome]:

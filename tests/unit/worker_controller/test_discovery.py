@@ -7,9 +7,9 @@ import pytest
 
 from lcm.control_plane.commands.import_workers import import_workers
 from lcm.control_plane.records import discovery_settings
-from lcm.domain.discovery import DiscoverySettings, FoundInstance
-from lcm.domain.errors import Fenced, Throttled, Unreachable
-from lcm.domain.launch import Ami, LaunchSpec
+from lcm.domain.discovery import DiscoverySettings, FoundInstance, imported_worker
+from lcm.domain.errors import Fenced, InstanceTaken, Throttled, Unreachable
+from lcm.domain.launch import Ami, LaunchSpec, WorkerId
 from lcm.domain.lifecycle import FAILED, RUNNING, STOPPED, TERMINATED
 from lcm.domain.worker import Action, Instance, Worker
 from lcm.rest.fleet import BulkImport
@@ -258,6 +258,24 @@ class TestH7TheSameInstanceTwice:
             statuses = sorted(task.result().items[0].status for task in asked)
             assert statuses == [201, 409, 409, 409, 409]
             assert len(await workers(fleet)) == 1
+
+    async def test_an_import_that_takes_effect_late_does_not_bring_a_released_worker_back(self) -> None:
+        async with Fleet().running() as fleet:
+            instance = await an_instance(fleet)
+            await fleet.clock.sleep(310)
+            [worker] = await workers(fleet)
+            await fleet.ask(worker, Action.DELETE)
+            await fleet.until(worker, TERMINATED)
+            late = imported_worker(
+                FoundInstance(instance=instance),
+                worker_id=WorkerId("late"),
+                taken_names=(),
+                templates=(),
+                by="controller",
+                now=worker.created_at,
+            )
+            with pytest.raises(InstanceTaken):
+                await fleet.workers.add(late)
 
     async def test_a_launched_instance_cannot_be_imported_even_without_its_tags(self) -> None:
         async with Fleet().running() as fleet:

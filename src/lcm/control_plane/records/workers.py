@@ -30,11 +30,12 @@ class Workers(Collection[Worker]):
         return _read(document)
 
     def unique_keys(self, record: Worker) -> tuple[str, ...]:
-        """A name and an instance are unique among workers that are not terminated."""
-        if record.status is TERMINATED:
-            return ()
-        name = f"name:{record.name}"
-        return (name,) if record.instance.id is None else (name, f"instance:{record.instance.id}")
+        """A name is unique among workers that are not terminated; an instance is never another worker's.
+
+        An import that takes effect after the worker of that instance was released must not bring it back.
+        """
+        name = () if record.status is TERMINATED else (f"name:{record.name}",)
+        return name if record.instance.id is None else (*name, f"instance:{record.instance.id}")
 
     def taken(self, key: str, record: Worker) -> NameTaken | InstanceTaken:
         if key.startswith("instance:"):
