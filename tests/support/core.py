@@ -219,6 +219,9 @@ class LeadershipLog:
     terms: list[tuple[str, float, float]] = field(default_factory=list)
     holders: set[str] = field(default_factory=set)
     epochs: list[ElectionWin] = field(default_factory=list)
+    """Every claim."""
+    granted: int = 0
+    """The newest epoch."""
     epoch_errors: list[Exception] = field(default_factory=list)
     """Raised by the next claims, one each."""
 
@@ -236,8 +239,10 @@ class LeadershipLog:
     async def claim(self, win: ElectionWin) -> int:
         if self.epoch_errors:
             raise self.epoch_errors.pop(0)
+        is_repeated = bool(self.epochs) and self.epochs[-1] == win
         self.epochs.append(win)
-        return len(self.epochs)
+        self.granted += not is_repeated
+        return self.granted
 
 
 def election_for(name: str, loop: ReconcileLoop[Thing], kv: Kv | None) -> Election:

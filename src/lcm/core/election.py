@@ -28,6 +28,8 @@ RETRY_SHARE = 0.2
 """After a renewal that failed, the part of the usual pause until the next one."""
 ALONE = "alone-"
 """Begins the cluster id of an instance that leads without a coordination store."""
+ALONE_SECONDS = 15.0
+"""How long such an instance is taken to lead after it last claimed its epoch."""
 CLAIM_RETRY_SECONDS = 10.0
 """However long the control plane was away, an epoch is claimed this often, to lead soon after its return."""
 
@@ -201,7 +203,24 @@ class Election:
         leadership = Leadership(win, 0, float("inf"), self.clock.monotonic)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._wait_for_resignation(), name="resignation")
+            tasks.create_task(self._stay_known(leadership, claim_epoch), name="stay-known")
             tasks.create_task(self._lead(leadership, claim_epoch, lead), name="lead")
+
+    async def _stay_known(self, leadership: Leadership, claim_epoch: ClaimEpoch) -> None:
+        """Claim the epoch again and again: meanwhile no other instance is granted one without a store."""
+        while True:
+            await self.clock.sleep(ALONE_SECONDS / 3)
+            if self.leadership is None:
+                continue
+            try:
+                epoch = await claim_epoch(leadership.win)
+            except Exception as error:
+                if contains(error, self._fatal):
+                    raise
+                log.warning("epoch not claimed again", error=str(error))
+                continue
+            if epoch != leadership.epoch:
+                raise LeadershipLost("another instance led meanwhile")
 
     async def _campaign_and_lead(self, kv: Kv, claim_epoch: ClaimEpoch, lead: Lead) -> None:
         async with self._won_election(kv) as (leadership, lease), asyncio.TaskGroup() as tasks:

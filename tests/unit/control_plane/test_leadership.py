@@ -1,5 +1,6 @@
 """Epochs: a newer leader fences an older one, and no rightful leader is locked out."""
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -11,12 +12,21 @@ from lcm.control_plane.commands.claim_leadership import (
     fence_for,
     with_terms_of_the_leader,
 )
+from lcm.core.election import (
+    ALONE_SECONDS,
+    CLAIM_RETRY_SECONDS,
+    Election,
+    ElectionWin,
+    LeaderElectionConfig,
+)
+from lcm.core.health import Health
 from lcm.domain.errors import Conflict, Fenced
 from lcm.domain.idle import ControllerTerms, IdlePolicy
 from lcm.domain.launch import WorkerId
 from lcm.domain.lifecycle import RUNNING
 from lcm.domain.worker import new_worker
 from lcm.rest.schemas import LeadershipClaim
+from support.control_plane import control_plane_over
 
 
 async def claim(plane: ControlPlane, cluster: str, revision: int, instance: str = "a") -> int:
@@ -95,13 +105,89 @@ async def test_a_late_claim_of_a_lost_store_does_not_lock_out_the_living_one(pla
     assert await claim(plane, "etcd-after-two-wipes", 4, "rightful") == 4
 
 
-async def test_of_two_controllers_without_etcd_the_loser_is_told_what_to_set(
+async def claim_alone(plane: ControlPlane, instance: str) -> int:
+    return await claim(plane, f"alone-{instance}", 1, instance)
+
+
+async def test_a_second_controller_without_etcd_is_told_what_to_set_and_disturbs_nothing(
     plane: ControlPlane,
 ) -> None:
-    await claim(plane, "alone-first", 1, "first")
-    await claim(plane, "alone-second", 1, "second")
-    with pytest.raises(Fenced, match=r"second leads since.*ETCD_HOST or ETCD_ENDPOINTS"):
-        await claim(plane, "alone-first", 1, "first")
+    assert await claim_alone(plane, "first") == 1
+    with pytest.raises(Conflict, match=r"first leads: .*ETCD_HOST or ETCD_ENDPOINTS"):
+        await claim_alone(plane, "second")
+    assert await claim_alone(plane, "first") == 1
+
+
+async def test_a_controller_without_etcd_takes_over_from_one_that_is_silent(plane: ControlPlane) -> None:
+    await claim_alone(plane, "first")
+    await plane.records.clock.sleep(ALONE_SECONDS)
+    assert await claim_alone(plane, "second") == 2
+    with pytest.raises(Conflict, match="second leads"):
+        await claim_alone(plane, "first")
+    await plane.records.clock.sleep(ALONE_SECONDS)
+    assert await claim_alone(plane, "first") == 3
+
+
+async def test_a_control_plane_that_restarted_waits_for_the_controller_that_led_without_etcd(
+    plane: ControlPlane,
+) -> None:
+    await claim_alone(plane, "first")
+    clock, ids = plane.records.clock, plane.records.ids
+    restarted = control_plane_over(plane.records.store, clock=clock, ids=ids)
+    with pytest.raises(Conflict):
+        await claim_alone(restarted, "second")
+    assert await claim_alone(restarted, "first") == 1
+
+
+async def test_a_controller_without_etcd_does_not_replace_one_that_was_elected_since(
+    plane: ControlPlane,
+) -> None:
+    await claim_alone(plane, "first")
+    assert await claim(plane, "etcd", 5, "elected") == 2
+    with pytest.raises(Fenced, match=r"elected leads since.*ETCD_HOST or ETCD_ENDPOINTS"):
+        await claim_alone(plane, "first")
+
+
+class Standing:
+    """The election of a controller without etcd, against a control plane."""
+
+    def __init__(self, plane: ControlPlane, name: str) -> None:
+        clock = plane.records.clock
+        self.health = Health(clock)
+        config = LeaderElectionConfig(instance_id=name)
+        ids = plane.records.ids
+        self.election = Election(
+            config, None, clock=clock, health=self.health, trace_ids=ids, fatal=(Fenced,)
+        )
+        self._plane = plane
+
+    async def run(self) -> None:
+        await self.election.run(self._claim, self._lead)
+
+    async def _lead(self) -> None:
+        await asyncio.Event().wait()
+
+    async def _claim(self, win: ElectionWin) -> int:
+        return await claim(self._plane, win.cluster_id, win.revision, win.instance_id)
+
+
+async def test_of_two_elections_without_etcd_the_second_waits_until_the_first_ends(
+    plane: ControlPlane,
+) -> None:
+    first, second, clock = Standing(plane, "first"), Standing(plane, "second"), plane.records.clock
+    async with asyncio.TaskGroup() as tasks:
+        leading = tasks.create_task(first.run())
+        await clock.sleep(1)
+        waiting = tasks.create_task(second.run())
+        await clock.sleep(1_000)
+        assert (first.election.epoch, second.election.epoch) == (1, 0)
+        [reason] = second.health.freeze_reasons
+        assert "set ETCD_HOST or ETCD_ENDPOINTS" in reason
+        assert not first.health.freeze_reasons
+        leading.cancel()
+        await clock.sleep(ALONE_SECONDS + CLAIM_RETRY_SECONDS)
+        assert (second.election.epoch, second.health.freeze_reasons) == (2, [])
+        waiting.cancel()
 
 
 async def test_a_write_under_an_older_epoch_is_refused_and_changes_nothing(plane: ControlPlane) -> None:

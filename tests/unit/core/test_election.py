@@ -125,7 +125,26 @@ async def test_without_a_store_a_single_instance_leads_at_once() -> None:
         await clock.sleep(9_999)
         alone.election.leadership.check()
     assert office.terms == [("ada", 0.0, 10_000.0)]
-    assert office.epochs == [ElectionWin("alone-ada", 1, "ada")]
+    assert set(office.epochs) == {ElectionWin("alone-ada", 1, "ada")}
+
+
+async def test_without_a_store_an_instance_claims_its_epoch_again_to_stay_known() -> None:
+    office = LeadershipLog(clock)
+    alone = Candidate("ada", Resources(clock, "a"), office, kv=None)
+    async with running(alone):
+        await clock.sleep(16)
+    assert office.epochs == [ElectionWin("alone-ada", 1, "ada")] * 4
+    assert office.terms == [("ada", 0.0, 16.0)]
+
+
+async def test_without_a_store_an_instance_whose_epoch_is_not_the_newest_leads_anew() -> None:
+    office = LeadershipLog(clock)
+    alone = Candidate("ada", Resources(clock, "a"), office, kv=None)
+    async with running(alone):
+        await clock.sleep(4)
+        office.granted += 1
+        await clock.sleep(4)
+    assert office.terms == [("ada", 0.0, 5.0), ("ada", 6.0, 8.0)]
 
 
 async def test_a_win_proves_itself_with_cluster_revision_and_instance() -> None:

@@ -18,6 +18,7 @@ from lcm.rest.schemas import WORKER_CONTROLLER, LeadershipClaim, LeadershipGrant
 
 REMEMBERED_CLUSTERS = 100
 MAX_ATTEMPTS = 8
+ONLY_ONE = "only one controller may run without etcd; stop one, or set ETCD_HOST or ETCD_ENDPOINTS for both"
 
 
 class Leadership(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,18 +47,12 @@ async def claim_leadership(
         document = await records.store.get(GUARD_KIND, claim.service)
         known = msgspec.json.decode(document.body, type=Leadership) if document else None
         version = document.version if document else 0
-        newest = known.newest_elections.get(claim.cluster_id, 0) if known else 0
-        if known is not None and claim.revision <= newest:
-            is_holder = (known.cluster_id, known.instance_id) == (claim.cluster_id, claim.instance_id)
-            if claim.revision == newest and is_holder:
-                records.epochs.granted(fence_for(claim.service, version))
-                return LeadershipGrant(epoch=version)
-            if claim.cluster_id.startswith(ALONE):
-                raise Fenced(
-                    f"{known.instance_id} leads since: only one controller may run without etcd; stop one, or"
-                    " set ETCD_HOST or ETCD_ENDPOINTS for both"
-                )
-            raise Fenced("another instance won a later election; campaign again")
+        if known is not None and _is_granted(known, claim):
+            records.epochs.granted(fence_for(claim.service, version))
+            records.lone_leaders.on_claim(claim.service)
+            return LeadershipGrant(epoch=version)
+        if known is not None:
+            _require_newer(records, known, claim)
         claimed = Document(GUARD_KIND, claim.service, version + 1, msgspec.json.encode(_next(known, claim)))
         records.epochs.invalidate(fence_for(claim.service, version))
         try:
@@ -65,8 +60,32 @@ async def claim_leadership(
         except VersionConflict:
             continue
         records.epochs.granted(fence_for(claim.service, version + 1))
+        records.lone_leaders.on_claim(claim.service)
         return LeadershipGrant(epoch=version + 1)
     raise Conflict("several instances claim the lead at once; try again")
+
+
+def _is_granted(known: Leadership, claim: LeadershipClaim) -> bool:
+    """Whether the newest epoch was granted to this very claim."""
+    is_holder = (known.cluster_id, known.instance_id) == (claim.cluster_id, claim.instance_id)
+    return is_holder and claim.revision == known.newest_elections.get(claim.cluster_id, 0)
+
+
+def _require_newer(records: Records, known: Leadership, claim: LeadershipClaim) -> None:
+    """Raise Fenced for an election that is not newer; Conflict while another leads without etcd as well.
+
+    Without etcd there is no election to compare: the first keeps the lead until it is silent.
+    """
+    is_alone = claim.cluster_id.startswith(ALONE)
+    if is_alone and known.cluster_id.startswith(ALONE):
+        if records.lone_leaders.is_heard(claim.service):
+            raise Conflict(f"{known.instance_id} leads: {ONLY_ONE}")
+    elif claim.revision <= known.newest_elections.get(claim.cluster_id, 0):
+        raise Fenced(
+            f"{known.instance_id} leads since: {ONLY_ONE}"
+            if is_alone
+            else "another instance won a later election; campaign again"
+        )
 
 
 def _next(known: Leadership | None, claim: LeadershipClaim) -> Leadership:

@@ -18,7 +18,7 @@ from lcm.control_plane.records.lab_times import LabTimes
 from lcm.control_plane.records.labs import Labs
 from lcm.control_plane.records.metrics_cache import MetricsCache
 from lcm.control_plane.records.placements import PlacementLog
-from lcm.control_plane.records.presence import SchedulerPresence
+from lcm.control_plane.records.presence import LoneLeaders, SchedulerPresence
 from lcm.control_plane.records.reservations import Reservations
 from lcm.control_plane.records.session_cache import SessionCache
 from lcm.control_plane.records.session_stats import SessionStats
@@ -52,6 +52,7 @@ class Records:
     placements: PlacementLog
     epochs: Epochs
     scheduler: SchedulerPresence
+    lone_leaders: LoneLeaders
     reservations: Reservations
     secrets: SecretStore
     clock: Clock
@@ -79,6 +80,7 @@ class Records:
             placements=PlacementLog(store, clock, ids),
             epochs=epochs,
             scheduler=SchedulerPresence(epochs, clock),
+            lone_leaders=LoneLeaders(clock),
             reservations=Reservations(store, clock),
             secrets=secrets,
             clock=clock,

@@ -1,4 +1,4 @@
-"""When the resource scheduler was last heard of, in memory.
+"""When controllers were last heard of, in memory: the resource scheduler, and those that lead without etcd.
 
 Every call of a scheduler that leads counts: it claims its epoch, reads the snapshot, writes. Control planes
 notify each other; while one of them is out of reach a scheduler may be calling that one, and none is reported
@@ -12,6 +12,7 @@ from typing import Final
 
 from lcm.control_plane.records.epochs import Epochs
 from lcm.core.clock import Clock
+from lcm.core.election import ALONE_SECONDS
 
 SCHEDULER: Final = "resource-scheduler"
 SILENT_AFTER: Final = timedelta(seconds=60)
@@ -58,3 +59,23 @@ class SchedulerPresence:
         if self._epochs.disconnected_peers:
             return False
         return now - self._heard_at > SILENT_AFTER.total_seconds()
+
+
+class LoneLeaders:
+    """Whether the leader of a service, which leads without a coordination store, is at work.
+
+    It claims its epoch again every few seconds. A process that has just started has heard none of them: a
+    leader that is asked for the first time counts as heard of now.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._heard_at: dict[str, float] = {}
+
+    def on_claim(self, service: str) -> None:
+        """Note that the leader of this service claimed its epoch."""
+        self._heard_at[service] = self._clock.monotonic()
+
+    def is_heard(self, service: str) -> bool:
+        now = self._clock.monotonic()
+        return now - self._heard_at.setdefault(service, now) < ALONE_SECONDS
