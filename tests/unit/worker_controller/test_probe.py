@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 
+from lcm.cml.connection import CmlLimits
 from lcm.cml.session import TokenClaims
 from lcm.domain.diagnosis import Verdict
 from lcm.worker_controller.probe import evidence as asked
@@ -53,6 +54,20 @@ def test_every_category_of_cml_2_9_is_known() -> None:
     entries = [{"category": each, "timestamp": "2026-11-19T12:00:00", "data": {}} for each in of_api.split()]
     telemetry = Answer(200, msgspec.json.encode(entries), AT, AT, AT)
     assert verdict_of("telemetry-categories", Evidence(answers={asked.TELEMETRY: telemetry})) is Verdict.OK
+
+
+@pytest.mark.parametrize(
+    ("name", "answer", "limit"),
+    [
+        ("load-time", asked.STATS, CmlLimits.request),
+        ("telemetry-time", asked.TELEMETRY, CmlLimits.telemetry),
+    ],
+)
+def test_an_answer_is_measured_by_how_long_lcm_waits_for_it(name: str, answer: str, limit: float) -> None:
+    for late, verdict in ((0.0, Verdict.OK), (0.1, Verdict.FAILED)):
+        answered_at = AT + timedelta(seconds=limit + late)
+        evidence = Evidence(answers={answer: Answer(200, b"[]", AT, answered_at, AT)})
+        assert verdict_of(name, evidence) is verdict
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from lcm.cml.connection import CmlLimits
 from lcm.cml.session import TOKEN_SECONDS
 from lcm.domain.diagnosis import Finding, Verdict
 from lcm.domain.telemetry import ACTIVITY_CATEGORIES
@@ -56,12 +57,11 @@ LICENSING_KEYS: Final = (
     "product_license",
 )
 HEALTH_KEYS: Final = ("valid", "computes", "is_licensed", "is_enterprise", "controller")
-ANSWER_WITHIN_SECONDS: Final = 5.0
-"""The time limit of a request to CML, unless it has one of its own."""
 LIFETIME_TOLERANCE: Final = 0.01
 SAME_MINUTE: Final = timedelta(seconds=60)
 
 _LIMITS: Final = MonitoringConfig()
+_CALLS: Final = CmlLimits()
 _OWN_EVENTS: Final = frozenset(EVENT_TYPES) - {UNKNOWN, GARBAGE}
 
 
@@ -184,9 +184,12 @@ def _lives_a_day(evidence: Evidence) -> Judgment:
     return (held if is_a_day else broken)(f"{life / 3600:.2f} h")
 
 
-def _is_quick(answer: Answer) -> Judgment:
-    judge = held if answer.seconds <= ANSWER_WITHIN_SECONDS else broken
-    return judge(f"{answer.seconds:.1f} s, {len(answer.body):,} bytes")
+def _is_within(seconds: float) -> Callable[[Answer], Judgment]:
+    def judge(answer: Answer) -> Judgment:
+        found = f"{answer.seconds:.1f} s, {len(answer.body):,} bytes"
+        return held(found) if answer.seconds <= seconds else broken(found)
+
+    return judge
 
 
 def _load(answer: Answer) -> Judgment:
@@ -453,9 +456,9 @@ ASSUMPTIONS: Final = (
     ),
     Assumption(
         "load-time",
-        f"`system_stats` is answered within {ANSWER_WITHIN_SECONDS:g} s",
-        f"{_CML}.connection.CmlConnections",
-        _of_answer(asked.STATS, _is_quick),
+        f"`system_stats` is answered within {_CALLS.request:g} s",
+        f"{_CML}.connection.CmlLimits",
+        _of_answer(asked.STATS, _is_within(_CALLS.request)),
     ),
     Assumption(
         "health",
@@ -495,9 +498,9 @@ ASSUMPTIONS: Final = (
     ),
     Assumption(
         "telemetry-time",
-        f"All of the telemetry is answered within {ANSWER_WITHIN_SECONDS:g} s",
-        f"{_CML}.connection.CmlConnections",
-        _of_answer(asked.TELEMETRY, _is_quick),
+        f"All of the telemetry is answered within {_CALLS.telemetry:g} s",
+        f"{_CML}.connection.CmlLimits",
+        _of_answer(asked.TELEMETRY, _is_within(_CALLS.telemetry)),
     ),
     Assumption(
         "telemetry-on",
