@@ -52,9 +52,9 @@ class Story:
         if status == 202:
             self._acknowledge(answer)
 
-    async def license(self, worker_id: str, token: str = TOKEN) -> None:
+    async def license(self, worker_id: str, token: str = TOKEN, **terms: str | int) -> None:
         """Request a license; a terminated worker gets none."""
-        await self._request_license("POST", worker_id, {"token": token})
+        await self._request_license("POST", worker_id, {"token": token, **terms})
 
     async def deregister_license(self, worker_id: str) -> None:
         await self._request_license("DELETE", worker_id, None)
@@ -64,6 +64,15 @@ class Story:
         assert status in (202, 409), answer
         if status == 202:
             self._acknowledge(answer)
+
+    async def accept_certificate(self, worker_id: str, sha256: str) -> int:
+        """Accept the certificate that CML presents instead of the pinned one; return the answer's status."""
+        path, body = f"/api/workers/{worker_id}/cml-certificate", {"sha256": sha256}
+        self.world.accepted_certificates.add(sha256)
+        status, answer = await self._ask("PUT", path, body)
+        if status == 202:
+            self._acknowledge(answer)
+        return status
 
     async def log_in_as(self, worker_id: str, username: str, password: str) -> None:
         """Set the login of one worker."""

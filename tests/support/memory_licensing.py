@@ -33,7 +33,10 @@ class MemoryLicensing:
         return self.state_of(server.host)
 
     async def prepare(self, server: CmlServer, terms: LicenseTerms, state: LicenseState) -> str:
-        agent = self._agent(server.host)
+        return self.set_product(server.host, terms, state)
+
+    def set_product(self, host: str, terms: LicenseTerms, state: LicenseState) -> str:
+        agent = self._agent(host)
         try:
             if terms.product_license not in (None, state.tier):
                 self.calls.append(f"product {terms.product_license}")
@@ -43,9 +46,12 @@ class MemoryLicensing:
         return ""
 
     async def set_node_count(self, server: CmlServer, feature: str, count: int) -> str:
+        return self.set_nodes(server.host, feature, count)
+
+    def set_nodes(self, host: str, feature: str, count: int) -> str:
         self.calls.append(f"nodes {count}")
         try:
-            self._agent(server.host).set_features({feature: count})
+            self._agent(host).set_features({feature: count})
         except Refused as refused:
             return refused.description
         return ""

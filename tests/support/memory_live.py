@@ -202,6 +202,10 @@ class MemoryLiveServer:
         self.connects: list[float] = []
         self.recover()
 
+    def renew_certificate(self, sha256: str) -> None:
+        """Present another certificate for good, as after a renewal."""
+        self._right_certificate = self.certificate_sha256 = sha256
+
     def recover(self) -> None:
         """Clear every fault."""
         self.certificate_sha256 = self._right_certificate

@@ -8,7 +8,7 @@ from typing import Any, Final
 from lcm.control_plane.commands.license_worker import DEBT
 from lcm.control_plane.store.port import Document, Fence
 from lcm.domain.launch import MANAGED_BY, MANAGED_BY_TAG, WORKER_ID_TAG, InstanceId, WorkerId, client_token
-from lcm.domain.license import LicenseStatus
+from lcm.domain.license import LicenseOperation, LicenseStatus
 from lcm.domain.lifecycle import PENDING, RUNNING, STOPPED, TERMINATED
 from lcm.domain.observation import ABSENCE_READS, ABSENCE_SPAN
 from lcm.domain.orphans import GRACE_SECONDS
@@ -168,6 +168,38 @@ class I16Licenses(Invariant):
         tagged = self.world.cloud.instances[InstanceId(instance_id)].spec.tags.get(WORKER_ID_TAG)
         recorded = (w.id for w in self.world.disk.peek_all() if w.instance.id == instance_id)
         return tagged in self._debts or any(worker_id in self._debts for worker_id in recorded)
+
+
+class I16Terms(Invariant):
+    """A registration that was requested with terms is complete only when the server has them."""
+
+    def on_worker(self, before: Worker | None, after: Worker, fence: Fence | None) -> None:
+        if before is None or before.license.pending_operation is not LicenseOperation.REGISTER:
+            return
+        instance_id, terms = after.instance.id, before.license.terms
+        is_complete = _is_licensed(after) and not _is_licensed(before)
+        if not is_complete or instance_id not in self.world.licensing.registered:
+            return
+        state = self.world.licensing.state_of(instance_id)
+        has_product = terms.product_license in (None, state.tier)
+        self.require(has_product, f"{after.name} is registered as {state.tier}, not as requested")
+        has_nodes = terms.node_count in (None, state.node_count)
+        self.require(has_nodes, f"{after.name} is registered with {state.node_count} more nodes")
+
+
+class I16RecordsFollowCml(Invariant):
+    """At rest, where licenses are read, a worker is recorded as registered if and only if its server is."""
+
+    def at_rest(self) -> None:
+        if self.world.live is None:
+            return
+        registered = self.world.licensing.registered
+        for worker in self.world.disk.peek_all():
+            if worker.status is RUNNING and worker.cml.is_ready and not worker.license.pending_operation:
+                is_recorded = worker.license.status is LicenseStatus.REGISTERED
+                is_held = worker.instance.id in registered
+                text = f"{worker.name} is recorded {worker.license.status}, and registered: {is_held}"
+                self.require(is_recorded is is_held, text)
 
 
 def _is_licensed(worker: Worker) -> bool:

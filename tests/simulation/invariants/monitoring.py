@@ -55,6 +55,16 @@ class LiveInvariant(Invariant):
         return list(process.monitoring.registry.monitors) if process.is_leading else []
 
 
+class PinsChangeOnlyByPeople(LiveInvariant):
+    """The pinned certificate of an instance is replaced only by one that a person accepted."""
+
+    def on_worker(self, before: Worker | None, after: Worker, fence: Fence | None) -> None:
+        pinned, now = before.cml.certificate_sha256 if before else None, after.cml.certificate_sha256
+        is_replaced = pinned is not None and now not in (None, pinned)
+        is_accepted = now in self.world.accepted_certificates
+        self.require(not is_replaced or is_accepted, f"{after.name} trusts {now} without a person")
+
+
 class ActivityCountsOnce(LiveInvariant):
     """A user action is in the record at most once, and at rest exactly once. (Where a clock of LCM was wrong
     by minutes, recorded events cannot be matched with CML telemetry. What concerns labs L25 judges.)"""

@@ -5,6 +5,7 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
+from lcm.cml.sessions import CmlServer
 from lcm.control_plane.commands import license_worker
 from lcm.core.backoff import Backoff
 from lcm.core.loop import ReconcileLoop, ResourceState
@@ -18,15 +19,18 @@ from lcm.domain.worker import Instance, Worker
 from lcm.worker_controller.decisions import Situation
 from lcm.worker_controller.ports import LicenseState
 from lcm.worker_controller.running import license
-from lcm.worker_controller.running.license import Next
+from lcm.worker_controller.running.license import LicenseRegistrar, Next
 from lcm.worker_controller.steps import terminating
 from lcm.worker_controller.sweeps import orphans as sweeping
 from lcm.worker_controller.sweeps.orphans import Orphans
 from simulation.planted.base import planted_in, swapped, swapped_in
 from simulation.scenarios.fleet import (
+    a_license_has_the_terms_that_were_requested,
     a_license_registered_outside_is_deregistered,
+    a_license_that_is_lost_is_noticed,
     a_maintained_fleet,
     an_imported_worker_brings_its_license,
+    ec2_answers_now_and_then,
     licenses_come_and_go,
 )
 
@@ -102,6 +106,24 @@ def a_license_that_was_never_read_is_none() -> Iterator[None]:
     yield from swapped(Worker, "may_hold_license", property(lambda self: self.license.may_be_held))
 
 
+@planted_in(a_license_that_is_lost_is_noticed)
+def a_lost_license_is_not_noticed() -> Iterator[None]:
+    async def follow(self: LicenseRegistrar, worker: Worker, server: CmlServer) -> None:
+        return
+
+    yield from swapped(LicenseRegistrar, "_follow_cml", follow)
+
+
+@planted_in(a_license_has_the_terms_that_were_requested)
+def a_registration_is_complete_without_its_nodes() -> Iterator[None]:
+    async def complete(
+        self: LicenseRegistrar, worker: Worker, server: CmlServer, state: LicenseState, request: object
+    ) -> Worker:
+        return await self._complete(worker, LicenseOperation.REGISTER, state.tier)
+
+    yield from swapped(LicenseRegistrar, "_complete_registration", complete)
+
+
 @planted_in(a_maintained_fleet)
 def a_debt_is_not_recorded() -> Iterator[None]:
     async def forget(*_: Any) -> None:
@@ -135,7 +157,7 @@ def failures_are_repeated_every_second() -> Iterator[None]:
     yield from swapped(Backoff, "delay_seconds", lambda self, retries: self.base_seconds)
 
 
-@planted_in(a_maintained_fleet)
+@planted_in(ec2_answers_now_and_then)
 def a_wait_forgives_every_failure() -> Iterator[None]:
     original = ReconcileLoop._apply
 

@@ -4,10 +4,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime
 
+import msgspec
+
 from lcm.cml import session
 from lcm.cml.sessions import CmlServer, CmlSessions
 from lcm.control_plane.api.public import cml_login
-from lcm.control_plane.commands import change_login, report_live
+from lcm.control_plane.commands import change_login, report_details, report_live
 from lcm.control_plane.records.groups import Records
 from lcm.control_plane.records.preconditions import Preconditions
 from lcm.control_plane.streaming.hub import EventHub
@@ -19,7 +21,11 @@ from lcm.worker_controller.monitoring.monitor import CmlWebSocketMonitor, _Link
 from lcm.worker_controller.monitoring.polling import RestFallback
 from lcm.worker_controller.monitoring.telemetry_log import TelemetryLog
 from simulation.planted.base import planted_in, swapped
-from simulation.scenarios.monitoring import a_live_fleet, people_change_the_password_of_one_worker
+from simulation.scenarios.monitoring import (
+    a_live_fleet,
+    a_renewed_certificate_is_trusted_once_a_person_accepts_it,
+    people_change_the_password_of_one_worker,
+)
 
 
 @planted_in(a_live_fleet)
@@ -133,3 +139,13 @@ def every_reconnection_is_published() -> Iterator[None]:
         original(self, before, after)
 
     yield from swapped(EventHub, "on_worker_commit", on_worker_commit)
+
+
+@planted_in(a_renewed_certificate_is_trusted_once_a_person_accepts_it)
+def another_certificate_is_pinned_by_itself() -> Iterator[None]:
+    def record(worker: Worker, presented: str, *, by: str, now: datetime) -> Worker:
+        return msgspec.structs.replace(
+            worker, cml=msgspec.structs.replace(worker.cml, certificate_sha256=presented)
+        )
+
+    yield from swapped(report_details, "record_certificate", record)

@@ -1,7 +1,9 @@
 """Fleet maintenance: foreign instances, orphans, licenses, lost credentials, a slow EC2."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from random import Random
+from typing import Any, Final
 
 from lcm.domain.errors import CredentialsRefused, LcmError, Throttled, Unreachable
 from lcm.domain.launch import (
@@ -27,6 +29,7 @@ from support.memory_cloud import MemoryInstance, Moment
 from support.memory_licensing import TOKEN
 
 DISCOVERING = Knobs(discovery=True, discovery_interval=60.0)
+TERMS: Final[Mapping[str, Any]] = {"product_license": "CML_Education", "node_count": 40}
 SWEEPING = replace(DISCOVERING, orphan_termination=True)
 
 
@@ -102,13 +105,13 @@ async def until_imported(story: Story, instance: MemoryInstance) -> Worker:
     return owner
 
 
-async def until_licensed(story: Story, worker_id: str, status: LicenseStatus) -> None:
-    """Wait for a license status, and request again where a person would."""
+async def until_licensed(story: Story, worker_id: str, status: LicenseStatus, *, asks: bool = True) -> None:
+    """Wait for a license status, and request again where a person would, if that one is asked."""
     ends = story.world.clock.monotonic() + PATIENCE_SECONDS
     while (worker := story.world.disk.peek(worker_id)) is None or worker.license.status is not status:
         if story.world.clock.monotonic() > ends:
             raise TooLate(f"the license of {worker_id} is not {status}")
-        if worker is not None and worker.license.pending_operation is None:
+        if asks and worker is not None and worker.license.pending_operation is None:
             await story.license(worker_id)
         await story.pause(1)
 
@@ -210,6 +213,27 @@ async def a_license_registered_outside_is_deregistered(story: Story) -> None:
     await story.until(worker, TERMINATED)
 
 
+@under(Knobs(license_seconds=5.0))
+async def a_license_has_the_terms_that_were_requested(story: Story) -> None:
+    """The product before the registration, the nodes after it."""
+    worker = await story.create("ada")
+    await story.until(worker, RUNNING)
+    await story.license(worker, **TERMS)
+    await until_licensed(story, worker, LicenseStatus.REGISTERED)
+    await story.act(worker, "delete")
+    await story.until(worker, TERMINATED)
+
+
+@under(Knobs(monitoring=True, statistics_seconds=60.0))
+async def a_license_that_is_lost_is_noticed(story: Story) -> None:
+    """A person deregisters it in CML's own pages; it is requested again once the record says so."""
+    worker = await a_licensed_worker(story)
+    for instance in story.world.cloud.live_instances(worker):
+        story.world.licensing.give_back(instance.id)
+    await until_licensed(story, worker, LicenseStatus.UNLICENSED, asks=False)
+    await until_licensed(story, worker, LicenseStatus.REGISTERED)
+
+
 @under(DISCOVERING)
 async def an_imported_worker_brings_its_license(story: Story) -> None:
     """It is licensed before LCM knows it; when its CML does not answer, that is a debt."""
@@ -298,6 +322,18 @@ async def throttled_recovery(story: Story) -> None:
     story.world.cloud.interfere = SlowEc2(story.world, 7.0)
     for worker in workers:
         await story.until(worker, RUNNING)
+
+
+@under(Knobs(instance_seconds=120.0))
+async def ec2_answers_now_and_then(story: Story) -> None:
+    """Each operation once in four seconds, while an instance takes minutes to stop and to start."""
+    worker = await story.create("ada")
+    await story.until(worker, RUNNING)
+    story.world.cloud.interfere = SlowEc2(story.world, 4.0)
+    await story.act(worker, "stop")
+    await story.until(worker, STOPPED)
+    await story.act(worker, "start")
+    await story.until(worker, RUNNING)
 
 
 # The random stories.

@@ -62,6 +62,21 @@ async def work(story: Story, worker_id: str, seconds: float = 2.0) -> None:
 
 
 @under(WATCHED)
+async def a_renewed_certificate_is_trusted_once_a_person_accepts_it(story: Story) -> None:
+    """Until then nothing is sent to the server; another fingerprint than the one that it shows is refused."""
+    worker, server = await a_watched_worker(story)
+    renewed = "e" * 64
+    server.renew_certificate(renewed)
+    server.drop(1006)
+    await until(story, worker, lambda w: w.cml.refused_certificate_sha256 == renewed, "refused")
+    assert await story.accept_certificate(worker, "d" * 64) == 409
+    await story.accept_certificate(worker, renewed)
+    await until(story, worker, lambda w: w.cml.certificate_sha256 == renewed, "accepted")
+    await until_live(story, worker)
+    await work(story, worker)
+
+
+@under(WATCHED)
 async def a_live_connection_is_cut_until_it_is_given_up(story: Story) -> None:
     """Polling takes over; pages are notified once of the loss and once of the recovery."""
     worker, server = await a_watched_worker(story)

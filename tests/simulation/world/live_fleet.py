@@ -12,14 +12,17 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import msgspec
 from msgspec.structs import replace
 
 from lcm.core.timeouts import timeout
 from lcm.domain.errors import Unreachable
 from lcm.domain.lablet.marker import Marker, SeenLab, marker_of, read_notes
 from lcm.domain.launch import WORKER_ID_TAG, InstanceId, WorkerId
+from lcm.simulator.cml.api.routing import Answer
 from lcm.simulator.cml.lab import Lab
 from lcm.simulator.pace import Pace
+from lcm.worker_controller.monitoring.metrics import LICENSING_PATH
 from lcm.worker_controller.ports import WebSocketListener
 from support.memory_cloud import MemoryInstance
 from support.memory_live import (
@@ -128,6 +131,14 @@ class SimulatedCmlServer(MemoryLiveServer):
         """Start a long build, beside one that is under way. It ends when the instance stops."""
         now, since = self.clock.monotonic(), self.at_work_since
         self._work = Work(now if since is None else since, now + seconds, self.instance.running_since)
+
+    def answer(self, method: str, path: str, token: str | None, body: bytes | None) -> Answer:
+        """The answer to one request. Its license is that of its instance, whoever asks for it."""
+        answer = super().answer(method, path, token, body)
+        known = self._world.licensing.agents.get(self.instance.id)
+        if path != LICENSING_PATH or answer.status != 200 or known is None:
+            return answer
+        return replace(answer, body=msgspec.json.encode(known.status(now=0.0)))
 
     def follow_the_instance(self) -> None:
         """Drop the connections of an instance that was down, however briefly."""

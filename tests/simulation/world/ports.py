@@ -418,10 +418,19 @@ class SimulatedLicensing(SimulatedPort):
         return await self._write("register_license", self._at(server.host), begin)
 
     async def prepare(self, server: CmlServer, terms: LicenseTerms, state: LicenseState) -> str:
-        return ""  # nothing asks for any terms here
+        if terms == LicenseTerms():
+            return ""
+
+        async def prepare() -> str:
+            return self._world.licensing.set_product(self._booted_at(server.host), terms, state)
+
+        return await self._write("prepare_license", self._at(server.host), prepare)
 
     async def set_node_count(self, server: CmlServer, feature: str, count: int) -> str:
-        raise AssertionError("nothing asks for nodes here")
+        async def set_nodes() -> str:
+            return self._world.licensing.set_nodes(self._booted_at(server.host), feature, count)
+
+        return await self._write("set_node_count", self._at(server.host), set_nodes)
 
     async def deregister(self, server: CmlServer, *, within_seconds: float) -> str:
         async def finish() -> str:

@@ -142,6 +142,8 @@ class World:
         self._cuts: set[tuple[str, str]] = set()
         self._streams: dict[asyncio.Timeout, None] = {}
         """Open streams, in the order they were opened."""
+        self.accepted_certificates: set[str] = set()
+        """Fingerprints that a person accepted, or is about to."""
         self.never_ready: set[str] = set()
         """Workers whose CML does not boot."""
         self.cml_tried_at: dict[str, float] = {}
