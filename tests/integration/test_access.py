@@ -135,6 +135,7 @@ ROUTES = {
     ("POST", "/api/internal/workers/{worker_id}/labs"): CONTROLLER,
     ("POST", "/api/internal/workers/{worker_id}/definitions"): CONTROLLER,
     ("GET", "/api/internal/labs/work"): CONTROLLER,
+    ("POST", "/api/internal/workers/{worker_id}/configs-extracted"): CONTROLLER,
     ("GET", "/api/internal/workers/{worker_id}/labs/{lab_id}"): CONTROLLER,
     ("POST", "/api/internal/workers/{worker_id}/labs/{lab_id}/outcome"): CONTROLLER,
     ("POST", "/api/internal/workers/{worker_id}/labs/{lab_id}/gone"): CONTROLLER,

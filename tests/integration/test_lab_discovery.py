@@ -1,5 +1,6 @@
 """Labs of a CML server over TLS: listed as they are, and changed only as a person requested."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from lcm.core.telemetry import Telemetry
 from lcm.domain.launch import InstanceId, WorkerId
 from lcm.lablet_controller.adapters.cml_labs import CmlLabsClient
 from lcm.lablet_controller.discovery import LabDiscovery
+from lcm.lablet_controller.extraction import ConfigExtraction
 from lcm.lablet_controller.gate import LabGate
 from lcm.lablet_controller.lab_requests import LabRequests
 from lcm.lablet_controller.stats import Stats
@@ -69,7 +71,8 @@ class Fixture:
 
     async def carry_out(self, until: Callable[[], Awaitable[bool]]) -> None:
         async def is_done() -> bool:
-            await self.requests.run_pass()
+            async with asyncio.TaskGroup() as extractions:
+                await self.requests.run_pass(extractions)
             return await until()
 
         await eventually(is_done)
@@ -105,7 +108,17 @@ async def opened(data_dir: Path) -> AsyncIterator[Fixture]:
             labs,
             CmlServer(WorkerId(plane.worker_id), InstanceId("i-1"), HOST, None, None),
             LabDiscovery(client, labs, find_server, clock, health, stats, interval_seconds=300),
-            LabRequests(client, labs, gate, find_server, clock, health, stats, action_timeout_seconds=180),
+            LabRequests(
+                client,
+                labs,
+                gate,
+                find_server,
+                clock,
+                health,
+                stats,
+                action_timeout_seconds=180,
+                extraction=ConfigExtraction(client, labs, gate, find_server),
+            ),
         )
 
 

@@ -1,5 +1,6 @@
 """The bench of the lablet controller with lab discovery, and labs that no session asked for."""
 
+import asyncio
 from datetime import timedelta
 from typing import Any, Final
 
@@ -11,6 +12,7 @@ from lcm.domain.lablet.audit import LabletEvent
 from lcm.domain.lablet.marker import Marker, lab_title, mark_notes
 from lcm.domain.telemetry import LabRecord
 from lcm.lablet_controller.discovery import LabDiscovery
+from lcm.lablet_controller.extraction import ConfigExtraction
 from lcm.lablet_controller.lab_requests import LabRequests
 from lcm.lablet_controller.reconciler import LabletReconciler
 from lcm.lablet_controller.stats import Stats
@@ -32,7 +34,15 @@ class DiscoveryBench(LabletBench):
         plane, health, stats = reconciler.control_plane, Health(self.clock), Stats(Telemetry())
         self.discovery = LabDiscovery(plane, labs, _server_of, self.clock, health, stats, INTERVAL)
         self.requests = LabRequests(
-            plane, labs, reconciler.gate, _server_of, self.clock, health, stats, action_timeout_seconds=180
+            plane,
+            labs,
+            reconciler.gate,
+            _server_of,
+            self.clock,
+            health,
+            stats,
+            action_timeout_seconds=180,
+            extraction=ConfigExtraction(plane, labs, reconciler.gate, _server_of),
         )
         return reconciler
 
@@ -54,7 +64,8 @@ class DiscoveryBench(LabletBench):
         """Try what is requested until nothing is left, or for a while."""
         for _ in range(passes):
             try:
-                await self.requests.run_pass()
+                async with asyncio.TaskGroup() as extractions:
+                    await self.requests.run_pass(extractions)
             except* Killed:
                 await self.restart_controller()
             if not await self.work():
@@ -63,7 +74,7 @@ class DiscoveryBench(LabletBench):
 
     async def work(self) -> list[LabRecord]:
         """The labs of which something is requested."""
-        return (await lab_work(self.records)).items
+        return (await lab_work(self.records, self.policies)).items
 
     def make_lab(self, title: str, *, notes: str = "", cml: SimulatedCml | None = None, **tags: str) -> Lab:
         """A lab that a person imports; `pc1` is the tag of its node."""

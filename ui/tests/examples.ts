@@ -53,6 +53,7 @@ export function worker(fields: Partial<WorkerView> = {}): WorkerView {
     hold: null,
     pause_reason: null,
     last_paused_at: null,
+    config_extraction: null,
     last_paused_by: null,
     last_resumed_at: null,
     sessions: [],

@@ -107,6 +107,14 @@ class ControlPlaneSettings(CoordinationSettings):
     worker_auto_pause_snooze_minutes: float = Field(
         60, ge=0, description="Minutes after a start or resume in which a worker is not paused."
     )
+    pause_extract_configs: bool = Field(
+        False,
+        description="Whether the running configurations of nodes are extracted into their labs before LCM"
+        " stops a worker. The lablet controller does it; without one each stop waits in vain.",
+    )
+    pause_extract_timeout_seconds: float = Field(
+        60, gt=0, le=600, description="Seconds that a stop waits for PAUSE_EXTRACT_CONFIGS at most."
+    )
     worker_busy_cpu_percent: float = Field(
         80, ge=0, le=100, description="CPU load from which a worker is not idle; 0: load is ignored."
     )
@@ -277,6 +285,9 @@ class ControlPlaneSettings(CoordinationSettings):
             scaling=ScalingPolicy(
                 max_workers_per_region=self.max_workers_per_region,
                 scale_up_cooldown=timedelta(seconds=self.scale_up_cooldown_seconds),
+            ),
+            extract_within=(
+                timedelta(seconds=self.pause_extract_timeout_seconds) if self.pause_extract_configs else None
             ),
             activity_events_kept=self.worker_activity_events_max_stored,
             drain_timeout=timedelta(seconds=self.drain_timeout_seconds),

@@ -94,6 +94,9 @@ def _holding(worker: Worker, policy: IdlePolicy, now: datetime) -> Iterator[Poin
         yield Point("no_kvm", text)
     if worker.status is STOPPED and worker.desired_status is DesiredStatus.STOPPED:
         yield _STOPPED_BY[worker.pause.reason or PauseReason.MANUAL]
+    if worker.is_live and worker.pause.is_extracting(now) and worker.pause.extraction is not None:
+        text = "configurations of nodes are extracted first; it is stopped without them then"
+        yield Point("extracting", text, worker.pause.extraction.until)
     if worker.sessions:
         yield Point("active_sessions", f"active sessions: {len(worker.sessions)}")
     if (expected := needed_at(worker, policy, now)) is not None:

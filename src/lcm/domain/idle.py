@@ -244,6 +244,8 @@ def is_pause_overdue(worker: Worker, now: datetime) -> bool:
     requested_at = worker.pause.since if worker.pause.is_unfinished else None
     if not worker.is_being_paused or requested_at is None:
         return False
+    if (extraction := worker.pause.extraction) is not None:
+        requested_at = extraction.ended_at or extraction.until
     return not timedelta() <= now - requested_at <= PAUSE_EXPIRES_AFTER
 
 

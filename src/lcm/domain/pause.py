@@ -5,7 +5,7 @@ who requested that, why, and until when a drain may wait. Pure functions from pa
 a row in the table is refused.
 """
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
@@ -85,6 +85,20 @@ class PauseReason(StrEnum):
     EXTERNAL = "external"
 
 
+class Extraction(msgspec.Struct, frozen=True, kw_only=True):
+    """A request to the lablet controller before a stop: copy the running configurations into the labs."""
+
+    asked_at: datetime
+    until: datetime
+    """The stop waits no longer."""
+    ended_at: datetime | None = None
+    """None: it is under way, or was not answered in time."""
+    extracted: int = 0
+    """Nodes whose configuration is in their lab now."""
+    missed: int = 0
+    """Nodes that had booted and whose configuration CML did not extract."""
+
+
 class Pause(msgspec.Struct, frozen=True, kw_only=True):
     """The pause of one worker, and what is known of earlier ones."""
 
@@ -97,6 +111,8 @@ class Pause(msgspec.Struct, frozen=True, kw_only=True):
     """Of this pause or, without one, of the last; None if that was cancelled."""
     due_at: datetime | None = None
     """When the worker will be paused automatically unless it is used before."""
+    extraction: Extraction | None = None
+    """Of the configurations of its nodes, before the stop of this pause; None if none was requested."""
 
     last_paused_at: datetime | None = None
     last_paused_by: str | None = None
@@ -118,6 +134,11 @@ class Pause(msgspec.Struct, frozen=True, kw_only=True):
     def is_automatic(self) -> bool:
         return self.reason is PauseReason.IDLE_TIMEOUT
 
+    def is_extracting(self, now: datetime) -> bool:
+        """Whether the stop waits for the configurations of nodes."""
+        waits = self.extraction if self.is_unfinished else None
+        return waits is not None and waits.ended_at is None and now < waits.until
+
     @property
     def is_unfinished(self) -> bool:
         """Whether a stop is requested, at once or after a drain, and not carried out."""
@@ -128,7 +149,8 @@ def _enter(pause: Pause, state: PauseState, now: datetime, **changes: Any) -> Pa
     if (pause.state, state) not in _ROWS:
         allowed = (row.target for row in PAUSE_TRANSITIONS if row.source is pause.state)
         raise IllegalTransition(f"pause {pause.state}", f"pause {state}", allowed)
-    return replace(pause, **{"state": state, "since": now, "until": None, "due_at": None, **changes})
+    begins = {"state": state, "since": now, "until": None, "due_at": None, "extraction": None}
+    return replace(pause, **{**begins, **changes})
 
 
 def decide(pause: Pause, *, at: datetime) -> Pause:
@@ -150,6 +172,7 @@ def request_stop(pause: Pause, why: PauseReason, *, is_running: bool, by: str, n
         REQUESTED if is_running else PAUSED,
         now,
         reason=why,
+        extraction=pause.extraction if pause.is_unfinished else None,
         last_paused_at=now,
         last_paused_by=by,
         auto_pause_count=pause.auto_pause_count + is_automatic,
@@ -167,7 +190,20 @@ def carry_out(pause: Pause, *, now: datetime) -> Pause:
     """Record that the worker stops as requested. The pause of a drain counts from here."""
     if not pause.is_unfinished:
         return pause
-    return _enter(pause, PAUSED, now, last_paused_at=now if pause.state is DRAINING else pause.last_paused_at)
+    paused_at = now if pause.state is DRAINING else pause.last_paused_at
+    return _enter(pause, PAUSED, now, last_paused_at=paused_at, extraction=pause.extraction)
+
+
+def request_extraction(pause: Pause, within: timedelta, *, now: datetime) -> Pause:
+    """Have the stop wait for the configurations of nodes, once for each pause."""
+    return replace(pause, extraction=Extraction(asked_at=now, until=now + within))
+
+
+def end_extraction(pause: Pause, *, extracted: int, missed: int, now: datetime) -> Pause:
+    """Record what was extracted: the stop goes on."""
+    assert pause.extraction is not None
+    ended = replace(pause.extraction, ended_at=now, extracted=extracted, missed=missed)
+    return replace(pause, extraction=ended)
 
 
 def stop_outside(pause: Pause, *, by: str, now: datetime) -> Pause:

@@ -173,6 +173,38 @@ def cancel_pause(worker: Worker, *, by: str, reason: str, now: datetime) -> Work
     )
 
 
+def stop_after_extraction(
+    worker: Worker, within: timedelta | None, *, by: str, now: datetime
+) -> Worker | None:
+    """The worker whose stop waits for the configurations of its nodes; None if it can be stopped now.
+
+    A CML that is not ready has none to give.
+    """
+    if worker.pause.is_extracting(now):
+        return worker
+    can_extract = worker.is_live and worker.cml.is_ready and worker.pause.is_unfinished
+    if within is None or not can_extract or worker.pause.extraction is not None:
+        return None
+    reason = f"configurations are extracted first, for {within.total_seconds():g} s at most"
+    return replace(
+        worker,
+        pause=pause.request_extraction(worker.pause, within, now=now),
+        updated_at=now,
+        state_history=extend_history(worker, worker.status, by=by, reason=reason, now=now),
+    )
+
+
+def end_extraction(worker: Worker, *, extracted: int, missed: int, by: str, now: datetime) -> Worker:
+    """Record how many configurations were extracted: the stop goes on."""
+    reason = f"configurations extracted: {extracted}" + (f"; not extracted: {missed}" if missed else "")
+    return replace(
+        worker,
+        pause=pause.end_extraction(worker.pause, extracted=extracted, missed=missed, now=now),
+        updated_at=now,
+        state_history=extend_history(worker, worker.status, by=by, reason=reason, now=now),
+    )
+
+
 REFRESH_INTERVAL: Final = timedelta(seconds=10)
 
 

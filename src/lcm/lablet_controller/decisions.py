@@ -82,6 +82,11 @@ def _has_booted(node: CmlNode) -> bool:
     return node.node_definition in WITHOUT_VM and node.state is ElementState.STARTED
 
 
+def has_configuration(node: CmlNode) -> bool:
+    """Whether it runs a configuration that CML may extract."""
+    return node.state is ElementState.BOOTED and node.node_definition not in WITHOUT_VM
+
+
 @dataclass(frozen=True)
 class Move:
     """Record another status, then continue with the step of that status."""

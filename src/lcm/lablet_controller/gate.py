@@ -3,7 +3,8 @@
 A change is made only while this instance leads, only for a session that is as it was when the change was
 decided, and only to a lab that is this session's. A lab of no session is changed only while a person's
 request for it is recorded, or while it is proven leaked: by its marker, read from CML right before, and by
-the present record of the session that the marker names.
+the present record of the session that the marker names. The configurations of its nodes are extracted while
+the stop of its worker waits for that.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -19,6 +20,7 @@ from lcm.domain.lablet.states import READY, RUNNING
 from lcm.domain.observation import Known
 from lcm.domain.telemetry import LabRecord
 from lcm.lablet_controller.ports import CmlLab, CmlLabs, ControlPlane, ElementState, ImportedLab
+from lcm.rest.lab_reports import ConfigsWanted
 
 MAX_TITLE: Final = 200
 """Characters of a title that are recorded."""
@@ -123,6 +125,17 @@ class LabGate:
     async def delete_unowned(self, lab: LabRecord, server: CmlServer) -> None:
         await self._pass_requested(lab, server)
         await self._labs.delete_lab(server, lab.lab_id)
+
+    async def extract_before_stop(
+        self, request: ConfigsWanted, server: CmlServer, lab_id: str, node_id: str
+    ) -> None:
+        """Copy the configuration of a node into its lab, whosesoever it is, while the stop waits for it."""
+        worker = await self._control_plane.fetch_single_resource(request.worker_id)
+        waits = worker.pause.extraction if worker is not None and worker.pause.is_unfinished else None
+        if waits is None or waits.asked_at != request.asked_at or waits.ended_at is not None:
+            raise Conflict(f"no stop of worker {request.worker_id} waits for configurations")
+        self._check_leadership()
+        await self._labs.extract_configuration(server, lab_id, node_id)
 
     async def _pass_requested(self, lab: LabRecord, server: CmlServer) -> None:
         """Return if the request may be carried out now. CML is read first, the records after it."""

@@ -1,5 +1,7 @@
 """Carries out what people and the leak sweep request of labs: starts, stops, removals.
 
+What the stop of a worker requests is begun here too, and carried out by `extraction.py`.
+
 The requests are recorded on the labs, so that whichever instance leads goes on with them. Every change goes
 through `gate.py`, which asks once more whether it is still right.
 """
@@ -21,6 +23,7 @@ from lcm.domain.observation import Absent, Known
 from lcm.domain.telemetry import LabRecord
 from lcm.domain.worker import Worker
 from lcm.lablet_controller.decisions import AT_REST, POLL_SECONDS, STUCK_SECONDS, is_usable
+from lcm.lablet_controller.extraction import ConfigExtraction
 from lcm.lablet_controller.gate import LabGate, RequestRefused
 from lcm.lablet_controller.ports import CmlLabs, ControlPlane, ElementState
 from lcm.lablet_controller.stats import Stats
@@ -65,30 +68,35 @@ class LabRequests:
     health: Health
     stats: Stats
     action_timeout_seconds: float
+    extraction: ConfigExtraction
     look_seconds: float = LOOK_SECONDS
     _tries: dict[_Key, _Try] = field(default_factory=dict)
 
     def reset(self) -> None:
         """Drop what an earlier leadership tried."""
         self._tries.clear()
+        self.extraction.reset()
 
     async def run(self) -> None:
         try:
-            while True:
-                self.health.tick("lab-requests", self.look_seconds)
-                try:
-                    await self.run_pass()
-                except Fenced:
-                    raise
-                except LcmError as error:
-                    log.warning("requests about labs not read", error=str(error))
-                await self.clock.sleep(self.look_seconds)
+            async with asyncio.TaskGroup() as extractions:
+                while True:
+                    self.health.tick("lab-requests", self.look_seconds)
+                    try:
+                        await self.run_pass(extractions)
+                    except Fenced:
+                        raise
+                    except LcmError as error:
+                        log.warning("requests about labs not read", error=str(error))
+                    await self.clock.sleep(self.look_seconds)
         finally:
             self.health.forget("lab-requests")
 
-    async def run_pass(self) -> None:
-        """Try every request whose time has come, a few at a time."""
-        labs = (await self.control_plane.get_lab_work()).items
+    async def run_pass(self, extractions: asyncio.TaskGroup) -> None:
+        """Try every request whose time has come, a few at a time; begin what stops of workers wait for."""
+        found = await self.control_plane.get_lab_work()
+        self.extraction.begin(found.configs_wanted, extractions)
+        labs = found.items
         work = {_key(lab, lab.request): lab for lab in labs if lab.request is not None}
         self._tries = {key: tried for key, tried in self._tries.items() if key in work}
         places = asyncio.Semaphore(LABS_AT_A_TIME)

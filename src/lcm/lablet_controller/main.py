@@ -27,6 +27,7 @@ from lcm.lablet_controller.adapters.cml_labs import CmlLabsClient, LabLimits
 from lcm.lablet_controller.adapters.tcp_probe import TcpProbe
 from lcm.lablet_controller.admin import lablet_operations
 from lcm.lablet_controller.discovery import LabDiscovery
+from lcm.lablet_controller.extraction import ConfigExtraction
 from lcm.lablet_controller.gate import LabGate
 from lcm.lablet_controller.lab_requests import LabRequests
 from lcm.lablet_controller.observer import LabObserver
@@ -122,7 +123,15 @@ def assemble_lablets(
         control_plane, labs, find_server, clock, health, stats, settings.labs_refresh_interval
     )
     requests = LabRequests(
-        control_plane, labs, gate, find_server, clock, health, stats, settings.lab_action_timeout
+        control_plane,
+        labs,
+        gate,
+        find_server,
+        clock,
+        health,
+        stats,
+        settings.lab_action_timeout,
+        ConfigExtraction(control_plane, labs, gate, find_server),
     )
     reconciler = LabletReconciler(
         control_plane,

@@ -19,6 +19,7 @@ from lcm.domain.observation import Observation
 from lcm.domain.telemetry import LabRecord
 from lcm.domain.worker import Worker
 from lcm.rest.lab_reports import (
+    ConfigsExtracted,
     DefinitionsReport,
     LabGone,
     LabListingReceipt,
@@ -172,8 +173,10 @@ class ControlPlane(Protocol):
     async def report_definitions(self, worker_id: str, report: DefinitionsReport) -> None: ...
 
     async def get_lab_work(self) -> LabWork:
-        """What a person or the leak sweep requests of labs, and the workers with unknown labs."""
+        """What a person, the leak sweep or a stop requests of labs, and the workers with unknown labs."""
         ...
+
+    async def report_configs(self, worker_id: str, report: ConfigsExtracted) -> None: ...
 
     async def get_lab_record(self, worker_id: str, lab_id: str) -> LabRecord:
         """A lab with whose it is at this moment. Raises NotFound."""

@@ -44,6 +44,25 @@ class DefinitionsReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     images: Annotated[tuple[CmlId, ...], Meta(max_length=MAX_DEFINITIONS)]
 
 
+class ConfigsWanted(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker whose stop waits for the running configurations of its nodes."""
+
+    worker_id: str
+    asked_at: datetime
+    until: datetime
+    """Later the worker is stopped all the same."""
+
+
+class ConfigsExtracted(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What was extracted of a worker whose stop waits."""
+
+    asked_at: datetime
+    """Which request it is about."""
+    extracted: Annotated[int, Meta(ge=0)]
+    missed: Annotated[int, Meta(ge=0)]
+    """Nodes that had booted and whose configuration CML did not extract."""
+
+
 class LabWork(msgspec.Struct, frozen=True, kw_only=True):
     """What the lablet controller has to do with labs that are not its sessions'."""
 
@@ -51,6 +70,8 @@ class LabWork(msgspec.Struct, frozen=True, kw_only=True):
     """The labs of which something is requested."""
     unlisted_on: list[str]
     """The workers with a lab of which only events or the load are known."""
+    configs_wanted: list[ConfigsWanted] = []
+    """The workers that are stopped as soon as the configurations of their nodes are extracted."""
 
 
 class LabRequestOutcome(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -12,6 +12,7 @@ from lcm.domain.lablet.states import SessionStatus
 from lcm.domain.telemetry import LabRecord
 from lcm.rest.client import ControlPlaneClient
 from lcm.rest.lab_reports import (
+    ConfigsExtracted,
     DefinitionsReport,
     LabGone,
     LabListingReceipt,
@@ -126,6 +127,9 @@ class LabletClient(ControlPlaneClient):
     async def get_lab_work(self) -> LabWork:
         """Return what is requested of labs, and the workers with labs that no listing has shown."""
         return msgspec.json.decode(await self._call("GET", "/labs/work"), type=LabWork)
+
+    async def report_configs(self, worker_id: str, report: ConfigsExtracted) -> None:
+        await self._call("POST", f"/workers/{worker_id}/configs-extracted", report)
 
     async def get_lab_record(self, worker_id: str, lab_id: str) -> LabRecord:
         """Return a lab with whose it is at this moment."""

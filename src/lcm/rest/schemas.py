@@ -15,7 +15,7 @@ from lcm.domain.lablet.claim import ports_of
 from lcm.domain.launch import InstanceId, LaunchSpec, WorkerId
 from lcm.domain.license import License, LicenseDebt, LicenseOperation, LicenseStatus, LicenseTerms
 from lcm.domain.lifecycle import DesiredStatus, WorkerStatus
-from lcm.domain.pause import PauseReason
+from lcm.domain.pause import Extraction, PauseReason
 from lcm.domain.readiness import CmlAttempt
 from lcm.domain.requests import possible_actions
 from lcm.domain.scaling import AuditEntry, AuditEvent
@@ -128,6 +128,8 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
     target_pause_at: datetime | None
     hold: Hold | None
     pause_reason: PauseReason | None
+    config_extraction: Extraction | None
+    """Of the configurations of its nodes, before the stop of this pause; null if none was requested."""
     last_paused_at: datetime | None
     last_paused_by: str | None
     last_resumed_at: datetime | None
@@ -185,6 +187,7 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
             target_pause_at=pause.due_at,
             hold=worker.hold,
             pause_reason=pause.reason,
+            config_extraction=pause.extraction,
             last_paused_at=pause.last_paused_at,
             last_paused_by=pause.last_paused_by,
             last_resumed_at=pause.last_resumed_at,

@@ -30,6 +30,8 @@ class StatusReports:
         moved = await self.control_plane.update_status(
             worker, move.to, move.reason, observed=move.observed, instance=move.instance
         )
+        if moved.status is worker.status is not move.to:
+            return moved  # refused, or not yet: a stop may wait for the configurations of nodes
         if move.drift is not None:
             self.stats.on_drift(worker, move.drift)
         self.stats.on_arrival(worker, moved, seen=move.observed or move.instance is not None)

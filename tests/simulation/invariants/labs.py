@@ -7,6 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from lcm.control_plane.store.port import Document, Fence
+from lcm.control_plane.streaming.event_names import WorkerEvent, event_of
 from lcm.domain.lablet.claim import Claim
 from lcm.domain.lablet.lab import LabStep
 from lcm.domain.lablet.lab_standing import MAX_LEAKED
@@ -23,6 +24,7 @@ from lcm.domain.lablet.states import (
     EndReason,
 )
 from lcm.domain.lifecycle import PENDING, RUNNING, STOPPED, TERMINATED
+from lcm.domain.lifecycle import STOPPING as STOPPING_WORKER
 from lcm.domain.worker import Worker
 from lcm.simulator.cml.lab import BOOTED, DEFINED_ON_CORE, POWERED, Lab
 from simulation.invariants.scheduling import _SessionInvariant, claims_of
@@ -161,11 +163,23 @@ class L6NoLeak(_Watch):
 
 class L7OwnLabs(_LabInvariant):
     """No change reaches a lab that is not the fleet's own: made by its import, and either recorded by its
-    session or marked on both sides. People may have LCM remove a lab of theirs by typing its title."""
+    session or marked on both sides. People may have LCM remove a lab of theirs by typing its title, and
+    configurations are extracted on a worker whose stop waits for that."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._extracted: set[str] = set()
+        """The instances on which the stop has waited: what it requested may arrive late."""
+
+    def on_worker(self, before: Worker | None, after: Worker, fence: Fence | None) -> None:
+        if after.pause.extraction is not None and after.instance.id is not None:
+            self._extracted.add(after.instance.id)
 
     def on_lab(self, act: LabAct) -> None:
         lab = act.lab
         if lab is None or lab.id in self.fleet.removable:
+            return
+        if act.operation == "extract_configuration" and act.server.instance.id in self._extracted:
             return
         self.require(lab.id in self.fleet.imports, f"{act.operation} reaches the foreign lab {lab.title!r}")
         known = self.fleet.imports[lab.id]
@@ -173,6 +187,36 @@ class L7OwnLabs(_LabInvariant):
         is_new = self.fleet.seconds_since_touched(lab.id) <= LATEST_LANDING_SECONDS
         is_own = is_marked or self.recorded_by(lab) is not None or is_new
         self.require(is_own, f"{act.operation} reaches {lab.title!r}, which people took over")
+
+
+class L7ConfigurationsBeforePower(_LabInvariant):
+    """Where configurations are to be extracted, no worker with a CML that is ready is stopped by LCM before
+    they are, or the stop has waited its time. Reported as all extracted, they are in the labs."""
+
+    def on_worker(self, before: Worker | None, after: Worker, fence: Fence | None) -> None:
+        if before is None or not self.world.knobs.extract_seconds:
+            return
+        waited = before.pause.extraction
+        is_stopped = before.is_live and after.status is STOPPING_WORKER
+        if is_stopped and before.cml.is_ready and before.pause.is_unfinished:
+            is_over = waited is not None and (waited.ended_at is not None or waited.until <= after.updated_at)
+            self.require(is_over, f"{after.name} is stopped before its configurations are extracted")
+        ended = after.pause.extraction
+        if event_of(before, after) is WorkerEvent.CONFIGS_EXTRACTED and ended is not None:
+            self._on_report(after, is_complete=ended.missed == 0)
+
+    def _on_report(self, worker: Worker, *, is_complete: bool) -> None:
+        server = self.fleet.server_of(worker.id)
+        if server is None or not is_complete:
+            return
+        labs = [lab for lab in server.cml.labs.all() if lab.id not in self.fleet.imports]
+        lost = [
+            node.label
+            for lab in labs
+            for node in lab.nodes.values()
+            if node.state is BOOTED and node.definition.has_vm and not node.configuration
+        ]
+        self.require(not lost, f"the configurations of {lost} are not in their labs")
 
 
 class L8IntendedImports(_LabInvariant):

@@ -12,6 +12,7 @@ from lcm.domain.lablet.marker import Marker, SeenLab, read_notes
 from lcm.domain.lablet.session import LabletSession
 from lcm.domain.lablet.states import STOPPING
 from lcm.domain.observation import Known
+from lcm.domain.pause import Pause
 from lcm.lablet_controller import decisions, discovery, gate, reconciler
 from lcm.lablet_controller.decisions import Clean, Decision, LabView, Situation
 from lcm.lablet_controller.ports import CmlNode, ElementState
@@ -19,6 +20,7 @@ from lcm.lablet_controller.steps import instantiating, stopping
 from simulation.planted.base import planted_in, swapped, swapped_in
 from simulation.scenarios.labs import (
     a_lab_is_brought_up_and_removed,
+    a_stop_waits_for_the_configurations_of_nodes,
     labs_that_cannot_be_brought_up,
     people_and_cml_interfere_with_labs,
     workers_of_labs_are_stopped_and_lost,
@@ -85,6 +87,11 @@ def a_leaked_lab_is_never_removed() -> Iterator[None]:
 @planted_in(labs_that_cannot_be_brought_up)
 def a_node_may_boot_for_ever() -> Iterator[None]:
     yield from swapped(instantiating, "_is_late", lambda situation, view, boot: False)
+
+
+@planted_in(a_stop_waits_for_the_configurations_of_nodes)
+def a_stop_does_not_wait_for_configurations() -> Iterator[None]:
+    yield from swapped(Pause, "is_extracting", lambda self, now: False)
 
 
 @planted_in(workers_of_labs_are_stopped_and_lost)

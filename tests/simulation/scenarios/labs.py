@@ -1,12 +1,14 @@
 """Sessions whose labs run, what CML and people do to them, and the death of whoever works on them."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from random import Random
 
 from lcm.domain.lablet.definition import LabletDefinition
 from lcm.domain.lablet.states import ARCHIVED, FAILED, RUNNING, STOPPING, TERMINATED
 from lcm.domain.lifecycle import RUNNING as WORKER_RUNNING
+from lcm.domain.lifecycle import STOPPED as WORKER_STOPPED
 from lcm.simulator.cml.lab_faults import LabFault, NeverBoots, RefuseLab, SlowStop, StopsAfterBoot
 from simulation.lab_desk import TEMPLATE, LabDesk
 from simulation.scenarios.base import drawn_by, under
@@ -127,6 +129,25 @@ async def labs_that_cannot_be_brought_up(story: Story) -> None:
     faults.add(RefuseLab(action="start", reason="resources", count=3))
     crowded = await desk.book(definition)
     await desk.until_session(crowded, RUNNING)
+    await desk.end_all()
+
+
+@under(replace(LABS, extract_seconds=60.0))
+async def a_stop_waits_for_the_configurations_of_nodes(story: Story) -> None:
+    """Of labs of people too; then the worker is drained, which takes the newest configurations once more."""
+    desk = LabDesk(story)
+    worker = await desk.create("ada", TEMPLATE)
+    await desk.until(worker, WORKER_RUNNING)
+    server = await desk.a_server(worker)
+    desk.make_own_lab(server, "my own")
+    await desk.pause(120)
+    await desk.act(worker, "stop")
+    await desk.until(worker, WORKER_STOPPED)
+    await desk.act(worker, "start")
+    await desk.until(worker, WORKER_RUNNING)
+    await desk.pause(120)
+    await desk.act(worker, "drain")
+    await desk.until(worker, WORKER_STOPPED)
     await desk.end_all()
 
 

@@ -50,6 +50,8 @@ class Knobs:
     """Lablet controllers that compete; with one every instance keeps labs, and is monitored."""
     look_seconds: float = 30.0
     """How often lablet controllers look for labs to be listed, and for requests about labs."""
+    extract_seconds: float = 0.0
+    """How long a stop waits for the configurations of nodes; 0: it does not."""
     max_workers: int = 10
     scale_up_cooldown_seconds: float = 300.0
     lead_minutes: float = 10.0

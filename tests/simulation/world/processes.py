@@ -204,6 +204,9 @@ class PlaneProcess(Process):
                         max_workers_per_region=knobs.max_workers,
                         scale_up_cooldown=timedelta(seconds=knobs.scale_up_cooldown_seconds),
                     ),
+                    extract_within=(
+                        timedelta(seconds=knobs.extract_seconds) if knobs.extract_seconds else None
+                    ),
                     activity_events_kept=knobs.activity_events_kept,
                     times=times_of(knobs),
                 ),

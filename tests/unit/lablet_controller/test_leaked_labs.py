@@ -1,5 +1,6 @@
 """A lab that LCM made and no session has any more is removed, and no other lab ever is."""
 
+import asyncio
 import contextlib
 import dataclasses
 from collections.abc import Callable, Coroutine
@@ -292,7 +293,8 @@ async def test_an_old_leader_removes_nothing(bench: DiscoveryBench) -> None:
     await bench.restart_controller()
     calls = len(bench.labs.calls)
     with contextlib.suppress(ExceptionGroup):
-        await old.run_pass()
+        async with asyncio.TaskGroup() as extractions:
+            await old.run_pass(extractions)
     assert not {name for name, _ in bench.labs.calls[calls:]} & {"stop_lab", "wipe_lab", "delete_lab"}
 
 

@@ -227,6 +227,15 @@ export interface Explanation {
   readonly next: readonly Reason[];
 }
 
+/** A request to the lablet controller before a stop: copy the running configurations into the labs. */
+export interface Extraction {
+  readonly asked_at: string;
+  readonly until: string;
+  readonly ended_at: string | null;
+  readonly extracted: number;
+  readonly missed: number;
+}
+
 export interface FieldError {
   readonly field: string;
   readonly message: string;
@@ -1038,6 +1047,7 @@ export interface WorkerView {
   readonly target_pause_at: string | null;
   readonly hold: Hold | null;
   readonly pause_reason: PauseReason | null;
+  readonly config_extraction: Extraction | null;
   readonly last_paused_at: string | null;
   readonly last_paused_by: string | null;
   readonly last_resumed_at: string | null;

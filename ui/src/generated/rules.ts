@@ -254,6 +254,7 @@ export const WORKER_EVENTS = [
   "worker.drain.timed_out",
   "worker.cml.not_ready",
   "worker.terminated",
+  "worker.configs.extracted",
   "worker.paused",
   "worker.resumed",
   "worker.idle_detection.toggled",

@@ -86,6 +86,7 @@ _STRUCTS = (
     scheduling.SchedulingCalendar, scheduling.PlacementPage, scheduling.PlacementReport,
     labs.LabPage, labs.LabRemoval, lab_reports.LabListingReport, lab_reports.LabListingReceipt,
     lab_reports.LabWork, lab_reports.LabRequestOutcome, lab_reports.LabGone, LabRecord,
+    lab_reports.ConfigsExtracted,
     lab_reports.DefinitionsReport,
     lablet_requests.NewDefinition, lablet_requests.NextDefinition, lablet_requests.TopologyText,
     scheduling.LabletDefinitionView, scheduling.LabletDefinitionPage, scheduling.TopologyAnalysis,

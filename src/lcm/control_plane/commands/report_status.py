@@ -1,6 +1,7 @@
 """The controller reports the status of a worker. When its instance is gone, so are its labs."""
 
 import contextlib
+from datetime import datetime
 
 import structlog
 
@@ -23,7 +24,7 @@ from lcm.domain.lifecycle import (
     TERMINATED,
     WorkerStatus,
 )
-from lcm.domain.requests import cancel_pause
+from lcm.domain.requests import cancel_pause, stop_after_extraction
 from lcm.domain.scaling import AuditEvent
 from lcm.domain.transitions import attach_instance, move
 from lcm.domain.worker import Worker
@@ -38,6 +39,7 @@ async def report_status(
     """Accept the status if the transition table allows it, together with a new instance.
 
     A stop for an overdue pause is refused: the desired status becomes running, and idle checks start anew.
+    A stop that waits for the configurations of nodes leaves the status as it is: report it again.
     Raises InvalidAddress.
     """
     if report.instance is not None:
@@ -48,12 +50,17 @@ async def report_status(
         nonlocal before
         before = worker.status
         now = records.clock.now()  # reading the record may have taken long
-        if report.status is STOPPING and is_pause_overdue(worker, now):
-            kept = cancel_pause(worker, by=BY, reason="the pause was not carried out in time", now=now)
-            return with_countdown(kept, policies.idle)
+        reason = report.reason
+        if report.status is STOPPING and not report.observed:
+            kept = _kept_running(worker, policies, by=by, now=now)
+            if kept is not None:
+                return kept
+            extraction = worker.pause.extraction
+            if extraction is not None and extraction.ended_at is None:
+                reason = f"{reason}; configurations were not extracted in time"
         if report.instance is not None:
             worker = attach_instance(worker, report.instance, now=now)
-        moved = move(worker, report.status, by=by, reason=report.reason, now=now, observed=report.observed)
+        moved = move(worker, report.status, by=by, reason=reason, now=now, observed=report.observed)
         if moved.status is RUNNING and worker.status is not RUNNING:
             moved = with_countdown(moved, policies.idle)
         return moved
@@ -73,6 +80,14 @@ async def report_status(
         with contextlib.suppress(Conflict):  # the next clean-up finds it
             await forget_worker(records, worker)
     return worker
+
+
+def _kept_running(worker: Worker, policies: Policies, *, by: str, now: datetime) -> Worker | None:
+    """Return the worker that is not stopped now: its pause is overdue, or waits for configurations."""
+    if not worker.pause.is_extracting(now) and is_pause_overdue(worker, now):
+        kept = cancel_pause(worker, by=BY, reason="the pause was not carried out in time", now=now)
+        return with_countdown(kept, policies.idle)
+    return stop_after_extraction(worker, policies.extract_within, by=by, now=now)
 
 
 async def _audit(records: Records, before: WorkerStatus | None, worker: Worker, by: str) -> None:

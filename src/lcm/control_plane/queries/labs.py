@@ -2,6 +2,7 @@
 
 from datetime import datetime
 
+from lcm.control_plane.policies import Policies
 from lcm.control_plane.records.groups import Records
 from lcm.domain.errors import NotFound
 from lcm.domain.lablet.lab_discovery import RUNNING_STATES
@@ -12,16 +13,25 @@ from lcm.domain.lablet.session import LabletSession
 from lcm.domain.lifecycle import TERMINATED
 from lcm.domain.telemetry import LabRecord
 from lcm.domain.worker import Worker
-from lcm.rest.lab_reports import LabWork
+from lcm.rest.lab_reports import ConfigsWanted, LabWork
 from lcm.rest.labs import LabPage, LabView, ListedWorker
 
 
-async def lab_work(records: Records) -> LabWork:
-    """Return the labs of which something is requested that is not done, and where unknown labs are."""
-    labs = await records.labs.list_all()
+async def lab_work(records: Records, policies: Policies) -> LabWork:
+    """Return the labs of which something is requested that is not done, and where unknown labs are.
+
+    Workers are read only where a stop may wait for configurations.
+    """
+    labs, now = await records.labs.list_all(), records.clock.now()
+    workers = await records.workers.list_all() if policies.extract_within is not None else []
     return LabWork(
         items=[lab for lab in labs if lab.request is not None and not lab.request.is_over],
         unlisted_on=sorted({lab.worker_id for lab in labs if lab.discovery_wanted}),
+        configs_wanted=[
+            ConfigsWanted(worker_id=worker.id, asked_at=extraction.asked_at, until=extraction.until)
+            for worker in workers
+            if (extraction := worker.pause.extraction) is not None and worker.pause.is_extracting(now)
+        ],
     )
 
 

@@ -10,6 +10,7 @@ from lcm.domain.lablet.session import LabletSession
 from lcm.domain.lablet.states import PENDING_SCHEDULING
 from lcm.domain.license import License, LicenseOperation, LicenseStatus
 from lcm.domain.lifecycle import DRAINING, STOPPING, TERMINATED
+from lcm.domain.pause import Pause
 from lcm.domain.readiness import CmlWait
 from lcm.domain.telemetry import LabRecord
 from lcm.domain.worker import Worker
@@ -26,6 +27,7 @@ class WorkerEvent(StrEnum):
     DRAIN_TIMED_OUT = "worker.drain.timed_out"
     CML_NOT_READY = "worker.cml.not_ready"
     TERMINATED = "worker.terminated"
+    CONFIGS_EXTRACTED = "worker.configs.extracted"
     PAUSED = "worker.paused"
     RESUMED = "worker.resumed"
     IDLE_DETECTION_TOGGLED = "worker.idle_detection.toggled"
@@ -144,10 +146,8 @@ def event_of(before: Worker | None, after: Worker) -> WorkerEvent:
         return WorkerEvent.IMPORTED if after.imported else WorkerEvent.CREATED
     if (alarm := _alarm_of(before, after)) is not None:
         return alarm
-    if before.pause.last_paused_at != after.pause.last_paused_at:
-        return WorkerEvent.PAUSED
-    if before.pause.last_resumed_at != after.pause.last_resumed_at:
-        return WorkerEvent.RESUMED
+    if (paused := _pause_event(before.pause, after.pause)) is not None:
+        return paused
     if before.status is not after.status:
         return WorkerEvent.TERMINATED if after.status is TERMINATED else WorkerEvent.STATUS_UPDATED
     if before.is_idle_detection_enabled is not after.is_idle_detection_enabled:
@@ -186,6 +186,15 @@ def _became_overdue(before: CmlWait | None, after: CmlWait | None) -> bool:
     """Return whether CML has just exceeded the time in which it should become ready."""
     was_overdue = before is not None and before.alarmed_at is not None
     return after is not None and after.alarmed_at is not None and not was_overdue
+
+
+def _pause_event(before: Pause, after: Pause) -> WorkerEvent | None:
+    was_under_way = before.extraction is not None and before.extraction.ended_at is None
+    if was_under_way and after.extraction is not None and after.extraction.ended_at is not None:
+        return WorkerEvent.CONFIGS_EXTRACTED
+    if before.last_paused_at != after.last_paused_at:
+        return WorkerEvent.PAUSED
+    return WorkerEvent.RESUMED if before.last_resumed_at != after.last_resumed_at else None
 
 
 _labs = attrgetter("labs_count", "lab_discovery_requested_at", "labs")

@@ -11,15 +11,14 @@ from lcm.domain.lablet.definition import Collect as CollectOption
 from lcm.domain.lablet.lab import LabStep, StepRecord, StepReport, StepStatus
 from lcm.domain.observation import Absent, Known, Unknown
 from lcm.lablet_controller.decisions import (
-    WITHOUT_VM,
     Collect,
     Decision,
     LabView,
     Report,
     Situation,
     Wait,
+    has_configuration,
 )
-from lcm.lablet_controller.ports import ElementState
 
 COLLECTS_WITHIN: Final = timedelta(seconds=300)
 DOWNLOADS_WITHIN: Final = timedelta(seconds=60)
@@ -54,11 +53,7 @@ def decide(situation: Situation) -> Decision:
 
 
 def _extractable(view: LabView) -> tuple[str, ...]:
-    return tuple(
-        node.id
-        for node in view.nodes
-        if node.state is ElementState.BOOTED and node.node_definition not in WITHOUT_VM
-    )
+    return tuple(node.id for node in view.nodes if has_configuration(node))
 
 
 def _give_up(step: StepRecord, why: str) -> Report:

@@ -11,7 +11,7 @@ export function meaningOf({ status }: WorkerView, explanation: Explanation | nul
 }
 
 /** Reasons whose time is their end. */
-const UNTIL_CODES: ReadonlySet<string> = new Set(["held", "snoozed"]);
+const UNTIL_CODES: ReadonlySet<string> = new Set(["held", "snoozed", "extracting"]);
 
 /** Replaces sentences that contain a fixed time, which would contradict the ticking one beside it. */
 const WITHOUT_TIME: Readonly<Record<string, string>> = { active: "last used", new: "no activity yet, idle since" };

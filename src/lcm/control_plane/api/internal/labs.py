@@ -6,12 +6,14 @@ from fastapi import APIRouter, Depends
 from starlette.responses import Response
 
 from lcm.control_plane.api.dependencies import Controller, LabletFence, Plane
+from lcm.control_plane.commands.extract_configs import report_configs
 from lcm.control_plane.commands.lablets.lab_requests import lab_as_it_stands, record_gone, record_outcome
 from lcm.control_plane.commands.lablets.report_labs import report_labs
 from lcm.control_plane.commands.report_details import report_definitions
 from lcm.control_plane.queries.labs import lab_work
 from lcm.domain.telemetry import LabRecord
 from lcm.rest.lab_reports import (
+    ConfigsExtracted,
     DefinitionsReport,
     LabGone,
     LabListingReceipt,
@@ -60,8 +62,26 @@ async def definitions(
 
 @router.get("/labs/work", summary="List what is to be done with labs", **documented(LabWork))
 async def work(_: Controller, plane: Plane) -> Response:
-    """What a person or the leak sweep requests and is not done, and the workers with unknown labs."""
-    return answer(await lab_work(plane.records))
+    """What a person, the leak sweep or a stop requests and is not done, and the workers with unknown labs."""
+    return answer(await lab_work(plane.records, plane.policies))
+
+
+@router.post(
+    "/workers/{worker_id}/configs-extracted",
+    summary="Report that configurations were extracted before a stop",
+    **documented(None, 204, "Recorded.", problems=[404, 409, 422]),
+    **reads(ConfigsExtracted),
+)
+async def configs_extracted(
+    worker_id: str,
+    service: Controller,
+    fence: LabletFence,
+    body: Annotated[ConfigsExtracted, Depends(body_of(ConfigsExtracted))],
+    plane: Plane,
+) -> Response:
+    """The stop of the worker goes on. A report about an earlier request changes nothing."""
+    await report_configs(plane.records, worker_id, body, by=service, fence=fence)
+    return Response(status_code=204)
 
 
 @router.get(
