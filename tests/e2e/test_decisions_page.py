@@ -142,9 +142,13 @@ async def test_a_license_is_registered_and_deregistered(page: Page, lcm: Running
     await panel.get_by_role("button", name="Register…").click()
     field = page.get_by_label("Registration token")
     await expect(field).to_have_attribute("type", "password")
+    await page.get_by_text("Product, nodes and license server").click()
+    await page.get_by_label("Product").select_option("Education")
+    await page.get_by_label("More nodes").fill("40")
     await field.fill(token)
     await field.press("Enter")
     await expect(license_badge).to_have_text("Registered", timeout=30_000)
+    await expect(panel.get_by_role("region", name="License")).to_contain_text("Education, 40 more nodes")
     assert token not in await page.content()
 
     await panel.get_by_role("button", name="Deregister…").click()

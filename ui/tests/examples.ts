@@ -73,6 +73,7 @@ export function license(fields: Partial<LicenseView> = {}): LicenseView {
   return {
     declared: false,
     status: "unlicensed",
+    terms: {},
     tier: null,
     pending_operation: null,
     pending_token: false,

@@ -65,6 +65,8 @@ class LicenseView(msgspec.Struct, frozen=True, kw_only=True):
     attempts: int
     last_error: str
     changed_at: datetime | None
+    terms: LicenseTerms
+    """What is set on CML for its license besides, as last requested."""
 
     @staticmethod
     def of(license: License) -> "LicenseView":
@@ -78,6 +80,7 @@ class LicenseView(msgspec.Struct, frozen=True, kw_only=True):
             attempts=license.attempts,
             last_error=license.last_error,
             changed_at=license.changed_at,
+            terms=license.terms,
         )
 
 

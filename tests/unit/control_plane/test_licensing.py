@@ -37,6 +37,7 @@ from lcm.domain.lifecycle import PENDING, RUNNING, STOPPED, TERMINATED, DesiredS
 from lcm.domain.worker import Action, CmlHealth, CmlLicense, Worker
 from lcm.rest.schemas import CmlReport, LeadershipClaim, LicenseReport, StatusReport
 from support.core import a_worker, with_fields
+from support.people import PublicDesk
 
 REGISTER, DEREGISTER = LicenseOperation.REGISTER, LicenseOperation.DEREGISTER
 SECRET = "canary-token-of-a-smart-account"
@@ -398,3 +399,20 @@ async def test_a_worker_is_not_without_its_instance_before_the_debt_of_its_licen
             dying.records, dying.policies, worker.id, gone, by="worker-controller", fence=fence
         )
     assert await plane.records.workers.get(worker.id) == worker
+
+
+async def test_terms_of_a_license_stay_until_a_request_names_any() -> None:
+    desk = PublicDesk()
+    await desk.open()
+
+    async def request(**terms: object) -> dict[str, object]:
+        answer = await desk.admin.post("/api/workers/w1/license", {"token": "a-token", **terms})
+        assert answer.status == 202, answer.text
+        return dict(answer.body["license"]["terms"])
+
+    assert await request(product_license="CML_Education", node_count=40) == {
+        "product_license": "CML_Education",
+        "node_count": 40,
+    }
+    assert (await request())["node_count"] == 40
+    assert await request(product_license=None, node_count=None) == {}

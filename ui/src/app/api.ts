@@ -13,6 +13,7 @@ import type {
   LicenseDebt,
   LicenseDebts,
   LicenseSettings,
+  LicenseTerms,
   NewWorker,
   Problem,
   RegionList,
@@ -199,8 +200,8 @@ export function switchAutoPause(id: string, isOn: boolean): Promise<WorkerView> 
   return request("POST", `${workerPath(id)}/idle-detection/${isOn ? "enable" : "disable"}`);
 }
 
-export function registerLicense(id: string, token: string): Promise<WorkerView> {
-  return request("POST", `${workerPath(id)}/license`, { token });
+export function registerLicense(id: string, token: string, terms: LicenseTerms): Promise<WorkerView> {
+  return request("POST", `${workerPath(id)}/license`, { token, ...terms });
 }
 
 export function deregisterLicense(id: string): Promise<WorkerView> {
@@ -227,8 +228,8 @@ export function getFleetLicense(): Promise<LicenseSettings> {
   return request("GET", "/api/settings/license");
 }
 
-export function setFleetLicense(token: string): Promise<LicenseSettings> {
-  return request("PUT", "/api/settings/license", { token });
+export function setFleetLicense(token: string, terms: LicenseTerms): Promise<LicenseSettings> {
+  return request("PUT", "/api/settings/license", { token, ...terms });
 }
 
 export function removeFleetLicense(): Promise<void> {

@@ -526,6 +526,7 @@ export interface LicenseView {
   readonly attempts: number;
   readonly last_error: string;
   readonly changed_at: string | null;
+  readonly terms: LicenseTerms;
 }
 
 /** When the labs of a worker that runs were listed. */

@@ -1,11 +1,15 @@
+import { useSignal } from "@preact/signals";
 import { useRef } from "preact/hooks";
 import * as api from "../../app/api";
 import { applyChange, closeDialog } from "../../app/commands";
 import { FormDialog, useSubmission } from "../../app/form-dialog";
 import { applyWorkers, type WorkerEntry } from "../../app/store";
+import type { LicenseTerms } from "../../generated/api";
 import { MAX_LENGTH } from "../../generated/rules";
 import { Dialog } from "../../kit/dialog";
-import { setFleetToken } from "./fleet-license";
+import { fleetTerms, setFleetToken } from "./fleet-license";
+import { formOf, termsOf, termsProblem, termsText } from "./terms";
+import { TermsFields } from "./terms-fields";
 
 export function RegisterDialog({ entry }: { entry: WorkerEntry }) {
   return (
@@ -13,7 +17,8 @@ export function RegisterDialog({ entry }: { entry: WorkerEntry }) {
       title={`License ${entry.worker.value.name}`}
       hint="From your Cisco Smart Account. It is stored encrypted, never shown, and deleted after use."
       submitLabel="Register"
-      use={async (token) => applyWorkers([await api.registerLicense(entry.id, token)])}
+      terms={entry.worker.value.license.terms}
+      use={async (token, terms) => applyWorkers([await api.registerLicense(entry.id, token, terms)])}
     />
   );
 }
@@ -24,6 +29,7 @@ export function FleetLicenseDialog() {
       title="License token of the fleet"
       hint="From your Cisco Smart Account. It is stored encrypted and never shown again."
       submitLabel="Set token"
+      terms={fleetTerms.value}
       use={setFleetToken}
     />
   );
@@ -33,12 +39,15 @@ interface TokenDialogProps {
   readonly title: string;
   readonly hint: string;
   readonly submitLabel: string;
-  readonly use: (token: string) => Promise<void>;
+  /** Those that are set; they stay unless they are changed. */
+  readonly terms: LicenseTerms;
+  readonly use: (token: string, terms: LicenseTerms) => Promise<void>;
 }
 
-function TokenDialog({ title, hint, submitLabel, use }: TokenDialogProps) {
+function TokenDialog({ title, hint, submitLabel, terms, use }: TokenDialogProps) {
   // The token is a secret: it stays in its field, in no signal, and the request clears the field.
   const field = useRef<HTMLInputElement>(null);
+  const form = useSignal(formOf(terms));
   const { problem, isBusy, send } = useSubmission();
 
   async function submit(): Promise<void> {
@@ -50,8 +59,10 @@ function TokenDialog({ title, hint, submitLabel, use }: TokenDialogProps) {
       input.focus();
       return;
     }
+    problem.value = termsProblem(form.value);
+    if (problem.value !== null) return;
     input.value = "";
-    if (!(await send(() => use(token)))) input.focus();
+    if (!(await send(() => use(token, termsOf(form.value))))) input.focus();
   }
 
   return (
@@ -73,6 +84,7 @@ function TokenDialog({ title, hint, submitLabel, use }: TokenDialogProps) {
           {problem.value ?? hint}
         </p>
       </div>
+      <TermsFields form={form} isOpen={termsText(terms) !== ""} />
     </FormDialog>
   );
 }

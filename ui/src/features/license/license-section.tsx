@@ -2,11 +2,13 @@
 
 import type { WorkerEntry } from "../../app/store";
 import { licenseInfo } from "./license";
+import { termsText } from "./terms";
 
 export function LicenseSection({ entry }: { entry: WorkerEntry }) {
   const worker = entry.worker.value;
   if (worker.status === "terminated") return null;
   const { label, color, moving, detail } = licenseInfo(worker);
+  const terms = termsText(worker.license.terms);
   return (
     <section class="panel-section" aria-label="License">
       <div class="section-head">
@@ -16,9 +18,10 @@ export function LicenseSection({ entry }: { entry: WorkerEntry }) {
           {label}
         </span>
       </div>
-      {(worker.license.tier !== null || detail !== "") && (
+      {(worker.license.tier !== null || terms !== "" || detail !== "") && (
         <div class="box">
           {worker.license.tier !== null && <p>{worker.license.tier}</p>}
+          {terms !== "" && <p>{`Requested: ${terms}`}</p>}
           {detail !== "" && <p class="license-detail">{detail}</p>}
         </div>
       )}

@@ -68,9 +68,12 @@ class FleetLicense(Terms):
     **INTENT,
 )
 async def register(worker_id: WorkerRef, body: NewLicense, _: Admin, plane: Plane, given: Given) -> Response:
-    """The worker controller registers it once CML is ready; `license` of the worker shows the progress."""
+    """The worker controller registers it once CML is ready; `license` of the worker shows the progress.
+
+    Terms of an earlier request stay unless this one names any; a term that is null is left as CML has it.
+    """
     token = body.token.get_secret_value() if body.token else None
-    terms = body.terms() if body.terms() != LicenseTerms() else None
+    terms = body.terms() if body.model_fields_set - {"token"} else None
     return accepted(await request_license(plane.records, worker_id, token, terms=terms, preconditions=given))
 
 
