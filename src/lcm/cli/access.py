@@ -1,6 +1,7 @@
 """`lcm token`, `lcm link` and `lcm secrets`: requests to the running control plane, with its admin key."""
 
 import json
+import os
 import re
 import sys
 from collections.abc import Mapping
@@ -114,7 +115,8 @@ def _ask(data_dir: Path, url: str | None, method: str, path: str, body: object =
         address = _address(data_dir, url)
     except (OSError, ValueError, KeyError):
         _fail(f"{data_dir} is not the data directory of a running LCM; name it with --data-dir")
-    status, answer = asyncio.run(_send(address, method, path, {"Authorization": f"Bearer {key}"}, body))
+    headers = {"Authorization": f"Bearer {key}"}
+    status, answer = asyncio.run(_send(address, method, path, headers, body, _ca_file(data_dir)))
     if status >= 400:
         _fail(answer["detail"])
     return answer
@@ -124,9 +126,19 @@ def _address(data_dir: Path, url: str | None) -> str:
     return (url or (data_dir / "control-plane.url").read_text().strip()).rstrip("/")
 
 
+def _ca_file(data_dir: Path) -> Path | None:
+    """The authority to check the certificate against: LCM_CA_FILE, or that of `lcm up --tls`."""
+    given, own = os.environ.get("LCM_CA_FILE"), data_dir / "tls" / "ca.pem"
+    if given:
+        return Path(given)
+    return own if own.exists() else None
+
+
 async def _send(
-    url: str, method: str, path: str, headers: Mapping[str, str], body: object
+    url: str, method: str, path: str, headers: Mapping[str, str], body: object, ca_file: Path | None
 ) -> tuple[int, Any]:
+    import ssl
+
     import aiohttp
 
     from lcm.core.timeouts import timeout
@@ -135,7 +147,12 @@ async def _send(
         async with (
             timeout(TIMEOUT_SECONDS),
             aiohttp.ClientSession(headers=headers) as session,
-            session.request(method, url.rstrip("/") + path, json=body) as response,
+            session.request(
+                method,
+                url.rstrip("/") + path,
+                json=body,
+                ssl=ssl.create_default_context(cafile=ca_file) if ca_file else True,
+            ) as response,
         ):
             text = await response.read()
             return response.status, json.loads(text) if text else None

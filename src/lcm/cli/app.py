@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -98,6 +99,10 @@ def up(
         Path | None,
         typer.Option(help="Region config, when AWS is not simulated. Default: that of 'lcm init'."),
     ] = None,
+    tls: Annotated[
+        bool,
+        typer.Option(help="Serve TLS, with a certificate of an authority made in the data directory."),
+    ] = False,
     save_context: Annotated[
         str | None,
         typer.Option(
@@ -137,12 +142,18 @@ def up(
 
         def announce(ready: Ready) -> None:
             if save_context is not None:
-                stack.enter_context(kept_context(save_context, ready.url, ready.token))
+                stack.enter_context(kept_context(save_context, ready.url, ready.token, ready.ca_file))
             if as_json:
                 print(msgspec.json.encode(ready).decode(), flush=True)
                 return
             console = Console()
             console.print(f"[bold green]LCM is ready.[/] Dashboard: [bold]{ready.url}[/]", soft_wrap=True)
+            if ready.ca_file is not None:
+                console.print(
+                    f"Its certificate is signed by {ready.ca_file}: import that into your browser, and name"
+                    " it to other programs (LCM_CA_FILE).",
+                    soft_wrap=True,
+                )
             console.print("Ctrl-C stops everything.", style="dim")
 
         if worker_controller_port is None:
@@ -163,6 +174,7 @@ def up(
             aws_endpoint=aws_endpoint,
             templates=templates,
             regions=regions,
+            tls=tls,
         )
         expected = (StartFailed, WrongSettings, AddressInUse, StoreUnavailable, ConfigurationError)
         with _errors_in_one_sentence(*expected):
@@ -181,6 +193,8 @@ def _up_ha(options: "UpOptions", child: "SimulatorChild | None", as_json: bool) 
 
     if child is None:
         _fail("--ha works with the simulated cloud only: leave out --no-simulator and --aws-endpoint")
+    if options.tls:
+        _fail("--ha serves no TLS: leave out --tls")
     console = Console(stderr=True) if as_json else Console()
 
     def announce(ready: HaReady) -> None:
@@ -520,6 +534,36 @@ def write_configuration(
     with _errors_in_one_sentence(OSError):
         for path, is_new in write_copies(directory):
             print(f"{path} is written" if is_new else f"{path} exists and is kept")
+
+
+@app.command(rich_help_panel=SERVERS_PANEL)
+def certificates(
+    directory: Annotated[Path, typer.Argument(help="Where the certificates and keys are written.")],
+    names: Annotated[
+        list[str],
+        typer.Argument(
+            help="The host of each certificate, with its further names by commas: cp1,cp1.example."
+        ),
+    ],
+    authority: Annotated[
+        Path | None, typer.Option(help="Directory of the authority with its key. Default: the same.")
+    ] = None,
+    mode: Annotated[
+        str, typer.Option(help="Permissions of what is written, but of the authority's key.")
+    ] = "600",
+) -> None:
+    """Make or renew certificates for TLS between hosts, of an authority of your own."""
+    from lcm.cli.own_certificates import sign_certificate
+    from lcm.core.clock import SystemClock
+
+    if re.fullmatch("[0-7]{3}", mode) is None:
+        raise typer.BadParameter("write three digits, as 600 or 644", param_hint="--mode")
+    with _errors_in_one_sentence(OSError):
+        for hosts in (name.split(",") for name in names):
+            files = sign_certificate(directory, hosts[0], hosts, SystemClock().now(), authority)
+            for file in (*directory.glob(f"{hosts[0]}*.pem"), directory / "ca.pem"):
+                file.chmod(int(mode, 8))
+            print(f"{files.certificate} is for {', '.join(hosts)}")
 
 
 @app.command(name="version", rich_help_panel=contexts.PANEL)

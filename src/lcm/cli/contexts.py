@@ -96,13 +96,13 @@ def whoami() -> None:
 
 
 @contextmanager
-def kept_context(name: str, url: str, token: str) -> Iterator[None]:
+def kept_context(name: str, url: str, token: str, ca_file: str | None = None) -> Iterator[None]:
     """Keep a context for as long as the block: the LCM that is run in it ends with it."""
     from lcm.client import Context
     from lcm.client.contexts import config_path, forget_context, read_contexts, remember_context
 
     parts = urlsplit(url)
-    own = Context(url=f"{parts.scheme}://{parts.netloc}", token=token)
+    own = Context(url=f"{parts.scheme}://{parts.netloc}", token=token, ca_file=ca_file)
     is_current = remember_context(config_path(), name, own, is_current=False)
     note(f"In another terminal: lcm {'' if is_current else f'--context {name} '}get workers")
     try:

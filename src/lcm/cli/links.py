@@ -4,17 +4,18 @@ import aiohttp
 
 from lcm.cli.processes import StartFailed
 from lcm.core.timeouts import timeout
+from lcm.core.tls import NewestContext, trust_of
 
 LINK_SECONDS = 10.0
 
 
-async def sign_in_link(url: str, token: str) -> str:
+async def sign_in_link(url: str, token: str, tls: NewestContext | None = None) -> str:
     """Return a link that signs a browser in as the principal of this token: once, within ten minutes."""
     try:
         async with (
             timeout(LINK_SECONDS),
             aiohttp.ClientSession(headers={"Authorization": f"Bearer {token}"}) as session,
-            session.post(f"{url}/api/session/links") as response,
+            session.post(f"{url}/api/session/links", ssl=trust_of(tls)) as response,
         ):
             answer = await response.json()
     except (aiohttp.ClientError, TimeoutError) as error:

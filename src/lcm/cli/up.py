@@ -23,7 +23,7 @@ from lcm.cli.links import sign_in_link
 from lcm.cli.process import spare_loaded_code
 from lcm.cli.processes import StartFailed
 from lcm.cli.regions import read_regions
-from lcm.cli.settings import load
+from lcm.cli.settings import PROCESSES, load
 from lcm.cli.simulator_child import SimulatorChild
 from lcm.control_plane.main import ControlPlaneProcess, control_plane_process
 from lcm.control_plane.settings import ControlPlaneSettings
@@ -33,6 +33,7 @@ from lcm.core.hosted_service import run_services
 from lcm.core.ids import RandomIds
 from lcm.core.kv.memory import MemoryKv
 from lcm.core.timeouts import timeout
+from lcm.core.tls import NewestContext, trust_of
 from lcm.domain.template import RegionConfig
 from lcm.lablet_controller.main import LabletControllerProcess, lablet_controller_process
 from lcm.lablet_controller.settings import LabletControllerSettings
@@ -73,6 +74,7 @@ class UpOptions:
     """None: as the setting says; so is `regions`."""
     regions: Path | None
     demo_sessions: bool = False
+    tls: bool = False
 
 
 class Ready(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,6 +86,8 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True):
     pid: int
     data_dir: str
     aws_endpoint: str | None
+    ca_file: str | None = None
+    """The authority of the certificate, with `--tls`."""
 
 
 @dataclass(frozen=True)
@@ -103,21 +107,25 @@ async def up(options: UpOptions, simulator: SimulatorChild | None, announce: Cal
     kv = MemoryKv(clock, ids)
     cloud = await _cloud(options, simulator)
     with data_dir_for(options, is_simulated=cloud.simulation is not None) as data_dir:
+        tls = _own_tls(data_dir / "tls", clock) if options.tls else {}
         plane_settings = _settings(
             "control-plane",
             ControlPlaneSettings,
+            **tls,
             CONTROL_PLANE_PORT=options.port,
             LCM_DATA_DIR=data_dir,
             AWS_REGION=cloud.default_region,
             **({"WORKER_TEMPLATES_CONFIG_PATH": options.templates} if options.templates else {}),
             CML_WORKER_API_PORT=cloud.cml_port,
         )
+        trust = plane_settings.tls.client_context()
         async with control_plane_process(
             plane_settings, kv, clock, ids, tuple(sorted(cloud.regions)), fetch_document
         ) as control_plane:
             controller_settings = _settings(
                 "worker-controller",
                 WorkerControllerSettings,
+                **tls,
                 WORKER_CONTROLLER_PORT=options.worker_controller_port,
                 CONTROL_PLANE_API_URL=control_plane.url,
                 CONTROL_PLANE_API_KEY=control_plane.keys.controller,
@@ -128,6 +136,7 @@ async def up(options: UpOptions, simulator: SimulatorChild | None, announce: Cal
             scheduler_settings = _settings(
                 "resource-scheduler",
                 ResourceSchedulerSettings,
+                **tls,
                 RESOURCE_SCHEDULER_PORT=options.resource_scheduler_port,
                 CONTROL_PLANE_API_URL=control_plane.url,
                 CONTROL_PLANE_API_KEY=control_plane.keys.controller,
@@ -135,6 +144,7 @@ async def up(options: UpOptions, simulator: SimulatorChild | None, announce: Cal
             lablet_settings = _settings(
                 "lablet-controller",
                 LabletControllerSettings,
+                **tls,
                 LABLET_CONTROLLER_PORT=options.lablet_controller_port,
                 CONTROL_PLANE_API_URL=control_plane.url,
                 CONTROL_PLANE_API_KEY=control_plane.keys.controller,
@@ -158,7 +168,7 @@ async def up(options: UpOptions, simulator: SimulatorChild | None, announce: Cal
                 tasks.create_task(run_services(kv, *services))
                 elections = (controller.controller.election, scheduler.election, lablets.election)
                 try:
-                    await _wait_until_ready(control_plane, elections, clock)
+                    await _wait_until_ready(control_plane, elections, clock, trust)
                 except TimeoutError:
                     missing = (
                         f"not ready within {READY_WITHIN_SECONDS:g} s; --log-level INFO shows what is missing"
@@ -166,16 +176,34 @@ async def up(options: UpOptions, simulator: SimulatorChild | None, announce: Cal
                     raise StartFailed(missing) from None
                 if cloud.simulation is not None:
                     await create_demo_fleet(
-                        control_plane.url, control_plane.keys.admin, options, cloud.simulation.license_token
+                        control_plane.url,
+                        control_plane.keys.admin,
+                        options,
+                        cloud.simulation.license_token,
+                        trust,
                     )
                 spare_loaded_code()
-                link = await sign_in_link(control_plane.url, control_plane.keys.admin)
-                announce(_ready(link, control_plane, controller, scheduler, lablets, cloud, data_dir))
+                link = await sign_in_link(control_plane.url, control_plane.keys.admin, trust)
+                ready = _ready(link, control_plane, controller, scheduler, lablets, cloud, data_dir)
+                announce(msgspec.structs.replace(ready, ca_file=tls.get("LCM_TLS_CA_FILE")))
 
 
 def _settings(process: str, kind: type[S], **overrides: object) -> S:
     """Load from the environment, except what `lcm up` decides. Raises WrongSettings, without secrets."""
     return load(process, kind, None, {name: str(value) for name, value in overrides.items()}).settings
+
+
+def _own_tls(directory: Path, clock: Clock) -> dict[str, str]:
+    """The settings with which every process serves TLS, for the addresses on which they listen."""
+    from lcm.cli.own_certificates import certificate_of_this_host  # slow to load
+
+    hosts = [load(name, kind, None, {}).settings.model_dump()["host"] for name, kind in PROCESSES.items()]
+    files = certificate_of_this_host(directory.absolute(), hosts, clock.now())
+    return {
+        "LCM_TLS_CERT_FILE": str(files.certificate),
+        "LCM_TLS_KEY_FILE": str(files.key),
+        "LCM_TLS_CA_FILE": str(files.authority),
+    }
 
 
 def _cml_login(simulation: SimulationInfo | None) -> dict[str, str]:
@@ -263,13 +291,16 @@ async def _fetch_simulation_info(endpoint: str) -> SimulationInfo | None:
 
 
 async def _wait_until_ready(
-    control_plane: ControlPlaneProcess, elections: Collection[Election], clock: Clock
+    control_plane: ControlPlaneProcess,
+    elections: Collection[Election],
+    clock: Clock,
+    trust: NewestContext | None,
 ) -> None:
     """Wait until the API answers, everything is published, and the controllers lead."""
     async with timeout(READY_WITHIN_SECONDS), aiohttp.ClientSession() as session:
         while True:
             try:
-                async with session.get(f"{control_plane.url}/ready") as response:
+                async with session.get(f"{control_plane.url}/ready", ssl=trust_of(trust)) as response:
                     if response.status == 200 and all(election.is_leader for election in elections):
                         return
             except aiohttp.ClientError:
@@ -277,7 +308,9 @@ async def _wait_until_ready(
             await clock.sleep(0.02)
 
 
-async def create_demo_fleet(url: str, token: str, options: UpOptions, license_token: str = "") -> None:
+async def create_demo_fleet(
+    url: str, token: str, options: UpOptions, license_token: str = "", trust: NewestContext | None = None
+) -> None:
     """Create a few workers through the public API; none if there are workers already.
 
     Workers that are to take sessions need a license, as real ones do.
@@ -286,7 +319,9 @@ async def create_demo_fleet(url: str, token: str, options: UpOptions, license_to
     headers = {"Authorization": f"Bearer {token}"}
     async with (
         timeout(READY_WITHIN_SECONDS),
-        aiohttp.ClientSession(url, headers=headers) as session,
+        aiohttp.ClientSession(
+            url, headers=headers, connector=aiohttp.TCPConnector(ssl=trust_of(trust))
+        ) as session,
     ):
         async with session.get("/api/workers", params={"include_terminated": "true", "limit": 1}) as response:
             if (await response.json())["items"]:

@@ -170,6 +170,7 @@ def assemble(
     limits: Limits | None = None,
     peers: Sequence[str] = (),
     open_feed: OpenFeed | None = None,
+    requires_client_certificates: bool = False,
 ) -> ControlPlaneParts:
     """Put everything together but the engines: the same parts on SQLite and HTTP, or in a simulation."""
     telemetry, health, limits = Telemetry(), Health(clock), limits or Limits()
@@ -215,7 +216,13 @@ def assemble(
         patience_seconds=FEED_FIRST_SECONDS if feed_clients else 0.0,
     )
     identity = Identity(
-        keys, store, clock, issuer, streams_per_principal=limits.streams_per_principal, ids=ids
+        keys,
+        store,
+        clock,
+        issuer,
+        streams_per_principal=limits.streams_per_principal,
+        ids=ids,
+        requires_client_certificates=requires_client_certificates,
     )
     session_sweep = SessionSweep(records, caches, policies, health)
     _register_metrics(telemetry, plane, hub, identity, feed_clients)
@@ -427,6 +434,7 @@ async def control_plane_process(
             limits=Limits(capacity_refresh_seconds=settings.capacity_refresh_interval_seconds),
             peers=settings.control_plane_peers,
             open_feed=(lambda address: peer_feed(address, keys.controller)) if peer_feed else None,
+            requires_client_certificates=settings.tls_client_ca_file is not None,
         )
         if settings.worker_templates_auto_seed:
             config = read_yaml(settings.worker_templates_config_path)
@@ -439,6 +447,7 @@ async def control_plane_process(
             before_stop=partial(_end_streams, parts),
             send_buffer_bytes=SEND_BUFFER_BYTES,
             trusted_proxies=settings.forwarded_allow_ips,
+            tls=settings.tls,
         )
         watches = (parts.kv_watch,) if settings.uses_etcd else ()
         with _url_file(settings.data_dir / "control-plane.url", server.url):

@@ -22,7 +22,8 @@ from lcm.control_plane.access.oidc import OidcConfig
 from lcm.control_plane.access.roles import Role
 from lcm.control_plane.policies import Policies
 from lcm.core.secret_strength import StrongKey
-from lcm.core.settings import CoordinationSettings, split_list
+from lcm.core.settings import CoordinationSettings, TlsSettings, split_list
+from lcm.core.tls import TlsFiles
 from lcm.domain.idle import ControllerTerms, IdlePolicy
 from lcm.domain.lablet.lab_standing import LeakPolicy
 from lcm.domain.lablet.ports import HIGHEST_PORT, LOWEST_PORT, PortRange
@@ -40,7 +41,7 @@ def read_object(value: object) -> object:
         raise ValueError('write a JSON object, {"name": "role"}') from None
 
 
-class ControlPlaneSettings(CoordinationSettings):
+class ControlPlaneSettings(CoordinationSettings, TlsSettings):
     """Environment names are the field names in upper case."""
 
     host: str = Field(
@@ -59,6 +60,12 @@ class ControlPlaneSettings(CoordinationSettings):
         (),
         description="Addresses or networks of the proxies in front, by commas. Only their X-Forwarded-For and"
         " X-Forwarded-Proto count.",
+    )
+    tls_client_ca_file: Path | None = Field(
+        None,
+        validation_alias="LCM_TLS_CLIENT_CA_FILE",
+        description="PEM file of the authorities of client certificates: controllers and peers must then show"
+        " one on `/api/internal`, besides their key. Needs LCM_TLS_CERT_FILE. Unset: the key suffices.",
     )
     data_dir: Path = Field(
         Path("lcm-data"), validation_alias="LCM_DATA_DIR", description="Directory of the records and keys."
@@ -325,6 +332,16 @@ class ControlPlaneSettings(CoordinationSettings):
             return None
         roles = {name: Role[role.upper()] for name, role in self.oidc_roles.items()}
         return OidcConfig(self.oidc_issuer, self.oidc_audience, self.oidc_role_claim, roles)
+
+    @property
+    def tls(self) -> TlsFiles:
+        return TlsFiles(self.tls_cert_file, self.tls_key_file, self.tls_ca_file, self.tls_client_ca_file)
+
+    @model_validator(mode="after")
+    def _client_certificates_need_tls(self) -> Self:
+        if self.tls_client_ca_file is not None and self.tls_cert_file is None:
+            raise ValueError("LCM_TLS_CLIENT_CA_FILE has no effect without LCM_TLS_CERT_FILE; set that too")
+        return self
 
     @model_validator(mode="after")
     def _ports_are_a_range(self) -> Self:

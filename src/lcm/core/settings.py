@@ -9,6 +9,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from lcm.core.election import timing_problems
 from lcm.core.kv.etcd_options import EtcdOptions, Tls, parse_endpoints
 from lcm.core.secret_strength import RealPassword, StrongKey
+from lcm.core.tls import TlsFiles
 
 ANSWER_SHARE = 0.9
 """What etcd is given of the time a caller waits, so that the caller hears what was wrong."""
@@ -72,7 +73,37 @@ class CoordinationSettings(BaseSettings):
         return self
 
 
-class ElectionSettings(CoordinationSettings):
+class TlsSettings(BaseSettings):
+    """The certificate of a process, and whom it trusts."""
+
+    tls_cert_file: Path | None = Field(
+        None,
+        validation_alias="LCM_TLS_CERT_FILE",
+        description="PEM file of the certificate, with its chain, with which this process serves TLS; it is"
+        " shown to a server that asks for one, too. Read again when it changes. Unset: no TLS.",
+    )
+    tls_key_file: Path | None = Field(
+        None, validation_alias="LCM_TLS_KEY_FILE", description="PEM file of the key of LCM_TLS_CERT_FILE."
+    )
+    tls_ca_file: Path | None = Field(
+        None,
+        validation_alias="LCM_TLS_CA_FILE",
+        description="PEM file of the authorities that certificates of LCM's other processes are checked"
+        " against; unset: the system's.",
+    )
+
+    @property
+    def tls(self) -> TlsFiles:
+        return TlsFiles(self.tls_cert_file, self.tls_key_file, self.tls_ca_file)
+
+    @model_validator(mode="after")
+    def _certificate_and_key_come_together(self) -> Self:
+        if (self.tls_cert_file is None) is not (self.tls_key_file is None):
+            raise ValueError("LCM_TLS_CERT_FILE and LCM_TLS_KEY_FILE: one is of no use without the other")
+        return self
+
+
+class ElectionSettings(CoordinationSettings, TlsSettings):
     """What every controller needs to stand for election."""
 
     leader_lease_ttl: PositiveInt = Field(15, description="Seconds until a silent leader is replaced.")

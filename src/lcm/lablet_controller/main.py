@@ -216,7 +216,7 @@ async def lablet_controller_process(
     api_key = settings.control_plane_api_key.get_secret_value()
     limits = LabLimits(import_seconds=settings.cml_lab_timeout, changes_per_worker=settings.starts_per_worker)
     async with (
-        HttpTransport(settings.control_plane_api_url) as transport,
+        HttpTransport(settings.control_plane_api_url, tls=settings.tls.client_context()) as transport,
         CmlConnections(
             settings.cml_port,
             settings.cml_request_timeout_seconds,
@@ -248,7 +248,9 @@ async def lablet_controller_process(
             health=health,
         )
         operations = lablet_operations(lablets.service, lablets.stats, health, telemetry, api_key)
-        server = HttpServer(LABLET_CONTROLLER, operations.app(), settings.host, settings.port)
+        server = HttpServer(
+            LABLET_CONTROLLER, operations.app(), settings.host, settings.port, tls=settings.tls
+        )
         yield LabletControllerProcess(
             services=(server, lablets.service, LoopLagMonitor(telemetry, clock)),
             url=server.url,

@@ -157,7 +157,7 @@ async def resource_scheduler_process(
         instance_id=settings.instance_id,
     )
     api_key = settings.control_plane_api_key.get_secret_value()
-    async with HttpTransport(settings.control_plane_api_url) as transport:
+    async with HttpTransport(settings.control_plane_api_url, tls=settings.tls.client_context()) as transport:
         control_plane = SchedulingClient(
             transport, api_key, service="resource-scheduler", epoch=lambda: election.epoch
         )
@@ -173,7 +173,9 @@ async def resource_scheduler_process(
         operations = scheduler_operations(
             scheduler.service, scheduler.reconciler, scheduler.stats, health, telemetry, api_key
         )
-        server = HttpServer("resource-scheduler", operations.app(), settings.host, settings.port)
+        server = HttpServer(
+            "resource-scheduler", operations.app(), settings.host, settings.port, tls=settings.tls
+        )
         yield ResourceSchedulerProcess(
             services=(server, scheduler.service, LoopLagMonitor(telemetry, clock)),
             url=server.url,

@@ -10,6 +10,7 @@ import msgspec
 from lcm.core import tracing
 from lcm.core.network import plainly
 from lcm.core.timeouts import timeout
+from lcm.core.tls import NewestContext, trust_of
 from lcm.domain.discovery import DiscoverySettings, FoundInstance
 from lcm.domain.errors import Conflict, Fenced, IllegalTransition, NotFound, RequestError, Unreachable
 from lcm.domain.idle import ControllerTerms
@@ -64,8 +65,10 @@ class Transport(Protocol):
 class HttpTransport:
     """Use as `async with`. Raises Unreachable after the timeout."""
 
-    def __init__(self, url: str, timeout_seconds: float = 5.0) -> None:
+    def __init__(self, url: str, timeout_seconds: float = 5.0, tls: NewestContext | None = None) -> None:
+        """Without `tls` certificates are checked against the system's authorities."""
         self._url = url.rstrip("/")
+        self._tls = tls
         self._timeout_seconds = timeout_seconds
         self._session: aiohttp.ClientSession | None = None
 
@@ -86,7 +89,9 @@ class HttpTransport:
         try:
             async with (
                 timeout(self._timeout_seconds),
-                self._session.request(method, self._url + path, data=body, headers=headers) as response,
+                self._session.request(
+                    method, self._url + path, data=body, headers=headers, ssl=trust_of(self._tls)
+                ) as response,
             ):
                 return response.status, await response.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:

@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator
 
 import aiohttp
 
+from lcm.core.tls import NewestContext, trust_of
 from lcm.domain.errors import Unreachable
 from lcm.rest.schemas import API_KEY_HEADER
 
@@ -12,14 +13,17 @@ CONNECT_SECONDS = 5.0
 MAX_LINE_BYTES = 4 * 1024 * 1024
 
 
-async def peer_feed(address: str, key: str) -> AsyncGenerator[bytes, None]:
+async def peer_feed(address: str, key: str, tls: NewestContext | None = None) -> AsyncGenerator[bytes, None]:
     """Yield the lines of the feed. Raises Unreachable when it ends; the caller limits the silence."""
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
     try:
         async with (
             aiohttp.ClientSession(timeout=timeout, read_bufsize=MAX_LINE_BYTES) as session,
             session.get(
-                f"{address.rstrip('/')}{PATH}", headers={API_KEY_HEADER: key}, allow_redirects=False
+                f"{address.rstrip('/')}{PATH}",
+                headers={API_KEY_HEADER: key},
+                allow_redirects=False,
+                ssl=trust_of(tls),
             ) as response,
         ):
             if response.status != 200:

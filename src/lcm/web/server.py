@@ -3,20 +3,28 @@
 import asyncio
 import contextlib
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
+import structlog
 import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from lcm.core.hosted_service import HostedService
+from lcm.core.tls import TlsFiles, is_loopback
 from lcm.web.connections import DEFAULT_LIMITS, ConnectionLimits, Connections, raise_descriptor_limit
+
+log = structlog.get_logger(__name__)
 
 DRAIN_SECONDS = 2
 """How long open requests get to finish when the server stops."""
 
 HEADER_SECONDS = 10.0
-"""How long a client may take to send its request headers, from the connection or its first byte on."""
+"""How long a client may take to send its request headers, from the connection or its first byte on.
+
+A TLS handshake may take as long; connections are counted when it is done.
+"""
 
 WRITE_SECONDS = 60.0
 """How long a client may leave an answer unread once the buffers are full."""
@@ -48,6 +56,7 @@ class _Protocol(HttpToolsProtocol):
     _head_bytes = 0
     _is_in_body = False
     _counted_as: str | None = None
+    _client_certificate: str | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -57,7 +66,13 @@ class _Protocol(HttpToolsProtocol):
             transport.abort()
             return
         self._counted_as = address
+        self._client_certificate = _subject_of(transport.get_extra_info("peercert"))
         self._set_deadline()
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        if self._client_certificate is not None:
+            self.scope["extensions"] = {"tls": {"client_cert_name": self._client_certificate}}
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -118,8 +133,35 @@ class _Protocol(HttpToolsProtocol):
         self.transport.close()
 
 
+def _subject_of(certificate: Mapping[str, Any] | None) -> str | None:
+    """The subject of a verified client certificate; None if the client showed none."""
+    if not certificate:
+        return None
+    parts = (part for parts in certificate.get("subject", ()) for part in parts)
+    return ",".join(f"{name}={value}" for name, value in parts)
+
+
 class _Server(uvicorn.Server):
-    """Signals belong to the process, not to one of its servers."""
+    """Signals belong to the process, not to one of its servers; a TLS handshake has a limit of our own."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        config, loop = self.config, asyncio.get_running_loop()
+        assert isinstance(config, _Config)
+
+        def connected() -> _Protocol:
+            return _Protocol(config, self.server_state, self.lifespan.state, loop)
+
+        self.servers = [
+            await loop.create_server(
+                connected,
+                sock=listener,
+                ssl=config.ssl,
+                ssl_handshake_timeout=config.header_seconds if config.ssl else None,
+                backlog=config.backlog,
+            )
+            for listener in sockets or ()
+        ]
+        self.started = True
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -140,10 +182,16 @@ class HttpServer(HostedService):
         header_seconds: float = HEADER_SECONDS,
         trusted_proxies: Sequence[str] = (),
         limits: ConnectionLimits = DEFAULT_LIMITS,
+        tls: TlsFiles | None = None,
     ) -> None:
-        """`trusted_proxies` may say for whom they ask; of all others the headers of a proxy are ignored."""
+        """`trusted_proxies` may say for whom they ask; of all others the headers of a proxy are ignored.
+
+        Serves TLS if there is a certificate. Raises ConfigurationError if it cannot be used.
+        """
         self.name = name
         self._before_stop = before_stop
+        context = tls.server_context() if tls is not None else None
+        self._scheme = "http" if context is None else "https"
         self._socket = listen(host, port, send_buffer_bytes)
         self.host = host
         self.port: int = self._socket.getsockname()[1]
@@ -158,6 +206,7 @@ class HttpServer(HostedService):
             forwarded_allow_ips=list(trusted_proxies),
             timeout_keep_alive=30,
             timeout_graceful_shutdown=DRAIN_SECONDS,
+            ssl_context_factory=(lambda *_: context) if context is not None else None,
         )
         config.header_seconds = header_seconds
         self.connections = Connections(limits.within(raise_descriptor_limit()), trusted_proxies)
@@ -166,9 +215,18 @@ class HttpServer(HostedService):
 
     @property
     def url(self) -> str:
-        return f"http://{self.host}:{self.port}"
+        return f"{self._scheme}://{self.host}:{self.port}"
 
     async def run(self) -> None:
+        if self._scheme == "http" and not is_loopback(self.host):
+            log.warning(
+                "address served without TLS",
+                service=self.name,
+                host=self.host,
+                port=self.port,
+                consequence="tokens, keys and passwords of workers can be read on the network",
+                remedy="set LCM_TLS_CERT_FILE and LCM_TLS_KEY_FILE, or listen on 127.0.0.1 behind a proxy",
+            )
         async with asyncio.TaskGroup() as tasks:
             serving = tasks.create_task(self._server.serve(sockets=[self._socket]), name=self.name)
             try:

@@ -292,7 +292,7 @@ async def worker_controller_process(
         instance_id=settings.worker_controller_instance_id,
     )
     async with (
-        HttpTransport(settings.control_plane_api_url) as transport,
+        HttpTransport(settings.control_plane_api_url, tls=settings.tls.client_context()) as transport,
         Ec2Provider(
             ec2, regions, clock=clock, chance=operating_system_chance(), before_effect=election.check
         ) as cloud,
@@ -347,7 +347,11 @@ async def worker_controller_process(
             scale_down_enabled=settings.scale_down_enabled,
         )
         server = HttpServer(
-            "worker-controller", Traced(operations.app(), telemetry.trace_ids), settings.host, settings.port
+            "worker-controller",
+            Traced(operations.app(), telemetry.trace_ids),
+            settings.host,
+            settings.port,
+            tls=settings.tls,
         )
         yield WorkerControllerProcess(
             services=(

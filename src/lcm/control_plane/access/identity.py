@@ -80,6 +80,7 @@ class Identity:
         *,
         streams_per_principal: int = MAX_STREAMS_PER_PRINCIPAL,
         ids: Ids | None = None,
+        requires_client_certificates: bool = False,
     ) -> None:
         self.keys = keys
         self.tokens = Credentials(store, clock, TOKEN, secret_prefix=TOKEN_PREFIX)
@@ -88,6 +89,7 @@ class Identity:
         self._clock = clock
         self._issuer = issuer
         self._streams_per_principal = streams_per_principal
+        self._requires_client_certificates = requires_client_certificates
         self.guesses = Guesses(clock)
         self.log = SecurityLog(store, clock, ids)
         self._denials = Buckets(clock, per_second=0.1, burst=20)
@@ -122,7 +124,9 @@ class Identity:
         return await self._guarded(request, token, self.tokens, self._principal_of_token)
 
     async def require_controller(self, request: HTTPConnection) -> None:
-        """Require the key of a controller. Raises AccessDenied."""
+        """Require the key of a controller, and its certificate where that is set. Raises AccessDenied."""
+        if self._requires_client_certificates and not _has_client_certificate(request):
+            raise AccessDenied(403, "a controller must show a client certificate here: LCM_TLS_CERT_FILE")
         key = request.headers.get(API_KEY_HEADER, "")
         if self.keys.is_controller(key):
             return
@@ -322,6 +326,12 @@ class IdentityKeeper(HostedService):
 def cookie_name(request: HTTPConnection) -> str:
     """Return the cookie's name; with `__Host-` browsers guarantee that only this host set it over TLS."""
     return _HOST_ONLY_COOKIE if request.scope["scheme"] == "https" else COOKIE
+
+
+def _has_client_certificate(request: HTTPConnection) -> bool:
+    """Return whether the client showed a certificate; the handshake has verified it."""
+    extensions = request.scope.get("extensions") or {}
+    return "client_cert_name" in extensions.get("tls", {})
 
 
 def _asked(request: HTTPConnection) -> str:

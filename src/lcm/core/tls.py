@@ -1,0 +1,157 @@
+"""TLS between processes: certificates are files, which are read again as soon as they change.
+
+Certificates are renewed every few weeks, by some every few hours; a restart for each would be an outage. So
+every handshake asks for the newest context. Files that cannot be used, such as a certificate whose key is not
+written yet, change nothing: the last good ones stay in use.
+"""
+
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from ipaddress import ip_address
+from pathlib import Path
+
+import structlog
+
+from lcm.core.configuration import ConfigurationError
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class TlsFiles:
+    """PEM files of a process. Its certificate is served, and shown to a server that asks for one."""
+
+    certificate: Path | None = None
+    key: Path | None = None
+    authority: Path | None = None
+    """Checks the certificates of servers; None: the system's authorities."""
+    client_authority: Path | None = None
+    """Checks the certificates of clients; None: clients are not asked for one."""
+
+    def server_context(self) -> ssl.SSLContext | None:
+        """Return a context that serves the newest certificate; None without one.
+
+        Raises ConfigurationError if the files cannot be used.
+        """
+        if self.certificate is None:
+            return None
+        make = partial(_server_context, self)
+        newest = NewestContext(self._present(self.client_authority), make)
+
+        def use_newest(handshake: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
+            handshake.context = newest.get()
+
+        context = make()
+        context.sni_callback = use_newest  # called in every handshake, with a name or without
+        return context
+
+    def client_context(self) -> "NewestContext | None":
+        """Return the contexts for calls to other processes; None if the system's authorities suffice.
+
+        Raises ConfigurationError if the files cannot be used.
+        """
+        if self.authority is None and self.certificate is None:
+            return None
+        return NewestContext(self._present(self.authority), partial(_client_context, self))
+
+    def _present(self, authority: Path | None) -> tuple[Path, ...]:
+        return tuple(file for file in (self.certificate, self.key, authority) if file is not None)
+
+
+class NewestContext:
+    """A context made of files, and made again when they have changed."""
+
+    def __init__(self, files: tuple[Path, ...], make: Callable[[], ssl.SSLContext]) -> None:
+        self._files = files
+        self._make = make
+        self._stamps = self._read_stamps()
+        self._context = make()
+
+    def get(self) -> ssl.SSLContext:
+        """Return the context of the files as they are now, or of the last ones that could be used."""
+        stamps = self._read_stamps()
+        if stamps == self._stamps:
+            return self._context
+        self._stamps = stamps
+        try:
+            self._context = self._make()
+        except ConfigurationError as error:
+            log.warning("certificate not reloaded", error=str(error))
+        else:
+            log.info("certificate reloaded", files=[str(file) for file in self._files])
+        return self._context
+
+    def _read_stamps(self) -> tuple[tuple[int, int, int] | None, ...]:
+        return tuple(map(_stamp_of, self._files))
+
+
+def trust_of(tls: NewestContext | None) -> ssl.SSLContext | bool:
+    """Return what aiohttp takes as `ssl`; True is the system's authorities.
+
+    A request with another context gets another connection.
+    """
+    return tls.get() if tls is not None else True
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only processes of this host can connect to the address."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _stamp_of(file: Path) -> tuple[int, int, int] | None:
+    """What differs once the file is replaced, written or made readable; None if it is not there."""
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_ctime_ns, found.st_ino, found.st_size
+
+
+def _server_context(files: TlsFiles) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    _load_certificate(context, files)
+    if files.client_authority is not None:
+        _load_authority(context, files.client_authority)
+        context.verify_mode = ssl.CERT_OPTIONAL  # people have none; which paths need one the application says
+    return context
+
+
+def _client_context(files: TlsFiles) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    if files.authority is not None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        _load_authority(context, files.authority)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if files.certificate is not None:
+        _load_certificate(context, files)
+    return context
+
+
+def _load_certificate(context: ssl.SSLContext, files: TlsFiles) -> None:
+    assert files.certificate is not None
+    try:
+        context.load_cert_chain(files.certificate, files.key, password="")  # never ask a terminal
+    except OSError as error:
+        raise ConfigurationError(
+            f"certificate {files.certificate} with key {files.key}: {_reason(error)}"
+        ) from None
+
+
+def _load_authority(context: ssl.SSLContext, authority: Path) -> None:
+    try:
+        context.load_verify_locations(cafile=authority)
+    except OSError as error:
+        raise ConfigurationError(f"authority {authority}: {_reason(error)}") from None
+
+
+def _reason(error: OSError) -> str:
+    """What people can mend; OpenSSL has constants for reasons, and none for a file that is no PEM."""
+    if isinstance(error, ssl.SSLError):
+        return (error.reason or "it is not PEM").replace("_", " ").lower()
+    return (error.strerror or str(error)).lower()
