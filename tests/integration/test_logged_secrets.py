@@ -25,7 +25,7 @@ async def open_and_close(data_dir: Path, controller_key: str | None = None) -> N
         port=0,
         data_dir=data_dir,
         worker_templates_config_path=TEMPLATES,
-        control_plane_api_key=SecretStr(controller_key) if controller_key else None,
+        control_plane_api_key=SecretStr(controller_key or ""),
     )
     kv = MemoryKv(clock, ids)
     async with (

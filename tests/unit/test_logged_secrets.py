@@ -30,6 +30,7 @@ from lcm.domain.lifecycle import RUNNING
 from lcm.domain.worker import CmlLogin, Worker
 from lcm.rest.schemas import CmlCredentials, LicenseToken
 from lcm.worker_controller.running.license import LicenseRegistrar
+from lcm.worker_controller.settings import WorkerControllerSettings
 from support.core import a_worker
 from support.issuer import Issuer
 from support.live import W1, CollectingControlPlane, a_target
@@ -165,7 +166,16 @@ async def test_a_license_token_is_masked(log: Log, secret: str) -> None:
 # The settings of every process.
 
 SECRET_SETTINGS = {
-    "control-plane": ("CONTROL_PLANE_API_KEY", "LCM_SECRET_KEY", "STORE_URL", "ETCD_PASSWORD"),
+    "control-plane": (
+        "CONTROL_PLANE_API_KEY",
+        "WORKER_CONTROLLER_API_KEY",
+        "RESOURCE_SCHEDULER_API_KEY",
+        "LABLET_CONTROLLER_API_KEY",
+        "CONTROL_PLANE_PEER_API_KEY",
+        "LCM_SECRET_KEY",
+        "STORE_URL",
+        "ETCD_PASSWORD",
+    ),
     "worker-controller": (
         "CONTROL_PLANE_API_KEY",
         "CML_WORKER_API_PASSWORD",
@@ -189,6 +199,12 @@ def test_a_secret_among_the_settings_is_masked(log: Log, secret: str, process: s
     given = f"mongodb://lcm:x@db/{secret}" if variable == "STORE_URL" else secret
     load(process, PROCESSES[process], None, {variable: given})
     assert log.shows(given) == []
+
+
+def test_each_key_of_a_rotation_is_masked_by_itself(log: Log) -> None:
+    newer, older = (f"{name} key {ids.new_id()}" for name in ("newer", "older"))
+    load("worker-controller", WorkerControllerSettings, None, {"CONTROL_PLANE_API_KEY": f"{newer}, {older}"})
+    assert [log.shows(newer), log.shows(older)] == [[], []]
 
 
 def test_the_password_in_the_address_of_the_store_is_masked_by_itself(log: Log) -> None:

@@ -20,6 +20,7 @@ from pydantic_settings import BaseSettings
 from lcm import defaults
 from lcm.control_plane.settings import ControlPlaneSettings
 from lcm.core.redaction import redactor
+from lcm.core.secret_strength import keys_in
 from lcm.lablet_controller.settings import LabletControllerSettings
 from lcm.resource_scheduler.settings import ResourceSchedulerSettings
 from lcm.worker_controller.settings import WorkerControllerSettings
@@ -121,6 +122,9 @@ def _protect_secrets(settings: BaseSettings) -> None:
             secret = value.get_secret_value()
             redactor.protect(secret)
             redactor.protect(_password_in(secret))
+            if "://" not in secret:
+                for key in keys_in(secret):
+                    redactor.protect(key)
 
 
 def _password_in(address: str) -> str:

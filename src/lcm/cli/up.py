@@ -40,6 +40,7 @@ from lcm.lablet_controller.settings import LabletControllerSettings
 from lcm.resource_scheduler.main import ResourceSchedulerProcess, resource_scheduler_process
 from lcm.resource_scheduler.settings import ResourceSchedulerSettings
 from lcm.rest.documents import fetch_document
+from lcm.rest.schemas import LABLET_CONTROLLER, RESOURCE_SCHEDULER, WORKER_CONTROLLER
 from lcm.simulator.main import SimulationInfo
 from lcm.worker_controller.adapters.ec2 import Ec2Settings
 from lcm.worker_controller.main import WorkerControllerProcess, worker_controller_process
@@ -128,7 +129,7 @@ async def up(options: UpOptions, simulator: SimulatorChild | None, announce: Cal
                 **tls,
                 WORKER_CONTROLLER_PORT=options.worker_controller_port,
                 CONTROL_PLANE_API_URL=control_plane.url,
-                CONTROL_PLANE_API_KEY=control_plane.keys.controller,
+                CONTROL_PLANE_API_KEY=control_plane.service_keys.sent_by(WORKER_CONTROLLER),
                 CML_WORKER_API_PORT=cloud.cml_port,
                 AWS_REGION=cloud.default_region,
                 **_cml_login(cloud.simulation),
@@ -139,7 +140,7 @@ async def up(options: UpOptions, simulator: SimulatorChild | None, announce: Cal
                 **tls,
                 RESOURCE_SCHEDULER_PORT=options.resource_scheduler_port,
                 CONTROL_PLANE_API_URL=control_plane.url,
-                CONTROL_PLANE_API_KEY=control_plane.keys.controller,
+                CONTROL_PLANE_API_KEY=control_plane.service_keys.sent_by(RESOURCE_SCHEDULER),
             )
             lablet_settings = _settings(
                 "lablet-controller",
@@ -147,7 +148,7 @@ async def up(options: UpOptions, simulator: SimulatorChild | None, announce: Cal
                 **tls,
                 LABLET_CONTROLLER_PORT=options.lablet_controller_port,
                 CONTROL_PLANE_API_URL=control_plane.url,
-                CONTROL_PLANE_API_KEY=control_plane.keys.controller,
+                CONTROL_PLANE_API_KEY=control_plane.service_keys.sent_by(LABLET_CONTROLLER),
                 CML_WORKER_API_PORT=cloud.cml_port,
                 **_cml_login(cloud.simulation),
             )

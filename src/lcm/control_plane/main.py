@@ -24,6 +24,7 @@ from lcm.control_plane.access.roles import AccessKeys
 from lcm.control_plane.access.sealing import CannotOpen, KeyFile, SecretBox
 from lcm.control_plane.access.secrets import SecretStore
 from lcm.control_plane.access.security_log import AuditedStore
+from lcm.control_plane.access.services import ServiceKeys
 from lcm.control_plane.api.app import build_app
 from lcm.control_plane.api.operations import plane_operations
 from lcm.control_plane.api.services import ControlPlane, Services
@@ -49,6 +50,7 @@ from lcm.core.ids import Ids
 from lcm.core.kv.port import Kv
 from lcm.core.redaction import redactor
 from lcm.core.telemetry import WAIT_BUCKETS, LoopLagMonitor, Telemetry
+from lcm.rest.schemas import CONTROL_PLANE
 from lcm.web.server import HttpServer
 
 log = structlog.get_logger(__name__)
@@ -95,6 +97,7 @@ class ControlPlaneProcess:
     url: str
     port: int
     keys: AccessKeys
+    service_keys: ServiceKeys
 
 
 def build_control_plane(
@@ -170,6 +173,7 @@ def assemble(
     limits: Limits | None = None,
     peers: Sequence[str] = (),
     open_feed: OpenFeed | None = None,
+    services: ServiceKeys | None = None,
     requires_client_certificates: bool = False,
 ) -> ControlPlaneParts:
     """Put everything together but the engines: the same parts on SQLite and HTTP, or in a simulation."""
@@ -222,6 +226,7 @@ def assemble(
         issuer,
         streams_per_principal=limits.streams_per_principal,
         ids=ids,
+        services=services,
         requires_client_certificates=requires_client_certificates,
     )
     session_sweep = SessionSweep(records, caches, policies, health)
@@ -411,11 +416,9 @@ async def control_plane_process(
     """
     oidc = settings.oidc()
     settings.data_dir.mkdir(parents=True, exist_ok=True)
-    given_key = settings.control_plane_api_key
-    keys = AccessKeys.load_or_create(
-        settings.data_dir / "keys.json", given_key.get_secret_value() if given_key else None
-    )
-    for key in (keys.viewer, keys.operator, keys.admin, keys.controller):
+    keys = AccessKeys.load_or_create(settings.data_dir / "keys.json")
+    service_keys = settings.service_keys(keys.controller)
+    for key in (keys.viewer, keys.operator, keys.admin, keys.controller, *service_keys.all()):
         redactor.protect(key)
     async with _store(settings, clock, ids) as plain_store:
         store = AuditedStore(plain_store, clock, ids)
@@ -433,7 +436,12 @@ async def control_plane_process(
             requests_per_second=settings.api_requests_per_second,
             limits=Limits(capacity_refresh_seconds=settings.capacity_refresh_interval_seconds),
             peers=settings.control_plane_peers,
-            open_feed=(lambda address: peer_feed(address, keys.controller)) if peer_feed else None,
+            open_feed=(
+                (lambda address: peer_feed(address, service_keys.sent_by(CONTROL_PLANE)))
+                if peer_feed
+                else None
+            ),
+            services=service_keys,
             requires_client_certificates=settings.tls_client_ca_file is not None,
         )
         if settings.worker_templates_auto_seed:
@@ -465,6 +473,7 @@ async def control_plane_process(
                 url=server.url,
                 port=server.port,
                 keys=keys,
+                service_keys=service_keys,
             )
 
 

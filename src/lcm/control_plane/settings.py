@@ -20,8 +20,9 @@ from pydantic_settings import NoDecode
 
 from lcm.control_plane.access.oidc import OidcConfig
 from lcm.control_plane.access.roles import Role
+from lcm.control_plane.access.services import ServiceKeys
 from lcm.control_plane.policies import Policies
-from lcm.core.secret_strength import StrongKey
+from lcm.core.secret_strength import StrongKeys, keys_in
 from lcm.core.settings import CoordinationSettings, TlsSettings, split_list
 from lcm.core.tls import TlsFiles
 from lcm.domain.idle import ControllerTerms, IdlePolicy
@@ -29,6 +30,7 @@ from lcm.domain.lablet.lab_standing import LeakPolicy
 from lcm.domain.lablet.ports import HIGHEST_PORT, LOWEST_PORT, PortRange
 from lcm.domain.lablet.timeslot import TimeslotPolicy
 from lcm.domain.scaling import ScalingPolicy
+from lcm.rest.schemas import CONTROL_PLANE, LABLET_CONTROLLER, RESOURCE_SCHEDULER, WORKER_CONTROLLER
 
 DEFAULT_REQUESTS_PER_SECOND: Final = 200.0
 
@@ -70,8 +72,28 @@ class ControlPlaneSettings(CoordinationSettings, TlsSettings):
     data_dir: Path = Field(
         Path("lcm-data"), validation_alias="LCM_DATA_DIR", description="Directory of the records and keys."
     )
-    control_plane_api_key: StrongKey | None = Field(
-        None, description="Key of the controllers; generated in the data directory if not set."
+    control_plane_api_key: StrongKeys = Field(
+        SecretStr(""),
+        description="Key of every service that has none of its own, on all internal routes. Unset and no"
+        " service has its own: generated in the data directory. Here and below: several by commas during a"
+        " rotation.",
+    )
+    worker_controller_api_key: StrongKeys = Field(
+        SecretStr(""),
+        description="Key of the worker controller alone, its CONTROL_PLANE_API_KEY: opens only its routes.",
+    )
+    resource_scheduler_api_key: StrongKeys = Field(
+        SecretStr(""),
+        description="Key of the resource scheduler alone, its CONTROL_PLANE_API_KEY: opens only its routes.",
+    )
+    lablet_controller_api_key: StrongKeys = Field(
+        SecretStr(""),
+        description="Key of the lablet controller alone, its CONTROL_PLANE_API_KEY: opens only its routes.",
+    )
+    control_plane_peer_api_key: StrongKeys = Field(
+        SecretStr(""),
+        description="Key with which control planes follow each other, the same for all; the first is sent."
+        " Opens only the replication feed.",
     )
     control_plane_peers: Annotated[tuple[str, ...], NoDecode, BeforeValidator(split_list)] = Field(
         (),
@@ -332,6 +354,18 @@ class ControlPlaneSettings(CoordinationSettings, TlsSettings):
             return None
         roles = {name: Role[role.upper()] for name, role in self.oidc_roles.items()}
         return OidcConfig(self.oidc_issuer, self.oidc_audience, self.oidc_role_claim, roles)
+
+    def service_keys(self, generated: str) -> ServiceKeys:
+        """Return who may call `/api/internal`; the generated key is for an LCM in which no key is set."""
+        own = {
+            WORKER_CONTROLLER: self.worker_controller_api_key,
+            RESOURCE_SCHEDULER: self.resource_scheduler_api_key,
+            LABLET_CONTROLLER: self.lablet_controller_api_key,
+            CONTROL_PLANE: self.control_plane_peer_api_key,
+        }
+        given = {service: keys for service, key in own.items() if (keys := keys_in(key.get_secret_value()))}
+        shared = keys_in(self.control_plane_api_key.get_secret_value())
+        return ServiceKeys(shared or (() if given else (generated,)), given)
 
     @property
     def tls(self) -> TlsFiles:

@@ -29,12 +29,17 @@ def is_placeholder(secret: str) -> bool:
     return any(placeholder in secret.lower() for placeholder in PLACEHOLDERS)
 
 
-def _strong_key(key: SecretStr) -> SecretStr:
-    """Return the key of a setting, which may be empty. Raises ValueError if it can be guessed."""
-    weakness = weakness_of_key(key.get_secret_value()) if key else None
-    if weakness is not None:
-        raise ValueError(f"the key {weakness}")
-    return key
+def keys_in(setting: str) -> tuple[str, ...]:
+    """Return the keys of a setting: several by commas while one of them is replaced, or none."""
+    return tuple(key for part in setting.split(",") if (key := part.strip()))
+
+
+def _strong_keys(setting: SecretStr) -> SecretStr:
+    """Return the keys of a setting, which may be empty. Raises ValueError if one can be guessed."""
+    for key in keys_in(setting.get_secret_value()):
+        if (weakness := weakness_of_key(key)) is not None:
+            raise ValueError(f"the key {weakness}")
+    return setting
 
 
 def _real_password(password: SecretStr) -> SecretStr:
@@ -44,5 +49,6 @@ def _real_password(password: SecretStr) -> SecretStr:
     return password
 
 
-StrongKey = Annotated[SecretStr, AfterValidator(_strong_key)]
+StrongKeys = Annotated[SecretStr, AfterValidator(_strong_keys)]
+"""A key, or several by commas while one of them is replaced; may be empty."""
 RealPassword = Annotated[SecretStr, AfterValidator(_real_password)]

@@ -8,7 +8,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from lcm.core.election import timing_problems
 from lcm.core.kv.etcd_options import EtcdOptions, Tls, parse_endpoints
-from lcm.core.secret_strength import RealPassword, StrongKey
+from lcm.core.secret_strength import RealPassword, StrongKeys
 from lcm.core.tls import TlsFiles
 
 ANSWER_SHARE = 0.9
@@ -130,5 +130,9 @@ class ControllerSettings(ElectionSettings):
     host: str = Field("127.0.0.1", description="Address to listen on.")
     port: int = Field(0, ge=0, le=65535, description="Port to listen on; 0: any free port.")
     control_plane_api_url: str = Field("http://localhost:8080", description="URL of the control plane.")
-    control_plane_api_key: StrongKey = Field(SecretStr(""), description="The controllers' key.")
+    control_plane_api_key: StrongKeys = Field(
+        SecretStr(""),
+        description="The key of this controller at the control plane; during a rotation several by commas, of"
+        " which the first is sent. Its operations server accepts each of them.",
+    )
     instance_id: str = Field("auto", description="Name of this instance in elections.")

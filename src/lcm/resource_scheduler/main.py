@@ -27,6 +27,7 @@ from lcm.resource_scheduler.settings import ResourceSchedulerSettings
 from lcm.resource_scheduler.stats import Stats
 from lcm.rest.client import HttpTransport
 from lcm.rest.scheduling_client import SchedulingClient
+from lcm.rest.schemas import RESOURCE_SCHEDULER
 from lcm.web.server import HttpServer
 
 
@@ -63,7 +64,7 @@ def election_of(
         election_key_prefix=settings.etcd_key_prefix,
         lease_ttl=settings.leader_lease_ttl,
         instance_id=instance_id,
-        service_name="resource-scheduler",
+        service_name=RESOURCE_SCHEDULER,
         call_timeout_seconds=settings.etcd_call_timeout_seconds,
     )
     return Election(
@@ -159,7 +160,7 @@ async def resource_scheduler_process(
     api_key = settings.control_plane_api_key.get_secret_value()
     async with HttpTransport(settings.control_plane_api_url, tls=settings.tls.client_context()) as transport:
         control_plane = SchedulingClient(
-            transport, api_key, service="resource-scheduler", epoch=lambda: election.epoch
+            transport, api_key, service=RESOURCE_SCHEDULER, epoch=lambda: election.epoch
         )
         scheduler = assemble_scheduler(
             settings,
@@ -174,7 +175,7 @@ async def resource_scheduler_process(
             scheduler.service, scheduler.reconciler, scheduler.stats, health, telemetry, api_key
         )
         server = HttpServer(
-            "resource-scheduler", operations.app(), settings.host, settings.port, tls=settings.tls
+            RESOURCE_SCHEDULER, operations.app(), settings.host, settings.port, tls=settings.tls
         )
         yield ResourceSchedulerProcess(
             services=(server, scheduler.service, LoopLagMonitor(telemetry, clock)),

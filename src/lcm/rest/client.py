@@ -9,6 +9,7 @@ import msgspec
 
 from lcm.core import tracing
 from lcm.core.network import plainly
+from lcm.core.secret_strength import keys_in
 from lcm.core.timeouts import timeout
 from lcm.core.tls import NewestContext, trust_of
 from lcm.domain.discovery import DiscoverySettings, FoundInstance
@@ -101,12 +102,14 @@ class HttpTransport:
 class ControlPlaneClient:
     """What a controller reads and reports. `epoch` returns the epoch that every write carries.
 
-    A 5xx raises Unreachable: a write may have happened. A refusal raises the error of its problem type.
+    A 5xx raises Unreachable: a write may have happened. A refusal raises the error of its problem type. Of
+    several keys by commas the first is sent.
     """
 
     def __init__(self, transport: Transport, api_key: str, service: str, epoch: Callable[[], int]) -> None:
         self._transport = transport
-        self._headers = {API_KEY_HEADER: api_key, SERVICE_HEADER: service}
+        key, *_ = (*keys_in(api_key), "")
+        self._headers = {API_KEY_HEADER: key, SERVICE_HEADER: service}
         self._service = service
         self._epoch = epoch
 

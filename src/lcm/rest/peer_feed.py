@@ -6,7 +6,7 @@ import aiohttp
 
 from lcm.core.tls import NewestContext, trust_of
 from lcm.domain.errors import Unreachable
-from lcm.rest.schemas import API_KEY_HEADER
+from lcm.rest.schemas import API_KEY_HEADER, CONTROL_PLANE, SERVICE_HEADER
 
 PATH = "/api/internal/peers/feed"
 CONNECT_SECONDS = 5.0
@@ -21,7 +21,7 @@ async def peer_feed(address: str, key: str, tls: NewestContext | None = None) ->
             aiohttp.ClientSession(timeout=timeout, read_bufsize=MAX_LINE_BYTES) as session,
             session.get(
                 f"{address.rstrip('/')}{PATH}",
-                headers={API_KEY_HEADER: key},
+                headers={API_KEY_HEADER: key, SERVICE_HEADER: CONTROL_PLANE},
                 allow_redirects=False,
                 ssl=trust_of(tls),
             ) as response,

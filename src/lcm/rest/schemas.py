@@ -46,8 +46,10 @@ from lcm.domain.worker import (
 API_KEY_HEADER = "X-API-Key"
 SERVICE_HEADER = "X-LCM-Service"
 WORKER_CONTROLLER = "worker-controller"
+RESOURCE_SCHEDULER = "resource-scheduler"
 LABLET_CONTROLLER = "lablet-controller"
-"""The service name of the lablet controller: it has epochs of its own."""
+CONTROL_PLANE = "control-plane"
+"""Names of services: each controller has epochs of its own; control planes are peers of each other."""
 EPOCH_HEADER = "X-LCM-Epoch"
 PROBLEM_TYPE_PREFIX = "urn:lcm:problem:"
 MAX_SYSTEM_INFO = 50

@@ -1,6 +1,6 @@
 """What every process answers about itself: probes, facts and metrics; and `/admin` of the controllers.
 
-Everything under `/admin/` needs the controllers' key; what only a leader can do answers 409 on a standby. A
+Everything under `/admin/` needs the controller's key; what only a leader can do answers 409 on a standby. A
 process adds its own facts, a controller also its own pages and actions, to those that all of them have.
 """
 
@@ -21,6 +21,7 @@ from starlette.routing import Route
 from lcm.core.controller import LeaderElectedHostedService, WatchTriggeredHostedService
 from lcm.core.health import Health
 from lcm.core.loop import ResourceStatus
+from lcm.core.secret_strength import keys_in
 from lcm.core.telemetry import Telemetry
 from lcm.domain.errors import TransientError
 from lcm.rest.schemas import API_KEY_HEADER
@@ -136,6 +137,7 @@ class ControllerOperations:
     health: Health
     telemetry: Telemetry
     api_key: str
+    """Opens `/admin/`; during a rotation several by commas."""
     health_facts: Callable[[], Mapping[str, Any]] = dict
     """Added to `/health`."""
     info_facts: Callable[[], Mapping[str, Any]] = dict
@@ -268,11 +270,14 @@ class ControllerOperations:
         return "elected" if self.service.election.kv is not None else "alone"
 
     def _with_key(self, handler: Handler) -> Handler:
+        valid = [key.encode() for key in keys_in(self.api_key)]
+
         async def guarded(request: Request) -> Response:
-            given = request.headers.get(API_KEY_HEADER, "")
-            if self.api_key and hmac.compare_digest(given.encode(), self.api_key.encode()):
+            given = request.headers.get(API_KEY_HEADER, "").encode()
+            matches = [hmac.compare_digest(given, key) for key in valid]
+            if any(matches):
                 return await handler(request)
-            detail = f"send the controllers' key in {API_KEY_HEADER}; it is missing or wrong"
+            detail = f"send the controller's key in {API_KEY_HEADER}; it is missing or wrong"
             return problem(401, "unauthorized", "Not allowed", detail)
 
         return guarded

@@ -7,7 +7,7 @@ from pydantic import AliasChoices, Field, PositiveFloat, PositiveInt, SecretStr,
 
 from lcm.cml.connection import CmlLimits
 from lcm.cml.settings import CmlSettings
-from lcm.core.secret_strength import StrongKey
+from lcm.core.secret_strength import StrongKeys
 from lcm.core.settings import ElectionSettings
 from lcm.domain.discovery import parse_tag_filter
 from lcm.domain.idle import EVIDENCE_MAX_AGE, ControllerTerms
@@ -28,7 +28,11 @@ class WorkerControllerSettings(ElectionSettings, CmlSettings):
         description="Port to listen on; 0: any free port.",
     )
     control_plane_api_url: str = Field("http://localhost:8080", description="URL of the control plane.")
-    control_plane_api_key: StrongKey = Field(SecretStr(""), description="The key of the controllers.")
+    control_plane_api_key: StrongKeys = Field(
+        SecretStr(""),
+        description="The key of this controller at the control plane; during a rotation several by commas, of"
+        " which the first is sent. Its operations server accepts each of them.",
+    )
     worker_controller_instance_id: str = Field(
         "auto", description="Name of this process in leader elections."
     )

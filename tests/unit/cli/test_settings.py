@@ -215,7 +215,7 @@ def test_roles_of_an_issuer_are_an_object_in_the_environment_and_a_mapping_in_th
 
 
 def test_secrets_are_masked() -> None:
-    key = "sesame, and more of it to make a long key"
+    key = "sesame and more of it to make a long key"
     shown = controller(CONTROL_PLANE_API_KEY=key, ETCD_PASSWORD="sesame").shown()
     assert {s.value for s in shown if s.variable in ("CONTROL_PLANE_API_KEY", "ETCD_PASSWORD")} == {MASK}
     url = "mongodb://lcm:sesame@db/lcm"

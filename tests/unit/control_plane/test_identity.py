@@ -192,11 +192,11 @@ async def test_guessing_the_controllers_key_is_slowed_down_too(identity: Identit
     refusals = set()
     for number in range(100):
         try:
-            await identity.require_controller(request({"X-API-Key": f"guess {number}"}))
+            await identity.require_service(request({"X-API-Key": f"guess {number}"}))
         except (AccessDenied, TooManyRequests) as refusal:
             refusals.add(type(refusal))
     assert refusals == {AccessDenied, TooManyRequests}
-    await identity.require_controller(request({"X-API-Key": "controller-key"}))
+    await identity.require_service(request({"X-API-Key": "controller-key"}))
 
 
 async def signed_in(identity: Identity, token: str) -> HTTPConnection:

@@ -89,10 +89,6 @@ def test_a_key_file_with_a_key_that_can_be_guessed_is_refused(key: str, tmp_path
         AccessKeys.load_or_create(path)
 
 
-def test_an_empty_key_is_no_key_of_a_controller() -> None:
-    assert not AccessKeys("viewer", "operator", "admin", "").is_controller("")
-
-
 @pytest.mark.parametrize("text", ["", "short", base64.b64encode(bytes(31)).decode(), "!" * 44])
 def test_a_key_that_is_not_32_bytes_is_refused_without_repeating_it(text: str) -> None:
     with pytest.raises(ConfigurationError) as refused:

@@ -26,13 +26,14 @@ from lcm.control_plane.access.roles import (
     refuse_foreign_origin,
 )
 from lcm.control_plane.access.security_log import SecurityLog
+from lcm.control_plane.access.services import ServiceKeys
 from lcm.control_plane.store.port import Store, StoreUnavailable
 from lcm.core.clock import Clock
 from lcm.core.health import Health
 from lcm.core.hosted_service import HostedService
 from lcm.core.ids import Ids
 from lcm.domain.errors import NotFound
-from lcm.rest.schemas import API_KEY_HEADER
+from lcm.rest.schemas import API_KEY_HEADER, SERVICE_HEADER
 
 log = structlog.get_logger(__name__)
 
@@ -48,6 +49,9 @@ MAX_SESSIONS_PER_PRINCIPAL: Final = 20
 MAX_STREAMS_PER_PRINCIPAL: Final = 20
 MAX_STREAMS: Final = 2_000
 STREAM_RETRY_SECONDS: Final = 30.0
+
+UNNAMED: Final = "unnamed"
+"""A client of the internal routes that names no service, as the shared key allows."""
 
 COOKIE: Final = "lcm_session"
 _HOST_ONLY_COOKIE: Final = "__Host-lcm_session"
@@ -80,9 +84,11 @@ class Identity:
         *,
         streams_per_principal: int = MAX_STREAMS_PER_PRINCIPAL,
         ids: Ids | None = None,
+        services: ServiceKeys | None = None,
         requires_client_certificates: bool = False,
     ) -> None:
         self.keys = keys
+        self.services = services or ServiceKeys((keys.controller,))
         self.tokens = Credentials(store, clock, TOKEN, secret_prefix=TOKEN_PREFIX)
         self.sessions = Credentials(store, clock, SESSION)
         self.links = Credentials(store, clock, LINK)
@@ -123,16 +129,33 @@ class Identity:
                 raise
         return await self._guarded(request, token, self.tokens, self._principal_of_token)
 
-    async def require_controller(self, request: HTTPConnection) -> None:
-        """Require the key of a controller, and its certificate where that is set. Raises AccessDenied."""
+    async def require_service(self, request: HTTPConnection) -> str:
+        """Return the service that sent a request: its name, key and, where required, certificate are right.
+
+        Raises AccessDenied.
+        """
         if self._requires_client_certificates and not _has_client_certificate(request):
             raise AccessDenied(403, "a controller must show a client certificate here: LCM_TLS_CERT_FILE")
         key = request.headers.get(API_KEY_HEADER, "")
-        if self.keys.is_controller(key):
-            return
+        service = request.headers.get(SERVICE_HEADER, UNNAMED)
+        if self.services.opens(key, service):
+            return service
         if key:
-            await self._record_wrong(request, "the key of the controllers is wrong")
-        raise AccessDenied(401, f"the key of the controller in {API_KEY_HEADER} is missing or wrong; send it")
+            await self._record_wrong(request, "the key of a service is wrong, or the name beside it")
+        raise AccessDenied(
+            401,
+            f"the key of the controller in {API_KEY_HEADER} is missing or wrong, or not that of the service"
+            f" in {SERVICE_HEADER}; send both",
+        )
+
+    async def require_route(self, request: HTTPConnection, service: str, path: str) -> None:
+        """Require that a service needs this route, named by its template. Raises AccessDenied."""
+        if self.services.allows(service, request.scope["method"], path):
+            return
+        reason = f"the key of the {service} does not open this route"
+        if self._denials.take(service) == 0:
+            await self.log.record_refusal("authorize", address_of(request), None, _asked(request), reason)
+        raise AccessDenied(403, reason)
 
     async def open_session(self, principal: Principal) -> tuple[str, Credential]:
         """Return a secret for the cookie; the session ends with the credential that opened it, or earlier."""

@@ -1,4 +1,4 @@
-"""Authorization: default deny, three roles for people, one key for controllers."""
+"""Authorization: default deny, and three roles for people; those of services are in `services.py`."""
 
 import hashlib
 import hmac
@@ -65,7 +65,7 @@ class TooManyRequests(Exception):
 
 @dataclass(frozen=True)
 class AccessKeys:
-    """One secret per role, and one for controllers. Never logged, never returned."""
+    """One secret per role, and one for controllers where no other is set. Never logged, never returned."""
 
     viewer: str
     operator: str
@@ -73,7 +73,7 @@ class AccessKeys:
     controller: str
 
     @classmethod
-    def load_or_create(cls, path: Path, controller: str | None = None) -> Self:
+    def load_or_create(cls, path: Path) -> Self:
         """Read the keys, or create them at the first start; only the owner may read the file.
 
         Raises ConfigurationError for keys that can be guessed.
@@ -88,8 +88,7 @@ class AccessKeys:
                 role: secrets.token_urlsafe(24) for role in ("viewer", "operator", "admin", "controller")
             }
             write_private(path, json.dumps(stored))
-        keys = cls(**stored)
-        return keys if controller is None else cls(keys.viewer, keys.operator, keys.admin, controller)
+        return cls(**stored)
 
     def principal_of(self, token: str) -> Principal | None:
         """Return the principal of a key, compared in constant time."""
@@ -102,9 +101,6 @@ class AccessKeys:
     def id_of(self, role: Role) -> str:
         """Return an id that does not reveal the key; a replaced key gets another id."""
         return self._principals[role][1].id
-
-    def is_controller(self, key: str) -> bool:
-        return key != "" and _is_same(key, self.controller)
 
     @cached_property
     def _principals(self) -> Mapping[Role, tuple[str, Principal]]:

@@ -56,10 +56,10 @@ def audit_changes(request: Request, principal: Principal) -> None:
 
 
 async def controller(request: Request) -> str:
-    """Require the key of a controller; return the name of its service."""
+    """Require the key of a service that needs this route; return its name."""
     found = services(request)
-    await found.identity.require_controller(request)
-    service = request.headers.get(SERVICE_HEADER, "unnamed")
+    service = await found.identity.require_service(request)
+    await found.identity.require_route(request, service, request.scope["route"].path)
     found.control_plane.records.scheduler.on_call(service)
     return service
 

@@ -104,7 +104,7 @@ class AccessMiddleware:
             return
         connection = HTTPConnection(scope)
         if path.startswith("/api/internal/"):
-            await self.identity.require_controller(connection)
+            await self.identity.require_service(connection)
             return
         principal = await self.identity.authenticate(connection)
         charge(self._rate, principal)

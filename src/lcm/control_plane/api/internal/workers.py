@@ -9,6 +9,7 @@ import msgspec
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
+from lcm.control_plane.access.roles import AccessDenied
 from lcm.control_plane.api.dependencies import Controller, LeaderFence, Plane, controller, services
 from lcm.control_plane.commands.claim_leadership import claim_leadership
 from lcm.control_plane.commands.drain_worker import cancel_scale_down
@@ -225,8 +226,13 @@ async def template(name: str, _: Controller, plane: Plane) -> Response:
     **reads(LeadershipClaim),
 )
 async def leadership(
-    _: Controller, claim: Annotated[LeadershipClaim, Depends(body_of(LeadershipClaim))], plane: Plane
+    request: Request,
+    service: Controller,
+    claim: Annotated[LeadershipClaim, Depends(body_of(LeadershipClaim))],
+    plane: Plane,
 ) -> Response:
     """A repeated claim gets the same epoch. An election older than the known one is refused, and so are terms
-    that contradict the control plane's own settings."""
+    that contradict the control plane's own settings. A key of one service claims for that service only."""
+    if services(request).identity.services.is_bound(service) and claim.service != service:
+        raise AccessDenied(403, f"the key of the {service} cannot claim the lead of the {claim.service}")
     return answer(await claim_leadership(plane.records, claim, plane.policies.own_terms))
