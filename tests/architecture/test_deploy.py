@@ -36,6 +36,14 @@ PORTS = {
     "worker-controller": 8083,
 }
 OF_THE_SDK = {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"}
+OF_ETCD = {"ETCD_CA_CERT", "ETCD_CLIENT_CERT", "ETCD_CLIENT_KEY"}
+"""Files that are read with the settings; those that deployments name are not here."""
+SERVICE_KEYS = {
+    "worker-controller": "WORKER_CONTROLLER_API_KEY",
+    "resource-scheduler": "RESOURCE_SCHEDULER_API_KEY",
+    "lablet-controller": "LABLET_CONTROLLER_API_KEY",
+    "control-plane": "CONTROL_PLANE_PEER_API_KEY",
+}
 SECRET = base64.b64encode(bytes(range(32))).decode()
 KEY = "0123456789abcdef0123456789abcdef"
 
@@ -60,7 +68,11 @@ def settings_of(process: str, config: Path | None, environment: Mapping[str, str
     known = {name: value for name, value in environment.items() if name not in OF_THE_SDK}
     unknown = set(known) - variables(process)
     assert not unknown, f"{process} has no setting {unknown}"
-    return load(process, PROCESSES[process], config, known).settings
+    in_file = yaml.safe_load(config.read_text()) if config is not None else {}
+    named = {*known, *(name.upper() for name in in_file)}
+    return load(
+        process, PROCESSES[process], config, known | dict.fromkeys(OF_ETCD & named, __file__)
+    ).settings
 
 
 @pytest.fixture(autouse=True)
@@ -118,7 +130,11 @@ def test_the_image_sets_only_what_is_a_setting() -> None:
 
 # Compose.
 
-FILLED_IN = {"CONTROL_PLANE_API_KEY": KEY, "LCM_SECRET_KEY": SECRET, "GRAFANA_PASSWORD": "secret"}
+FILLED_IN = {
+    **{name: f"{KEY}-{process}" for process, name in SERVICE_KEYS.items()},
+    "LCM_SECRET_KEY": SECRET,
+    "GRAFANA_PASSWORD": "secret",
+}
 
 
 def interpolated(part: Any) -> Any:
@@ -145,7 +161,7 @@ def compose() -> Any:
 
 def ours(compose: Any) -> Iterator[tuple[str, Any]]:
     for name, service in compose["services"].items():
-        if service["image"] == "lcm":
+        if service["image"] == "lcm" and name != "certificates":
             yield name, service
 
 
@@ -175,17 +191,19 @@ def test_the_services_of_the_compose_file_know_each_other(compose: Any) -> None:
                 assert "healthcheck" in services[needed]
     plane = services["control-plane-1"]["environment"]
     planes = [name for name, _ in ours(compose) if name.startswith("control-plane")]
-    assert plane["CONTROL_PLANE_PEERS"] == ",".join(f"http://{name}:8080" for name in planes)
+    assert plane["CONTROL_PLANE_PEERS"] == ",".join(f"https://{name}:8080" for name in planes)
     etcds = [name for name in services if name.startswith("etcd")]
-    assert plane["ETCD_ENDPOINTS"] == ",".join(f"{name}:2379" for name in etcds)
+    assert plane["ETCD_ENDPOINTS"] == ",".join(f"https://{name}:2379" for name in etcds)
     for name in etcds:
-        flags = dict(flag.split("=", 1) for flag in services[name]["command"][1:])
-        assert flags["--initial-cluster"] == ",".join(f"{one}=http://{one}:2380" for one in etcds)
+        flags = dict(flag.split("=", 1) for flag in services[name]["command"][1:] if "=" in flag)
+        assert flags["--initial-cluster"] == ",".join(f"{one}=https://{one}:2380" for one in etcds)
         assert flags["--name"] == name
     mongos = [name for name in services if re.fullmatch(r"mongo-\d", name)]
     assert ",".join(f"{name}:27017" for name in mongos) in plane["STORE_URL"]
-    replica_set = services["mongo-1"]["command"][2]
-    assert plane["STORE_URL"].endswith(f"?replicaSet={replica_set}")
+    [replica_set] = [
+        flag.removeprefix("--replSet=") for flag in services["mongo-1"]["command"] if "replSet" in flag
+    ]
+    assert plane["STORE_URL"].endswith(f"&replicaSet={replica_set}")
     assert f'_id: "{replica_set}"' in (DEPLOY / "compose" / "replica-set.js").read_text()
 
 
@@ -200,6 +218,53 @@ def test_the_files_and_volumes_of_the_compose_file_exist(compose: Any) -> None:
     example = (DEPLOY / "compose" / ".env.example").read_text()
     asked = re.findall(r"\$\{(\w+):\?", (DEPLOY / "compose" / "compose.yaml").read_text())
     assert all(f"\n{name}=\n" in example for name in asked)
+
+
+def test_no_process_of_the_compose_file_talks_in_clear(compose: Any) -> None:
+    services = compose["services"]
+    command, made = parsed(services["certificates"]["command"])
+    assert command == "certificates"
+    names = {name.split(",")[0] for name in made["names"]}
+    for name, service in ours(compose):
+        settings: Any = settings_of(parsed(service["command"])[0], None, service["environment"])
+        assert settings.tls.certificate == Path(f"/certificates/{name}.pem")
+        assert settings.tls.key == Path(f"/certificates/{name}-key.pem")
+        assert settings.tls.authority == Path("/certificates/ca.pem")
+        assert settings.etcd_options().tls is not None
+        if name.startswith("control-plane"):
+            assert "tls=true" in settings.store_url.get_secret_value()
+        else:
+            assert settings.control_plane_api_url.startswith("https://")
+    text = (DEPLOY / "compose" / "compose.yaml").read_text()
+    assert "http://" not in text
+    front = (DEPLOY / "compose" / "haproxy.cfg").read_text()
+    files = re.findall(r"/certificates/([\w-]+)\.pem", text + front)
+    assert {re.sub("-(key|both)$", "", file) for file in files} == names | {"ca"}
+    for name, service in services.items():
+        if "authority:/authority" in service.get("volumes", ()):
+            assert name == "certificates", "the key of the authority signs anything"
+    for name in [one for one in services if re.fullmatch(r"(etcd|mongo)-\d", one)]:
+        flags = services[name]["command"]
+        wanted = (
+            ["--client-cert-auth", "--peer-client-cert-auth"] if "etcd" in name else ["--tlsMode=requireTLS"]
+        )
+        assert set(wanted) <= set(flags)
+    assert re.search(r"bind :8080 ssl crt /certificates/front-both\.pem", front)
+    assert re.search(r"default-server .* ssl verify required ca-file /certificates/ca\.pem", front)
+    for job in yaml.safe_load((DEPLOY / "compose" / "prometheus.yml").read_text())["scrape_configs"]:
+        assert job["scheme"] == "https"
+        assert job["tls_config"].get("insecure_skip_verify") is None
+
+
+def test_each_service_of_the_compose_file_has_a_key_of_its_own_and_no_other(compose: Any) -> None:
+    for name, service in ours(compose):
+        process = parsed(service["command"])[0]
+        keys = {variable for variable in service["environment"] if variable.endswith("_API_KEY")}
+        if process == "control-plane":
+            assert keys == set(SERVICE_KEYS.values())
+        else:
+            assert keys == {"CONTROL_PLANE_API_KEY"}
+            assert service["environment"]["CONTROL_PLANE_API_KEY"] == FILLED_IN[SERVICE_KEYS[process]], name
 
 
 def test_images_are_pinned_to_a_version(compose: Any) -> None:
@@ -251,20 +316,39 @@ def test_a_unit_starts_its_process_with_settings_that_hold(path: Path) -> None:
     process, options = parsed(command)
     assert (executable, process) == ("/opt/lcm/bin/lcm", path.stem.removeprefix("lcm-"))
     assert str(options["config"]) == "/etc/lcm/lcm.yaml"
-    assert service["EnvironmentFile"] == "/etc/lcm/lcm.env"
-    lines = (DEPLOY / "systemd" / "lcm.env").read_text().splitlines()
+    assert service["EnvironmentFile"] == f"/etc/lcm/{process}.env"
+    lines = (DEPLOY / "systemd" / f"{process}.env").read_text().splitlines()
     environment = dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
-    assert all(any(name in variables(one) for one in PROCESSES) for name in environment)
-    secrets = {"CONTROL_PLANE_API_KEY", "LCM_SECRET_KEY", "CML_WORKER_API_PASSWORD"}
-    assert {environment[name] for name in secrets} == {""}, "a secret that ships works for anyone"
-    own = {name: value for name, value in environment.items() if name in variables(process)}
-    settings_of(process, DEPLOY / "systemd" / "lcm.yaml", own)
+    assert {environment.pop(name, "") for name in list(environment) if name != "STORE_URL"} == {""}, (
+        "a secret that ships works for anyone"
+    )
+    settings: Any = settings_of(process, DEPLOY / "systemd" / "lcm.yaml", environment)
+    assert settings.tls.certificate is not None
+    assert settings.etcd_options().tls is not None
+    addresses = yaml.safe_load((DEPLOY / "systemd" / "lcm.yaml").read_text())
+    for name in ("etcd_endpoints", "control_plane_api_url", "control_plane_peers"):
+        assert "http://" not in str(addresses[name])
+
+
+@pytest.mark.parametrize("path", UNITS, ids=lambda path: path.stem)
+def test_a_unit_gets_the_secrets_of_its_process_and_of_no_other(path: Path) -> None:
+    process = path.stem.removeprefix("lcm-")
+    text = (DEPLOY / "systemd" / f"{process}.env").read_text()
+    named = set(re.findall(r"^(\w+)=", text, re.MULTILINE))
+    assert named <= variables(process)
+    keys = {name for name in named if name.endswith("_API_KEY")}
+    own = set(SERVICE_KEYS.values()) if process == "control-plane" else {"CONTROL_PLANE_API_KEY"}
+    assert keys == own
+    made = (DEPLOY / "systemd" / "sysusers.conf").read_text()
+    assert re.search(rf"^u {unit(path)['User']} -:{unit(path)['Group']} ", made, re.MULTILINE)
+    users = [unit(one)["User"] for one in UNITS]
+    assert len(set(users)) == len(users), "processes of one user can read each other's environment"
 
 
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.stem)
 def test_a_unit_may_do_nothing_it_does_not_need(path: Path) -> None:
     service = unit(path)
-    assert service["User"] == "lcm"
+    assert service["User"] == path.stem
     assert service["CapabilityBoundingSet"] == ""
     assert service["ProtectSystem"] == "strict"
     for option in ("NoNewPrivileges", "PrivateTmp", "PrivateDevices", "ProtectHome", "RestrictNamespaces"):
@@ -328,7 +412,18 @@ def test_every_process_of_the_chart_would_start(
         assert process == name
         assert str(options["config"]) == "/config/lcm.yaml"
         environment = {one["name"]: secrets.get(one["name"], KEY) for one in container["env"]}
-        settings_of(process, config, environment)
+        settings: Any = settings_of(process, config, environment)
+        assert settings.tls.certificate == Path("/tls/tls.crt")
+        assert {"name": "tls", "mountPath": "/tls"} in container["volumeMounts"], "a subPath is not renewed"
+        assert {container[probe]["httpGet"]["scheme"] for probe in ("livenessProbe", "readinessProbe")} == {
+            "HTTPS"
+        }
+        keys = {
+            one["valueFrom"]["secretKeyRef"]["key"]
+            for one in container["env"]
+            if one["name"].endswith("_API_KEY")
+        }
+        assert keys == (set(SERVICE_KEYS.values()) if process == "control-plane" else {SERVICE_KEYS[process]})
         assert container["ports"][0]["containerPort"] == PORTS[process]
         probed = {container[probe]["httpGet"]["path"] for probe in ("livenessProbe", "readinessProbe")}
         assert probed == {"/health", "/ready"}
@@ -340,7 +435,11 @@ def test_every_process_of_the_chart_would_start(
 def test_the_control_planes_of_the_chart_find_each_other(objects: Mapping[tuple[str, str], Any]) -> None:
     config = yaml.safe_load(objects["ConfigMap", "lcm"]["data"]["lcm.yaml"])
     spec = objects["StatefulSet", "control-plane"]["spec"]
-    names = [f"http://lcm-control-plane-{n}.{spec['serviceName']}:8080" for n in range(spec["replicas"])]
+    names = [
+        f"https://lcm-control-plane-{n}.{spec['serviceName']}.lcm.svc:8080" for n in range(spec["replicas"])
+    ]
+    certified = (CHART / "templates" / "tls.yaml").read_text()
+    assert '(print "*." $service "-each." .Release.Namespace ".svc")' in certified
     assert config["control_plane_peers"].split(",") == names
     assert objects["Service", "control-plane-each"]["spec"]["clusterIP"] == "None"
     for service in ("control-plane", "control-plane-each"):
@@ -362,7 +461,10 @@ def test_the_secret_the_chart_makes_has_every_key_that_is_asked_for(
 @pytest.mark.skipif(HELM is None, reason="no Helm here; make helm builds one where there is Go")
 def test_the_chart_brings_the_alerts_and_scrapes_every_process_by_the_name_of_its_job() -> None:
     assert HELM is not None
-    options = ("--set", "existingSecret=lcm-secrets,monitoring.enabled=true,monitoring.labels.release=mine")
+    options = (
+        "--set",
+        "existingSecret=lcm-secrets,tls.secret=mine,monitoring.enabled=true,monitoring.labels.release=mine",
+    )
     rendered = subprocess.run(
         [HELM, "template", "lcm", CHART, *options], check=True, capture_output=True, text=True
     )
@@ -392,17 +494,16 @@ def test_the_chart_brings_the_alerts_and_scrapes_every_process_by_the_name_of_it
 def test_helm_finds_no_fault_and_renders_what_is_kept() -> None:
     assert HELM is not None
     subprocess.run([HELM, "lint", "--strict", "--quiet", CHART], check=True, capture_output=True)
-    options = ("--namespace", "lcm", "--set", "existingSecret=lcm-secrets")
+    options = ("--namespace", "lcm", "--set", "existingSecret=lcm-secrets,tls.secret=lcm-tls")
     rendered = subprocess.run(
         [HELM, "template", "lcm", CHART, *options], check=True, capture_output=True, text=True
     )
     assert rendered.stdout == RENDERED.read_text(), "run deploy/helm/render"
     made = subprocess.run([HELM, "template", "lcm", CHART], check=True, capture_output=True, text=True)
-    [secret] = [one for one in yaml.safe_load_all(made.stdout) if one and one["kind"] == "Secret"]
-    data = secret["stringData"]
-    settings_of(
-        "control-plane", None, {n: data[n] for n in ("STORE_URL", "CONTROL_PLANE_API_KEY", "LCM_SECRET_KEY")}
-    )
+    secrets = [one for one in yaml.safe_load_all(made.stdout) if one and one["kind"] == "Secret"]
+    [data] = [secret["stringData"] for secret in secrets if "stringData" in secret]
+    names = ("STORE_URL", "LCM_SECRET_KEY", *SERVICE_KEYS.values())
+    settings_of("control-plane", None, {name: data[name] for name in names})
     keys = yaml.safe_load(data["keys.json"])
     assert keys.keys() == {"viewer", "operator", "admin", "controller"}
-    assert keys["controller"] == data["CONTROL_PLANE_API_KEY"]
+    assert keys["controller"] not in {data[name] for name in SERVICE_KEYS.values()}

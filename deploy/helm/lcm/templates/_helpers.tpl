@@ -19,8 +19,16 @@ app.kubernetes.io/component: {{ .component }}
 {{- .Values.existingSecret | default (include "lcm.name" .) -}}
 {{- end -}}
 
-{{- /* Each process gets the secrets it needs, and keys.json none of them by environment. */ -}}
+{{- define "lcm.tls" -}}
+{{- .Values.tls.secret | default (print (include "lcm.name" .) "-tls") -}}
+{{- end -}}
+
+{{- /* Each process gets the secrets it needs, a controller the key of its own; keys.json none by environment. */ -}}
 {{- define "lcm.env" -}}
+{{- with .service }}
+- name: CONTROL_PLANE_API_KEY
+  valueFrom: { secretKeyRef: { name: {{ include "lcm.secret" $.root }}, key: {{ . | upper | replace "-" "_" }}_API_KEY } }
+{{- end }}
 {{- range .names }}
 - name: {{ . }}
   valueFrom: { secretKeyRef: { name: {{ include "lcm.secret" $.root }}, key: {{ . }} } }
@@ -34,7 +42,7 @@ app.kubernetes.io/component: {{ .component }}
 {{- define "lcm.peers" -}}
 {{- $name := include "lcm.name" . -}}
 {{- range $i := until (int .Values.controlPlane.replicas) -}}
-{{- if $i }},{{ end }}http://{{ $name }}-control-plane-{{ $i }}.{{ $name }}-control-plane-each:8080
+{{- if $i }},{{ end }}https://{{ $name }}-control-plane-{{ $i }}.{{ $name }}-control-plane-each.{{ $.Release.Namespace }}.svc:8080
 {{- end -}}
 {{- end -}}
 
@@ -62,15 +70,15 @@ capabilities: { drop: [ALL] }
 
 {{- define "lcm.probes" -}}
 startupProbe:
-  httpGet: { path: /health, port: http }
+  httpGet: { path: /health, port: http, scheme: HTTPS }
   periodSeconds: 2
   failureThreshold: 60
 livenessProbe:
-  httpGet: { path: /health, port: http }
+  httpGet: { path: /health, port: http, scheme: HTTPS }
   periodSeconds: 10
   timeoutSeconds: 3
 readinessProbe:
-  httpGet: { path: /ready, port: http }
+  httpGet: { path: /ready, port: http, scheme: HTTPS }
   periodSeconds: 5
   timeoutSeconds: 3
 {{- end -}}
