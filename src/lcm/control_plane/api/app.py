@@ -41,6 +41,7 @@ from lcm.rest import (
 )
 from lcm.rest.access import TokenCreated, TokenList
 from lcm.web.answers import MalformedBody, PlainRoute, install_openapi
+from lcm.web.compression import Compressed
 from lcm.web.operations import HealthView, InfoView, ProcessOperations, ReadyView
 from lcm.web.problems import problem
 from lcm.web.tracing import Traced
@@ -128,6 +129,7 @@ def build_app(services: Services, process: ProcessOperations, rate: Buckets) -> 
     app.router.routes.extend(dashboard.router.routes)
     _add_error_handlers(app)
     app.router.routes.sort(key=_route_priority)
+    app.add_middleware(Compressed)
     app.add_middleware(AccessMiddleware, identity=services.identity, rate=rate)
     app.add_middleware(Traced, ids=process.telemetry.trace_ids)
     return app
