@@ -112,6 +112,20 @@ async def test_a_document_that_was_never_inserted_is_not_there(store: Store) -> 
     assert list(await store.list_all("worker")) == []
 
 
+async def test_the_newest_documents_are_read_in_pieces_from_the_highest_id_down(store: Store) -> None:
+    for document_id in ("a", "c", "b", "d"):
+        await store.insert(doc(document_id))
+    await store.insert(doc("e", kind="other"))
+
+    async def newest(before: str | None, limit: int) -> list[str]:
+        return [document.id for document in await store.list_newest("worker", before, limit)]
+
+    assert await newest(None, 3) == ["d", "c", "b"]
+    assert await newest("b", 3) == ["a"]
+    assert await newest("a", 3) == []
+    assert await newest("bb", 1) == ["b"]
+
+
 async def test_documents_are_listed_by_id_and_kinds_do_not_mix(store: Store) -> None:
     for document_id in ("c", "a", "é", "b"):
         await store.insert(doc(document_id))

@@ -120,6 +120,14 @@ class SecurityLog:
         except StoreUnavailable as error:
             log.warning("refusal not recorded", address=address, error=str(error))
 
+    async def changes(self, before: str | None, limit: int) -> tuple[list[SecurityEntry], str | None]:
+        """Return some changes below this id, newest first, and below which to go on; None at the end."""
+        return await self._changes.piece(before, limit)
+
+    async def refusals(self, before: str | None, limit: int) -> tuple[list[SecurityEntry], str | None]:
+        """Return some refusals below this id, newest first, and below which to go on; None at the end."""
+        return await self._refusals.piece(before, limit)
+
     async def newest(self) -> list[SecurityEntry]:
         """Return the entries of both logs, newest first."""
         entries = [*await self._changes.newest(), *await self._refusals.newest()]
@@ -160,6 +168,9 @@ class AuditedStore:
 
     async def list_all(self, kind: str) -> Sequence[Document]:
         return await self._store.list_all(kind)
+
+    async def list_newest(self, kind: str, before: str | None, limit: int) -> Sequence[Document]:
+        return await self._store.list_newest(kind, before, limit)
 
     async def insert(self, document: Document, fence: Fence | None = None) -> None:
         if (request := _audited(document.kind)) is None:

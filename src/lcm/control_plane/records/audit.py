@@ -81,6 +81,10 @@ class AuditLog:
                 "audit entry not written", audit_event=str(event), worker_id=worker.id, error=str(error)
             )
 
+    async def piece(self, before: str | None, limit: int) -> tuple[list[AuditEntry], str | None]:
+        """Return some entries below this id, newest first, and below which to go on; None at the end."""
+        return await self._log.piece(before, limit)
+
     async def newest(
         self, *, event: AuditEvent | None = None, worker_id: str | None = None, before: str | None = None
     ) -> list[AuditEntry]:
@@ -148,6 +152,10 @@ class LabletAuditLog:
             await self._log.append(entry)
         except VersionConflict:
             log.info("end audited already", session_id=session.id, audit_event=str(event))
+
+    async def piece(self, before: str | None, limit: int) -> tuple[list[LabletAuditEntry], str | None]:
+        """Return some entries below this id, newest first, and below which to go on; None at the end."""
+        return await self._log.piece(before, limit)
 
     async def newest(
         self,

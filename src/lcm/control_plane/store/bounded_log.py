@@ -55,6 +55,13 @@ class BoundedLog(Generic[E]):
         entries = [entry for document in documents if (entry := self._readable(document))]
         return sorted(entries, key=lambda entry: entry.id, reverse=True)
 
+    async def piece(self, before: str | None, limit: int) -> tuple[list[E], str | None]:
+        """Return some readable entries below this id, newest first, and below which to go on; None at the
+        end."""
+        documents = await self._store.list_newest(self._kind, before, limit)
+        entries = [entry for document in documents if (entry := self._readable(document))]
+        return entries, documents[-1].id if len(documents) == limit else None
+
     async def make_room(self) -> None:
         """Remove the oldest entries if there are too many. Of many appends at once one does this; an entry
         stands even if it fails."""

@@ -30,6 +30,13 @@ class MemoryStore:
     async def list_all(self, kind: str) -> Sequence[Document]:
         return [doc for key, doc in sorted(self._documents.items()) if key[0] == kind]
 
+    async def list_newest(self, kind: str, before: str | None, limit: int) -> Sequence[Document]:
+        ids = sorted(
+            (id_ for of_kind, id_ in self._documents if of_kind == kind and (before is None or id_ < before)),
+            reverse=True,
+        )
+        return [self._documents[kind, id_] for id_ in ids[:limit]]
+
     async def insert(self, document: Document, fence: Fence | None = None) -> None:
         self._check_fence(fence)
         if document.version != 1 or (document.kind, document.id) in self._documents:

@@ -27,7 +27,7 @@ from typing import Any, Final, Self
 
 import pymongo
 from bson import Binary
-from pymongo import ASCENDING, AsyncMongoClient, ReadPreference, UpdateOne, WriteConcern
+from pymongo import ASCENDING, DESCENDING, AsyncMongoClient, ReadPreference, UpdateOne, WriteConcern
 from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.errors import (
     AutoReconnect,
@@ -110,6 +110,12 @@ class MongoStore:
 
     async def list_all(self, kind: str) -> Sequence[Document]:
         return await self._list({"kind": kind, "version": {"$gt": _PLACEHOLDER}})
+
+    async def list_newest(self, kind: str, before: str | None, limit: int) -> Sequence[Document]:
+        below = {} if before is None else {"_id": {"$lt": _key(kind, before)}}
+        return await self._list(
+            {"kind": kind, "version": {"$gt": _PLACEHOLDER}, **below}, order=DESCENDING, limit=limit
+        )
 
     async def list_unpublished(self, kind: str) -> Sequence[Document]:
         return await self._list({"kind": kind, "unpublished": True, "version": {"$gt": _PLACEHOLDER}})
@@ -212,10 +218,10 @@ class MongoStore:
     async def _find(self, key: str) -> Raw | None:
         return await self._documents.find_one({"_id": key})
 
-    async def _list(self, where: Raw) -> Sequence[Document]:
+    async def _list(self, where: Raw, order: int = ASCENDING, limit: int = 0) -> Sequence[Document]:
         async with _deadline():
             await self._collect_entries(where["kind"])
-            raws = await self._documents.find(where, sort=[("_id", ASCENDING)]).to_list()
+            raws = await self._documents.find(where, sort=[("_id", order)], limit=limit).to_list()
             return [await self._shown(raw) for raw in raws]
 
     async def _shown(self, raw: Raw) -> Document:

@@ -108,6 +108,10 @@ class Store(Protocol):
         """Return all documents of a kind, by id."""
         ...
 
+    async def list_newest(self, kind: str, before: str | None, limit: int) -> Sequence[Document]:
+        """Return the documents of a kind with the highest ids, those below `before` only, highest first."""
+        ...
+
     async def insert(self, document: Document, fence: Fence | None = None) -> None:
         """Add version 1. Raises VersionConflict if the id exists, UniqueKeyTaken, FenceBroken."""
         ...

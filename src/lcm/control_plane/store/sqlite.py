@@ -55,6 +55,8 @@ CREATE TABLE unique_keys (
 CREATE INDEX unique_keys_by_document ON unique_keys (kind, id);
 """
 
+ABOVE_ALL_IDS: Final = "\U0010ffff"
+
 REFUSALS: Final = (
     VersionConflict,
     UniqueKeyTaken,
@@ -134,6 +136,13 @@ class SqliteStore:
 
     async def list_all(self, kind: str) -> Sequence[Document]:
         rows = await self._read("SELECT id, version, body FROM documents WHERE kind = ? ORDER BY id", (kind,))
+        return [Document(kind, *row) for row in rows]
+
+    async def list_newest(self, kind: str, before: str | None, limit: int) -> Sequence[Document]:
+        rows = await self._read(
+            "SELECT id, version, body FROM documents WHERE kind = ? AND id < ? ORDER BY id DESC LIMIT ?",
+            (kind, ABOVE_ALL_IDS if before is None else before, limit),
+        )
         return [Document(kind, *row) for row in rows]
 
     async def list_unpublished(self, kind: str) -> Sequence[Document]:
@@ -262,7 +271,7 @@ class SqliteStore:
         except sqlite3.Error as error:
             raise StoreUnavailable(f"cannot open {self.path}: {error}") from error
 
-    async def _read(self, query: str, parameters: tuple[str, ...]) -> list[tuple[Any, ...]]:
+    async def _read(self, query: str, parameters: tuple[str | int, ...]) -> list[tuple[Any, ...]]:
         def operation() -> list[tuple[Any, ...]]:
             assert self._reading is not None
             return self._reading.execute(query, parameters).fetchall()
