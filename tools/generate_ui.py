@@ -61,6 +61,7 @@ RECEIVED: Final = (
     "TemplateList",
     "RegionList",
     "SessionView",
+    "SignInWays",
     "Problem",
     "LabletDefinitionPage",
     "LabletSessionPage",

@@ -65,7 +65,7 @@ Announce = Callable[[Answering], None]
 async def run_control_plane(settings: ControlPlaneSettings, announce: Announce) -> None:
     """Run a control plane until cancelled."""
     from lcm.control_plane.main import control_plane_process
-    from lcm.rest.documents import fetch_document
+    from lcm.rest.documents import fetch_document, post_form
     from lcm.rest.peer_feed import peer_feed
 
     clock, ids = SystemClock(), RandomIds()
@@ -78,7 +78,7 @@ async def run_control_plane(settings: ControlPlaneSettings, announce: Announce) 
         if shared is None:
             log.warning("no etcd configured: controllers in other processes poll for changes")
         process = control_plane_process(
-            settings, kv, clock, ids, tuple(sorted(regions)), fetch_document, open_feed
+            settings, kv, clock, ids, tuple(sorted(regions)), fetch_document, open_feed, post_form
         )
         await _run("control-plane", process, clock, announce, before=(own,))
 

@@ -39,7 +39,7 @@ from lcm.lablet_controller.main import LabletControllerProcess, lablet_controlle
 from lcm.lablet_controller.settings import LabletControllerSettings
 from lcm.resource_scheduler.main import ResourceSchedulerProcess, resource_scheduler_process
 from lcm.resource_scheduler.settings import ResourceSchedulerSettings
-from lcm.rest.documents import fetch_document
+from lcm.rest.documents import fetch_document, post_form
 from lcm.rest.schemas import LABLET_CONTROLLER, RESOURCE_SCHEDULER, WORKER_CONTROLLER
 from lcm.simulator.main import SimulationInfo
 from lcm.worker_controller.adapters.ec2 import Ec2Settings
@@ -121,7 +121,13 @@ async def up(options: UpOptions, simulator: SimulatorChild | None, announce: Cal
         )
         trust = plane_settings.tls.client_context()
         async with control_plane_process(
-            plane_settings, kv, clock, ids, tuple(sorted(cloud.regions)), fetch_document
+            plane_settings,
+            kv,
+            clock,
+            ids,
+            tuple(sorted(cloud.regions)),
+            fetch_document,
+            post_form=post_form,
         ) as control_plane:
             controller_settings = _settings(
                 "worker-controller",

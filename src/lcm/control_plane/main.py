@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, context
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import structlog
 from fastapi import FastAPI
@@ -17,6 +18,7 @@ from lcm.control_plane.access.identity import (
     BearerVerifier,
     Identity,
     IdentityKeeper,
+    Provider,
 )
 from lcm.control_plane.access.oidc import FetchDocument, OidcVerifier
 from lcm.control_plane.access.rate_limit import Buckets
@@ -52,6 +54,9 @@ from lcm.core.redaction import redactor
 from lcm.core.telemetry import WAIT_BUCKETS, LoopLagMonitor, Telemetry
 from lcm.rest.schemas import CONTROL_PLANE
 from lcm.web.server import HttpServer
+
+if TYPE_CHECKING:
+    from lcm.control_plane.access.oidc_sign_in import PostForm
 
 log = structlog.get_logger(__name__)
 
@@ -174,6 +179,7 @@ def assemble(
     peers: Sequence[str] = (),
     open_feed: OpenFeed | None = None,
     services: ServiceKeys | None = None,
+    provider: Provider | None = None,
     requires_client_certificates: bool = False,
 ) -> ControlPlaneParts:
     """Put everything together but the engines: the same parts on SQLite and HTTP, or in a simulation."""
@@ -227,6 +233,7 @@ def assemble(
         streams_per_principal=limits.streams_per_principal,
         ids=ids,
         services=services,
+        provider=provider,
         requires_client_certificates=requires_client_certificates,
     )
     session_sweep = SessionSweep(records, caches, policies, health)
@@ -408,13 +415,16 @@ async def control_plane_process(
     regions: tuple[str, ...],
     fetch_document: FetchDocument,
     peer_feed: Callable[[str, str], AsyncGenerator[bytes, None]] | None = None,
+    post_form: "PostForm | None" = None,
 ) -> AsyncIterator[ControlPlaneProcess]:
     """Open the store and assemble the process; the caller runs its services.
 
     `fetch_document` only reads the keys of the identity provider; `peer_feed` (address, key) opens the
-    replication feed of another control plane, if any is configured.
+    replication feed of another control plane, if any is configured; `post_form` lets people sign in at the
+    identity provider.
     """
     oidc = settings.oidc()
+    issuer = OidcVerifier(oidc, fetch_document, clock) if oidc else None
     settings.data_dir.mkdir(parents=True, exist_ok=True)
     keys = AccessKeys.load_or_create(settings.data_dir / "keys.json")
     service_keys = settings.service_keys(keys.controller)
@@ -432,7 +442,8 @@ async def control_plane_process(
             secrets=secrets,
             policies=settings.policies(regions),
             key_prefix=settings.etcd_key_prefix,
-            issuer=OidcVerifier(oidc, fetch_document, clock) if oidc else None,
+            issuer=issuer,
+            provider=_provider(settings, issuer, post_form, clock),
             requests_per_second=settings.api_requests_per_second,
             limits=Limits(capacity_refresh_seconds=settings.capacity_refresh_interval_seconds),
             peers=settings.control_plane_peers,
@@ -475,6 +486,17 @@ async def control_plane_process(
                 keys=keys,
                 service_keys=service_keys,
             )
+
+
+def _provider(
+    settings: ControlPlaneSettings, issuer: OidcVerifier | None, post_form: "PostForm | None", clock: Clock
+) -> Provider | None:
+    if issuer is None or settings.oidc_client_id is None or post_form is None:
+        return None
+    from lcm.control_plane.access.oidc_sign_in import OidcClient, OidcSignIn  # slow to load
+
+    client = OidcClient(settings.oidc_client_id, settings.oidc_client_secret.get_secret_value())
+    return OidcSignIn(client, issuer, post_form, clock)
 
 
 def _end_streams(parts: ControlPlaneParts) -> None:

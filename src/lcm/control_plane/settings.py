@@ -22,7 +22,7 @@ from lcm.control_plane.access.oidc import OidcConfig
 from lcm.control_plane.access.roles import Role
 from lcm.control_plane.access.services import ServiceKeys
 from lcm.control_plane.policies import Policies
-from lcm.core.secret_strength import StrongKeys, keys_in
+from lcm.core.secret_strength import RealPassword, StrongKeys, keys_in
 from lcm.core.settings import CoordinationSettings, TlsSettings, split_list
 from lcm.core.tls import TlsFiles
 from lcm.domain.idle import ControllerTerms, IdlePolicy
@@ -275,6 +275,14 @@ class ControlPlaneSettings(CoordinationSettings, TlsSettings):
     oidc_audience: str = Field(
         "lcm", description="Audience (`aud`) that tokens of the OpenID Connect issuer must name."
     )
+    oidc_client_id: str | None = Field(
+        None,
+        description="Client of LCM at the OpenID Connect issuer: people can then sign in there from the"
+        " dashboard. Its redirect URI is https://HOST/api/session/oidc/callback.",
+    )
+    oidc_client_secret: RealPassword = Field(
+        SecretStr(""), description="Secret of OIDC_CLIENT_ID; empty: a public client, with PKCE alone."
+    )
     oidc_role_claim: str = Field(
         "roles",
         description="OpenID Connect claim with role names; dots for nested claims: `realm_access.roles`.",
@@ -394,6 +402,12 @@ class ControlPlaneSettings(CoordinationSettings, TlsSettings):
                 f" TIMESLOT_LEAD_TIME_MINUTES={self.timeslot_lead_time_minutes:g}: the lab would be due"
                 " before its worker is sought; raise the second"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _a_client_has_an_issuer(self) -> Self:
+        if self.oidc_client_id is not None and self.oidc_issuer is None:
+            raise ValueError("OIDC_CLIENT_ID has no effect without OIDC_ISSUER; set that too")
         return self
 
     @field_validator("control_plane_peers")

@@ -300,6 +300,13 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True):
     role: str
 
 
+class SignInWays(msgspec.Struct, frozen=True, kw_only=True):
+    """How people can sign in."""
+
+    identity_provider: str | None
+    """Its host; `GET /api/session/oidc` leads there. None: only with a token or a link."""
+
+
 class FieldError(msgspec.Struct, frozen=True, kw_only=True):
     field: str
     message: str

@@ -21,6 +21,7 @@ import type {
   Resources,
   SecurityAuditPage,
   SessionView,
+  SignInWays,
   TemplateList,
   Timeline,
   WorkerTemplate,
@@ -131,6 +132,10 @@ export function getSession(): Promise<Session> {
 
 export function signIn(token: string): Promise<Session> {
   return request("POST", "/api/session", { token });
+}
+
+export function getSignInWays(): Promise<SignInWays> {
+  return request("GET", "/api/session/sign-in");
 }
 
 export function signOut(): Promise<void> {

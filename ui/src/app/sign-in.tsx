@@ -1,13 +1,26 @@
 import { useSignal } from "@preact/signals";
-import { useRef } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 import { Mark, Spinner } from "../kit/icons";
+import { getSignInWays } from "./api";
 import { signIn } from "./session";
+import { PROVIDER_PAGE, takeRefusal } from "./sign-in-refusal";
 
 export function SignIn() {
   const field = useRef<HTMLInputElement>(null);
   const token = useSignal("");
   const problem = useSignal<string | null>(null);
   const isBusy = useSignal(false);
+  const provider = useSignal<string | null>(null);
+  const refusal = useSignal(takeRefusal());
+
+  useEffect(() => {
+    getSignInWays().then(
+      (ways) => {
+        provider.value = ways.identity_provider;
+      },
+      () => undefined, // a token signs in all the same
+    );
+  }, [provider]);
 
   async function submit(event: Event): Promise<void> {
     event.preventDefault();
@@ -29,6 +42,16 @@ export function SignIn() {
         <Mark />
         <h1>Lablet Cloud Manager</h1>
         <p class="sign-in-lead">Sign in to see and run your fleet.</p>
+        {refusal.value !== null && (
+          <p class="field-note sign-in-refusal" data-error role="alert">
+            {refusal.value}
+          </p>
+        )}
+        {provider.value !== null && (
+          <a class="button sign-in-provider" href={PROVIDER_PAGE}>
+            Sign in with {provider.value}
+          </a>
+        )}
         <div class="field">
           <label for="access-token">Access token</label>
           <input

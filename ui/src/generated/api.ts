@@ -890,6 +890,11 @@ export interface SessionView {
   readonly role: string;
 }
 
+/** How people can sign in. */
+export interface SignInWays {
+  readonly identity_provider: string | null;
+}
+
 /** The newest try of a step. */
 export interface StepRecord {
   readonly status: StepStatus;

@@ -4,11 +4,12 @@
 """
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Final, Protocol
 
+import msgspec
 import structlog
 from starlette.requests import HTTPConnection
 
@@ -60,6 +61,14 @@ _SIGN_IN_FIRST = "sign in first: send 'Authorization: Bearer <token>' or open th
 _NOT_VALID = "this token is not valid: it is wrong, has expired or was revoked"
 
 
+class Attempt(msgspec.Struct, frozen=True):
+    """What only the browser that began to sign in at the identity provider has."""
+
+    state: str
+    nonce: str
+    verifier: str
+
+
 class BearerVerifier(Protocol):
     """Verifies bearer tokens of another issuer."""
 
@@ -69,6 +78,22 @@ class BearerVerifier(Protocol):
 
     async def verify(self, token: str) -> Principal:
         """Return the principal of the token. Raises AccessDenied."""
+        ...
+
+
+class Provider(Protocol):
+    """The identity provider's page, at which people sign in."""
+
+    name: str
+
+    async def begin(self, redirect_uri: str) -> tuple[str, Attempt]:
+        """Return the address of the page, and what its answer is recognised by. Raises AccessDenied."""
+        ...
+
+    async def finish(
+        self, attempt: Attempt | None, answer: Mapping[str, str], redirect_uri: str
+    ) -> Principal:
+        """Return the person of the answer to this attempt. Raises AccessDenied."""
         ...
 
 
@@ -85,6 +110,7 @@ class Identity:
         streams_per_principal: int = MAX_STREAMS_PER_PRINCIPAL,
         ids: Ids | None = None,
         services: ServiceKeys | None = None,
+        provider: Provider | None = None,
         requires_client_certificates: bool = False,
     ) -> None:
         self.keys = keys
@@ -92,6 +118,7 @@ class Identity:
         self.tokens = Credentials(store, clock, TOKEN, secret_prefix=TOKEN_PREFIX)
         self.sessions = Credentials(store, clock, SESSION)
         self.links = Credentials(store, clock, LINK)
+        self.provider = provider
         self._clock = clock
         self._issuer = issuer
         self._streams_per_principal = streams_per_principal
@@ -200,6 +227,25 @@ class Identity:
         except NotFound:  # another request was faster
             raise AccessDenied(401, _NOT_VALID) from None
         return principal
+
+    async def sign_in_at_provider(
+        self,
+        provider: Provider,
+        attempt: Attempt | None,
+        request: HTTPConnection,
+        redirect_uri: str,
+    ) -> Principal:
+        """Return the person whom the provider sends back here. Raises AccessDenied.
+
+        A refused answer counts as a wrong secret: an address that sends many waits before a call of it.
+        """
+        async with self.guesses.lookup(request):
+            try:
+                return await provider.finish(attempt, request.query_params, redirect_uri)
+            except AccessDenied as denied:
+                if denied.status != 503:
+                    await self._record_wrong(request, denied.detail)
+                raise
 
     async def revoke_token(self, token_id: str) -> Credential:
         """Revoke a token, and remove the sessions that were opened with it."""

@@ -70,6 +70,7 @@ class OidcVerifier:
         self._fetch = fetch
         self._clock = clock
         self._keys = KeySet([])
+        self._discovered: Mapping[str, Any] = {}
         self._keys_read_at: float | None = None
         self._last_attempt_at: float | None = None
         self._reading = asyncio.Lock()
@@ -79,24 +80,47 @@ class OidcVerifier:
         """Return whether the token has three parts separated by dots; LCM's own tokens have no dot."""
         return token.count(".") == 2
 
+    @property
+    def address(self) -> str:
+        return self._config.issuer
+
     async def verify(self, token: str) -> Principal:
+        """Return the person of an access token."""
+        claims = (await self.decode(token)).claims
+        try:
+            self._check(claims)
+        except MALFORMED as error:
+            raise refusal(error) from None
+        return self.principal_of(claims)
+
+    async def decode(self, token: str) -> jwt.Token:
+        """Return a token that the issuer signed; its claims are still to be checked. Raises AccessDenied."""
         if len(token) > MAX_TOKEN_BYTES:
-            raise AccessDenied(401, f"a bearer token may have at most {MAX_TOKEN_BYTES} bytes")
+            raise AccessDenied(401, f"a token may have at most {MAX_TOKEN_BYTES} bytes")
         await self._read_keys(because_unknown=False)
         try:
-            claims = self._claims_of(token)
-        except InvalidKeyIdError:
-            await self._read_keys(because_unknown=True)
             try:
-                claims = self._claims_of(token)
-            except MALFORMED as error:
-                raise _refusal(error) from None
+                return jwt.decode(token, self._keys, registry=self._registry)
+            except InvalidKeyIdError:
+                await self._read_keys(because_unknown=True)
+                return jwt.decode(token, self._keys, registry=self._registry)
         except MALFORMED as error:
-            raise _refusal(error) from None
-        return self._principal(claims)
+            raise refusal(error) from None
 
-    def _claims_of(self, token: str) -> dict[str, Any]:
-        claims = jwt.decode(token, self._keys, registry=self._registry).claims
+    async def endpoint(self, name: str) -> str:
+        """Return the address that the issuer publishes under this name. Raises AccessDenied."""
+        await self._read_keys(because_unknown=False)
+        address = str(self._discovered.get(name))
+        try:
+            require_private_transport(address)
+        except ConfigurationError as error:
+            log.warning(
+                "issuer endpoint not usable", issuer=self._config.issuer, endpoint=name, error=str(error)
+            )
+            raise AccessDenied(503, f"the identity provider publishes no {name} that can be used") from None
+        return address
+
+    def _check(self, claims: dict[str, Any]) -> None:
         expected = jwt.JWTClaimsRegistry(
             now=lambda: int(self._clock.now().timestamp()),
             leeway=LEEWAY_SECONDS,
@@ -106,9 +130,15 @@ class OidcVerifier:
             sub={"essential": True},
         )
         expected.validate(claims)
-        return claims
 
-    def _principal(self, claims: Mapping[str, Any]) -> Principal:
+    def id_of(self, claims: Mapping[str, Any]) -> str:
+        return f"oidc:{claims['sub']}"
+
+    def end_of(self, claims: Mapping[str, Any]) -> datetime:
+        return datetime.fromtimestamp(min(claims["exp"], _MAX_TIMESTAMP), UTC)
+
+    def principal_of(self, claims: Mapping[str, Any]) -> Principal:
+        """Return the person of checked claims. Raises AccessDenied if they name no role."""
         found: Any = claims
         for part in self._config.role_claim.split("."):
             found = found.get(part) if isinstance(found, Mapping) else None
@@ -121,10 +151,10 @@ class OidcVerifier:
             )
         name = claims.get("preferred_username") or claims.get("email") or claims["sub"]
         return Principal(
-            id=f"oidc:{claims['sub']}",
+            id=self.id_of(claims),
             name=f"{NAME_PREFIX}{name}"[:100],
             role=max(roles),
-            expires_at=datetime.fromtimestamp(min(claims["exp"], _MAX_TIMESTAMP), UTC),
+            expires_at=self.end_of(claims),
         )
 
     async def _read_keys(self, *, because_unknown: bool) -> None:
@@ -161,13 +191,15 @@ class OidcVerifier:
         keys = [key for entry in (published or [])[:MAX_KEYS] if (key := _public_key(entry)) is not None]
         if not keys:
             raise Unreachable("it publishes no key that LCM can use")
+        self._discovered = discovered
         return KeySet(keys)
 
 
 _MAX_TIMESTAMP: Final = 253402300799  # the last second of the year 9999
 
 
-def _refusal(error: Exception) -> AccessDenied:
+def refusal(error: Exception) -> AccessDenied:
+    """Return the refusal of a token, in the words of the library where it has some."""
     if isinstance(error, ExpiredTokenError):
         return AccessDenied(401, "this token has expired; get a new one from your identity provider")
     reason = str(error) if isinstance(error, JoseError) else "it is malformed"

@@ -58,7 +58,7 @@ Errors are RFC 9457 problem documents whose `detail` says what to do.
 
 _STRUCTS = (
     schemas.WorkerView, schemas.WorkerPage, schemas.WorkerRecords, schemas.Timeline, schemas.TemplateList,
-    schemas.RegionList, schemas.SessionView, schemas.StatusReport,
+    schemas.RegionList, schemas.SessionView, schemas.SignInWays, schemas.StatusReport,
     schemas.RecordVersion, schemas.LaunchIntentRecorded, schemas.LaunchIntentWithdrawn,
     schemas.InstanceReport, schemas.CmlReport, schemas.LeadershipClaim, schemas.LeadershipGrant,
     schemas.CmlCredentials,

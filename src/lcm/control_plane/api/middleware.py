@@ -31,7 +31,13 @@ BODY_TIMEOUT_SECONDS = 10.0
 OPEN_PATHS = frozenset({"/", "/favicon.svg", "/health", "/ready", "/metrics"})
 OPEN_PREFIXES = ("/assets/",)
 REFUSALS = frozenset({401, 403, 429})
-SESSION = (("POST", "/api/session"), ("DELETE", "/api/session"))
+SESSION = (
+    ("POST", "/api/session"),
+    ("DELETE", "/api/session"),
+    ("GET", "/api/session/sign-in"),
+    ("GET", "/api/session/oidc"),
+    ("GET", "/api/session/oidc/callback"),
+)
 
 SECURITY_HEADERS = {
     "Content-Security-Policy": (

@@ -1,17 +1,20 @@
 """Signing in exchanges a token for a session cookie that scripts cannot read and other sites cannot use."""
 
+import base64
 from datetime import datetime
+from typing import Final
 
 import msgspec
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 
-from lcm.control_plane.access.identity import Identity, cookie_name
-from lcm.control_plane.access.roles import AccessDenied, Principal, refuse_foreign_origin
+from lcm.control_plane.access.identity import Attempt, Identity, Provider, cookie_name
+from lcm.control_plane.access.roles import AccessDenied, Principal, TooManyRequests, refuse_foreign_origin
 from lcm.control_plane.api.dependencies import Viewer, audit_changes, services
 from lcm.control_plane.api.middleware import charge
-from lcm.rest.schemas import SessionView
+from lcm.domain.errors import NotFound
+from lcm.rest.schemas import SessionView, SignInWays
 from lcm.web.answers import answer, documented
 
 router = APIRouter(prefix="/api/session", tags=["session"])
@@ -32,6 +35,10 @@ class SignInLink(msgspec.Struct, frozen=True, kw_only=True):
 
     code: str
     expires_at: datetime
+
+
+ATTEMPT_SECONDS: Final = 600
+"""How long a person may take at the identity provider."""
 
 
 @router.get("", summary="Get the session", **documented(SessionView))
@@ -77,6 +84,88 @@ async def make_link(person: Viewer, request: Request) -> Response:
     code, link = await services(request).identity.make_link(person)
     assert link.expires_at is not None
     return answer(SignInLink(code=code, expires_at=link.expires_at), 201)
+
+
+@router.get("/sign-in", summary="Get the ways to sign in", **documented(SignInWays, public=True))
+async def ways(request: Request) -> Response:
+    """What the sign-in page offers besides a token."""
+    provider = services(request).identity.provider
+    return answer(SignInWays(identity_provider=provider.name if provider else None))
+
+
+@router.get(
+    "/oidc",
+    summary="Begin to sign in at the identity provider",
+    **documented(None, 303, "To the identity provider.", problems=[404, 503], public=True),
+)
+async def begin(request: Request) -> Response:
+    """For browsers: what the answer must fit to is kept in a cookie of the one that begins."""
+    address, attempt = await _provider(request).begin(_redirect_uri(request))
+    response = RedirectResponse(address, status_code=303)
+    text = base64.urlsafe_b64encode(msgspec.json.encode(attempt)).decode()
+    response.set_cookie(
+        _attempt_cookie(request),
+        text,
+        max_age=ATTEMPT_SECONDS,
+        httponly=True,
+        samesite="lax",  # the provider's page leads back here
+        secure=request.scope["scheme"] == "https",
+        path="/",
+    )
+    return response
+
+
+@router.get(
+    "/oidc/callback",
+    summary="Come back from the identity provider",
+    **documented(None, 303, "To the dashboard.", problems=[404], public=True),
+)
+async def come_back(request: Request) -> Response:
+    """Signed in, or with `sign_in` in the URL: `refused`, `no-role`, `unavailable` or `too-many`."""
+    identity, provider = services(request).identity, _provider(request)
+    response = RedirectResponse("/", status_code=303)
+    try:
+        principal = await identity.sign_in_at_provider(
+            provider, _attempt_of(request), request, _redirect_uri(request)
+        )
+        await remember(response, request, identity, principal)
+    except AccessDenied as denied:
+        reasons = {403: "no-role", 503: "unavailable"}
+        response = RedirectResponse(f"/?sign_in={reasons.get(denied.status, 'refused')}", status_code=303)
+    except TooManyRequests:
+        response = RedirectResponse("/?sign_in=too-many", status_code=303)
+    response.delete_cookie(
+        _attempt_cookie(request),
+        path="/",
+        secure=request.scope["scheme"] == "https",
+        httponly=True,
+        samesite="lax",
+    )
+    return response
+
+
+def _provider(request: Request) -> Provider:
+    provider = services(request).identity.provider
+    if provider is None:
+        raise NotFound("no identity provider is set up here: OIDC_ISSUER and OIDC_CLIENT_ID; use a token")
+    return provider
+
+
+def _redirect_uri(request: Request) -> str:
+    """Where the provider leads back to: this host as the browser names it, if the provider knows it."""
+    return f"{request.scope['scheme']}://{request.headers.get('host', '')}{router.prefix}/oidc/callback"
+
+
+def _attempt_cookie(request: Request) -> str:
+    return "__Host-lcm_sign_in" if request.scope["scheme"] == "https" else "lcm_sign_in"
+
+
+def _attempt_of(request: Request) -> Attempt | None:
+    try:
+        text = base64.urlsafe_b64decode(request.cookies.get(_attempt_cookie(request), ""))
+        return msgspec.json.decode(text, type=Attempt)
+    except (ValueError, msgspec.MsgspecError):
+        return None
 
 
 async def sign_in_by_link(
