@@ -24,6 +24,7 @@ from lcm.lablet_controller.lab_requests import LabRequests
 from lcm.lablet_controller.stats import Stats
 from lcm.rest.client import HttpTransport
 from lcm.rest.lablet_client import LabletClient
+from lcm.rest.plane_clock import PlaneClock
 from lcm.rest.schemas import LABLET_CONTROLLER
 from lcm.simulator.cml import faults
 from lcm.simulator.cml.site import Site
@@ -93,7 +94,7 @@ async def opened(data_dir: Path) -> AsyncIterator[Fixture]:
         await plane.accepted("/{id}/ec2-details", report)
         await plane.accepted("/{id}/cml-data", {"ready": True, "version": "2.9.0"})
         epoch = [0]
-        client = LabletClient(transport, key, LABLET_CONTROLLER, lambda: epoch[0])
+        client = LabletClient(transport, key, LABLET_CONTROLLER, lambda: epoch[0], PlaneClock(clock))
         epoch[0] = await client.claim_leadership("c", 1, "l")
         session = CmlSession(
             connections, always(Credentials(ADMIN.username, ADMIN.password)), HOST, None, clock

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from lcm.cml.sessions import server_of
 from lcm.control_plane.commands.lablets.create_session import find_session
+from lcm.core.clock import Clock
 from lcm.core.election import LeadershipLost
 from lcm.core.results import Requeue, Retry
 from lcm.core.telemetry import Telemetry
@@ -27,6 +28,7 @@ from lcm.lablet_controller.reconciler import LabletReconciler
 from lcm.lablet_controller.stats import Stats
 from lcm.rest.lablet_client import LabletClient
 from lcm.rest.lablets import PlacementOrder
+from lcm.rest.plane_clock import PlaneClock
 from lcm.rest.scheduling_client import SchedulingClient
 from lcm.rest.schemas import LABLET_CONTROLLER
 from lcm.simulator.cml.server import CmlServer as SimulatedCml
@@ -97,6 +99,8 @@ class LabletBench(PublicDesk):
         self.labs = MemoryCmlLabs(self.clock)
         self.labs.servers[HOST] = self.cml
         self.ports = MemoryPortProbe(self.clock, self.labs.servers)
+        self.controller_clock: Clock = self.clock
+        """The controller's own clock."""
         self.port_probe: PortProbe | None = self.ports
         await self.change_worker(
             lambda worker: replace(
@@ -138,7 +142,8 @@ class LabletBench(PublicDesk):
 
     async def new_controller(self, revision: int) -> LabletReconciler:
         epoch = [0]
-        client = LabletClient(self, KEYS.controller, LABLET_CONTROLLER, lambda: epoch[0])
+        plane_clock = PlaneClock(self.controller_clock)
+        client = LabletClient(self, KEYS.controller, LABLET_CONTROLLER, lambda: epoch[0], plane_clock)
         epoch[0] = await client.claim_leadership("etcd", revision, f"c{revision}")
         plane: Any = Disturbed(client, self._note)
         labs: Any = Disturbed(self.labs, self._note, self.skipped)
@@ -147,13 +152,13 @@ class LabletBench(PublicDesk):
             if revision != self.revision:
                 raise LeadershipLost("the lease is over")
 
-        observer = LabObserver(labs, plane, self.clock, lands_within_seconds=120)
+        observer = LabObserver(labs, plane, plane_clock, lands_within_seconds=120)
         return LabletReconciler(
             plane,
             observer,
             LabGate(labs, plane, observer.fleet_id, check_leadership),
             lambda worker: server_of(worker, use_private_ip=False),
-            self.clock,
+            plane_clock,
             Stats(Telemetry()),
             lab_lead=timedelta(minutes=5),
             start_timeout=timedelta(seconds=300),

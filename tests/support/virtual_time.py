@@ -170,6 +170,17 @@ class VirtualClock:
         return self._loop.rest(seconds) if self._loop is not None and seconds > 0 else asyncio.sleep(seconds)
 
 
+class WrongClock(VirtualClock):
+    """The clock of a host that is ahead by so much."""
+
+    def __init__(self, ahead: timedelta) -> None:
+        super().__init__()
+        self._ahead = ahead
+
+    def now(self) -> datetime:
+        return super().now() + self._ahead
+
+
 def run_in_virtual_time(work: Coroutine[Any, Any, T]) -> T:
     """Run to the end, in as little real time as the work itself needs."""
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:

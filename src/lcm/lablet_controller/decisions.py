@@ -211,6 +211,7 @@ class Situation:
     seen: Observation[LabView]
     """The recorded lab; as long as no id is recorded, the lab with the marker of the session."""
     now: datetime
+    """By the control plane's clock, like every time of the session and of the worker."""
     lab_lead: timedelta
     start_timeout: timedelta
     restarts_stopped_labs: bool = False

@@ -37,6 +37,7 @@ from lcm.lablet_controller.settings import LabletControllerSettings
 from lcm.lablet_controller.stats import Stats
 from lcm.rest.client import HttpTransport
 from lcm.rest.lablet_client import LabletClient
+from lcm.rest.plane_clock import PlaneClock
 from lcm.rest.schemas import LABLET_CONTROLLER
 from lcm.web.server import HttpServer
 
@@ -103,11 +104,15 @@ def assemble_lablets(
     labs: CmlLabs,
     kv: Kv | None,
     clock: Clock,
+    plane_clock: PlaneClock,
     telemetry: Telemetry,
     health: Health,
     port_probe: PortProbe | None = None,
 ) -> LabletController:
-    """Everything but the connections: the same parts over CML, or in a simulation."""
+    """Everything but the connections: the same parts over CML, or in a simulation.
+
+    Whatever is judged by times that the control plane recorded is judged by `plane_clock`.
+    """
     stats = Stats(telemetry)
     telemetry.gauge(
         "lablet_controller_leader",
@@ -115,7 +120,7 @@ def assemble_lablets(
         lambda: [(int(election.is_leader), {})],
     )
     observer = LabObserver(
-        labs, control_plane, clock, lands_within_seconds=LANDS_WITHIN * settings.cml_lab_timeout
+        labs, control_plane, plane_clock, lands_within_seconds=LANDS_WITHIN * settings.cml_lab_timeout
     )
     gate = LabGate(labs, control_plane, observer.fleet_id, election.check)
     find_server = partial(server_of, use_private_ip=settings.use_private_ip_for_monitoring)
@@ -138,7 +143,7 @@ def assemble_lablets(
         observer,
         gate,
         find_server,
-        clock,
+        plane_clock,
         stats,
         lab_lead=timedelta(minutes=settings.lab_start_minutes),
         start_timeout=timedelta(seconds=settings.lab_start_timeout),
@@ -205,6 +210,7 @@ async def lablet_controller_process(
 ) -> AsyncIterator[LabletControllerProcess]:
     """Open the connections and put everything together; run the services to bring it to life."""
     telemetry, health = Telemetry(ids), Health(clock)
+    plane_clock = PlaneClock(clock)
     election = election_of(
         settings,
         kv,
@@ -226,7 +232,11 @@ async def lablet_controller_process(
         ) as cml,
     ):
         control_plane = LabletClient(
-            transport, api_key, service=LABLET_CONTROLLER, epoch=lambda: election.epoch
+            transport,
+            api_key,
+            service=LABLET_CONTROLLER,
+            epoch=lambda: election.epoch,
+            plane_clock=plane_clock,
         )
         sessions = CmlSessions(
             cml,
@@ -240,10 +250,11 @@ async def lablet_controller_process(
             settings,
             election,
             control_plane=control_plane,
-            labs=CmlLabsClient(sessions.of, clock, limits),
+            labs=CmlLabsClient(sessions.of, plane_clock, limits),
             port_probe=TcpProbe() if settings.probe_ports else None,
             kv=kv,
             clock=clock,
+            plane_clock=plane_clock,
             telemetry=telemetry,
             health=health,
         )

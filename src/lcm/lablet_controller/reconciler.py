@@ -130,6 +130,7 @@ class LabletReconciler(Reconciler[LabletSession]):
     gate: LabGate
     server_of: Callable[[Worker], CmlServer | None]
     clock: Clock
+    """The control plane's, which recorded the times of sessions."""
     stats: Stats
     lab_lead: timedelta
     start_timeout: timedelta

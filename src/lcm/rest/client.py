@@ -136,6 +136,11 @@ class ControlPlaneClient:
     async def claim_leadership(
         self, cluster_id: str, revision: int, instance_id: str, terms: ControllerTerms | None = None
     ) -> int:
+        return (await self._claim_leadership(cluster_id, revision, instance_id, terms)).epoch
+
+    async def _claim_leadership(
+        self, cluster_id: str, revision: int, instance_id: str, terms: ControllerTerms | None
+    ) -> LeadershipGrant:
         claim = LeadershipClaim(
             service=self._service,
             cluster_id=cluster_id,
@@ -143,8 +148,7 @@ class ControlPlaneClient:
             instance_id=instance_id,
             terms=terms,
         )
-        body = await self._call("POST", "/leadership", claim)
-        return msgspec.json.decode(body, type=LeadershipGrant).epoch
+        return msgspec.json.decode(await self._call("POST", "/leadership", claim), type=LeadershipGrant)
 
     async def update_status(
         self,

@@ -1,16 +1,17 @@
 """What the lablet controller reads of the control plane and reports to it."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 from urllib.parse import quote
 
 import msgspec
 
 from lcm.domain.errors import Conflict
+from lcm.domain.idle import ControllerTerms
 from lcm.domain.lablet.session import LabletSession
 from lcm.domain.lablet.states import SessionStatus
 from lcm.domain.telemetry import LabRecord
-from lcm.rest.client import ControlPlaneClient
+from lcm.rest.client import ControlPlaneClient, Transport
 from lcm.rest.lab_reports import (
     ConfigsExtracted,
     DefinitionsReport,
@@ -34,6 +35,7 @@ from lcm.rest.lablet_reports import (
     SessionProgress,
 )
 from lcm.rest.lablets import LabletSessionRecords, Unscheduled
+from lcm.rest.plane_clock import PlaneClock
 
 MAX_BYTES: Final = 512 * 1024
 
@@ -65,13 +67,39 @@ class SessionChanged(Conflict):
 
 
 class LabletClient(ControlPlaneClient):
-    """The client of the lablet controller. Raises SessionChanged for what a change of the session refuses."""
+    """The client of the lablet controller. Raises SessionChanged for what a change of the session refuses.
+
+    The control plane's clock learns from its answers: the first one, before anything is done, grants the
+    leadership; then every list of sessions.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        api_key: str,
+        service: str,
+        epoch: Callable[[], int],
+        plane_clock: PlaneClock,
+    ) -> None:
+        super().__init__(transport, api_key, service, epoch)
+        self._plane_clock = plane_clock
+
+    async def claim_leadership(
+        self, cluster_id: str, revision: int, instance_id: str, terms: ControllerTerms | None = None
+    ) -> int:
+        asked = self._plane_clock.monotonic()
+        grant = await self._claim_leadership(cluster_id, revision, instance_id, terms)
+        self._plane_clock.learn(grant.answered_at, asked=asked)
+        return grant.epoch
 
     async def list_sessions(self, *statuses: SessionStatus) -> list[LabletSession]:
         """Return the sessions that have not ended, or those in one of the given statuses."""
         query = "&".join(f"status={status}" for status in statuses)
+        asked = self._plane_clock.monotonic()
         body = await self._call("GET", f"/lablet-sessions?{query}" if query else "/lablet-sessions")
-        return msgspec.json.decode(body, type=LabletSessionRecords).items
+        records = msgspec.json.decode(body, type=LabletSessionRecords)
+        self._plane_clock.learn(records.answered_at, asked=asked)
+        return records.items
 
     async def get_session(self, session_id: str) -> LabletSession:
         return _session.decode(await self._call("GET", f"/lablet-sessions/{session_id}"))

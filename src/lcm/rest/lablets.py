@@ -135,6 +135,8 @@ class WindowsMoved(msgspec.Struct, frozen=True, kw_only=True):
 
 class LabletSessionRecords(msgspec.Struct, frozen=True, kw_only=True):
     items: list[LabletSession]
+    answered_at: datetime | None = None
+    """By the control plane's clock, which judges their times; None from a version without it."""
 
 
 class LabletSessionView(msgspec.Struct, frozen=True, kw_only=True):

@@ -676,3 +676,5 @@ class LeadershipGrant(msgspec.Struct, frozen=True, kw_only=True):
     """The epoch to send with every write."""
 
     epoch: int
+    answered_at: datetime | None = None
+    """By the control plane's clock; None from a version without it."""

@@ -153,13 +153,13 @@ async def a_stop_waits_for_the_configurations_of_nodes(story: Story) -> None:
 
 @under(LABS)
 async def a_lab_ends_by_the_clock_of_the_control_plane(story: Story) -> None:
-    """The clocks of the lablet controllers are two minutes fast; the lab is used until the end."""
+    """The clocks of the lablet controllers are five minutes fast; the lab is used until the end."""
     desk = LabDesk(story)
     definition = await desk.define("plain")
     worker = await desk.create("ada", TEMPLATE)
     await desk.until(worker, WORKER_RUNNING)
     for process in story.world.lablets:
-        process.skew = timedelta(minutes=2)
+        process.skew = timedelta(minutes=5)
     session = await desk.book(definition, desk.slot(2, 8))
     await desk.until_session(session, RUNNING)
     await desk.until_session(session, ARCHIVED)

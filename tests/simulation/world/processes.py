@@ -37,6 +37,7 @@ from lcm.resource_scheduler.main import election_of as scheduler_election_of
 from lcm.resource_scheduler.settings import ResourceSchedulerSettings
 from lcm.rest.client import ControlPlaneClient
 from lcm.rest.lablet_client import LabletClient
+from lcm.rest.plane_clock import PlaneClock
 from lcm.rest.scheduling_client import SchedulingClient
 from lcm.rest.schemas import LABLET_CONTROLLER
 from lcm.worker_controller.main import WorkerController, assemble_controller, election_of
@@ -381,8 +382,13 @@ class LabletProcess(Candidate):
             call_timeout_seconds=knobs.election_timeout_seconds,
             retry_interval=knobs.election_retry_seconds,
         )
+        plane_clock = PlaneClock(clock)
         control_plane = LabletClient(
-            ports.SimulatedTransport(self), KEYS.controller, LABLET_CONTROLLER, lambda: election.epoch
+            ports.SimulatedTransport(self),
+            KEYS.controller,
+            LABLET_CONTROLLER,
+            lambda: election.epoch,
+            plane_clock,
         )
         self.lablets = lablets = assemble_lablets(
             settings,
@@ -392,6 +398,7 @@ class LabletProcess(Candidate):
             port_probe=SimulatedPortProbe(self),
             kv=kv,
             clock=clock,
+            plane_clock=plane_clock,
             telemetry=telemetry,
             health=health,
         )

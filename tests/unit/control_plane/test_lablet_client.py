@@ -15,6 +15,7 @@ from lcm.domain.lablet.states import EndReason, SessionStatus
 from lcm.rest.lablet_client import LabletClient, SessionChanged
 from lcm.rest.lablet_reports import ImportIntent, LabCleaned, LabImported, SessionMove, SessionProgress
 from lcm.rest.lablets import PlacementOrder
+from lcm.rest.plane_clock import PlaneClock
 from lcm.rest.scheduling_client import SchedulingClient
 from lcm.rest.schemas import LABLET_CONTROLLER
 from support import asgi
@@ -44,7 +45,11 @@ class ControllerDesk(PublicDesk):
             transport, KEYS.controller, "resource-scheduler", lambda: epochs["resource-scheduler"]
         )
         self.client = LabletClient(
-            transport, KEYS.controller, LABLET_CONTROLLER, lambda: epochs[LABLET_CONTROLLER]
+            transport,
+            KEYS.controller,
+            LABLET_CONTROLLER,
+            lambda: epochs[LABLET_CONTROLLER],
+            PlaneClock(self.clock),
         )
         for client, service in ((scheduler, "resource-scheduler"), (self.client, LABLET_CONTROLLER)):
             epochs[service] = await client.claim_leadership("etcd", 1, "a")
@@ -139,7 +144,9 @@ async def test_only_the_leading_lablet_controller_decides_on_labs(desk: Controll
     desk.epochs[LABLET_CONTROLLER] = 0
     with pytest.raises(Fenced):
         await desk.import_lab()
-    other = LabletClient(InMemory(desk), KEYS.controller, "resource-scheduler", lambda: 1)
+    other = LabletClient(
+        InMemory(desk), KEYS.controller, "resource-scheduler", lambda: 1, PlaneClock(desk.clock)
+    )
     with pytest.raises(Unreachable, match="lablet-controller"):
         await other.unschedule(desk.session_id, "drained", generation=1)
     assert (await desk.client.get_session(desk.session_id)).status is SessionStatus.SCHEDULED

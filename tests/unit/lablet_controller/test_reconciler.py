@@ -33,6 +33,7 @@ from lcm.simulator.cml.accounts import ADMIN_ID
 from lcm.simulator.cml.lab_faults import NeverBoots, RefuseLab
 from lcm.simulator.cml.topology import import_file, read_file
 from support.lablet_bench import LAB, Killed, LabletBench
+from support.virtual_time import WrongClock
 
 LIVE: Final = (SCHEDULED, INSTANTIATING, READY, RUNNING)
 WHOLE: Final = {"import_lab", "start_lab", "stop_lab", "wipe_lab", "delete_lab"}
@@ -97,6 +98,19 @@ async def test_a_session_ends_at_its_time_and_not_before(bench: LabletBench) -> 
     assert (await bench.drive(*ENDED)).status is ARCHIVED
     assert bench.clock.now() < session.ends_at + timedelta(seconds=60)
     await assert_nothing_is_left(bench)
+
+
+@pytest.mark.parametrize("minutes", [-5, 5])
+async def test_a_controller_whose_clock_is_wrong_boots_and_ends_labs_on_time(minutes: int) -> None:
+    bench = await LabletBench().open()
+    bench.controller_clock = WrongClock(timedelta(minutes=minutes))
+    await bench.restart_controller()
+    session = await bench.drive(RUNNING)
+    assert session.steps[LabStep.BOOT].attempts == 1
+    assert session.ends_at is not None
+    assert (await bench.drive(*ENDED)).status is ARCHIVED
+    assert abs(bench.clock.now() - session.ends_at) < timedelta(seconds=60)
+    assert bench.calls.count("start_lab") == bench.calls.count("stop_lab") == 1
 
 
 async def test_a_booked_session_is_imported_five_minutes_before_its_start_and_runs_at_its_start() -> None:

@@ -28,6 +28,7 @@ from lcm.lablet_controller.admin import lablet_operations
 from lcm.lablet_controller.main import LabletController, assemble_lablets, election_of
 from lcm.lablet_controller.settings import LabletControllerSettings
 from lcm.rest.lablet_client import LabletClient
+from lcm.rest.plane_clock import PlaneClock
 from lcm.rest.schemas import LABLET_CONTROLLER, LeadershipClaim
 from lcm.simulator.cml.lab import Lab
 from lcm.simulator.cml.topology import import_file, read_file
@@ -85,7 +86,8 @@ class Site(LabletBench):
         election = election_of(
             SETTINGS, self.kv, clock=self.clock, telemetry=telemetry, health=health, instance_id=name
         )
-        client = LabletClient(self, KEYS.controller, LABLET_CONTROLLER, lambda: election.epoch)
+        plane_clock = PlaneClock(self.clock)
+        client = LabletClient(self, KEYS.controller, LABLET_CONTROLLER, lambda: election.epoch, plane_clock)
         return assemble_lablets(
             SETTINGS,
             election,
@@ -93,6 +95,7 @@ class Site(LabletBench):
             labs=self.labs,
             kv=self.kv,
             clock=self.clock,
+            plane_clock=plane_clock,
             telemetry=telemetry,
             health=health,
         )

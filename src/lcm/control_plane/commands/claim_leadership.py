@@ -48,9 +48,7 @@ async def claim_leadership(
         known = msgspec.json.decode(document.body, type=Leadership) if document else None
         version = document.version if document else 0
         if known is not None and _is_granted(known, claim):
-            records.epochs.granted(fence_for(claim.service, version))
-            records.lone_leaders.on_claim(claim.service)
-            return LeadershipGrant(epoch=version)
+            return _granted(records, claim, version)
         if known is not None:
             _require_newer(records, known, claim)
         claimed = Document(GUARD_KIND, claim.service, version + 1, msgspec.json.encode(_next(known, claim)))
@@ -59,10 +57,14 @@ async def claim_leadership(
             await (records.store.replace(claimed) if known else records.store.insert(claimed))
         except VersionConflict:
             continue
-        records.epochs.granted(fence_for(claim.service, version + 1))
-        records.lone_leaders.on_claim(claim.service)
-        return LeadershipGrant(epoch=version + 1)
+        return _granted(records, claim, version + 1)
     raise Conflict("several instances claim the lead at once; try again")
+
+
+def _granted(records: Records, claim: LeadershipClaim, epoch: int) -> LeadershipGrant:
+    records.epochs.granted(fence_for(claim.service, epoch))
+    records.lone_leaders.on_claim(claim.service)
+    return LeadershipGrant(epoch=epoch, answered_at=records.clock.now())
 
 
 def _is_granted(known: Leadership, claim: LeadershipClaim) -> bool:

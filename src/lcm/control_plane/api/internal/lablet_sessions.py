@@ -48,7 +48,7 @@ async def list_all(
         if (session.status in wanted if wanted else not session.is_ended)
         and (changed_since is None or session.updated_at >= changed_since)
     ]
-    return answer(LabletSessionRecords(items=sessions))
+    return answer(LabletSessionRecords(items=sessions, answered_at=plane.records.clock.now()))
 
 
 @router.get(
