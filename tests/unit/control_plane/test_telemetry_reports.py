@@ -41,12 +41,13 @@ FIRST_SAMPLE = T0 - timedelta(hours=3)
 
 
 class CountingStore(MemoryStore):
-    """Counts calls; can fail the next write after having made it."""
+    """Counts calls; can fail the next write after having made it, and every read of all labs."""
 
     def __init__(self) -> None:
         super().__init__()
         self.calls: Counter[str] = Counter()
         self.loses_confirmations = False
+        self.cannot_list_labs = False
 
     async def get(self, kind: str, document_id: str) -> Document | None:
         self.calls[f"get {kind}"] += 1
@@ -54,6 +55,8 @@ class CountingStore(MemoryStore):
 
     async def list_all(self, kind: str) -> Sequence[Document]:
         self.calls[f"list {kind}"] += 1
+        if self.cannot_list_labs and kind == "lab":
+            raise StoreUnavailable("no answer")
         return await super().list_all(kind)
 
     async def insert(self, document: Document, fence: Fence | None = None) -> None:
@@ -377,6 +380,23 @@ async def test_the_load_of_an_unknown_lab_requests_a_discovery_of_that_lab_and_n
     assert (
         await plane.records.workers.get("ada")
     ).cml.lab_discovery_requested_at is None  # no sweep over all labs
+
+
+async def test_reports_to_a_store_that_cannot_be_read_are_refused_whole(
+    plane: ControlPlane, store: CountingStore
+) -> None:
+    """Nothing is begun that is never awaited: a warning fails the test."""
+    worker = await add(plane, "ada")
+    fence = await lead(plane)
+    stats = LabStats(worker_id=worker.id, lab_id="unknown", nodes={}, links={}, collected_at=T0)
+    reports = LiveReports(lab_changes=[change("ada", "lab-1", "STARTED")], lab_stats=[stats])
+    plane.records.labs.invalidate()
+    store.cannot_list_labs = True
+    with pytest.raises(StoreUnavailable):
+        await report_live(plane.records, plane.caches, plane.policies, reports, fence=fence)
+    store.cannot_list_labs = False
+    receipt = await report_live(plane.records, plane.caches, plane.policies, reports, fence=fence)
+    assert receipt == LiveReceipt(accepted=2, dropped=0)
 
 
 async def test_the_load_of_a_lab_on_a_stopped_worker_adds_no_lab(plane: ControlPlane) -> None:

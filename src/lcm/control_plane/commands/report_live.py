@@ -83,9 +83,10 @@ async def _keep(
     records: Records, caches: Caches, policies: Policies, reports: LiveReports, fence: Fence
 ) -> int:
     """Write what must not be lost, all at once; return how many reports that were."""
+    unknown = await _of_unknown_labs(records, caches, reports)
     writes: list[Coroutine[Any, Any, int]] = [
         *(_keep_lab(records, caches, changes, fence) for changes in _by_lab(reports.lab_changes)),
-        *(_add_lab(records, stats, fence) for stats in await _of_unknown_labs(records, caches, reports)),
+        *(_add_lab(records, stats, fence) for stats in unknown),
         *(
             _keep_activity(records, caches, policies, of_one, fence)
             for of_one in _by_worker(reports.activity)
