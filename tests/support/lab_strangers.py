@@ -5,17 +5,20 @@ from datetime import timedelta
 from typing import Any, Final
 
 from lcm.cml.sessions import server_of
+from lcm.control_plane.commands.claim_leadership import claim_leadership, fence_for
 from lcm.control_plane.queries.labs import lab_work
 from lcm.core.health import Health
 from lcm.core.telemetry import Telemetry
 from lcm.domain.lablet.audit import LabletEvent
 from lcm.domain.lablet.marker import Marker, lab_title, mark_notes
-from lcm.domain.telemetry import LabRecord
+from lcm.domain.launch import WorkerId
+from lcm.domain.telemetry import LabChange, LabRecord
 from lcm.lablet_controller.discovery import LabDiscovery
 from lcm.lablet_controller.extraction import ConfigExtraction
 from lcm.lablet_controller.lab_requests import LabRequests
 from lcm.lablet_controller.reconciler import LabletReconciler
 from lcm.lablet_controller.stats import Stats
+from lcm.rest.schemas import WORKER_CONTROLLER, LeadershipClaim
 from lcm.simulator.cml.accounts import ADMIN_ID
 from lcm.simulator.cml.lab import Lab
 from lcm.simulator.cml.server import CmlServer as SimulatedCml
@@ -74,7 +77,8 @@ class DiscoveryBench(LabletBench):
 
     async def work(self) -> list[LabRecord]:
         """The labs of which something is requested."""
-        return (await lab_work(self.records, self.policies)).items
+        owners = self.parts.plane.caches.lab_owners
+        return (await lab_work(self.records, self.policies, owners)).items
 
     def make_lab(self, title: str, *, notes: str = "", cml: SimulatedCml | None = None, **tags: str) -> Lab:
         """A lab that a person imports; `pc1` is the tag of its node."""
@@ -89,6 +93,20 @@ class DiscoveryBench(LabletBench):
         marker = Marker(session_id, generation, await self.records.fleet.get())
         title = title or lab_title(session_id, generation, "branch")
         return self.make_lab(title, notes=mark_notes("", marker))
+
+    async def report_created(self, lab: Lab) -> None:
+        """What the worker controller reports of a lab that CML has just made."""
+        change = LabChange(
+            worker_id=WorkerId("w1"),
+            lab_id=lab.id,
+            element_type="lab",
+            element_id=lab.id,
+            event="created",
+            at=self.clock.now(),
+        )
+        claim = LeadershipClaim(service=WORKER_CONTROLLER, cluster_id="etcd", revision=1, instance_id="w")
+        fence = fence_for(WORKER_CONTROLLER, (await claim_leadership(self.records, claim)).epoch)
+        await self.records.labs.change("w1", lab.id, [change], fence=fence)
 
     def start_lab(self, lab: Lab) -> None:
         self.cml.labs.advance(self._moment())

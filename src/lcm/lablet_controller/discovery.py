@@ -1,6 +1,7 @@
 """Lists every lab of every worker that can be used, whosesoever they are, and reports it.
 
-Each worker in its turn, when it comes up, and when a person requests it. A listing that is not whole says so:
+Each worker in its turn, when it comes up, when a person requests it, and when that decides whether a lab is
+leaked. A listing that is not whole says so:
 the control plane concludes no absence from it. What is remembered here only saves reads of CML, and is
 dropped with every leadership.
 """
@@ -153,9 +154,10 @@ class LabDiscovery:
     async def _discover(self, worker: Worker, server: CmlServer) -> None:
         """One listing; a failure is tried again soon and reports nothing."""
         started = self.clock.monotonic()
+        confirms_at = float("inf")
         try:
             report = await self._list(server)
-            await self.control_plane.report_labs(worker.id, report)
+            receipt = await self.control_plane.report_labs(worker.id, report)
             self._remember(server, report)
         except Fenced:
             raise
@@ -166,8 +168,13 @@ class LabDiscovery:
         else:
             self.stats.discoveries["full" if report.is_full else "partial"] += 1
             pace = self.interval_seconds
+            if receipt.again_in_seconds is not None:
+                confirms_at = self.clock.monotonic() + receipt.again_in_seconds
         self._turns[worker.id] = _Turn(
-            worker.instance.id, worker.cml.lab_discovery_requested_at, started, started + pace
+            worker.instance.id,
+            worker.cml.lab_discovery_requested_at,
+            started,
+            min(started + pace, confirms_at),
         )
 
     async def _list(self, server: CmlServer) -> LabListingReport:

@@ -35,6 +35,8 @@ class LabListingReceipt(msgspec.Struct, frozen=True, kw_only=True):
     leaked: int = 0
     orphaned: int = 0
 
+    again_in_seconds: float | None = None
+    """When another full listing confirms that a lab is leaked; null: none waits for that."""
 
 class DefinitionsReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The node definitions and images of a worker, all of them."""
@@ -69,7 +71,7 @@ class LabWork(msgspec.Struct, frozen=True, kw_only=True):
     items: list[LabRecord]
     """The labs of which something is requested."""
     unlisted_on: list[str]
-    """The workers with a lab of which only events or the load are known."""
+    """The workers with a lab that no listing has shown yet and no session has recorded."""
     configs_wanted: list[ConfigsWanted] = []
     """The workers that are stopped as soon as the configurations of their nodes are extracted."""
 

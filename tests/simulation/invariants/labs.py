@@ -37,8 +37,6 @@ from simulation.world.processes import Process
 from simulation.world.world import LATEST_LANDING_SECONDS, World
 
 LOOK_SECONDS: Final = 5.0
-LISTING_SECONDS: Final = 300.0
-"""So often every lab is listed, whatever happens."""
 DOUBLE_SECONDS: Final = 180.0
 LEAKED_SECONDS: Final = 900.0
 REMOVAL_SECONDS: Final = 60.0
@@ -107,8 +105,8 @@ class _Watch(_LabInvariant):
 
 
 class L5OneLab(_Watch):
-    """Of the labs of one import only one lives longer than three minutes after a listing could show them,
-    while CML answers: an import whose answer is late may make a second one. At rest there is one at most."""
+    """Of the labs of one import only one lives longer than three minutes while CML answers: an import whose
+    answer is late may make a second one. At rest there is one at most."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -120,8 +118,7 @@ class L5OneLab(_Watch):
         for lab_id, since in self._doubled_since.items():
             server, lab = doubled[lab_id]
             age = self.calm_seconds(since, server)
-            most = LISTING_SECONDS + DOUBLE_SECONDS + REMOVAL_SECONDS
-            self.require(age <= most, f"a second {lab.title} lives for {age:.0f} s")
+            self.require(age <= DOUBLE_SECONDS, f"a second {lab.title} lives for {age:.0f} s")
 
     def _doubled(self) -> Iterator[tuple[SimulatedCmlServer, Lab]]:
         """Every lab beside the one of its import that a session has recorded; people leave it alone."""
@@ -236,6 +233,40 @@ class L8IntendedImports(_LabInvariant):
         marker = read_notes(act.notes)
         is_intended = marker is not None and (marker.session_id, marker.generation) in self._intended
         self.require(is_intended, f"{marker} is imported without an intent")
+
+
+class L8SearchedImports(_LabInvariant):
+    """No import by a process that has not seen a listing of that server since the intent, and since its own
+    last import for this session: the lab may be there already."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._newest_call = 0
+        self._intended: dict[str, tuple[int, int]] = {}
+        """The newest import that is intended for each session, and the last call before that."""
+        self._listed: dict[tuple[str, int, str], int] = {}
+        """When each incarnation of a process has seen the labs of each worker."""
+        self._imported: dict[tuple[str, int, str], int] = {}
+
+    def on_session(self, before: LabletSession | None, after: LabletSession, fence: Fence | None) -> None:
+        known = self._intended.get(after.id, (0, 0))
+        if after.lab is not None and after.lab.generation > known[0]:
+            self._intended[after.id] = after.lab.generation, self._newest_call
+
+    def on_answer(self, process: Process, call: Call, answer: Any) -> None:
+        if call.site == "labs.list_labs":
+            self._listed[process.name, process.incarnation, call.subject] = call.n
+
+    def on_call(self, process: Process, call: Call) -> None:
+        self._newest_call = call.n
+        session = self.world.disk.session(call.subject) if call.site == "labs.import_lab" else None
+        if session is None:
+            return
+        key = (process.name, process.incarnation, session.id)
+        since = max(self._imported.get(key, 0), self._intended.get(session.id, (0, 0))[1])
+        self._imported[key] = call.n
+        seen = self._listed.get((process.name, process.incarnation, session.worker_id or ""), 0)
+        self.require(seen > since, f"a lab of {session.id} is imported without a search for it")
 
 
 class L11ProvenReady(_LabInvariant):

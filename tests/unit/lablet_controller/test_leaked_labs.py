@@ -263,6 +263,22 @@ async def test_a_removal_goes_on_whatever_dies(bench: DiscoveryBench, number: in
     bench.disturb = die_once
     await bench.carry_out(passes=60)
     await bench.discover_for(11)
+async def test_of_two_labs_of_one_import_the_second_lives_no_longer_than_three_minutes(
+    bench: DiscoveryBench,
+) -> None:
+    """No listing is due for five minutes: the news of a lab that no session has recorded brings one."""
+    session = await bench.drive(RUNNING)
+    await bench.discover()
+    await bench.clock.sleep(40)
+    second = await bench.make_leaked(session.id)
+    since = bench.clock.now()
+    await bench.report_created(second)
+    while len(bench.titles()) > 1:
+        await bench.discover(timedelta(seconds=10))
+        await bench.carry_out(passes=1)
+        assert bench.clock.now() - since < timedelta(minutes=3)
+
+
     assert bench.titles() == []
     assert (await bench.worker()).claims == ()
     assert await bench.audited(LabletEvent.LAB_LEAKED_REMOVED) != []

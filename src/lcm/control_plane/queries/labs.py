@@ -4,10 +4,11 @@ from datetime import datetime
 
 from lcm.control_plane.policies import Policies
 from lcm.control_plane.records.groups import Records
+from lcm.control_plane.records.lab_owners import LabOwners
 from lcm.domain.errors import NotFound
 from lcm.domain.lablet.lab_discovery import RUNNING_STATES
 from lcm.domain.lablet.lab_request import possible_requests
-from lcm.domain.lablet.lab_standing import DUPLICATE_FOR, LEAKED_FOR
+from lcm.domain.lablet.lab_standing import confirmed_at
 from lcm.domain.lablet.listed_lab import LabKind, LeakReason
 from lcm.domain.lablet.session import LabletSession
 from lcm.domain.lifecycle import TERMINATED
@@ -17,16 +18,20 @@ from lcm.rest.lab_reports import ConfigsWanted, LabWork
 from lcm.rest.labs import LabPage, LabView, ListedWorker
 
 
-async def lab_work(records: Records, policies: Policies) -> LabWork:
+async def lab_work(records: Records, policies: Policies, owners: LabOwners) -> LabWork:
     """Return the labs of which something is requested that is not done, and where unknown labs are.
 
+    A lab that a session has recorded is known without a listing, and an import without an answer is not.
     Workers are read only where a stop may wait for configurations.
     """
     labs, now = await records.labs.list_all(), records.clock.now()
+    await owners.load()
     workers = await records.workers.list_all() if policies.extract_within is not None else []
     return LabWork(
         items=[lab for lab in labs if lab.request is not None and not lab.request.is_over],
-        unlisted_on=sorted({lab.worker_id for lab in labs if lab.discovery_wanted}),
+        unlisted_on=sorted(
+            {lab.worker_id for lab in labs if lab.kind is None and owners.of(lab.lab_id) is None}
+        ),
         configs_wanted=[
             ConfigsWanted(worker_id=worker.id, asked_at=extraction.asked_at, until=extraction.until)
             for worker in workers
@@ -104,9 +109,9 @@ def view_lab(lab: LabRecord, worker: Worker, session: LabletSession | None) -> L
 
 def _removed_from(lab: LabRecord) -> datetime | None:
     """When LCM removes a leaked lab, if it does and nothing changes."""
-    if lab.leaked_since is None or lab.leak_kept or lab.leak is LeakReason.RECORD_OLDER:
+    if lab.leak_kept or lab.leak is LeakReason.RECORD_OLDER:
         return None
-    return lab.leaked_since + (DUPLICATE_FOR if lab.leak is LeakReason.DUPLICATE else LEAKED_FOR)
+    return confirmed_at(lab)
 
 
 def _cursor(worker: Worker, lab: LabRecord) -> str:

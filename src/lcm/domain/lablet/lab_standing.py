@@ -115,6 +115,19 @@ def why_kept(lab: LabRecord, of_worker: Iterable[LabRecord], policy: LeakPolicy)
 
 
 def is_leak_confirmed(lab: LabRecord, now: datetime) -> bool:
+def confirmed_at(lab: LabRecord) -> datetime | None:
+    """When a full listing that still shows the lab leaked confirms it; None if none has shown it leaked."""
+    if lab.leaked_since is None:
+        return None
+    return lab.leaked_since + (DUPLICATE_FOR if lab.leak is LeakReason.DUPLICATE else LEAKED_FOR)
+
+
     """Whether a lab that the present full listing shows leaked has been so long enough."""
-    least = DUPLICATE_FOR if lab.leak is LeakReason.DUPLICATE else LEAKED_FOR
-    return lab.leaked_since is not None and now - lab.leaked_since >= least
+    at = confirmed_at(lab)
+    return at is not None and now >= at
+
+
+def seconds_to_confirmation(labs: Iterable[LabRecord], now: datetime) -> float | None:
+    """After how long a full listing confirms the next of these leaked labs; None if none waits for that."""
+    moments = [at for lab in labs if (at := confirmed_at(lab)) is not None and at > now]
+    return (min(moments) - now).total_seconds() if moments else None

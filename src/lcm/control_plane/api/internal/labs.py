@@ -63,7 +63,7 @@ async def definitions(
 @router.get("/labs/work", summary="List what is to be done with labs", **documented(LabWork))
 async def work(_: Controller, plane: Plane) -> Response:
     """What a person, the leak sweep or a stop requests and is not done, and the workers with unknown labs."""
-    return answer(await lab_work(plane.records, plane.policies))
+    return answer(await lab_work(plane.records, plane.policies, plane.caches.lab_owners))
 
 
 @router.post(

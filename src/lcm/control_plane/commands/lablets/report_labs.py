@@ -20,6 +20,7 @@ from lcm.domain.lablet.admission import note_missing_labs
 from lcm.domain.lablet.audit import LabletEvent
 from lcm.domain.lablet.claim import Claim, ports_of
 from lcm.domain.lablet.lab_discovery import is_seen, listed, summarize, swept, unlisted
+from lcm.domain.lablet.lab_standing import seconds_to_confirmation
 from lcm.domain.lablet.listed_lab import LabKind
 from lcm.domain.telemetry import LabRecord
 from lcm.domain.worker import Worker
@@ -44,7 +45,10 @@ async def report_labs(
     labs = await records.labs.of(worker_id)
     await _record_summary(records, standings, worker, report, labs, by, fence)
     await _audit(records, before, labs, by)
-    return LabListingReceipt(**Counter(str(lab.kind) for lab in labs if lab.kind is not None))
+    return LabListingReceipt(
+        **Counter(str(lab.kind) for lab in labs if lab.kind is not None),
+        again_in_seconds=seconds_to_confirmation(labs, records.clock.now()),
+    )
 
 
 async def _record_listed(
