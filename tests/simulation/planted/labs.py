@@ -1,24 +1,32 @@
 """Bugs in the labs of sessions: imports, ownership, readiness, ends, removal, leaks, activity."""
 
 from collections.abc import Iterator
+from datetime import datetime
 
+from lcm.cml.sessions import CmlServer
 from lcm.control_plane.commands import report_live
+from lcm.control_plane.commands.lablets import abandon_session
 from lcm.control_plane.queries import session_topology
-from lcm.domain.lablet import lab_discovery, lab_standing
+from lcm.domain.lablet import admission, lab_discovery, lab_standing
+from lcm.domain.lablet.admission import release
 from lcm.domain.lablet.lab import CleanupProof
 from lcm.domain.lablet.listed_lab import LabMark, LeakReason
 from lcm.domain.lablet.marked_topology import mark_topology
 from lcm.domain.lablet.marker import Marker, SeenLab, read_notes
 from lcm.domain.lablet.session import LabletSession
 from lcm.domain.lablet.states import STOPPING
-from lcm.domain.observation import Known
+from lcm.domain.observation import Absent, Known, Observation, Unknown
 from lcm.domain.pause import Pause
+from lcm.domain.worker import Worker
 from lcm.lablet_controller import decisions, discovery, gate, reconciler
 from lcm.lablet_controller.decisions import Clean, Decision, LabView, Situation
+from lcm.lablet_controller.observer import LabObserver
 from lcm.lablet_controller.ports import CmlNode, ElementState
 from lcm.lablet_controller.steps import instantiating, stopping
+from lcm.rest.plane_clock import PlaneClock
 from simulation.planted.base import planted_in, swapped, swapped_in
 from simulation.scenarios.labs import (
+    a_lab_ends_by_the_clock_of_the_control_plane,
     a_lab_is_brought_up_and_removed,
     a_stop_waits_for_the_configurations_of_nodes,
     labs_that_cannot_be_brought_up,
@@ -82,6 +90,43 @@ def the_notes_alone_mark_a_lab() -> Iterator[None]:
 @planted_in(people_and_cml_interfere_with_labs)
 def a_leaked_lab_is_never_removed() -> Iterator[None]:
     yield from swapped(lab_discovery, "is_leak_confirmed", lambda lab, now: False)
+
+
+@planted_in(a_lab_ends_by_the_clock_of_the_control_plane)
+def the_clock_of_the_controller_ends_sessions() -> Iterator[None]:
+    yield from swapped(PlaneClock, "learn", lambda clock, answered_at, asked: None)
+
+
+@planted_in(a_lab_is_brought_up_and_removed)
+def a_lab_is_imported_without_a_search() -> Iterator[None]:
+    async def search(observer: LabObserver, session: LabletSession, server: CmlServer) -> Absent:
+        return Absent("the lab is imported now")
+
+    yield from swapped(LabObserver, "_search", search)
+
+
+@planted_in(a_lab_is_brought_up_and_removed)
+def a_lab_that_cannot_be_read_is_absent() -> Iterator[None]:
+    original = LabObserver.observe
+
+    async def observe(
+        observer: LabObserver, session: LabletSession, server: CmlServer
+    ) -> Observation[LabView]:
+        seen = await original(observer, session, server)
+        return Absent(seen.reason) if isinstance(seen, Unknown) and seen.is_failure else seen
+
+    yield from swapped(LabObserver, "observe", observe)
+
+
+@planted_in(people_and_cml_interfere_with_labs)
+def a_session_that_moves_on_releases_its_claim() -> Iterator[None]:
+    def retain(
+        worker: Worker, session_id: str, attempt: int, *, lab_generation: int, now: datetime
+    ) -> Worker:
+        return release(worker, session_id, attempt, now=now)
+
+    with swapped_in(admission, "retain", retain):
+        yield from swapped(abandon_session, "retain", retain)
 
 
 @planted_in(labs_that_cannot_be_brought_up)
