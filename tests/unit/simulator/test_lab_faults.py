@@ -9,10 +9,10 @@ from lcm.simulator.cml import faults
 from lcm.simulator.cml.accounts import ADMIN_ID
 from lcm.simulator.cml.api.routing import Answer, Query
 from lcm.simulator.cml.lab import Lab, State
-from lcm.simulator.cml.lab_faults import NeverBoots, RefuseLab, SlowStop, StopsAfterBoot
+from lcm.simulator.cml.lab_faults import SLOW_STOP_SECONDS, NeverBoots, RefuseLab, SlowStop, StopsAfterBoot
 from lcm.simulator.cml.refusal import Refused
 from lcm.simulator.cml.server import ServerOptions
-from lcm.simulator.cml.site import Site
+from lcm.simulator.cml.site import LATE_IMPORT_SECONDS, Site
 from support.labs_over_tls import ADMIN, simulated_cml
 from support.virtual_time import VirtualClock
 
@@ -177,6 +177,29 @@ def test_a_start_is_refused_for_a_license_or_for_resources(bench: Bench, reason:
             start()
 
 
+def test_the_seed_decides_which_requests_are_refused_and_which_nodes_stop_slowly() -> None:
+    def outcomes() -> list[str]:
+        bench = Bench()
+        bench.cml.apply_options(ServerOptions(people=False, request_trouble=0.4), bench.now)
+        found = []
+        for _ in range(40):
+            for action in ("start", "stop"):
+                began = bench.now
+                try:
+                    do(bench, action)
+                    found.append(f"{action} done")
+                except Refused as refused:
+                    found.append(f"{action}: {refused.description}")
+                bench.settle()
+            found.append("slow" if bench.a.since - began > SLOW_STOP_SECONDS / 2 else "quick")
+        return found
+
+    first = outcomes()
+    refusals = {f"start: {RefuseLab.WORDS[reason]}" for reason in ("license", "resources")}
+    assert {*refusals, "start done", "stop done", "stop: The request was refused.", "slow"} <= set(first)
+    assert first == outcomes()
+
+
 # Requests
 
 
@@ -237,6 +260,24 @@ async def test_a_late_import_is_applied_once_whether_its_client_waits_or_not() -
     assert len(bench.labs) == 2
     assert waiting.answer().status == 200
     assert len(bench.labs) == 2
+
+
+async def test_the_seed_decides_which_imports_lose_their_answer_or_come_late() -> None:
+    async def imports() -> list[str]:
+        bench = SiteBench()
+        bench.site.server.apply_options(ServerOptions(people=False, request_trouble=0.5), 0.0)
+        found = []
+        for number in range(20):
+            reply = bench.ask("POST", "import", EMPTY)
+            late = reply.after_seconds > 0
+            found.append("late" if late else "lost" if reply.answer is None else "done")
+            await clock.sleep(LATE_IMPORT_SECONDS + 1)
+            assert len(bench.labs) == number + 1
+        return found
+
+    first = await imports()
+    assert set(first) == {"late", "lost", "done"}
+    assert first == await imports()
 
 
 async def test_clearing_ends_faults_of_labs_and_of_requests() -> None:

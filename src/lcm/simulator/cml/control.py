@@ -38,6 +38,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     auth_seconds: float | msgspec.UnsetType = msgspec.UNSET
     patty: bool | msgspec.UnsetType = msgspec.UNSET
     node_trouble: float | msgspec.UnsetType = msgspec.UNSET
+    request_trouble: float | msgspec.UnsetType = msgspec.UNSET
 
     def of(self, server_options: ServerOptions) -> ServerOptions:
         given = {name: getattr(self, name) for name in self.__struct_fields__}

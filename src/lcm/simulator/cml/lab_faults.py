@@ -5,6 +5,7 @@ the labs in memory that LCM's own tests use.
 """
 
 import random
+from collections import Counter
 from enum import Enum
 from typing import ClassVar, Final, Literal, TypeVar
 
@@ -14,6 +15,8 @@ from lcm.simulator.cml.lab import Node
 from lcm.simulator.cml.refusal import Refused
 
 Action = Literal["import", "start", "stop", "wipe", "delete"]
+SLOW_STOP_SECONDS: Final = 60.0
+"""How much longer a node takes to stop if the seed decides so."""
 
 
 class LabFault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind"):
@@ -88,6 +91,13 @@ class Struck:
         return self.left == 0
 
 
+class ImportTrouble(Enum):
+    """What goes wrong with an import, which makes its lab all the same."""
+
+    ANSWER_LOST = "answer lost"
+    LATE = "late"
+
+
 class Fate(Enum):
     """What becomes of a node that is started."""
 
@@ -110,6 +120,9 @@ class LabFaults:
         self._struck: list[Struck] = []
         self.trouble = 0.0
         """The share of starts of nodes that fail, drawn by the seed: half stay on their way, half stop."""
+        self.request_trouble = 0.0
+        """The share of requests that go wrong, drawn by the seed for each kind and its number."""
+        self._requests: Counter[str] = Counter()
 
     def add(self, fault: LabFault) -> None:
         self._struck.append(Struck(fault))
@@ -128,6 +141,17 @@ class LabFaults:
             if isinstance(struck.fault, RefuseLab) and struck.fault.action == action:
                 self._spend(struck)
                 raise Refused(400, struck.fault.text)
+        if action != "import" and (drawn := self._draw(action)) is not None:
+            of_start: Literal["license", "resources"] = "license" if drawn < 0.5 else "resources"
+            reason = of_start if action == "start" else "other"
+            raise Refused(400, RefuseLab(action=action, reason=reason).text)
+
+    def import_trouble(self) -> ImportTrouble | None:
+        """What goes wrong with the next import, as the seed decides; a refusal would be no trouble of CML."""
+        drawn = self._draw("import")
+        if drawn is None:
+            return None
+        return ImportTrouble.ANSWER_LOST if drawn < 0.5 else ImportTrouble.LATE
 
     def fate(self, node: Node) -> tuple[Fate, float]:
         """What becomes of a node that is started now, and after how many seconds."""
@@ -138,7 +162,18 @@ class LabFaults:
         return self._drawn(node)
 
     def slow_stop(self, node: Node) -> SlowStop | None:
-        return self._for(node, SlowStop)
+        slow = self._for(node, SlowStop)
+        if slow is None and node.definition.has_vm and self._draw("stop of a node") is not None:
+            return SlowStop(seconds=SLOW_STOP_SECONDS)
+        return slow
+
+    def _draw(self, what: str) -> float | None:
+        """Return None if nothing goes wrong with this request, otherwise from 0 to 1 what does."""
+        if not self.request_trouble:
+            return None
+        self._requests[what] += 1
+        draw = random.Random(f"{self._seed}/requests/{what}/{self._requests[what]}").random()
+        return draw / self.request_trouble if draw < self.request_trouble else None
 
     def _drawn(self, node: Node) -> tuple[Fate, float]:
         if not self.trouble or not node.definition.has_vm:

@@ -83,14 +83,17 @@ class ServerOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Whether the ports that tags of nodes name are opened."""
     node_trouble: float = 0.0
     """The share of starts of nodes that fail, as the seed decides: half never boot, half boot and stop."""
+    request_trouble: float = 0.0
+    """The share of requests about labs that go wrong, as the seed decides: imports lose their answer or take
+    effect late, starts, stops, wipes and deletions are refused, nodes stop slowly."""
 
     def __post_init__(self) -> None:
         if self.version is not None:
             CmlVersion.parse(self.version)
         if self.stats_seconds <= 0 or self.auth_seconds <= 0:
             raise ValueError("stats_seconds and auth_seconds must be above 0")
-        if not 0 <= self.node_trouble <= 1:
-            raise ValueError("node_trouble must be from 0 to 1")
+        if not 0 <= self.node_trouble <= 1 or not 0 <= self.request_trouble <= 1:
+            raise ValueError("node_trouble and request_trouble must be from 0 to 1")
 
 
 def is_cml_image(image_name: str) -> bool:
@@ -153,7 +156,7 @@ class CmlServer:
         self._next_stats_at = 0.0
         self._are_people_here = False
         self.server_options = server_options
-        self.labs.faults.trouble = server_options.node_trouble
+        self._apply_trouble()
         self.counters: Counter[str] = Counter()
         self.web_session_seconds = 86_400
         self.is_in_maintenance = False
@@ -248,9 +251,13 @@ class CmlServer:
     def apply_options(self, server_options: ServerOptions, now: float) -> None:
         """Change the options from now on."""
         self.server_options = server_options
-        self.labs.faults.trouble = server_options.node_trouble
+        self._apply_trouble()
         self.labs.tags_revision += 1
         self._next_stats_at = self._next_on_grid(now)
+
+    def _apply_trouble(self) -> None:
+        self.labs.faults.trouble = self.server_options.node_trouble
+        self.labs.faults.request_trouble = self.server_options.request_trouble
 
     def _let_people_act(self, now: float) -> None:
         if not self._are_people_here and now >= self._ready_since:

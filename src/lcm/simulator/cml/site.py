@@ -12,7 +12,7 @@ import msgspec
 from lcm.simulator.cml import faults
 from lcm.simulator.cml.api.routing import Answer, Query
 from lcm.simulator.cml.certificate import self_signed_context, show_new_certificate
-from lcm.simulator.cml.lab_faults import LabFault
+from lcm.simulator.cml.lab_faults import ImportTrouble, LabFault
 from lcm.simulator.cml.patty import Patty
 from lcm.simulator.cml.server import BAD_GATEWAY, CmlServer, error
 from lcm.simulator.cml.ui_socket import UiSocket
@@ -20,6 +20,9 @@ from lcm.simulator.cml.websocket import Opcode, frame
 from lcm.simulator.cml.wire import Connection, Reply
 
 UI_PATH: Final = "/ws/ui"
+IMPORT_PATH: Final = "/api/v0/import"
+LATE_IMPORT_SECONDS: Final = 20.0
+"""Of an import that takes effect late because the seed decides so."""
 
 
 @dataclass
@@ -140,7 +143,19 @@ class Site:
                     if struck.left <= 0:
                         self._requests.remove(struck)
                 return fault
-        return None
+        return self._drawn(query)
+
+    def _drawn(self, query: Query) -> faults.Http | faults.Late | None:
+        """What the seed decides of an import; labs themselves refuse other requests."""
+        if (query.method, query.path) != ("POST", IMPORT_PATH):
+            return None
+        match self.server.labs.faults.import_trouble():
+            case ImportTrouble.ANSWER_LOST:
+                return faults.Http(status=None, applied=True)
+            case ImportTrouble.LATE:
+                return faults.Late(seconds=LATE_IMPORT_SECONDS)
+            case None:
+                return None
 
     def _delay(self, query: Query) -> float:
         return max((slow.seconds for slow in self._slow if query.path.startswith(slow.path)), default=0.0)
