@@ -63,6 +63,20 @@ async def test_the_filter_of_labs_is_in_the_url(page: Page, plane: LonePlane, de
     await expect(row(page, "foreign-1")).to_be_visible()
 
 
+async def test_a_lab_of_people_is_adopted_and_disowned(
+    page: Page, plane: LonePlane, desk: LabletDesk
+) -> None:
+    await desk.list_labs({"lab_id": "foreign-1", "title": "BGP of Ada"})
+    await open_labs(page, plane)
+    await page.get_by_role("button", name="Adopt BGP of Ada").click()
+    await expect(row(page, "foreign-1")).to_contain_text("Adopted by admin")
+    await page.get_by_role("group", name="Kind").get_by_role("button", name="Adopted 1").click()
+    await page.get_by_role("button", name="Disown BGP of Ada").click()
+    await expect(row(page, "foreign-1")).to_have_count(0)
+    await page.get_by_role("button", name="Show all labs").click()
+    await expect(row(page, "foreign-1")).to_have_attribute("data-kind", "foreign")
+
+
 async def test_a_lab_of_people_is_removed_only_with_its_title(
     page: Page, plane: LonePlane, desk: LabletDesk
 ) -> None:

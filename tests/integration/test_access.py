@@ -43,6 +43,8 @@ ROUTES = {
     ("POST", "/api/workers/{worker_id}/labs/{lab_id}/start"): OPERATOR,
     ("POST", "/api/workers/{worker_id}/labs/{lab_id}/stop"): OPERATOR,
     ("POST", "/api/workers/{worker_id}/labs/{lab_id}/remove"): ADMIN,
+    ("POST", "/api/workers/{worker_id}/labs/{lab_id}/adopt"): OPERATOR,
+    ("POST", "/api/workers/{worker_id}/labs/{lab_id}/disown"): ADMIN,
     ("GET", "/api/workers/{worker_id}/activity"): VIEWER,
     ("POST", "/api/workers/{worker_id}/start"): OPERATOR,
     ("POST", "/api/workers/{worker_id}/stop"): OPERATOR,

@@ -38,7 +38,8 @@ function lab(fields: Partial<LabView> = {}): LabView {
     removed_from: null,
     leak_kept: "",
     request: null,
-    possible_actions: ["start", "stop", "remove"],
+    adoption: null,
+    possible_actions: ["start", "stop", "remove", "adopt"],
     ...fields,
   };
 }
@@ -81,6 +82,19 @@ describe("the labs on all workers", () => {
     expect(nodesText(lab({ node_count: null, running_nodes: 0 }))).toBe("");
   });
 
+  test("an adopted lab says who keeps it, and its removal asks for its title", () => {
+    const adoption = { by: "ada", at: "2026-03-02T09:00:00Z" };
+    const adopted = lab({ kind: "adopted", adoption, possible_actions: ["disown", "remove"] });
+    expect(noteOf(adopted, NOW)).toBe("Adopted by ada: LCM never removes it by itself.");
+    expect(asksForTitle(adopted)).toBe(true);
+    expect(canRequest(adopted, "disown")).toBe(true);
+    expect(canRequest(adopted, "adopt")).toBe(false);
+  });
+
+  test("a lab that rests may be adopted", () => {
+    expect(canRequest(lab({ running_nodes: 0 }), "adopt")).toBe(true);
+  });
+
   test("a request says who asked, and why it is not carried out", () => {
     expect(noteOf(lab({ request: REQUEST }), NOW)).toBe("Removal requested by ada.");
     expect(noteOf(lab({ request: { ...REQUEST, error: "locked" } }), NOW)).toBe("Removal is tried again: locked");
@@ -109,6 +123,6 @@ describe("the labs on all workers", () => {
   });
 
   test("only the removal of a lab of people asks for its title", () => {
-    expect(LAB_KINDS.filter((kind) => asksForTitle(lab({ kind })))).toEqual(["foreign"]);
+    expect(LAB_KINDS.filter((kind) => asksForTitle(lab({ kind })))).toEqual(["foreign", "adopted"]);
   });
 });

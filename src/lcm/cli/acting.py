@@ -111,6 +111,16 @@ def release(names: Optional = None, labels: Labels = None, every: Every = False)
     _act("release", names, labels, every, _of_workers(lambda lcm, worker: lcm.workers.release(worker.id)))
 
 
+def adopt(names: Optional = None, labels: Labels = None, every: Every = False) -> None:
+    """Keep labs that no session owns: LCM never removes them by itself."""
+    _act("adopt", names, labels, every, _of_labs("adopt"), done="is kept")
+
+
+def disown(names: Optional = None, labels: Labels = None, every: Every = False) -> None:
+    """End the adoption of labs; those that LCM made are removed as leaked."""
+    _act("disown", names, labels, every, _of_labs("disown"), done="is kept no more")
+
+
 def license_workers(
     names: Optional = None,
     labels: Labels = None,
@@ -364,6 +374,17 @@ def _lab(lcm: "Lcm", lab: Any, action: str) -> Any:
     return lcm.labs.request(lab.worker_id, lab.lab_id, LabAction(action), title=lab.title)
 
 
+def _of_labs(action: str) -> Act:
+    """Return the action, refused for anything but a lab."""
+
+    def act(lcm: "Lcm", kind: Kind, item: Any) -> Any:
+        if kind is not LAB:
+            fail(f"this is for labs, not for a {kind.name}", Exit.USAGE)
+        return _lab(lcm, item, action)
+
+    return act
+
+
 def _of_workers(action: Callable[["Lcm", Any], Any]) -> Act:
     """Return the action, refused for anything but a worker."""
 
@@ -584,6 +605,8 @@ COMMANDS: Final[Mapping[str, Callable[..., None]]] = {
     "drain": drain,
     "hold": hold,
     "release": release,
+    "adopt": adopt,
+    "disown": disown,
     "retry": retry,
     "delete": delete,
     "extend": extend,

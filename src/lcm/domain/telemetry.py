@@ -8,7 +8,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec.structs import replace
 
-from lcm.domain.lablet.listed_lab import LabKind, LabMark, LabRequest, LeakReason
+from lcm.domain.lablet.listed_lab import LabAdoption, LabKind, LabMark, LabRequest, LeakReason
 from lcm.domain.launch import WorkerId
 
 Moment = Annotated[datetime, msgspec.Meta(tz=True)]
@@ -201,6 +201,8 @@ class LabRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The first full listing that lacked it."""
     request: LabRequest | None = None
     """What a person or the leak sweep requested of it."""
+    adoption: LabAdoption | None = None
+    """Who keeps it; it ends with the lab, or with its record."""
 
 
 _LIFE: Final = frozenset({"created", "modified", "deleted"})

@@ -13,7 +13,14 @@ from typing import Final
 from lcm.cml.sessions import CmlServer
 from lcm.domain.errors import Conflict, Unreachable
 from lcm.domain.lablet.instantiation import owner_of
-from lcm.domain.lablet.listed_lab import LabAction, LabKind, LabMark, LabRequest, LeakReason
+from lcm.domain.lablet.listed_lab import (
+    KEPT_BY_PEOPLE,
+    LabAction,
+    LabKind,
+    LabMark,
+    LabRequest,
+    LeakReason,
+)
 from lcm.domain.lablet.marker import SeenLab, is_ours, marker_of
 from lcm.domain.lablet.session import LabletSession
 from lcm.domain.lablet.states import READY, RUNNING
@@ -174,7 +181,7 @@ class LabGate:
             session = await self._control_plane.get_session(lab.session_id)
             if session.status not in (READY, RUNNING):
                 raise RequestRefused(f"its lablet session is {session.status}; LCM changes the lab itself")
-        if is_removal and lab.kind is LabKind.FOREIGN and seen.title[:MAX_TITLE] != request.title:
+        if is_removal and lab.kind in KEPT_BY_PEOPLE and seen.title[:MAX_TITLE] != request.title:
             raise RequestRefused("the lab has another title by now; send that one to remove it")
 
 

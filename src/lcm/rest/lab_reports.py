@@ -32,11 +32,12 @@ class LabListingReceipt(msgspec.Struct, frozen=True, kw_only=True):
 
     session: int = 0
     foreign: int = 0
+    adopted: int = 0
     leaked: int = 0
     orphaned: int = 0
-
     again_in_seconds: float | None = None
     """When another full listing confirms that a lab is leaked; null: none waits for that."""
+
 
 class DefinitionsReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The node definitions and images of a worker, all of them."""

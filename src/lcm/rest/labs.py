@@ -6,7 +6,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from lcm.domain.lablet.listed_lab import LabAction, LabKind, LabRequest, LeakReason
+from lcm.domain.lablet.listed_lab import LabAction, LabAdoption, LabKind, LabRequest, LeakReason
 
 
 class LabView(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,6 +42,8 @@ class LabView(msgspec.Struct, frozen=True, kw_only=True):
     """Why LCM does not remove a leaked lab."""
     request: LabRequest | None
     """What is requested of it, and the error of the last try."""
+    adoption: LabAdoption | None
+    """Who keeps it."""
     possible_actions: tuple[LabAction, ...]
 
 
@@ -68,4 +70,4 @@ class LabRemoval(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """The confirmation to remove a lab."""
 
     title: Annotated[str, Meta(max_length=200)] | None = None
-    """The title of the lab, required for one that LCM did not make."""
+    """The title of the lab, required for one that people keep: a foreign or an adopted one."""

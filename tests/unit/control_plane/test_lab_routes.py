@@ -55,7 +55,7 @@ async def test_a_viewer_sees_every_lab_with_whose_it_is(bench: DiscoveryBench) -
     assert (own["kind"], own["session_id"], own["definition_name"]) == ("session", session.id, "branch")
     assert (other["kind"], other["title"], other["owner"]) == ("foreign", "of a person", "admin")
     assert (other["tag_ports"], other["running_nodes"], other["node_count"]) == ([2001], 2, 2)
-    assert other["possible_actions"] == ["start", "stop", "remove"]
+    assert other["possible_actions"] == ["start", "stop", "remove", "adopt"]
     assert own["possible_actions"] == ["start", "stop"]
     [worker] = page["workers"]
     assert (worker["worker_name"], worker["is_partial"]) == ("w1", False)
@@ -105,6 +105,54 @@ async def test_roles_are_required(bench: DiscoveryBench, foreign: Lab) -> None:
     assert (await bench.viewer.post(path(foreign, "start"))).status == 403
     assert (await bench.viewer.post("/api/workers/w1/labs/discover")).status == 403
     assert (await remove(bench.operator, foreign, "of a person")).status == 403
+    assert (await bench.viewer.post(path(foreign, "adopt"))).status == 403
+    assert (await bench.operator.post(path(foreign, "adopt"))).status == 200
+    assert (await bench.operator.post(path(foreign, "disown"))).status == 403
+
+
+async def test_an_adopted_lab_says_who_keeps_it_and_is_audited_once(
+    bench: DiscoveryBench, foreign: Lab
+) -> None:
+    first = await bench.operator.post(path(foreign, "adopt"))
+    again = await bench.admin.post(path(foreign, "adopt"))
+    assert again.body["adoption"] == first.body["adoption"]
+    assert first.body["adoption"]["by"] == "operator"
+    await bench.discover_for(10)
+    [lab] = (await listed(bench, "?kind=adopted"))["items"]
+    assert (lab["lab_id"], lab["adoption"]) == (foreign.id, first.body["adoption"])
+    assert lab["possible_actions"] == ["start", "stop", "remove", "disown"]
+    [entry] = await bench.audited(LabletEvent.LAB_ADOPTED)
+    assert entry == f"lab {foreign.id} 'of a person': people keep it; it was foreign"
+
+
+async def test_an_adopted_lab_is_removed_only_by_its_title(bench: DiscoveryBench, foreign: Lab) -> None:
+    await bench.operator.post(path(foreign, "adopt"))
+    assert "people adopted" in (await remove(bench.admin, foreign, "another")).body["detail"]
+    assert (await remove(bench.admin, foreign, "of a person")).status == 202
+    await bench.carry_out()
+    assert bench.titles() == []
+    assert await bench.lab(foreign.id) is None
+
+
+async def test_a_disowned_lab_of_people_is_foreign_again(bench: DiscoveryBench, foreign: Lab) -> None:
+    assert (await bench.admin.post(path(foreign, "disown"))).status == 409
+    await bench.operator.post(path(foreign, "adopt"))
+    disowned = await bench.admin.post(path(foreign, "disown"))
+    assert (disowned.body["kind"], disowned.body["adoption"]) == ("foreign", None)
+    [entry] = await bench.audited(LabletEvent.LAB_DISOWNED)
+    assert "now it is foreign" in entry
+
+
+async def test_the_lab_of_a_session_and_one_that_is_being_removed_are_not_adopted(
+    bench: DiscoveryBench, foreign: Lab
+) -> None:
+    session = await bench.drive(RUNNING)
+    await bench.discover(timedelta(minutes=5))
+    assert session.lab is not None
+    answer = await bench.operator.post(f"/api/workers/w1/labs/{session.lab.lab_id}/adopt")
+    assert (answer.status, "extend the session" in answer.body["detail"]) == (409, True)
+    await remove(bench.admin, foreign, "of a person")
+    assert (await bench.operator.post(path(foreign, "adopt"))).status == 409
 
 
 @pytest.mark.parametrize("title", [None, "", "another"])

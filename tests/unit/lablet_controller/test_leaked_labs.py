@@ -88,6 +88,45 @@ async def test_a_leaked_lab_is_gone_within_a_quarter_of_an_hour(bench: Discovery
     assert bench.clock.now() - since >= timedelta(minutes=10)
 
 
+async def test_an_adopted_lab_is_leaked_no_more_until_it_is_disowned(bench: DiscoveryBench) -> None:
+    lab = await abandoned_lab(bench)
+    await bench.discover()
+    path = f"/api/workers/w1/labs/{lab.id}"
+    assert (await bench.operator.post(f"{path}/adopt")).body["kind"] == "adopted"
+    await sweep(bench, 60)
+    assert bench.titles() == [lab.title]
+    assert (await bench.admin.post(f"{path}/disown")).body["leak"] == "session_ended"
+    await sweep(bench)
+    assert bench.titles() == []
+
+
+async def test_an_adoption_stops_a_removal_that_the_sweep_has_requested(bench: DiscoveryBench) -> None:
+    lab = await abandoned_lab(bench)
+    await bench.discover()
+    await bench.discover_for(11)
+    [work] = await bench.work()
+    assert work.request is not None
+    assert work.request.leak is LeakReason.SESSION_ENDED
+    assert (await bench.operator.post(f"/api/workers/w1/labs/{lab.id}/adopt")).body["request"] is None
+    await bench.carry_out()
+    assert bench.titles() == [lab.title]
+
+
+async def test_the_claim_of_an_adopted_lab_is_released_and_its_ports_stay_taken(
+    bench: DiscoveryBench,
+) -> None:
+    """People have the lab now: nothing is owed for its session any more."""
+    lab = await abandoned_lab(bench)
+    [claim] = (await bench.worker()).claims
+    await bench.discover()
+    await bench.operator.post(f"/api/workers/w1/labs/{lab.id}/adopt")
+    await sweep(bench, 20)
+    worker = await bench.worker()
+    assert worker.claims == ()
+    assert set(claim.ports.values()) <= set(worker.cml.labs.foreign_ports)
+    assert worker.cml.labs.foreign_load.nodes > 0
+
+
 async def test_the_claim_of_an_abandoned_session_is_released_with_its_lab(bench: DiscoveryBench) -> None:
     await abandoned_session(bench)
     await sweep(bench)
@@ -224,6 +263,22 @@ async def test_of_two_labs_of_one_import_the_recorded_one_stays(bench: Discovery
     assert (await bench.session()).status is RUNNING
 
 
+async def test_of_two_labs_of_one_import_the_second_lives_no_longer_than_three_minutes(
+    bench: DiscoveryBench,
+) -> None:
+    """No listing is due for five minutes: the news of a lab that no session has recorded brings one."""
+    session = await bench.drive(RUNNING)
+    await bench.discover()
+    await bench.clock.sleep(40)
+    second = await bench.make_leaked(session.id)
+    since = bench.clock.now()
+    await bench.report_created(second)
+    while len(bench.titles()) > 1:
+        await bench.discover(timedelta(seconds=10))
+        await bench.carry_out(passes=1)
+        assert bench.clock.now() - since < timedelta(minutes=3)
+
+
 async def test_a_duplicate_that_a_person_started_stays(bench: DiscoveryBench) -> None:
     session = await bench.drive(RUNNING)
     assert session.lab is not None
@@ -263,22 +318,6 @@ async def test_a_removal_goes_on_whatever_dies(bench: DiscoveryBench, number: in
     bench.disturb = die_once
     await bench.carry_out(passes=60)
     await bench.discover_for(11)
-async def test_of_two_labs_of_one_import_the_second_lives_no_longer_than_three_minutes(
-    bench: DiscoveryBench,
-) -> None:
-    """No listing is due for five minutes: the news of a lab that no session has recorded brings one."""
-    session = await bench.drive(RUNNING)
-    await bench.discover()
-    await bench.clock.sleep(40)
-    second = await bench.make_leaked(session.id)
-    since = bench.clock.now()
-    await bench.report_created(second)
-    while len(bench.titles()) > 1:
-        await bench.discover(timedelta(seconds=10))
-        await bench.carry_out(passes=1)
-        assert bench.clock.now() - since < timedelta(minutes=3)
-
-
     assert bench.titles() == []
     assert (await bench.worker()).claims == ()
     assert await bench.audited(LabletEvent.LAB_LEAKED_REMOVED) != []

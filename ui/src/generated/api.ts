@@ -279,7 +279,13 @@ export interface Hold {
 }
 
 /** What people, and the leak sweep, request of a lab. */
-export type LabAction = "remove" | "start" | "stop";
+export type LabAction = "adopt" | "disown" | "remove" | "start" | "stop";
+
+/** Who decided that a lab is kept, and when. */
+export interface LabAdoption {
+  readonly by: string;
+  readonly at: string;
+}
 
 /** A change of state of a lab or of an element in it. */
 export interface LabChange {
@@ -305,7 +311,7 @@ export interface LabCleanup {
 }
 
 /** Whose a lab is. */
-export type LabKind = "foreign" | "leaked" | "orphaned" | "session";
+export type LabKind = "adopted" | "foreign" | "leaked" | "orphaned" | "session";
 
 /** The labs on a worker, as last observed. */
 export interface LabList {
@@ -358,6 +364,7 @@ export interface LabRecord {
   readonly last_seen_at: string | null;
   readonly missing_since: string | null;
   readonly request: LabRequest | null;
+  readonly adoption: LabAdoption | null;
 }
 
 /** The confirmation to remove a lab. */
@@ -398,6 +405,7 @@ export interface LabView {
   readonly removed_from: string | null;
   readonly leak_kept: string;
   readonly request: LabRequest | null;
+  readonly adoption: LabAdoption | null;
   readonly possible_actions: readonly LabAction[];
 }
 

@@ -143,6 +143,7 @@ export const MAX_BOOTS = 3;
 export const LAB_KINDS: readonly LabKind[] = [
   "session",
   "foreign",
+  "adopted",
   "leaked",
   "orphaned"
 ];
@@ -150,6 +151,7 @@ export const LAB_KINDS: readonly LabKind[] = [
 export const LAB_KIND_MEANING: Readonly<Record<LabKind, string>> = {
   "session": "A lablet session owns it.",
   "foreign": "People made it; LCM itself never changes it.",
+  "adopted": "No session owns it and people keep it; LCM itself never changes it.",
   "leaked": "LCM made it, and no session owns it any more.",
   "orphaned": "A session owns it, and CML has shown twice that it is gone."
 };
@@ -222,6 +224,8 @@ export const ROLE_OF_REQUEST = {
   "POST /api/workers/{worker_id}/labs/{lab_id}/start": "operator",
   "POST /api/workers/{worker_id}/labs/{lab_id}/stop": "operator",
   "POST /api/workers/{worker_id}/labs/{lab_id}/remove": "admin",
+  "POST /api/workers/{worker_id}/labs/{lab_id}/adopt": "operator",
+  "POST /api/workers/{worker_id}/labs/{lab_id}/disown": "admin",
   "POST /api/workers/{worker_id}/license": "admin",
   "DELETE /api/workers/{worker_id}/license": "admin",
   "PUT /api/settings/license": "admin",

@@ -58,7 +58,7 @@ class Labs:
                 return found
 
     def request(self, worker_id: str, lab_id: str, action: LabAction, *, title: str | None = None) -> LabView:
-        """Start, stop or remove a lab; the removal of one that LCM did not make needs its title."""
+        """Start, stop, remove, adopt or disown a lab; the removal of one that people keep needs its title."""
         path = route("/api/workers/{}/labs/{}/{}", worker_id, lab_id, action)
         body = LabRemoval(title=title) if action is LabAction.REMOVE else None
         return self._link.send(Call(method="POST", path=path, body=body, answer=LabView))

@@ -103,6 +103,7 @@ def view_lab(lab: LabRecord, worker: Worker, session: LabletSession | None) -> L
         removed_from=_removed_from(lab),
         leak_kept=lab.leak_kept,
         request=lab.request,
+        adoption=lab.adoption if lab.kind is LabKind.ADOPTED else None,
         possible_actions=tuple(possible_requests(lab, session, worker)),
     )
 

@@ -24,6 +24,8 @@ class LabletEvent(StrEnum):
     SESSION_REPLACED = "session_replaced"
     LAB_IMPORTED = "lab_imported"
     LAB_ADOPTED = "lab_adopted"
+    """A lab was found again by its marker, or a person keeps it."""
+    LAB_DISOWNED = "lab_disowned"
     LAB_DISCOVERY_REQUESTED = "lab_discovery_requested"
     LAB_ACTION_REQUESTED = "lab_action_requested"
     LAB_REMOVED = "lab_removed"

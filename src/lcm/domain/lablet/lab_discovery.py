@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from lcm.domain.capacity import Capacity
 from lcm.domain.lablet.claim import Claim
 from lcm.domain.lablet.lab_standing import (
+    ADOPTED,
     MISSING_FOR,
     LeakPolicy,
     Standing,
@@ -76,7 +77,12 @@ def _with_contents(record: LabRecord, contents: LabContents, taken_at: datetime)
 
 
 def standing_of(record: LabRecord, standing: Standing, *, is_full: bool, now: datetime) -> LabRecord:
-    """The record with whose it is. Only full listings count for a lab that is leaked."""
+    """The record with whose it is. Only full listings count for a lab that is leaked.
+
+    An adopted lab is kept whatever its marker says; only a session that lives counts more.
+    """
+    if record.adoption is not None and standing.kind is not LabKind.SESSION:
+        standing = ADOPTED
     is_leaked = standing.kind is LabKind.LEAKED
     since = record.leaked_since if record.leak is standing.leak else None
     return replace(

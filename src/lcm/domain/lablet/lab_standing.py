@@ -39,6 +39,7 @@ class Standing(NamedTuple):
 
 
 FOREIGN: Final = Standing(LabKind.FOREIGN)
+ADOPTED: Final = Standing(LabKind.ADOPTED)
 
 
 def stand(
@@ -114,7 +115,6 @@ def why_kept(lab: LabRecord, of_worker: Iterable[LabRecord], policy: LeakPolicy)
     return ""
 
 
-def is_leak_confirmed(lab: LabRecord, now: datetime) -> bool:
 def confirmed_at(lab: LabRecord) -> datetime | None:
     """When a full listing that still shows the lab leaked confirms it; None if none has shown it leaked."""
     if lab.leaked_since is None:
@@ -122,6 +122,7 @@ def confirmed_at(lab: LabRecord) -> datetime | None:
     return lab.leaked_since + (DUPLICATE_FOR if lab.leak is LeakReason.DUPLICATE else LEAKED_FOR)
 
 
+def is_leak_confirmed(lab: LabRecord, now: datetime) -> bool:
     """Whether a lab that the present full listing shows leaked has been so long enough."""
     at = confirmed_at(lab)
     return at is not None and now >= at

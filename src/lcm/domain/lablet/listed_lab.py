@@ -26,6 +26,8 @@ class LabKind(StrEnum):
     """A lablet session's; also while an import of that session is under way."""
     FOREIGN = "foreign"
     """Not LCM's: LCM itself never changes it."""
+    ADOPTED = "adopted"
+    """Of no session, and kept by people: LCM itself never changes it."""
     LEAKED = "leaked"
     """LCM's, by its marker, and of no session any more."""
     ORPHANED = "orphaned"
@@ -48,6 +50,7 @@ class LeakReason(StrEnum):
 KIND_MEANING: Final = {
     LabKind.SESSION: "A lablet session owns it.",
     LabKind.FOREIGN: "People made it; LCM itself never changes it.",
+    LabKind.ADOPTED: "No session owns it and people keep it; LCM itself never changes it.",
     LabKind.LEAKED: "LCM made it, and no session owns it any more.",
     LabKind.ORPHANED: "A session owns it, and CML has shown twice that it is gone.",
 }
@@ -78,6 +81,23 @@ class LabAction(StrEnum):
     START = "start"
     STOP = "stop"
     REMOVE = "remove"
+    ADOPT = "adopt"
+    """Keep it: LCM never removes it by itself."""
+    DISOWN = "disown"
+    """Let it be again what it is without its adoption."""
+
+
+RECORDED_ONLY: Final = frozenset({LabAction.ADOPT, LabAction.DISOWN})
+"""These change the record of a lab at once; the lablet controller carries out the others."""
+KEPT_BY_PEOPLE: Final = frozenset({LabKind.FOREIGN, LabKind.ADOPTED})
+"""LCM removes such a lab only for a person who types its title."""
+
+
+class LabAdoption(msgspec.Struct, frozen=True, kw_only=True):
+    """Who decided that a lab is kept, and when."""
+
+    by: str
+    at: datetime
 
 
 class LabRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -43,6 +43,7 @@ export interface KindInfo {
 const KIND: Readonly<Record<LabKind, { readonly label: string; readonly color: Color }>> = {
   session: { label: "Session", color: "green" },
   foreign: { label: "Foreign", color: "blue" },
+  adopted: { label: "Adopted", color: "purple" },
   leaked: { label: "Leaked", color: "orange" },
   orphaned: { label: "Orphaned", color: "red" },
 };
@@ -66,11 +67,17 @@ export function nodesText({ node_count, running_nodes }: LabView): string {
   return running_nodes === 0 ? String(node_count) : `${running_nodes} of ${node_count} run`;
 }
 
-const DOING: Readonly<Record<LabAction, string>> = { start: "Start", stop: "Stop", remove: "Removal" };
+export const DOING: Readonly<Record<LabAction, string>> = {
+  start: "Start",
+  stop: "Stop",
+  remove: "Removal",
+  adopt: "Adoption",
+  disown: "Disowning",
+};
 
-/** What is requested of it, why it is leaked and what follows; "" if there is nothing to say. */
+/** What is requested of it, who keeps it, why it is leaked and what follows; "" if there is nothing to say. */
 export function noteOf(lab: LabView, now: number): string {
-  return [requestText(lab), leakText(lab, now)].filter((text) => text !== "").join(" ");
+  return [requestText(lab), adoptionText(lab), leakText(lab, now)].filter((text) => text !== "").join(" ");
 }
 
 function requestText({ request }: LabView): string {
@@ -78,6 +85,10 @@ function requestText({ request }: LabView): string {
   const { action, by, error, is_over } = request;
   if (error === "") return `${DOING[action]} requested by ${by}.`;
   return `${DOING[action]} ${is_over ? "failed" : "is tried again"}: ${error}`;
+}
+
+function adoptionText({ adoption }: LabView): string {
+  return adoption === null ? "" : `Adopted by ${adoption.by}: LCM never removes it by itself.`;
 }
 
 function leakText({ leak, leak_kept, removed_from }: LabView, now: number): string {
@@ -93,10 +104,10 @@ function leakText({ leak, leak_kept, removed_from }: LabView, now: number): stri
 export function canRequest({ possible_actions, running_nodes, node_count }: LabView, action: LabAction): boolean {
   if (!possible_actions.includes(action)) return false;
   if (action === "start") return node_count === null || running_nodes < node_count;
-  return action === "remove" || running_nodes > 0;
+  return action !== "stop" || running_nodes > 0;
 }
 
-/** Whether the removal asks for the title: LCM did not make the lab. */
+/** Whether the removal asks for the title: people keep the lab. */
 export function asksForTitle({ kind }: LabView): boolean {
-  return kind === "foreign";
+  return kind === "foreign" || kind === "adopted";
 }

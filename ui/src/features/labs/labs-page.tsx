@@ -18,10 +18,12 @@ import { Ago } from "../../kit/time";
 import { canEnd } from "../lablets/model";
 import { minute, sessions } from "../lablets/store";
 import { cmlPage } from "../worker/links";
+import type { Operation } from "../worker/model";
 import {
   ALL_LABS,
   canRequest,
   countKind,
+  DOING,
   keyOf,
   kindInfo,
   type LabFilter,
@@ -286,12 +288,17 @@ function LabInCml({ lab }: { lab: LabView }) {
   );
 }
 
-/** The same three places in every row, so that a state that changes moves none of them. */
+/** The same four places in every row, so that a state that changes moves none of them. */
 function Actions({ lab }: { lab: LabView }) {
   return (
     <div class="actions">
       <ActionButton lab={lab} action="start" icon="start" label="Start" onClick={() => void send(lab, "start")} />
       <ActionButton lab={lab} action="stop" icon="stop" label="Stop" onClick={() => void send(lab, "stop")} />
+      {lab.kind === "adopted" ? (
+        <ActionButton lab={lab} action="disown" icon="close" label="Disown" onClick={() => void send(lab, "disown")} />
+      ) : (
+        <ActionButton lab={lab} action="adopt" icon="held" label="Adopt" onClick={() => void send(lab, "adopt")} />
+      )}
       {lab.kind === "session" ? (
         <EndButton lab={lab} />
       ) : (
@@ -305,10 +312,18 @@ async function send(lab: LabView, action: LabAction): Promise<void> {
   try {
     await requestLab(lab, action);
   } catch (error) {
-    showError(`${action === "start" ? "Start" : "Stop"} of ${nameOf(lab)} failed`, error);
+    showError(`${DOING[action]} of ${nameOf(lab)} failed`, error);
   }
   labsChanged();
 }
+
+const OPERATION: Readonly<Record<LabAction, Operation>> = {
+  start: "run-lab",
+  stop: "run-lab",
+  remove: "remove-lab",
+  adopt: "adopt-lab",
+  disown: "disown-lab",
+};
 
 interface ActionButtonProps {
   readonly lab: LabView;
@@ -319,7 +334,7 @@ interface ActionButtonProps {
 }
 
 function ActionButton({ lab, action, icon, label, onClick }: ActionButtonProps) {
-  const denial = denialFor(action === "remove" ? "remove-lab" : "run-lab");
+  const denial = denialFor(OPERATION[action]);
   const name = `${label} ${nameOf(lab)}`;
   return (
     <button

@@ -31,7 +31,7 @@ export function RemoveLabDialog({ lab }: { lab: LabView }) {
       </p>
       {isAsked && (
         <div class="field">
-          <label for="lab-title">LCM did not make this lab: enter its title</label>
+          <label for="lab-title">People keep this lab: enter its title</label>
           <input
             id="lab-title"
             class="input"

@@ -120,7 +120,9 @@ export type Operation =
   | "abandon"
   | "discover-labs"
   | "run-lab"
-  | "remove-lab";
+  | "remove-lab"
+  | "adopt-lab"
+  | "disown-lab";
 
 const REQUEST_FOR: Readonly<Record<Operation, keyof typeof ROLE_OF_REQUEST>> = {
   book: "POST /api/lablet-sessions",
@@ -128,6 +130,8 @@ const REQUEST_FOR: Readonly<Record<Operation, keyof typeof ROLE_OF_REQUEST>> = {
   "discover-labs": "POST /api/workers/{worker_id}/labs/discover",
   "run-lab": "POST /api/workers/{worker_id}/labs/{lab_id}/start",
   "remove-lab": "POST /api/workers/{worker_id}/labs/{lab_id}/remove",
+  "adopt-lab": "POST /api/workers/{worker_id}/labs/{lab_id}/adopt",
+  "disown-lab": "POST /api/workers/{worker_id}/labs/{lab_id}/disown",
   abandon: "POST /api/lablet-sessions/{session_id}/abandon",
   start: "POST /api/workers/{worker_id}/start",
   stop: "POST /api/workers/{worker_id}/stop",

@@ -10,14 +10,21 @@ from lcm.control_plane.api.accepted import INTENT, accepted
 from lcm.control_plane.api.dependencies import Admin, Given, Operator, Plane, Viewer
 from lcm.control_plane.api.references import WorkerRef
 from lcm.control_plane.api.services import ControlPlane
-from lcm.control_plane.commands.lablets.lab_requests import request_discovery, request_lab_action
+from lcm.control_plane.commands.lablets.lab_requests import (
+    adopt_lab,
+    disown_lab,
+    request_discovery,
+    request_lab_action,
+)
 from lcm.control_plane.queries.labs import list_labs, view_lab
 from lcm.domain.lablet.listed_lab import LabAction, LabKind
+from lcm.domain.telemetry import LabRecord
 from lcm.rest.labs import LabPage, LabRemoval, LabView
 from lcm.web.answers import answer, body_of, documented, reads
 
 router = APIRouter(prefix="/api", tags=["labs"])
 
+_CHANGED = documented(LabView, problems=[404, 409])
 _ACCEPTED = documented(LabView, 202, "Accepted; effects follow.", problems=[404, 409, 422])
 
 
@@ -67,10 +74,24 @@ async def remove(
 ) -> Response:
     """Stop, wipe and delete a lab for good.
 
-    One that LCM did not make only with its title in the body. The lab of a session is removed by ending the
+    A foreign or adopted one only with its title in the body. The lab of a session is removed by ending the
     session.
     """
     return await _requested(plane, worker_id, lab_id, LabAction.REMOVE, person, body.title)
+
+
+@router.post("/workers/{worker_id}/labs/{lab_id}/adopt", summary="Adopt a lab", **_CHANGED)
+async def adopt(worker_id: WorkerRef, lab_id: str, person: Operator, plane: Plane) -> Response:
+    """Keep a foreign or leaked lab: LCM never removes it by itself, and people only by typing its title."""
+    lab = await adopt_lab(plane.records, worker_id, lab_id, by=person.name)
+    return await _shown(plane, lab)
+
+
+@router.post("/workers/{worker_id}/labs/{lab_id}/disown", summary="Disown a lab", **_CHANGED)
+async def disown(worker_id: WorkerRef, lab_id: str, person: Admin, plane: Plane) -> Response:
+    """End its adoption. One with LCM's marker is leaked again, so that the leak sweep removes it."""
+    lab = await disown_lab(plane.records, worker_id, lab_id, by=person.name)
+    return await _shown(plane, lab)
 
 
 async def _requested(
@@ -81,7 +102,11 @@ async def _requested(
     person: Principal,
     title: str | None = None,
 ) -> Response:
+    lab = await request_lab_action(plane.records, worker_id, lab_id, action, by=person.name, title=title)
+    return await _shown(plane, lab, 202)
+
+
+async def _shown(plane: ControlPlane, lab: LabRecord, status: int = 200) -> Response:
     records = plane.records
-    lab = await request_lab_action(records, worker_id, lab_id, action, by=person.name, title=title)
     session = await records.sessions.find(lab.session_id) if lab.session_id is not None else None
-    return answer(view_lab(lab, await records.workers.get(worker_id), session), 202)
+    return answer(view_lab(lab, await records.workers.get(lab.worker_id), session), status)

@@ -16,7 +16,7 @@ from lcm.domain.lablet.audit import LabletEvent
 from lcm.domain.lablet.claim import Claim
 from lcm.domain.lablet.lab_discovery import is_seen, standing_of, summarize
 from lcm.domain.lablet.lab_request import refuse_request
-from lcm.domain.lablet.listed_lab import LabAction, LabRequest, LeakReason
+from lcm.domain.lablet.listed_lab import LabAction, LabAdoption, LabKind, LabRequest, LeakReason
 from lcm.domain.telemetry import LabRecord
 from lcm.domain.worker import Worker
 from lcm.rest.lab_reports import LabGone, LabRequestOutcome
@@ -71,6 +71,55 @@ async def request_lab_action(
 
 def _repeats(known: LabRequest | None, request: LabRequest) -> bool:
     return known is not None and known.action is request.action and not known.is_over and known.leak is None
+
+
+async def adopt_lab(records: Records, worker_id: str, lab_id: str, *, by: str) -> LabRecord:
+    """Keep a lab that is of no session: it is leaked no more, and a removal by the sweep is withdrawn."""
+    lab = await _changeable(records, worker_id, lab_id, LabAction.ADOPT, by)
+    if lab.kind is LabKind.ADOPTED:
+        return lab
+    adoption = LabAdoption(by=by, at=records.clock.now())
+    adopted = await _record_adoption(records, lab, adoption)
+    was = f"leaked, {lab.leak}" if lab.leak is not None else str(lab.kind)
+    await note_lab(records, LabletEvent.LAB_ADOPTED, lab, by=by, reason=f"people keep it; it was {was}")
+    return adopted
+
+
+async def disown_lab(records: Records, worker_id: str, lab_id: str, *, by: str) -> LabRecord:
+    """End an adoption: the lab is foreign or leaked again, and its ten minutes begin anew."""
+    lab = await _changeable(records, worker_id, lab_id, LabAction.DISOWN, by)
+    disowned = await _record_adoption(records, lab, None)
+    kept_by = lab.adoption.by if lab.adoption is not None else ""
+    reason = f"{kept_by} had adopted it; now it is {disowned.kind}"
+    await note_lab(records, LabletEvent.LAB_DISOWNED, disowned, by=by, reason=reason)
+    return disowned
+
+
+async def _changeable(records: Records, worker_id: str, lab_id: str, action: LabAction, by: str) -> LabRecord:
+    """Return a lab of which this is possible, or that is adopted already."""
+    worker = await records.workers.get(worker_id)
+    lab = await lab_as_it_stands(records, worker, lab_id)
+    if action is LabAction.ADOPT and lab.kind is LabKind.ADOPTED:
+        return lab
+    request = LabRequest(action=action, asked_at=records.clock.now(), by=by)
+    refuse_request(lab, request, session=None, worker=worker)
+    return lab
+
+
+async def _record_adoption(records: Records, lab: LabRecord, adoption: LabAdoption | None) -> LabRecord:
+    worker = await records.workers.get(lab.worker_id)
+    standings = await Standings.read(records, worker.instance.id)
+    standing = await standings.of(lab.lab_id, lab.mark)
+
+    def decide(known: LabRecord | None) -> LabRecord:
+        if known is None or (known.request, known.adoption) != (lab.request, lab.adoption):
+            raise Conflict(f"lab {lab.lab_id} changed meanwhile; read it again")
+        changed = replace(known, adoption=adoption)
+        return standing_of(changed, standing, is_full=False, now=records.clock.now())
+
+    changed = await records.labs.revise(lab.worker_id, lab.lab_id, decide)
+    assert changed is not None
+    return changed
 
 
 async def lab_as_it_stands(records: Records, worker: Worker, lab_id: str) -> LabRecord:

@@ -128,7 +128,8 @@ async def _record_summary(
 ) -> None:
     """Record on the worker what placement must know, and release the retained claims whose labs are gone."""
     now = records.clock.now()
-    shown = {lab.lab_id for lab in report.labs}
+    adopted = {lab.lab_id for lab in labs if lab.kind is LabKind.ADOPTED}
+    shown = {lab.lab_id for lab in report.labs} - adopted
     held: dict[tuple[str, int], Claim] = {}
 
     missing = {
