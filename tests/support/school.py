@@ -37,6 +37,8 @@ class School:
     plane: LcmProcess
     controllers: Mapping[str, LcmProcess]
     api: Api
+    token: str = field(repr=False)
+    """Of the person, an admin."""
     http: aiohttp.ClientSession = field(repr=False)
     stack: ExitStack = field(repr=False)
     judges: dict[str, CmlJudge] = field(default_factory=dict)
@@ -72,6 +74,12 @@ class School:
 
     async def create_class(self, seats: int, workers: int) -> Json:
         """A class whose seats need all of these workers."""
+        name = await self.define(seats, workers)
+        body = {"definition": name, "name": "CCNA", "count": seats}
+        return (await self.api.accepted("POST", "/api/lablet-sessions/batch", body))["batch"]
+
+    async def define(self, seats: int, workers: int) -> str:
+        """A definition of which so many seats need all of these workers; return its name."""
         needs = {"cpu": METAL_CPUS // -(-seats // workers), "memory_gb": 0, "storage_gb": 0, "nodes": 0}
         definition = {
             "name": "router-and-host",
@@ -80,8 +88,7 @@ class School:
         }
         status, answer = await self.api.call("POST", "/api/lablet-definitions", definition)
         assert status == 201, answer
-        body = {"definition": definition["name"], "name": "CCNA", "count": seats}
-        return (await self.api.accepted("POST", "/api/lablet-sessions/batch", body))["batch"]
+        return str(definition["name"])
 
     async def seats(self, batch: Json) -> list[Json]:
         """The sessions of a class, whatever became of them."""
@@ -161,7 +168,7 @@ async def running_school(directory: Path) -> AsyncIterator[School]:
         _run(stack, controllers.values())
         token = json.loads((directory / "data" / "keys.json").read_text())["admin"]
         async with person(plane.url, token) as api, watched_session() as http:
-            yield School(simulator, plane, controllers, api, http, stack)
+            yield School(simulator, plane, controllers, api, token, http, stack)
 
 
 def _run(stack: ExitStack, processes: Iterable[LcmProcess]) -> None:
