@@ -50,6 +50,7 @@ RECEIVED: Final = (
     "WorkerPage",
     "Timeline",
     "Resources",
+    "LoadHistory",
     "LabList",
     "LabChange",
     "Explanation",
@@ -171,7 +172,8 @@ def _type(schema: Schema) -> str:
             return f"readonly [{', '.join(_type(part) for part in schema['prefixItems'])}]"
         case "array":
             item = _type(schema["items"])
-            return f"readonly ({item})[]" if " | " in item else f"readonly {item}[]"
+            is_compound = " | " in item or item.startswith("readonly ")
+            return f"readonly ({item})[]" if is_compound else f"readonly {item}[]"
         case "integer":
             return "number"
         case kind:

@@ -31,6 +31,7 @@ from lcm.control_plane.api.app import build_app
 from lcm.control_plane.api.operations import plane_operations
 from lcm.control_plane.api.services import ControlPlane, Services
 from lcm.control_plane.commands.auto_license import AutoLicense
+from lcm.control_plane.commands.keep_load_history import LoadHistoryKeeper
 from lcm.control_plane.commands.lablets.session_sweep import SessionSweep
 from lcm.control_plane.policies import Policies
 from lcm.control_plane.records.commit_log import log_commit, log_session_commit
@@ -80,6 +81,7 @@ class ControlPlaneParts:
     identity_keeper: IdentityKeeper
     auto_license: AutoLicense
     session_sweep: SessionSweep
+    load_history_keeper: LoadHistoryKeeper
 
 
 @dataclass(frozen=True)
@@ -144,6 +146,7 @@ def subscribe(plane: ControlPlane, hub: EventHub | None = None, publisher: Publi
     records.epochs.subscribe(feed.on_epoch)
     records.scheduler.subscribe(feed.on_scheduler)
     caches.metrics.subscribe(feed.on_sample, feed.on_lab_stats)
+    caches.metrics.subscribe_to_load(records.load_histories.on_load)
     caches.idle_checks.subscribe(feed.on_idle_check)
     if hub is not None:
         records.workers.subscribe(log_commit)
@@ -251,6 +254,7 @@ def assemble(
         identity_keeper=IdentityKeeper(identity, clock, health),
         auto_license=AutoLicense(records, caches, health),
         session_sweep=session_sweep,
+        load_history_keeper=LoadHistoryKeeper(records, caches, health),
     )
 
 
@@ -479,6 +483,7 @@ async def control_plane_process(
                     parts.identity_keeper,
                     parts.auto_license,
                     parts.session_sweep,
+                    parts.load_history_keeper,
                     LoopLagMonitor(parts.telemetry, clock),
                 ),
                 url=server.url,

@@ -15,6 +15,7 @@ from lcm.domain.lablet.claim import ports_of
 from lcm.domain.launch import InstanceId, LaunchSpec, WorkerId
 from lcm.domain.license import License, LicenseDebt, LicenseOperation, LicenseStatus, LicenseTerms
 from lcm.domain.lifecycle import DesiredStatus, WorkerStatus
+from lcm.domain.load_history import HistoryRange
 from lcm.domain.pause import Extraction, PauseReason
 from lcm.domain.readiness import CmlAttempt
 from lcm.domain.requests import possible_actions
@@ -257,6 +258,35 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True):
     worker_id: WorkerId
     samples: list[Sample]
     points: list[LoadPoint]
+
+
+class HistoryPoint(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """The mean load in one interval; None is unknown."""
+
+    at: float
+    """The begin of the interval, in seconds since 1970."""
+    cpu_utilization: float | None
+    """Percent, like the two below."""
+    memory_utilization: float | None
+    disk_utilization: float | None
+    network_in_bytes: float | None
+    """Per second, like the one below."""
+    network_out_bytes: float | None
+
+
+class LoadHistory(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker's load over a range of time, oldest first, without intervals of which nothing is known."""
+
+    worker_id: WorkerId
+    range: HistoryRange
+    since: float
+    """In seconds since 1970, like the next."""
+    until: float
+    step_seconds: int
+    """The length of an interval."""
+    gap_seconds: int
+    """Between points further apart than this the load is unknown."""
+    points: list[HistoryPoint]
 
 
 class LabList(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,7 +10,17 @@ from lcm.client.calls import PAGE, Call, route
 from lcm.client.errors import NotFound
 from lcm.client.goals import WorkerGoal, standing_of_worker
 from lcm.domain.lifecycle import WorkerStatus
-from lcm.rest.schemas import CmlAccess, Explanation, LabList, Resources, Timeline, WorkerPage, WorkerView
+from lcm.domain.load_history import HistoryRange
+from lcm.rest.schemas import (
+    CmlAccess,
+    Explanation,
+    LabList,
+    LoadHistory,
+    Resources,
+    Timeline,
+    WorkerPage,
+    WorkerView,
+)
 
 MAX_NAMED: Final = 50
 """More workers than these are not named in the address of a stream."""
@@ -127,6 +137,11 @@ class AsyncWorkers:
 
     async def resources(self, worker: str) -> Resources:
         return await self._link.send(Call(path=route("/api/workers/{}/resources", worker), answer=Resources))
+
+    async def load_history(self, worker: str, span: HistoryRange = HistoryRange.HOUR) -> LoadHistory:
+        """Return its load over an hour, a day or a week."""
+        path = route("/api/workers/{}/history", worker)
+        return await self._link.send(Call(path=path, query={"range": span}, answer=LoadHistory))
 
     async def cml_access(self, worker: str) -> CmlAccess:
         """Return how its CML is reached. LCM shows its password to no client."""

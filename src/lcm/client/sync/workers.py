@@ -11,7 +11,17 @@ from lcm.client.goals import WorkerGoal, standing_of_worker
 from lcm.client.sync.link import Events, Link
 from lcm.client.sync.waiting import OnProgress, Wait
 from lcm.domain.lifecycle import WorkerStatus
-from lcm.rest.schemas import CmlAccess, Explanation, LabList, Resources, Timeline, WorkerPage, WorkerView
+from lcm.domain.load_history import HistoryRange
+from lcm.rest.schemas import (
+    CmlAccess,
+    Explanation,
+    LabList,
+    LoadHistory,
+    Resources,
+    Timeline,
+    WorkerPage,
+    WorkerView,
+)
 
 MAX_NAMED: Final = 50
 """More workers than these are not named in the address of a stream."""
@@ -128,6 +138,11 @@ class Workers:
 
     def resources(self, worker: str) -> Resources:
         return self._link.send(Call(path=route("/api/workers/{}/resources", worker), answer=Resources))
+
+    def load_history(self, worker: str, span: HistoryRange = HistoryRange.HOUR) -> LoadHistory:
+        """Return its load over an hour, a day or a week."""
+        path = route("/api/workers/{}/history", worker)
+        return self._link.send(Call(path=path, query={"range": span}, answer=LoadHistory))
 
     def cml_access(self, worker: str) -> CmlAccess:
         """Return how its CML is reached. LCM shows its password to no client."""

@@ -16,6 +16,7 @@ from lcm.control_plane.records.idle_checks import IdleChecks
 from lcm.control_plane.records.lab_owners import LabOwners
 from lcm.control_plane.records.lab_times import LabTimes
 from lcm.control_plane.records.labs import Labs
+from lcm.control_plane.records.load_history import LoadHistories
 from lcm.control_plane.records.metrics_cache import MetricsCache
 from lcm.control_plane.records.placements import PlacementLog
 from lcm.control_plane.records.presence import LoneLeaders, SchedulerPresence
@@ -39,6 +40,7 @@ class Records:
     workers: Workers
     templates: Templates
     labs: Labs
+    load_histories: LoadHistories
     definitions: Definitions
     batches: LabletBatches
     sessions: LabletSessions
@@ -67,6 +69,7 @@ class Records:
             workers=workers,
             templates=Templates(store),
             labs=Labs(store, workers),
+            load_histories=LoadHistories(store, clock),
             definitions=Definitions(store),
             batches=LabletBatches(store),
             sessions=LabletSessions(store),

@@ -37,15 +37,17 @@ class _Load:
         self.newest: dict[SampleSource, Sample] = {}
         self.points = array("d")
 
-    def take(self, sample: Sample) -> bool:
+    def take(self, sample: Sample) -> bool | None:
+        """Return whether the sample is a point of the chart; None if it is not newer."""
         known = self.newest.get(sample.source)
         if known is not None and known.collected_at >= sample.collected_at:
-            return False
+            return None
         self.newest[sample.source] = sample
         at = sample.collected_at.timestamp()
         last = self.points[-_VALUES] if self.points else 0.0
         waits = CLOUDWATCH_WAITS_SECONDS if sample.source is SampleSource.CLOUDWATCH else 0.0
-        if at > last + waits:
+        is_point = at > last + waits
+        if is_point:
             self.points.extend(
                 (
                     at,
@@ -55,7 +57,7 @@ class _Load:
                 )
             )
             del self.points[: -POINTS * _VALUES]
-        return True
+        return is_point
 
     def high_seconds(self, now: float) -> float:
         """Return for how long CPU or memory has been used above the limit without a break until now."""
@@ -93,6 +95,7 @@ class MetricsCache:
         self._loads: dict[str, _Load] = {}
         self._on_sample: list[Callable[[Sample], None]] = []
         self._on_lab_stats: list[Callable[[LabStats], None]] = []
+        self._on_load: list[Callable[[Sample, bool], None]] = []
         self.reports: Counter[tuple[str, str]] = Counter()
         """How many of each kind were accepted and dropped."""
 
@@ -101,6 +104,10 @@ class MetricsCache:
     ) -> None:
         self._on_sample.append(on_sample)
         self._on_lab_stats.append(on_lab_stats)
+
+    def subscribe_to_load(self, on_load: Callable[[Sample, bool], None]) -> None:
+        """Call on every new sample, with whether its CPU, memory and disk are a point of the chart."""
+        self._on_load.append(on_load)
 
     def on_worker_end(self, worker_id: str) -> None:
         self._loads.pop(worker_id, None)
@@ -112,9 +119,12 @@ class MetricsCache:
         load = self._loads.get(sample.worker_id)
         if load is None:
             load = self._loads[sample.worker_id] = _Load()
-        if load.take(sample):
+        is_point = load.take(sample)
+        if is_point is not None:
             for listener in self._on_sample:
                 listener(sample)
+            for keep in self._on_load:
+                keep(sample, is_point)
         return True
 
     def take_lab_stats(self, stats: LabStats) -> bool:

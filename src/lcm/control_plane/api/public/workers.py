@@ -14,13 +14,24 @@ from lcm.control_plane.commands.create_worker import create_worker
 from lcm.control_plane.commands.delete_worker import delete_worker
 from lcm.control_plane.commands.request_action import request_action, request_refresh, request_tags
 from lcm.control_plane.queries.cml_access import cml_access
+from lcm.control_plane.queries.load_history import load_history
 from lcm.control_plane.queries.workers import list_workers, page_of_workers
 from lcm.control_plane.records.preconditions import etag
 from lcm.domain.launch import OWNERSHIP_TAGS
 from lcm.domain.lifecycle import WorkerStatus
+from lcm.domain.load_history import HistoryRange
 from lcm.domain.template import NAME_PATTERN
 from lcm.domain.worker import Action
-from lcm.rest.schemas import Activity, CmlAccess, LabList, Resources, Timeline, WorkerPage, WorkerView
+from lcm.rest.schemas import (
+    Activity,
+    CmlAccess,
+    LabList,
+    LoadHistory,
+    Resources,
+    Timeline,
+    WorkerPage,
+    WorkerView,
+)
 from lcm.web.answers import answer, documented
 
 router = APIRouter(prefix="/api/workers", tags=["workers"])
@@ -151,6 +162,22 @@ async def resources(worker_id: WorkerRef, _: Viewer, plane: Plane) -> Response:
             points=plane.caches.metrics.points_of(worker_id),
         )
     )
+
+
+@router.get(
+    "/{worker_id}/history",
+    summary="Get a worker's load history",
+    **documented(LoadHistory, problems=[404, 422]),
+)
+async def history(
+    worker_id: WorkerRef,
+    _: Viewer,
+    plane: Plane,
+    span: Annotated[HistoryRange, Query(alias="range", description="How far back.")] = HistoryRange.HOUR,
+) -> Response:
+    """Means of intervals of 10 seconds, 2 minutes or 15 minutes. They survive a stop of the worker and a
+    restart of LCM, and are removed when the worker is terminated."""
+    return answer(await load_history(plane.records, worker_id, span))
 
 
 @router.get("/{worker_id}/labs", summary="List a worker's labs", **documented(LabList, problems=[404]))
