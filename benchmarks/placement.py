@@ -228,7 +228,7 @@ def analyse_folder(folder: Path) -> None:
             spent = min(spent, time.process_time() - began)
         needs, unknown = lab.needs, ", ".join(lab.unknown_definitions)
         print(
-            f"{path.stem[:44]:44} {needs.nodes:5.0f} {lab.link_count:5} {needs.cpu:5.0f}"
+            f"{path.stem[:44]:44} {needs.nodes:5.0f} {len(lab.links):5} {needs.cpu:5.0f}"
             f" {needs.memory_gb:7.2f} {needs.storage_gb:5.0f} {len(lab.ports):5} {spent * 1e3:6.1f}"
             + (f"  unknown: {unknown}" if unknown else "")
         )

@@ -44,8 +44,8 @@ class LabletDesk:
             await self._report("/leadership", claim, service)
         return self
 
-    async def define(self, name: str = "basics", **options: Any) -> Json:
-        body = {"name": name, "lab_yaml": LAB, "options": options}
+    async def define(self, name: str = "basics", lab_yaml: str = LAB, **options: Any) -> Json:
+        body = {"name": name, "lab_yaml": lab_yaml, "options": options}
         return await self._created("/api/lablet-definitions", body)
 
     async def give_login(self, definition: Json, password: str) -> None:

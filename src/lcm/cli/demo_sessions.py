@@ -43,7 +43,7 @@ def _node(number: int, node: _Node) -> Iterator[str]:
     yield f"    node_definition: {node.definition}"
     yield f"    tags: [{', '.join(node.tags)}]"
     yield f"    x: {200 * number}"
-    yield "    y: 0"
+    yield f"    y: {90 * (number % 2)}"
     yield "    interfaces:"
     for slot in range(2):
         yield f"      - {{id: i{slot}, label: port{slot}, slot: {slot}, type: physical}}"

@@ -83,6 +83,8 @@ class TopologyAnalysis(msgspec.Struct, frozen=True, kw_only=True):
     needs: Capacity
     nodes: tuple[TopologyNode, ...]
     link_count: int
+    links: tuple[tuple[int, int], ...]
+    """The places of both ends among the nodes."""
     ports: tuple[PortSpec, ...]
     unknown_definitions: tuple[str, ...]
     """Node definitions whose needs are not known: the author has to state the needs of the lab."""

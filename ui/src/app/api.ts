@@ -8,12 +8,14 @@ import type {
   CostReport,
   Explanation,
   HistoryEntry,
+  HistoryRange,
   LabList,
   LabRecord,
   LicenseDebt,
   LicenseDebts,
   LicenseSettings,
   LicenseTerms,
+  LoadHistory,
   NewWorker,
   Problem,
   RegionList,
@@ -183,6 +185,10 @@ export async function getTimeline(id: string): Promise<readonly HistoryEntry[]> 
 
 export function getResources(id: string): Promise<Resources> {
   return request("GET", `${workerPath(id)}/resources`);
+}
+
+export function getLoadHistory(id: string, range: HistoryRange): Promise<LoadHistory> {
+  return request("GET", `${workerPath(id)}/history?range=${range}`);
 }
 
 export async function listLabs(id: string): Promise<readonly LabRecord[]> {

@@ -5,6 +5,8 @@ import { AddDefinitionDialog } from "../features/booking/add-definition-dialog";
 import { NewSessionPage } from "../features/booking/new-session-page";
 import { CalendarPage } from "../features/calendar/calendar-page";
 import { Cost } from "../features/cost/cost-page";
+import { DefinitionPage } from "../features/definitions/definition-page";
+import { DefinitionsPage } from "../features/definitions/definitions-page";
 import { BulkDialog } from "../features/fleet/bulk-dialog";
 import { CreateDialog } from "../features/fleet/create-dialog";
 import { Fleet } from "../features/fleet/fleet";
@@ -22,11 +24,21 @@ import { CertificateDialog } from "../features/worker/certificate";
 import { CmlLoginDialog } from "../features/worker/cml-login-dialog";
 import { DeleteDialog } from "../features/worker/delete-dialog";
 import { TagsDialog } from "../features/worker/tags-dialog";
+import { WorkerPage } from "../features/worker/worker-page";
 import { WorkerPanel } from "../features/worker/worker-panel";
 import { mediaQuery } from "../kit/media";
 import { openDialog } from "./commands";
 import { Header } from "./header";
-import { isNewSession, openClassId, openSessionId, openWorkerId, type PageId, page } from "./router";
+import {
+  isNewSession,
+  openClassId,
+  openDefinitionId,
+  openSessionId,
+  openWorkerId,
+  openWorkerPageId,
+  type PageId,
+  page,
+} from "./router";
 import { session } from "./session";
 import { SignIn } from "./sign-in";
 import { announcement } from "./store";
@@ -65,9 +77,11 @@ function Dashboard() {
 function Page({ id }: { id: PageId }) {
   switch (id) {
     case "fleet":
-      return <Fleet />;
+      return <Workers />;
     case "sessions":
       return <Sessions />;
+    case "definitions":
+      return <Definitions />;
     case "calendar":
       return <CalendarPage />;
     case "scheduler":
@@ -83,12 +97,22 @@ function Page({ id }: { id: PageId }) {
   }
 }
 
+function Workers() {
+  const id = openWorkerPageId.value;
+  return id === null ? <Fleet /> : <WorkerPage key={id} id={id} />;
+}
+
 function Sessions() {
   const id = openSessionId.value;
   const classId = openClassId.value;
   if (isNewSession.value) return <NewSessionPage />;
   if (classId !== null) return <ClassSheetPage key={classId} id={classId} />;
   return id === null ? <SessionsPage /> : <SessionPage key={id} id={id} />;
+}
+
+function Definitions() {
+  const id = openDefinitionId.value;
+  return id === null ? <DefinitionsPage /> : <DefinitionPage key={id} id={id} />;
 }
 
 function Dialogs() {

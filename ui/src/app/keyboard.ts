@@ -5,7 +5,17 @@ import { rows } from "../features/fleet/view";
 import { sessionLinkId } from "../features/lablets/session-row";
 import { clearSelection, selection, rows as sessionRows, toggleSelected } from "../features/lablets/store";
 import { openCreateDialog } from "./commands";
-import { go, isSessionList, newSessionHref, openWorkerId, page, showFleet, showPage, switchToWorker } from "./router";
+import {
+  go,
+  isSessionList,
+  newSessionHref,
+  openWorkerId,
+  openWorkerPageId,
+  page,
+  showFleet,
+  showPage,
+  switchToWorker,
+} from "./router";
 import { denialFor } from "./session";
 
 export const FILTER_ID = "fleet-filter";
@@ -100,7 +110,7 @@ function moveInSessions(step: 1 | -1): boolean {
 function move(step: 1 | -1): boolean {
   if (isSessionList.value) return moveInSessions(step);
   const list = rows.value;
-  if (list.length === 0 || page.value.id !== "fleet") return false;
+  if (list.length === 0 || page.value.id !== "fleet" || openWorkerPageId.value !== null) return false;
   const focused = focusedWorker();
   const current = focused >= 0 ? focused : list.findIndex((entry) => entry.id === openWorkerId.value);
   const start = step === 1 ? 0 : list.length - 1;

@@ -147,6 +147,30 @@ export function listDefinitions(): Promise<LabletDefinitionView[]> {
   return listAllPages("/api/lablet-definitions?limit=500&status=active");
 }
 
+/** Every version that is not deleted. */
+export function listAllDefinitions(): Promise<LabletDefinitionView[]> {
+  return listAllPages("/api/lablet-definitions?limit=500");
+}
+
+/** The versions of a definition, newest first. */
+export async function listVersions(name: string): Promise<readonly LabletDefinitionView[]> {
+  const path = `/api/lablet-definitions?limit=500&name=${encodeURIComponent(name)}`;
+  return (await listAllPages<LabletDefinitionView>(path)).reverse();
+}
+
+function definitionPath(id: string): string {
+  return `/api/lablet-definitions/${encodeURIComponent(id)}`;
+}
+
+export function getDefinition(id: string): Promise<LabletDefinitionView> {
+  return request("GET", definitionPath(id));
+}
+
+/** Its picture, what it needs and where it can run. */
+export function getAnalysis(id: string): Promise<TopologyAnalysis> {
+  return request("GET", `${definitionPath(id)}/analysis`);
+}
+
 /** The server completes the options. */
 export interface DefinitionRequest extends Omit<NewDefinition, "options"> {
   readonly options?: Partial<DefinitionOptions>;

@@ -1,14 +1,24 @@
 /**
- * The URL's hash selects the page: #/ is the fleet with its filter as its query, #/workers/{id} the fleet with one worker open, #/sessions the
+ * The URL's hash selects the page: #/ is the fleet with its filter as its query, #/workers/{id} the fleet with one
+ * worker open, #/workers/{id}/details the page of that worker with the range of its charts as its query, #/sessions the
  * lablet sessions with their filter as its query, #/sessions/{id} one of them, #/sessions/new a new one,
- * #/sessions/classes/{id} the access sheet of a class, #/calendar what is booked with the days as its query,
+ * #/sessions/classes/{id} the access sheet of a class, #/definitions the lablet definitions, #/definitions/{id} one of them, #/calendar what is booked with the days as its query,
  * #/scheduler the queue and the workers, #/labs the labs on all workers, #/scaling, #/cost and #/audit are pages of
  * their own.
  */
 
 import { computed, effect, signal } from "@preact/signals";
 
-export type PageId = "fleet" | "sessions" | "calendar" | "scheduler" | "labs" | "scaling" | "cost" | "audit";
+export type PageId =
+  | "fleet"
+  | "sessions"
+  | "definitions"
+  | "calendar"
+  | "scheduler"
+  | "labs"
+  | "scaling"
+  | "cost"
+  | "audit";
 
 export interface Page {
   readonly id: PageId;
@@ -21,6 +31,7 @@ export interface Page {
 export const PAGES: readonly Page[] = [
   { id: "fleet", label: "Fleet", href: "#/", key: "1" },
   { id: "sessions", label: "Sessions", href: "#/sessions", key: "2" },
+  { id: "definitions", label: "Definitions", href: "#/definitions", key: "d" },
   { id: "calendar", label: "Calendar", href: "#/calendar", key: "3" },
   { id: "scheduler", label: "Scheduler", href: "#/scheduler", key: "4" },
   { id: "labs", label: "Labs", href: "#/labs", key: "5" },
@@ -72,6 +83,16 @@ export function workerHref(id: string): string {
   return `#/workers/${encodeURIComponent(id)}`;
 }
 
+/** The worker whose page is open. */
+export const openWorkerPageId = computed(() => {
+  const encoded = /^#\/workers\/([^/]+)\/details$/.exec(path.value)?.[1];
+  return encoded === undefined ? null : decodeURIComponent(encoded);
+});
+
+export function workerPageHref(id: string): string {
+  return `${workerHref(id)}/details`;
+}
+
 export function showWorker(id: string): void {
   window.location.hash = workerHref(id);
 }
@@ -104,6 +125,16 @@ export const openSessionId = computed(() => {
   const encoded = /^#\/sessions\/([^/]+)$/.exec(path.value)?.[1];
   return encoded === undefined || isNewSession.value ? null : decodeURIComponent(encoded);
 });
+
+/** The definition whose page is open. */
+export const openDefinitionId = computed(() => {
+  const encoded = /^#\/definitions\/([^/]+)$/.exec(path.value)?.[1];
+  return encoded === undefined ? null : decodeURIComponent(encoded);
+});
+
+export function definitionHref(id: string): string {
+  return `#/definitions/${encodeURIComponent(id)}`;
+}
 
 /** The class whose access sheet is open. */
 export const openClassId = computed(() => {

@@ -271,6 +271,12 @@ export interface HistoryEntry {
   readonly at: string;
 }
 
+/** The mean load in one interval; None is unknown. */
+export type HistoryPoint = readonly [number, number | null, number | null, number | null, number | null, number | null];
+
+/** How far back a history goes. */
+export type HistoryRange = "1h" | "24h" | "7d";
+
 /** A person's request to keep the worker running until then, used or not. */
 export interface Hold {
   readonly until: string;
@@ -543,6 +549,17 @@ export interface ListedWorker {
   readonly worker_name: string;
   readonly listed_at: string | null;
   readonly is_partial: boolean;
+}
+
+/** A worker's load over a range of time, oldest first, without intervals of which nothing is known. */
+export interface LoadHistory {
+  readonly worker_id: string;
+  readonly range: HistoryRange;
+  readonly since: number;
+  readonly until: number;
+  readonly step_seconds: number;
+  readonly gap_seconds: number;
+  readonly points: readonly HistoryPoint[];
 }
 
 /** The load at one moment, in percent; None is unknown. */
@@ -938,6 +955,7 @@ export interface TopologyAnalysis {
   readonly needs: Capacity;
   readonly nodes: readonly TopologyNode[];
   readonly link_count: number;
+  readonly links: readonly (readonly [number, number])[];
   readonly ports: readonly PortSpec[];
   readonly unknown_definitions: readonly string[];
   readonly warnings: readonly TopologyWarning[];

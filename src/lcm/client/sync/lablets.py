@@ -59,6 +59,11 @@ class Definitions:
         body = TopologyText(lab_yaml=lab_yaml)
         return self._link.send(Call(method="POST", path=path, body=body, answer=TopologyAnalysis))
 
+    def analysis(self, definition: str) -> TopologyAnalysis:
+        """Return the same of a stored definition."""
+        path = route("/api/lablet-definitions/{}/analysis", definition)
+        return self._link.send(Call(path=path, answer=TopologyAnalysis))
+
     def set_access(self, definition: str, login: AccessLogin) -> LabletDefinitionView:
         """Set the login that people get for the nodes of their session."""
         path = route("/api/lablet-definitions/{}/access", definition)

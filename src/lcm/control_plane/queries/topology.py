@@ -12,7 +12,7 @@ from lcm.domain.lablet.possibility import (
     obstacles,
 )
 from lcm.domain.lablet.snapshot import Snapshot
-from lcm.domain.lablet.topology import analyse
+from lcm.domain.lablet.topology import Topology, analyse
 from lcm.domain.lifecycle import DesiredStatus
 from lcm.rest.scheduling import Fit, TopologyAnalysis, TopologyWarning
 
@@ -23,11 +23,23 @@ async def analyse_topology(records: Records, policies: Policies, lab_yaml: str) 
     demand = Demand(
         needs=lab.needs, ports=lab.ports, node_definitions=lab.node_definitions, images=lab.images
     )
+    return await _analysis(records, policies, lab, demand)
+
+
+async def analyse_definition(records: Records, policies: Policies, definition_id: str) -> TopologyAnalysis:
+    """Return the same of a definition: what its author stated counts for where it can run."""
+    definition = (await records.definitions.get(definition_id)).definition
+    lab = analyse(await records.definitions.topology(definition.lab_yaml_hash))
+    return await _analysis(records, policies, lab, definition.demand)
+
+
+async def _analysis(records: Records, policies: Policies, lab: Topology, demand: Demand) -> TopologyAnalysis:
     return TopologyAnalysis(
         title=lab.title,
         needs=lab.needs,
         nodes=lab.nodes,
-        link_count=lab.link_count,
+        link_count=len(lab.links),
+        links=lab.links,
         ports=lab.ports,
         unknown_definitions=lab.unknown_definitions,
         warnings=tuple(TopologyWarning(line=each.line, text=str(each)) for each in lab.warnings),

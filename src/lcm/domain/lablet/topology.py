@@ -68,7 +68,8 @@ class Topology(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     version: str
     nodes: tuple[TopologyNode, ...]
-    link_count: int
+    links: tuple[tuple[int, int], ...]
+    """The places of both ends among the nodes: labels may be shared."""
     ports: tuple[PortSpec, ...]
     needs: Capacity
     unknown_definitions: tuple[str, ...] = ()
@@ -156,7 +157,7 @@ class TopologyReader:
         """The topology; meaningless if there are mistakes."""
         title, version = self._read_head()
         nodes = tuple(self._read_nodes())
-        link_count = self._read_links()
+        links = tuple(self._read_links())
         self._check_ports()
         ports = name_ports((port.node, port.tag) for port in self.tagged)
         self._check_placeholders(ports)
@@ -164,7 +165,7 @@ class TopologyReader:
             title=title,
             version=version,
             nodes=nodes,
-            link_count=link_count,
+            links=links,
             ports=ports,
             needs=needs_of(nodes),
             unknown_definitions=tuple(sorted(self._unknown)),
@@ -345,7 +346,8 @@ class TopologyReader:
                     if canonical(name) not in names:
                         self._warn(scalar.line, _unknown_port(name, ports), item.text("label"))
 
-    def _read_links(self) -> int:
+    def _read_links(self) -> Iterator[tuple[int, int]]:
+        places = {identity: place for place, identity in enumerate(self._interfaces)}
         items = self._list("links", MAX_LINKS, "write 'links: []' if there are none")
         for item in items:
             if not isinstance(item, marked_yaml.Mapping):
@@ -353,7 +355,9 @@ class TopologyReader:
                 continue
             for node, interface in (("n1", "i1"), ("n2", "i2")):
                 self._check_end(item, item.text(node), item.text(interface), f"{node} and {interface}")
-        return len(items)
+            ends = places.get(item.text("n1") or ""), places.get(item.text("n2") or "")
+            if ends[0] is not None and ends[1] is not None:
+                yield ends[0], ends[1]
 
     def _check_end(
         self, link: marked_yaml.Mapping, node: str | None, interface: str | None, names: str

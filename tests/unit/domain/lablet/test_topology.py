@@ -38,7 +38,7 @@ def warnings(topology: Topology) -> list[str]:
 def test_the_needs_are_the_sum_of_the_nodes_with_their_own_numbers_first() -> None:
     topology = analyse(BRANCH_OFFICE)
     assert topology.needs == Capacity(cpu=3, memory_gb=4 + 1 + 0.5, storage_gb=16 + 4 + 1, nodes=2)
-    assert (topology.title, topology.link_count, len(topology.nodes)) == ("Branch office", 3, 4)
+    assert (topology.title, len(topology.links), len(topology.nodes)) == ("Branch office", 3, 4)
     assert topology.node_definitions == ("external_connector", "iol-xe", "ubuntu", "unmanaged_switch")
     assert topology.images == ("ubuntu-24-04",)
     assert topology.warnings == ()
@@ -185,7 +185,7 @@ def test_an_export_is_analysed_with_any_line_ends_and_marks(path: Path) -> None:
         f"---\n{path.read_text()}...\n",
     ):
         other = analyse(text)
-        assert (other.needs, other.ports, other.link_count) == (plain.needs, plain.ports, plain.link_count)
+        assert (other.needs, other.ports, other.links) == (plain.needs, plain.ports, plain.links)
 
 
 def test_every_kind_of_node_that_cml_brings_along_is_known() -> None:
@@ -194,7 +194,7 @@ def test_every_kind_of_node_that_cml_brings_along_is_known() -> None:
     assert kinds == set(KNOWN) - {"external_connector"}
     with_vm = [KNOWN[each.definition] for each in topology.nodes if each.has_vm]
     assert topology.needs.cpu == sum(each.cpus for each in with_vm)
-    assert topology.needs.nodes == len(with_vm) == topology.link_count
+    assert topology.needs.nodes == len(with_vm) == len(topology.links)
     assert (topology.unknown_definitions, topology.warnings) == ((), ())
 
 

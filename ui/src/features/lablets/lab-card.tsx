@@ -9,6 +9,8 @@ import { now } from "../../kit/clock";
 import { formatDuration } from "../../kit/format";
 import { Age, Ticking } from "../../kit/time";
 import { nodeColor, stateLabel } from "../labs/labs";
+import { topologyOf } from "../topology/analyses";
+import { TopologyPicture } from "../topology/topology-picture";
 import { sessionInfo } from "./model";
 import {
   bootStart,
@@ -43,6 +45,7 @@ export function LabCard({ session }: { session: LabletSessionView }) {
           <StepItem key={step.id} step={step} />
         ))}
       </ol>
+      <Picture session={session} />
       <Nodes session={session} />
     </section>
   );
@@ -113,6 +116,13 @@ function StepTime({ step: { status, startedAt, endedAt } }: { step: StepLine }) 
   if (startedAt === null || status === "pending") return null;
   if (endedAt === null) return <Age at={startedAt} />;
   return <>{formatDuration(Date.parse(endedAt) - Date.parse(startedAt))}</>;
+}
+
+/** The lab as its author drew it, with the nodes as they boot. */
+function Picture({ session: { definition_id, nodes } }: { session: LabletSessionView }) {
+  const topology = topologyOf(definition_id).value;
+  if (topology === null || Object.keys(nodes).length === 0) return null;
+  return <TopologyPicture topology={topology} stateOf={(label) => nodes[label] ?? null} />;
 }
 
 function Nodes({ session }: { session: LabletSessionView }) {

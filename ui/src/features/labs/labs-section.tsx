@@ -3,7 +3,11 @@
 import { useEffect } from "preact/hooks";
 import * as api from "../../app/api";
 import { labsHref } from "../../app/router";
+import { entries } from "../../app/store";
 import { formatCount } from "../../kit/format";
+import { sessions } from "../lablets/store";
+import { topologyOf } from "../topology/analyses";
+import { TopologyPicture } from "../topology/topology-picture";
 import {
   type Lab,
   type LabNode,
@@ -16,7 +20,13 @@ import {
   subscribeToLabs,
 } from "./labs";
 
-export function LabsSection({ workerId }: { workerId: string }) {
+interface LabsSectionProps {
+  readonly workerId: string;
+  /** Whether the labs of sessions are drawn as their authors placed the nodes. */
+  readonly isDrawn?: boolean;
+}
+
+export function LabsSection({ workerId, isDrawn = false }: LabsSectionProps) {
   useEffect(() => subscribeToLabs(workerId, api.listLabs), [workerId]);
   const known = labs.value;
   if (known === null || known.size === 0) return null;
@@ -30,14 +40,21 @@ export function LabsSection({ workerId }: { workerId: string }) {
       </h3>
       <ul class="labs">
         {sortedLabs(known).map((lab) => (
-          <LabItem key={lab.lab_id} lab={lab} />
+          <LabItem key={lab.lab_id} lab={lab} definitionId={isDrawn ? definitionOfLab(workerId, lab.lab_id) : null} />
         ))}
       </ul>
     </section>
   );
 }
 
-function LabItem({ lab }: { lab: Lab }) {
+/** The definition of the session whose lab it is; null for a lab that LCM did not make. */
+function definitionOfLab(workerId: string, labId: string): string | null {
+  const placed = entries.value.get(workerId)?.worker.value.sessions ?? [];
+  const owners = placed.map((id) => sessions.value.get(id)?.session.value);
+  return owners.find((session) => session?.lab?.lab_id === labId)?.definition_id ?? null;
+}
+
+function LabItem({ lab, definitionId }: { lab: Lab; definitionId: string | null }) {
   const nodes = sortedNodes(lab);
   return (
     <li class="lab" data-lab-id={lab.lab_id} data-state={lab.state ?? ""}>
@@ -51,6 +68,7 @@ function LabItem({ lab }: { lab: Lab }) {
         </span>
       </div>
       <span class="visually-hidden">{formatCount(nodes.length, "node")}</span>
+      {definitionId !== null && <Picture lab={lab} definitionId={definitionId} />}
       <ul class="nodes">
         {nodes.map(([id, node]) => (
           <NodeItem key={id} id={id} node={node} />
@@ -58,6 +76,13 @@ function LabItem({ lab }: { lab: Lab }) {
       </ul>
     </li>
   );
+}
+
+function Picture({ lab, definitionId }: { lab: Lab; definitionId: string }) {
+  const topology = topologyOf(definitionId).value;
+  if (topology === null) return null;
+  const states = new Map(Object.values(lab.nodes).map(({ label, state }) => [label, state]));
+  return <TopologyPicture topology={topology} stateOf={(label) => states.get(label) ?? null} />;
 }
 
 function NodeItem({ id, node }: { id: string; node: LabNode }) {

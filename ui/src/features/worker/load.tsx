@@ -132,11 +132,18 @@ export function LoadSection({ entry }: { entry: WorkerEntry }) {
           <Chart key={id} load={load.value} measure={id} label={label} />
         ))}
       </div>
-      <p class="load-link">
-        <LinkDot worker={worker} />
-        {linkMeaning(worker)}
-      </p>
+      <LinkLine worker={worker} />
     </section>
+  );
+}
+
+/** Where the data come from. */
+export function LinkLine({ worker }: { worker: WorkerView }) {
+  return (
+    <p class="load-link">
+      <LinkDot worker={worker} />
+      {linkMeaning(worker)}
+    </p>
   );
 }
 

@@ -15,7 +15,7 @@ from lcm.control_plane.commands.lablets.change_definition import (
 )
 from lcm.control_plane.commands.lablets.definition_access import remove_login, set_login
 from lcm.control_plane.queries.definitions import list_definitions, page_of_definitions
-from lcm.control_plane.queries.topology import analyse_topology
+from lcm.control_plane.queries.topology import analyse_definition, analyse_topology
 from lcm.control_plane.records.definitions import StoredDefinition
 from lcm.control_plane.records.preconditions import etag
 from lcm.domain.lablet.definition import DefinitionStatus
@@ -116,6 +116,16 @@ async def topology(definition_id: DefinitionRef, _: Viewer, plane: Plane) -> Res
     stored = await plane.records.definitions.get(definition_id)
     text = await plane.records.definitions.topology(stored.definition.lab_yaml_hash)
     return Response(text.encode(), media_type="text/yaml")
+
+
+@router.get(
+    "/{definition_id}/analysis",
+    summary="Analyse a lablet definition",
+    **documented(TopologyAnalysis, problems=[404, 422]),
+)
+async def analysis(definition_id: DefinitionRef, _: Viewer, plane: Plane) -> Response:
+    """Its nodes with their places and links, what it needs, and which workers and templates could run it."""
+    return answer(await analyse_definition(plane.records, plane.policies, definition_id))
 
 
 @router.put(
