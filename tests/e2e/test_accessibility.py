@@ -322,6 +322,20 @@ async def test_every_dialog_is_accessible(page: Page, plane: LonePlane, scheme: 
 
 
 @SCHEMES
+async def test_the_dialogs_of_many_workers_are_accessible(
+    page: Page, plane: LonePlane, scheme: Scheme
+) -> None:
+    stopped = await plane.add_running("stopped")
+    await plane.admin.accepted("POST", f"/api/workers/{stopped}/stop")
+    await open_page(page, plane, scheme)
+    await page.get_by_label("Select all listed workers").check()
+    await check_dialogs(page, "Start…", "Stop…", "Drain…", "Hold…", "Delete…")
+    await page.set_viewport_size(PHONE)
+    assert await violations(page) == []
+    await check_dialogs(page, "Delete…")
+
+
+@SCHEMES
 async def test_a_license_debt_and_an_error_message_are_accessible(
     page: Page, plane: LonePlane, scheme: Scheme
 ) -> None:
