@@ -245,7 +245,7 @@ def is_pause_overdue(worker: Worker, now: datetime) -> bool:
     if not worker.is_being_paused or requested_at is None:
         return False
     if (extraction := worker.pause.extraction) is not None:
-        requested_at = extraction.ended_at or extraction.until
+        requested_at = extraction.ended_at or min(extraction.until, now)  # the stop waits for it
     return not timedelta() <= now - requested_at <= PAUSE_EXPIRES_AFTER
 
 

@@ -173,9 +173,7 @@ def cancel_pause(worker: Worker, *, by: str, reason: str, now: datetime) -> Work
     )
 
 
-def stop_after_extraction(
-    worker: Worker, within: timedelta | None, *, by: str, now: datetime
-) -> Worker | None:
+def stop_after_extraction(worker: Worker, within: timedelta, *, by: str, now: datetime) -> Worker | None:
     """The worker whose stop waits for the configurations of its nodes; None if it can be stopped now.
 
     A CML that is not ready has none to give.
@@ -183,7 +181,7 @@ def stop_after_extraction(
     if worker.pause.is_extracting(now):
         return worker
     can_extract = worker.is_live and worker.cml.is_ready and worker.pause.is_unfinished
-    if within is None or not can_extract or worker.pause.extraction is not None:
+    if not can_extract or worker.pause.extraction is not None:
         return None
     reason = f"configurations are extracted first, for {within.total_seconds():g} s at most"
     return replace(

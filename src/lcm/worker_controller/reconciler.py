@@ -262,7 +262,9 @@ class WorkerReconciler(Reconciler[Worker]):
         """Do the one thing that was decided. A worker that comes back is reconciled further at once."""
         match decision:
             case Move():
-                return await self._move(worker, decision)
+                moved = await self.reports.move(worker, decision)
+                waits = decision.to is STOPPING and moved.is_live and moved.pause.extraction is not None
+                return self._requeue_soon(moved, "configurations are extracted first") if waits else moved
             case Launch():
                 launched = await self.scope.launcher.launch(worker)
                 self.scope.observer.invalidate(worker.id)
@@ -301,13 +303,6 @@ class WorkerReconciler(Reconciler[Worker]):
                 return Skip(f"the worker is {worker.status}") if is_over else Success()
             case _:
                 assert_never(decision)
-
-    async def _move(self, worker: Worker, move: Move) -> Worker | ReconciliationResult:
-        """Report a status. A stop that waits for the configurations of nodes is reported again soon."""
-        moved = await self.reports.move(worker, move)
-        if move.to is STOPPING and moved.is_live and moved.pause.extraction is not None:
-            return self._requeue_soon(moved, "configurations of nodes are extracted first")
-        return moved
 
     def _requeue_soon(self, worker: Worker, reason: str) -> Requeue:
         self.scope.observer.invalidate(worker.id)

@@ -114,7 +114,8 @@ async def test_only_terminated_workers_are_ever_purged(status: WorkerStatus) -> 
 async def test_a_record_that_a_living_worker_had_the_name_of_can_go() -> None:
     fleet = Fleet(QUIET)
     old = await an_old_worker(fleet)
-    await fleet.workers.add(replace(old, id=WorkerId("w-new"), status=STOPPED))
+    another = replace(old.instance, id=InstanceId("i-new"))
+    await fleet.workers.add(replace(old, id=WorkerId("w-new"), status=STOPPED, instance=another))
     assert (await clean_up(fleet.plane.records, Cleanup())).worker_ids == [old.id]
     assert [worker.id for worker in await fleet.workers.list_all()] == ["w-new"]
 

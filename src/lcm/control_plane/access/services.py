@@ -88,6 +88,7 @@ ROUTES_OF: Final[Mapping[str, frozenset[Route]]] = {
         "GET /labs/work",
         "POST /workers/{worker_id}/labs",
         "POST /workers/{worker_id}/definitions",
+        "POST /workers/{worker_id}/configs-extracted",
         "GET /workers/{worker_id}/labs/{lab_id}",
         "POST /workers/{worker_id}/labs/{lab_id}/outcome",
         "POST /workers/{worker_id}/labs/{lab_id}/gone",

@@ -1,7 +1,6 @@
 """The controller reports the status of a worker. When its instance is gone, so are its labs."""
 
 import contextlib
-from datetime import datetime
 
 import structlog
 
@@ -52,9 +51,12 @@ async def report_status(
         now = records.clock.now()  # reading the record may have taken long
         reason = report.reason
         if report.status is STOPPING and not report.observed:
-            kept = _kept_running(worker, policies, by=by, now=now)
-            if kept is not None:
-                return kept
+            if is_pause_overdue(worker, now):
+                kept = cancel_pause(worker, by=BY, reason="the pause was not carried out in time", now=now)
+                return with_countdown(kept, policies.idle)
+            within = policies.extract_within
+            if within and (waiting := stop_after_extraction(worker, within, by=by, now=now)):
+                return waiting
             extraction = worker.pause.extraction
             if extraction is not None and extraction.ended_at is None:
                 reason = f"{reason}; configurations were not extracted in time"
@@ -80,14 +82,6 @@ async def report_status(
         with contextlib.suppress(Conflict):  # the next clean-up finds it
             await forget_worker(records, worker)
     return worker
-
-
-def _kept_running(worker: Worker, policies: Policies, *, by: str, now: datetime) -> Worker | None:
-    """Return the worker that is not stopped now: its pause is overdue, or waits for configurations."""
-    if not worker.pause.is_extracting(now) and is_pause_overdue(worker, now):
-        kept = cancel_pause(worker, by=BY, reason="the pause was not carried out in time", now=now)
-        return with_countdown(kept, policies.idle)
-    return stop_after_extraction(worker, policies.extract_within, by=by, now=now)
 
 
 async def _audit(records: Records, before: WorkerStatus | None, worker: Worker, by: str) -> None:

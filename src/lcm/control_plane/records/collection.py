@@ -83,17 +83,22 @@ class Collection(ABC, Generic[R]):
         self._purge_listeners.append(listener)
 
     async def get(self, record_id: str) -> R:
-        return self._read(await self._get(record_id))
+        _, record, _ = await self._get(record_id)
+        return record
 
     async def find(self, record_id: str) -> R | None:
         document = await self._store.get(self.kind, record_id)
-        return None if document is None else self._read(document)
+        return None if document is None else self.read(document)[1]
 
-    async def _get(self, record_id: str) -> Document:
+    async def _get(self, record_id: str) -> tuple[bytes, R, bool]:
+        """Return the body in the present form, its record, and whether that was written here last."""
         document = await self._store.get(self.kind, record_id)
         if document is None:
             raise NotFound(f"there is no {self.noun} {record_id!r}; list them with GET {self.listed_at}")
-        return document
+        written = self._written.get(record_id)
+        if written is not None and written[0] == document.body:
+            return *written, True
+        return *self.read(document), False
 
     async def list_all(self) -> list[R]:
         """Return every readable record; one that cannot be decoded is logged and left out."""
@@ -146,9 +151,7 @@ class Collection(ABC, Generic[R]):
         With `expected_version` the change is made to exactly that version or not at all.
         """
         for _ in range(MAX_ATTEMPTS):
-            document = await self._get(record_id)
-            written = self._read_again(document)
-            stored, before = self.read(document) if written is None else (document.body, written)
+            stored, before, is_ours = await self._get(record_id)
             if expected_version is not None and before.version != expected_version:
                 raise Conflict(
                     f"{self.noun} {record_id} is at version {before.version}, not {expected_version};"
@@ -160,7 +163,7 @@ class Collection(ABC, Generic[R]):
             after = _at_version(after, before.version + 1)
             try:
                 body = msgspec.json.encode(after)
-                is_whole = written is not None or is_all_of(stored, _struct(before))
+                is_whole = is_ours or is_all_of(stored, _struct(before))
                 if not is_whole:
                     body = encode_over(stored, _struct(before), _struct(after), self.parts)
                 await self._store.replace(self._document(after, body), fence)
@@ -188,15 +191,6 @@ class Collection(ABC, Generic[R]):
         except FenceBroken:
             raise _fenced() from None
         return record
-
-    def _read_again(self, document: Document) -> R | None:
-        """Return the record if its document is what was written here last."""
-        written = self._written.get(document.id)
-        return written[1] if written is not None and written[0] == document.body else None
-
-    def _read(self, document: Document) -> R:
-        written = self._read_again(document)
-        return written if written is not None else self.read(document)[1]
 
     def _remember(self, body: bytes, record: R) -> None:
         self._written.pop(record.id, None)
