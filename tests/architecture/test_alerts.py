@@ -23,7 +23,7 @@ RUNBOOK = ROOT / "docs" / "how-to" / "answer-an-alert.md"
 TESTS: list[dict[str, Any]] = yaml.safe_load((DIRECTORY / "rules.test.yaml").read_text())["tests"]
 PROMTOOL = shutil.which("promtool", path=f"{Path(sys.prefix) / 'bin'}")
 OF_PROMQL = {
-    *("sum", "max", "count", "increase", "absent", "label_replace", "by", "or"),
+    *("sum", "max", "min", "count", "time", "increase", "absent", "label_replace", "by", "or"),
     *("job", "instance", "reason", "outcome", "controller"),
 }
 each_rule = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])

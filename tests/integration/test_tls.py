@@ -1,9 +1,12 @@
 """TLS between processes: what is refused without it, and that everything works with it."""
 
 import asyncio
+import re
+import shutil
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
+from datetime import timedelta
 from pathlib import Path
 
 import aiohttp
@@ -12,12 +15,14 @@ from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 from structlog.testing import capture_logs
 
+from lcm.cli.own_certificates import LIFETIME, sign_certificate
 from lcm.control_plane.main import control_plane_process
 from lcm.control_plane.settings import ControlPlaneSettings
 from lcm.core.clock import SystemClock
 from lcm.core.hosted_service import run_services
 from lcm.core.ids import RandomIds
 from lcm.core.kv.memory import MemoryKv
+from lcm.core.telemetry import Telemetry
 from lcm.core.timeouts import timeout
 from lcm.core.tls import TlsFiles
 from lcm.domain.errors import Unreachable
@@ -86,6 +91,30 @@ async def test_a_renewed_certificate_is_served_without_a_restart_or_a_lost_conne
         assert before != after
         kept.write(b"GET / HTTP/1.1\r\nHost: lcm\r\n\r\n")
         assert (await reader.readline()).startswith(b"HTTP/1.1 200"), "the open connection goes on"
+
+
+async def test_the_end_that_is_measured_is_that_of_the_certificate_in_use(tmp_path: Path) -> None:
+    files, later = signed(tmp_path, "plane"), SystemClock().now() + timedelta(days=30)
+    renewed = sign_certificate(tmp_path, "renewed", ["lcm"], later)
+    telemetry = Telemetry()
+
+    def measured() -> float:
+        name = "lcm_tls_certificate_expiry_timestamp_seconds"
+        [value] = re.findall(rf"^{name}(?:{{.*}})? (\S+)$", telemetry.render().decode(), re.MULTILINE)
+        return float(value)
+
+    async with serving(files) as server, HttpTransport(server.url, tls=files.client_context()) as transport:
+        await transport.send("GET", "/", {}, None)
+        server.register_metrics(telemetry)
+        before = measured()
+        assert renewed.certificate is not None
+        assert renewed.key is not None
+        assert files.certificate is not None
+        assert files.key is not None
+        shutil.copy(renewed.certificate, files.certificate)
+        assert measured() == before, "its key is not there yet"
+        shutil.copy(renewed.key, files.key)
+        assert measured() == pytest.approx((later + LIFETIME).timestamp(), abs=1)
 
 
 async def test_a_handshake_that_is_not_finished_is_cut_off(tmp_path: Path) -> None:

@@ -4,12 +4,12 @@ import aiohttp
 
 from lcm.cli.processes import StartFailed
 from lcm.core.timeouts import timeout
-from lcm.core.tls import NewestContext, trust_of
+from lcm.core.tls import ClientContext, trust_of
 
 LINK_SECONDS = 10.0
 
 
-async def sign_in_link(url: str, token: str, tls: NewestContext | None = None) -> str:
+async def sign_in_link(url: str, token: str, tls: ClientContext | None = None) -> str:
     """Return a link that signs a browser in as the principal of this token: once, within ten minutes."""
     try:
         async with (

@@ -33,7 +33,7 @@ from lcm.core.hosted_service import run_services
 from lcm.core.ids import RandomIds
 from lcm.core.kv.memory import MemoryKv
 from lcm.core.timeouts import timeout
-from lcm.core.tls import NewestContext, trust_of
+from lcm.core.tls import ClientContext, trust_of
 from lcm.domain.template import RegionConfig
 from lcm.lablet_controller.main import LabletControllerProcess, lablet_controller_process
 from lcm.lablet_controller.settings import LabletControllerSettings
@@ -301,7 +301,7 @@ async def _wait_until_ready(
     control_plane: ControlPlaneProcess,
     elections: Collection[Election],
     clock: Clock,
-    trust: NewestContext | None,
+    trust: ClientContext | None,
 ) -> None:
     """Wait until the API answers, everything is published, and the controllers lead."""
     async with timeout(READY_WITHIN_SECONDS), aiohttp.ClientSession() as session:
@@ -316,7 +316,7 @@ async def _wait_until_ready(
 
 
 async def create_demo_fleet(
-    url: str, token: str, options: UpOptions, license_token: str = "", trust: NewestContext | None = None
+    url: str, token: str, options: UpOptions, license_token: str = "", trust: ClientContext | None = None
 ) -> None:
     """Create a few workers through the public API; none if there are workers already.
 

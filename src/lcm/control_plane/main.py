@@ -472,6 +472,7 @@ async def control_plane_process(
             trusted_proxies=settings.forwarded_allow_ips,
             tls=settings.tls,
         )
+        server.register_metrics(parts.telemetry)
         watches = (parts.kv_watch,) if settings.uses_etcd else ()
         with _url_file(settings.data_dir / "control-plane.url", server.url):
             yield ControlPlaneProcess(

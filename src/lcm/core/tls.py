@@ -8,15 +8,19 @@ written yet, change nothing: the last good ones stay in use.
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
+from typing import Generic, TypeVar
 
 import structlog
 
 from lcm.core.configuration import ConfigurationError
 
 log = structlog.get_logger(__name__)
+
+C = TypeVar("C", bound=ssl.SSLContext)
 
 
 @dataclass(frozen=True)
@@ -30,24 +34,24 @@ class TlsFiles:
     client_authority: Path | None = None
     """Checks the certificates of clients; None: clients are not asked for one."""
 
-    def server_context(self) -> ssl.SSLContext | None:
+    def server_context(self) -> "ServerContext | None":
         """Return a context that serves the newest certificate; None without one.
 
         Raises ConfigurationError if the files cannot be used.
         """
         if self.certificate is None:
             return None
-        make = partial(_server_context, self)
-        newest = NewestContext(self._present(self.client_authority), make)
+        newest = NewestContext(self._present(self.client_authority), partial(_server_context, self))
 
         def use_newest(handshake: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
             handshake.context = newest.get()
 
-        context = make()
+        context = _server_context(self)
         context.sni_callback = use_newest  # called in every handshake, with a name or without
+        context.in_use = newest
         return context
 
-    def client_context(self) -> "NewestContext | None":
+    def client_context(self) -> "ClientContext | None":
         """Return the contexts for calls to other processes; None if the system's authorities suffice.
 
         Raises ConfigurationError if the files cannot be used.
@@ -60,16 +64,23 @@ class TlsFiles:
         return tuple(file for file in (self.certificate, self.key, authority) if file is not None)
 
 
-class NewestContext:
+class ServerContext(ssl.SSLContext):
+    """Serves one certificate; the one that a server listens with hands each handshake over to the newest."""
+
+    expires_at: datetime
+    in_use: "NewestContext[ServerContext]"
+
+
+class NewestContext(Generic[C]):
     """A context made of files, and made again when they have changed."""
 
-    def __init__(self, files: tuple[Path, ...], make: Callable[[], ssl.SSLContext]) -> None:
+    def __init__(self, files: tuple[Path, ...], make: Callable[[], C]) -> None:
         self._files = files
         self._make = make
         self._stamps = self._read_stamps()
         self._context = make()
 
-    def get(self) -> ssl.SSLContext:
+    def get(self) -> C:
         """Return the context of the files as they are now, or of the last ones that could be used."""
         stamps = self._read_stamps()
         if stamps == self._stamps:
@@ -87,7 +98,10 @@ class NewestContext:
         return tuple(map(_stamp_of, self._files))
 
 
-def trust_of(tls: NewestContext | None) -> ssl.SSLContext | bool:
+ClientContext = NewestContext[ssl.SSLContext]
+
+
+def trust_of(tls: ClientContext | None) -> ssl.SSLContext | bool:
     """Return what aiohttp takes as `ssl`; True is the system's authorities.
 
     A request with another context gets another connection.
@@ -112,10 +126,16 @@ def _stamp_of(file: Path) -> tuple[int, int, int] | None:
     return found.st_ctime_ns, found.st_ino, found.st_size
 
 
-def _server_context(files: TlsFiles) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+def _server_context(files: TlsFiles) -> ServerContext:
+    from cryptography.x509 import (
+        load_pem_x509_certificate,
+    )  # slow to load, and of no use without a certificate
+
+    assert files.certificate is not None
+    context = ServerContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     _load_certificate(context, files)
+    context.expires_at = load_pem_x509_certificate(files.certificate.read_bytes()).not_valid_after_utc
     if files.client_authority is not None:
         _load_authority(context, files.client_authority)
         context.verify_mode = ssl.CERT_OPTIONAL  # people have none; which paths need one the application says

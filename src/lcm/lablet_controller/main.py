@@ -262,6 +262,7 @@ async def lablet_controller_process(
         server = HttpServer(
             LABLET_CONTROLLER, operations.app(), settings.host, settings.port, tls=settings.tls
         )
+        server.register_metrics(telemetry)
         yield LabletControllerProcess(
             services=(server, lablets.service, LoopLagMonitor(telemetry, clock)),
             url=server.url,

@@ -177,6 +177,7 @@ async def resource_scheduler_process(
         server = HttpServer(
             RESOURCE_SCHEDULER, operations.app(), settings.host, settings.port, tls=settings.tls
         )
+        server.register_metrics(telemetry)
         yield ResourceSchedulerProcess(
             services=(server, scheduler.service, LoopLagMonitor(telemetry, clock)),
             url=server.url,

@@ -11,7 +11,7 @@ from lcm.core import tracing
 from lcm.core.network import plainly
 from lcm.core.secret_strength import keys_in
 from lcm.core.timeouts import timeout
-from lcm.core.tls import NewestContext, trust_of
+from lcm.core.tls import ClientContext, trust_of
 from lcm.domain.discovery import DiscoverySettings, FoundInstance
 from lcm.domain.errors import Conflict, Fenced, IllegalTransition, NotFound, RequestError, Unreachable
 from lcm.domain.idle import ControllerTerms
@@ -66,7 +66,7 @@ class Transport(Protocol):
 class HttpTransport:
     """Use as `async with`. Raises Unreachable after the timeout."""
 
-    def __init__(self, url: str, timeout_seconds: float = 5.0, tls: NewestContext | None = None) -> None:
+    def __init__(self, url: str, timeout_seconds: float = 5.0, tls: ClientContext | None = None) -> None:
         """Without `tls` certificates are checked against the system's authorities."""
         self._url = url.rstrip("/")
         self._tls = tls

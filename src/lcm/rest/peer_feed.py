@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator
 
 import aiohttp
 
-from lcm.core.tls import NewestContext, trust_of
+from lcm.core.tls import ClientContext, trust_of
 from lcm.domain.errors import Unreachable
 from lcm.rest.schemas import API_KEY_HEADER, CONTROL_PLANE, SERVICE_HEADER
 
@@ -13,7 +13,7 @@ CONNECT_SECONDS = 5.0
 MAX_LINE_BYTES = 4 * 1024 * 1024
 
 
-async def peer_feed(address: str, key: str, tls: NewestContext | None = None) -> AsyncGenerator[bytes, None]:
+async def peer_feed(address: str, key: str, tls: ClientContext | None = None) -> AsyncGenerator[bytes, None]:
     """Yield the lines of the feed. Raises Unreachable when it ends; the caller limits the silence."""
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
     try:

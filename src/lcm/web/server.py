@@ -12,6 +12,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from lcm.core.hosted_service import HostedService
+from lcm.core.telemetry import Telemetry
 from lcm.core.tls import TlsFiles, is_loopback
 from lcm.web.connections import DEFAULT_LIMITS, ConnectionLimits, Connections, raise_descriptor_limit
 
@@ -192,6 +193,7 @@ class HttpServer(HostedService):
         self._before_stop = before_stop
         context = tls.server_context() if tls is not None else None
         self._scheme = "http" if context is None else "https"
+        self._context = context
         self._socket = listen(host, port, send_buffer_bytes)
         self.host = host
         self.port: int = self._socket.getsockname()[1]
@@ -216,6 +218,16 @@ class HttpServer(HostedService):
     @property
     def url(self) -> str:
         return f"{self._scheme}://{self.host}:{self.port}"
+
+    def register_metrics(self, telemetry: Telemetry) -> None:
+        """Register when the certificate ends that the next handshake shows."""
+        context = self._context
+        if context is not None:
+            telemetry.gauge(
+                "lcm_tls_certificate_expiry_timestamp_seconds",
+                "When the certificate ends that this process serves, in seconds since 1970.",
+                lambda: [(context.in_use.get().expires_at.timestamp(), {})],
+            )
 
     async def run(self) -> None:
         if self._scheme == "http" and not is_loopback(self.host):

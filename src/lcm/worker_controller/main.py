@@ -353,6 +353,7 @@ async def worker_controller_process(
             settings.port,
             tls=settings.tls,
         )
+        server.register_metrics(telemetry)
         yield WorkerControllerProcess(
             services=(
                 server,
