@@ -411,7 +411,9 @@ def test_every_process_of_the_chart_would_start(
         process, options = parsed(container["args"])
         assert process == name
         assert str(options["config"]) == "/config/lcm.yaml"
-        environment = {one["name"]: secrets.get(one["name"], KEY) for one in container["env"]}
+        environment = {
+            one["name"]: secrets.get(one["name"], f"{KEY}-{one['name']}") for one in container["env"]
+        }
         settings: Any = settings_of(process, config, environment)
         assert settings.tls.certificate == Path("/tls/tls.crt")
         assert {"name": "tls", "mountPath": "/tls"} in container["volumeMounts"], "a subPath is not renewed"

@@ -380,6 +380,23 @@ class ControlPlaneSettings(CoordinationSettings, TlsSettings):
         return TlsFiles(self.tls_cert_file, self.tls_key_file, self.tls_ca_file, self.tls_client_ca_file)
 
     @model_validator(mode="after")
+    def _no_two_services_share_a_key(self) -> Self:
+        services_of: dict[str, list[str]] = {}
+        for name in (
+            "control_plane_api_key",
+            "worker_controller_api_key",
+            "resource_scheduler_api_key",
+            "lablet_controller_api_key",
+            "control_plane_peer_api_key",
+        ):
+            for key in set(keys_in(getattr(self, name).get_secret_value())):
+                services_of.setdefault(key, []).append(name.upper())
+        for names in services_of.values():
+            if len(names) > 1:
+                raise ValueError(f"{' and '.join(names)} have the same key; give each another one")
+        return self
+
+    @model_validator(mode="after")
     def _client_certificates_need_tls(self) -> Self:
         if self.tls_client_ca_file is not None and self.tls_cert_file is None:
             raise ValueError("LCM_TLS_CLIENT_CA_FILE has no effect without LCM_TLS_CERT_FILE; set that too")

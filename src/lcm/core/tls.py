@@ -135,7 +135,10 @@ def _server_context(files: TlsFiles) -> ServerContext:
     context = ServerContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     _load_certificate(context, files)
-    context.expires_at = load_pem_x509_certificate(files.certificate.read_bytes()).not_valid_after_utc
+    try:
+        context.expires_at = load_pem_x509_certificate(files.certificate.read_bytes()).not_valid_after_utc
+    except (OSError, ValueError) as error:  # replaced just now, or of no form that cryptography reads
+        raise ConfigurationError(f"certificate {files.certificate}: {error}") from None
     if files.client_authority is not None:
         _load_authority(context, files.client_authority)
         context.verify_mode = ssl.CERT_OPTIONAL  # people have none; which paths need one the application says

@@ -170,6 +170,14 @@ def test_each_key_of_a_rotation_must_be_strong() -> None:
         settings(worker_controller_api_key=f"{strong},short")
 
 
+def test_services_with_the_same_key_are_refused_without_repeating_it() -> None:
+    key = "0123456789abcdef0123456789abcdef"
+    with pytest.raises(ValidationError) as refused:
+        settings(worker_controller_api_key=f"{key[::-1]},{key}", lablet_controller_api_key=key)
+    assert "WORKER_CONTROLLER_API_KEY and LABLET_CONTROLLER_API_KEY have the same key" in str(refused.value)
+    assert key not in str(refused.value)
+
+
 async def test_a_controller_sends_the_first_of_its_keys() -> None:
     sent: list[str] = []
 
