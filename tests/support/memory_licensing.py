@@ -111,6 +111,9 @@ class MemoryLicensing:
     def _agent(self, host: str) -> Licensing:
         if self.unreachable is not None:
             raise self.unreachable
+        return self.agent_of(host)
+
+    def agent_of(self, host: str) -> Licensing:
         if host not in self.agents:
             self.agents[host] = Licensing(pool=self.pool, pace=STEADY, name=host)
         return self.agents[host]

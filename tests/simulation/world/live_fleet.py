@@ -135,10 +135,10 @@ class SimulatedCmlServer(MemoryLiveServer):
     def answer(self, method: str, path: str, token: str | None, body: bytes | None) -> Answer:
         """The answer to one request. Its license is that of its instance, whoever asks for it."""
         answer = super().answer(method, path, token, body)
-        known = self._world.licensing.agents.get(self.instance.id)
-        if path != LICENSING_PATH or answer.status != 200 or known is None:
+        if path != LICENSING_PATH or answer.status != 200:
             return answer
-        return replace(answer, body=msgspec.json.encode(known.status(now=0.0)))
+        license_ = self._world.licensing.agent_of(self.instance.id)
+        return replace(answer, body=msgspec.json.encode(license_.status(now=0.0)))
 
     def follow_the_instance(self) -> None:
         """Drop the connections of an instance that was down, however briefly."""
