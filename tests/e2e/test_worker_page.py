@@ -178,6 +178,8 @@ async def test_definitions_show_their_picture_and_where_they_can_run(
     await page.get_by_role("link", name="two").click()
     await expect(page).to_have_url(re.compile(f"definitions/{definition['id']}$"))
     await expect(page.locator(".topology-node")).to_have_count(2)
+    for label in ("pc1", "pc2"):
+        await expect(page.locator(f'[data-node="{label}"] .topology-label')).to_be_visible()
     await expect(page.get_by_role("region", name="Needs")).to_contain_text("2 CPU")
     fits = page.get_by_role("region", name="Where it can run")
     await expect(fits.locator('[data-fit="live"]')).to_be_visible()

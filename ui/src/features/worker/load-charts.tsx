@@ -179,9 +179,14 @@ function optionsOf(chart: ChartSpec, width: number, zoom: Signal<Zoom>, hovered:
   };
 }
 
+/** As exact as two ticks differ. */
 function tickTexts(splits: readonly number[]): string[] {
-  const isDaily = (splits[1] ?? 0) - (splits[0] ?? 0) >= DAY_SECONDS;
-  return splits.map((at) => (isDaily ? dayFormat.format(at * 1_000) : formatUntil(at * 1_000, at * 1_000)));
+  const step = (splits[1] ?? 0) - (splits[0] ?? 0);
+  return splits.map((second) => {
+    const at = second * 1_000;
+    if (step >= DAY_SECONDS) return dayFormat.format(at);
+    return step < 60 ? formatMoment(new Date(at).toISOString(), at) : formatUntil(at, at);
+  });
 }
 
 const probe = document.createElement("span");
