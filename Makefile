@@ -17,7 +17,7 @@ UI_BUILT := src/lcm/control_plane/static/index.html
 # Where this is set, every process compiles all it imports again: half of what its start costs.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run test check lint unit explore unit-coverage coverage bench bench-compare sim sim-coverage sim-hunt soak soak-ha soak-kill soak-class soak-labs soak-clicks docs dist lock browser
+.PHONY: help setup run test check lint unit explore unit-coverage coverage bench bench-compare sim sim-coverage sim-hunt soak soak-ha soak-kill soak-class soak-labs soak-clicks screenshots docs dist lock browser
 .PHONY: ferretdb prometheus helm clean types page pytest
 
 help: ## Show this list
@@ -95,6 +95,9 @@ soak-class: setup ## Bring a class up and end it, and kill the lablet controller
 
 soak-clicks: setup browser ## Click every control of a worker many times in a slow browser: make soak-clicks [CLICKS=200 SLOWDOWN=20]
 	@LCM_CLICKS=$(or $(CLICKS),200) LCM_SLOWDOWN=$(or $(SLOWDOWN),20) $(BIN)/python -m pytest -q tests/e2e/test_steady_panel.py -k every_click_counts
+
+screenshots: setup browser ## Take a picture of each page of the dashboard on a simulated fleet: make screenshots [ARGS=--docs]
+	@cd tests && ../$(BIN)/python -m e2e.screenshots $(ARGS)
 
 dist: setup ## Build wheel and sdist, with the dashboard in both
 	@rm -rf dist

@@ -106,6 +106,21 @@ async def test_the_range_is_in_the_url_and_charts_are_loaded_only_with_the_page(
     await expect(panel).to_be_visible()
 
 
+async def test_the_first_load_is_at_most_150_kb_compressed(page: Page, plane: LonePlane) -> None:
+    loaded: list[Request] = []
+
+    def note(request: Request) -> None:
+        loaded.append(request)
+
+    page.on("requestfinished", note)
+    await open_page(page, plane, "light", "#/")
+    await expect(page.locator("[data-worker-name]")).to_be_visible()
+    assets = [request for request in loaded if "/assets/" in request.url]
+    sizes = [(await request.sizes())["responseBodySize"] for request in assets]
+    assert len(sizes) >= 2
+    assert 0 < sum(sizes) <= 150_000
+
+
 async def test_the_lab_of_a_session_is_drawn_with_its_nodes_as_they_boot(
     page: Page, plane: LonePlane
 ) -> None:

@@ -5,7 +5,7 @@ document for each worker and resolution. No sample is written by itself. Every c
 samples does this: a later one finds little to add. A crash loses what was measured since the last
 write, unless another control plane heard of it too.
 
-Stored: at most 51 kB for each worker. In memory: ten minutes and two longer intervals, about 20 kB for each
+Stored: at most 51 kB for each worker. In memory: ten minutes and two longer intervals, about 25 kB for each
 running worker.
 """
 
