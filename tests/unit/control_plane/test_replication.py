@@ -17,12 +17,15 @@ from lcm.control_plane.access.secrets import SecretStore
 from lcm.control_plane.api.services import ControlPlane
 from lcm.control_plane.commands.claim_leadership import claim_leadership, fence_for
 from lcm.control_plane.commands.delete_worker import delete_worker
+from lcm.control_plane.commands.keep_load_history import INTERVAL_SECONDS
 from lcm.control_plane.commands.lablets.batches import create_batch
 from lcm.control_plane.commands.lablets.change_definition import create_definition
 from lcm.control_plane.commands.report_live import report_connection, report_live
 from lcm.control_plane.commands.report_status import report_status
 from lcm.control_plane.main import ControlPlaneParts, assemble
+from lcm.control_plane.queries.load_history import load_history
 from lcm.control_plane.records.idle_checks import CheckTimes
+from lcm.control_plane.records.load_history import LATE_SECONDS, kind_of
 from lcm.control_plane.replication import feed
 from lcm.control_plane.store.memory import MemoryStore
 from lcm.control_plane.store.port import Fence
@@ -32,6 +35,7 @@ from lcm.core.kv.port import Kv
 from lcm.domain.errors import Fenced, Unreachable
 from lcm.domain.launch import InstanceId, WorkerId
 from lcm.domain.lifecycle import PENDING, RUNNING, TERMINATED, TERMINATING
+from lcm.domain.load_history import HistoryRange
 from lcm.domain.telemetry import ActivityEvent, LabChange, LabStats, MonitorState, Sample, SampleSource
 from lcm.domain.template import WorkerTemplate
 from lcm.domain.worker import new_worker
@@ -102,6 +106,10 @@ class Pair:
             peers=others,
             open_feed=self.open_feed,
         )
+
+    def restarted(self) -> ControlPlaneParts:
+        """A control plane that knows only what is stored."""
+        return self._plane(3, self.kv, ())
 
     async def open_feed(self, address: str) -> AsyncGenerator[bytes, None]:
         plane = self.here if address == "here" else self.there
@@ -217,6 +225,43 @@ async def test_load_is_published_once_at_each_and_does_not_echo() -> None:
         for parts in (both.here, both.there):
             assert parts.hub.events["worker.metrics.updated"] == 1
             assert parts.hub.events["worker.lab.stats_updated"] == 1
+
+
+async def cpus(parts: ControlPlaneParts, span: HistoryRange = HistoryRange.HOUR) -> list[float | None]:
+    history = await load_history(parts.plane.records, ADA, span)
+    return [point.cpu_utilization for point in history.points]
+
+
+async def measure(both: Pair, fence: Fence, minutes: int) -> None:
+    """A leader reports here what it measures."""
+    for _ in range(6 * minutes):
+        await both.report(fence, samples=[replace(sample(0, 40.0), collected_at=clock.now())])
+        await clock.sleep(10)
+
+
+async def test_the_load_of_days_is_the_same_at_both_and_survives_the_death_of_either() -> None:
+    async with pair() as both:
+        await measure(both, await both.lead(both.here), minutes=6)
+        await clock.sleep(LATE_SECONDS)
+        assert await cpus(both.there) == await cpus(both.here)
+        await both.there.plane.records.load_histories.save()
+        stored = await both.store.list_all(kind_of(HistoryRange.HOUR))
+        await both.here.plane.records.load_histories.save()
+        assert await both.store.list_all(kind_of(HistoryRange.HOUR)) == stored
+        restarted = both.restarted()
+        assert len(await cpus(restarted)) == 36
+
+
+async def test_the_history_of_a_worker_that_is_purged_here_does_not_come_back_from_there() -> None:
+    async with pair() as both:
+        fence = await both.lead(both.here)
+        await measure(both, fence, minutes=6)
+        await both.here.plane.records.load_histories.save()
+        await measure(both, fence, minutes=1)
+        await purge(both)
+        async with running(both.there.load_history_keeper):
+            await clock.sleep(INTERVAL_SECONDS)
+        assert [await both.store.list_all(kind_of(span)) for span in HistoryRange] == [[], [], []]
 
 
 async def test_a_lab_that_changes_here_has_changed_there() -> None:
