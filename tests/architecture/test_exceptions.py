@@ -17,7 +17,7 @@ DASHBOARD = ("ui/src", "ui/tests")
 
 # How many there are, by the comment that makes one.
 RECORDED = {
-    "noqa": 39,
+    "noqa": 38,
     "type: ignore": 28,
     "whole file exempt": 0,
     "no cover": 0,

@@ -119,6 +119,7 @@ ROUTES = {
     ("GET", "/api/lablet-sessions/{session_id}/evidence"): VIEWER,
     ("GET", "/api/lablet-sessions/{session_id}/evidence/{n}"): VIEWER,
     ("POST", "/api/scheduling/preview"): VIEWER,
+    ("POST", "/api/plan"): OPERATOR,
     ("GET", "/api/scheduling/queue"): VIEWER,
     ("GET", "/api/scheduling/calendar"): VIEWER,
     ("GET", "/api/placements"): VIEWER,

@@ -44,6 +44,7 @@ export function worker(fields: Partial<WorkerView> = {}): WorkerView {
     cml_health: null,
     cml_license: null,
     imported: false,
+    file_set: null,
     labs_count: null,
     ws_connected: false,
     ws_status: null,
@@ -207,6 +208,7 @@ export function definition(fields: Partial<LabletDefinitionView> = {}): LabletDe
       priority: 0,
     },
     has_access_login: false,
+    file_set: null,
     ...fields,
   };
 }

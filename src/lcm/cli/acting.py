@@ -168,8 +168,19 @@ def delete(
     timeout: Timeout = "15m",
     purge: Annotated[bool, typer.Option("--purge", help="Of workers: the record, too.")] = False,
     dry_run: DryRun = False,
+    files: Annotated[
+        list[str] | None, typer.Option("--file", "-f", metavar="FILE", help="What fleet files name.")
+    ] = None,
 ) -> None:
     """Delete workers with their disks, end sessions and classes, remove labs, revoke tokens."""
+    if files is not None:
+        from lcm.cli.declaring import delete_files
+
+        if names or labels or every or purge:
+            fail("with -f the files name what is meant, and records are kept", Exit.USAGE)
+        seconds = duration_of(timeout).total_seconds() if wait else None
+        delete_files(files, is_confirmed=yes, dry_run=dry_run, wait_seconds=seconds)
+        return
     action = partial(_delete, purge=purge)
     goal = "deleted" if wait else None
     _act("delete", names, labels, every, action, dry_run=dry_run, is_confirmed=yes, goal=goal, within=timeout)
@@ -206,7 +217,7 @@ def wait_for(
             if goal != "deleted":
                 raise
             return
-        _wait_for(lcm, chosen, *_goal_of(chosen, goal, timeout))
+        wait_until(lcm, chosen, *_goal_of(chosen, goal, timeout))
 
 
 def _act(
@@ -246,7 +257,7 @@ def _act(
             if kind is SESSION and changed.id != item.id:
                 print(f"{kind.reference(changed)} created in its place")
         if awaited is not None and accepted:
-            _wait_for(lcm, accepted, *awaited)
+            wait_until(lcm, accepted, *awaited)
         if first is not None:
             sys.exit(first)
 
@@ -276,7 +287,7 @@ def _goal_of(chosen: Sequence[tuple[Kind, Any]], goal: str, within: str) -> tupl
     return goal, duration_of(within).total_seconds()
 
 
-def _wait_for(lcm: "Lcm", chosen: Sequence[tuple[Kind, Any]], goal: str, seconds: float) -> None:
+def wait_until(lcm: "Lcm", chosen: Sequence[tuple[Kind, Any]], goal: str, seconds: float) -> None:
     """Wait, and print each change of state on the way."""
     from lcm.client import Standing, WaitFailed
 
@@ -451,7 +462,7 @@ def create_worker(
             created.append((WORKER, worker))
             print(f"worker/{worker.name} created")
         if wait:
-            _wait_for(lcm, created, "ready", seconds)
+            wait_until(lcm, created, "ready", seconds)
 
 
 @create.command("definition")
@@ -521,7 +532,7 @@ def create_session(
         print(f"session/{created.session.id} created")
         note(created.forecast.text)
         if wait:
-            _wait_for(lcm, [(SESSION, created.session)], "ready", seconds)
+            wait_until(lcm, [(SESSION, created.session)], "ready", seconds)
 
 
 @create.command("class")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from lcm.cli import access, acting, bridge, contexts, quick, reading, support_bundle
+from lcm.cli import access, acting, bridge, contexts, declaring, quick, reading, support_bundle
 from lcm.cli.extras import advice, has_simulator, missing_extra
 from lcm.cli.process import collect_rarely, leave_quietly_on_signals
 from lcm.cli.terminal import choose_context
@@ -35,9 +35,15 @@ COMPLETION = "_LCM_COMPLETE"
 KEYS_PANEL = "Keys of a running LCM, on its host"
 SERVERS_PANEL = "Run LCM"
 
-VERBS = {**reading.COMMANDS, **acting.COMMANDS, **bridge.COMMANDS, **contexts.COMMANDS}
+VERBS = {
+    **reading.COMMANDS,
+    **acting.COMMANDS,
+    **declaring.COMMANDS,
+    **bridge.COMMANDS,
+    **contexts.COMMANDS,
+}
 """The commands that ask a running LCM."""
-for verbs in (reading, acting, bridge, contexts):
+for verbs in (reading, acting, declaring, bridge, contexts):
     for verb, command in verbs.COMMANDS.items():
         app.command(verb, rich_help_panel=verbs.PANEL)(command)
 app.command("support-bundle", rich_help_panel=reading.PANEL)(support_bundle.support_bundle)

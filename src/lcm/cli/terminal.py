@@ -77,23 +77,30 @@ def is_styled(stream: object) -> bool:
 
 
 @contextmanager
-def connected() -> Iterator["Lcm"]:
-    """Yield the client of the context in force; end with the exit code of what goes wrong."""
+def connected(*, refused: Exit = Exit.FAILED) -> Iterator["Lcm"]:
+    """Yield the client of the context in force; end with the exit code of what goes wrong.
+
+    `refused` is that of whatever has no code of its own.
+    """
     from lcm.client import Lcm
 
-    with plain_errors(), Lcm(context=chosen_context(), retry_seconds=COMMAND_RETRY_SECONDS) as lcm:
+    with (
+        plain_errors(refused=refused),
+        Lcm(context=chosen_context(), retry_seconds=COMMAND_RETRY_SECONDS) as lcm,
+    ):
         yield lcm
 
 
 @contextmanager
-def plain_errors() -> Iterator[None]:
+def plain_errors(*, refused: Exit = Exit.FAILED) -> Iterator[None]:
     """End with one sentence and the exit code of what goes wrong."""
     from lcm.client import ClientError
 
     try:
         yield
     except ClientError as error:
-        fail(plainly(error), code_of(error))
+        code = code_of(error)
+        fail(plainly(error), refused if code is Exit.FAILED else code)
 
 
 def plainly(error: "ClientError") -> str:

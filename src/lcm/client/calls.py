@@ -46,6 +46,8 @@ class Call(Generic[T]):
     """The version of the resource, or `*`: any other is refused."""
     is_keyed: bool = False
     """Whether it is sent with an idempotency key, which makes it safe to send it again."""
+    key: str | None = None
+    """The idempotency key; without one a keyed call gets a new one."""
 
     @property
     def target(self) -> str:
@@ -65,7 +67,7 @@ class Call(Generic[T]):
         if self.if_match is not None:
             headers["If-Match"] = self.if_match
         if self.is_keyed:
-            headers[IDEMPOTENCY_KEY] = _IDS.new_id()
+            headers[IDEMPOTENCY_KEY] = self.key or _IDS.new_id()
         return headers
 
     def content(self) -> bytes | None:

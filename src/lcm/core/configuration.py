@@ -1,6 +1,6 @@
 """Configuration that people write: whatever is wrong is said with its file, line and field, all at once."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -51,7 +51,25 @@ def read_yaml(path: Path) -> Marked:
 
 def parse_yaml(text: str, file: str) -> Marked:
     """The mapping in a text that came from this file; an empty text is an empty mapping."""
+    content = _loaded(text, file, yaml.load)
+    if content is None:
+        return Marked(file, 1)
+    if not isinstance(content, Marked):
+        raise ConfigurationError(str(Mistake(file, 1, "file", "it must be a mapping, 'name: value'")))
+    return content
 
+
+def parse_documents(text: str, file: str) -> list[Marked]:
+    """The mappings in a text of several documents, without empty ones. Raises ConfigurationError."""
+    found = _loaded(text, file, lambda text, loader: list(yaml.load_all(text, loader)))
+    for place, document in enumerate(found, start=1):
+        if not isinstance(document, Marked | None):
+            message = "it must be a mapping, 'name: value'"
+            raise ConfigurationError(str(Mistake(file, None, f"document {place}", message)))
+    return [document for document in found if document is not None]
+
+
+def _loaded(text: str, file: str, load: Callable[[str, type[yaml.SafeLoader]], Any]) -> Any:
     class Loader(yaml.SafeLoader):
         """Plain data only; each mapping remembers its lines."""
 
@@ -73,17 +91,12 @@ def parse_yaml(text: str, file: str) -> Marked:
 
     Loader.add_constructor("tag:yaml.org,2002:map", mapping)
     try:
-        content = yaml.load(text, Loader)  # noqa: S506 - it is a SafeLoader
+        return load(text, Loader)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else None
         raise ConfigurationError(str(Mistake(file, line, "YAML", error.problem or str(error)))) from None
     except yaml.YAMLError as error:
         raise ConfigurationError(str(Mistake(file, None, "YAML", str(error)))) from None
-    if content is None:
-        return Marked(file, 1)
-    if not isinstance(content, Marked):
-        raise ConfigurationError(str(Mistake(file, 1, "file", "it must be a mapping, 'name: value'")))
-    return content
 
 
 def check(entry: object, struct: type[T], *, within: Mapping[str, Any], at: str) -> T | list[Mistake]:

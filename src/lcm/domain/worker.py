@@ -291,6 +291,8 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
 
     imported: bool = False
     """Found, not launched by LCM: never launched again, never terminated as an orphan."""
+    file_set: str | None = None
+    """The set of fleet files that it was created from; pruning that set deletes no other workers."""
 
     purge_when_terminated: bool = False
     """The record is to be purged once the instance is terminated."""
@@ -380,6 +382,7 @@ def new_worker(
     reserve: Reserve | None = None,
     licensed: bool = False,
     provisioning_timeout_minutes: float | None = None,
+    file_set: str | None = None,
 ) -> Worker:
     """The record of a newly requested worker."""
     reason = "created"
@@ -401,6 +404,7 @@ def new_worker(
         declared_capacity=declared_capacity,
         reserve=reserve or Reserve(),
         license=License(declared=licensed),
+        file_set=file_set,
     )
 
 

@@ -6,6 +6,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from lcm.domain import template
 from lcm.domain.errors import InvalidTimeslot
 from lcm.domain.lablet.definition import (
     MAX_NAME_LENGTH,
@@ -21,6 +22,7 @@ from lcm.rest.scheduling import MAX_SEATS
 Name = Annotated[str, Meta(min_length=1, max_length=MAX_NAME_LENGTH, pattern=NAME_PATTERN)]
 Version = Annotated[str, Meta(max_length=20, pattern=VERSION_PATTERN)]
 Id = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
+FileSet = template.Name
 LabYaml = Annotated[str, Meta(description="The topology, as CML exports it; at most 1 MiB.")]
 
 
@@ -33,6 +35,8 @@ class NewDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     options: DefinitionOptions = NO_OPTIONS
     access: AccessLogin | None = None
     """The login that people get with a session; it is never shown with the definition."""
+    file_set: FileSet | None = None
+    """The set of fleet files that it belongs to; `lcm apply` sets it."""
 
 
 class NextDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -110,6 +114,8 @@ class NewBatch(_DefinitionChoice, frozen=True, kw_only=True, forbid_unknown_fiel
     """Place no seat before each has a worker."""
     owners: Annotated[tuple[Id, ...], Meta(max_length=MAX_SEATS)] = ()
     """The owner of each seat; empty: the caller owns all."""
+    file_set: FileSet | None = None
+    """The set of fleet files that it belongs to; `lcm apply` sets it."""
 
     def __post_init__(self) -> None:
         _DefinitionChoice.__post_init__(self)

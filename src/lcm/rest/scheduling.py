@@ -43,14 +43,20 @@ class LabletDefinitionView(msgspec.Struct, frozen=True, kw_only=True):
     options: DefinitionOptions
     has_access_login: bool
     """Whether people get a login for the nodes with their session."""
+    file_set: str | None
+    """The set of fleet files that it was created from."""
 
     @staticmethod
-    def of(definition: LabletDefinition, *, has_access_login: bool) -> "LabletDefinitionView":
+    def of(
+        definition: LabletDefinition, *, has_access_login: bool, file_set: str | None = None
+    ) -> "LabletDefinitionView":
         viewed = {name: getattr(definition, name) for name in _VIEWED}
-        return LabletDefinitionView(**viewed, has_access_login=has_access_login)
+        return LabletDefinitionView(**viewed, has_access_login=has_access_login, file_set=file_set)
 
 
-_VIEWED = tuple(name for name in LabletDefinitionView.__struct_fields__ if name != "has_access_login")
+_VIEWED = tuple(
+    name for name in LabletDefinitionView.__struct_fields__ if name in LabletDefinition.__struct_fields__
+)
 
 
 class LabletDefinitionPage(msgspec.Struct, frozen=True, kw_only=True):

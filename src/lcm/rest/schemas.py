@@ -126,6 +126,8 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
     cml_license: CmlLicense | None
     """What CML reports of its license."""
     imported: bool
+    file_set: str | None
+    """The set of fleet files that it was created from."""
     labs_count: int | None
     ws_connected: bool
     ws_status: MonitorState | None
@@ -185,6 +187,7 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
             cml_health=cml.health,
             cml_license=cml.license,
             imported=worker.imported,
+            file_set=worker.file_set,
             labs_count=cml.labs_count,
             ws_connected=worker.connection.is_connected,
             ws_status=worker.connection.status,

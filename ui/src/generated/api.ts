@@ -437,6 +437,7 @@ export interface LabletDefinitionView {
   readonly computed_needs: Capacity;
   readonly options: DefinitionOptions;
   readonly has_access_login: boolean;
+  readonly file_set: string | null;
 }
 
 export interface LabletSessionPage {
@@ -579,6 +580,7 @@ export interface NewBatch {
   readonly count: number;
   readonly all_or_nothing?: boolean;
   readonly owners?: readonly string[];
+  readonly file_set?: string | null;
 }
 
 /** The definition to create. Its needs are computed from the topology. */
@@ -588,6 +590,7 @@ export interface NewDefinition {
   readonly version?: string;
   readonly options?: DefinitionOptions;
   readonly access?: AccessLogin | null;
+  readonly file_set?: string | null;
 }
 
 /** The session to create. */
@@ -615,6 +618,7 @@ export interface NewWorker {
   readonly aws_region?: string | null;
   readonly tags?: Readonly<Record<string, string>>;
   readonly licensed?: boolean;
+  readonly file_set?: string | null;
 }
 
 /** The next thing to happen that can help a session. */
@@ -1071,6 +1075,7 @@ export interface WorkerView {
   readonly cml_health: CmlHealth | null;
   readonly cml_license: CmlLicense | null;
   readonly imported: boolean;
+  readonly file_set: string | null;
   readonly labs_count: number | null;
   readonly ws_connected: boolean;
   readonly ws_status: MonitorState | null;

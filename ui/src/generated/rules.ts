@@ -231,6 +231,7 @@ export const ROLE_OF_REQUEST = {
   "PUT /api/settings/license": "admin",
   "DELETE /api/settings/license": "admin",
   "POST /api/license-debts/{worker_id}/settle": "admin",
+  "POST /api/plan": "operator",
   "POST /api/workers/{worker_id}/drain": "operator",
   "POST /api/workers/{worker_id}/cancel-drain": "operator",
   "POST /api/scheduling/preview": "viewer",

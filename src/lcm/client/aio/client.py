@@ -21,6 +21,7 @@ from lcm.rest.schemas import CostReport, LicenseDebts, LicenseSettings, RegionLi
 
 if TYPE_CHECKING:
     from lcm.client.aio.catalogue import AsyncLabs, AsyncTemplates, AsyncTokens
+    from lcm.client.aio.fleet import AsyncFleet
     from lcm.client.aio.lablets import AsyncClasses, AsyncDefinitions, AsyncSessions
     from lcm.client.aio.workers import AsyncWorkers
 
@@ -88,6 +89,12 @@ class AsyncLcm:
         from lcm.client.aio.catalogue import AsyncTokens
 
         return AsyncTokens(self._link)
+
+    @cached_property
+    def fleet(self) -> "AsyncFleet":
+        from lcm.client.aio.fleet import AsyncFleet
+
+        return AsyncFleet(self._link)
 
     async def __aenter__(self) -> Self:
         return self

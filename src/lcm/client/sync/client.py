@@ -22,6 +22,7 @@ from lcm.rest.schemas import CostReport, LicenseDebts, LicenseSettings, RegionLi
 
 if TYPE_CHECKING:
     from lcm.client.sync.catalogue import Labs, Templates, Tokens
+    from lcm.client.sync.fleet import Fleet
     from lcm.client.sync.lablets import Classes, Definitions, Sessions
     from lcm.client.sync.workers import Workers
 
@@ -89,6 +90,12 @@ class Lcm:
         from lcm.client.sync.catalogue import Tokens
 
         return Tokens(self._link)
+
+    @cached_property
+    def fleet(self) -> "Fleet":
+        from lcm.client.sync.fleet import Fleet
+
+        return Fleet(self._link)
 
     def __enter__(self) -> Self:
         return self

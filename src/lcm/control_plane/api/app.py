@@ -35,6 +35,7 @@ from lcm.rest import (
     lablet_requests,
     lablets,
     labs,
+    plans,
     scheduling,
     schemas,
     security,
@@ -92,6 +93,7 @@ _STRUCTS = (
     lab_reports.DefinitionsReport,
     lablet_requests.NewDefinition, lablet_requests.NextDefinition, lablet_requests.TopologyText,
     scheduling.LabletDefinitionView, scheduling.LabletDefinitionPage, scheduling.TopologyAnalysis,
+    plans.PlanRequest, plans.FleetPlan, plans.WantedWorker, plans.WantedDefinition, plans.WantedClass,
 )  # fmt: skip
 
 _REFUSALS: dict[type[errors.RequestError], tuple[int, str, str]] = {

@@ -26,6 +26,9 @@ MAX_BODY_BYTES = 1024 * 1024
 MAX_TOPOLOGY_BODY_BYTES = 4 * 1024 * 1024
 """For a topology, whose characters take up to this much in JSON."""
 TOPOLOGY_PREFIX = "/api/lablet-definitions"
+MAX_FLEET_BODY_BYTES = 16 * 1024 * 1024
+"""For the documents of a fleet, with the topologies of its definitions."""
+FLEET_PATH = "/api/plan"
 BODY_TIMEOUT_SECONDS = 10.0
 
 OPEN_PATHS = frozenset({"/", "/favicon.svg", "/health", "/ready", "/metrics"})
@@ -157,6 +160,8 @@ def principal_behind(connection: HTTPConnection) -> Principal:
 
 
 def _limit_of(path: str) -> int:
+    if path == FLEET_PATH:
+        return MAX_FLEET_BODY_BYTES
     return MAX_TOPOLOGY_BODY_BYTES if path.startswith(TOPOLOGY_PREFIX) else MAX_BODY_BYTES
 
 

@@ -5,9 +5,10 @@ from collections.abc import Mapping
 
 from lcm.control_plane.policies import Policies
 from lcm.control_plane.records.groups import Records
+from lcm.control_plane.records.launchable import configured_region, enabled_template
 from lcm.control_plane.store.port import Fence
 from lcm.domain.capacity import declared_by
-from lcm.domain.errors import Conflict, NotFound, UnknownReference
+from lcm.domain.errors import Conflict, NotFound
 from lcm.domain.idempotency import KeyedRequest, refuse_other_content
 from lcm.domain.lablet.claim import reserved_by
 from lcm.domain.launch import WorkerId
@@ -24,6 +25,7 @@ async def create_worker(
     tags: Mapping[str, str],
     by: str,
     licensed: bool = False,
+    file_set: str | None = None,
     request: KeyedRequest | None = None,
     fence: Fence | None = None,
 ) -> Worker:
@@ -36,16 +38,8 @@ async def create_worker(
         created = await find_created(records, request)
         if created is not None:
             return created
-    template = await records.templates.find(template_name)
-    if template is None or not template.enabled:
-        known = ", ".join(t.name for t in await records.templates.list_all() if t.enabled)
-        raise UnknownReference(
-            f"there is no template {template_name!r}; choose one of: {known or 'none is seeded'}"
-        )
-    region = aws_region or policies.default_region
-    if region not in policies.regions:
-        known = ", ".join(policies.regions)
-        raise UnknownReference(f"region {region!r} is not configured; choose one of: {known or 'none'}")
+    template = await enabled_template(records, template_name)
+    region = configured_region(policies, aws_region)
     worker = new_worker(
         worker_id=_keyed_id(request) if request else WorkerId(records.ids.new_id()),
         name=name,
@@ -59,6 +53,7 @@ async def create_worker(
         reserve=reserved_by(template),
         licensed=licensed,
         provisioning_timeout_minutes=template.provisioning_timeout_minutes,
+        file_set=file_set,
     )
     try:
         return await records.workers.add(worker, fence)

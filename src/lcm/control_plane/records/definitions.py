@@ -32,12 +32,16 @@ class StoredDefinition(msgspec.Struct, frozen=True, kw_only=True):
     """The id of the version before; that one is deprecated after this one is stored."""
     access_ref: str | None = None
     """The name of the login of its nodes in the secret store."""
+    file_set: str | None = None
+    """The set of fleet files that the first version was created from."""
     request_digest: str | None = None
     """Digest of the request under the idempotency key from which the id was derived."""
     recent_requests: tuple[KeyedRequest, ...] = ()
 
     def view(self) -> LabletDefinitionView:
-        return LabletDefinitionView.of(self.definition, has_access_login=self.access_ref is not None)
+        return LabletDefinitionView.of(
+            self.definition, has_access_login=self.access_ref is not None, file_set=self.file_set
+        )
 
 
 class _Topology(msgspec.Struct, frozen=True):

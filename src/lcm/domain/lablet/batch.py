@@ -33,6 +33,8 @@ class LabletBatch(msgspec.Struct, frozen=True, kw_only=True):
     creator_id: str
     is_complete: bool = False
     """Every seat has its session."""
+    file_set: str | None = None
+    """The set of fleet files that it was created from."""
     end_asked_by: str | None = None
     end_asked_at: datetime | None = None
     request_digest: str | None = None

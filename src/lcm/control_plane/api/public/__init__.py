@@ -14,6 +14,7 @@ from lcm.control_plane.api.public import (
     lablet_sessions,
     labs,
     licensing,
+    plans,
     scaling,
     scheduling,
     secret_keys,
@@ -43,5 +44,6 @@ ROUTERS = (
     audit.router,
     settings.router,
     scheduling.router,
+    plans.router,
     events.router,
 )

@@ -71,6 +71,7 @@ async def create(
         version=body.version,
         options=body.options,
         access=body.access,
+        file_set=body.file_set,
         by=person.name,
         request=keyed,
     )

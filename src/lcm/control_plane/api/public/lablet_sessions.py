@@ -209,6 +209,7 @@ async def create_class(
         is_all_or_nothing=body.all_or_nothing,
         timeslot=timeslot,
         region=body.aws_region,
+        file_set=body.file_set,
         request=keyed,
         judge=foresight.judge,
     )

@@ -81,6 +81,12 @@ class NewWorker(BaseModel):
     licensed: bool = Field(
         False, description="Register its CML automatically, with the token of /api/settings/license."
     )
+    file_set: str | None = Field(
+        None,
+        max_length=63,
+        pattern=NAME_PATTERN,
+        description="The set of fleet files that it belongs to; `lcm apply` sets it.",
+    )
 
 
 class Tags(BaseModel):
@@ -129,6 +135,7 @@ async def create(
         aws_region=body.aws_region,
         tags=body.tags,
         licensed=body.licensed,
+        file_set=body.file_set,
         by=person.name,
         request=keyed,
     )

@@ -47,6 +47,7 @@ async def create_batch(
     is_all_or_nothing: bool,
     timeslot: Timeslot | None = None,
     region: str | None = None,
+    file_set: str | None = None,
     request: KeyedRequest | None = None,
     judge: Judge = admit_all,
 ) -> LabletBatch:
@@ -65,6 +66,7 @@ async def create_batch(
             timeslot=timeslot,
             is_all_or_nothing=is_all_or_nothing,
             region=region,
+            file_set=file_set,
             created_at=records.clock.now(),
             created_by=by,
             creator_id=creator_id,

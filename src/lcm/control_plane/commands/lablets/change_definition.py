@@ -35,6 +35,7 @@ async def create_definition(
     version: str = "1.0.0",
     options: DefinitionOptions = NO_OPTIONS,
     access: AccessLogin | None = None,
+    file_set: str | None = None,
     by: str,
     request: KeyedRequest | None = None,
 ) -> StoredDefinition:
@@ -53,7 +54,10 @@ async def create_definition(
         options=options,
     )
     stored = StoredDefinition(
-        id=definition.id, definition=definition, request_digest=request.content if request else None
+        id=definition.id,
+        definition=definition,
+        file_set=file_set,
+        request_digest=request.content if request else None,
     )
     return await _add(records, stored, lab_yaml, access, by=by, request=request)
 
@@ -104,6 +108,7 @@ async def replace_definition(
             id=definition.id,
             definition=definition,
             replaces=before.id,
+            file_set=before.file_set,
             request_digest=request.content if request else None,
         ),
         lab_yaml,
