@@ -35,7 +35,7 @@ from lcm.core.timeouts import timeout
 from lcm.defaults import BUILT_IN
 from lcm.domain.discovery import DiscoverySettings, FoundInstance
 from lcm.domain.errors import CertificateChanged, NotFound, Unreachable
-from lcm.domain.idle import ControllerTerms
+from lcm.domain.idle import ControllerTerms, IdlePolicy
 from lcm.domain.launch import InstanceId, LaunchSpec, WorkerId
 from lcm.domain.license import LicenseOperation
 from lcm.domain.lifecycle import WorkerStatus
@@ -349,6 +349,7 @@ class Fleet:
         store: MemoryStore | None = None,
         clock: Clock | None = None,
         ids: Ids | None = None,
+        idle: IdlePolicy | None = None,
     ) -> None:
         self.regions = {region.region: region for region in regions or (REGION,)}
         self.clock = clock or VirtualClock()
@@ -368,7 +369,11 @@ class Fleet:
             self.store,
             clock=self.clock,
             ids=self.ids,
-            policies=Policies(regions=tuple(self.regions), default_region=next(iter(self.regions))),
+            policies=Policies(
+                regions=tuple(self.regions),
+                default_region=next(iter(self.regions)),
+                idle=idle or IdlePolicy(),
+            ),
             publisher=self.publisher,
         )
         self.workers, self.templates = self.plane.records.workers, self.plane.records.templates

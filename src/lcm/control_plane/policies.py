@@ -26,8 +26,6 @@ class Policies:
     scaling: ScalingPolicy = field(default_factory=ScalingPolicy)
     drain_timeout: timedelta = timedelta(hours=4)
     """For templates that set none."""
-    extract_within: timedelta | None = None
-    """How long a stop waits for the configurations of nodes; None: they are not extracted."""
     activity_events_kept: int = 10
     """Activity events stored with each worker."""
     ports: PortRange = field(default_factory=PortRange)

@@ -315,6 +315,11 @@ class ControlPlaneSettings(CoordinationSettings, TlsSettings):
                     if self.worker_activity_detection_enabled
                     else None
                 ),
+                extract_within=(
+                    timedelta(seconds=self.pause_extract_timeout_seconds)
+                    if self.pause_extract_configs
+                    else None
+                ),
             ),
             own_terms=ControllerTerms(
                 idle_detection_interval=self.idle_detection_interval, min_workers=self.min_workers
@@ -322,9 +327,6 @@ class ControlPlaneSettings(CoordinationSettings, TlsSettings):
             scaling=ScalingPolicy(
                 max_workers_per_region=self.max_workers_per_region,
                 scale_up_cooldown=timedelta(seconds=self.scale_up_cooldown_seconds),
-            ),
-            extract_within=(
-                timedelta(seconds=self.pause_extract_timeout_seconds) if self.pause_extract_configs else None
             ),
             activity_events_kept=self.worker_activity_events_max_stored,
             drain_timeout=timedelta(seconds=self.drain_timeout_seconds),

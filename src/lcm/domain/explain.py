@@ -123,7 +123,7 @@ def _next(worker: Worker, policy: IdlePolicy, now: datetime) -> Iterator[Point]:
     due = pause_due_at(worker, policy)
     is_needed = bool(worker.claims) or needed_at(worker, policy, now) is not None
     if due is not None and _may_be_paused(worker) and not is_needed:
-        yield Point("pause", "stops unless used before; its running nodes are powered off", max(due, now))
+        yield Point("pause", _PAUSES[policy.extract_within is not None], max(due, now))
 
 
 def _alarms(idle_checks: IdleCheckHealth, policy: IdlePolicy, now: datetime) -> Iterator[Point]:
@@ -182,6 +182,12 @@ def _against_a_pause(worker: Worker, policy: IdlePolicy, now: datetime) -> Itera
             decided = "a pause was decided; a second idle check confirms or cancels it"
             yield Point("second_look", decided, worker.pause.decided_at)
 
+
+_PAUSES: Final = {
+    False: "stops unless used before; its running nodes are powered off",
+    True: "stops unless used before; its running nodes are powered off once configurations are extracted",
+}
+"""By whether configurations are extracted before a stop."""
 
 _STOPPED_BY: Final = {
     PauseReason.IDLE_TIMEOUT: Point("paused", "paused by LCM because it was idle; start it any time"),

@@ -67,6 +67,8 @@ class IdlePolicy:
     """How long CML may take to become ready; None: 40 minutes on bare metal, otherwise 15."""
     alarm_after: timedelta | None = timedelta(seconds=1800)
     """A running worker without an idle check for longer raises an alarm; None where there are no checks."""
+    extract_within: timedelta | None = None
+    """How long any stop waits for the configurations of nodes; None: they are not extracted."""
 
 
 class ControllerTerms(msgspec.Struct, frozen=True, kw_only=True):

@@ -200,13 +200,13 @@ class PlaneProcess(Process):
                         snooze=timedelta(seconds=knobs.idle_timeout_seconds),
                         check_interval=timedelta(seconds=knobs.idle_check_seconds),
                         min_workers=knobs.min_workers,
+                        extract_within=(
+                            timedelta(seconds=knobs.extract_seconds) if knobs.extract_seconds else None
+                        ),
                     ),
                     scaling=ScalingPolicy(
                         max_workers_per_region=knobs.max_workers,
                         scale_up_cooldown=timedelta(seconds=knobs.scale_up_cooldown_seconds),
-                    ),
-                    extract_within=(
-                        timedelta(seconds=knobs.extract_seconds) if knobs.extract_seconds else None
                     ),
                     activity_events_kept=knobs.activity_events_kept,
                     times=times_of(knobs),

@@ -130,10 +130,10 @@ def test_without_settings_the_rules_are_those_of_the_domain() -> None:
 
 
 def test_configurations_are_extracted_only_where_that_is_set() -> None:
-    assert plane_policies(pause_extract_timeout_seconds="30").extract_within is None
-    assert plane_policies(pause_extract_configs="true").extract_within == timedelta(seconds=60)
+    assert plane_policies(pause_extract_timeout_seconds="30").idle.extract_within is None
+    assert plane_policies(pause_extract_configs="true").idle.extract_within == timedelta(seconds=60)
     limited = plane_policies(pause_extract_configs="true", pause_extract_timeout_seconds="30")
-    assert limited.extract_within == timedelta(seconds=30)
+    assert limited.idle.extract_within == timedelta(seconds=30)
 
 
 def test_every_setting_of_sessions_becomes_a_rule() -> None:

@@ -8,7 +8,8 @@ from lcm.domain.explain import explain
 from lcm.domain.idle import IdlePolicy
 from lcm.domain.lifecycle import DRAINING, FAILED, RUNNING, STOPPED, DesiredStatus, WorkerStatus
 from lcm.domain.pause import DECIDED, PauseReason
-from lcm.domain.worker import CmlHealth, Hold, Worker
+from lcm.domain.requests import request, stop_after_extraction
+from lcm.domain.worker import Action, CmlHealth, Hold, Worker
 from support.claims import claims_of
 from support.core import NOON, a_worker, with_fields
 
@@ -36,6 +37,23 @@ def test_a_used_worker_says_when_it_will_be_paused() -> None:
     account = explain(running(), IdlePolicy(), NOON)
     (pause,) = account.next
     assert (pause.code, pause.at) == ("pause", NOON + 30 * MINUTE)
+
+
+@pytest.mark.parametrize(("within", "is_extracting"), [(None, False), (MINUTE, True)])
+def test_a_pause_is_announced_with_what_becomes_of_running_nodes(
+    within: timedelta | None, is_extracting: bool
+) -> None:
+    (pause,) = explain(running(), IdlePolicy(extract_within=within), NOON).next
+    assert "running nodes are powered off" in pause.text
+    assert ("configurations are extracted" in pause.text) is is_extracting
+
+
+def test_a_stop_that_waits_for_configurations_says_until_when() -> None:
+    worker = request(running(), Action.STOP, by="ann", now=NOON)
+    waiting = stop_after_extraction(worker, MINUTE, by="controller", now=NOON)
+    assert waiting is not None
+    [point] = [p for p in explain(waiting, IdlePolicy(), NOON).holding if p.code == "extracting"]
+    assert point.at == NOON + MINUTE
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from lcm.control_plane.commands.extract_configs import report_configs
 from lcm.control_plane.commands.report_status import report_status
 from lcm.control_plane.store.port import Fence
 from lcm.control_plane.streaming.event_names import WorkerEvent, event_of
+from lcm.domain.idle import IdlePolicy
 from lcm.domain.lifecycle import DRAINING, RUNNING, STOPPING, WorkerStatus
 from lcm.domain.pause import Extraction
 from lcm.rest.lab_reports import ConfigsExtracted
@@ -27,7 +28,7 @@ class ExtractionBench(DiscoveryBench):
     """A worker with a lab of a person that runs; this test is its worker controller."""
 
     def __init__(self, within: timedelta | None = WITHIN) -> None:
-        super().__init__(dataclasses.replace(ONE_REGION, extract_within=within))
+        super().__init__(dataclasses.replace(ONE_REGION, idle=IdlePolicy(extract_within=within)))
 
     async def prepare(self) -> Lab:
         await self.open()

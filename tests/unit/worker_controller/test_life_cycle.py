@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 
@@ -16,6 +17,7 @@ from lcm.domain.errors import (
     RegionNotConfigured,
     Unreachable,
 )
+from lcm.domain.idle import IdlePolicy
 from lcm.domain.lifecycle import (
     FAILED,
     PENDING,
@@ -355,6 +357,23 @@ async def test_a_worker_terminated_in_the_console_is_shown_as_terminated_and_not
             entry.reason for entry in (await fleet.get(worker)).state_history
         ]
         assert not fleet.leader.stats.drifts
+
+
+async def test_a_stop_that_waits_for_configurations_is_reported_until_it_is_accepted() -> None:
+    """Nobody extracts them here: it is carried out at the limit, by one call to EC2."""
+    async with Fleet(idle=IdlePolicy(extract_within=timedelta(seconds=60))).running() as fleet:
+        worker = await fleet.running_worker()
+        await fleet.clock.sleep(60)
+        await fleet.ask(worker, Action.STOP)
+        began = fleet.clock.monotonic()
+        await fleet.clock.sleep(59)
+        assert (await fleet.get(worker)).status is RUNNING
+        assert "stop_instance" not in fleet.effects()
+        stopped = await fleet.until(worker, STOPPED)
+        assert 60 <= fleet.clock.monotonic() - began < 90
+        assert fleet.effects().count("stop_instance") == 1
+        reasons = [line.reason for line in stopped.state_history]
+        assert any("configurations were not extracted in time" in reason for reason in reasons)
 
 
 @pytest.mark.parametrize(("start_seconds", "shown_as"), [(120, STARTING), (0, RUNNING)])

@@ -54,7 +54,7 @@ async def report_status(
             if is_pause_overdue(worker, now):
                 kept = cancel_pause(worker, by=BY, reason="the pause was not carried out in time", now=now)
                 return with_countdown(kept, policies.idle)
-            within = policies.extract_within
+            within = policies.idle.extract_within
             if within and (waiting := stop_after_extraction(worker, within, by=by, now=now)):
                 return waiting
             extraction = worker.pause.extraction

@@ -26,7 +26,7 @@ async def lab_work(records: Records, policies: Policies, owners: LabOwners) -> L
     """
     labs, now = await records.labs.list_all(), records.clock.now()
     await owners.load()
-    workers = await records.workers.list_all() if policies.extract_within is not None else []
+    workers = await records.workers.list_all() if policies.idle.extract_within is not None else []
     return LabWork(
         items=[lab for lab in labs if lab.request is not None and not lab.request.is_over],
         unlisted_on=sorted(
