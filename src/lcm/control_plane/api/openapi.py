@@ -22,7 +22,7 @@ SECURITY_SCHEMES: Final = {
         "type": "apiKey",
         "in": "header",
         "name": API_KEY_HEADER,
-        "description": "The key of the controllers; for internal routes alone.",
+        "description": "The key of a service, beside its name in `X-LCM-Service`; for internal routes alone.",
     },
 }
 _OF_PEOPLE: Final[list[dict[str, list[str]]]] = [{"token": []}, {"session": []}]
