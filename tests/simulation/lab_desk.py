@@ -1,5 +1,6 @@
 """People who book sessions whose labs run, and what they do to the labs on CML's own pages."""
 
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
@@ -12,6 +13,7 @@ from lcm.domain.lablet.session import LabletSession
 from lcm.domain.lifecycle import DesiredStatus
 from lcm.simulator.cml.accounts import ADMIN_ID
 from lcm.simulator.cml.lab import Lab
+from lcm.simulator.cml.refusal import Refused
 from lcm.simulator.cml.topology import import_file, read_file
 from simulation.desk import TODAY, Desk
 from simulation.story import PATIENCE_SECONDS, Story, TooLate
@@ -123,7 +125,7 @@ class LabDesk(Desk):
                 raise TooLate(f"lab {lab.title} is left")
             await self.pause(5.0)
 
-    # What people do on CML's own pages.
+    # What people do on CML's own pages. What CML refuses them they do not do.
 
     def make_own_lab(
         self,
@@ -140,7 +142,8 @@ class LabDesk(Desk):
         lab = import_file(labs, read_file(text.encode()), now, owner_id=ADMIN_ID, title=title)
         lab.notes = notes
         if is_started:
-            labs.start(lab, now, PERSON)
+            with suppress(Refused):
+                labs.start(lab, now, PERSON)
         self.fleet.on_person(lab)
         return lab
 
@@ -161,13 +164,15 @@ class LabDesk(Desk):
     def start_lab(self, session_id: str) -> None:
         server, lab = self.server_of(session_id), self.find_lab(session_id)
         if server is not None and lab is not None:
-            server.cml.labs.start(lab, self._moment, PERSON)
+            with suppress(Refused):
+                server.cml.labs.start(lab, self._moment, PERSON)
             self.fleet.on_person(lab)
 
     def stop_lab(self, session_id: str) -> None:
         server, lab = self.server_of(session_id), self.find_lab(session_id)
         if server is not None and lab is not None:
-            server.cml.labs.stop(lab, self._moment, PERSON)
+            with suppress(Refused):
+                server.cml.labs.stop(lab, self._moment, PERSON)
             self.fleet.on_person(lab)
 
     async def delete_lab(self, session_id: str) -> None:
@@ -177,7 +182,10 @@ class LabDesk(Desk):
         server, lab = self.server_of(session_id), self.find_lab(session_id)
         if server is None or lab is None or any(node.is_running for node in lab.nodes.values()):
             return
-        server.cml.labs.wipe(lab, self._moment, PERSON)
+        try:
+            server.cml.labs.wipe(lab, self._moment, PERSON)
+        except Refused:
+            return
         self.fleet.on_person(lab)
         server.cml.labs.discard(lab)
         server.removed_at = self.world.clock.now()

@@ -178,6 +178,7 @@ class Knobs:
         return replace(
             drawn,
             lablet_controllers=Random(f"labs/{seed}").choice([2, 2, 3]),
+            extract_seconds=Random(f"extract/{seed}").choice([0.0, 0.0, 30.0]),
             schedulers=1,
             people=True,
             monitoring=True,
