@@ -12,9 +12,10 @@ from lcm.control_plane.commands.extract_configs import report_configs
 from lcm.control_plane.commands.report_status import report_status
 from lcm.control_plane.store.port import Fence
 from lcm.control_plane.streaming.event_names import WorkerEvent, event_of
-from lcm.domain.idle import IdlePolicy
-from lcm.domain.lifecycle import DRAINING, RUNNING, STOPPING, WorkerStatus
+from lcm.domain.idle import PAUSE_EXPIRES_AFTER, IdlePolicy
+from lcm.domain.lifecycle import DRAINING, RUNNING, STOPPING, DesiredStatus, WorkerStatus
 from lcm.domain.pause import Extraction
+from lcm.domain.requests import pause_idle
 from lcm.rest.lab_reports import ConfigsExtracted
 from lcm.rest.schemas import WORKER_CONTROLLER, LeadershipClaim, StatusReport
 from lcm.simulator.cml.lab import Lab
@@ -186,3 +187,39 @@ async def test_a_late_report_changes_nothing(bench: ExtractionBench) -> None:
         report = ConfigsExtracted(asked_at=about, extracted=extracted, missed=0)
         await report_configs(bench.records, "w1", report, by=WORKER_CONTROLLER, fence=bench.fence)
     assert (await bench.extraction()).extracted == 3
+
+
+async def pause(bench: ExtractionBench) -> None:
+    """What two idle checks that found the worker unused lead to."""
+    now = bench.clock.now()
+    await bench.change_worker(lambda worker: pause_idle(worker, by="idle", reason="unused", now=now))
+
+
+async def test_a_pause_that_waits_for_configurations_is_not_overdue_by_that() -> None:
+    bench = ExtractionBench(within=timedelta(minutes=5))
+    await bench.prepare()
+    await pause(bench)
+    assert await bench.report_stop() is RUNNING
+    await bench.clock.sleep(5 * 60)
+    assert await bench.report_stop() is STOPPING
+
+
+async def test_an_overdue_pause_is_cancelled_and_extracts_nothing(bench: ExtractionBench) -> None:
+    await bench.prepare()
+    await pause(bench)
+    await bench.clock.sleep(PAUSE_EXPIRES_AFTER.total_seconds() + 1)
+    assert await bench.report_stop() is RUNNING
+    worker = await bench.worker()
+    assert (worker.desired_status, worker.pause.extraction) == (DesiredStatus.RUNNING, None)
+
+
+async def test_a_pause_is_overdue_when_its_stop_is_not_reported_after_the_extraction(
+    bench: ExtractionBench,
+) -> None:
+    await bench.prepare()
+    await pause(bench)
+    await bench.report_stop()
+    await bench.carry_out()
+    await bench.clock.sleep(PAUSE_EXPIRES_AFTER.total_seconds() + 1)
+    assert await bench.report_stop() is RUNNING
+    assert (await bench.worker()).desired_status is DesiredStatus.RUNNING
