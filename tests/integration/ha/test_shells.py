@@ -90,6 +90,37 @@ async def test_a_controller_whose_etcd_is_not_there_leads_nobody_and_says_so() -
         shell.forget()
 
 
+async def test_a_second_controller_without_etcd_leads_nobody_and_says_what_to_set(plane: LcmProcess) -> None:
+    environment = {"CONTROL_PLANE_API_URL": plane.url, "CONTROL_PLANE_API_KEY": KEY}
+
+    async def health(shell: LcmProcess) -> Json:
+        async with watched_session() as session, session.get(f"{shell.url}/health") as response:
+            return await response.json()
+
+    async def leading(shell: LcmProcess) -> Json:
+        said = await health(shell)
+        return said if said["is_leader"] else None
+
+    async def refused(shell: LcmProcess) -> Json:
+        said = await health(shell)
+        return said if said["frozen"] else None
+
+    with ExitStack() as stack:
+        first, second = [LcmProcess(name, ("resource-scheduler",), environment) for name in ("one", "two")]
+        for shell in (first, second):
+            stack.callback(shell.forget)
+        first.start()
+        first.wait_until_answering()
+        led = await eventually(lambda: leading(first))
+        second.start()
+        second.wait_until_answering()
+        said = await eventually(lambda: refused(second))
+        assert (led["coordination"], said["is_leader"]) == ("alone", False)
+        assert led["instance_id"] in said["frozen"][0]
+        assert "set ETCD_HOST or ETCD_ENDPOINTS for both" in said["frozen"][0]
+        assert (await health(first))["epoch"] == led["epoch"]
+
+
 # Commands that end by themselves.
 
 
