@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from lcm.cli import acting, reading
-from lcm.client import AsyncLcm, Lcm
+from lcm.client import AsyncLcm, Lcm, Unreachable
 from lcm.domain.lablet.states import READY
 from lcm.domain.lifecycle import DRAINING, RUNNING, STOPPED
 from lcm.domain.worker import Worker
@@ -16,6 +16,7 @@ from lcm.rest.schemas import CostLine, CostReport, TemplateList, WorkerPage, Wor
 from support.canned_lcm import CannedLcm, Refusal, event
 from support.core import a_worker
 from support.lablets import session
+from support.patience import PATIENCE_SECONDS
 
 CONNECTED = event("connected", {"boot": "b", "workers": 1, "sessions": 0}, "b-1")
 NOTHING = CostLine(
@@ -158,6 +159,19 @@ def test_a_failed_wait_names_the_one_that_failed(lcm: CannedLcm, capsys: pytest.
     with pytest.raises(SystemExit):
         acting.wait_for(["lab-1"])
     assert "worker/lab-1: it is deleted" in capsys.readouterr().err
+
+
+def test_a_request_that_may_not_be_repeated_is_not_sent_on_a_connection_that_was_closed() -> None:
+    lcm = CannedLcm(closes_unasked=True)
+    lcm.answers["POST /api/tokens"] = [{"token": "shown once", "details": TOKEN}]
+    with lcm.running() as url, Lcm(url, retry_seconds=0.0) as client:
+        for _ in range(2):
+            assert client.tokens.create("t", "viewer").details.name == "t"
+            assert lcm.closed.wait(PATIENCE_SECONDS)
+            lcm.closed.clear()
+    with pytest.raises(Unreachable) as away:
+        client.tokens.create("t", "viewer")
+    assert not away.value.was_sent
 
 
 async def test_a_wait_outlives_a_proxy_that_cannot_reach_lcm() -> None:

@@ -40,6 +40,9 @@ class CannedLcm:
     streams: list[Callable[[], Pieces] | Refusal] = field(default_factory=list)
     """What each connection to the event stream gets; the last one again and again."""
     requests: list[str] = field(default_factory=list)
+    closes_unasked: bool = False
+    """Whether it closes a connection after an answer that did not announce it, as a server does in time."""
+    closed: Event = field(default_factory=Event)
     is_over: Event = field(default_factory=Event)
 
     def busy(self, opening: Sequence[bytes], live: bytes) -> Callable[[], Pieces]:
@@ -62,7 +65,7 @@ class CannedLcm:
     @contextmanager
     def running(self) -> Iterator[str]:
         """Serve it, and yield its address."""
-        server = ThreadingHTTPServer(("127.0.0.1", 0), _handler_of(self))
+        server = _server_of(self)
         server.daemon_threads = True
         serving = Thread(target=server.serve_forever, args=(PACE_SECONDS,))
         serving.start()
@@ -83,8 +86,19 @@ class CannedLcm:
         self.is_over.set()
 
 
+def _server_of(canned: CannedLcm) -> ThreadingHTTPServer:
+    class Server(ThreadingHTTPServer):
+        def shutdown_request(self, request: Any) -> None:
+            super().shutdown_request(request)
+            canned.closed.set()
+
+    return Server(("127.0.0.1", 0), _handler_of(canned))
+
+
 def _handler_of(canned: CannedLcm) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
         def answer(self) -> None:
             self.rfile.read(int(self.headers.get("Content-Length") or 0))
             path = self.path.partition("?")[0]
@@ -106,6 +120,7 @@ def _handler_of(canned: CannedLcm) -> type[BaseHTTPRequestHandler]:
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
+            self.close_connection = canned.closes_unasked
 
         def _stream(self, stream: Callable[[], Pieces] | Refusal) -> None:
             if isinstance(stream, Refusal):
@@ -113,6 +128,7 @@ def _handler_of(canned: CannedLcm) -> type[BaseHTTPRequestHandler]:
                 return
             self.send_response(200)
             self.end_headers()
+            self.close_connection = True
             try:
                 for piece in stream():
                     self.wfile.write(piece)

@@ -1,5 +1,6 @@
 """HTTP for the synchronous client, by the standard library alone: a command must not wait for imports."""
 
+import select
 import socket
 from collections.abc import Mapping
 from contextlib import suppress
@@ -91,7 +92,8 @@ class Transport:
             self._connection = None
 
     def _send(self, method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
-        if self._connection is None:
+        if self._connection is None or _is_closed(self._connection):
+            self.close()
             self._connection = self._connected()
         try:
             self._connection.request(method, self._parts.path + target, body=body, headers=dict(headers))
@@ -119,3 +121,12 @@ class Transport:
 
     def _unreachable(self, error: Exception, *, was_sent: bool) -> Unreachable:
         return Unreachable(f"no answer from {self._url}: {plainly(error)}", was_sent=was_sent)
+
+
+def _is_closed(connection: HTTPConnection) -> bool:
+    """Whether the server has closed a kept connection, as it may: not everything can be sent again."""
+    if connection.sock is None:
+        return True
+    waiting = select.poll()
+    waiting.register(connection.sock, select.POLLIN)
+    return bool(waiting.poll(0))
