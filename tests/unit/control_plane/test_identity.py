@@ -12,6 +12,7 @@ from lcm.control_plane.access.credentials import CACHED_SECONDS, Credential
 from lcm.control_plane.access.guessing import LOOKUPS_OF_GUESSERS, WRONG_BURST
 from lcm.control_plane.access.identity import (
     LINK_LIFETIME,
+    MAX_LINKS_PER_PRINCIPAL,
     MAX_SESSIONS_PER_PRINCIPAL,
     MAX_STREAMS,
     MAX_STREAMS_PER_PRINCIPAL,
@@ -303,6 +304,20 @@ async def test_no_session_is_kept_of_a_revoked_token(identity: Identity, clock: 
     await signed_in(identity, "viewer-key")
     await identity.revoke_token(credential.id)
     assert [session.name for session in await identity.sessions.list_all()] == ["viewer"]
+
+
+async def test_a_principal_cannot_keep_links_without_bound(identity: Identity, clock: VirtualClock) -> None:
+    viewer = await identity.authenticate(bearer("viewer-key"))
+    first, _ = await identity.make_link(viewer)
+    await identity.make_link(await identity.authenticate(bearer("admin-key")))
+    for _ in range(MAX_LINKS_PER_PRINCIPAL):
+        await clock.sleep(1)
+        last, _ = await identity.make_link(viewer)
+    kept = [link.owner_id for link in await identity.links.list_all()]
+    assert kept.count(viewer.id) == len(kept) - 1 == MAX_LINKS_PER_PRINCIPAL
+    with pytest.raises(AccessDenied):
+        await identity.use_link(first, request({}))
+    assert (await identity.use_link(last, request({}))).id == viewer.id
 
 
 async def test_a_principal_cannot_open_streams_without_bound(identity: Identity) -> None:

@@ -47,6 +47,9 @@ PASS_SECONDS: Final = 15.0
 MAX_SESSIONS_PER_PRINCIPAL: Final = 20
 """Beyond these the oldest session ends."""
 
+MAX_LINKS_PER_PRINCIPAL: Final = 20
+"""Beyond these the oldest link is not valid any more."""
+
 MAX_STREAMS_PER_PRINCIPAL: Final = 20
 MAX_STREAMS: Final = 2_000
 STREAM_RETRY_SECONDS: Final = 30.0
@@ -196,7 +199,7 @@ class Identity:
             expires_at=expires_at,
             owner_id=principal.id,
         )
-        await self._end_oldest_sessions(principal.id, MAX_SESSIONS_PER_PRINCIPAL)
+        await _revoke_oldest(self.sessions, principal.id, MAX_SESSIONS_PER_PRINCIPAL)
         return opened
 
     async def signed_in(self, request: HTTPConnection) -> Principal | None:
@@ -211,13 +214,15 @@ class Identity:
         """
         if principal.id.startswith("oidc:"):
             raise AccessDenied(403, "links are for keys and tokens of LCM; sign in at your identity provider")
-        return await self.links.issue(
+        made = await self.links.issue(
             name=principal.name,
             role=principal.role,
             by=principal.name,
             expires_at=self._clock.now() + LINK_LIFETIME,
             owner_id=principal.id,
         )
+        await _revoke_oldest(self.links, principal.id, MAX_LINKS_PER_PRINCIPAL)
+        return made
 
     async def use_link(self, code: str, request: HTTPConnection) -> Principal:
         """Return the principal that a code signs in; the code is used up. Raises AccessDenied."""
@@ -250,7 +255,7 @@ class Identity:
     async def revoke_token(self, token_id: str) -> Credential:
         """Revoke a token, and remove the sessions that were opened with it."""
         credential = await self.tokens.revoke(token_id)
-        await self._end_oldest_sessions(f"token:{token_id}", 0)
+        await _revoke_oldest(self.sessions, f"token:{token_id}", 0)
         return credential
 
     def require_room_for_stream(self, principal: Principal) -> None:
@@ -296,14 +301,6 @@ class Identity:
             if not await self.is_still_valid(principal):
                 for on_end in self._watched.pop(principal, []):
                     on_end()
-
-    async def _end_oldest_sessions(self, owner_id: str, kept: int) -> None:
-        """End the oldest sessions of a principal beyond the newest ones that are kept."""
-        own = [session for session in await self.sessions.list_all() if session.owner_id == owner_id]
-        own.sort(key=lambda session: session.created_at)
-        for session in own[: max(0, len(own) - kept)]:
-            with suppress(NotFound):  # another request was faster
-                await self.sessions.revoke(session.id)
 
     async def _principal_of_token(self, token: str) -> Principal | None:
         credential = await self.tokens.find(token)
@@ -390,6 +387,15 @@ class IdentityKeeper(HostedService):
                 log.warning("credential maintenance failed; will retry", error=str(error))
             await self._clock.sleep(1.0)
             seconds += 1
+
+
+async def _revoke_oldest(credentials: Credentials, owner_id: str, kept: int) -> None:
+    """Revoke the oldest credentials of a principal beyond the newest ones that are kept."""
+    own = [each for each in await credentials.list_all() if each.owner_id == owner_id]
+    own.sort(key=lambda each: each.created_at)
+    for each in own[: max(0, len(own) - kept)]:
+        with suppress(NotFound):  # another request was faster
+            await credentials.revoke(each.id)
 
 
 def cookie_name(request: HTTPConnection) -> str:
