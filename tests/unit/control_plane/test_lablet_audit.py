@@ -110,12 +110,23 @@ async def test_entries_that_come_together_are_all_kept_while_the_oldest_are_remo
 
 
 async def test_an_entry_stands_though_the_oldest_cannot_be_removed(desk: LabDesk) -> None:
-    class FullDisk(MemoryStore):
-        async def delete(self, kind: str, document_id: str, expected_version: int) -> None:
-            raise StoreUnavailable("the disk is full")
+    class Disk(MemoryStore):
+        is_full = True
 
-    log = LabletAuditLog(FullDisk(), desk.clock, desk.ids, max_entries=2)
-    for number in range(5):
+        async def delete(self, kind: str, document_id: str, expected_version: int) -> None:
+            if self.is_full:
+                raise StoreUnavailable("the disk is full")
+            await super().delete(kind, document_id, expected_version)
+
+    async def note(number: int) -> None:
         await log.note(LabletEvent.SESSION_CREATED, by="ann", reason=str(number))
         await desk.clock.sleep(1)
-    assert [entry.reason for entry in await log.newest()] == ["4", "3", "2", "1", "0"]
+
+    disk = Disk()
+    log = LabletAuditLog(disk, desk.clock, desk.ids, max_entries=4)
+    for number in range(7):
+        await note(number)
+    assert [entry.reason for entry in await log.newest()] == ["6", "5", "4", "3", "2", "1", "0"]
+    disk.is_full = False
+    await note(7)
+    assert [entry.reason for entry in await log.newest()] == ["7", "6", "5"], "room is made as soon as it can"

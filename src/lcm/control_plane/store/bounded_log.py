@@ -33,7 +33,7 @@ class BoundedLog(Generic[E]):
         self._decoder: msgspec.json.Decoder[E] = msgspec.json.Decoder(entry)
         self._max_entries = max_entries
         self._size: int | None = None
-        """How many there were when they were last counted."""
+        """How many there were when they were last counted; None: they are counted at the next append."""
         self._added = 0
         """How many this process has appended since."""
         self._is_making_room = False
@@ -78,6 +78,7 @@ class BoundedLog(Generic[E]):
                         tasks.create_task(self._remove(document))
             self._size = kept
         except* StoreUnavailable as failures:
+            self._size = None
             log.warning("audit entries not removed", kind=self._kind, error=str(failures.exceptions[0]))
         finally:
             self._is_making_room = False
