@@ -18,6 +18,7 @@ from lcm.domain.lablet.states import (
     COLLECTING,
     IN_USE,
     INSTANTIATING,
+    PENDING_SCHEDULING,
     READY,
     SCHEDULED,
     STOPPING,
@@ -294,7 +295,7 @@ class L11ProvenReady(_LabInvariant):
 
 class L12LeftAlone(_LabInvariant):
     """The lab of a session in use is not stopped before its end, unless somebody requested that, the lab is
-    gone, or its worker was lost."""
+    gone, or its worker was lost; and only then is the session placed anew."""
 
     def on_lab(self, act: LabAct) -> None:
         session = self.recorded_by(act.lab) if act.lab is not None else None
@@ -305,7 +306,12 @@ class L12LeftAlone(_LabInvariant):
         self.require(is_late or is_asked, f"{act.operation} of the lab of {session.id}, {session.status}")
 
     def on_session(self, before: LabletSession | None, after: LabletSession, fence: Fence | None) -> None:
-        if before is None or before.status not in IN_USE or after.status not in (STOPPING, COLLECTING):
+        if before is None or before.status not in IN_USE:
+            return
+        if after.status is PENDING_SCHEDULING:
+            is_lost = self._has_lost_its_worker(before)
+            self.require(is_lost, f"{after.id} leaves a worker that is not lost: {after.status_reason}")
+        if after.status not in (STOPPING, COLLECTING):
             return
         is_asked = after.desired_status is SessionDesiredStatus.TERMINATED
         is_due = is_over(before, now=self.plane_time + timedelta(seconds=1))
@@ -313,11 +319,15 @@ class L12LeftAlone(_LabInvariant):
         self.require(is_asked or is_due or is_lost, f"{after.id} ends early: {after.status_reason}")
 
     def _has_lost_its_lab(self, session: LabletSession) -> bool:
-        worker = self.world.disk.peek(session.worker_id or "")
-        if worker is None or worker.status in (PENDING, TERMINATED) or session.lab is None:
+        if session.lab is None or self._has_lost_its_worker(session):
             return True
-        is_gone = self.fleet.lab(session.lab.lab_id or "", session.lab.instance_id) is None
-        return is_gone or worker.instance.id != session.lab.instance_id
+        return self.fleet.lab(session.lab.lab_id or "", session.lab.instance_id) is None
+
+    def _has_lost_its_worker(self, session: LabletSession) -> bool:
+        worker = self.world.disk.peek(session.worker_id or "")
+        if worker is None or worker.status in (PENDING, TERMINATED):
+            return True
+        return session.lab is not None and worker.instance.id != session.lab.instance_id
 
 
 class L13LabsBeforeClaims(_LabInvariant):

@@ -129,6 +129,14 @@ def a_session_that_moves_on_releases_its_claim() -> Iterator[None]:
         yield from swapped(abandon_session, "retain", retain)
 
 
+@planted_in(workers_of_labs_are_stopped_and_lost)
+def a_worker_that_is_stopped_is_taken_for_lost() -> Iterator[None]:
+    """The sessions in use on it are placed anew, and their labs are still there when it is back."""
+    lost = property(lambda situation: not situation.is_worker_usable)
+    with swapped_in(Situation, "is_worker_lost", lost):
+        yield
+
+
 @planted_in(labs_that_cannot_be_brought_up)
 def a_node_may_boot_for_ever() -> Iterator[None]:
     yield from swapped(instantiating, "_is_late", lambda situation, view, boot: False)
