@@ -19,7 +19,7 @@ class LabView(msgspec.Struct, frozen=True, kw_only=True):
     state: str | None
     """CML's: DEFINED_ON_CORE, STARTED or STOPPED."""
     kind: LabKind | None
-    """Whose it is; null as long as no discovery has shown it."""
+    """Whose it is; null as long as no discovery has shown it and no session has recorded it."""
     session_id: str | None
     """The lablet session that owns it; of a leaked lab the one that its marker names."""
     definition_name: str | None

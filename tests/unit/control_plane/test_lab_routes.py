@@ -62,6 +62,20 @@ async def test_a_viewer_sees_every_lab_with_whose_it_is(bench: DiscoveryBench) -
     assert worker["listed_at"] == other["last_seen_at"]
 
 
+async def test_a_lab_that_a_session_has_recorded_is_the_sessions_before_any_listing(
+    bench: DiscoveryBench,
+) -> None:
+    session = await bench.drive(RUNNING)
+    [lab] = bench.cml.labs.all()
+    await bench.report_created(lab)
+    [own] = (await listed(bench, "?kind=session"))["items"]
+    assert (own["lab_id"], own["session_id"], own["definition_name"]) == (lab.id, session.id, "branch")
+    assert own["possible_actions"] == []
+    await bench.discover()
+    [own] = (await listed(bench, "?kind=session"))["items"]
+    assert own["possible_actions"] == ["start", "stop"]
+
+
 async def test_labs_are_filtered_by_worker_and_kind_and_come_in_pages(bench: DiscoveryBench) -> None:
     for number in range(5):
         bench.make_lab(f"lab {number}")

@@ -1,5 +1,6 @@
 """The labs on all workers, for people and for the lablet controller."""
 
+from collections.abc import Iterable
 from datetime import datetime
 
 from lcm.control_plane.policies import Policies
@@ -56,15 +57,17 @@ async def list_labs(
     }
     if worker_id is not None and not workers:
         raise NotFound(f"there is no worker {worker_id!r}; list them with GET /api/workers")
+    owners = _Owners(await records.sessions.list_all())
     found = [
-        lab for lab in await records.labs.list_all() if lab.worker_id in workers and kind in (None, lab.kind)
+        lab
+        for lab in await records.labs.list_all()
+        if lab.worker_id in workers and kind in (None, _kind(lab, owners.of(lab)))
     ]
     keyed = sorted((_cursor(workers[lab.worker_id], lab), lab) for lab in found)
     rest = [(key, lab) for key, lab in keyed if after is None or key > after]
     page = rest[:limit]
-    sessions = {session.id: session for session in await records.sessions.list_all()}
     return LabPage(
-        items=[view_lab(lab, workers[lab.worker_id], sessions.get(lab.session_id or "")) for _, lab in page],
+        items=[view_lab(lab, workers[lab.worker_id], owners.of(lab)) for _, lab in page],
         next=page[-1][0] if len(rest) > limit else None,
         workers=[
             ListedWorker(
@@ -79,8 +82,30 @@ async def list_labs(
     )
 
 
+class _Owners:
+    """The sessions of labs."""
+
+    def __init__(self, sessions: Iterable[LabletSession]) -> None:
+        self._by_id = {session.id: session for session in sessions}
+        self._by_lab = {
+            (session.worker_id, session.lab.lab_id): session
+            for session in self._by_id.values()
+            if session.lab is not None and not session.is_ended
+        }
+
+    def of(self, lab: LabRecord) -> LabletSession | None:
+        """Return the session that the listing names; before any listing, the one that recorded the lab."""
+        if lab.kind is None:
+            return self._by_lab.get((lab.worker_id, lab.lab_id))
+        return self._by_id.get(lab.session_id or "")
+
+
+def _kind(lab: LabRecord, session: LabletSession | None) -> LabKind | None:
+    return LabKind.SESSION if lab.kind is None and session is not None else lab.kind
+
+
 def view_lab(lab: LabRecord, worker: Worker, session: LabletSession | None) -> LabView:
-    """Return one lab as people see it."""
+    """Return one lab as people see it; `session` owns it, or is named by its marker."""
     is_counted = lab.node_count is not None
     return LabView(
         worker_id=worker.id,
@@ -88,8 +113,8 @@ def view_lab(lab: LabRecord, worker: Worker, session: LabletSession | None) -> L
         lab_id=lab.lab_id,
         title=lab.title,
         state=lab.state,
-        kind=lab.kind,
-        session_id=lab.session_id,
+        kind=_kind(lab, session),
+        session_id=session.id if lab.kind is None and session is not None else lab.session_id,
         definition_name=session.definition_name if session is not None else None,
         owner=lab.owner,
         node_count=lab.node_count if is_counted else len(lab.nodes) or None,
