@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from lcm.rest.lablet_access import COLUMNS
+
 ROOT = Path(__file__).parents[2]
 # The changelog names what existed at its time.
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
@@ -30,6 +32,11 @@ def test_files_that_documents_name_exist(page: Path) -> None:
 def test_folders_that_documents_name_exist(page: Path) -> None:
     named = re.findall(r"`((?:src|tests|docs|deploy|tools|benchmarks|ui)/[\w./-]*/)`", page.read_text())
     assert [name for name in named if not (ROOT / name).is_dir()] == []
+
+
+def test_the_sheet_of_a_class_in_the_tutorial_has_the_columns_of_the_sheet() -> None:
+    tutorial = (ROOT / "docs" / "tutorial" / "first-class.md").read_text()
+    assert re.findall(r"^seat,.*$", tutorial, re.MULTILINE) == [",".join(COLUMNS)]
 
 
 # A file, or a function behind an arrow or a file, in the tables of the ways.
