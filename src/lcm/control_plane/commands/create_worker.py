@@ -5,10 +5,9 @@ from collections.abc import Mapping
 
 from lcm.control_plane.policies import Policies
 from lcm.control_plane.records.groups import Records
-from lcm.control_plane.records.launchable import configured_region, enabled_template
 from lcm.control_plane.store.port import Fence
 from lcm.domain.capacity import declared_by
-from lcm.domain.errors import Conflict, NotFound
+from lcm.domain.errors import Conflict, NotFound, UnknownReference
 from lcm.domain.idempotency import KeyedRequest, refuse_other_content
 from lcm.domain.lablet.claim import reserved_by
 from lcm.domain.launch import WorkerId
@@ -38,8 +37,11 @@ async def create_worker(
         created = await find_created(records, request)
         if created is not None:
             return created
-    template = await enabled_template(records, template_name)
-    region = configured_region(policies, aws_region)
+    template = await records.templates.enabled(template_name)
+    region = aws_region or policies.default_region
+    if region not in policies.regions:
+        known = ", ".join(policies.regions)
+        raise UnknownReference(f"region {region!r} is not configured; choose one of: {known or 'none'}")
     worker = new_worker(
         worker_id=_keyed_id(request) if request else WorkerId(records.ids.new_id()),
         name=name,

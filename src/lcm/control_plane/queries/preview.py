@@ -11,7 +11,7 @@ from lcm.control_plane.queries.explain_session import reasons_of
 from lcm.control_plane.queries.forecast import booking_snapshot
 from lcm.control_plane.queries.scheduling import booked_of, read_snapshot
 from lcm.control_plane.records.groups import Caches, Records
-from lcm.domain.errors import UnknownReference
+from lcm.control_plane.records.possibility import refuse_unknown_region
 from lcm.domain.lablet import forecast as forecasts
 from lcm.domain.lablet.decision import Decision, Eta, Explanation, Outcome, Plan
 from lcm.domain.lablet.definition import Demand, LabletDefinition
@@ -33,20 +33,13 @@ async def preview_seats(
     records: Records, policies: Policies, request: PreviewRequest, *, caches: Caches | None = None
 ) -> SchedulingPreview:
     """Return the plan at the time at which the window of the seats opens; now, if they have no timeslot."""
-    _check(policies, request)
+    refuse_unknown_region(policies, request.aws_region)
     now = records.clock.now()
     seats = await _seats(records, policies, request, now)
     booked = booked_of(await records.sessions.list_all())
     snapshot = await read_snapshot(records, policies, caches=caches, also=booked)
     forecast = forecasts.forecast(await booking_snapshot(records, policies), seats, now)
     return described(snapshot, seats, forecast, now)
-
-
-def _check(policies: Policies, request: PreviewRequest) -> None:
-    if request.aws_region is not None and request.aws_region not in policies.regions:
-        raise UnknownReference(
-            f"region {request.aws_region!r} is not configured; choose one of: {', '.join(policies.regions)}"
-        )
 
 
 async def _seats(

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from lcm.control_plane.policies import Policies
 from lcm.control_plane.records.groups import Records
 from lcm.domain.capacity import declared_by
-from lcm.domain.errors import ImpossibleNeeds
+from lcm.domain.errors import ImpossibleNeeds, UnknownReference
 from lcm.domain.lablet.admission import view_of
 from lcm.domain.lablet.claim import reserved_by
 from lcm.domain.lablet.definition import Demand
@@ -25,6 +25,14 @@ async def refuse_impossible(records: Records, policies: Policies, demand: Demand
     refusal = Possibilities(await _with_workers(records, templates)).refusal(demand)
     if refusal is not None:
         raise ImpossibleNeeds(f"{refusal} Change the lab, or add a worker or a template that can run it.")
+
+
+def refuse_unknown_region(policies: Policies, region: str | None) -> None:
+    """Raise UnknownReference for a region without workers."""
+    if region is not None and region not in policies.regions:
+        raise UnknownReference(
+            f"region {region!r} is not configured; choose one of: {', '.join(policies.regions)}"
+        )
 
 
 async def carriers(records: Records, policies: Policies) -> Snapshot:

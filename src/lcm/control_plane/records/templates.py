@@ -14,7 +14,7 @@ from lcm.control_plane.records.preconditions import UNCONDITIONAL, Preconditions
 from lcm.control_plane.store.forward_compat import encode_over
 from lcm.control_plane.store.port import Document, Store, VersionConflict
 from lcm.core.configuration import Marked, Mistake, check
-from lcm.domain.errors import Conflict, NotFound
+from lcm.domain.errors import Conflict, NotFound, UnknownReference
 from lcm.domain.idempotency import KeyedRequest
 from lcm.domain.template import MAX_USER_DATA_BYTES, WorkerTemplate
 
@@ -79,6 +79,16 @@ class Templates:
         if template is None:
             raise _unknown(name)
         return template
+
+    async def enabled(self, name: str) -> WorkerTemplate:
+        """Return the template of a new worker. Raises UnknownReference if there is none that is enabled."""
+        stored = _decode(await self._store.get(KIND, name))
+        if stored is None or not stored.effective.enabled:
+            known = ", ".join(t.name for t in await self.list_all(enabled_only=True))
+            raise UnknownReference(
+                f"there is no template {name!r}; choose one of: {known or 'none is seeded'}"
+            )
+        return stored.effective
 
     async def list_all(self, *, enabled_only: bool = False) -> list[WorkerTemplate]:
         """Return the templates, cheapest first."""

@@ -14,13 +14,12 @@ from lcm.control_plane.commands.lablets.create_session import (
     admit_all,
     find_session,
     record_session,
-    refuse_unknown_region,
 )
 from lcm.control_plane.commands.lablets.end_session import finish_ending
 from lcm.control_plane.commands.together import all_of
 from lcm.control_plane.policies import Policies
 from lcm.control_plane.records.groups import Records
-from lcm.control_plane.records.possibility import refuse_impossible
+from lcm.control_plane.records.possibility import refuse_impossible, refuse_unknown_region
 from lcm.control_plane.records.preconditions import UNCONDITIONAL, Preconditions
 from lcm.domain.errors import Conflict, NotFound, RequestError
 from lcm.domain.idempotency import KeyedRequest, refuse_other_content

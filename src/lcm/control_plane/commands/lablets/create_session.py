@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from lcm.control_plane.policies import Policies
 from lcm.control_plane.records.groups import Records
-from lcm.control_plane.records.possibility import refuse_impossible
-from lcm.domain.errors import Conflict, KeyReused, UnknownReference
+from lcm.control_plane.records.possibility import refuse_impossible, refuse_unknown_region
+from lcm.domain.errors import Conflict, KeyReused
 from lcm.domain.idempotency import KeyedRequest, refuse_other_content
 from lcm.domain.lablet import session as sessions
 from lcm.domain.lablet.audit import LabletEvent
@@ -93,14 +93,6 @@ async def retry_session(
 async def find_session(records: Records, session_id: str) -> LabletSession | None:
     """Return the session, live or archived."""
     return await records.sessions.find(session_id) or await records.archived_sessions.find(session_id)
-
-
-def refuse_unknown_region(policies: Policies, region: str | None) -> None:
-    """Raise UnknownReference for a region without workers."""
-    if region is not None and region not in policies.regions:
-        raise UnknownReference(
-            f"region {region!r} is not configured; choose one of: {', '.join(policies.regions)}"
-        )
 
 
 async def record_session(records: Records, session: LabletSession, *, by: str) -> LabletSession:

@@ -7,7 +7,7 @@ from lcm.control_plane.policies import Policies
 from lcm.control_plane.queries.plans.steps import changes_of, judged, planned_request, refused
 from lcm.control_plane.records.fleet_token import has_fleet_token
 from lcm.control_plane.records.groups import Records
-from lcm.control_plane.records.launchable import configured_region, enabled_template
+from lcm.control_plane.records.possibility import refuse_unknown_region
 from lcm.domain.cost import BILLED
 from lcm.domain.errors import RequestError
 from lcm.domain.lifecycle import FAILED, TERMINATED, TERMINATING, UNKNOWN, DesiredStatus
@@ -71,9 +71,9 @@ class WorkerPlans:
         )
 
     async def _create(self, wanted: WantedWorker) -> PlannedStep:
-        errors = judged("aws_region", lambda: configured_region(self._policies, wanted.aws_region))
+        errors = judged("aws_region", lambda: refuse_unknown_region(self._policies, wanted.aws_region))
         try:
-            template = await enabled_template(self._records, wanted.template_name)
+            template = await self._records.templates.enabled(wanted.template_name)
         except RequestError as error:
             errors.append(FieldError(field="template_name", message=str(error)))
         if errors:
