@@ -40,7 +40,7 @@ from lcm.domain.lifecycle import COLOR, MEANING, WorkerStatus
 from lcm.domain.scaling import AuditEvent
 from lcm.domain.template import MAX_NAME_LENGTH, NAME_PATTERN
 from lcm.lablet_controller.steps.instantiating import MAX_BOOTS
-from lcm.rest import lablet_access, lablets, labs, scheduling, schemas, security
+from lcm.rest import activity, lablet_access, lablets, labs, scheduling, schemas, security, system
 
 GENERATED: Final = Path(__file__).parents[1] / "ui" / "src" / "generated"
 
@@ -60,6 +60,10 @@ RECEIVED: Final = (
     "SecurityAuditPage",
     "CostReport",
     "TemplateList",
+    "TemplateSource",
+    "TokenList",
+    "TokenCreated",
+    "DiscoveryView",
     "RegionList",
     "SessionView",
     "SignInWays",
@@ -77,17 +81,35 @@ RECEIVED: Final = (
     "SchedulingCalendar",
     "SchedulingPreview",
     "SchedulingQueue",
+    "SystemView",
+    "ActivityPage",
     "TopologyAnalysis",
 )
 """What the dashboard reads; every type that these refer to is written too."""
 
-SENT: Final = ("NewWorker", "NewDefinition", "NewSession", "NewBatch", "PreviewRequest", "LabRemoval")
+SENT: Final = (
+    "NewWorker",
+    "NewToken",
+    "NewDefinition",
+    "NewSession",
+    "NewBatch",
+    "PreviewRequest",
+    "LabRemoval",
+)
 
-TYPED: Final = ("AuditEvent", "LabKind", "LeakReason", "SessionStatus", "WaitCode", "WorkerStatus")
+TYPED: Final = (
+    "ActivityKind",
+    "AuditEvent",
+    "LabKind",
+    "LeakReason",
+    "SessionStatus",
+    "WaitCode",
+    "WorkerStatus",
+)
 """The types of the API that constants have."""
 
 STRUCTS: Final = (
-    schemas, lablet_access, lablets, labs, scheduling, security, telemetry,
+    activity, schemas, lablet_access, lablets, labs, scheduling, security, system, telemetry,
     decision, definition, filters, listed_lab, ports, session, timeslot, topology,
 )  # fmt: skip
 """The modules of the structs that answers are made of."""
@@ -229,6 +251,7 @@ def rules(components: Mapping[str, Schema]) -> str:
             _constant("SESSION_EVENTS", list(SessionEvent)),
             "/** The other events of the stream. */",
             _constant("STREAM_EVENT", _stream_events()),
+            _constant("ACTIVITY_KINDS", list(activity.ActivityKind), "readonly ActivityKind[]"),
             _constant("AUDIT_EVENTS", list(AuditEvent), "readonly AuditEvent[]"),
             f"export const WORKER_NAME = /{NAME_PATTERN}/;",
             "/** The most characters of what users type. */",

@@ -317,8 +317,8 @@ async def test_every_dialog_is_accessible(page: Page, plane: LonePlane, scheme: 
     await check_dialogs(page, "Register…", "Edit CML login", "Edit tags")
     await register_license(plane)
     await check_dialogs(page, "Deregister…")
-    await page.get_by_role("link", name="Scaling", exact=True).click()
-    await check_dialogs(page, "Set token…")
+    await page.get_by_role("link", name="Settings", exact=True).click()
+    await check_dialogs(page, "Set token…", "New token…", "Edit small", "Edit discovery")
 
 
 @SCHEMES

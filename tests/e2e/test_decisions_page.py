@@ -274,7 +274,7 @@ async def test_the_fleets_license_token_is_set_and_removed_and_never_shown(
 ) -> None:
     token = "token-of-the-smart-account"
     suite_canaries.know("fleet license token", token)
-    await page.goto(f"{lcm.url}/?token={lcm.ready.token}#/scaling")
+    await page.goto(f"{lcm.url}/?token={lcm.ready.token}#/settings")
     setting = page.get_by_role("region", name="License of the fleet")
     await expect(setting).to_contain_text("No license token is set.")
     await setting.get_by_role("button", name="Set token…").click()
@@ -299,5 +299,5 @@ async def test_a_viewer_sees_why_tags_login_and_fleet_token_cannot_be_changed(
     edit_login = panel.get_by_role("button", name="Edit CML login")
     await expect(edit_login).to_be_disabled()
     await expect(edit_login).to_have_attribute("title", re.compile("Needs the role admin"))
-    await page.goto(f"{lcm.url}/#/scaling")
+    await page.goto(f"{lcm.url}/#/settings")
     await expect(page.get_by_role("button", name="Set token…")).to_be_disabled()

@@ -24,14 +24,27 @@ async def record(plane: LonePlane, event: str, reason: str, worker_id: str | Non
 
 async def test_the_navigation_leads_to_every_page_by_click_and_by_key(page: Page, plane: LonePlane) -> None:
     await open_page(page, plane)
-    pages = ("Fleet", "Sessions", "Calendar", "Scheduler", "Labs", "Scaling", "Cost", "Audit")
-    for key, name in reversed([*enumerate(pages, start=1)]):
+    pages = (
+        "Fleet",
+        "Sessions",
+        "Definitions",
+        "Calendar",
+        "Scheduler",
+        "Labs",
+        "Scaling",
+        "Cost",
+        "Audit",
+        "System",
+        "Activity",
+        "Settings",
+    )
+    for key, name in reversed([*zip("12d34567890,", pages, strict=True)]):
         heading = page.get_by_role("heading", name=name, level=1)
         await page.get_by_role("link", name=name, exact=True).click()
         await expect(heading).to_be_visible()
         await expect(page).to_have_title(f"{name} · Lablet Cloud Manager")
         await page.get_by_role("link", name="Lablet Cloud Manager").click()
-        await page.keyboard.press(str(key))
+        await page.keyboard.press(key)
         await expect(heading).to_be_visible()
         current = page.locator(".nav [aria-current]")
         await expect(current).to_have_text(name)

@@ -22,6 +22,9 @@ import "./styles/topology.css";
 import "./styles/booking.css";
 import "./styles/calendar.css";
 import "./styles/scheduler.css";
+import "./styles/system.css";
+import "./styles/settings.css";
+import "./styles/palette.css";
 import "./styles/dialog.css";
 import "./styles/sign-in.css";
 

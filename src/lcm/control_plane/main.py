@@ -3,6 +3,7 @@
 The control plane owns the records. It calls its store and the coordination store, never AWS or CML.
 """
 
+import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -53,7 +54,10 @@ from lcm.core.ids import Ids
 from lcm.core.kv.port import Kv
 from lcm.core.redaction import redactor
 from lcm.core.telemetry import WAIT_BUCKETS, LoopLagMonitor, Telemetry
+from lcm.domain.worker import Worker
 from lcm.rest.schemas import CONTROL_PLANE
+from lcm.rest.system import ProcessReport
+from lcm.web.process_reports import ProcessReporter
 from lcm.web.server import HttpServer
 
 if TYPE_CHECKING:
@@ -82,6 +86,7 @@ class ControlPlaneParts:
     auto_license: AutoLicense
     session_sweep: SessionSweep
     load_history_keeper: LoadHistoryKeeper
+    health: Health
 
 
 @dataclass(frozen=True)
@@ -129,6 +134,7 @@ def subscribe(plane: ControlPlane, hub: EventHub | None = None, publisher: Publi
     cache.subscribe_to_ends(caches.boot_times.on_worker_end)
     records.workers.subscribe(caches.boot_times.on_worker_commit)
     records.workers.subscribe(cache.on_worker_commit)
+    records.workers.subscribe(caches.timelines.on_worker_commit)
     records.workers.subscribe_to_purges(cache.on_worker_purge)
     records.workers.subscribe(feed.on_worker_commit)
     records.sessions.subscribe(caches.sessions.on_session_commit)
@@ -148,6 +154,7 @@ def subscribe(plane: ControlPlane, hub: EventHub | None = None, publisher: Publi
     caches.metrics.subscribe(feed.on_sample, feed.on_lab_stats)
     caches.metrics.subscribe_to_load(records.load_histories.on_load)
     caches.idle_checks.subscribe(feed.on_idle_check)
+    caches.processes.subscribe(feed.on_process)
     if hub is not None:
         records.workers.subscribe(log_commit)
         records.workers.subscribe(hub.on_worker_commit)
@@ -200,12 +207,17 @@ def assemble(
         buffer_size=limits.event_buffer,
         subscriber_bytes=limits.event_backlog_bytes,
     )
+
+    def on_worker_found(worker: Worker) -> None:
+        caches.timelines.on_worker_commit(None, worker)
+        hub.on_worker_found(worker)
+
     publisher = Publisher(
         store,
         kv,
         clock=clock,
         health=health,
-        on_found=hub.on_worker_found,
+        on_found=on_worker_found,
         session_of_lab=caches.sessions.session_of_lab,
         key_prefix=key_prefix,
         sweep_seconds=limits.publish_sweep_seconds,
@@ -223,7 +235,7 @@ def assemble(
         clock=clock,
         is_known=caches.worker_cache.knows,
         known_ids=caches.worker_cache.ids,
-        on_found=hub.on_worker_found,
+        on_found=on_worker_found,
         on_gone=hub.on_worker_gone,
         key_prefix=key_prefix,
         patience_seconds=FEED_FIRST_SECONDS if feed_clients else 0.0,
@@ -255,6 +267,7 @@ def assemble(
         auto_license=AutoLicense(records, caches, health),
         session_sweep=session_sweep,
         load_history_keeper=LoadHistoryKeeper(records, caches, health),
+        health=health,
     )
 
 
@@ -473,6 +486,7 @@ async def control_plane_process(
             tls=settings.tls,
         )
         server.register_metrics(parts.telemetry)
+        lag = LoopLagMonitor(parts.telemetry, clock)
         watches = (parts.kv_watch,) if settings.uses_etcd else ()
         with _url_file(settings.data_dir / "control-plane.url", server.url):
             yield ControlPlaneProcess(
@@ -485,7 +499,8 @@ async def control_plane_process(
                     parts.auto_license,
                     parts.session_sweep,
                     parts.load_history_keeper,
-                    LoopLagMonitor(parts.telemetry, clock),
+                    lag,
+                    _reporter(parts, clock, lag),
                 ),
                 url=server.url,
                 port=server.port,
@@ -503,6 +518,18 @@ def _provider(
 
     client = OidcClient(settings.oidc_client_id, settings.oidc_client_secret.get_secret_value())
     return OidcSignIn(client, issuer, post_form, clock)
+
+
+def _reporter(parts: ControlPlaneParts, clock: Clock, lag: LoopLagMonitor) -> ProcessReporter:
+    """Return what shows this control plane among the processes, here and at the others."""
+
+    async def note(report: ProcessReport) -> None:
+        parts.plane.caches.processes.note(report)
+
+    instance_id = f"{socket.gethostname()}-{parts.plane.feed.boot[:8]}"
+    return ProcessReporter(
+        note, service=CONTROL_PLANE, instance_id=instance_id, clock=clock, health=parts.health, lag=lag
+    )
 
 
 def _end_streams(parts: ControlPlaneParts) -> None:

@@ -259,12 +259,14 @@ async def lablet_controller_process(
             health=health,
         )
         operations = lablet_operations(lablets.service, lablets.stats, health, telemetry, api_key)
+        lag = LoopLagMonitor(telemetry, clock)
+        reporter = operations.reporter(control_plane.report_process, clock, lag)
         server = HttpServer(
             LABLET_CONTROLLER, operations.app(), settings.host, settings.port, tls=settings.tls
         )
         server.register_metrics(telemetry)
         yield LabletControllerProcess(
-            services=(server, lablets.service, LoopLagMonitor(telemetry, clock)),
+            services=(server, lablets.service, lag, reporter),
             url=server.url,
             port=server.port,
             election=election,

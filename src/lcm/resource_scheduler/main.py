@@ -174,12 +174,14 @@ async def resource_scheduler_process(
         operations = scheduler_operations(
             scheduler.service, scheduler.reconciler, scheduler.stats, health, telemetry, api_key
         )
+        lag = LoopLagMonitor(telemetry, clock)
+        reporter = operations.reporter(control_plane.report_process, clock, lag)
         server = HttpServer(
             RESOURCE_SCHEDULER, operations.app(), settings.host, settings.port, tls=settings.tls
         )
         server.register_metrics(telemetry)
         yield ResourceSchedulerProcess(
-            services=(server, scheduler.service, LoopLagMonitor(telemetry, clock)),
+            services=(server, scheduler.service, lag, reporter),
             url=server.url,
             port=server.port,
             election=election,

@@ -48,6 +48,7 @@ from lcm.rest.schemas import (
     WebSocketReport,
     WorkerRecords,
 )
+from lcm.rest.system import ProcessReport
 
 _worker = msgspec.json.Decoder(Worker)
 _problem = msgspec.json.Decoder(Problem)
@@ -273,6 +274,9 @@ class ControlPlaneClient:
     async def clean_up(self, cleanup: Cleanup) -> CleanupResult:
         body = await self._call("POST", "/workers/cleanup", cleanup)
         return msgspec.json.decode(body, type=CleanupResult)
+
+    async def report_process(self, report: ProcessReport) -> None:
+        await self._call("POST", "/processes", report)
 
     async def _report(self, worker_id: WorkerId, what: str, report: msgspec.Struct) -> Worker:
         return _worker.decode(await self._call("POST", f"/workers/{worker_id}/{what}", report))

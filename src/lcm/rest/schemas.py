@@ -313,6 +313,17 @@ class TemplateList(msgspec.Struct, frozen=True, kw_only=True):
     items: list[WorkerTemplate]
 
 
+class TemplateSource(msgspec.Struct, frozen=True, kw_only=True):
+    """A template, and what people changed of it."""
+
+    template: WorkerTemplate
+    """With the changes: what new workers get."""
+    file: WorkerTemplate
+    """As the templates file says."""
+    changed: list[str]
+    """The fields that people changed."""
+
+
 class RegionView(msgspec.Struct, frozen=True, kw_only=True):
     """A region for new workers."""
 

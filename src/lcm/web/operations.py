@@ -18,14 +18,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from lcm.core.clock import Clock
 from lcm.core.controller import LeaderElectedHostedService, WatchTriggeredHostedService
 from lcm.core.health import Health
 from lcm.core.loop import ResourceStatus
 from lcm.core.secret_strength import keys_in
-from lcm.core.telemetry import Telemetry
+from lcm.core.telemetry import LoopLagMonitor, Telemetry
 from lcm.domain.errors import TransientError
 from lcm.rest.schemas import API_KEY_HEADER
+from lcm.rest.system import ControllerState, FleetFinds, ProcessReport
 from lcm.web.problems import problem, unexpected_problem
+from lcm.web.process_reports import ProcessReporter
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -146,6 +149,8 @@ class ControllerOperations:
     """More under `/admin/`, by name: read only."""
     actions: Mapping[str, Handler] = field(default_factory=dict)
     """More under `/admin/`, by name: POST, on the leader only."""
+    finds: Callable[[], FleetFinds | None] = lambda: None
+    """Added to the reports of the process."""
 
     def app(self) -> Starlette:
         process = ProcessOperations(
@@ -180,7 +185,38 @@ class ControllerOperations:
             exception_handlers={TransientError: _unavailable, Exception: _unexpected},
         )
 
+    def reporter(
+        self, send: Callable[[ProcessReport], Awaitable[None]], clock: Clock, lag: LoopLagMonitor
+    ) -> ProcessReporter:
+        """Return what reports this process to a control plane."""
+        election = self.service.election.config
+        return ProcessReporter(
+            send,
+            service=election.service_name,
+            instance_id=election.instance_id,
+            clock=clock,
+            health=self.health,
+            lag=lag,
+            controller=self.state,
+            finds=self.finds,
+        )
+
     # Facts.
+
+    def state(self) -> ControllerState:
+        """What a report of the process says about its work."""
+        election, loop = self.service.election, self.service.loop
+        return ControllerState(
+            is_leader=election.is_leader,
+            epoch=election.leadership.epoch if election.leadership else None,
+            coordination=self._coordination,
+            is_watching=self._is_watching,
+            last_reconciliation=loop.last_reconciliation,
+            in_progress=len(loop.in_progress()),
+            waiting=loop.queue.ready_count,
+            scheduled=len(loop.queue) - loop.queue.ready_count,
+            retrying=sum(state.status is ResourceStatus.FAILED for state in loop.states.values()),
+        )
 
     def _health_facts(self) -> Mapping[str, Any]:
         election = self.service.election
@@ -189,7 +225,7 @@ class ControllerOperations:
             instance_id=election.config.instance_id,
             last_reconciliation=self.service.loop.last_reconciliation,
             epoch=election.leadership.epoch if election.leadership else None,
-            watching=isinstance(self.service, WatchTriggeredHostedService) and self.service.watch.is_watching,
+            watching=self._is_watching,
             coordination=self._coordination,
         )
         return {**msgspec.structs.asdict(facts), **self.health_facts()}
@@ -264,6 +300,10 @@ class ControllerOperations:
         return json_answer({"resigned": self.service.election.config.instance_id}, 202)
 
     # Access.
+
+    @property
+    def _is_watching(self) -> bool:
+        return isinstance(self.service, WatchTriggeredHostedService) and self.service.watch.is_watching
 
     @property
     def _coordination(self) -> str:

@@ -346,6 +346,8 @@ async def worker_controller_process(
             metrics_collected=lambda: monitoring.metrics.collected,
             scale_down_enabled=settings.scale_down_enabled,
         )
+        lag = LoopLagMonitor(telemetry, clock)
+        reporter = operations.reporter(control_plane.report_process, clock, lag)
         server = HttpServer(
             "worker-controller",
             Traced(operations.app(), telemetry.trace_ids),
@@ -358,7 +360,8 @@ async def worker_controller_process(
             services=(
                 server,
                 controller.service,
-                LoopLagMonitor(telemetry, clock),
+                lag,
+                reporter,
                 *_exporters(settings, telemetry, clock),
             ),
             url=server.url,

@@ -40,6 +40,7 @@ from lcm.domain.telemetry import ActivityEvent, LabChange, LabStats, MonitorStat
 from lcm.domain.template import WorkerTemplate
 from lcm.domain.worker import new_worker
 from lcm.rest.schemas import ActivityReport, LeadershipClaim, LiveReports, StatusReport, WebSocketReport
+from lcm.rest.system import ProcessReport
 from support.control_plane import ONE_REGION
 from support.core import Link, memory_kv, running, with_fields
 from support.virtual_time import VirtualClock
@@ -359,6 +360,23 @@ async def test_while_the_feed_is_down_an_epoch_is_read_from_the_store() -> None:
                 LiveReports(samples=[sample(2, 99.0)]),
                 fence=old,
             )
+
+
+async def test_a_process_that_reports_here_is_known_there() -> None:
+    async with pair() as both:
+        report = ProcessReport(
+            service=SERVICE,
+            instance_id="a",
+            version="1.0",
+            started_at=T0,
+            loop_lag_seconds=0.0,
+            frozen=(),
+            silent_loops=(),
+        )
+        both.here.plane.caches.processes.note(report)
+        await clock.sleep(A_MOMENT)
+        for parts in (both.here, both.there):
+            assert [known.report for known in parts.plane.caches.processes.now()] == [report]
 
 
 async def test_an_idle_check_made_here_is_not_made_again_there() -> None:

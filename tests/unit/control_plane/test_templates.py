@@ -4,16 +4,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from lcm.cli.regions import read_regions
-from lcm.control_plane.records.templates import KIND, Templates, read_templates
+from lcm.control_plane.records.preconditions import etag
+from lcm.control_plane.records.templates import KIND, TemplateMistakes, Templates, read_templates
 from lcm.control_plane.settings import ControlPlaneSettings
 from lcm.control_plane.store.memory import MemoryStore
 from lcm.control_plane.store.port import Document
 from lcm.core.configuration import ConfigurationError, parse_yaml, read_yaml
 from lcm.domain.capacity import Capacity, declared_by
-from lcm.domain.errors import NotFound
+from lcm.domain.errors import NotFound, PreconditionFailed
 from lcm.domain.lablet.claim import Reserve, allocatable, reserved_by
 from lcm.domain.template import WorkerTemplate
 from support.fleet import TEMPLATES
@@ -285,6 +287,68 @@ async def test_what_a_person_switched_off_stays_off_when_the_file_is_read_again(
     assert (template.enabled, template.usd_per_hour) == (False, 0.05)
     assert await templates.list_all(enabled_only=True) == []
     assert (await templates.switch("small", enabled=True)).enabled
+
+
+async def small() -> Templates:
+    templates = Templates(MemoryStore())
+    await templates.seed(parse_yaml(GOOD, "t.yaml"))
+    return templates
+
+
+async def test_what_a_person_changed_stays_and_the_other_fields_follow_the_file() -> None:
+    templates = await small()
+    wanted = replace(await templates.get("small"), cpu=4, description="More of it.")
+    assert await templates.edit("small", wanted, None) == wanted
+    await templates.seed(parse_yaml(GOOD.replace("0.0208", "0.05"), "t.yaml"))
+    assert await templates.get("small") == replace(wanted, usd_per_hour=0.05)
+    stored, _ = await templates.get_stored("small")
+    assert stored.edits == {"cpu": 4, "description": "More of it."}
+
+
+async def test_a_change_that_is_reverted_leaves_the_template_of_the_file() -> None:
+    templates = await small()
+    seeded = await templates.get("small")
+    await templates.edit("small", replace(seeded, cpu=4, enabled=False), None)
+    assert not (await templates.get("small")).enabled
+    assert await templates.revert("small", None) == await templates.get("small") == seeded
+    await templates.edit("small", replace(seeded, cpu=4), None)
+    await templates.edit("small", seeded, None)  # what equals the file is no change
+    assert (await templates.get_stored("small"))[0].edits == {}
+
+
+async def test_a_template_is_changed_only_at_the_version_that_was_read() -> None:
+    templates = await small()
+    seeded, (_, version) = await templates.get("small"), await templates.get_stored("small")
+    seen = frozenset({etag(version)})
+    await templates.edit("small", replace(seeded, cpu=4), seen)
+    with pytest.raises(PreconditionFailed, match="version 2"):
+        await templates.edit("small", replace(seeded, cpu=8), seen)
+    with pytest.raises(PreconditionFailed):
+        await templates.revert("small", seen)
+    assert (await templates.get("small")).cpu == 4
+
+
+async def test_a_change_keeps_the_name_and_the_one_default() -> None:
+    text = GOOD + GOOD.removeprefix("worker_templates:\n").replace("small", "kvm").replace(
+        "t3.kvm", "m5zn.metal"
+    )
+    templates = Templates(MemoryStore())
+    await templates.seed(parse_yaml(text + "    default: true\n", "t.yaml"))
+    template = await templates.get("small")
+    with pytest.raises(TemplateMistakes) as refused:
+        await templates.edit("small", replace(template, name="tiny", default=True), None)
+    assert [mistake.field for mistake in refused.value.mistakes] == ["name", "default"]
+    with pytest.raises(NotFound):
+        await templates.edit("none", replace(template, name="none"), None)
+
+
+async def test_a_file_that_contradicts_what_a_person_changed_is_not_taken() -> None:
+    templates = await small()
+    await templates.edit("small", replace(await templates.get("small"), reserved_cpu=1.5), None)
+    with capture_logs() as logs:
+        await templates.seed(parse_yaml(GOOD.replace("cpu: 2", "cpu: 1"), "t.yaml"))
+    assert [entry["event"] for entry in logs] == ["template of the file not taken"]
+    assert (await templates.get("small")).cpu == 2
 
 
 async def test_every_change_of_a_template_is_published_and_nothing_else() -> None:

@@ -24,6 +24,7 @@ import type {
   SecurityAuditPage,
   SessionView,
   SignInWays,
+  SystemView,
   TemplateList,
   Timeline,
   WorkerTemplate,
@@ -65,6 +66,8 @@ const TIMEOUT_MS = 20_000;
 export interface RequestOptions {
   /** Makes it safe to send the same request again. */
   readonly idempotencyKey?: string;
+  /** The version that is to be changed; refused at any other. */
+  readonly ifMatch?: string;
   /** Ends the request; its answer is of no interest any more. */
   readonly signal?: AbortSignal;
 }
@@ -75,15 +78,29 @@ export async function request<T>(
   body?: unknown,
   options: RequestOptions = {},
 ): Promise<T> {
-  const response = await send(method, path, body, options);
-  if (!response.ok) {
-    const error = await readProblem(response);
-    // A rejected token is an error of the sign-in form, not the end of a session.
-    if (error.status === 401 && !(method === "POST" && path === "/api/session")) unauthorized();
-    throw error;
-  }
+  const response = await accepted(method, path, body, options);
   if (response.status === 204) return undefined as T;
   return (await response.json()) as T;
+}
+
+/** A record as it was read, with the tag that names this version of it. */
+export interface Read<T> {
+  readonly value: T;
+  readonly tag: string;
+}
+
+export async function read<T>(path: string): Promise<Read<T>> {
+  const response = await accepted("GET", path, undefined, {});
+  return { value: (await response.json()) as T, tag: response.headers.get("ETag") ?? "*" };
+}
+
+async function accepted(method: string, path: string, body: unknown, options: RequestOptions): Promise<Response> {
+  const response = await send(method, path, body, options);
+  if (response.ok) return response;
+  const error = await readProblem(response);
+  // A rejected token is an error of the sign-in form, not the end of a session.
+  if (error.status === 401 && !(method === "POST" && path === "/api/session")) unauthorized();
+  throw error;
 }
 
 async function send(method: string, path: string, body: unknown, options: RequestOptions): Promise<Response> {
@@ -108,9 +125,10 @@ async function send(method: string, path: string, body: unknown, options: Reques
   }
 }
 
-function headersOf(body: unknown, { idempotencyKey }: RequestOptions): Record<string, string> {
+function headersOf(body: unknown, { idempotencyKey, ifMatch }: RequestOptions): Record<string, string> {
   const headers: Record<string, string> = { Accept: "application/json" };
   if (body !== undefined) headers["Content-Type"] = "application/json";
+  if (ifMatch !== undefined) headers["If-Match"] = ifMatch;
   if (idempotencyKey !== undefined) headers["Idempotency-Key"] = idempotencyKey;
   return headers;
 }
@@ -286,6 +304,10 @@ export function listSecurityAudit(filter: AuditFilter, before: string | null): P
 
 export function getCost(): Promise<CostReport> {
   return request("GET", "/api/cost");
+}
+
+export function getSystem(): Promise<SystemView> {
+  return request("GET", "/api/system");
 }
 
 export function createWorker(worker: NewWorker): Promise<WorkerView> {

@@ -1,5 +1,6 @@
 /** The root component: the page, the open worker, dialogs and toasts. */
 
+import { ActivityPage } from "../features/activity/activity-page";
 import { AuditPage } from "../features/audit/audit-page";
 import { AddDefinitionDialog } from "../features/booking/add-definition-dialog";
 import { NewSessionPage } from "../features/booking/new-session-page";
@@ -18,8 +19,19 @@ import { SessionsPage } from "../features/lablets/sessions-page";
 import { LabsPage } from "../features/labs/labs-page";
 import { RemoveLabDialog } from "../features/labs/remove-lab-dialog";
 import { DeregisterDialog, FleetLicenseDialog, RegisterDialog } from "../features/license/license-dialogs";
+import { PaletteDialog } from "../features/palette/palette-dialog";
+import { ShortcutsDialog } from "../features/palette/shortcuts-dialog";
 import { Scaling } from "../features/scaling/scaling-page";
 import { SchedulerPage } from "../features/scheduler/scheduler-page";
+import {
+  DiscoveryDialog,
+  NewTokenDialog,
+  RevokeDialog,
+  TemplateDialog,
+  TokenCreatedDialog,
+} from "../features/settings/settings-dialogs";
+import { SettingsPage } from "../features/settings/settings-page";
+import { SystemPage } from "../features/system/system-page";
 import { CertificateDialog } from "../features/worker/certificate";
 import { CmlLoginDialog } from "../features/worker/cml-login-dialog";
 import { DeleteDialog } from "../features/worker/delete-dialog";
@@ -94,6 +106,12 @@ function Page({ id }: { id: PageId }) {
       return <Cost />;
     case "audit":
       return <AuditPage />;
+    case "activity":
+      return <ActivityPage />;
+    case "settings":
+      return <SettingsPage />;
+    case "system":
+      return <SystemPage />;
   }
 }
 
@@ -138,6 +156,20 @@ function Dialogs() {
       return <TagsDialog entry={dialog.entry} />;
     case "fleet-license":
       return <FleetLicenseDialog />;
+    case "template":
+      return <TemplateDialog name={dialog.name} isChanged={dialog.isChanged} />;
+    case "palette":
+      return <PaletteDialog />;
+    case "shortcuts":
+      return <ShortcutsDialog />;
+    case "discovery":
+      return <DiscoveryDialog />;
+    case "new-token":
+      return <NewTokenDialog />;
+    case "token-created":
+      return <TokenCreatedDialog name={dialog.name} token={dialog.token} />;
+    case "revoke-token":
+      return <RevokeDialog token={dialog.token} />;
     case "add-definition":
       return <AddDefinitionDialog />;
     case "end-sessions":

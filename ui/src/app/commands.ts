@@ -2,7 +2,7 @@
 
 import { signal } from "@preact/signals";
 import { ACTION_LABEL } from "../features/worker/model";
-import type { Action, LabView, NewWorker, WorkerView } from "../generated/api";
+import type { Action, LabView, NewWorker, TokenView, WorkerView } from "../generated/api";
 import * as api from "./api";
 import { denialFor } from "./session";
 import { applyWorkers, type WorkerEntry } from "./store";
@@ -14,7 +14,19 @@ export type SessionsDialogKind = "end-sessions" | "extend-sessions" | "retry-ses
 export type BulkRequest = Exclude<Action, "retry" | "cancel-drain">;
 
 export type OpenDialog =
-  | { readonly kind: "create" | "fleet-license" | "add-definition" }
+  | {
+      readonly kind:
+        | "create"
+        | "fleet-license"
+        | "add-definition"
+        | "discovery"
+        | "new-token"
+        | "palette"
+        | "shortcuts";
+    }
+  | { readonly kind: "template"; readonly name: string; readonly isChanged: boolean }
+  | { readonly kind: "token-created"; readonly name: string; readonly token: string }
+  | { readonly kind: "revoke-token"; readonly token: TokenView }
   | { readonly kind: "remove-lab"; readonly lab: LabView }
   | { readonly kind: SessionsDialogKind; readonly ids: readonly string[] }
   | { readonly kind: "hold"; readonly entries: readonly WorkerEntry[] }

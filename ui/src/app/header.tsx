@@ -1,3 +1,4 @@
+import { useEffect, useRef } from "preact/hooks";
 import { Glyph, Mark } from "../kit/icons";
 import { PAGES, page } from "./router";
 import { reconnectNow, session, signOut } from "./session";
@@ -22,15 +23,21 @@ export function Header() {
 }
 
 function Navigation() {
+  const nav = useRef<HTMLElement>(null);
+  const current = page.value.id;
+  useEffect(() => {
+    // Where not all pages fit, the present one is in view.
+    nav.current?.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
+  }, [current]);
   return (
-    <nav class="nav" aria-label="Pages">
+    <nav ref={nav} class="nav" aria-label="Pages">
       {PAGES.map(({ id, label, href, key }) => (
         <a
           key={id}
           class="nav-link"
           href={href}
           title={`${label} (${key})`}
-          aria-current={page.value.id === id ? "page" : undefined}
+          aria-current={current === id ? "page" : undefined}
         >
           {label}
         </a>

@@ -4,7 +4,7 @@ import * as workers from "../features/fleet/selection";
 import { rows } from "../features/fleet/view";
 import { sessionLinkId } from "../features/lablets/session-row";
 import { clearSelection, selection, rows as sessionRows, toggleSelected } from "../features/lablets/store";
-import { openCreateDialog } from "./commands";
+import { openCreateDialog, openDialog } from "./commands";
 import {
   go,
   isSessionList,
@@ -16,7 +16,7 @@ import {
   showPage,
   switchToWorker,
 } from "./router";
-import { denialFor } from "./session";
+import { denialFor, session } from "./session";
 
 export const FILTER_ID = "fleet-filter";
 export const SESSION_FILTER_ID = "session-filter";
@@ -33,16 +33,33 @@ export function isNavigatingRows(): boolean {
 
 export function startKeyboard(): void {
   window.addEventListener("keydown", (event) => {
-    if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
-    if (document.querySelector("dialog[open]") !== null || isTyping(event.target)) return;
+    if (event.defaultPrevented || document.querySelector("dialog[open]") !== null) return;
+    if (isPaletteKey(event)) {
+      event.preventDefault();
+      open("palette");
+      return;
+    }
+    if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return;
     if (handle(event.key)) event.preventDefault();
   });
+}
+
+/** Ctrl-K, or Cmd-K, from everywhere: in a field, too. */
+function isPaletteKey({ key, ctrlKey, metaKey, altKey }: KeyboardEvent): boolean {
+  return key.toLowerCase() === "k" && ctrlKey !== metaKey && !altKey;
+}
+
+function open(kind: "palette" | "shortcuts"): void {
+  if (session.value.kind === "signed-in") openDialog.value = { kind };
 }
 
 function handle(key: string): boolean {
   switch (key) {
     case "/":
       return focusOn(page.value.id === "sessions" ? SESSION_FILTER_ID : FILTER_ID);
+    case "?":
+      open("shortcuts");
+      return true;
     case "c":
       create();
       return true;

@@ -2,9 +2,9 @@
 
 import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
-import { useEffect } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 import { Spinner } from "../kit/icons";
-import { type LogPage, withNewest, withOlder } from "./log-pages";
+import { countNewer, type LogPage, withNewest, withOlder } from "./log-pages";
 import { startPolling } from "./polling";
 import { showError } from "./toasts";
 
@@ -25,6 +25,18 @@ export function LogList<E extends { readonly id: string }>({ label, failure, loa
   const log = useSignal<LogPage<E> | null>(null);
   const problem = useSignal<string | null>(null);
   const isBusy = useSignal(false);
+  const newer = useSignal<LogPage<E> | null>(null);
+  const list = useRef<HTMLDivElement>(null);
+
+  /** Entries that arrive would move what the user reads or is about to press: they wait then. */
+  function isInUse(): boolean {
+    return list.current?.matches(":hover, :focus-within") === true || window.scrollY > 0;
+  }
+
+  function showNewer(): void {
+    if (newer.peek() !== null) log.value = newer.peek();
+    newer.value = null;
+  }
 
   useEffect(() => {
     let isCurrent = true;
@@ -32,7 +44,8 @@ export function LogList<E extends { readonly id: string }>({ label, failure, loa
       load(null).then(
         (newest) => {
           if (!isCurrent) return;
-          log.value = withNewest(log.peek(), newest);
+          newer.value = withNewest(log.peek(), newest);
+          if (countNewer(log.peek(), newer.peek()) === 0 || !isInUse()) showNewer();
           problem.value = null;
         },
         (error: unknown) => {
@@ -46,11 +59,20 @@ export function LogList<E extends { readonly id: string }>({ label, failure, loa
     };
   }, []);
 
+  useEffect(() => {
+    function onLeave(): void {
+      if (!isInUse()) showNewer();
+    }
+    document.addEventListener("mouseover", onLeave);
+    return () => document.removeEventListener("mouseover", onLeave);
+  }, []);
+
   async function loadOlder(shown: LogPage<E>): Promise<void> {
     isBusy.value = true;
     try {
       const older = await load(shown.next);
       log.value = withOlder(log.peek() ?? shown, older);
+      newer.value = null;
     } catch (error) {
       showError(failure, error);
     } finally {
@@ -60,19 +82,29 @@ export function LogList<E extends { readonly id: string }>({ label, failure, loa
 
   const known = log.value;
   if (known === null) return problem.value === null ? <Skeleton /> : <p class="panel-note">{problem.value}</p>;
-  if (known.items.length === 0) return <>{empty}</>;
+  const waiting = countNewer(known, newer.value);
   return (
-    <>
-      <ol class="audit" aria-label={label} data-testid="audit">
-        {known.items.map(render)}
-      </ol>
+    <div ref={list} class="log">
+      {known.items.length === 0 && empty}
+      {waiting > 0 && (
+        <div class="log-newer">
+          <button type="button" class="button button-primary button-small" onClick={showNewer}>
+            Show {waiting} new
+          </button>
+        </div>
+      )}
+      {known.items.length > 0 && (
+        <ol class="audit" aria-label={label} data-testid="audit">
+          {known.items.map(render)}
+        </ol>
+      )}
       {known.next !== null && (
         <button type="button" class="button audit-more" aria-busy={isBusy.value} onClick={() => void loadOlder(known)}>
           {isBusy.value && <Spinner />}
           Show older
         </button>
       )}
-    </>
+    </div>
   );
 }
 

@@ -29,3 +29,9 @@ export function withOlder<E extends Entry>(known: LogPage<E>, older: LogPage<E>)
   const unseen = older.items.filter(({ id }) => oldest === undefined || id < oldest);
   return { items: [...known.items, ...unseen], next: older.next };
 }
+
+/** The entries of a page that are newer than all that are shown. */
+export function countNewer<E extends Entry>(shown: LogPage<E> | null, fetched: LogPage<E> | null): number {
+  const first = shown?.items[0]?.id ?? "";
+  return shown === null ? 0 : (fetched?.items.filter(({ id }) => id > first).length ?? 0);
+}

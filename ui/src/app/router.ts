@@ -2,9 +2,10 @@
  * The URL's hash selects the page: #/ is the fleet with its filter as its query, #/workers/{id} the fleet with one
  * worker open, #/workers/{id}/details the page of that worker with the range of its charts as its query, #/sessions the
  * lablet sessions with their filter as its query, #/sessions/{id} one of them, #/sessions/new a new one,
- * #/sessions/classes/{id} the access sheet of a class, #/definitions the lablet definitions, #/definitions/{id} one of them, #/calendar what is booked with the days as its query,
- * #/scheduler the queue and the workers, #/labs the labs on all workers, #/scaling, #/cost and #/audit are pages of
- * their own.
+ * #/sessions/classes/{id} the access sheet of a class, #/definitions the lablet definitions, #/definitions/{id} one of
+ * them, #/calendar what is booked with the days as its query, #/scheduler the queue and the workers, #/labs the labs on
+ * all workers, #/scaling, #/cost, #/audit, #/system, #/activity (with its filter as its query) and #/settings are
+ * pages of their own.
  */
 
 import { computed, effect, signal } from "@preact/signals";
@@ -18,7 +19,10 @@ export type PageId =
   | "labs"
   | "scaling"
   | "cost"
-  | "audit";
+  | "audit"
+  | "system"
+  | "activity"
+  | "settings";
 
 export interface Page {
   readonly id: PageId;
@@ -38,6 +42,9 @@ export const PAGES: readonly Page[] = [
   { id: "scaling", label: "Scaling", href: "#/scaling", key: "6" },
   { id: "cost", label: "Cost", href: "#/cost", key: "7" },
   { id: "audit", label: "Audit", href: "#/audit", key: "8" },
+  { id: "system", label: "System", href: "#/system", key: "9" },
+  { id: "activity", label: "Activity", href: "#/activity", key: "0" },
+  { id: "settings", label: "Settings", href: "#/settings", key: "," },
 ];
 
 const hash = signal(window.location.hash);

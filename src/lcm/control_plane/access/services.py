@@ -25,6 +25,7 @@ def _routes(*lines: str) -> frozenset[Route]:
 ROUTES_OF: Final[Mapping[str, frozenset[Route]]] = {
     WORKER_CONTROLLER: _routes(
         "POST /leadership",
+        "POST /processes",
         "GET /workers",
         "GET /workers/{worker_id}",
         "GET /worker-templates/by-name/{name}",
@@ -59,6 +60,7 @@ ROUTES_OF: Final[Mapping[str, frozenset[Route]]] = {
     ),
     RESOURCE_SCHEDULER: _routes(
         "POST /leadership",
+        "POST /processes",
         "GET /scheduling/snapshot",
         "POST /lablet-sessions/schedule",
         "POST /lablet-sessions/waiting",
@@ -71,6 +73,7 @@ ROUTES_OF: Final[Mapping[str, frozenset[Route]]] = {
     ),
     LABLET_CONTROLLER: _routes(
         "POST /leadership",
+        "POST /processes",
         "GET /workers",
         "GET /workers/{worker_id}",
         "GET /workers/{worker_id}/cml-login",

@@ -27,8 +27,8 @@ from lcm.domain.license import LicenseDebt
 from lcm.domain.telemetry import LabRecord
 from lcm.domain.template import WorkerTemplate
 from lcm.domain.worker import Worker
-from lcm.rest import fleet as fleet_schemas
 from lcm.rest import (
+    activity,
     lab_reports,
     lablet_access,
     lablet_reports,
@@ -39,7 +39,9 @@ from lcm.rest import (
     scheduling,
     schemas,
     security,
+    system,
 )
+from lcm.rest import fleet as fleet_schemas
 from lcm.rest.access import TokenCreated, TokenList
 from lcm.web.answers import MalformedBody, PlainRoute, install_openapi
 from lcm.web.compression import Compressed
@@ -59,6 +61,7 @@ Errors are RFC 9457 problem documents whose `detail` says what to do.
 
 _STRUCTS = (
     schemas.WorkerView, schemas.WorkerPage, schemas.WorkerRecords, schemas.Timeline, schemas.TemplateList,
+    schemas.TemplateSource,
     schemas.RegionList, schemas.SessionView, schemas.SignInWays, schemas.StatusReport,
     schemas.RecordVersion, schemas.LaunchIntentRecorded, schemas.LaunchIntentWithdrawn,
     schemas.InstanceReport, schemas.CmlReport, schemas.LeadershipClaim, schemas.LeadershipGrant,
@@ -73,6 +76,7 @@ _STRUCTS = (
     fleet_schemas.BulkImport, fleet_schemas.BulkImportResult, fleet_schemas.Cleanup,
     fleet_schemas.CleanupResult, fleet_schemas.DiscoveryView,
     Worker, WorkerTemplate, HealthView, ReadyView, InfoView,
+    activity.ActivityPage, system.ProcessReport, system.SystemView,
     TokenList, TokenCreated, schemas.CmlAccess, KeyRotated, security.SecurityAuditPage, SignInLink,
     LabletSession, Snapshot, lablets.LabletSessionRecords, lablets.LabletSessionView,
     lablets.LabletSessionPage, lablets.SessionHistory, lablets.PlacementOrders, lablets.PlacementResults,

@@ -55,12 +55,18 @@ def audit_changes(request: Request, principal: Principal) -> None:
     audit_request(f"{request.method} {request.scope['route'].path}", address_of(request), principal)
 
 
-async def controller(request: Request) -> str:
+async def calling_service(request: Request) -> str:
     """Require the key of a service that needs this route; return its name."""
-    found = services(request)
-    service = await found.identity.require_service(request)
-    await found.identity.require_route(request, service, request.scope["route"].path)
-    found.control_plane.records.scheduler.on_call(service)
+    identity = services(request).identity
+    service = await identity.require_service(request)
+    await identity.require_route(request, service, request.scope["route"].path)
+    return service
+
+
+async def controller(request: Request) -> str:
+    """Return the name of the controller that works with this request; a scheduler that does is at work."""
+    service = await calling_service(request)
+    services(request).control_plane.records.scheduler.on_call(service)
     return service
 
 
@@ -160,6 +166,7 @@ Viewer = Annotated[Principal, Depends(person(Role.VIEWER))]
 Operator = Annotated[Principal, Depends(person(Role.OPERATOR))]
 Admin = Annotated[Principal, Depends(person(Role.ADMIN))]
 Controller = Annotated[str, Depends(controller)]
+Service = Annotated[str, Depends(calling_service)]
 Keyed = Annotated[KeyedRequest | None, Depends(keyed)]
 SeenVersion = Annotated[frozenset[str] | None, Depends(seen_version)]
 Given = Annotated[Preconditions, Depends(preconditions)]

@@ -5,10 +5,12 @@ every write fenced by an older epoch is refused from then on.
 """
 
 from dataclasses import replace
+from datetime import datetime
 
 import msgspec
 
 from lcm.control_plane.policies import Policies
+from lcm.control_plane.records.epochs import Leadership
 from lcm.control_plane.records.groups import Records
 from lcm.control_plane.store.port import GUARD_KIND, Document, Fence, VersionConflict
 from lcm.core.election import ALONE
@@ -19,16 +21,6 @@ from lcm.rest.schemas import WORKER_CONTROLLER, LeadershipClaim, LeadershipGrant
 REMEMBERED_CLUSTERS = 100
 MAX_ATTEMPTS = 8
 ONLY_ONE = "only one controller may run without etcd; stop one, or set ETCD_HOST or ETCD_ENDPOINTS for both"
-
-
-class Leadership(msgspec.Struct, frozen=True, kw_only=True):
-    """The leader of a service, and the newest claimed election of each coordination store."""
-
-    cluster_id: str
-    instance_id: str
-    newest_elections: dict[str, int] = {}
-    terms: ControllerTerms | None = None
-    """What the leader stated when it claimed its epoch."""
 
 
 async def claim_leadership(
@@ -51,7 +43,12 @@ async def claim_leadership(
             return _granted(records, claim, version)
         if known is not None:
             _require_newer(records, known, claim)
-        claimed = Document(GUARD_KIND, claim.service, version + 1, msgspec.json.encode(_next(known, claim)))
+        claimed = Document(
+            GUARD_KIND,
+            claim.service,
+            version + 1,
+            msgspec.json.encode(_next(known, claim, records.clock.now())),
+        )
         records.epochs.invalidate(fence_for(claim.service, version))
         try:
             await (records.store.replace(claimed) if known else records.store.insert(claimed))
@@ -90,7 +87,7 @@ def _require_newer(records: Records, known: Leadership, claim: LeadershipClaim) 
         )
 
 
-def _next(known: Leadership | None, claim: LeadershipClaim) -> Leadership:
+def _next(known: Leadership | None, claim: LeadershipClaim, now: datetime) -> Leadership:
     elections = dict(known.newest_elections) if known else {}
     elections.pop(claim.cluster_id, None)
     elections[claim.cluster_id] = claim.revision
@@ -100,6 +97,7 @@ def _next(known: Leadership | None, claim: LeadershipClaim) -> Leadership:
         instance_id=claim.instance_id,
         newest_elections=dict(newest_last),
         terms=claim.terms,
+        since=now,
     )
 
 

@@ -5,9 +5,25 @@ committed: samples by the hundred a second.
 """
 
 from collections.abc import Callable
+from datetime import datetime
+
+import msgspec
 
 from lcm.control_plane.store.port import Fence, Store
 from lcm.domain.errors import Fenced
+from lcm.domain.idle import ControllerTerms
+
+
+class Leadership(msgspec.Struct, frozen=True, kw_only=True):
+    """The leader of a service, and the newest claimed election of each coordination store."""
+
+    cluster_id: str
+    instance_id: str
+    newest_elections: dict[str, int] = {}
+    terms: ControllerTerms | None = None
+    """What the leader stated when it claimed its epoch."""
+    since: datetime | None = None
+    """When it claimed its epoch; None if an older version granted it."""
 
 
 class Epochs:

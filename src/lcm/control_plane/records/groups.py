@@ -20,11 +20,13 @@ from lcm.control_plane.records.load_history import LoadHistories
 from lcm.control_plane.records.metrics_cache import MetricsCache
 from lcm.control_plane.records.placements import PlacementLog
 from lcm.control_plane.records.presence import LoneLeaders, SchedulerPresence
+from lcm.control_plane.records.processes import Processes
 from lcm.control_plane.records.reservations import Reservations
 from lcm.control_plane.records.session_cache import SessionCache
 from lcm.control_plane.records.session_stats import SessionStats
 from lcm.control_plane.records.sessions import ArchivedSessions, LabletSessions, SessionReservations
 from lcm.control_plane.records.templates import Templates
+from lcm.control_plane.records.timelines import Timelines
 from lcm.control_plane.records.worker_cache import WorkerCache
 from lcm.control_plane.records.workers import Workers
 from lcm.control_plane.store.port import Store
@@ -103,6 +105,8 @@ class Caches:
     lab_owners: LabOwners
     forecasts: ForecastCache
     boot_times: BootTimes
+    processes: Processes
+    timelines: Timelines
 
     @classmethod
     def over(cls, records: Records) -> Self:
@@ -118,4 +122,6 @@ class Caches:
             LabOwners(records.sessions.list_all),
             ForecastCache(records.clock),
             BootTimes(records.clock),
+            Processes(records.clock),
+            Timelines(records.workers.list_all),
         )

@@ -1,6 +1,7 @@
 """The worker templates, seeded from YAML and kept with the records.
 
-The file defines a template; an operator may enable or disable it, which outlasts the next start.
+The file defines a template; an operator may enable or disable it and change its fields, which outlasts the
+next start.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,11 +11,11 @@ import msgspec
 import structlog
 from msgspec.structs import replace
 
-from lcm.control_plane.records.preconditions import UNCONDITIONAL, Preconditions
+from lcm.control_plane.records.preconditions import UNCONDITIONAL, Preconditions, etag
 from lcm.control_plane.store.forward_compat import encode_over
 from lcm.control_plane.store.port import Document, Store, VersionConflict
 from lcm.core.configuration import Marked, Mistake, check
-from lcm.domain.errors import Conflict, NotFound, UnknownReference
+from lcm.domain.errors import Conflict, NotFound, PreconditionFailed, UnknownReference
 from lcm.domain.idempotency import KeyedRequest
 from lcm.domain.template import MAX_USER_DATA_BYTES, WorkerTemplate
 
@@ -34,12 +35,31 @@ class StoredTemplate(msgspec.Struct, frozen=True, kw_only=True):
     seeded: WorkerTemplate
     switched: bool | None = None
     """Enabled or disabled by an operator; None: as in the file."""
+    edits: dict[str, Any] = {}
+    """The fields that an operator changed, with their values; the others follow the file."""
     recent_requests: tuple[KeyedRequest, ...] = ()
     """The last requests with an idempotency key that were carried out on this template."""
 
     @property
     def effective(self) -> WorkerTemplate:
-        return self.seeded if self.switched is None else replace(self.seeded, enabled=self.switched)
+        template = self.seeded
+        if self.edits:
+            template = msgspec.convert({**msgspec.to_builtins(template), **self.edits}, WorkerTemplate)
+        return template if self.switched is None else replace(template, enabled=self.switched)
+
+    def edited_to(self, wanted: WorkerTemplate) -> "StoredTemplate":
+        """Return it with the fields that differ from the file as edits."""
+        seeded, fields = msgspec.to_builtins(self.seeded), msgspec.to_builtins(wanted)
+        differing = {name: value for name, value in fields.items() if value != seeded[name]}
+        return replace(self, switched=differing.pop("enabled", None), edits=differing)
+
+
+class TemplateMistakes(Exception):
+    """A template that is not valid, with every mistake."""
+
+    def __init__(self, mistakes: list[Mistake]) -> None:
+        self.mistakes = mistakes
+        super().__init__("; ".join(map(str, mistakes)))
 
 
 class _WrittenTemplate(WorkerTemplate, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -54,7 +74,9 @@ def _decode(document: Document | None) -> StoredTemplate | None:
     if document is None:
         return None
     try:
-        return _decoder.decode(document.body)
+        stored = _decoder.decode(document.body)
+        _ = stored.effective  # its edits go with the file's fields
+        return stored
     except msgspec.MsgspecError as error:
         log.error("unreadable template skipped", template=document.id, error=str(error))
         return None
@@ -90,6 +112,14 @@ class Templates:
             )
         return stored.effective
 
+    async def get_stored(self, name: str) -> tuple[StoredTemplate, int]:
+        """Return what the file says and what was changed since, with its version."""
+        document = await self._store.get(KIND, name)
+        stored = _decode(document)
+        if document is None or stored is None:
+            raise _unknown(name)
+        return stored, document.version
+
     async def list_all(self, *, enabled_only: bool = False) -> list[WorkerTemplate]:
         """Return the templates, cheapest first."""
         stored = [_decode(document) for document in await self._store.list_all(KIND)]
@@ -110,6 +140,33 @@ class Templates:
             return preconditions.once(lambda known: replace(known, switched=enabled))(stored)
 
         return await self._change(name, decide)
+
+    async def edit(self, name: str, wanted: WorkerTemplate, seen: frozenset[str] | None) -> WorkerTemplate:
+        """Change fields of a template for new workers; raises TemplateMistakes, and PreconditionFailed at
+        another version than `seen`. Existing workers keep what they were launched with."""
+        mistakes = [] if wanted.name == name else [_mistake("name", f"it must stay {name!r}")]
+        others = [other.name for other in await self.list_all() if other.default and other.name != name]
+        if wanted.default and others:
+            mistakes.append(_mistake("default", f"template {others[0]!r} is the default; change that first"))
+        if mistakes:
+            raise TemplateMistakes(mistakes)
+
+        def decide(stored: StoredTemplate | None) -> StoredTemplate:
+            if stored is None:
+                raise _unknown(name)
+            return stored.edited_to(wanted)
+
+        return await self._change(name, decide, seen)
+
+    async def revert(self, name: str, seen: frozenset[str] | None) -> WorkerTemplate:
+        """Drop every change of people: the template is as the file says."""
+
+        def decide(stored: StoredTemplate | None) -> StoredTemplate:
+            if stored is None:
+                raise _unknown(name)
+            return replace(stored, switched=None, edits={})
+
+        return await self._change(name, decide, seen)
 
     async def delete(self, name: str) -> None:
         """Delete a template; the next start seeds it again if the file still has it."""
@@ -134,15 +191,30 @@ class Templates:
 
     async def _seed(self, template: WorkerTemplate) -> None:
         def decide(stored: StoredTemplate | None) -> StoredTemplate:
-            return replace(stored, seeded=template) if stored else StoredTemplate(seeded=template)
+            if stored is None:
+                return StoredTemplate(seeded=template)
+            seeded = replace(stored, seeded=template)
+            if contradiction := _contradiction(seeded.effective):
+                # What the file says now does not go with what an operator changed.
+                log.error("template of the file not taken", template=template.name, mistake=contradiction)
+                return stored
+            return seeded
 
         await self._change(template.name, decide)
 
     async def _change(
-        self, name: str, decide: Callable[[StoredTemplate | None], StoredTemplate]
+        self,
+        name: str,
+        decide: Callable[[StoredTemplate | None], StoredTemplate],
+        seen: frozenset[str] | None = None,
     ) -> WorkerTemplate:
+        """With `seen`, only a version with one of these entity tags is changed."""
         for _ in range(MAX_ATTEMPTS):
             document = await self._store.get(KIND, name)
+            if document is not None and seen is not None and etag(document.version) not in seen:
+                raise PreconditionFailed(
+                    f"template {name!r} is at version {document.version} now; read it before you change it"
+                )
             before = _decode(document)
             after = decide(before)
             if after == before:
@@ -181,7 +253,7 @@ def read_templates(config: Mapping[str, Any]) -> tuple[list[WorkerTemplate], lis
     mistakes: list[Mistake] = []
     for position, entry in enumerate(entries):
         place = f"worker_templates[{position}]"
-        found = check(entry, _WrittenTemplate, within=config, at=place)
+        found = checked_template(entry, within=config, at=place)
         if isinstance(found, list):
             mistakes += found
         elif found.default and any(template.default for template in templates.values()):
@@ -191,14 +263,22 @@ def read_templates(config: Mapping[str, Any]) -> tuple[list[WorkerTemplate], lis
             line = entry.lines.get("name") if isinstance(entry, Marked) else None
             mistakes.append(Mistake(file, line, f"{place}.name", f"there is another template {found.name!r}"))
         else:
-            template = msgspec.convert(found, WorkerTemplate, from_attributes=True)
-            if contradiction := _contradiction(template):
-                field, message = contradiction
-                line = entry.lines.get(field) if isinstance(entry, Marked) else None
-                mistakes.append(Mistake(file, line, f"{place}.{field}", message))
-            else:
-                templates[found.name] = template
+            templates[found.name] = found
     return list(templates.values()), mistakes
+
+
+def checked_template(entry: object, *, within: Mapping[str, Any], at: str) -> WorkerTemplate | list[Mistake]:
+    """Return the template that an entry describes, or everything that is wrong with it."""
+    found = check(entry, _WrittenTemplate, within=within, at=at)
+    if isinstance(found, list):
+        return found
+    template = msgspec.convert(found, WorkerTemplate, from_attributes=True)
+    if contradiction := _contradiction(template):
+        field, message = contradiction
+        file = within.file if isinstance(within, Marked) else "configuration"
+        line = entry.lines.get(field) if isinstance(entry, Marked) else None
+        return [Mistake(file, line, f"{at}.{field}", message)]
+    return template
 
 
 def _contradiction(template: WorkerTemplate) -> tuple[str, str] | None:
@@ -222,6 +302,10 @@ def _reserved_too_much(template: WorkerTemplate) -> str | None:
         ("reserved_storage_gb", template.reserved_storage_gb, template.disk_gb),
     )
     return next((name for name, amount, size in reserved if amount >= size), None)
+
+
+def _mistake(field: str, message: str) -> Mistake:
+    return Mistake("request", None, field, message)
 
 
 def _unknown(name: str) -> NotFound:

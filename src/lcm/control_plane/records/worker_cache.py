@@ -30,10 +30,12 @@ class CachedWorker:
         "claims_retained",
         "id",
         "is_cml_overdue",
+        "is_imported",
         "is_license_due",
         "is_live",
         "judged_since",
         "labs_count",
+        "monitor",
         "name",
         "ports_used",
         "version",
@@ -48,6 +50,8 @@ class CachedWorker:
         self.version = worker.version
         self.name = worker.name
         self.is_live = worker.is_live
+        self.is_imported = worker.imported
+        self.monitor = worker.connection.status
         self.is_license_due = worker.is_license_due
         self.is_cml_overdue = worker.cml.wait is not None and worker.cml.wait.alarmed_at is not None
         self.judged_since = idle_checks_expected_since(worker)

@@ -26,6 +26,7 @@ from lcm.domain.lablet.session import LabletSession
 from lcm.domain.telemetry import LabChange, LabRecord, LabStats, Sample
 from lcm.domain.template import WorkerTemplate
 from lcm.domain.worker import Worker
+from lcm.rest.system import ProcessReport
 
 BEAT_SECONDS: Final = 5.0
 FOLLOWER_BYTES: Final = 4 * 1024 * 1024
@@ -104,6 +105,10 @@ class SchedulerHeard(msgspec.Struct, frozen=True, tag="scheduler"):
     """A scheduler called this control plane."""
 
 
+class ProcessReported(msgspec.Struct, frozen=True, tag="process"):
+    report: ProcessReport
+
+
 FeedMessage = (
     Hello
     | Beat
@@ -119,6 +124,7 @@ FeedMessage = (
     | EpochGranted
     | IdleChecked
     | SchedulerHeard
+    | ProcessReported
 )
 
 read_message: Final = msgspec.json.Decoder(FeedMessage).decode
@@ -262,6 +268,9 @@ class Feed:
 
     def on_scheduler(self) -> None:
         self.publish(SchedulerHeard())
+
+    def on_process(self, report: ProcessReport) -> None:
+        self.publish(ProcessReported(report))
 
 
 def _line(message: FeedMessage) -> bytes:

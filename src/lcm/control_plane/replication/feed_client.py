@@ -122,6 +122,7 @@ class FeedClient(HostedService):
                 self._events.on_worker_gone(worker_id)
         records.labs.invalidate()
         self._caches.lab_owners.invalidate()
+        self._caches.timelines.invalidate()
         records.epochs.invalidate_all()
         records.epochs.disconnected_peers.discard(self.address)
         self._events.on_sessions_unseen()
@@ -161,6 +162,8 @@ class FeedClient(HostedService):
                 caches.idle_checks.learn(worker_id, CheckTimes(last, then), is_unconfirmed)
             case feed.SchedulerHeard():
                 records.scheduler.learn()
+            case feed.ProcessReported(report):
+                caches.processes.learn(report)
             case feed.Hello() | feed.Beat() | feed.Lost():
                 pass
             case _:
@@ -179,6 +182,7 @@ class FeedClient(HostedService):
         match message:
             case feed.Committed(before, after):
                 events.on_peer_commit(before, after)
+                self._caches.timelines.on_worker_commit(before, after)
                 if after.status is TERMINATED:
                     labs.drop(after.id)
             case feed.SessionCommitted(earlier, later):

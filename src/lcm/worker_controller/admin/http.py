@@ -13,8 +13,9 @@ from lcm.core.loop import ResourceState
 from lcm.core.telemetry import Telemetry
 from lcm.domain.launch import WorkerId
 from lcm.domain.worker import Worker
+from lcm.rest.system import MAX_ORPHANS, FleetFinds, OrphanView, RegionScan
 from lcm.web.operations import ControllerOperations, json_answer
-from lcm.worker_controller.admin.schemas import FleetView, FleetWorker, OrphansView, OrphanView, StatsView
+from lcm.worker_controller.admin.schemas import FleetView, FleetWorker, OrphansView, StatsView
 from lcm.worker_controller.reconciler import WorkerReconciler
 
 
@@ -40,6 +41,7 @@ def worker_operations(
             "workers_with_drift": len(reconciler.stats.drifting),
         },
         info_facts=lambda: {"reconcile_interval_seconds": service.loop.config.interval_seconds},
+        finds=own.finds,
         pages={
             "stats": own.show_stats,
             "fleet": own.show_fleet,
@@ -96,24 +98,45 @@ class WorkerPages:
     async def show_orphans(self, _: Request) -> Response:
         orphans = self.reconciler.scope.discovery.orphans
         view = OrphansView(
-            orphans=[
-                OrphanView(
-                    instance_id=orphan.instance.id,
-                    region=orphan.instance.region,
-                    state=orphan.instance.state,
-                    kind=orphan.kind,
-                    worker_id=orphan.worker_id,
-                    detail=orphan.detail,
-                )
-                for found in orphans.found.values()
-                for orphan in found.values()
-            ],
+            orphans=self._orphans(),
             dry_run_reasons=orphans.dry_run_reasons,
             may_terminate=orphans.may_terminate,
             records_ended=orphans.counts["records_ended"],
             instances_terminated=orphans.counts["instances_terminated"],
         )
         return json_answer(view)
+
+    def _orphans(self) -> list[OrphanView]:
+        return [
+            OrphanView(
+                instance_id=orphan.instance.id,
+                region=orphan.instance.region,
+                state=orphan.instance.state,
+                kind=orphan.kind,
+                worker_id=orphan.worker_id,
+                detail=orphan.detail,
+            )
+            for found in self.reconciler.scope.discovery.orphans.found.values()
+            for orphan in found.values()
+        ]
+
+    def finds(self) -> FleetFinds | None:
+        """What the last scans found; nothing on a standby, whose scans are of an earlier lead."""
+        if not self.service.election.is_leader:
+            return None
+        discovery, orphans = self.reconciler.scope.discovery, self._orphans()
+        return FleetFinds(
+            scans=tuple(
+                RegionScan(
+                    region=region, at=scan.at, error=scan.error, found=scan.found, imported=scan.imported
+                )
+                for region, scan in sorted(discovery.region_results.items())
+            ),
+            orphans=tuple(orphans[:MAX_ORPHANS]),
+            orphan_count=len(orphans),
+            may_terminate=discovery.orphans.may_terminate,
+            dry_run_reasons=discovery.orphans.dry_run_reasons,
+        )
 
     async def show_discovery(self, _: Request) -> Response:
         """How the last scan of each region went."""

@@ -4,6 +4,8 @@ from datetime import datetime
 
 import msgspec
 
+from lcm.rest.system import OrphanView
+
 
 class StatsView(msgspec.Struct, frozen=True, kw_only=True):
     """Counts since this process started; each event counts once."""
@@ -47,17 +49,6 @@ class FleetView(msgspec.Struct, frozen=True, kw_only=True):
     last_reconciliation: datetime | None
     by_status: dict[str, int]
     workers: list[FleetWorker]
-
-
-class OrphanView(msgspec.Struct, frozen=True, kw_only=True):
-    """An instance with our tags that no record owns."""
-
-    instance_id: str
-    region: str
-    state: str
-    kind: str
-    worker_id: str
-    detail: str
 
 
 class OrphansView(msgspec.Struct, frozen=True, kw_only=True):

@@ -151,6 +151,13 @@ function Shortcuts() {
         ))}{" "}
         pages
       </span>
+      <span>
+        <kbd>Ctrl</kbd>
+        <kbd>K</kbd> commands
+      </span>
+      <span>
+        <kbd>?</kbd> all keys
+      </span>
     </section>
   );
 }

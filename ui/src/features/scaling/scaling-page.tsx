@@ -10,7 +10,6 @@ import { AUDIT_EVENTS } from "../../generated/rules";
 import { now } from "../../kit/clock";
 import { formatMoment } from "../../kit/format";
 import { Ago } from "../../kit/time";
-import { FleetLicense } from "../license/fleet-license-setting";
 import { auditInfo } from "./scaling";
 
 export function Scaling() {
@@ -22,7 +21,6 @@ export function Scaling() {
         <EventSelect value={event.value} onChange={(chosen) => (event.value = chosen)} />
       </div>
       <p class="page-lead">Every decision about the size of the fleet, with its reason.</p>
-      <FleetLicense />
       <LogList
         key={event.value}
         label="Scaling decisions"

@@ -118,6 +118,9 @@ export type Operation =
   | "book"
   | "define"
   | "abandon"
+  | "template"
+  | "discovery"
+  | "tokens"
   | "discover-labs"
   | "run-lab"
   | "remove-lab"
@@ -127,6 +130,9 @@ export type Operation =
 const REQUEST_FOR: Readonly<Record<Operation, keyof typeof ROLE_OF_REQUEST>> = {
   book: "POST /api/lablet-sessions",
   define: "POST /api/lablet-definitions",
+  template: "PUT /api/worker-templates/{name}",
+  discovery: "PATCH /api/settings/discovery",
+  tokens: "POST /api/tokens",
   "discover-labs": "POST /api/workers/{worker_id}/labs/discover",
   "run-lab": "POST /api/workers/{worker_id}/labs/{lab_id}/start",
   "remove-lab": "POST /api/workers/{worker_id}/labs/{lab_id}/remove",

@@ -10,6 +10,7 @@ from lcm.control_plane.api.internal import (
     labs,
     licensing,
     placements,
+    processes,
     scaling,
     telemetry,
     workers,
@@ -26,6 +27,7 @@ ROUTERS = (
     lablet_labs.router,
     labs.router,
     placements.router,
+    processes.router,
     workers.router,
     feed.router,
 )

@@ -1,6 +1,7 @@
 """Routes for people: the dashboard, the CLI, scripts."""
 
 from lcm.control_plane.api.public import (
+    activity,
     audit,
     catalogue,
     cml_certificate,
@@ -20,6 +21,7 @@ from lcm.control_plane.api.public import (
     secret_keys,
     sessions,
     settings,
+    system,
     tokens,
     workers,
 )
@@ -32,6 +34,7 @@ ROUTERS = (
     cml_certificate.router,
     cml_login.router,
     insight.router,
+    activity.router,
     catalogue.router,
     lablet_definitions.router,
     lablet_cleanup.router,
@@ -43,6 +46,7 @@ ROUTERS = (
     secret_keys.router,
     audit.router,
     settings.router,
+    system.router,
     scheduling.router,
     plans.router,
     events.router,

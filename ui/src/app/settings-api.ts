@@ -1,0 +1,48 @@
+/** The routes about settings: templates, discovery and tokens. */
+
+import type {
+  DiscoveryView,
+  NewToken,
+  TemplateSource,
+  TokenCreated,
+  TokenList,
+  TokenView,
+  WorkerTemplate,
+} from "../generated/api";
+import { type Read, read, request } from "./api";
+
+function templatePath(name: string): string {
+  return `/api/worker-templates/${encodeURIComponent(name)}`;
+}
+
+export function readTemplate(name: string): Promise<Read<TemplateSource>> {
+  return read(`${templatePath(name)}/source`);
+}
+
+export function changeTemplate(template: WorkerTemplate, name: string, tag: string): Promise<WorkerTemplate> {
+  return request("PUT", templatePath(name), template, { ifMatch: tag });
+}
+
+export function revertTemplate(name: string, tag: string): Promise<WorkerTemplate> {
+  return request("DELETE", `${templatePath(name)}/changes`, undefined, { ifMatch: tag });
+}
+
+export function readDiscovery(): Promise<Read<DiscoveryView>> {
+  return read("/api/settings/discovery");
+}
+
+export function changeDiscovery(change: Partial<DiscoveryView>, tag: string): Promise<DiscoveryView> {
+  return request("PATCH", "/api/settings/discovery", change, { ifMatch: tag });
+}
+
+export async function listTokens(): Promise<readonly TokenView[]> {
+  return (await request<TokenList>("GET", "/api/tokens")).items;
+}
+
+export function createToken(token: NewToken): Promise<TokenCreated> {
+  return request("POST", "/api/tokens", token);
+}
+
+export function revokeToken(id: string): Promise<void> {
+  return request("DELETE", `/api/tokens/${encodeURIComponent(id)}`);
+}
