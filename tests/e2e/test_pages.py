@@ -1,6 +1,7 @@
 """The pages besides the fleet, and what only admins see."""
 
 import re
+from pathlib import Path
 
 import pytest
 from playwright.async_api import Page, expect
@@ -87,6 +88,23 @@ async def test_older_decisions_are_a_page_away(page: Page, plane: LonePlane) -> 
     await expect(decisions.first).to_contain_text("decision 51.")
     await expect(decisions.nth(51)).to_contain_text("decision 0.")
     await expect(page.get_by_role("button", name="Show older")).to_have_count(0)
+
+
+async def test_cost_of_a_past_month_is_shown_and_exported(page: Page, plane: LonePlane) -> None:
+    await open_page(page, plane, "#/cost?month=2020-01")
+    await expect(page.locator(".cost-cells")).to_contain_text("January 2020$0.00")
+    await expect(page.locator(".cost-cells")).not_to_contain_text("Now")
+    async with page.expect_download() as downloading:
+        await page.get_by_role("link", name="CSV").click()
+    assert (await downloading.value).suggested_filename == "lcm-cost-2020-01.csv"
+    latest = (await plane.admin.get("/api/cost"))["month"]
+    await page.get_by_label("Month, UTC").select_option(latest)
+    await expect(page.locator(".cost-cells")).to_contain_text("This month so far")
+    assert page.url.endswith("#/cost")
+    async with page.expect_download() as downloading:
+        await page.get_by_role("link", name="CSV").click()
+    table = Path(await (await downloading.value).path()).read_text()
+    assert f"{latest},{plane.worker_id},live," in table
 
 
 async def test_cost_is_shown_in_the_fleet_and_on_its_page(page: Page, plane: LonePlane) -> None:

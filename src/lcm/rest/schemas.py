@@ -685,7 +685,7 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CostLine(msgspec.Struct, frozen=True, kw_only=True):
-    """Costs: per hour now, of this month so far, and the savings of this month by pauses."""
+    """Costs: per hour now, of the month, and the savings of the month by pauses."""
 
     key: str
     usd_per_hour: float
@@ -696,13 +696,16 @@ class CostLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CostReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Costs in US dollars of the calendar month (UTC); prices are those of the templates."""
+    """Costs in US dollars of a calendar month (UTC), the present one so far; prices are those of the
+    templates."""
 
     month: str
     total: CostLine
     by_worker: list[CostLine]
     by_template: list[CostLine]
     by_region: list[CostLine]
+    months: list[str] = []
+    """The months that are known, newest first."""
 
 
 class LeadershipClaim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

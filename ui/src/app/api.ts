@@ -302,8 +302,9 @@ export function listSecurityAudit(filter: AuditFilter, before: string | null): P
   return request("GET", auditHref(filter, before === null ? { limit: "50" } : { limit: "50", before }));
 }
 
-export function getCost(): Promise<CostReport> {
-  return request("GET", "/api/cost");
+/** Of the present month without another. */
+export function getCost(month: string | null = null): Promise<CostReport> {
+  return request("GET", month === null ? "/api/cost" : `/api/cost?month=${encodeURIComponent(month)}`);
 }
 
 export function getSystem(): Promise<SystemView> {

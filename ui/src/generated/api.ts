@@ -171,7 +171,7 @@ export interface ControllerState {
   readonly retrying: number;
 }
 
-/** Costs: per hour now, of this month so far, and the savings of this month by pauses. */
+/** Costs: per hour now, of the month, and the savings of the month by pauses. */
 export interface CostLine {
   readonly key: string;
   readonly usd_per_hour: number;
@@ -181,13 +181,14 @@ export interface CostLine {
   readonly paused_hours_this_month: number;
 }
 
-/** Costs in US dollars of the calendar month (UTC); prices are those of the templates. */
+/** Costs in US dollars of a calendar month (UTC), the present one so far; prices are those of the     templates. */
 export interface CostReport {
   readonly month: string;
   readonly total: CostLine;
   readonly by_worker: readonly CostLine[];
   readonly by_template: readonly CostLine[];
   readonly by_region: readonly CostLine[];
+  readonly months: readonly string[];
 }
 
 /** What is kept of a decision. */

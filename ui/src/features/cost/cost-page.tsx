@@ -3,8 +3,10 @@
 import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect } from "preact/hooks";
+import { useAnswer } from "../../app/answer";
 import * as api from "../../app/api";
 import { startPolling } from "../../app/polling";
+import { query, replaceQuery } from "../../app/router";
 import type { CostLine, CostReport } from "../../generated/api";
 import { formatSum, formatUsd, formatUsdPerMonth } from "../../kit/format";
 import { WorkerLink } from "../scaling/scaling-page";
@@ -34,31 +36,74 @@ export function useCost(): string | null {
 }
 
 export function Cost() {
-  const problem = useCost();
-  const report = costReport.value;
+  const latestProblem = useCost();
+  const latest = costReport.value;
+  const chosen = query.value.get("month");
+  const isPast = chosen !== null && chosen !== latest?.month;
+  const past = useAnswer<CostReport | null>(isPast ? chosen : "", () =>
+    isPast ? api.getCost(chosen) : Promise.resolve(null),
+  );
+  const report = isPast ? past.value.value : latest;
+  const problem = isPast ? past.problem.value : latestProblem;
   return (
     <>
       <div class="page-head">
         <h1>Cost</h1>
-        {report !== null && <span class="shown">{formatMonth(report.month)}, UTC</span>}
+        {latest !== null && (
+          <div class="page-actions">
+            <MonthSelect months={latest.months} value={isPast ? chosen : latest.month} latest={latest.month} />
+            <a class="button" href={`/api/cost?format=csv&month=${isPast ? chosen : latest.month}`} download>
+              CSV
+            </a>
+          </div>
+        )}
       </div>
       <p class="page-lead">
         Compute at the templates' prices, counted from the hours that workers ran. Disks are not included.
       </p>
-      {report === null ? problem !== null && <p class="panel-note">{problem}</p> : <Report report={report} />}
+      {report === null ? (
+        problem !== null && <p class="panel-note">{problem}</p>
+      ) : (
+        <Report report={report} isPast={isPast} />
+      )}
     </>
   );
 }
 
-function Report({ report }: { report: CostReport }) {
+interface MonthSelectProps {
+  readonly months: readonly string[];
+  readonly value: string;
+  readonly latest: string;
+}
+
+function MonthSelect({ months, value, latest }: MonthSelectProps) {
+  return (
+    <select
+      class="select select-small"
+      aria-label="Month, UTC"
+      value={value}
+      onChange={({ currentTarget }) =>
+        replaceQuery(currentTarget.value === latest ? "" : `month=${currentTarget.value}`)
+      }
+    >
+      {[...new Set([...months, value])].map((month) => (
+        <option key={month} value={month}>
+          {formatMonth(month)}
+        </option>
+      ))}
+    </select>
+  );
+}
+
+function Report({ report, isPast }: { report: CostReport; isPast: boolean }) {
   const { total } = report;
   return (
     <>
       <dl class="summary summary-cells cost-cells">
-        <Figure label="Now" value={formatUsd(total.usd_per_hour)} unit="per hour" />
-        <Figure label="At this rate" value={formatUsdPerMonth(total.usd_per_hour)} unit="a month" />
+        {!isPast && <Figure label="Now" value={formatUsd(total.usd_per_hour)} unit="per hour" />}
+        {!isPast && <Figure label="At this rate" value={formatUsdPerMonth(total.usd_per_hour)} unit="a month" />}
         <Figure
-          label="This month so far"
+          label={isPast ? formatMonth(report.month) : "This month so far"}
           value={formatSum(total.usd_this_month)}
           unit={formatHours(total.running_hours_this_month)}
         />
