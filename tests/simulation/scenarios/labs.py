@@ -1,6 +1,7 @@
 """Sessions whose labs run, what CML and people do to them, and the death of whoever works on them."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from random import Random
@@ -10,6 +11,7 @@ from lcm.domain.lablet.states import ARCHIVED, FAILED, RUNNING, STOPPING, TERMIN
 from lcm.domain.lifecycle import RUNNING as WORKER_RUNNING
 from lcm.domain.lifecycle import STOPPED as WORKER_STOPPED
 from lcm.simulator.cml.lab_faults import LabFault, NeverBoots, RefuseLab, SlowStop, StopsAfterBoot
+from lcm.simulator.cml.refusal import Refused
 from simulation.lab_desk import TEMPLATE, LabDesk
 from simulation.scenarios.base import drawn_by, under
 from simulation.story import Story
@@ -189,7 +191,8 @@ async def a_lab_day(story: Story) -> None:
             case 1 if desk.session_ids:
                 await desk.end(rng.choice(desk.session_ids))
             case 2 if desk.session_ids:
-                await _use(desk, rng, rng.choice(desk.session_ids))
+                with suppress(Refused):  # CML refuses people too
+                    await _use(desk, rng, rng.choice(desk.session_ids))
             case 3:
                 _disturb_cml(desk, rng)
             case 4:

@@ -16,6 +16,7 @@ from lcm.domain.lablet.session import LabletSession
 from lcm.domain.lablet.states import ARCHIVED, COLLECTING, ENDED, FAILED, RUNNING, STOPPING, TERMINATED
 from lcm.domain.lifecycle import STOPPED as WORKER_STOPPED
 from support.lablet_bench import Killed, LabletBench
+from support.virtual_time import WrongClock
 
 SECRET: Final = "enable secret swordfish"
 FILE: Final = {"name": "Main", "content": f"hostname pc1\n{SECRET}\n"}
@@ -62,6 +63,16 @@ async def test_the_configurations_of_a_lab_are_kept_at_its_end(bench: LabletBenc
     assert nodes["pc1"] == [FILE]
     assert ended.steps[LabStep.COLLECT].status is StepStatus.COMPLETED
     assert bench.titles() == []
+
+
+@pytest.mark.parametrize("minutes", [-6, 6])
+async def test_a_controller_whose_clock_is_wrong_collects_all_the_same(minutes: int) -> None:
+    bench = await bench_that_collects()
+    bench.controller_clock = WrongClock(timedelta(minutes=minutes))
+    await bench.restart_controller()
+    ended = await until_over(bench)
+    assert ended.steps[LabStep.COLLECT].status is StepStatus.COMPLETED
+    assert (await evidence(bench))[1].status == 200
 
 
 async def test_nodes_without_a_machine_are_asked_for_nothing_and_a_refusal_is_skipped(

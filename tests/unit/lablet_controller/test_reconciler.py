@@ -30,7 +30,7 @@ from lcm.domain.lifecycle import STOPPED as WORKER_STOPPED
 from lcm.domain.lifecycle import TERMINATED as WORKER_TERMINATED
 from lcm.domain.worker import WorkerInstance
 from lcm.simulator.cml.accounts import ADMIN_ID
-from lcm.simulator.cml.lab_faults import NeverBoots, RefuseLab
+from lcm.simulator.cml.lab_faults import NeverBoots, RefuseLab, SlowStop
 from lcm.simulator.cml.topology import import_file, read_file
 from support.lablet_bench import LAB, Killed, LabletBench
 from support.virtual_time import WrongClock
@@ -415,6 +415,22 @@ async def test_a_node_that_boots_at_the_second_try_is_enough(bench: LabletBench)
     bench.cml.labs.faults.add(NeverBoots(node="pc1", count=1))
     await bench.drive(RUNNING)
     assert (bench.calls.count("start_lab"), bench.calls.count("import_lab")) == (2, 1)
+
+
+@pytest.mark.parametrize("minutes", [-5, 0, 5])
+async def test_a_stop_without_effect_is_repeated_every_two_minutes_however_wrong_the_clock_is(
+    minutes: int,
+) -> None:
+    bench = await LabletBench().open()
+    bench.controller_clock = WrongClock(timedelta(minutes=minutes))
+    await bench.restart_controller()
+    await bench.drive(RUNNING)
+    bench.cml.labs.faults.add(SlowStop(node="pc1", count=2))
+    await bench.end()
+    began = bench.clock.now()
+    assert (await bench.drive(*ENDED)).status is TERMINATED
+    assert bench.calls.count("stop_lab") == 3
+    assert timedelta(minutes=4) <= bench.clock.now() - began < timedelta(minutes=5)
 
 
 async def test_a_removal_that_is_refused_is_shown_as_stuck_and_finished_later(bench: LabletBench) -> None:
