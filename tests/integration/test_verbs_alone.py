@@ -3,15 +3,17 @@
 import io
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 
 import pytest
 
-from lcm.cli import acting, reading
+from lcm.cli import acting, declaring, reading
 from lcm.client import AsyncLcm, Lcm, Unreachable
 from lcm.domain.lablet.states import READY
 from lcm.domain.lifecycle import DRAINING, RUNNING, STOPPED
 from lcm.domain.worker import Worker
 from lcm.rest.lablets import LabletSessionView
+from lcm.rest.plans import FieldChange, FleetPlan, PlannedRequest, PlannedStep, StepAction
 from lcm.rest.schemas import CostLine, CostReport, TemplateList, WorkerPage, WorkerView
 from support.canned_lcm import CannedLcm, Refusal, event
 from support.core import a_worker
@@ -172,6 +174,36 @@ def test_a_request_that_may_not_be_repeated_is_not_sent_on_a_connection_that_was
     with pytest.raises(Unreachable) as away:
         client.tokens.create("t", "viewer")
     assert not away.value.was_sent
+
+
+def test_files_are_applied_and_waited_for_though_one_step_is_refused(
+    lcm: CannedLcm, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "fleet.yaml").write_text("kind: worker\nname: lab-1\n")
+    described = FieldChange(field="tags.team", before="a\x1b[2Jb", after="c")
+    steps = [
+        PlannedStep(
+            kind="worker",
+            name=name,
+            action=StepAction.CREATE,
+            changes=(described,),
+            requests=(PlannedRequest(method="POST", path=f"/api/{name}", idempotency_key=name),),
+        )
+        for name in ("refused", "lab-1")
+    ]
+    lcm.answers["POST /api/plan"] = [FleetPlan(steps=tuple(steps), usd_per_hour_now=0, usd_per_hour_after=1)]
+    lcm.answers["POST /api/refused"] = [Refusal(409, "the fleet has its maximum")]
+    lcm.answers["POST /api/lab-1"] = [{}]
+    ready = viewed(a_worker(status=RUNNING, cml_ready=True))
+    lcm.answers |= {f"GET /api/workers/{key}": [ready] for key in ("lab-1", "w-1")}
+    lcm.streams = [lcm.quiet(CONNECTED)]
+    with pytest.raises(SystemExit) as ended:
+        declaring.apply([str(tmp_path / "fleet.yaml")], wait=True)
+    shown = capsys.readouterr()
+    assert (ended.value.code, shown.out) == (1, "worker/lab-1 created\nworker/lab-1 ready\n")
+    assert "the fleet has its maximum" in shown.err
+    declaring.apply([str(tmp_path / "fleet.yaml")], dry_run=True)
+    assert "tags.team: a [2Jb -> c" in capsys.readouterr().out
 
 
 async def test_a_wait_outlives_a_proxy_that_cannot_reach_lcm() -> None:

@@ -5,20 +5,22 @@ applied again do the rest.
 """
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any, Final, TextIO
 
 import typer
 
 from lcm.cli.acting import DryRun, Timeout, Wait, Yes, duration_of, wait_until
 from lcm.cli.kinds import WORKER
-from lcm.cli.output import format_of, print_document, usd
+from lcm.cli.output import format_of, one_line, print_document, usd
 from lcm.cli.reading import Output
 from lcm.cli.terminal import Exit, code_of, confirm, connected, fail, note, paint, plainly
 
 if TYPE_CHECKING:
     from lcm.client import Lcm
     from lcm.rest.plans import FleetPlan, PlannedStep
+    from lcm.rest.schemas import WorkerView
 
 PANEL: Final = "Act"
 Files = Annotated[
@@ -60,13 +62,24 @@ def apply(
         _confirm_deletions(plan, is_given=yes)
         first = _carry_out(lcm, plan.due)
         if wait:
-            names = [step.name for step in plan.steps if step.kind == "worker" and step.action != "delete"]
-            found = [(WORKER, lcm.workers.get(name)) for name in names]
-            running = [each for each in found if str(each[1].desired_status) == "running"]
+            running = [(WORKER, worker) for worker in _that_are_to_run(lcm, plan)]
             if running:
                 wait_until(lcm, running, "ready", seconds)
         if first is not None:
             sys.exit(first)
+
+
+def _that_are_to_run(lcm: "Lcm", plan: "FleetPlan") -> "Iterator[WorkerView]":
+    """Yield the workers of the files that are to run; one whose creation was refused is not there."""
+    from lcm.client import NotFound
+
+    for step in plan.steps:
+        if step.kind != "worker" or step.action == "delete":
+            continue
+        with suppress(NotFound):
+            worker = lcm.workers.get(step.name)
+            if str(worker.desired_status) == "running":
+                yield worker
 
 
 def diff(
@@ -160,10 +173,11 @@ def _print_plan(plan: "FleetPlan") -> None:
 def _print_steps(steps: "Iterable[PlannedStep]", stream: TextIO) -> None:
     for step in steps:
         sign, style = _SIGNS[step.action]
-        reason = f"  {step.reason}" if step.reason else ""
-        print(f"{paint(sign, style, stream)} {step.kind}/{step.name}{reason}", file=stream)
+        text = one_line(f" {step.kind}/{step.name}" + (f"  {step.reason}" if step.reason else ""))
+        print(f"{paint(sign, style, stream)}{text}", file=stream)
         for change in step.changes:
-            print(f"    {change.field}: {_shown(change.before)} -> {_shown(change.after)}", file=stream)
+            text = f"    {change.field}: {_shown(change.before)} -> {_shown(change.after)}"
+            print(one_line(text), file=stream)
 
 
 def _shown(value: Any) -> str:
