@@ -50,6 +50,9 @@ VIEWS = (
     View("scaling", "#/scaling", ".decision"),
     View("cost", "#/cost", "h1"),
     View("audit", "#/audit", "h1"),
+    View("system", "#/system", ".system-part"),
+    View("activity", "#/activity", ".decision"),
+    View("settings", "#/settings", "[data-template]"),
 )
 IN_DOCS = ("dashboard", "worker", "definition", "session", "calendar", "scheduler")
 

@@ -158,7 +158,7 @@ function Lines({ title, lines, total, name }: LinesProps) {
                 <span class="visually-hidden">Name</span>
               </th>
               <th scope="col">Per hour</th>
-              <th scope="col">This month</th>
+              <th scope="col">Month</th>
               <th scope="col">Saved</th>
               <th scope="col">Ran</th>
             </tr>
