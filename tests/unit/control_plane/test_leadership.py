@@ -148,6 +148,16 @@ async def test_a_controller_without_etcd_does_not_replace_one_that_was_elected_s
         await claim_alone(plane, "first")
 
 
+async def test_a_controller_that_starts_without_etcd_beside_an_elected_one_is_refused_after_its_next_election(
+    plane: ControlPlane,
+) -> None:
+    await claim(plane, "etcd", 5, "elected")
+    assert await claim_alone(plane, "other") == 2
+    assert await claim(plane, "etcd", 6, "elected") == 3
+    with pytest.raises(Fenced, match=r"elected leads since.*ETCD_HOST or ETCD_ENDPOINTS"):
+        await claim_alone(plane, "other")
+
+
 class Standing:
     """The election of a controller without etcd, against a control plane."""
 
