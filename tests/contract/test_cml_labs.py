@@ -258,6 +258,11 @@ async def test_an_unknown_node_is_a_refusal_and_no_missing_lab(bench: Bench) -> 
         await bench.labs.set_node_tags(SERVER, await imported(bench), NO_LAB, [])
 
 
+async def test_a_node_stands_where_its_author_placed_it(bench: Bench) -> None:
+    switch = await node(bench, await imported(bench), "switch")
+    assert (switch.x, switch.y) == (100, 0)
+
+
 async def test_consoles_have_keys_only_while_their_node_runs(bench: Bench) -> None:
     lab_id = await imported(bench)
     assert (await node(bench, lab_id)).consoles == ()

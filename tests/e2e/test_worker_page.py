@@ -143,6 +143,31 @@ async def test_the_lab_of_a_session_is_drawn_with_its_nodes_as_they_boot(
     await expect(card.locator('.topology [data-node="pc1"]')).to_have_attribute("data-state", "BOOTED")
 
 
+async def test_a_lab_that_lcm_did_not_make_is_drawn_from_the_places_of_its_nodes(
+    page: Page, plane: LonePlane
+) -> None:
+    desk = await LabletDesk(plane).start()
+    await desk.give_address("192.0.2.7")
+    nodes = [
+        {"id": "n0", "label": "r1", "state": "BOOTED", "x": 0, "y": 0},
+        {"id": "n1", "label": "r2", "state": "STOPPED", "x": 200, "y": -50.5},
+    ]
+    await desk.list_labs({"lab_id": "foreign-1", "title": "BGP of Ada", "contents": {"nodes": nodes}})
+    await open_details(page, plane)
+    labs = page.get_by_role("region", name="Labs")
+    await expect(labs.locator(".topology-node")).to_have_count(2)
+    lab = {"element_type": "node", "element_id": "n1", "lab_id": "foreign-1", "data": {}}
+    await plane.accepted("/{id}/lab-state-change", {**lab, "event": "BOOTED"})
+    await expect(labs.locator('.topology-node[data-node="r2"]')).to_have_attribute("data-state", "BOOTED")
+    low, high = [
+        await labs.locator(f'.topology-node[data-node="{name}"]').bounding_box() for name in ("r1", "r2")
+    ]
+    assert low is not None
+    assert high is not None
+    assert low["x"] < high["x"]
+    assert low["y"] > high["y"]
+
+
 async def test_the_controls_stay_where_they_are_whatever_arrives(page: Page, plane: LonePlane) -> None:
     await open_details(page, plane)
     await expect(chart(page, "cpu")).to_be_visible()

@@ -200,6 +200,8 @@ def _node(cml: SimulatedCml, node: model.Node) -> CmlNode:
         tags=tuple(node.tags),
         cpus=node.cpus,
         ram_mb=node.ram,
+        x=node.x,
+        y=node.y,
         compute_id=cml.compute_id if is_on else None,
         consoles=tuple(Console(key, f"Serial {line}", line) for line, key in enumerate(node.console_keys)),
         vnc_key=node.vnc_key,

@@ -9,6 +9,7 @@ import {
   type LabChange,
   labs,
   nodeColor,
+  placesOf,
   sortedLabs,
   sortedNodes,
   stateLabel,
@@ -39,6 +40,17 @@ describe("labs of the open worker", () => {
     applyLabChange(node("STARTED"), NOW);
     applyLabChange(node("BOOTED"), NOW);
     expect(labs.value?.get("l1")?.nodes["n1"]).toEqual({ label: "R1", state: "BOOTED" });
+  });
+
+  test("a node keeps its place in the picture, and one without a place is not drawn", () => {
+    const nodes = { n1: { label: "R1", state: "QUEUED", x: -40, y: 90.5 }, n2: { label: "R2", state: null } };
+    trackLabs("w");
+    applyLabs("w", [lab({ nodes })], NOW);
+    applyLabChange(node("BOOTED"), NOW);
+    expect(placesOf(labs.value?.get("l1") ?? lab())).toEqual({
+      nodes: [{ label: "R1", definition: null, x: -40, y: 90.5 }],
+      links: [],
+    });
   });
 
   test("nodes come and go", () => {

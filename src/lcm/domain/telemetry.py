@@ -162,6 +162,9 @@ class LabNode(msgspec.Struct, frozen=True, kw_only=True):
     cpu: float = 0.0
     """What it needs while it runs, as far as discovery has read it, like the next."""
     memory_gb: float = 0.0
+    x: float | None = None
+    """Where it stands in the lab's picture, as far as discovery has read it, like the next."""
+    y: float | None = None
     updated_at: datetime
 
 

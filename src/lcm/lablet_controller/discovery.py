@@ -291,6 +291,8 @@ def _node(node: CmlNode, definitions: Mapping[str, NodeDefinition]) -> ListedNod
         state=str(node.state),
         cpu=(node.cpus or usual.cpus) if has_vm else 0,
         memory_gb=round((node.ram_mb or usual.ram_mb) / 1024, 3) if has_vm else 0,
+        x=node.x,
+        y=node.y,
     )
 
 

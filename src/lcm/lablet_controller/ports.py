@@ -108,6 +108,9 @@ class CmlNode:
     tags: tuple[str, ...]
     cpus: int | None
     ram_mb: int | None
+    x: float | None = None
+    """Where it stands in the lab's picture, like the next."""
+    y: float | None = None
     compute_id: str | None = None
     """None at rest, as are the next."""
     consoles: tuple[Console, ...] = ()

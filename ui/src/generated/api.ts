@@ -399,6 +399,8 @@ export interface LabNode {
   readonly state: string | null;
   readonly cpu: number;
   readonly memory_gb: number;
+  readonly x: number | null;
+  readonly y: number | null;
   readonly updated_at: string;
 }
 

@@ -71,6 +71,8 @@ def _with_contents(record: LabRecord, contents: LabContents, taken_at: datetime)
             state=node.state if known is None or is_newer else known.state,
             cpu=node.cpu,
             memory_gb=node.memory_gb,
+            x=node.x,
+            y=node.y,
             updated_at=taken_at if known is None or is_newer else known.updated_at,
         )
     return replace(record, nodes=nodes, tag_ports=tuple(sorted(set(contents.tag_ports))))

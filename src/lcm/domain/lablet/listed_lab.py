@@ -124,6 +124,9 @@ class ListedNode(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     state: Text = ""
     cpu: Amount = 0.0
     memory_gb: Amount = 0.0
+    x: float | None = None
+    """Where it stands in the lab's picture, like the next."""
+    y: float | None = None
 
 
 class LabContents(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

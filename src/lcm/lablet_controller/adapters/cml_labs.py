@@ -313,6 +313,8 @@ class _Node(msgspec.Struct, frozen=True):
     tags: list[str] | None = None
     cpus: int | None = None
     ram: int | None = None
+    x: float | None = None
+    y: float | None = None
     operational: _Operational | None = None
 
     def node(self) -> CmlNode:
@@ -326,6 +328,8 @@ class _Node(msgspec.Struct, frozen=True):
             tags=tuple(self.tags or ()),
             cpus=self.cpus,
             ram_mb=self.ram,
+            x=self.x,
+            y=self.y,
             compute_id=running.compute_id,
             consoles=tuple(
                 Console(console.console_key, console.label or "", console.device_number or number)

@@ -1,5 +1,6 @@
 /** The labs of the open worker and their nodes, live. */
 
+import type { ComponentChildren } from "preact";
 import { useEffect } from "preact/hooks";
 import * as api from "../../app/api";
 import { labsHref } from "../../app/router";
@@ -14,6 +15,7 @@ import {
   labColor,
   labs,
   nodeColor,
+  placesOf,
   sortedLabs,
   sortedNodes,
   stateLabel,
@@ -40,7 +42,7 @@ export function LabsSection({ workerId, isDrawn = false }: LabsSectionProps) {
       </h3>
       <ul class="labs">
         {sortedLabs(known).map((lab) => (
-          <LabItem key={lab.lab_id} lab={lab} definitionId={isDrawn ? definitionOfLab(workerId, lab.lab_id) : null} />
+          <LabItem key={lab.lab_id} lab={lab} picture={isDrawn ? <Picture workerId={workerId} lab={lab} /> : null} />
         ))}
       </ul>
     </section>
@@ -54,7 +56,7 @@ function definitionOfLab(workerId: string, labId: string): string | null {
   return owners.find((session) => session?.lab?.lab_id === labId)?.definition_id ?? null;
 }
 
-function LabItem({ lab, definitionId }: { lab: Lab; definitionId: string | null }) {
+function LabItem({ lab, picture }: { lab: Lab; picture: ComponentChildren }) {
   const nodes = sortedNodes(lab);
   return (
     <li class="lab" data-lab-id={lab.lab_id} data-state={lab.state ?? ""}>
@@ -68,7 +70,7 @@ function LabItem({ lab, definitionId }: { lab: Lab; definitionId: string | null 
         </span>
       </div>
       <span class="visually-hidden">{formatCount(nodes.length, "node")}</span>
-      {definitionId !== null && <Picture lab={lab} definitionId={definitionId} />}
+      {picture}
       <ul class="nodes">
         {nodes.map(([id, node]) => (
           <NodeItem key={id} id={id} node={node} />
@@ -78,9 +80,11 @@ function LabItem({ lab, definitionId }: { lab: Lab; definitionId: string | null 
   );
 }
 
-function Picture({ lab, definitionId }: { lab: Lab; definitionId: string }) {
-  const topology = topologyOf(definitionId).value;
-  if (topology === null) return null;
+/** With its links if a session owns the lab: of the others only the places of the nodes are known. */
+function Picture({ workerId, lab }: { workerId: string; lab: Lab }) {
+  const definitionId = definitionOfLab(workerId, lab.lab_id);
+  const topology = definitionId === null ? placesOf(lab) : topologyOf(definitionId).value;
+  if (topology === null || topology.nodes.length === 0) return null;
   const states = new Map(Object.values(lab.nodes).map(({ label, state }) => [label, state]));
   return <TopologyPicture topology={topology} stateOf={(label) => states.get(label) ?? null} />;
 }

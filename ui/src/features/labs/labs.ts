@@ -8,8 +8,9 @@ import { snapshotCount } from "../../app/store";
 import { connection } from "../../app/stream";
 import type * as generated from "../../generated/api";
 import type { Color } from "../../generated/rules";
+import type { Topology } from "../topology/layout";
 
-export type LabNode = Pick<generated.LabNode, "label" | "state">;
+export type LabNode = Pick<generated.LabNode, "label" | "state"> & Partial<Pick<generated.LabNode, "x" | "y">>;
 
 export type Lab = Pick<generated.LabRecord, "lab_id" | "title" | "state"> & {
   readonly nodes: Readonly<Record<string, LabNode>>;
@@ -90,7 +91,8 @@ function merged(answer: Lab | undefined, streamed: Lab): Lab {
   if (answer === undefined) return streamed;
   const nodes: Record<string, LabNode> = { ...answer.nodes };
   for (const [id, node] of Object.entries(streamed.nodes)) {
-    nodes[id] = { label: node.label ?? nodes[id]?.label ?? null, state: node.state ?? nodes[id]?.state ?? null };
+    const known = nodes[id];
+    nodes[id] = { ...known, label: node.label ?? known?.label ?? null, state: node.state ?? known?.state ?? null };
   }
   return { ...streamed, title: streamed.title ?? answer.title, state: streamed.state ?? answer.state, nodes };
 }
@@ -131,7 +133,16 @@ function labAfter(known: Lab | undefined, change: LabChange): Lab | undefined {
   const { [change.element_id]: node, ...others } = lab.nodes;
   if (what === "deleted") return { ...lab, nodes: others };
   const label = change.data["label"] ?? node?.label ?? null;
-  return { ...lab, nodes: { ...lab.nodes, [change.element_id]: { label, state: state ?? node?.state ?? null } } };
+  const changed = { ...node, label, state: state ?? node?.state ?? null };
+  return { ...lab, nodes: { ...lab.nodes, [change.element_id]: changed } };
+}
+
+/** The nodes whose places are known. */
+export function placesOf(lab: Lab): Topology {
+  const nodes = sortedNodes(lab).flatMap(([id, { label, x, y }]) =>
+    typeof x === "number" && typeof y === "number" ? [{ label: label ?? id, definition: null, x, y }] : [],
+  );
+  return { nodes, links: [] };
 }
 
 const COLORS: Readonly<Record<string, Color>> = {

@@ -1,8 +1,18 @@
 /** Where the nodes of a topology are drawn; the rules that need no browser. */
 
-import type { TopologyAnalysis } from "../../generated/api";
+export interface DrawnNode {
+  readonly label: string;
+  /** Its node definition; null where it is not known. */
+  readonly definition: string | null;
+  readonly x: number;
+  readonly y: number;
+}
 
-export type Topology = Pick<TopologyAnalysis, "nodes" | "links">;
+export interface Topology {
+  readonly nodes: readonly DrawnNode[];
+  /** The places of both ends among the nodes. */
+  readonly links: readonly (readonly [number, number])[];
+}
 
 export interface Place {
   /** Percent of the width and of the height. */

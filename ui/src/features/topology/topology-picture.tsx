@@ -35,6 +35,7 @@ export function TopologyPicture({ topology, stateOf }: PictureProps) {
           const place = places[index];
           const state = stateOf?.(node.label) ?? null;
           const words = stateOf === null ? node.definition : stateLabel(state);
+          const kind = node.definition === null ? "" : ` (${node.definition})`;
           const color = nodeColor(state);
           return (
             <li
@@ -45,7 +46,7 @@ export function TopologyPicture({ topology, stateOf }: PictureProps) {
               data-state={state ?? ""}
               data-color={stateOf === null ? "blue" : color}
               data-moving={stateOf !== null && color === "orange"}
-              title={`${node.label} (${node.definition})${stateOf === null ? "" : `: ${words}`}`}
+              title={`${node.label}${kind}${stateOf === null ? "" : `: ${words}`}`}
             >
               <span class="topology-shape" aria-hidden="true" />
               <span class="topology-label">{node.label}</span>
