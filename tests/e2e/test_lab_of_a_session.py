@@ -74,11 +74,11 @@ async def test_the_nodes_and_steps_of_a_lab_are_followed_while_it_boots(
     await desk.report_progress(session, steps=[boot, refused], nodes={"pc1": "STARTED", "sw1": "BOOTED"})
     await expect(lab.locator('[data-step="boot"]')).to_contain_text("try 2 of 3")
     await expect(lab.locator('[data-step="start"]')).to_contain_text("not enough licenses")
-    await expect(lab.locator('[data-node="pc1"]')).to_contain_text("started")
-    await expect(lab.locator('[data-node="pc1"] .boot-time')).to_have_text(re.compile(r"^\d+ s$"))
+    await expect(lab.locator('.boot-node[data-node="pc1"]')).to_contain_text("started")
+    await expect(lab.locator('.boot-node[data-node="pc1"] .boot-time')).to_have_text(re.compile(r"^\d+ s$"))
     await desk.report_progress(session, nodes={"pc1": "BOOTED", "sw1": "BOOTED"})
     await expect(lab).to_contain_text("2 of 2 nodes booted")
-    await expect(lab.locator('[data-node="pc1"]')).to_have_attribute("data-state", "BOOTED")
+    await expect(lab.locator('.boot-node[data-node="pc1"]')).to_have_attribute("data-state", "BOOTED")
 
 
 async def test_people_reach_the_lab_from_its_page_while_it_is_in_use(
