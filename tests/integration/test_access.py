@@ -70,6 +70,7 @@ ROUTES = {
     ("PUT", "/api/workers/{worker_id}/cml-certificate"): ADMIN,
     ("PUT", "/api/workers/{worker_id}/cml-login"): ADMIN,
     ("DELETE", "/api/workers/{worker_id}/cml-login"): ADMIN,
+    ("POST", "/api/workers/{worker_id}/adopt"): ADMIN,
     ("GET", "/api/settings/license"): VIEWER,
     ("PUT", "/api/settings/license"): ADMIN,
     ("DELETE", "/api/settings/license"): ADMIN,

@@ -110,6 +110,47 @@ async def test_h7_an_existing_machine_is_imported_once_and_lives_as_a_worker(
     await api.until(worker, "terminated")
 
 
+async def test_a_planted_machine_gets_no_login_before_an_admin_adopts_it(
+    lcm: RunningLcm, api: Api, ec2: Any, region: RegionConfig, controller: aiohttp.ClientSession
+) -> None:
+    """H2: whoever may tag an instance got the password of the fleet."""
+    instance_id = await launch(ec2, region, {"fleet": "old", "Name": "Stranger"})
+
+    async def logins() -> int:
+        async with (
+            aiohttp.ClientSession() as http,
+            http.get(f"{lcm.ready.aws_endpoint}/_lcm/cml/workers/{instance_id}") as response,
+        ):
+            found = await response.json()
+        return int(found["counters"].get("logins", 0))
+
+    async with api.stream() as stream:
+        await stream.until("connected")
+        await look_now(controller)
+        await stream.until("worker.imported")
+        [worker] = await workers_with(api, instance_id)
+        shown = await api.until(worker, "running", cml_ready=True)
+        assert (shown["is_trusted"], shown["ws_connected"]) == (False, False)
+        assert shown["discovered"]["vpc_id"].startswith("vpc-")
+        assert shown["discovered"]["owner_id"]
+        path, certificate = f"/api/workers/{worker['id']}", shown["cml_certificate_sha256"]
+        status, problem = await api.call("POST", f"{path}/adopt", {"certificate_sha256": "b" * 64})
+        assert (status, problem["type"]) == (409, "urn:lcm:problem:conflict")
+        assert certificate in problem["detail"]
+        status, problem = await api.call("POST", f"{path}/license", {"token": "a-token-of-an-account"})
+        assert (status, problem["type"]) == (409, "urn:lcm:problem:conflict")
+        assert await logins() == 0
+        adopted = await api.accepted("POST", f"{path}/adopt", {"certificate_sha256": certificate})
+        assert (adopted["is_trusted"], adopted["discovered"]["adopted_by"]) == (True, "admin")
+        assert (await stream.until("worker.adopted"))["data"]["worker"]["id"] == worker["id"]
+    await api.until(worker, "running", ws_connected=True)
+    assert await logins() == 1
+    [entry] = (await api.get(f"/api/audit?target={worker['id']}&action=adopt"))["items"]
+    assert entry["principal_name"] == "admin"
+    await api.act(worker, "delete")
+    await api.until(worker, "terminated")
+
+
 async def test_an_orphan_is_shown_and_left_alone(
     api: Api, ec2: Any, region: RegionConfig, controller: aiohttp.ClientSession
 ) -> None:

@@ -52,6 +52,19 @@ class Story:
         if status == 202:
             self._acknowledge(answer)
 
+    async def adopt(self, worker_id: str) -> None:
+        """Adopt a worker with the certificate that its page shows, once the page shows the present one."""
+        while (worker := self.world.disk.peek(worker_id)) is not None and not worker.is_trusted:
+            assert worker.instance.id is not None
+            self.world.adopted.add(worker.instance.id)
+            body = {"certificate_sha256": worker.cml.certificate_sha256}
+            status, answer = await self._ask("POST", f"/api/workers/{worker_id}/adopt", body)
+            assert status in (202, 409), answer
+            if status == 202:
+                self._acknowledge(answer)
+                return
+            await self.pause(1.0)
+
     async def license(self, worker_id: str, token: str = TOKEN, **terms: str | int) -> None:
         """Request a license; a terminated worker gets none."""
         await self._request_license("POST", worker_id, {"token": token, **terms})

@@ -48,6 +48,8 @@ from lcm.simulator.pace import Pace
 
 NESTING = frozenset({"c8i", "m8i", "r8i"})
 FAMILIES = NESTING | {"t3", "m5zn"}
+OWNER, VPC = "123456789012", "vpc-1"
+"""Of every instance."""
 USER_INITIATED = "Client.UserInitiatedShutdown"
 
 Moment = Literal["before", "after"]
@@ -380,6 +382,9 @@ class MemoryCloud:
             state_reason=instance.state_reason,
             state_reason_code=instance.state_reason_code,
             client_token=instance.token or None,
+            owner_id=OWNER,
+            vpc_id=VPC,
+            subnet_id=instance.spec.subnet_id,
             tags=dict(instance.tags),
         )
 

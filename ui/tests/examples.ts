@@ -45,6 +45,8 @@ export function worker(fields: Partial<WorkerView> = {}): WorkerView {
     cml_license: null,
     imported: false,
     file_set: null,
+    is_trusted: true,
+    discovered: null,
     labs_count: null,
     ws_connected: false,
     ws_status: null,

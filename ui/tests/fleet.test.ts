@@ -57,6 +57,13 @@ describe("a request to many workers", () => {
     expect(planOf([worker(), stopped], "hold").changed).toHaveLength(1);
   });
 
+  test("adopts only what LCM does not trust", () => {
+    const found = worker({ name: "b", imported: true, is_trusted: false });
+    const { changed, skipped } = planOf([worker(), found], "adopt");
+    expect(changed).toEqual([found]);
+    expect([...skipped.keys()]).toEqual(["LCM trusts it already."]);
+  });
+
   test("says what is lost, and how many sessions are there", () => {
     const used = worker({ sessions: ["s-1", "s-2"] });
     expect(warningOf("stop", [used])).toBe(

@@ -1,4 +1,4 @@
-"""Commands that change something: create, start, stop, drain, hold, release, license, retry, delete, wait."""
+"""Commands that change something: create, start, stop, drain, hold, release, adopt, license, and so on."""
 
 import re
 import sys
@@ -111,9 +111,46 @@ def release(names: Optional = None, labels: Labels = None, every: Every = False)
     _act("release", names, labels, every, _of_workers(lambda lcm, worker: lcm.workers.release(worker.id)))
 
 
-def adopt(names: Optional = None, labels: Labels = None, every: Every = False) -> None:
-    """Keep labs that no session owns: LCM never removes them by itself."""
-    _act("adopt", names, labels, every, _of_labs("adopt"), done="is kept")
+def adopt(
+    names: Optional = None,
+    labels: Labels = None,
+    every: Every = False,
+    yes: Yes = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the workers.")] = False,
+) -> None:
+    """Keep labs that no session owns, or trust workers that LCM found and did not launch.
+
+    LCM never removes adopted labs by itself. The CML of an adopted worker gets LCM's login: compare what is
+    shown with the instance first, above all the certificate.
+    """
+    with connected() as lcm:
+        chosen = select(lcm, names or [], labels or [], every=every)
+        found = [(kind, item) for kind, item in chosen if kind is WORKER and not item.is_trusted]
+        others = [(kind, item) for kind, item in chosen if kind is not WORKER]
+        if found:
+            print_table([item for _, item in found], _FOUND)
+            if dry_run:
+                return
+            confirm(f"Give LCM's login to the CML of {_counted(found)}?", is_given=yes)
+        elif not others:
+            note("All of them are trusted.")
+        trust = _of_workers(lambda lcm, worker: lcm.workers.adopt(worker.id, worker.cml_certificate_sha256))
+        _, first = _request_each(lcm, "adopt", found, trust, "is adopted")
+        _, second = _request_each(lcm, "adopt", others, _of_labs("adopt"), "is kept")
+        if (code := first or second) is not None:
+            sys.exit(code)
+
+
+_FOUND: Final = (
+    Column("NAME", lambda w: w.name),
+    Column("INSTANCE", lambda w: w.ec2_instance_id or ""),
+    Column("OWNER", lambda w: w.discovered.owner_id or ""),
+    Column("VPC", lambda w: w.discovered.vpc_id or ""),
+    Column("SUBNET", lambda w: w.discovered.subnet_id or ""),
+    Column("AMI", lambda w: w.ami_id or ""),
+    Column("ADDRESS", lambda w: w.public_ip or w.private_ip or ""),
+    Column("CERTIFICATE", lambda w: w.cml_certificate_sha256 or "none yet"),
+)
 
 
 def disown(names: Optional = None, labels: Labels = None, every: Every = False) -> None:
@@ -233,9 +270,7 @@ def _act(
     goal: str | None = None,
     within: str = "15m",
 ) -> None:
-    """Request an action of all that is chosen; what is refused is said and the others go on."""
-    from lcm.client import Refused
-
+    """Request an action of all that is chosen."""
     with connected() as lcm:
         chosen = select(lcm, names or [], labels or [], every=every)
         if dry_run:
@@ -243,19 +278,7 @@ def _act(
             return
         awaited = _goal_of(chosen, goal, within) if goal is not None else None
         confirm(f"{verb.capitalize()} {_counted(chosen)}?", is_given=is_confirmed)
-        first: Exit | None = None
-        accepted = []
-        for kind, item in chosen:
-            try:
-                changed = action(lcm, kind, item) or item
-            except Refused as refused:
-                note(f"{paint('lcm:', '1;31', sys.stderr)} {kind.reference(item)}: {plainly(refused)}")
-                first = first or code_of(refused)
-                continue
-            accepted.append((kind, changed))
-            print(f"{kind.reference(item)} {done or f'{verb} accepted'}")
-            if kind is SESSION and changed.id != item.id:
-                print(f"{kind.reference(changed)} created in its place")
+        accepted, first = _request_each(lcm, verb, chosen, action, done)
         if awaited is not None and accepted:
             wait_until(lcm, accepted, *awaited)
         if first is not None:
@@ -269,6 +292,28 @@ def _counted(chosen: Sequence[tuple[Kind, Any]]) -> str:
     counts = Counter(kind.name for kind, _ in chosen)
     words = [f"{n} {kind_of(name).plural}" if n > 1 else f"{n} {name}" for name, n in counts.items()]
     return " and ".join(words)
+
+
+def _request_each(
+    lcm: "Lcm", verb: str, chosen: Sequence[tuple[Kind, Any]], action: Act, done: str | None
+) -> tuple[list[tuple[Kind, Any]], Exit | None]:
+    """Return those that accept, and the first error; what is refused is said and the others go on."""
+    from lcm.client import Refused
+
+    first: Exit | None = None
+    accepted = []
+    for kind, item in chosen:
+        try:
+            changed = action(lcm, kind, item) or item
+        except Refused as refused:
+            note(f"{paint('lcm:', '1;31', sys.stderr)} {kind.reference(item)}: {plainly(refused)}")
+            first = first or code_of(refused)
+            continue
+        accepted.append((kind, changed))
+        print(f"{kind.reference(item)} {done or f'{verb} accepted'}")
+        if kind is SESSION and changed.id != item.id:
+            print(f"{kind.reference(changed)} created in its place")
+    return accepted, first
 
 
 def _goal_of(chosen: Sequence[tuple[Kind, Any]], goal: str, within: str) -> tuple[str, float]:

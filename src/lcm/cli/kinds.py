@@ -55,6 +55,8 @@ def _of_session(session: Any) -> Mapping[str, str]:
 
 
 def _status(worker: Any) -> str:
+    if not worker.is_trusted:
+        return f"{worker.status}, not adopted"
     if str(worker.status) != "running":
         return str(worker.status)
     return "ready" if worker.cml_ready else "running"
@@ -170,6 +172,7 @@ WORKER: Final = Kind(
         Column("CML", lambda w: w.cml_version or "", is_wide=True),
         Column("LICENSE", lambda w: str(w.license.status), is_wide=True),
         Column("INSTANCE", lambda w: w.ec2_instance_id or "", is_wide=True),
+        Column("CERTIFICATE", lambda w: w.cml_certificate_sha256 or "", is_wide=True),
         Column("ID", lambda w: w.id, is_wide=True),
         Column("WHY", lambda w: w.status_reason),
     ),

@@ -153,6 +153,11 @@ def describe(
 def _describe_worker(lcm: "Lcm", worker: Any) -> None:
     if worker.tags:
         print_facts([("Tags", ", ".join(f"{name}={value}" for name, value in worker.tags.items()))])
+    if worker.discovered is not None:
+        found = worker.discovered
+        whose = f"account {found.owner_id}, {found.vpc_id}, {found.subnet_id}"
+        adopted = f"adopted by {found.adopted_by}" if worker.is_trusted else "not adopted"
+        print_facts([("Found", f"{whose}; {adopted}"), ("Certificate", worker.cml_certificate_sha256 or "")])
     print_facts([("Can", ", ".join(map(str, worker.possible_actions)))])
     print()
     _print_explanation(lcm.workers.explain(worker.id))

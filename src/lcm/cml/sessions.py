@@ -29,7 +29,9 @@ class CmlServer:
 
 
 def server_of(worker: Worker, *, use_private_ip: bool) -> CmlServer | None:
-    """The CML server of a worker; None as long as it has no address."""
+    """The CML server of a worker; None as long as it has no address, or is not trusted with a login."""
+    if not worker.is_trusted:
+        return None
     host = host_of(worker, use_private_ip=use_private_ip)
     if host is None:
         return None

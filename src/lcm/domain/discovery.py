@@ -5,10 +5,13 @@ Pure decisions: the worker controller finds the instances, the control plane cre
 
 import fnmatch
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final
+from enum import StrEnum
+from operator import attrgetter
+from typing import Final, Self
 
 import msgspec
 from msgspec.structs import replace
@@ -28,7 +31,7 @@ from lcm.domain.launch import (
 from lcm.domain.lifecycle import DesiredStatus, status_of_ec2_state
 from lcm.domain.template import WorkerTemplate
 from lcm.domain.transitions import attach_instance, with_image
-from lcm.domain.worker import Cml, HistoryEntry, Instance, Worker, new_worker
+from lcm.domain.worker import Cml, Discovered, HistoryEntry, Instance, Worker, new_worker
 
 NO_TEMPLATE: Final = "imported"
 """The template name of an imported worker whose instance type no template has."""
@@ -37,6 +40,15 @@ KEPT_TAGS: Final = (ENVIRONMENT_TAG, REGION_TAG)
 """Tags of a found instance that say where it belongs: they become tags of its worker."""
 
 LONGEST_NAME: Final = 63
+
+
+class ImportTrust(StrEnum):
+    """Which found instances get LCM's credentials without being adopted (AUTO_IMPORT_TRUST)."""
+
+    ADOPT = "adopt"
+    """None: an admin adopts each."""
+    TAG = "tag"
+    """Those that have the tags and are on the allow-list."""
 
 
 class DiscoverySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -58,6 +70,39 @@ class FoundInstance(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     cml_version: str | None = None
     cml_ready: bool = False
     cml_certificate_sha256: str | None = None
+    is_allowed: bool = False
+    """It is on the allow-list: it need not be adopted."""
+
+
+@dataclass(frozen=True)
+class AllowList:
+    """What an instance must have to be trusted: of each kind that is named, one of the values."""
+
+    wanted: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Parse `kind=value` pairs separated by commas. Raises ValueError for anything else."""
+        wanted: defaultdict[str, set[str]] = defaultdict(set)
+        for kind, value in _pairs(text):
+            if kind not in _ALLOWED_BY:
+                raise ValueError(f"{kind!r} is none of {', '.join(_ALLOWED_BY)}")
+            wanted[kind].add(value)
+        return cls({kind: frozenset(values) for kind, values in wanted.items()})
+
+    def allows(self, instance: Instance) -> bool:
+        """An empty list allows nothing."""
+        return bool(self.wanted) and all(
+            _ALLOWED_BY[kind](instance) in values for kind, values in self.wanted.items()
+        )
+
+
+_ALLOWED_BY: Final[Mapping[str, Callable[[Instance], str | None]]] = {
+    "owner": attrgetter("owner_id"),
+    "vpc": attrgetter("vpc_id"),
+    "subnet": attrgetter("subnet_id"),
+    "ami": attrgetter("image_id"),
+}
 
 
 @dataclass(frozen=True)
@@ -91,13 +136,17 @@ def plan_discovery(
 
 def parse_tag_filter(text: str) -> dict[str, str]:
     """Parse `key=value` pairs separated by commas. Raises ValueError for anything else."""
-    tags = {}
+    return dict(_pairs(text))
+
+
+def _pairs(text: str) -> list[tuple[str, str]]:
+    pairs = []
     for pair in filter(None, (part.strip() for part in text.split(","))):
         key, equals, value = pair.partition("=")
         if not key.strip() or not equals:
             raise ValueError(f"{pair!r} is not of the form key=value")
-        tags[key.strip()] = value.strip()
-    return tags
+        pairs.append((key.strip(), value.strip()))
+    return pairs
 
 
 def matches_ami_filter(image: Ami | None, pattern: str) -> bool:
@@ -151,6 +200,8 @@ def imported_worker(
     instance = found.instance
     is_stopped = instance.state in {"stopped", "stopping"}
     reason = f"imported: found in {instance.region} as {instance.id}"
+    if not found.is_allowed:
+        reason += "; its CML gets no login before an admin adopts it"
     status = status_of_ec2_state(instance.state)
     worker = new_worker(
         worker_id=worker_id,
@@ -165,6 +216,13 @@ def imported_worker(
     worker = replace(
         attach_instance(worker, instance, now=now),
         imported=True,
+        discovered=Discovered(
+            owner_id=instance.owner_id,
+            vpc_id=instance.vpc_id,
+            subnet_id=instance.subnet_id,
+            adopted_at=now if found.is_allowed else None,
+            adopted_by=by if found.is_allowed else None,
+        ),
         declared_capacity=declared_by(known) if known else None,
         reserve=reserved_by(known) if known else Reserve(),
         status=status,

@@ -87,7 +87,12 @@ def _holding(worker: Worker, policy: IdlePolicy, now: datetime) -> Iterator[Poin
         pinned = worker.cml.certificate_sha256 or ""
         text = f"CML presents certificate {refused[:16]}… instead of {pinned[:16]}…; an admin can accept it"
         yield Point("certificate_changed", text)
-    if worker.status is RUNNING and not worker.cml.is_ready:
+    if not worker.is_trusted:
+        text = (
+            "LCM did not launch it: its CML gets no login, and it gets no sessions, until an admin adopts it"
+        )
+        yield Point("not_adopted", text)
+    elif worker.status is RUNNING and not worker.cml.is_ready:
         yield from _waiting_for_cml(worker, policy, now)
     if worker.status is RUNNING and _lacks_kvm(worker):
         text = "CML reports no KVM: it runs containers only; bare metal or nested virtualization has KVM"
@@ -157,7 +162,8 @@ def _lacks_kvm(worker: Worker) -> bool:
 
 
 def _may_be_paused(worker: Worker) -> bool:
-    return worker.status is RUNNING and worker.desired_status is DesiredStatus.RUNNING
+    is_meant_to_run = worker.status is RUNNING and worker.desired_status is DesiredStatus.RUNNING
+    return is_meant_to_run and worker.is_trusted
 
 
 def _against_a_pause(worker: Worker, policy: IdlePolicy, now: datetime) -> Iterator[Point]:
@@ -171,7 +177,9 @@ def _against_a_pause(worker: Worker, policy: IdlePolicy, now: datetime) -> Itera
             why = f" ({worker.hold.reason})" if worker.hold.reason else ""
             yield Point("held", f"{worker.hold.by} set a hold{why}", worker.hold.until)
         case PauseGuard.SNOOZED:
-            yield Point("snoozed", "snoozed: started or resumed recently", snoozed_until(worker, policy))
+            yield Point(
+                "snoozed", "snoozed: started, resumed or adopted recently", snoozed_until(worker, policy)
+            )
         case PauseGuard.ACTIVE if worker.activity.last_at is None:
             text = "no activity yet; idle time counts from its creation or last start"
             yield Point("new", text, idle_since(worker))

@@ -158,8 +158,9 @@ def _is_never_ready(worker: Worker) -> bool:
 
 
 def snoozed_until(worker: Worker, policy: IdlePolicy) -> datetime | None:
-    """The end of the snooze after a start or resume, when the requester is about to use the worker."""
-    came_up = [at for at in (worker.pause.last_resumed_at, worker.came_up_at) if at]
+    """The end of the snooze after a start, resume or adoption, when a person is about to use the worker."""
+    adopted_at = worker.discovered.adopted_at if worker.discovered else None
+    came_up = [at for at in (worker.pause.last_resumed_at, worker.came_up_at, adopted_at) if at]
     return max(came_up) + policy.snooze if came_up else None
 
 
@@ -261,7 +262,7 @@ def decision_time(worker: Worker, now: datetime) -> datetime:
 def idle_checks_expected_since(worker: Worker) -> datetime | None:
     """Since when idle checks of this worker are expected; None if it cannot be paused anyway."""
     stays = worker.status is RUNNING and worker.desired_status is DesiredStatus.RUNNING
-    is_checked = worker.cml.is_ready or worker.cml.wait is not None
+    is_checked = worker.is_trusted and (worker.cml.is_ready or worker.cml.wait is not None)
     return worker.status_since if stays and is_checked and worker.is_idle_detection_enabled else None
 
 
@@ -275,6 +276,9 @@ def _standing_guard(worker: Worker, policy: IdlePolicy) -> PauseGuard | None:
         return PauseGuard.DETECTION_DISABLED
     if not policy.auto_pause_enabled:
         return PauseGuard.AUTO_PAUSE_DISABLED
-    if worker.cml.wait is not None and worker.cml.wait.last.contact is CmlContact.OTHER_CERTIFICATE:
+    has_other_certificate = worker.cml.wait is not None and (
+        worker.cml.wait.last.contact is CmlContact.OTHER_CERTIFICATE
+    )
+    if has_other_certificate or not worker.is_trusted:
         return PauseGuard.UNCONFIRMED
     return None

@@ -262,6 +262,32 @@ def accept_certificate(worker: Worker, sha256: str, *, by: str, now: datetime) -
     )
 
 
+def adopt(worker: Worker, sha256: str | None, *, by: str, now: datetime) -> Worker:
+    """Trust a found instance whose CML presents this certificate: from now on LCM logs in to it.
+
+    None: it has presented none yet; the first one is pinned, as that of an instance LCM launched.
+    """
+    if worker.desired_status is DesiredStatus.TERMINATED or worker.status is TERMINATED:
+        raise ActionRefused("adopt", worker.status, possible_actions(worker))
+    if worker.discovered is None or worker.is_trusted:
+        return worker
+    shown = worker.cml.certificate_sha256
+    if sha256 != shown:
+        raise Conflict(
+            f"its CML presents certificate {shown}; compare it, then adopt that one"
+            if shown
+            else "its CML has presented no certificate yet; adopt it with null, or once it has"
+        )
+    reason = f"adopted with certificate {shown}" if shown else "adopted before it presented a certificate"
+    return replace(
+        worker,
+        discovered=replace(worker.discovered, adopted_at=now, adopted_by=by),
+        generation=worker.generation + 1,
+        updated_at=now,
+        state_history=extend_history(worker, worker.status, by=by, reason=reason, now=now),
+    )
+
+
 def refresh(worker: Worker, *, now: datetime) -> Worker:
     """Request a fresh observation of everything, now."""
     since = now - worker.refresh_requested_at if worker.refresh_requested_at else REFRESH_INTERVAL

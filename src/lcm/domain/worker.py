@@ -98,6 +98,10 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
     state_reason_code: str | None = None
     client_token: str | None = None
     """The client token of the launch that created it, if there was one."""
+    owner_id: str | None = None
+    """The AWS account that it belongs to."""
+    vpc_id: str | None = None
+    subnet_id: str | None = None
     tags: dict[str, str] = {}
 
     @property
@@ -169,6 +173,18 @@ class WorkerInstance(msgspec.Struct, frozen=True, kw_only=True):
         if use_private_ip:
             return self.private_ip
         return self.public_ip or self.private_ip
+
+
+class Discovered(msgspec.Struct, frozen=True, kw_only=True):
+    """Where an instance was found that LCM did not launch, and who adopted it."""
+
+    owner_id: str | None = None
+    """The AWS account that it belongs to."""
+    vpc_id: str | None = None
+    subnet_id: str | None = None
+    adopted_at: datetime | None = None
+    """None: its CML gets no credential."""
+    adopted_by: str | None = None
 
 
 class CmlDefinitions(msgspec.Struct, frozen=True, kw_only=True):
@@ -293,6 +309,8 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     """Found, not launched by LCM: never launched again, never terminated as an orphan."""
     file_set: str | None = None
     """The set of fleet files that it was created from; pruning that set deletes no other workers."""
+    discovered: Discovered | None = None
+    """None: launched by LCM, or imported when every import was trusted."""
 
     purge_when_terminated: bool = False
     """The record is to be purged once the instance is terminated."""
@@ -301,6 +319,11 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     """Digest of the request under the idempotency key from which this worker's id was derived."""
     recent_requests: tuple[KeyedRequest, ...] = ()
     """The last requests with an idempotency key that were applied to this worker."""
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether its CML may get a credential: LCM launched it, or it was adopted. A tag proves nothing."""
+        return self.discovered is None or self.discovered.adopted_at is not None
 
     @property
     def sessions(self) -> tuple[str, ...]:
@@ -365,7 +388,7 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     def is_license_due(self) -> bool:
         """Whether it stays RUNNING with CML ready and lacks the license it is declared to have."""
         stays = self.status is RUNNING and self.desired_status is DesiredStatus.RUNNING
-        return stays and self.cml.is_ready and is_due(self.license)
+        return stays and self.is_trusted and self.cml.is_ready and is_due(self.license)
 
 
 def new_worker(

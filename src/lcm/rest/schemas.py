@@ -37,6 +37,7 @@ from lcm.domain.worker import (
     Action,
     CmlHealth,
     CmlLicense,
+    Discovered,
     HistoryEntry,
     Hold,
     Instance,
@@ -128,6 +129,10 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
     imported: bool
     file_set: str | None
     """The set of fleet files that it was created from."""
+    is_trusted: bool
+    """Whether its CML may get LCM's login: LCM launched it, or an admin adopted it."""
+    discovered: Discovered | None
+    """Where the instance was found, if LCM did not launch it, and who adopted it."""
     labs_count: int | None
     ws_connected: bool
     ws_status: MonitorState | None
@@ -188,6 +193,8 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
             cml_license=cml.license,
             imported=worker.imported,
             file_set=worker.file_set,
+            is_trusted=worker.is_trusted,
+            discovered=worker.discovered,
             labs_count=cml.labs_count,
             ws_connected=worker.connection.is_connected,
             ws_status=worker.connection.status,

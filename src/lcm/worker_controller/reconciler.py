@@ -311,12 +311,13 @@ class WorkerReconciler(Reconciler[Worker]):
     async def _release_license(self, worker: Worker, is_late: bool) -> Worker | ReconciliationResult:
         """Deregister before the instance goes: a license that a terminated instance holds is lost.
 
-        A CML that reported none is asked once, and does not keep its instance if it does not answer.
+        A CML that reported none is asked once, and does not keep its instance if it does not answer. One that
+        is not adopted cannot be asked.
         """
         license = worker.license
         is_pending = license.pending_operation is LicenseOperation.DEREGISTER
         was_asked_in_vain = license.operation_in_progress and not worker.may_hold_license
-        if is_late or was_asked_in_vain or not is_pending:
+        if is_late or was_asked_in_vain or not is_pending or not worker.is_trusted:
             reason = worker.license.last_error or "not deregistered before the worker was terminated"
             return await self.licenses.record_debt(worker, reason)
         retry_after = await self.licenses.advance(worker)

@@ -2,14 +2,23 @@
 
 from datetime import timedelta
 from pathlib import Path
+from typing import Self
 
-from pydantic import AliasChoices, Field, PositiveFloat, PositiveInt, SecretStr, field_validator
+from pydantic import (
+    AliasChoices,
+    Field,
+    PositiveFloat,
+    PositiveInt,
+    SecretStr,
+    field_validator,
+    model_validator,
+)
 
 from lcm.cml.connection import CmlLimits
 from lcm.cml.settings import CmlSettings
 from lcm.core.secret_strength import StrongKeys
 from lcm.core.settings import ElectionSettings
-from lcm.domain.discovery import parse_tag_filter
+from lcm.domain.discovery import AllowList, ImportTrust, parse_tag_filter
 from lcm.domain.idle import EVIDENCE_MAX_AGE, ControllerTerms
 from lcm.domain.scaling import ScaleDownPolicy
 
@@ -136,6 +145,16 @@ class WorkerControllerSettings(ElectionSettings, CmlSettings):
     auto_import_enabled: bool = Field(
         True, description="Alias of WORKER_DISCOVERY_ENABLED; false in either disables discovery."
     )
+    auto_import_trust: ImportTrust = Field(
+        ImportTrust.ADOPT,
+        description="`adopt`: the CML of a found instance gets no login before an admin adopts the worker."
+        " `tag`: those on AUTO_IMPORT_ALLOW need no adoption.",
+    )
+    auto_import_allow: str = Field(
+        "",
+        description="With AUTO_IMPORT_TRUST=tag: owner=…,vpc=…,subnet=…,ami=…; an instance needs one value of"
+        " each kind that is named. A kind may be named several times.",
+    )
     worker_discovery_interval: PositiveFloat = Field(
         300.0, description="Seconds between two discovery scans."
     )
@@ -164,6 +183,28 @@ class WorkerControllerSettings(ElectionSettings, CmlSettings):
     @property
     def discovery_regions(self) -> tuple[str, ...]:
         return tuple(filter(None, (name.strip() for name in self.worker_discovery_regions.split(","))))
+
+    @property
+    def allow_list(self) -> AllowList:
+        return AllowList.parse(self.auto_import_allow)
+
+    @field_validator("auto_import_allow")
+    @classmethod
+    def _allow_list_can_be_read(cls, text: str) -> str:
+        AllowList.parse(text)
+        return text
+
+    @model_validator(mode="after")
+    def _a_tag_alone_is_not_trusted(self) -> Self:
+        is_by_tag = self.auto_import_trust is ImportTrust.TAG
+        if is_by_tag and not self.allow_list.wanted:
+            raise ValueError(
+                "AUTO_IMPORT_TRUST=tag would give the fleet's login to any instance with a tag; name in"
+                " AUTO_IMPORT_ALLOW which owner, vpc, subnet or ami is yours, as in vpc=vpc-0a1b2c3d"
+            )
+        if self.auto_import_allow and not is_by_tag:
+            raise ValueError("AUTO_IMPORT_ALLOW has no effect without AUTO_IMPORT_TRUST=tag; set that too")
+        return self
 
     @field_validator("worker_discovery_tag_filter")
     @classmethod

@@ -17,6 +17,7 @@ from simulation.world.calls import Call, Violation
 from simulation.world.lab_ports import LabAct
 from simulation.world.processes import Process
 from simulation.world.world import World
+from support.memory_cloud import MemoryInstance
 
 ALL: list[type["Invariant"]] = []
 """Every subclass is checked in every run."""
@@ -42,6 +43,8 @@ class Invariant:
             world.on_effect.append(self.on_effect)
         if mine.on_sent is not nothing.on_sent:
             world.on_sent.append(self._on_sent)
+        if mine.on_login is not nothing.on_login:
+            world.on_login.append(self.on_login)
         if mine.on_lab is not nothing.on_lab:
             world.on_lab.append(self.on_lab)
         if mine.on_event is not nothing.on_event:
@@ -72,6 +75,9 @@ class Invariant:
 
     def on_sent(self, process: Process, method: str, path: str, body: bytes | None) -> None:
         """Check a request that a process sends, whatever becomes of it."""
+
+    def on_login(self, instance: MemoryInstance) -> None:
+        """Check a login of LCM that arrives at the CML server of an instance."""
 
     def on_lab(self, act: LabAct) -> None:
         """Check a change of a lab that arrives at a CML server, before its effect."""

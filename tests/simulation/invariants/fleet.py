@@ -18,6 +18,7 @@ from simulation.invariants.base import Invariant
 from simulation.world.calls import Call
 from simulation.world.processes import Process
 from simulation.world.world import World
+from support.memory_cloud import MemoryInstance
 
 CHANGES: Final = (
     "ec2.launch_instance",
@@ -130,6 +131,17 @@ class I9DestructionGuard(Invariant):
         times.append(now)
         fleet = sum(worker.status is not TERMINATED for worker in self.world.disk.peek_all())
         self.require(len(times) <= max(1, fleet // 10), f"{len(times)} of {fleet} swept in ten minutes")
+
+
+class NoLoginBeforeTrust(Invariant):
+    """No login of LCM reaches a server that nobody trusted: LCM launched its instance, the allow-list has it,
+    or an admin requested its adoption. Its tags say nothing."""
+
+    def on_login(self, instance: MemoryInstance) -> None:
+        owner = WorkerId(instance.spec.tags.get(WORKER_ID_TAG, ""))
+        is_ours = instance.token in {client_token(owner, generation) for generation in range(1, 10)}
+        is_trusted = self.world.knobs.is_import_allowed or instance.id in self.world.adopted
+        self.require(is_ours or is_trusted, f"the CML of {instance.id} gets a login and is not adopted")
 
 
 class I16Licenses(Invariant):

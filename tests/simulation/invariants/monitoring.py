@@ -45,7 +45,11 @@ class LiveInvariant(Invariant):
     def when_monitored_at_rest(self) -> None: ...
 
     def monitored_workers(self) -> list[Worker]:
-        return [worker for worker in self.world.disk.peek_all() if worker.is_live and worker.cml.is_ready]
+        return [
+            worker
+            for worker in self.world.disk.peek_all()
+            if worker.is_live and worker.is_trusted and worker.cml.is_ready
+        ]
 
     def monitors_of(self, process: Process) -> list[CmlWebSocketMonitor]:
         """The monitors of a controller that leads and was not frozen a moment ago."""
@@ -240,7 +244,9 @@ class LiveMemoryIsBounded(LiveInvariant):
                 self.require(ledger.is_confirmed, f"activity of {ledger.worker_id} is not confirmed")
             self.require(registry.activity_logs.keys() <= known, "ledgers of workers that are gone")
             watched = {monitor.worker_id for monitor in registry.monitors}
-            running = {WorkerId(w.id) for w in self.world.disk.peek_all() if w.status is RUNNING}
+            running = {
+                WorkerId(w.id) for w in self.world.disk.peek_all() if w.status is RUNNING and w.is_trusted
+            }
             self.require(watched == running, f"watched {watched}, running {running}")
             waiting = len(reporter._changes) + len(reporter._activity_logs) + len(reporter._statuses)
             self.require(waiting == 0, f"{waiting} reports are to be told")

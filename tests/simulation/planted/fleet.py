@@ -12,6 +12,7 @@ from lcm.core.loop import ReconcileLoop, ResourceState
 from lcm.core.rate_limit import TokenBucket
 from lcm.core.results import ReconciliationResult, Requeue
 from lcm.domain import requests
+from lcm.domain.discovery import AllowList
 from lcm.domain.errors import LcmError
 from lcm.domain.license import License, LicenseOperation, deregister
 from lcm.domain.orphans import AbsenceTracker, Budget, Orphan, OrphanKind
@@ -32,6 +33,7 @@ from simulation.scenarios.fleet import (
     an_imported_worker_brings_its_license,
     ec2_answers_now_and_then,
     licenses_come_and_go,
+    one_of_two_strangers_is_adopted,
 )
 
 
@@ -122,6 +124,16 @@ def a_registration_is_complete_without_its_nodes() -> Iterator[None]:
         return await self._complete(worker, LicenseOperation.REGISTER, state.tier)
 
     yield from swapped(LicenseRegistrar, "_complete_registration", complete)
+
+
+@planted_in(one_of_two_strangers_is_adopted)
+def a_tag_is_trusted() -> Iterator[None]:
+    yield from swapped(Worker, "is_trusted", True)
+
+
+@planted_in(one_of_two_strangers_is_adopted)
+def an_empty_allow_list_allows_everything() -> Iterator[None]:
+    yield from swapped(AllowList, "allows", lambda self, instance: True)
 
 
 @planted_in(a_maintained_fleet)

@@ -30,6 +30,7 @@ from support.memory_licensing import TOKEN
 
 DISCOVERING = Knobs(discovery=True, discovery_interval=60.0)
 TERMS: Final[Mapping[str, Any]] = {"product_license": "CML_Education", "node_count": 40}
+ADOPTING = replace(DISCOVERING, is_import_allowed=False)
 SWEEPING = replace(DISCOVERING, orphan_termination=True)
 
 
@@ -248,11 +249,12 @@ async def an_imported_worker_brings_its_license(story: Story) -> None:
     await story.until(worker.id, TERMINATED)
 
 
-@under(DISCOVERING)
+@under(ADOPTING)
 async def import_then_release(story: Story) -> None:
     instance = launch_foreign(story, "eve")
     worker = await until_imported(story, instance)
     await story.until(worker.id, RUNNING)
+    await story.adopt(worker.id)
     await until_imported(story, launch_foreign(story, "dan"))
     await story.act(worker.id, "stop")
     await story.until(worker.id, STOPPED)
@@ -260,7 +262,23 @@ async def import_then_release(story: Story) -> None:
     await story.until(worker.id, TERMINATED)
 
 
-@under(DISCOVERING)
+@under(replace(ADOPTING, monitoring=True))
+async def one_of_two_strangers_is_adopted(story: Story) -> None:
+    """Both have the tag. Only the one that an admin adopts is logged in to."""
+    eve = await until_imported(story, launch_foreign(story, "eve"))
+    mallory = await until_imported(story, launch_foreign(story, "mallory"))
+    await until_ready(story, eve.id)
+    await until_ready(story, mallory.id)
+    await story.license(mallory.id)
+    await story.pause(60)
+    await story.adopt(eve.id)
+    await story.license(eve.id)
+    await until_licensed(story, eve.id, LicenseStatus.REGISTERED)
+    await story.act(mallory.id, "delete")
+    await story.until(mallory.id, TERMINATED)
+
+
+@under(ADOPTING)
 async def an_imported_instance_is_terminated_in_the_console(story: Story) -> None:
     """It is never launched again."""
     instance = launch_foreign(story, "eve")

@@ -23,6 +23,8 @@ class Knobs:
     discovery: bool = False
     """Whether foreign instances are imported and orphans are swept."""
     discovery_interval: float = 300.0
+    is_import_allowed: bool = True
+    """Whether every foreign instance is on the allow-list; else an admin has to adopt it."""
     orphan_termination: bool = False
     license_pool: int = 100
     license_seconds: float = 0.0

@@ -103,6 +103,8 @@ class SimulatedCmlApi(_LivePort):
         async def answer() -> CmlAnswer:
             server = self._fleet.server_at(host)
             await server.check_reachable(pinned_sha256)
+            if path == LOGIN:
+                self._world.login_reaches(server.instance)
             answer = server.answer(method, path, token, body)
             if path == TELEMETRY_EVENTS and answer.status == 200:
                 server.telemetry_read_at = server.clock.monotonic()

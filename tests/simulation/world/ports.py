@@ -461,6 +461,7 @@ class SimulatedLicensing(SimulatedPort):
             raise Unreachable(f"CML at {host}: connection refused")
         if self._world.clock.monotonic() - instance.running_since < BOOT_SECONDS:
             raise Unreachable(f"CML at {host}: it is booting")
+        self._world.login_reaches(instance)  # without one it tells nothing of its license
         return instance.id
 
 

@@ -25,6 +25,7 @@ from lcm.core.health import Health
 from lcm.core.ids import RandomIds
 from lcm.core.telemetry import Telemetry
 from lcm.core.timeouts import timeout
+from lcm.domain.discovery import ImportTrust
 from lcm.domain.idle import IdlePolicy
 from lcm.domain.lablet.timeslot import TimeslotPolicy
 from lcm.domain.scaling import ScalingPolicy
@@ -48,6 +49,7 @@ from simulation.world.calls import Role, Violation
 from simulation.world.knobs import Knobs
 from simulation.world.lab_ports import SimulatedLabs, SimulatedPortProbe
 from simulation.world.live_ports import config_of, simulated_monitoring
+from support.memory_cloud import VPC
 
 if TYPE_CHECKING:
     from simulation.world.world import World
@@ -446,6 +448,8 @@ def _settings_of(knobs: Knobs) -> WorkerControllerSettings:
         provisioning_timeout_seconds=knobs.provisioning_seconds,
         worker_discovery_enabled=knobs.discovery,
         worker_discovery_interval=knobs.discovery_interval,
+        auto_import_trust=ImportTrust.TAG if knobs.is_import_allowed else ImportTrust.ADOPT,
+        auto_import_allow=f"vpc={VPC}" if knobs.is_import_allowed else "",
         orphan_termination_enabled=knobs.orphan_termination,
         cleanup_enabled=False,
         scale_down_enabled=knobs.scale_down,

@@ -34,7 +34,7 @@ from simulation.world.processes import (
     User,
 )
 from simulation.world.stores import WatchedKv, WatchedStore
-from support.memory_cloud import Delays, MemoryCloud
+from support.memory_cloud import Delays, MemoryCloud, MemoryInstance
 from support.memory_licensing import MemoryLicensing
 from support.virtual_time import VirtualClock, VirtualTimeLoop
 
@@ -148,6 +148,8 @@ class World:
         """Workers whose CML does not boot."""
         self.cml_tried_at: dict[str, float] = {}
         """By address: when a controller last tried to reach CML there."""
+        self.adopted: set[InstanceId] = set()
+        """The foreign instances whose adoption an admin has requested."""
         self.acknowledged: dict[str, int] = {}
         """The newest generation of each worker that was acknowledged to a person."""
         self.session_requests: dict[str, bool] = {}
@@ -157,6 +159,8 @@ class World:
         """Called with every request that a process sends, before anything happens to it."""
         self.on_call: list[Watch] = []
         self.on_effect: list[Watch] = []
+        self.on_login: list[Callable[[MemoryInstance], None]] = []
+        """Called with the instance whose CML server gets a login of LCM."""
         self.on_lab: list[Callable[[LabAct], None]] = []
         """Called with every change of a lab that arrives at a CML server, right before its effect."""
         self.on_http_answer: list[Callable[[Answer], None]] = []
@@ -416,6 +420,14 @@ class World:
         try:
             for watch in self.on_lab:
                 watch(act)
+        except Violation as violation:
+            self.fail(violation)
+
+    def login_reaches(self, instance: MemoryInstance) -> None:
+        """Pass a login that arrives at a CML server to the invariants."""
+        try:
+            for watch in self.on_login:
+                watch(instance)
         except Violation as violation:
             self.fail(violation)
 

@@ -1,13 +1,18 @@
 """What is imported, what never is, and the record of an imported instance."""
 
+from datetime import datetime, timedelta
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from lcm.cml.sessions import host_of, server_of
+from lcm.domain.capacity import Capacity
 from lcm.domain.discovery import (
+    AllowList,
     DiscoveryPlan,
     DiscoverySettings,
     FoundInstance,
@@ -19,9 +24,15 @@ from lcm.domain.discovery import (
     reason_not_to_import,
     worker_name,
 )
-from lcm.domain.errors import Conflict
+from lcm.domain.errors import ActionRefused, Conflict, PlacementRefused
+from lcm.domain.explain import explain
+from lcm.domain.idle import Evidence, IdlePolicy, PauseGuard, pause_due_at, pause_guard, snoozed_until
+from lcm.domain.lablet.admission import claim
+from lcm.domain.lablet.definition import Demand
+from lcm.domain.lablet.ports import PortRange
 from lcm.domain.launch import Ami, InstanceId, WorkerId
 from lcm.domain.lifecycle import PENDING, RUNNING, STOPPED, TERMINATED, DesiredStatus, WorkerStatus
+from lcm.domain.requests import adopt
 from lcm.domain.template import WorkerTemplate
 from lcm.domain.transitions import with_launch_intent
 from lcm.domain.worker import Instance, Worker
@@ -29,6 +40,10 @@ from support.core import NOON, SPEC, a_worker, an_instance, with_fields
 
 LCM = {"lcm:managed_by": "lablet-cloud-manager", "cml-environment": "production"}
 NOBODY = KnownWorkers(frozenset(), frozenset())
+
+
+def at(minutes: float) -> datetime:
+    return NOON + timedelta(minutes=minutes)
 
 
 def planned(stored: DiscoverySettings, **environment: Any) -> DiscoveryPlan:
@@ -214,3 +229,121 @@ class TestNames:
             assert 0 < len(name) <= 63
             assert name.strip("-") == name
             assert all(c.isascii() and (c.isalnum() or c == "-") and not c.isupper() for c in name)
+
+
+class TestTrust:
+    PIN = "a" * 64
+
+    def found(self, **changes: Any) -> Worker:
+        instance = replace(an_instance(), owner_id="111122223333", vpc_id="vpc-7", subnet_id="subnet-7")
+        found = FoundInstance(instance=instance, cml_ready=True, cml_certificate_sha256=self.PIN, **changes)
+        return imported_worker(
+            found, worker_id=WorkerId("w-9"), taken_names=(), templates=[], by="worker-controller", now=NOON
+        )
+
+    def test_a_tag_is_no_reason_to_trust_an_instance(self) -> None:
+        worker = self.found()
+        assert not worker.is_trusted
+        assert server_of(worker, use_private_ip=False) is None
+        assert host_of(worker, use_private_ip=False) == "198.51.100.5"
+        assert worker.discovered is not None
+        assert (worker.discovered.owner_id, worker.discovered.vpc_id) == ("111122223333", "vpc-7")
+        assert "before an admin adopts it" in worker.status_reason
+
+    def test_an_instance_on_the_allow_list_needs_no_adoption(self) -> None:
+        worker = self.found(is_allowed=True)
+        assert worker.is_trusted
+        assert worker.discovered is not None
+        assert worker.discovered.adopted_by == "worker-controller"
+
+    def test_a_worker_that_was_imported_before_there_were_adoptions_stays_trusted(self) -> None:
+        document = msgspec.to_builtins(replace(self.found(), discovered=None))
+        del document["discovered"]
+        assert msgspec.convert(document, Worker).is_trusted
+
+    def test_an_adopted_worker_gets_a_login_and_the_timeline_says_who_adopted_it(self) -> None:
+        worker = self.found()
+        adopted = adopt(worker, self.PIN, by="ann", now=at(5))
+        assert adopted.is_trusted
+        assert adopted.generation == worker.generation + 1
+        assert (adopted.state_history[-1].by, self.PIN in adopted.state_history[-1].reason) == ("ann", True)
+        server = server_of(adopted, use_private_ip=False)
+        assert server is not None
+        assert server.certificate_sha256 == self.PIN
+        assert adopt(adopted, None, by="bob", now=at(6)) is adopted
+
+    @pytest.mark.parametrize("certificate", ["b" * 64, None])
+    def test_a_server_that_was_not_compared_is_not_adopted(self, certificate: str | None) -> None:
+        with pytest.raises(Conflict, match=self.PIN):
+            adopt(self.found(), certificate, by="ann", now=at(5))
+
+    def test_a_server_that_has_not_answered_is_adopted_only_by_saying_so(self) -> None:
+        silent = with_fields(self.found(), cml_certificate_sha256=None)
+        with pytest.raises(Conflict, match="no certificate yet"):
+            adopt(silent, self.PIN, by="ann", now=at(5))
+        assert adopt(silent, None, by="ann", now=at(5)).is_trusted
+
+    def test_a_worker_that_is_being_deleted_is_not_adopted(self) -> None:
+        with pytest.raises(ActionRefused):
+            adopt(
+                with_fields(self.found(), desired_status=DesiredStatus.TERMINATED), None, by="ann", now=at(5)
+            )
+
+    def test_a_worker_that_lcm_launched_needs_no_adoption(self) -> None:
+        worker = a_worker(status=RUNNING)
+        assert worker.is_trusted
+        assert adopt(worker, None, by="ann", now=at(5)) is worker
+
+    def test_a_worker_that_nobody_adopted_takes_no_session(self) -> None:
+        with pytest.raises(PlacementRefused, match="not adopted"):
+            claim(
+                self.found(),
+                Demand(needs=Capacity(cpu=1)),
+                session_id="s-1",
+                attempt=1,
+                ends_at=None,
+                ports=PortRange(first=2000, last=2099),
+                now=NOON,
+            )
+
+    def test_a_worker_that_nobody_adopted_is_never_paused(self) -> None:
+        """LCM does not log in, so it does not know who uses it."""
+        worker, evidence = self.found(), Evidence(telemetry_fetched=True)
+        assert pause_due_at(worker, IdlePolicy()) is None
+        assert pause_guard(worker, IdlePolicy(), evidence, at(600)) is PauseGuard.UNCONFIRMED
+
+    def test_a_worker_is_not_paused_right_after_its_adoption(self) -> None:
+        adopted = adopt(self.found(), self.PIN, by="ann", now=at(600))
+        snoozed = snoozed_until(adopted, IdlePolicy())
+        assert snoozed is not None
+        assert snoozed > at(600)
+
+    def test_the_explanation_says_that_an_admin_has_to_adopt_it(self) -> None:
+        codes = [point.code for point in explain(self.found(), IdlePolicy(), NOON).holding]
+        assert "not_adopted" in codes
+
+
+class TestTheAllowList:
+    HERE = replace(an_instance(), owner_id="111122223333", vpc_id="vpc-7", subnet_id="subnet-7")
+
+    @pytest.mark.parametrize(
+        ("text", "is_allowed"),
+        [
+            ("", False),
+            ("owner=111122223333", True),
+            ("vpc=vpc-1, vpc=vpc-7", True),
+            ("vpc=vpc-1", False),
+            ("vpc=vpc-7,subnet=subnet-1", False),
+            (f"subnet=subnet-7,ami={an_instance().image_id}", True),
+        ],
+    )
+    def test_one_value_of_each_named_kind_is_needed(self, text: str, is_allowed: bool) -> None:
+        assert AllowList.parse(text).allows(self.HERE) is is_allowed
+
+    def test_an_instance_of_which_nothing_is_known_is_on_no_list(self) -> None:
+        assert not AllowList.parse("vpc=").allows(an_instance())
+
+    @pytest.mark.parametrize("text", ["tag=cml", "vpc-7"])
+    def test_a_list_that_cannot_be_read_is_an_error(self, text: str) -> None:
+        with pytest.raises(ValueError, match=r"tag|key=value"):
+            AllowList.parse(text)

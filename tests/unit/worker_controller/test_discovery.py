@@ -5,10 +5,12 @@ from collections.abc import Mapping
 
 import pytest
 
+from lcm.control_plane.commands.adopt_worker import adopt_worker
 from lcm.control_plane.commands.import_workers import import_workers
+from lcm.control_plane.commands.license_worker import list_debts, request_license
 from lcm.control_plane.records import discovery_settings
-from lcm.domain.discovery import DiscoverySettings, FoundInstance, imported_worker
-from lcm.domain.errors import Fenced, InstanceTaken, Throttled, Unreachable
+from lcm.domain.discovery import DiscoverySettings, FoundInstance, ImportTrust, imported_worker
+from lcm.domain.errors import Conflict, Fenced, InstanceTaken, Throttled, Unreachable
 from lcm.domain.launch import Ami, LaunchSpec, WorkerId
 from lcm.domain.lifecycle import FAILED, RUNNING, STOPPED, TERMINATED
 from lcm.domain.worker import Action, Instance, Worker
@@ -316,6 +318,72 @@ def test_the_settings_have_the_contracts_names_and_defaults(monkeypatch: pytest.
         assert getattr(WorkerControllerSettings(), name) == value, variable
     assert WorkerControllerSettings().discovery_regions == ("a", "b")
     assert not WorkerControllerSettings().is_discovery_enabled
+
+
+async def test_an_instance_that_lcm_did_not_launch_is_not_logged_in_to_until_it_is_adopted() -> None:
+    """H2. A monitor is what logs in."""
+    fleet = Fleet()
+    await an_instance(fleet)
+    async with fleet.running():
+        await fleet.clock.sleep(600)
+        [worker] = await workers(fleet)
+        assert (worker.cml.is_ready, worker.cml.certificate_sha256) == (True, fleet.cml.certificate)
+        assert fleet.monitors.asked == []
+        await adopt_worker(
+            fleet.plane.records, fleet.plane.policies, worker.id, fleet.cml.certificate, by="ann"
+        )
+        await fleet.clock.sleep(5)
+        assert {target.worker_id for target in fleet.monitors.asked} == {worker.id}
+
+
+async def test_an_instance_on_the_allow_list_is_logged_in_to_and_another_one_is_not() -> None:
+    settings = WorkerControllerSettings(
+        auto_import_trust=ImportTrust.TAG, auto_import_allow="ami=ami-CML-2.9.1"
+    )
+    fleet = Fleet(settings)
+    ours = await an_instance(fleet)
+    await an_instance(fleet, image="CML-backdoor")
+    async with fleet.running():
+        await fleet.clock.sleep(600)
+        assert len(await workers(fleet)) == 2
+        assert {target.server.instance_id for target in fleet.monitors.asked} == {ours.id}
+
+
+async def test_a_worker_that_is_deleted_without_being_adopted_owes_its_license_at_once() -> None:
+    """It may have one, and cannot be asked."""
+    fleet = Fleet()
+    await an_instance(fleet)
+    async with fleet.running():
+        await fleet.clock.sleep(60)
+        [worker] = await workers(fleet)
+        with pytest.raises(Conflict, match="adopt it first"):
+            await request_license(fleet.plane.records, worker.id, "a-token")
+        await fleet.ask(worker, Action.DELETE)
+        await fleet.clock.sleep(60)
+        [gone] = await workers(fleet)
+        assert gone.status is TERMINATED
+        assert [debt.worker_id for debt in await list_debts(fleet.plane.records)] == [worker.id]
+        assert fleet.licensing.calls == []
+
+
+def test_nothing_is_trusted_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert WorkerControllerSettings().auto_import_trust is ImportTrust.ADOPT
+    monkeypatch.setenv("AUTO_IMPORT_TRUST", "tag")
+    monkeypatch.setenv("AUTO_IMPORT_ALLOW", "vpc=vpc-1")
+    assert WorkerControllerSettings().allow_list.wanted == {"vpc": {"vpc-1"}}
+
+
+@pytest.mark.parametrize(
+    ("trust", "allowed", "advice"),
+    [
+        (ImportTrust.TAG, "", "AUTO_IMPORT_ALLOW"),
+        (ImportTrust.ADOPT, "vpc=vpc-1", "AUTO_IMPORT_TRUST=tag"),
+        (ImportTrust.TAG, "tag=cml", "owner, vpc, subnet, ami"),
+    ],
+)
+def test_a_tag_alone_cannot_be_trusted(trust: ImportTrust, allowed: str, advice: str) -> None:
+    with pytest.raises(ValueError, match=advice):
+        WorkerControllerSettings(auto_import_trust=trust, auto_import_allow=allowed)
 
 
 def test_a_tag_filter_that_cannot_be_read_is_refused_at_start() -> None:

@@ -249,6 +249,11 @@ export function acceptCertificate(id: string, sha256: string): Promise<WorkerVie
   return request("PUT", `${workerPath(id)}/cml-certificate`, { sha256 });
 }
 
+/** Trust the server that presents this certificate; null: it has presented none yet. */
+export function adopt(id: string, certificate: string | null): Promise<WorkerView> {
+  return request("POST", `${workerPath(id)}/adopt`, { certificate_sha256: certificate });
+}
+
 export function setTags(id: string, tags: Readonly<Record<string, string>>): Promise<WorkerView> {
   return request("PUT", `${workerPath(id)}/tags`, { tags });
 }

@@ -32,6 +32,7 @@ import {
 } from "../features/settings/settings-dialogs";
 import { SettingsPage } from "../features/settings/settings-page";
 import { SystemPage } from "../features/system/system-page";
+import { AdoptDialog } from "../features/worker/adoption";
 import { CertificateDialog } from "../features/worker/certificate";
 import { CmlLoginDialog } from "../features/worker/cml-login-dialog";
 import { DeleteDialog } from "../features/worker/delete-dialog";
@@ -142,6 +143,8 @@ function Dialogs() {
       return <DeleteDialog entry={dialog.entry} />;
     case "hold":
       return <HoldDialog entries={dialog.entries} />;
+    case "adopt":
+      return <AdoptDialog entries={dialog.entries} />;
     case "bulk":
       return <BulkDialog action={dialog.action} entries={dialog.entries} />;
     case "register":

@@ -29,7 +29,7 @@ export type OpenDialog =
   | { readonly kind: "revoke-token"; readonly token: TokenView }
   | { readonly kind: "remove-lab"; readonly lab: LabView }
   | { readonly kind: SessionsDialogKind; readonly ids: readonly string[] }
-  | { readonly kind: "hold"; readonly entries: readonly WorkerEntry[] }
+  | { readonly kind: "hold" | "adopt"; readonly entries: readonly WorkerEntry[] }
   | { readonly kind: "bulk"; readonly action: BulkRequest; readonly entries: readonly WorkerEntry[] }
   | {
       readonly kind: "delete" | "register" | "deregister" | "cml-login" | "certificate" | "tags";

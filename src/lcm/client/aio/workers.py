@@ -27,7 +27,7 @@ MAX_NAMED: Final = 50
 _WORKER_EVENTS: Final = tuple(
     f"worker.{kind}"
     for kind in (
-        *("snapshot", "created", "imported", "status", "endpoint", "drain"),
+        *("snapshot", "created", "imported", "adopted", "status", "endpoint", "drain"),
         *("terminated", "paused", "resumed", "license"),
     )
 )
@@ -112,6 +112,10 @@ class AsyncWorkers:
     async def tag(self, worker: str, tags: Mapping[str, str]) -> WorkerView:
         """Replace all tags that LCM set."""
         return await self._act("PUT", worker, "tags", {"tags": dict(tags)})
+
+    async def adopt(self, worker: str, certificate_sha256: str | None) -> WorkerView:
+        """Let its CML have LCM's login, if it presents this certificate; LCM did not launch the instance."""
+        return await self._act("POST", worker, "adopt", {"certificate_sha256": certificate_sha256})
 
     async def license(self, worker: str, token: str | None = None) -> WorkerView:
         """Register its CML with this token, or with the fleet's."""

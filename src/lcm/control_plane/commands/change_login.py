@@ -48,7 +48,8 @@ async def remove_login(
 
 async def login_of(records: Records, worker_id: str) -> CmlCredentials:
     """Return the password with the login, for the worker controller alone."""
-    login = (await records.workers.get(worker_id)).cml.login
+    worker = await records.workers.get(worker_id)
+    login = worker.cml.login if worker.is_trusted else None
     password = await records.secrets.get(PURPOSE, login.secret_ref) if login else None
     if login is None or password is None:
         raise NotFound(f"worker {worker_id} has no CML login of its own")

@@ -254,6 +254,10 @@ async def _request(
     def decide(worker: Worker) -> Worker:
         if worker.desired_status is DesiredStatus.TERMINATED:
             raise Conflict(f"worker {worker_id} is being deleted; its license is released automatically")
+        if not worker.is_trusted:
+            raise Conflict(
+                f"worker {worker_id} is not adopted: LCM does not log in to its CML; adopt it first"
+            )
         requested = request_operation(
             worker.license,
             operation,

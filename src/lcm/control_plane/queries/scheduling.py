@@ -63,14 +63,15 @@ async def read_snapshot(
     sessions = await records.sessions.list_all()
     waiting = waiting_of(sessions)
     workers = [w for w in await records.workers.list_all() if w.status is not TERMINATED]
+    trusted = [worker for worker in workers if worker.is_trusted]
     templates = await records.templates.list_all()
     prices = {template.name: template.usd_per_hour for template in templates}
     has_token = await has_fleet_token(records)
-    views = [_view(worker, records, policies, caches, has_token) for worker in workers]
+    views = [_view(worker, records, policies, caches, has_token) for worker in trusted]
     return Snapshot(
         workers=tuple(
             replace(view, usd_per_hour=prices.get(worker.template_name))
-            for worker, view in zip(workers, views, strict=True)
+            for worker, view in zip(trusted, views, strict=True)
         ),
         sessions=(*waiting, *also),
         incomplete_batches=await _incomplete_batches(records, sessions, waiting),

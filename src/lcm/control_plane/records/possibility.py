@@ -51,7 +51,7 @@ async def _templates(records: Records, policies: Policies) -> Snapshot:
 
 async def _with_workers(records: Records, templates: Snapshot) -> Snapshot:
     workers = await records.workers.list_all()
-    return replace(templates, workers=tuple(view_of(worker) for worker in workers))
+    return replace(templates, workers=tuple(view_of(worker) for worker in workers if worker.is_trusted))
 
 
 def template_view(template: WorkerTemplate) -> PlacementTemplate:

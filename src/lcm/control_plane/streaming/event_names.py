@@ -21,6 +21,7 @@ class WorkerEvent(StrEnum):
 
     CREATED = "worker.created"
     IMPORTED = "worker.imported"
+    ADOPTED = "worker.adopted"
     STATUS_UPDATED = "worker.status.updated"
     ENDPOINT_UPDATED = "worker.endpoint.updated"
     EC2_DETAILS_UPDATED = "worker.ec2_details.updated"
@@ -144,8 +145,8 @@ def event_of(before: Worker | None, after: Worker) -> WorkerEvent:
     """Return the event name; of several changes in one commit, the one that matters most to users."""
     if before is None:
         return WorkerEvent.IMPORTED if after.imported else WorkerEvent.CREATED
-    if (alarm := _alarm_of(before, after)) is not None:
-        return alarm
+    if (notable := _notable_event(before, after)) is not None:
+        return notable
     if (paused := _pause_event(before.pause, after.pause)) is not None:
         return paused
     if before.status is not after.status:
@@ -168,8 +169,10 @@ def event_of(before: Worker | None, after: Worker) -> WorkerEvent:
     return WorkerEvent.STATUS_UPDATED
 
 
-def _alarm_of(before: Worker, after: Worker) -> WorkerEvent | None:
-    """Return the event of a time that was exceeded, which is an alarm."""
+def _notable_event(before: Worker, after: Worker) -> WorkerEvent | None:
+    """Return the event of a time that was exceeded, or of trust that was given: either matters most."""
+    if after.is_trusted and not before.is_trusted:
+        return WorkerEvent.ADOPTED
     if _drain_timed_out(before, after):
         return WorkerEvent.DRAIN_TIMED_OUT
     return WorkerEvent.CML_NOT_READY if _became_overdue(before.cml.wait, after.cml.wait) else None

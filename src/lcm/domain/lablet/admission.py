@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from lcm.domain.errors import Conflict, PlacementRefused
 from lcm.domain.lablet.claim import Claim, ports_of
 from lcm.domain.lablet.definition import Demand, LicenseTier
-from lcm.domain.lablet.filters import Room, judge, vector
+from lcm.domain.lablet.filters import Label, Room, judge, vector
 from lcm.domain.lablet.lab_standing import LEAKED_FOR
 from lcm.domain.lablet.ports import COOLING, PortRange, pick_ports
 from lcm.domain.lablet.rooms import WorkerRoom
@@ -101,6 +101,8 @@ def claim(
     """
     if find_claim(worker, session_id, attempt) is not None:
         return worker
+    if not worker.is_trusted:
+        raise PlacementRefused(Label.STATUS, f"worker {worker.name} is not adopted: its CML gets no login")
     view = view_of(worker)
     found = judge(view, demand, _room(view, ports, now))
     if found:

@@ -177,7 +177,7 @@ class Ec2Provider:
     async def launch_instance(self, spec: LaunchSpec, client_token: str) -> Instance:
         async with self._permitted(spec.region, "RunInstances") as ec2:
             answer = await ec2.run_instances(**launch_request(spec, client_token))
-        return _instance(answer["Instances"][0], spec.region)
+        return _instance(answer["Instances"][0], spec.region, answer.get("OwnerId"))
 
     async def start_instance(self, region: str, instance_id: InstanceId) -> None:
         async with self._permitted(region, "StartInstances") as ec2:
@@ -343,13 +343,13 @@ def _translate(refusal: ClientError) -> errors.LcmError:
 
 def _instances(answer: Mapping[str, Any], region: str) -> list[Instance]:
     return [
-        _instance(described, region)
+        _instance(described, region, reservation.get("OwnerId"))
         for reservation in answer["Reservations"]
         for described in reservation["Instances"]
     ]
 
 
-def _instance(described: Mapping[str, Any], region: str) -> Instance:
+def _instance(described: Mapping[str, Any], region: str, owner_id: str | None) -> Instance:
     reason = described.get("StateReason") or {}
     return Instance(
         id=InstanceId(described["InstanceId"]),
@@ -362,6 +362,9 @@ def _instance(described: Mapping[str, Any], region: str) -> Instance:
         state_reason=reason.get("Message") or None,
         state_reason_code=reason.get("Code") or None,
         client_token=described.get("ClientToken") or None,
+        owner_id=owner_id or None,
+        vpc_id=described.get("VpcId") or None,
+        subnet_id=described.get("SubnetId") or None,
         tags={tag["Key"]: tag["Value"] for tag in described.get("Tags", [])},
     )
 

@@ -23,6 +23,8 @@ from lcm.worker_controller.running.scale_down import ScaleDown
 
 log = structlog.get_logger(__name__)
 
+LOOK_SECONDS: Final = 60.0
+"""How often a CML that is neither adopted nor ready is tried: it may never be one."""
 ATTEMPT_REPORT_SECONDS: Final = 60.0
 """How often an attempt that did not find CML ready is reported: a normal boot is not worth a write."""
 
@@ -57,6 +59,8 @@ class RunningPipeline:
 
     def is_due(self, worker: Worker) -> bool:
         """Whether a worker without changes needs maintenance all the same."""
+        if not worker.is_trusted:
+            return False
         if self.monitors is not None and not self.monitors.is_monitoring(worker.id):
             return True
         return self.idle is not None and self.idle.is_due(worker)
@@ -66,6 +70,8 @@ class RunningPipeline:
         if drift.has_new_address(worker, instance):
             self.count_drift(worker, "address_changed")
             worker = await self.control_plane.report_instance(worker, instance)
+        if not worker.is_trusted:
+            return await self._look_at(worker)
         if not worker.cml.is_ready:
             # Booting takes minutes on metal: refused connections, 502 and `ready: false` are normal then.
             tried_at = self.clock.now()
@@ -86,6 +92,15 @@ class RunningPipeline:
         if delay_seconds is None:
             return Success()
         return Requeue("a license operation is in progress", delay_seconds)
+
+    async def _look_at(self, worker: Worker) -> ReconciliationResult:
+        """Read what CML shows without a login, its certificate above all, for the admin who may adopt it."""
+        with suppress(CertificateChanged):
+            if not worker.cml.is_ready or self._has_another_certificate(worker):
+                worker = await self._observe_cml(worker)
+            else:
+                worker = await self._refresh_if_requested(worker)
+        return Success() if worker.cml.is_ready else Requeue("CML is not ready yet", LOOK_SECONDS)
 
     async def _check_idle(self, worker: Worker, *, not_ready_at: datetime | None = None) -> None:
         check = await self.idle.check(worker, not_ready_at=not_ready_at) if self.idle is not None else None
@@ -175,8 +190,11 @@ class RunningPipeline:
         )
 
     def _due_attempt(self, worker: Worker, contact: CmlContact, detail: str) -> CmlAttempt | None:
-        """The attempt, if it is to be reported; one on a CML that was ready says nothing about its boot."""
-        if worker.cml.is_ready:
+        """The attempt, if it is to be reported; one on a CML that was ready says nothing about its boot.
+
+        Whether a CML that is not adopted ever becomes ready is no matter for an alarm.
+        """
+        if worker.cml.is_ready or not worker.is_trusted:
             return None
         now = self.clock.monotonic()
         if now - self._attempt_reported.setdefault(worker.id, now) < ATTEMPT_REPORT_SECONDS:

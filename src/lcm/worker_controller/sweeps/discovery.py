@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Final
 
 import structlog
+from msgspec.structs import replace
 
 from lcm.core.clock import Clock
 from lcm.core.health import Health
@@ -170,18 +171,20 @@ class Discovery:
 
     async def _observe_cml(self, instance: Instance, image: Ami | None) -> FoundInstance:
         """Read CML's version; an instance whose CML does not answer is imported all the same."""
+        found = FoundInstance(
+            instance=instance, image=image, is_allowed=self.settings.allow_list.allows(instance)
+        )
         host = instance.private_ip if self.settings.use_private_ip_for_monitoring else instance.public_ip
         host = host or instance.private_ip
         if instance.state != "running" or host is None:
-            return FoundInstance(instance=instance, image=image)
+            return found
         try:
             information = await self.cml.get_system_information(host, None)
         except LcmError as error:
             log.info("CML of found instance not reached", instance_id=instance.id, error=str(error))
-            return FoundInstance(instance=instance, image=image)
-        return FoundInstance(
-            instance=instance,
-            image=image,
+            return found
+        return replace(
+            found,
             cml_version=information.version,
             cml_ready=information.ready,
             cml_certificate_sha256=information.certificate_sha256,

@@ -5,7 +5,7 @@ import { formatCount } from "../../kit/format";
 import { canBePaused, NOT_PAUSABLE } from "../idle/idle";
 import { actionDisabledReason } from "../worker/model";
 
-export const BULK_ACTIONS = ["start", "stop", "drain", "hold", "delete"] as const;
+export const BULK_ACTIONS = ["start", "stop", "drain", "hold", "adopt", "delete"] as const;
 export type BulkAction = (typeof BULK_ACTIONS)[number];
 
 export interface BulkPlan {
@@ -26,6 +26,7 @@ export function planOf(workers: readonly WorkerView[], action: BulkAction): Bulk
 }
 
 function reasonAgainst(worker: WorkerView, action: BulkAction): string | null {
+  if (action === "adopt") return worker.is_trusted ? "LCM trusts it already." : null;
   if (action === "hold") return canBePaused(worker) ? null : NOT_PAUSABLE;
   return actionDisabledReason(worker, action);
 }

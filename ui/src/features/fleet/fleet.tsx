@@ -97,6 +97,8 @@ function SelectionBar() {
   );
 }
 
+const BULK_LABEL: Readonly<Record<BulkAction, string>> = { ...ACTION_LABEL, hold: "Hold", adopt: "Adopt" };
+
 function BulkButton({ action }: { action: BulkAction }) {
   const denial = denialFor(action);
   const isPossible = useComputed(
@@ -115,10 +117,12 @@ function BulkButton({ action }: { action: BulkAction }) {
       onClick={() => {
         const chosen = selectedEntries.peek();
         openDialog.value =
-          action === "hold" ? { kind: "hold", entries: chosen } : { kind: "bulk", action, entries: chosen };
+          action === "hold" || action === "adopt"
+            ? { kind: action, entries: chosen }
+            : { kind: "bulk", action, entries: chosen };
       }}
     >
-      {action === "hold" ? "Hold" : ACTION_LABEL[action]}…
+      {BULK_LABEL[action]}…
     </button>
   );
 }

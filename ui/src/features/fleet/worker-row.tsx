@@ -92,6 +92,7 @@ function StatusCell({ entry }: { entry: WorkerEntry }) {
         <DesiredHint status={worker.status} desired={desired} />
         <PauseIndicator entry={entry} />
       </span>
+      {!worker.is_trusted && <span class="second">not adopted</span>}
       {!isSettled && worker.status_reason !== "" && (
         <span class="second reason" title={worker.status_reason}>
           {worker.status_reason}

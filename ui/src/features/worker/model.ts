@@ -113,6 +113,7 @@ export type Operation =
   | "hold"
   | "license"
   | "cml-login"
+  | "adopt"
   | "certificate"
   | "tags"
   | "book"
@@ -150,6 +151,7 @@ const REQUEST_FOR: Readonly<Record<Operation, keyof typeof ROLE_OF_REQUEST>> = {
   create: "POST /api/workers",
   license: "POST /api/workers/{worker_id}/license",
   "cml-login": "PUT /api/workers/{worker_id}/cml-login",
+  adopt: "POST /api/workers/{worker_id}/adopt",
   certificate: "PUT /api/workers/{worker_id}/cml-certificate",
 };
 

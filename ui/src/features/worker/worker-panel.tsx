@@ -10,6 +10,7 @@ import { PausingSection } from "../idle/pausing";
 import { WorkerSessions } from "../lablets/worker-sessions";
 import { LabsSection } from "../labs/labs-section";
 import { LicenseSection } from "../license/license-section";
+import { AdoptionSection } from "./adoption";
 import { CertificateSection } from "./certificate";
 import { useFetchedWorker } from "./fetched";
 import { LoadSection } from "./load";
@@ -82,6 +83,7 @@ function Details({ entry }: { entry: WorkerEntry }) {
       </header>
       <div class="panel-body">
         <State entry={entry} explanation={explanation} />
+        <AdoptionSection entry={entry} />
         <CertificateSection entry={entry} />
         <PausingSection entry={entry} explanation={explanation} />
         <LoadSection entry={entry} />

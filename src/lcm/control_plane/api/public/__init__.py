@@ -2,6 +2,7 @@
 
 from lcm.control_plane.api.public import (
     activity,
+    adoption,
     audit,
     catalogue,
     cml_certificate,
@@ -31,6 +32,7 @@ ROUTERS = (
     idle.router,
     scaling.router,
     licensing.router,
+    adoption.router,
     cml_certificate.router,
     cml_login.router,
     insight.router,
