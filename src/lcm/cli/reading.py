@@ -208,6 +208,7 @@ def timeline(names: Named, output_format: Output = "table") -> None:
         Column("WHEN", lambda entry: moment(entry.at)),
         Column("STATUS", lambda entry: str(entry.target)),
         Column("BY", lambda entry: entry.by),
+        Column("PRINCIPAL", lambda entry: entry.principal_id or "", is_wide=True),
         Column("WHY", lambda entry: entry.reason),
     )
     with connected() as lcm:

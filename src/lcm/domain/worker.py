@@ -75,8 +75,11 @@ class HistoryEntry(msgspec.Struct, frozen=True, kw_only=True, rename={"source": 
     source: WorkerStatus | None
     target: WorkerStatus
     by: str
+    """The name that was shown then; several may have the same, and OIDC names change."""
     reason: str
     at: datetime
+    principal_id: str | None = None
+    """Who it was; None: LCM itself, or a line from before ids were kept."""
 
     @property
     def is_arrival(self) -> bool:

@@ -186,3 +186,28 @@ async def test_what_a_service_writes_is_not_taken_for_a_change_of_a_person() -> 
 )
 async def test_no_token_acts_under_the_name_of_a_service(desk: PublicDesk, name: str) -> None:
     assert (await desk.admin.post("/api/tokens", {"name": name, "role": Role.ADMIN.label})).status == 422
+
+
+async def test_a_timeline_keeps_who_it_was_whatever_name_they_go_by(desk: PublicDesk) -> None:
+    """M5: a name can be taken over, an id cannot."""
+    made = (await desk.admin.post("/api/tokens", {"name": "ann", "role": "operator"})).body
+    bearer = {"authorization": f"Bearer {made['token']}", "content-type": "application/json"}
+    status, _ = await asgi.request(desk.parts.app, "POST", "/api/workers/w1/stop", bearer, None)
+    assert status == 202
+    lines = (await desk.viewer.get("/api/workers/w1/timeline")).body["items"]
+    assert [(line["by"], line["principal_id"]) for line in lines] == [
+        ("ann", None),
+        ("ann", f"token:{made['details']['id']}"),
+    ]
+    await desk.operator.post("/api/workers/w1/start")
+    first, second, third = (await desk.viewer.get("/api/workers/w1/timeline")).body["items"]
+    assert [first, second] == lines
+    assert third["principal_id"] == desk.operator.id
+
+
+async def test_the_history_of_a_session_keeps_who_it_was(desk: PublicDesk) -> None:
+    await desk.define()
+    session = await desk.book()
+    await desk.operator.post(f"/api/lablet-sessions/{session['id']}/end")
+    history = (await desk.operator.get(f"/api/lablet-sessions/{session['id']}/history")).body["items"]
+    assert {line["principal_id"] for line in history} == {desk.operator.id}

@@ -278,6 +278,7 @@ export interface HistoryEntry {
   readonly by: string;
   readonly reason: string;
   readonly at: string;
+  readonly principal_id: string | null;
 }
 
 /** The mean load in one interval; None is unknown. */
@@ -902,6 +903,7 @@ export interface SessionHistoryEntry {
   readonly by: string;
   readonly reason: string;
   readonly at: string;
+  readonly principal_id: string | null;
 }
 
 /** The lab that a session may own. It is stored before the lab is imported. */

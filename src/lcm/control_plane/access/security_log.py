@@ -81,6 +81,11 @@ def audit_request(action: str, address: str, principal: Principal) -> None:
     _request.set(AuditedRequest(action, address, principal))
 
 
+def acting_principal() -> Principal | None:
+    """Return who makes the present request; None where LCM itself acts."""
+    return request.principal if (request := _request.get()) is not None else None
+
+
 class SecurityLog:
     """Both logs, read as one."""
 

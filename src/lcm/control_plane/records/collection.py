@@ -8,6 +8,8 @@ import msgspec
 import structlog
 from msgspec.structs import replace
 
+from lcm.control_plane.access.roles import Principal
+from lcm.control_plane.access.security_log import acting_principal
 from lcm.control_plane.store.forward_compat import encode_over, is_all_of
 from lcm.control_plane.store.port import (
     Document,
@@ -75,6 +77,10 @@ class Collection(ABC, Generic[R]):
         """Return the record to write, `before` to leave it; raise Conflict for one that is final."""
         return after
 
+    def sign(self, before: R | None, after: R, person: Principal) -> R:
+        """Return the record with what it keeps of the person who makes the present request."""
+        return after
+
     def subscribe(self, listener: Callable[[R | None, R], None]) -> None:
         """Call on every commit, in order, with the record before (None for a new one) and after."""
         self._listeners.append(listener)
@@ -117,6 +123,8 @@ class Collection(ABC, Generic[R]):
         return [record for _, record in decoded.values()]
 
     async def add(self, record: R, fence: Fence | None = None) -> R:
+        if (person := acting_principal()) is not None:
+            record = self.sign(None, record, person)
         try:
             await self._store.insert(self._document(record, msgspec.json.encode(record)), fence)
         except VersionConflict:
@@ -160,6 +168,8 @@ class Collection(ABC, Generic[R]):
             after = decide(before)
             if after == before or (after := self.accept(before, after)) == before:
                 return before
+            if (person := acting_principal()) is not None:
+                after = self.sign(before, after, person)
             after = _at_version(after, before.version + 1)
             try:
                 body = msgspec.json.encode(after)

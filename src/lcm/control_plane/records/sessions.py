@@ -9,7 +9,9 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from lcm.control_plane.access.roles import Principal
 from lcm.control_plane.records.collection import Collection
+from lcm.control_plane.records.signing import signed
 from lcm.control_plane.store.port import Document, Store, VersionConflict
 from lcm.domain.errors import Conflict
 from lcm.domain.lablet.session import LabletSession
@@ -42,6 +44,10 @@ class LabletSessions(Collection[LabletSession]):
 
     def read(self, document: Document) -> tuple[bytes, LabletSession]:
         return document.body, decode_session(document)
+
+    def sign(self, before: LabletSession | None, after: LabletSession, person: Principal) -> LabletSession:
+        known = before.state_history if before is not None else ()
+        return replace(after, state_history=signed(known, after.state_history, person))
 
     def accept(self, before: LabletSession, after: LabletSession) -> LabletSession:
         if before.is_ended and replace(after, recent_requests=before.recent_requests) == before:

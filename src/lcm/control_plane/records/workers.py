@@ -5,7 +5,9 @@ from collections.abc import Callable
 import msgspec
 from msgspec.structs import replace
 
+from lcm.control_plane.access.roles import Principal
 from lcm.control_plane.records.collection import Collection
+from lcm.control_plane.records.signing import signed
 from lcm.control_plane.records.worker_forms import current_form
 from lcm.control_plane.store.port import Document
 from lcm.domain.errors import Conflict, InstanceTaken, NameTaken
@@ -43,6 +45,10 @@ class Workers(Collection[Worker]):
         return NameTaken(
             f"a worker named {record.name!r} exists; choose another name or delete that one first"
         )
+
+    def sign(self, before: Worker | None, after: Worker, person: Principal) -> Worker:
+        known = before.state_history if before is not None else ()
+        return replace(after, state_history=signed(known, after.state_history, person))
 
     def accept(self, before: Worker, after: Worker) -> Worker:
         """Nothing changes a terminated worker; a repeated request finds it as it is."""

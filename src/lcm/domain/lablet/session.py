@@ -63,8 +63,11 @@ class SessionHistoryEntry(
     source: SessionStatus | None
     target: SessionStatus
     by: str
+    """The name that was shown then."""
     reason: str
     at: datetime
+    principal_id: str | None = None
+    """Who it was; None: LCM itself, or a line from before ids were kept."""
 
 
 class Placement(msgspec.Struct, frozen=True, kw_only=True):

@@ -84,7 +84,7 @@ function When({ item }: { item: HistoryEntry }) {
     <p class="step-when">
       <Ago at={item.at} />
       <span>{formatMoment(item.at, now.peek())}</span>
-      <span>{item.by}</span>
+      <span title={item.principal_id ?? undefined}>{item.by}</span>
     </p>
   );
 }
