@@ -9,6 +9,36 @@ export interface AccessLogin {
 /** What people can request of a worker. */
 export type Action = "cancel-drain" | "delete" | "drain" | "retry" | "start" | "stop";
 
+/** One thing that happened. */
+export interface ActivityEntry {
+  readonly id: string;
+  readonly at: string;
+  readonly kind: ActivityKind;
+  readonly event: string;
+  readonly by: string;
+  readonly text: string;
+  readonly worker_id: string | null;
+  readonly worker_name: string | null;
+  readonly session_id: string | null;
+  readonly definition_id: string | null;
+  readonly target: string | null;
+}
+
+/** What recorded it. */
+export type ActivityKind = "change" | "lablet" | "refusal" | "scaling" | "worker";
+
+/** Entries, newest first, and where to go on. */
+export interface ActivityPage {
+  readonly items: readonly ActivityEntry[];
+  readonly next: string | null;
+}
+
+/** A worker whose instance was found, not launched by LCM. */
+export interface AdoptedWorker {
+  readonly worker_id: string;
+  readonly name: string;
+}
+
 /** One line of the scaling audit log. */
 export interface AuditEntry {
   readonly id: string;
@@ -128,7 +158,20 @@ export interface CmlLicense {
 /** What is kept of a lab at its end. */
 export type Collect = "configs" | "none" | "topology";
 
-/** Costs: per hour now, of this month so far, and the savings of this month by pauses. */
+/** What a controller does now. */
+export interface ControllerState {
+  readonly is_leader: boolean;
+  readonly epoch: number | null;
+  readonly coordination: string;
+  readonly is_watching: boolean;
+  readonly last_reconciliation: string | null;
+  readonly in_progress: number;
+  readonly waiting: number;
+  readonly scheduled: number;
+  readonly retrying: number;
+}
+
+/** Costs: per hour now, of the month, and the savings of the month by pauses. */
 export interface CostLine {
   readonly key: string;
   readonly usd_per_hour: number;
@@ -138,13 +181,14 @@ export interface CostLine {
   readonly paused_hours_this_month: number;
 }
 
-/** Costs in US dollars of the calendar month (UTC); prices are those of the templates. */
+/** Costs in US dollars of a calendar month (UTC), the present one so far; prices are those of the     templates. */
 export interface CostReport {
   readonly month: string;
   readonly total: CostLine;
   readonly by_worker: readonly CostLine[];
   readonly by_template: readonly CostLine[];
   readonly by_region: readonly CostLine[];
+  readonly months: readonly string[];
 }
 
 /** What is kept of a decision. */
@@ -206,6 +250,15 @@ export interface Discovered {
   readonly adopted_by: string | null;
 }
 
+/** The discovery settings changed at run time; null falls back to the controller's environment. */
+export interface DiscoveryView {
+  readonly enabled: boolean | null;
+  readonly regions: readonly string[] | null;
+  readonly tag_filter: Readonly<Record<string, string>> | null;
+  readonly ami_filter: string | null;
+  readonly version: number;
+}
+
 /** Why a session ends; it decides the status in which it ends. */
 export type EndReason = "cancelled" | "completed" | "expired" | "failed";
 
@@ -261,6 +314,15 @@ export interface Fit {
 
 /** Whether a timeslot has room. */
 export type FitOfSlot = "fits" | "over" | "tight";
+
+/** What the leading worker controller found in EC2 besides the workers. */
+export interface FleetFinds {
+  readonly scans: readonly RegionScan[];
+  readonly orphans: readonly OrphanView[];
+  readonly orphan_count: number;
+  readonly may_terminate: boolean;
+  readonly dry_run_reasons: Readonly<Record<string, string>>;
+}
 
 /** Whether the timeslot has room for all that is booked in it, by what is known now. */
 export interface Forecast {
@@ -347,6 +409,8 @@ export interface LabNode {
   readonly state: string | null;
   readonly cpu: number;
   readonly memory_gb: number;
+  readonly x: number | null;
+  readonly y: number | null;
   readonly updated_at: string;
 }
 
@@ -498,6 +562,15 @@ export interface LabletSessionView {
   readonly evidence: readonly Evidence[];
 }
 
+/** The newest leader of a service, and by which right. */
+export interface LeaderView {
+  readonly service: string;
+  readonly instance_id: string | null;
+  readonly epoch: number;
+  readonly since: string | null;
+  readonly is_reporting: boolean;
+}
+
 /** Why a lab with the marker of this fleet is no session's. */
 export type LeakReason = "duplicate" | "record_older" | "session_ended" | "session_moved_on" | "session_unknown";
 
@@ -621,6 +694,13 @@ export interface NewTimeslot {
   readonly zone?: string | null;
 }
 
+/** The token to create. */
+export interface NewToken {
+  readonly name: string;
+  readonly role: "viewer" | "operator" | "admin";
+  readonly expires_in_seconds?: number | null;
+}
+
 /** The worker to create. */
 export interface NewWorker {
   readonly name: string;
@@ -641,6 +721,16 @@ export interface NextEvent {
 export interface Nomination {
   readonly worker_id: string;
   readonly ready_at: string;
+}
+
+/** An instance with our tags that no record owns. */
+export interface OrphanView {
+  readonly instance_id: string;
+  readonly region: string;
+  readonly state: string;
+  readonly kind: string;
+  readonly worker_id: string;
+  readonly detail: string;
 }
 
 /** What follows for a session. */
@@ -720,6 +810,26 @@ export interface Problem {
   readonly errors?: readonly FieldError[];
 }
 
+/** One process, as it is now. A newer version may send more than an older one reads. */
+export interface ProcessReport {
+  readonly service: string;
+  readonly instance_id: string;
+  readonly version: string;
+  readonly started_at: string;
+  readonly loop_lag_seconds: number;
+  readonly frozen: readonly string[];
+  readonly silent_loops: readonly string[];
+  readonly controller: ControllerState | null;
+  readonly finds: FleetFinds | null;
+}
+
+/** A process with its last report. */
+export interface ProcessView {
+  readonly report: ProcessReport;
+  readonly reported_at: string;
+  readonly is_silent: boolean;
+}
+
 export interface QueueEntry {
   readonly session: LabletSessionView;
   readonly outcome: Outcome;
@@ -738,6 +848,15 @@ export interface Reason {
 
 export interface RegionList {
   readonly items: readonly RegionView[];
+}
+
+/** The last search of a region for instances without a worker. */
+export interface RegionScan {
+  readonly region: string;
+  readonly at: string;
+  readonly error: string;
+  readonly found: number;
+  readonly imported: number;
 }
 
 /** A region for new workers. */
@@ -947,9 +1066,33 @@ export interface StepRecord {
 /** How far a step is. */
 export type StepStatus = "completed" | "failed" | "pending" | "running" | "skipped";
 
+/** Something that needs a person, in a sentence; the code is for programs. */
+export interface SystemProblem {
+  readonly code: string;
+  readonly text: string;
+}
+
+/** How LCM itself is doing. */
+export interface SystemView {
+  readonly at: string;
+  readonly problems: readonly SystemProblem[];
+  readonly leaders: readonly LeaderView[];
+  readonly processes: readonly ProcessView[];
+  readonly monitors: Readonly<Record<string, number>>;
+  readonly adopted: readonly AdoptedWorker[];
+  readonly finds: FleetFinds | null;
+}
+
 /** Templates, cheapest first. */
 export interface TemplateList {
   readonly items: readonly WorkerTemplate[];
+}
+
+/** A template, and what people changed of it. */
+export interface TemplateSource {
+  readonly template: WorkerTemplate;
+  readonly file: WorkerTemplate;
+  readonly changed: readonly string[];
 }
 
 /** The status changes of a worker, oldest first. */
@@ -962,6 +1105,27 @@ export interface Timeslot {
   readonly start: string;
   readonly end: string;
   readonly zone: string;
+}
+
+/** A new token. Store it now: it cannot be shown again. */
+export interface TokenCreated {
+  readonly token: string;
+  readonly details: TokenView;
+}
+
+export interface TokenList {
+  readonly items: readonly TokenView[];
+}
+
+/** The details of a token, without the token. */
+export interface TokenView {
+  readonly id: string;
+  readonly name: string;
+  readonly role: string;
+  readonly created_at: string;
+  readonly created_by: string;
+  readonly expires_at: string | null;
+  readonly last_used_at: string | null;
 }
 
 /** What a topology needs, and where it can run. Nothing is stored. */
