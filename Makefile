@@ -10,6 +10,8 @@ JOBS   ?= 3
 OLDER_CLIENT := $(VENV)/virl2-client-2.9
 # Cisco's command line for CML, whose dependencies are not ours.
 VIRLUTILS := $(VENV)/virlutils
+# The lowest versions that pyproject.toml allows.
+LOWEST := $(VENV)/lowest
 # No process, no socket, virtual time.
 UNIT := tests/unit tests/contract/test_kv.py
 UI_BUILT := src/lcm/control_plane/static/index.html
@@ -17,7 +19,7 @@ UI_BUILT := src/lcm/control_plane/static/index.html
 # Where this is set, every process compiles all it imports again: half of what its start costs.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run test check lint unit explore unit-coverage coverage bench bench-compare sim sim-coverage sim-hunt soak soak-ha soak-kill soak-class soak-labs soak-clicks screenshots docs dist lock browser
+.PHONY: help setup run test check lint unit explore unit-coverage coverage bench bench-compare sim sim-coverage sim-hunt soak soak-ha soak-kill soak-class soak-labs soak-clicks screenshots docs dist lock lowest browser
 .PHONY: ferretdb prometheus helm clean types page pytest
 
 help: ## Show this list
@@ -51,6 +53,9 @@ lint: $(VENV)/ready
 
 unit: setup ## The quick tests: no process, no socket, virtual time
 	$(BIN)/python -m pytest -q -n auto --dist loadfile $(UNIT) $(ARGS)
+
+lowest: setup $(LOWEST)/ready ## Run the unit tests on the lowest versions that pyproject.toml allows
+	$(LOWEST)/bin/python -m pytest -q -n auto --dist loadfile -W default::DeprecationWarning $(UNIT) $(ARGS)
 
 explore: setup ## Run the property tests on examples that the suite does not draw
 	$(BIN)/python -m pytest -q -n auto --dist loadfile $(UNIT) --hypothesis-profile=explore $(ARGS)
@@ -111,6 +116,8 @@ docs: setup ## Generate docs/reference and ui/src/generated from the code
 lock: $(VENV)/uv ## Resolve the dependencies anew and pin them
 	$(BIN)/uv pip compile pyproject.toml --all-extras --group dev --universal --generate-hashes \
 	  --no-emit-index-url --no-header --no-annotate -o requirements.lock
+	$(BIN)/uv pip compile pyproject.toml --all-extras --group unit --resolution lowest-direct --universal \
+	  --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate -o requirements-lowest.lock
 	echo virlutils | $(BIN)/uv pip compile - --python-version 3.11 --universal --generate-hashes \
 	  --no-emit-index-url --no-header --no-annotate -o requirements-virlutils.lock
 
@@ -139,6 +146,12 @@ $(VENV)/uv:
 $(VENV)/ready: $(VENV)/uv requirements.lock pyproject.toml
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(LOWEST)/ready: $(VENV)/ready requirements-lowest.lock
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(LOWEST)
+	$(BIN)/uv pip install --quiet --python $(LOWEST)/bin/python --require-hashes -r requirements-lowest.lock
+	$(BIN)/uv pip install --quiet --python $(LOWEST)/bin/python --no-deps --no-build-isolation -e .
 	@touch $@
 
 $(OLDER_CLIENT): $(VENV)/ready requirements-virl2-2.9.lock

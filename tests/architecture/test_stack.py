@@ -3,21 +3,32 @@
 import json
 import re
 import tomllib
+from itertools import chain
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.version import Version
 
 ROOT = Path(__file__).parents[2]
 STACK = (ROOT / "docs" / "explanation" / "stack.md").read_text()
 ROWS = [line.split("|")[1:-1] for line in STACK.splitlines() if re.match(r"\| [^-]", line)]
 
 
+def needs_of_lcm() -> list[str]:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    needed = [*project["dependencies"], *chain(*project["optional-dependencies"].values())]
+    return [each for each in needed if not each.startswith("lablet-cloud-manager[")]
+
+
+def needs_of_tests(group: str = "dev") -> list[str]:
+    listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"][group]
+    included = [each["include-group"] for each in listed if isinstance(each, dict)]
+    return [each for each in listed if isinstance(each, str)] + list(chain(*map(needs_of_tests, included)))
+
+
 def direct_dependencies() -> list[str]:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    needed = [*project["project"]["dependencies"], *project["dependency-groups"]["dev"]]
-    for extra in project["project"]["optional-dependencies"].values():
-        needed += [each for each in extra if not each.startswith("lablet-cloud-manager[")]
-    names = [re.split(r"[\[<>=; ]", each)[0] for each in needed]
+    names = [re.split(r"[\[<>=; ]", each)[0] for each in (*needs_of_lcm(), *needs_of_tests())]
     ui = json.loads((ROOT / "ui" / "package.json").read_text())
     return sorted({*names, *ui["dependencies"], *ui["devDependencies"]})
 
@@ -31,6 +42,17 @@ def locked_versions() -> dict[str, str]:
 
 def is_named(dependency: str, text: str) -> bool:
     return re.search(rf"(?<![\w@/-]){re.escape(dependency)}(?![\w-])", text) is not None
+
+
+def test_the_lowest_versions_that_are_allowed_are_those_that_make_lowest_tests() -> None:
+    lock = (ROOT / "requirements-lowest.lock").read_text()
+    tested = dict(re.findall(r"^([\w.-]+)==([\w.]+)", lock, re.MULTILINE))
+    allowed = {}
+    for requirement in map(Requirement, (*needs_of_lcm(), *needs_of_tests("unit"))):
+        bounds = [each.version for each in requirement.specifier if each.operator in (">=", "==")]
+        assert bounds, f"{requirement.name} has no lower bound"
+        allowed[requirement.name.lower()] = Version(bounds[0])
+    assert {name: Version(tested[name]) for name in allowed} == allowed, "run 'make lock', then 'make lowest'"
 
 
 @pytest.mark.parametrize("dependency", direct_dependencies())

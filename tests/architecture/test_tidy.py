@@ -41,7 +41,7 @@ def test_every_module_says_what_it_is_for(path: Path) -> None:
 
 
 def test_no_lock_file_names_a_host() -> None:
-    for name in ("requirements.lock", "ui/package-lock.json"):
+    for name in ("requirements.lock", "requirements-lowest.lock", "ui/package-lock.json"):
         text = (ROOT / name).read_text()
         assert '"resolved"' not in text
         assert not re.search(r"https?://[^\s\"/]*(pypi|npm|registry|python)", text), name
