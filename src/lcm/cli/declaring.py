@@ -52,7 +52,7 @@ def apply(
     timeout: Timeout = "15m",
     dry_run: DryRun = False,
 ) -> None:
-    """Make workers, lablet definitions and classes as fleet files say. Repeating it changes nothing."""
+    """Make templates, workers, definitions and classes as fleet files say. Repeating it changes nothing."""
     seconds = duration_of(timeout).total_seconds()
     with connected() as lcm:
         plan = _planned(lcm, files, file_set=file_set, prune=prune)

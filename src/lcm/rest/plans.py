@@ -52,20 +52,29 @@ class WantedClass(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     aws_region: Annotated[str, Meta(max_length=63)] | None = None
 
 
-Wanted = WantedWorker | WantedDefinition | WantedClass
+class WantedTemplate(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker template of the templates file, and those of its fields that a document wants otherwise."""
+
+    name: str
+    fields: dict[str, Any]
+
+
+Wanted = WantedTemplate | WantedWorker | WantedDefinition | WantedClass
 KINDS: Final[dict[str, type[Wanted]]] = {
+    "template": WantedTemplate,
     "definition": WantedDefinition,
     "worker": WantedWorker,
     "class": WantedClass,
 }
-"""In the order in which they are created: a class needs its definition."""
+"""In the order in which they are created: a worker needs its template, a class its definition."""
 
 
 class PlanRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The documents of a fleet."""
 
     resources: Annotated[list[dict[str, Any]], Meta(max_length=MAX_RESOURCES)]
-    """Each with its `kind`, which is `worker`, `definition` or `class`, and the fields of that kind."""
+    """Each with its `kind` (`template`, `worker`, `definition` or `class`) and the fields of that kind; of
+    a template those of `WorkerTemplate` that are to change."""
     file_set: FileSet = DEFAULT_SET
     """Marks what the plan creates."""
     prune: bool = False
@@ -100,6 +109,8 @@ class PlannedRequest(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     body: Any = None
     idempotency_key: str
+    if_match: str | None = None
+    """The version that the plan is about."""
 
 
 class PlannedStep(msgspec.Struct, frozen=True, kw_only=True):

@@ -42,6 +42,8 @@ def outline(found: Json) -> list[str]:
 
 async def send(desk: PublicDesk, request: Json) -> Answer:
     key = {"idempotency_key": request["idempotency_key"]}
+    if request["if_match"] is not None:
+        key["if_match"] = request["if_match"]
     return await desk.admin.send(request["method"], request["path"], request["body"], **key)
 
 
@@ -319,3 +321,40 @@ async def test_a_class_of_a_definition_in_the_same_documents_is_judged_by_what_t
 
 async def test_a_viewer_plans_nothing(desk: PublicDesk) -> None:
     assert (await desk.viewer.post("/api/plan", {"resources": []})).status == 403
+
+
+async def test_fields_of_a_template_are_changed_before_the_workers_that_need_them(desk: PublicDesk) -> None:
+    template = {"kind": "template", "name": "small", "enabled": True, "usd_per_hour": 0.5}
+    await desk.admin.post("/api/worker-templates/small/disable")
+    found = await apply(desk, worker("a"), template)
+    assert outline(found) == ["change template/small", "create worker/a"]
+    assert [change["field"] for change in found["steps"][0]["changes"]] == ["enabled", "usd_per_hour"]
+    assert found["steps"][1]["usd_per_hour"] == 0.5
+    now = (await desk.admin.get("/api/worker-templates/small")).body
+    assert (now["enabled"], now["usd_per_hour"], now["cpu"]) == (True, 0.5, 2)
+    assert outline(await plan(desk, template)) == ["keep template/small"]
+    reverted = await apply(desk, template, goal="delete")
+    assert outline(reverted) == ["delete template/small"]
+    assert (await desk.admin.get("/api/worker-templates/small")).body["usd_per_hour"] != 0.5
+    assert outline(await plan(desk, template, goal="delete")) == ["keep template/small"]
+
+
+async def test_a_template_that_was_changed_since_the_plan_is_not_changed_by_it(desk: PublicDesk) -> None:
+    template = {"kind": "template", "name": "small", "usd_per_hour": 0.5}
+    (step,) = (await plan(desk, template))["steps"]
+    await desk.admin.post("/api/worker-templates/small/disable")
+    assert (await send(desk, step["requests"][0])).status == 412
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"size": 1}, "size"),
+        ({"cpu": 0}, "cpu"),
+        ({"name": "huge"}, "name"),
+        ({"reserved_cpu": 2}, "reserved_cpu"),
+    ],
+)
+async def test_a_wrong_field_of_a_template_is_named(desk: PublicDesk, fields: Json, field: str) -> None:
+    (step,) = (await plan(desk, {"kind": "template", "name": "small", **fields}))["steps"]
+    assert (step["action"], [error["field"] for error in step["errors"]]) == ("refuse", [field])

@@ -38,6 +38,7 @@ class AsyncFleet:
                 method=request.method,
                 path=request.path,
                 body=request.body,
+                if_match=request.if_match,
                 is_keyed=True,
                 key=request.idempotency_key,
                 answer=bytes,

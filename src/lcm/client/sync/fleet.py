@@ -39,6 +39,7 @@ class Fleet:
                 method=request.method,
                 path=request.path,
                 body=request.body,
+                if_match=request.if_match,
                 is_keyed=True,
                 key=request.idempotency_key,
                 answer=bytes,

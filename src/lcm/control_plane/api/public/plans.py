@@ -12,7 +12,15 @@ from lcm.control_plane.api.public.workers import NewWorker
 from lcm.control_plane.queries.plans.plan import Read, plan_fleet
 from lcm.control_plane.queries.plans.steps import refused
 from lcm.core.configuration import check
-from lcm.rest.plans import KINDS, FleetPlan, PlannedStep, PlanRequest, StepAction, WantedWorker
+from lcm.rest.plans import (
+    KINDS,
+    FleetPlan,
+    PlannedStep,
+    PlanRequest,
+    StepAction,
+    WantedTemplate,
+    WantedWorker,
+)
 from lcm.rest.schemas import FieldError
 from lcm.web.answers import answer, body_of, documented, reads
 
@@ -44,6 +52,8 @@ def _read(resource: Mapping[str, Any], *, is_named_only: bool) -> Read:
     if is_named_only and name:
         return PlannedStep(kind=kind, name=name, action=StepAction.DELETE)
     fields = {field: value for field, value in resource.items() if field != "kind"}
+    if kind == "template" and name:
+        return WantedTemplate(name=name, fields=fields)
     found = check(fields, KINDS[kind], within=fields, at="")
     if isinstance(found, list):
         errors = [FieldError(field=each.field.lstrip("."), message=each.message) for each in found]

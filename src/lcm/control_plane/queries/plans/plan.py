@@ -1,6 +1,6 @@
 """The plan of a whole fleet, from documents that are read already. It is a question: nothing is changed."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import TypeGuard
 
 from msgspec.structs import replace
@@ -9,6 +9,8 @@ from lcm.control_plane.policies import Policies
 from lcm.control_plane.queries.cost import cost_report
 from lcm.control_plane.queries.plans.lablets import CLASS, DEFINITION, ClassPlans, DefinitionPlans
 from lcm.control_plane.queries.plans.steps import refused
+from lcm.control_plane.queries.plans.templates import KIND as TEMPLATE
+from lcm.control_plane.queries.plans.templates import TemplatePlans
 from lcm.control_plane.queries.plans.workers import KIND as WORKER
 from lcm.control_plane.queries.plans.workers import WorkerPlans
 from lcm.control_plane.records.groups import Records
@@ -21,6 +23,7 @@ from lcm.rest.plans import (
     Wanted,
     WantedClass,
     WantedDefinition,
+    WantedTemplate,
 )
 from lcm.rest.schemas import FieldError
 
@@ -36,7 +39,7 @@ async def plan_fleet(
     plans = await _Plans.of(records, policies, request.file_set)
     numbered = _without_repeats(documents)
     if request.goal == "delete":
-        steps = [*plans.deletions(numbered)]
+        steps = [step async for step in plans.deletions(numbered)]
     else:
         created = sorted(numbered, key=lambda each: _ORDER.get(_name_of(each[1])[0], 0))
         steps = [replace(await plans.step(document), document=place) for place, document in created]
@@ -53,8 +56,14 @@ class _Plans:
     """The plans of all kinds."""
 
     def __init__(
-        self, workers: WorkerPlans, definitions: DefinitionPlans, classes: ClassPlans, file_set: str
+        self,
+        templates: TemplatePlans,
+        workers: WorkerPlans,
+        definitions: DefinitionPlans,
+        classes: ClassPlans,
+        file_set: str,
     ) -> None:
+        self._templates = templates
         self._workers = workers
         self._definitions = definitions
         self._classes = classes
@@ -66,8 +75,11 @@ class _Plans:
         workers = await records.workers.list_all()
         definitions = DefinitionPlans(records, await records.definitions.list_all(), file_set=file_set)
         batches, sessions = await records.batches.list_all(), await records.sessions.list_all()
+        templates = TemplatePlans(records)
+        changed = templates.after
         return cls(
-            WorkerPlans(records, policies, workers, prices=prices, file_set=file_set),
+            templates,
+            WorkerPlans(records, policies, workers, prices=prices, changed=changed, file_set=file_set),
             definitions,
             ClassPlans(records, policies, batches, sessions, definitions, file_set=file_set),
             file_set,
@@ -76,6 +88,8 @@ class _Plans:
     async def step(self, document: Read) -> PlannedStep:
         if isinstance(document, PlannedStep):
             return document
+        if isinstance(document, WantedTemplate):
+            return await self._templates.step(document)
         if isinstance(document, WantedDefinition):
             return self._definitions.step(document)
         if isinstance(document, WantedClass):
@@ -100,19 +114,22 @@ class _Plans:
         gone = [step for step in steps if (step.kind, step.name) not in named]
         return [replace(step, reason=step.reason or "it is in no document of its set") for step in gone]
 
-    def deletions(self, numbered: Sequence[tuple[int, Read]]) -> Iterator[PlannedStep]:
+    async def deletions(self, numbered: Sequence[tuple[int, Read]]) -> AsyncIterator[PlannedStep]:
         """Yield the deletion of what the documents name: what needs others before those."""
         for place, document in sorted(numbered, key=lambda each: -_ORDER.get(_name_of(each[1])[0], 0)):
             kind, name = _name_of(document)
             if _is_refused(document):
                 yield replace(document, document=place)
                 continue
-            for step in self._deleted(kind, name) or [
+            for step in await self._deleted(kind, name) or [
                 PlannedStep(kind=kind, name=name, action=StepAction.KEEP, reason="there is none")
             ]:
                 yield replace(step, document=place)
 
-    def _deleted(self, kind: str, name: str) -> list[PlannedStep]:
+    async def _deleted(self, kind: str, name: str) -> list[PlannedStep]:
+        if kind == TEMPLATE:
+            step = await self._templates.delete(name)
+            return [step] if step is not None else []
         if kind == WORKER and name in self._workers.living:
             return [self._workers.delete(self._workers.living[name])]
         if kind == DEFINITION and name in self._definitions.newest:

@@ -11,14 +11,22 @@ from lcm.rest.plans import FieldChange, PlannedRequest, PlannedStep, StepAction
 from lcm.rest.schemas import FieldError
 
 
-def planned_request(method: str, path: str, body: Any, *about: object) -> PlannedRequest:
+def planned_request(
+    method: str, path: str, body: Any, *about: object, if_match: str | None = None
+) -> PlannedRequest:
     """Return the request. Its key follows from its content and from what it is `about`.
 
     What is named there makes it another request when it is due again, such as the record before.
     """
     content = msgspec.json.encode((method, path, body, about))
     key = f"apply-{hashlib.sha256(content).hexdigest()[:32]}"
-    return PlannedRequest(method=method, path=path, body=msgspec.to_builtins(body), idempotency_key=key)
+    return PlannedRequest(
+        method=method,
+        path=path,
+        body=msgspec.to_builtins(body),
+        idempotency_key=key,
+        if_match=if_match,
+    )
 
 
 def refused(kind: str, name: str, *errors: FieldError) -> PlannedStep:

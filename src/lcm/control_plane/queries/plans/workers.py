@@ -1,6 +1,6 @@
 """The steps of workers."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from lcm.control_plane.policies import Policies
@@ -9,9 +9,10 @@ from lcm.control_plane.records.fleet_token import has_fleet_token
 from lcm.control_plane.records.groups import Records
 from lcm.control_plane.records.possibility import refuse_unknown_region
 from lcm.domain.cost import BILLED
-from lcm.domain.errors import RequestError
+from lcm.domain.errors import RequestError, UnknownReference
 from lcm.domain.lifecycle import FAILED, TERMINATED, TERMINATING, UNKNOWN, DesiredStatus
 from lcm.domain.requests import request, retag
+from lcm.domain.template import WorkerTemplate
 from lcm.domain.worker import Action, Worker
 from lcm.rest.plans import FieldChange, PlannedRequest, PlannedStep, StepAction, WantedWorker
 from lcm.rest.schemas import FieldError
@@ -32,11 +33,13 @@ class WorkerPlans:
         workers: Sequence[Worker],
         *,
         prices: dict[str, float],
+        changed: Mapping[str, WorkerTemplate],
         file_set: str,
     ) -> None:
         self._records = records
         self._policies = policies
         self._prices = prices
+        self._changed = changed
         self._file_set = file_set
         self._now = records.clock.now()
         oldest_first = sorted(workers, key=lambda worker: worker.created_at)
@@ -73,7 +76,7 @@ class WorkerPlans:
     async def _create(self, wanted: WantedWorker) -> PlannedStep:
         errors = judged("aws_region", lambda: refuse_unknown_region(self._policies, wanted.aws_region))
         try:
-            template = await self._records.templates.enabled(wanted.template_name)
+            template = await self._template(wanted.template_name)
         except RequestError as error:
             errors.append(FieldError(field="template_name", message=str(error)))
         if errors:
@@ -92,6 +95,15 @@ class WorkerPlans:
             requests=tuple(requests),
             usd_per_hour=0.0 if is_stopped else template.usd_per_hour,
         )
+
+    async def _template(self, name: str) -> WorkerTemplate:
+        """Return the template as it will be when the worker is created. Raises UnknownReference."""
+        changed = self._changed.get(name)
+        if changed is not None and changed.enabled:
+            return changed
+        if changed is not None:
+            raise UnknownReference(f"template {name!r} is disabled by another document")
+        return await self._records.templates.enabled(name)
 
     def _body(self, wanted: WantedWorker) -> dict[str, Any]:
         body: dict[str, Any] = {"name": wanted.name, "template_name": wanted.template_name}
