@@ -35,6 +35,7 @@ ELSEWHERE: Final = {
     "--install-completion": "it writes to the files of the reader's shell",
     "events -f": "it goes on until Ctrl-C",
     "get workers -w": "it goes on until Ctrl-C",
+    "adopt": "it needs servers or labs that LCM found; tests/e2e has both",
     "delete lab": "it needs a lab that LCM did not make; tests/integration/test_lab_discovery.py has one",
 }
 """What is not run here, and why."""
