@@ -256,7 +256,8 @@ class L8SearchedImports(_LabInvariant):
 
     def on_answer(self, process: Process, call: Call, answer: Any) -> None:
         if call.site == "labs.list_labs":
-            self._listed[process.name, process.incarnation, call.subject] = call.n
+            key = (process.name, process.incarnation, call.subject)
+            self._listed[key] = max(self._listed.get(key, 0), call.n)  # an earlier one may be answered later
 
     def on_call(self, process: Process, call: Call) -> None:
         self._newest_call = call.n
