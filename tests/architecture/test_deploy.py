@@ -90,7 +90,7 @@ def test_the_ports_that_deployments_name_are_the_defaults(process: str) -> None:
 def test_what_probes_and_prometheus_ask_for_is_answered() -> None:
     wanted = {"/health", "/ready", "/metrics"}
     nobody: Any = None
-    of_controllers = ControllerOperations(nobody, nobody, nobody, "").app().routes
+    of_controllers = ControllerOperations(nobody, nobody, nobody, nobody).app().routes
     assert wanted <= {getattr(route, "path", "") for route in of_controllers}
     assert {"/health", "/ready"} <= openapi_document()["paths"].keys()
 
@@ -132,6 +132,7 @@ def test_the_image_sets_only_what_is_a_setting() -> None:
 
 FILLED_IN = {
     **{name: f"{KEY}-{process}" for process, name in SERVICE_KEYS.items()},
+    "METRICS_TOKEN": KEY,
     "LCM_SECRET_KEY": SECRET,
     "GRAFANA_PASSWORD": "secret",
 }
@@ -249,7 +250,8 @@ def test_no_process_of_the_compose_file_talks_in_clear(compose: Any) -> None:
             ["--client-cert-auth", "--peer-client-cert-auth"] if "etcd" in name else ["--tlsMode=requireTLS"]
         )
         assert set(wanted) <= set(flags)
-    assert re.search(r"bind :8080 ssl crt /certificates/front-both\.pem", front)
+    for port in (8080, 8081):
+        assert re.search(rf"bind :{port} ssl crt /certificates/front-both\.pem", front)
     assert re.search(r"default-server .* ssl verify required ca-file /certificates/ca\.pem", front)
     for job in yaml.safe_load((DEPLOY / "compose" / "prometheus.yml").read_text())["scrape_configs"]:
         assert job["scheme"] == "https"
@@ -272,6 +274,12 @@ def test_images_are_pinned_to_a_version(compose: Any) -> None:
     assert all(re.search(r":v?\d", image) for image in foreign), foreign
 
 
+def test_no_image_is_of_a_version_with_a_known_hole(compose: Any) -> None:
+    for name, fixed in (("quay.io/coreos/etcd", (3, 5, 30)), ("grafana/grafana", (11, 6, 14))):
+        found = {s["image"].partition(":")[2] for s in compose["services"].values() if name in s["image"]}
+        assert all(tuple(map(int, tag.removeprefix("v").split("."))) >= fixed for tag in found), found
+
+
 def test_prometheus_and_the_front_find_every_process(compose: Any) -> None:
     found = {}
     for job in yaml.safe_load((DEPLOY / "compose" / "prometheus.yml").read_text())["scrape_configs"]:
@@ -285,11 +293,30 @@ def test_prometheus_and_the_front_find_every_process(compose: Any) -> None:
     servers = re.findall(r"^  server \w+ (\S+)", front, re.MULTILINE)
     assert servers == [f"{name}:8080" for name, _ in ours(compose) if name.startswith("control-plane")]
     assert "httpchk GET /ready" in front
+    jobs = yaml.safe_load((DEPLOY / "compose" / "prometheus.yml").read_text())["scrape_configs"]
+    mounted = {f"/run/secrets/{name}" for name in compose["services"]["prometheus"]["secrets"]}
+    assert {job["authorization"]["credentials_file"] for job in jobs} == mounted
     assert "option forwardfor" in front, "guesses would count for everyone behind it"
     address = compose["services"]["front"]["networks"]["default"]["ipv4_address"]
     assert {s["environment"]["FORWARDED_ALLOW_IPS"] for name, s in ours(compose) if "plane" in name} == {
         address
     }
+
+
+def test_the_public_address_leads_to_no_route_of_controllers_and_to_no_metrics(compose: Any) -> None:
+    """M7. They have a port of their own, which is not published."""
+    text = (DEPLOY / "compose" / "haproxy.cfg").read_text()
+    frontends = dict(re.findall(r"^frontend (\w+)\n((?:  .*\n)+)", text, re.MULTILINE))
+    public, internal = frontends["lcm"], frontends["controllers"]
+    [denied] = re.findall(r"http-request deny .*", public)
+    assert denied.endswith("if { path,url_dec -i -m beg /api/internal /metrics }")
+    assert "deny" not in internal
+    bound = {name: re.findall(r"bind :(\d+)", rules) for name, rules in frontends.items()}
+    assert {port.rpartition(":")[2] for port in compose["services"]["front"]["ports"]} == set(bound["lcm"])
+    for name, service in ours(compose):
+        if not name.startswith("control-plane"):
+            url = service["environment"]["CONTROL_PLANE_API_URL"]
+            assert url == f"https://front:{bound['controllers'][0]}"
 
 
 # systemd.
@@ -495,13 +522,20 @@ def test_the_chart_brings_the_alerts_and_scrapes_every_process_by_the_name_of_it
 @pytest.mark.skipif(HELM is None, reason="no Helm here; make helm builds one where there is Go")
 def test_helm_finds_no_fault_and_renders_what_is_kept() -> None:
     assert HELM is not None
-    subprocess.run([HELM, "lint", "--strict", "--quiet", CHART], check=True, capture_output=True)
+    generate = "generateSecret=true"
+    subprocess.run(
+        [HELM, "lint", "--strict", "--quiet", "--set", generate, CHART], check=True, capture_output=True
+    )
     options = ("--namespace", "lcm", "--set", "existingSecret=lcm-secrets,tls.secret=lcm-tls")
     rendered = subprocess.run(
         [HELM, "template", "lcm", CHART, *options], check=True, capture_output=True, text=True
     )
     assert rendered.stdout == RENDERED.read_text(), "run deploy/helm/render"
-    made = subprocess.run([HELM, "template", "lcm", CHART], check=True, capture_output=True, text=True)
+    refused = subprocess.run([HELM, "template", "lcm", CHART], check=False, capture_output=True, text=True)
+    assert "existingSecret" in refused.stderr, "each rendering would make other keys"
+    made = subprocess.run(
+        [HELM, "template", "lcm", CHART, "--set", generate], check=True, capture_output=True, text=True
+    )
     secrets = [one for one in yaml.safe_load_all(made.stdout) if one and one["kind"] == "Secret"]
     [data] = [secret["stringData"] for secret in secrets if "stringData" in secret]
     names = ("STORE_URL", "LCM_SECRET_KEY", *SERVICE_KEYS.values())

@@ -23,13 +23,13 @@ NOT_RUN: Any = None
 CONTROLLER = {
     getattr(route, "path", "")
     for route in worker_operations(
-        NOT_RUN, NOT_RUN, NOT_RUN, NOT_RUN, "", metrics_collected=int, scale_down_enabled=False
+        NOT_RUN, NOT_RUN, NOT_RUN, NOT_RUN, NOT_RUN, metrics_collected=int, scale_down_enabled=False
     )
     .app()
     .routes
 } | {
     getattr(route, "path", "")
-    for route in scheduler_operations(NOT_RUN, NOT_RUN, NOT_RUN, NOT_RUN, NOT_RUN, "").app().routes
+    for route in scheduler_operations(NOT_RUN, NOT_RUN, NOT_RUN, NOT_RUN, NOT_RUN, NOT_RUN).app().routes
 }
 
 

@@ -26,6 +26,7 @@ from lcm.core.ids import RandomIds
 from lcm.core.kv.memory import MemoryKv
 from lcm.core.telemetry import Telemetry
 from lcm.rest.schemas import LeadershipClaim
+from lcm.web.operations import MetricsPage
 from support.control_plane import control_plane_over
 from support.fleet import TEMPLATES
 
@@ -56,7 +57,7 @@ app = build_app(
         EventHub(clock, ids, plane.caches.worker_cache),
         Identity(AccessKeys("viewer-key", "operator-key", "admin-key", "controller-key"), store, clock),
     ),
-    plane_operations(health, Telemetry(), publisher),
+    plane_operations(health, MetricsPage(Telemetry(), clock), publisher),
     Buckets(clock, per_second=1e6, burst=1_000_000),
 )
 schema = schemathesis.openapi.from_asgi("/api/openapi.json", app, headers=HEADERS).exclude(

@@ -57,6 +57,7 @@ from lcm.core.telemetry import WAIT_BUCKETS, LoopLagMonitor, Telemetry
 from lcm.domain.worker import Worker
 from lcm.rest.schemas import CONTROL_PLANE
 from lcm.rest.system import ProcessReport
+from lcm.web.operations import MetricsPage
 from lcm.web.process_reports import ProcessReporter
 from lcm.web.server import HttpServer
 
@@ -185,6 +186,7 @@ def assemble(
     key_prefix: str = "/lcm",
     issuer: BearerVerifier | None = None,
     requests_per_second: float = DEFAULT_REQUESTS_PER_SECOND,
+    metrics_token: str = "",
     limits: Limits | None = None,
     peers: Sequence[str] = (),
     open_feed: OpenFeed | None = None,
@@ -254,9 +256,10 @@ def assemble(
     session_sweep = SessionSweep(records, caches, policies, health)
     _register_metrics(telemetry, plane, hub, identity, feed_clients)
     _register_session_metrics(telemetry, plane, session_sweep)
+    metrics = MetricsPage(telemetry, clock, metrics_token)
     rate = Buckets(clock, per_second=requests_per_second, burst=int(requests_per_second * BURST_SECONDS))
     return ControlPlaneParts(
-        app=build_app(Services(plane, hub, identity), plane_operations(health, telemetry, publisher), rate),
+        app=build_app(Services(plane, hub, identity), plane_operations(health, metrics, publisher), rate),
         plane=plane,
         publisher=publisher,
         kv_watch=kv_watch,
@@ -462,6 +465,7 @@ async def control_plane_process(
             issuer=issuer,
             provider=_provider(settings, issuer, post_form, clock),
             requests_per_second=settings.api_requests_per_second,
+            metrics_token=settings.metrics_token.get_secret_value(),
             limits=Limits(capacity_refresh_seconds=settings.capacity_refresh_interval_seconds),
             peers=settings.control_plane_peers,
             open_feed=(

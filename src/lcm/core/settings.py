@@ -20,7 +20,15 @@ def split_list(value: object) -> object:
     return [part for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
 
-class CoordinationSettings(BaseSettings):
+class OperationsSettings(BaseSettings):
+    """How a process is watched."""
+
+    metrics_token: StrongKeys = Field(
+        SecretStr(""), description="The bearer token that /metrics needs; empty: it needs none."
+    )
+
+
+class CoordinationSettings(OperationsSettings):
     """etcd is used if one of ETCD_ENDPOINTS, ETCD_HOST and ETCD_PORT is set."""
 
     model_config = SettingsConfigDict(frozen=True, extra="ignore", populate_by_name=True)

@@ -9,10 +9,9 @@ from starlette.responses import Response
 
 from lcm.core.controller import WatchTriggeredHostedService
 from lcm.core.health import Health
-from lcm.core.telemetry import Telemetry
 from lcm.domain.lablet.session import LabletSession
 from lcm.lablet_controller.stats import Stats
-from lcm.web.operations import ControllerOperations, json_answer
+from lcm.web.operations import ControllerOperations, KeyCheck, MetricsPage, json_answer
 
 DOES: Final = "runs the labs of sessions on their workers, and removes them"
 
@@ -37,14 +36,14 @@ def lablet_operations(
     service: WatchTriggeredHostedService[LabletSession],
     stats: Stats,
     health: Health,
-    telemetry: Telemetry,
-    api_key: str,
+    metrics: MetricsPage,
+    api_key: KeyCheck,
 ) -> ControllerOperations:
     """Everything that an operator can see of a lablet controller and do to it."""
     return ControllerOperations(
         service,
         health,
-        telemetry,
+        metrics,
         api_key,
         health_facts=lambda: {
             "instances_managed": stats.instances_managed,

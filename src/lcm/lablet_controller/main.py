@@ -39,6 +39,7 @@ from lcm.rest.client import HttpTransport
 from lcm.rest.lablet_client import LabletClient
 from lcm.rest.plane_clock import PlaneClock
 from lcm.rest.schemas import LABLET_CONTROLLER
+from lcm.web.operations import KeyCheck, MetricsPage
 from lcm.web.server import HttpServer
 
 KEEP_ALIVE_SECONDS: float = 5.0
@@ -258,7 +259,13 @@ async def lablet_controller_process(
             telemetry=telemetry,
             health=health,
         )
-        operations = lablet_operations(lablets.service, lablets.stats, health, telemetry, api_key)
+        operations = lablet_operations(
+            lablets.service,
+            lablets.stats,
+            health,
+            MetricsPage(telemetry, clock, settings.metrics_token.get_secret_value()),
+            KeyCheck(api_key, clock),
+        )
         lag = LoopLagMonitor(telemetry, clock)
         reporter = operations.reporter(control_plane.report_process, clock, lag)
         server = HttpServer(

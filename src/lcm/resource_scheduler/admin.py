@@ -9,12 +9,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from lcm.core.health import Health
-from lcm.core.telemetry import Telemetry
 from lcm.resource_scheduler.reconciler import QUEUE, SchedulerReconciler
 from lcm.resource_scheduler.service import SchedulerHostedService
 from lcm.resource_scheduler.stats import Stats
 from lcm.rest.lablets import WindowDue
-from lcm.web.operations import ControllerOperations, json_answer
+from lcm.web.operations import ControllerOperations, KeyCheck, MetricsPage, json_answer
 
 DOES: Final = "places lablet sessions on workers and requests the workers that are missing"
 
@@ -54,15 +53,15 @@ def scheduler_operations(
     reconciler: SchedulerReconciler,
     stats: Stats,
     health: Health,
-    telemetry: Telemetry,
-    api_key: str,
+    metrics: MetricsPage,
+    api_key: KeyCheck,
 ) -> ControllerOperations:
     """Everything that an operator can see of a scheduler and do to it."""
     own = SchedulerPages(service, reconciler, stats)
     return ControllerOperations(
         service,
         health,
-        telemetry,
+        metrics,
         api_key,
         health_facts=lambda: {
             "pending_instances": stats.pending_instances,

@@ -28,6 +28,7 @@ from lcm.resource_scheduler.stats import Stats
 from lcm.rest.client import HttpTransport
 from lcm.rest.scheduling_client import SchedulingClient
 from lcm.rest.schemas import RESOURCE_SCHEDULER
+from lcm.web.operations import KeyCheck, MetricsPage
 from lcm.web.server import HttpServer
 
 
@@ -172,7 +173,12 @@ async def resource_scheduler_process(
             health=health,
         )
         operations = scheduler_operations(
-            scheduler.service, scheduler.reconciler, scheduler.stats, health, telemetry, api_key
+            scheduler.service,
+            scheduler.reconciler,
+            scheduler.stats,
+            health,
+            MetricsPage(telemetry, clock, settings.metrics_token.get_secret_value()),
+            KeyCheck(api_key, clock),
         )
         lag = LoopLagMonitor(telemetry, clock)
         reporter = operations.reporter(control_plane.report_process, clock, lag)

@@ -1,7 +1,8 @@
 """What every process answers about itself: probes, facts and metrics; and `/admin` of the controllers.
 
-Everything under `/admin/` needs the controller's key; what only a leader can do answers 409 on a standby. A
-process adds its own facts, a controller also its own pages and actions, to those that all of them have.
+Metrics need METRICS_TOKEN where it is set. Everything under `/admin/` needs the controller's key; what only a
+leader can do answers 409 on a standby. A process adds its own facts, a controller also its own pages and
+actions, to those that all of them have.
 """
 
 import hmac
@@ -10,9 +11,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from importlib.metadata import version
-from typing import Any
+from typing import Any, Final
 
 import msgspec
+import structlog
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
@@ -30,7 +32,13 @@ from lcm.rest.system import ControllerState, FleetFinds, ProcessReport
 from lcm.web.problems import problem, unexpected_problem
 from lcm.web.process_reports import ProcessReporter
 
+log = structlog.get_logger(__name__)
+
 Handler = Callable[[Request], Awaitable[Response]]
+
+METRICS_MAX_AGE_SECONDS: Final = 1.0
+"""Metrics are rendered once in this time, however often they are asked for: the event loop does it."""
+REFUSALS_LOGGED_EVERY_SECONDS: Final = 1.0
 
 
 class LeaderStatusView(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,12 +108,56 @@ class LeadershipFacts(msgspec.Struct, frozen=True, kw_only=True):
     coordination: str
 
 
+class KeyCheck:
+    """Compares what is given with a key, and logs refusals: one line a second says how many there were."""
+
+    def __init__(self, key: str, clock: Clock) -> None:
+        self._valid = [each.encode() for each in keys_in(key)]
+        self._clock = clock
+        self._logged_at = float("-inf")
+        self._refused = 0
+
+    def accepts(self, request: Request, given: str) -> bool:
+        """Whether it is the key, during a rotation one of several by commas; without one nothing is."""
+        matches = [hmac.compare_digest(given.encode(), key) for key in self._valid]
+        if any(matches):
+            return True
+        now = self._clock.monotonic()
+        self._refused += 1
+        if now - self._logged_at >= REFUSALS_LOGGED_EVERY_SECONDS:
+            address = request.client.host if request.client else ""
+            log.warning("key refused", path=request.url.path, address=address, count=self._refused)
+            self._logged_at, self._refused = now, 0
+        return False
+
+
+class MetricsPage:
+    """The metrics, for clients with the token if there is one."""
+
+    def __init__(self, telemetry: Telemetry, clock: Clock, token: str = "") -> None:
+        self.telemetry = telemetry
+        self._clock = clock
+        self._token = KeyCheck(token, clock) if token else None
+        self._rendered = b""
+        self._rendered_at = float("-inf")
+
+    async def show(self, request: Request) -> Response:
+        kind, _, given = request.headers.get("Authorization", "").partition(" ")
+        token = given.strip() if kind.lower() == "bearer" else ""
+        if self._token is not None and not self._token.accepts(request, token):
+            return problem(401, "unauthorized", "Not allowed", "send METRICS_TOKEN as a bearer token")
+        now = self._clock.monotonic()
+        if now - self._rendered_at >= METRICS_MAX_AGE_SECONDS:
+            self._rendered, self._rendered_at = self.telemetry.render(), now
+        return Response(self._rendered, media_type=self.telemetry.content_type)
+
+
 @dataclass(frozen=True)
 class ProcessOperations:
     """The probes, facts and metrics of a process."""
 
     health: Health
-    telemetry: Telemetry
+    metrics: MetricsPage
     is_ready: Callable[[], bool]
     info_facts: Callable[[], Mapping[str, Any]]
     """Added to `/info`; at least the name of the service."""
@@ -128,8 +180,8 @@ class ProcessOperations:
     async def show_info(self, _: Request) -> Response:
         return json_answer({**self.info_facts(), "version": version("lablet-cloud-manager")})
 
-    async def show_metrics(self, _: Request) -> Response:
-        return Response(self.telemetry.render(), media_type=self.telemetry.content_type)
+    async def show_metrics(self, request: Request) -> Response:
+        return await self.metrics.show(request)
 
 
 @dataclass(frozen=True)
@@ -138,9 +190,9 @@ class ControllerOperations:
 
     service: LeaderElectedHostedService[Any]
     health: Health
-    telemetry: Telemetry
-    api_key: str
-    """Opens `/admin/`; during a rotation several by commas."""
+    metrics: MetricsPage
+    api_key: KeyCheck
+    """Opens `/admin/`."""
     health_facts: Callable[[], Mapping[str, Any]] = dict
     """Added to `/health`."""
     info_facts: Callable[[], Mapping[str, Any]] = dict
@@ -155,7 +207,7 @@ class ControllerOperations:
     def app(self) -> Starlette:
         process = ProcessOperations(
             self.health,
-            self.telemetry,
+            self.metrics,
             is_ready=lambda: not self.health.freeze_reasons,
             info_facts=self._info_facts,
             health_facts=self._health_facts,
@@ -310,12 +362,9 @@ class ControllerOperations:
         return "elected" if self.service.election.kv is not None else "alone"
 
     def _with_key(self, handler: Handler) -> Handler:
-        valid = [key.encode() for key in keys_in(self.api_key)]
-
         async def guarded(request: Request) -> Response:
-            given = request.headers.get(API_KEY_HEADER, "").encode()
-            matches = [hmac.compare_digest(given, key) for key in valid]
-            if any(matches):
+            given = request.headers.get(API_KEY_HEADER, "")
+            if self.api_key.accepts(request, given):
                 return await handler(request)
             detail = f"send the controller's key in {API_KEY_HEADER}; it is missing or wrong"
             return problem(401, "unauthorized", "Not allowed", detail)

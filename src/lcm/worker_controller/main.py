@@ -28,6 +28,7 @@ from lcm.domain.template import RegionConfig, WorkerTemplate
 from lcm.domain.worker import Worker
 from lcm.rest.client import ControlPlaneClient, HttpTransport
 from lcm.rest.schemas import WORKER_CONTROLLER
+from lcm.web.operations import KeyCheck, MetricsPage
 from lcm.web.server import HttpServer
 from lcm.web.tracing import Traced
 from lcm.worker_controller.adapters.cloudwatch import CloudWatchMetrics
@@ -341,8 +342,8 @@ async def worker_controller_process(
             controller.service,
             controller.reconciler,
             health,
-            telemetry,
-            api_key,
+            MetricsPage(telemetry, clock, settings.metrics_token.get_secret_value()),
+            KeyCheck(api_key, clock),
             metrics_collected=lambda: monitoring.metrics.collected,
             scale_down_enabled=settings.scale_down_enabled,
         )

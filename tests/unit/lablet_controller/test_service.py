@@ -32,6 +32,7 @@ from lcm.rest.plane_clock import PlaneClock
 from lcm.rest.schemas import LABLET_CONTROLLER, LeadershipClaim
 from lcm.simulator.cml.lab import Lab
 from lcm.simulator.cml.topology import import_file, read_file
+from lcm.web.operations import KeyCheck, MetricsPage
 from support.asgi import request
 from support.lablet_bench import LAB, LabletBench
 from support.people import KEYS
@@ -111,7 +112,11 @@ class Site(LabletBench):
     async def ask(self, controller: LabletController, path: str) -> Any:
         service = controller.service
         operations = lablet_operations(
-            service, controller.stats, service.loop.health, service.loop.telemetry, KEYS.controller
+            service,
+            controller.stats,
+            service.loop.health,
+            MetricsPage(service.loop.telemetry, self.clock),
+            KeyCheck(KEYS.controller, self.clock),
         )
         _, body = await request(operations.app(), "GET", path, {"X-API-Key": KEYS.controller}, None)
         return json.loads(body)

@@ -15,6 +15,7 @@ from lcm.domain.errors import Unreachable
 from lcm.domain.lablet.states import PENDING, PENDING_SCHEDULING, SCHEDULED
 from lcm.resource_scheduler.admin import scheduler_operations
 from lcm.resource_scheduler.main import ResourceScheduler
+from lcm.web.operations import KeyCheck, MetricsPage
 from support.asgi import request
 from support.control_plane import ONE_REGION
 from support.scheduling import NEEDS, Classroom
@@ -27,7 +28,12 @@ async def ask(
 ) -> tuple[int, Any]:
     service = scheduler.service
     operations = scheduler_operations(
-        service, scheduler.reconciler, scheduler.stats, service.loop.health, service.loop.telemetry, KEY
+        service,
+        scheduler.reconciler,
+        scheduler.stats,
+        service.loop.health,
+        MetricsPage(service.loop.telemetry, service.loop.clock),
+        KeyCheck(KEY, service.loop.clock),
     )
     status, body = await request(operations.app(), method, path, {"X-API-Key": key}, None)
     return status, body.decode() if path == "/metrics" else json.loads(body)

@@ -17,6 +17,7 @@ from lcm.domain.errors import CapacityShortage, Unreachable
 from lcm.domain.lifecycle import DRAINING, FAILED, RUNNING, STOPPED, TERMINATED
 from lcm.domain.worker import Action
 from lcm.rest.schemas import PROBLEM_TYPE_PREFIX
+from lcm.web.operations import KeyCheck, MetricsPage
 from lcm.worker_controller.admin.http import worker_operations
 from lcm.worker_controller.admin.metrics import register_metrics
 from lcm.worker_controller.main import WorkerController
@@ -34,8 +35,8 @@ def app_of(controller: WorkerController, key: str = KEY) -> Starlette:
         controller.service,
         controller.reconciler,
         controller.loop.health,
-        controller.loop.telemetry,
-        key,
+        MetricsPage(controller.loop.telemetry, controller.loop.clock),
+        KeyCheck(key, controller.loop.clock),
         metrics_collected=lambda: 7,
         scale_down_enabled=False,
     )

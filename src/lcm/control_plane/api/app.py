@@ -138,7 +138,7 @@ def build_app(services: Services, process: ProcessOperations, rate: Buckets) -> 
     app.router.routes.sort(key=_route_priority)
     app.add_middleware(Compressed)
     app.add_middleware(AccessMiddleware, identity=services.identity, rate=rate)
-    app.add_middleware(Traced, ids=process.telemetry.trace_ids)
+    app.add_middleware(Traced, ids=process.metrics.telemetry.trace_ids)
     return app
 
 

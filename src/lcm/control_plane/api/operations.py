@@ -8,18 +8,17 @@ from starlette.responses import Response
 from lcm.control_plane.api.dependencies import Viewer
 from lcm.control_plane.replication.publisher import Publisher
 from lcm.core.health import Health
-from lcm.core.telemetry import Telemetry
 from lcm.web.answers import documented
-from lcm.web.operations import HealthView, InfoView, ProcessOperations, ReadyView
+from lcm.web.operations import HealthView, InfoView, MetricsPage, ProcessOperations, ReadyView
 
 router = APIRouter(tags=["operations"])
 
 
-def plane_operations(health: Health, telemetry: Telemetry, publisher: Publisher) -> ProcessOperations:
+def plane_operations(health: Health, metrics: MetricsPage, publisher: Publisher) -> ProcessOperations:
     """What a control plane says of itself; it is ready once everything is published."""
     return ProcessOperations(
         health,
-        telemetry,
+        metrics,
         is_ready=lambda: not publisher.is_behind,
         info_facts=lambda: {"service": "control-plane"},
     )

@@ -10,11 +10,10 @@ from starlette.responses import Response
 from lcm.core.controller import WatchTriggeredHostedService
 from lcm.core.health import Health
 from lcm.core.loop import ResourceState
-from lcm.core.telemetry import Telemetry
 from lcm.domain.launch import WorkerId
 from lcm.domain.worker import Worker
 from lcm.rest.system import MAX_ORPHANS, FleetFinds, OrphanView, RegionScan
-from lcm.web.operations import ControllerOperations, json_answer
+from lcm.web.operations import ControllerOperations, KeyCheck, MetricsPage, json_answer
 from lcm.worker_controller.admin.schemas import FleetView, FleetWorker, OrphansView, StatsView
 from lcm.worker_controller.reconciler import WorkerReconciler
 
@@ -23,8 +22,8 @@ def worker_operations(
     service: WatchTriggeredHostedService[Worker],
     reconciler: WorkerReconciler,
     health: Health,
-    telemetry: Telemetry,
-    api_key: str,
+    metrics: MetricsPage,
+    api_key: KeyCheck,
     *,
     metrics_collected: Callable[[], int],
     scale_down_enabled: bool,
@@ -34,7 +33,7 @@ def worker_operations(
     return ControllerOperations(
         service,
         health,
-        telemetry,
+        metrics,
         api_key,
         health_facts=lambda: {
             "workers_managed": len(reconciler.stats.managed),
