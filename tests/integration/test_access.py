@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 import pytest
@@ -45,6 +46,8 @@ ROUTES = {
     ("DELETE", "/api/worker-templates/{name}/changes"): ADMIN,
     ("GET", "/api/activity"): VIEWER,
     ("POST", "/api/session/links"): VIEWER,
+    ("GET", "/api/session/all"): VIEWER,
+    ("DELETE", "/api/session/all"): VIEWER,
     ("POST", "/api/workers/{worker_id}/labs/discover"): OPERATOR,
     ("POST", "/api/workers/{worker_id}/labs/{lab_id}/start"): OPERATOR,
     ("POST", "/api/workers/{worker_id}/labs/{lab_id}/stop"): OPERATOR,
@@ -67,10 +70,10 @@ ROUTES = {
     ("GET", "/api/workers/{worker_id}/explain"): VIEWER,
     ("POST", "/api/workers/{worker_id}/license"): ADMIN,
     ("DELETE", "/api/workers/{worker_id}/license"): ADMIN,
+    ("POST", "/api/workers/{worker_id}/adopt"): ADMIN,
     ("PUT", "/api/workers/{worker_id}/cml-certificate"): ADMIN,
     ("PUT", "/api/workers/{worker_id}/cml-login"): ADMIN,
     ("DELETE", "/api/workers/{worker_id}/cml-login"): ADMIN,
-    ("POST", "/api/workers/{worker_id}/adopt"): ADMIN,
     ("GET", "/api/settings/license"): VIEWER,
     ("PUT", "/api/settings/license"): ADMIN,
     ("DELETE", "/api/settings/license"): ADMIN,
@@ -428,7 +431,7 @@ async def test_the_cookie_is_not_the_token(lcm: RunningLcm, keys: dict[str, str]
         assert values
         assert not set(values) & set(keys.values())
     async with (
-        watched_session(lcm.url, cookies={"lcm_session": keys[ADMIN]}) as browser,
+        watched_session(lcm.url, cookies={f"lcm_session_{urlsplit(lcm.url).port}": keys[ADMIN]}) as browser,
         browser.get("/api/session") as response,
     ):
         assert response.status == 401

@@ -3,9 +3,12 @@
 import asyncio
 import base64
 import json
+import os
 import re
+import subprocess
+import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -109,9 +112,9 @@ async def live_a_life(lcm: RunningLcm, canaries: Canaries) -> None:
         _, made = await unobserved.call("POST", "/api/tokens", {"name": "canary", "role": "operator"})
         secrets["token"] = made["token"]
         async with unobserved.session.post("/api/session", json={"token": made["token"]}) as response:
-            cookie = re.search(r"lcm_session=([^;]+)", response.headers["Set-Cookie"])
+            cookie = re.search(r"(lcm_session_\d+)=([^;]+)", response.headers["Set-Cookie"])
             assert cookie is not None
-            secrets["session"] = cookie[1]
+            cookie_name, secrets["session"] = cookie.groups()
     async with (
         observed(lcm.url, secrets["admin"], canaries) as admin,
         observed(lcm.url, secrets["token"], canaries) as operator,
@@ -133,7 +136,7 @@ async def live_a_life(lcm: RunningLcm, canaries: Canaries) -> None:
         await operator.until(worker, "running", cml_ready=True)
         await license_it(admin, worker, secrets)
         await ask_everything(admin, worker)
-        await browser.call("GET", "/api/session", headers={"Cookie": f"lcm_session={secrets['session']}"})
+        await browser.call("GET", "/api/session", headers={"Cookie": f"{cookie_name}={secrets['session']}"})
         await browser.call("GET", "/api/workers", headers={"X-API-Key": secrets["controller"]})
         await browser.call("GET", "/api/internal/workers", headers={"X-API-Key": secrets["admin"]})
         for name in ("admin", "token", "controller"):
@@ -150,6 +153,29 @@ async def live_a_life(lcm: RunningLcm, canaries: Canaries) -> None:
             async with controller.get(f"{lcm.url}/api/internal/workers?include_terminated=true") as response:
                 canaries.collect("internal records", await response.text())
         listening.cancel()
+
+
+def arguments_of(pid: int) -> list[bytes]:
+    """The command lines of a process and of all that it started, as every user of the host can read them."""
+    parents = {}
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            parents[int(status.parent.name)] = int(status.read_text().rpartition(")")[2].split()[1])
+    family, found = [pid], []
+    for one in family:
+        family += [child for child, parent in parents.items() if parent == one]
+        found.append(Path(f"/proc/{one}/cmdline").read_bytes())
+    assert len(found) > 1, "the simulator is a process of its own"
+    return found
+
+
+async def read_the_audit_log(lcm: RunningLcm, canaries: Canaries) -> None:
+    async with person(lcm.url, canaries.secrets["admin"]) as admin:
+        for form in ("json", "csv"):
+            async with admin.session.get(f"/api/audit?limit=500&format={form}") as response:
+                text = await response.text()
+                assert "/api/tokens" in text
+                canaries.collect(f"audit log as {form}", text)
 
 
 async def test_no_secret_shows_in_answers_logs_events_metrics_or_the_database(tmp_path: Path) -> None:
@@ -175,6 +201,9 @@ async def test_no_secret_shows_in_answers_logs_events_metrics_or_the_database(tm
     options = ("--workers", "1", "--data-dir", str(tmp_path), "--log-level", "DEBUG", "--log-json")
     with running_lcm(*options, **environment) as lcm:
         await live_a_life(lcm, canaries)
+        for line in arguments_of(lcm.process.pid):
+            canaries.collect("arguments", line)
+        await read_the_audit_log(lcm, canaries)
         for path in tmp_path.glob("lcm.db*"):
             canaries.collect(path.name, path.read_bytes())
         lcm.process.terminate()
@@ -184,9 +213,18 @@ async def test_no_secret_shows_in_answers_logs_events_metrics_or_the_database(tm
         if path.name != "keys.json":
             canaries.collect(f"{path.name} afterwards", path.read_bytes())
     canaries.collect("log", log)
+    for form in ([], ["--json"]):
+        shown = subprocess.run(
+            [sys.executable, "-m", "lcm", "config", *form],
+            env={**os.environ, **environment},
+            capture_output=True,
+            check=True,
+        )
+        assert b"LCM_SECRET_KEY" in shown.stdout
+        canaries.collect("settings", shown.stdout + shown.stderr)
     assert len(canaries.secrets) >= 8
     kinds = {where.split(" ")[0] for where, _ in canaries.collected}
-    assert {"answer", "headers", "stream", "log", "lcm.db"} <= kinds
+    assert {"answer", "headers", "stream", "log", "lcm.db", "arguments", "settings", "audit"} <= kinds
     assert canaries.found() == []
     assert MASK not in log, "something tried to log a secret"
 

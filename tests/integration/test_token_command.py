@@ -3,9 +3,11 @@
 import json
 import re
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
+from lcm.control_plane.access.identity import COOKIE
 from lcm.control_plane.access.sealing import SecretBox
 from lcm.control_plane.access.secrets import SecretStore
 from lcm.control_plane.store.sqlite import SqliteStore
@@ -105,12 +107,13 @@ async def test_tokens_and_sessions_outlive_a_restart(tmp_path: Path) -> None:
             person(lcm.url, None) as browser,
             browser.session.post("/api/session", json={"token": token}) as response,
         ):
-            cookie = response.headers["Set-Cookie"].partition(";")[0]
+            session = response.headers["Set-Cookie"].partition(";")[0].partition("=")[2]
         lcm.process.kill()
         lcm.process.wait()
     with running_lcm(*options) as lcm:
         async with person(lcm.url, token) as api:
             assert (await api.get("/api/session"))["actor"] == "lasting"
         async with person(lcm.url, None) as browser:
+            cookie = f"{COOKIE}_{urlsplit(lcm.url).port}={session}"  # it names the port, which is another one
             status, answer = await browser.call("GET", "/api/session", headers={"Cookie": cookie})
             assert (status, answer["actor"]) == (200, "lasting")

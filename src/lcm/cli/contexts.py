@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from lcm.cli.output import Column, print_table
+from lcm.cli.output import Column, moment, print_table
 from lcm.cli.terminal import Exit, connected, fail, note, plain_errors
 
 PANEL: Final = "Connect"
@@ -95,6 +95,27 @@ def whoami() -> None:
         print(f"{who.actor} ({who.role}) at {lcm.url}")
 
 
+def browsers(
+    all_people: Annotated[bool, typer.Option("--all-people", help="Of all people; only for admins.")] = False,
+    sign_out: Annotated[bool, typer.Option("--sign-out", help="Sign all of yours out.")] = False,
+) -> None:
+    """List the browsers that are signed in as you, or sign them out."""
+    with connected() as lcm:
+        if sign_out:
+            lcm.sign_out_everywhere()
+            note("You are signed out everywhere. Tokens stay valid.")
+            return
+        columns = (
+            Column("ID", lambda each: each.id),
+            Column("WHO", lambda each: each.actor),
+            Column("ROLE", lambda each: each.role),
+            Column("SINCE", lambda each: moment(each.created_at)),
+            Column("LAST USED", lambda each: moment(each.last_used_at)),
+            Column("EXPIRES", lambda each: moment(each.expires_at)),
+        )
+        print_table(lcm.browsers(all_people=all_people), columns)
+
+
 @contextmanager
 def kept_context(name: str, url: str, token: str, ca_file: str | None = None) -> Iterator[None]:
     """Keep a context for as long as the block: the LCM that is run in it ends with it."""
@@ -113,5 +134,5 @@ def kept_context(name: str, url: str, token: str, ca_file: str | None = None) ->
 
 
 COMMANDS: Final[Mapping[str, Callable[..., None]]] = {
-    command.__name__: command for command in (login, logout, whoami)
+    command.__name__: command for command in (login, logout, whoami, browsers)
 }

@@ -16,6 +16,7 @@ from fastapi import FastAPI
 
 from lcm.control_plane.access.identity import (
     MAX_STREAMS_PER_PRINCIPAL,
+    AccessLimits,
     BearerVerifier,
     Identity,
     IdentityKeeper,
@@ -23,7 +24,7 @@ from lcm.control_plane.access.identity import (
 )
 from lcm.control_plane.access.oidc import FetchDocument, OidcVerifier
 from lcm.control_plane.access.rate_limit import Buckets
-from lcm.control_plane.access.roles import AccessKeys
+from lcm.control_plane.access.roles import AccessKeys, write_private
 from lcm.control_plane.access.sealing import CannotOpen, KeyFile, SecretBox
 from lcm.control_plane.access.secrets import SecretStore
 from lcm.control_plane.access.security_log import AuditedStore
@@ -83,6 +84,7 @@ class ControlPlaneParts:
     feed_clients: tuple[FeedClient, ...]
     hub: EventHub
     telemetry: Telemetry
+    identity: Identity
     identity_keeper: IdentityKeeper
     auto_license: AutoLicense
     session_sweep: SessionSweep
@@ -187,6 +189,8 @@ def assemble(
     issuer: BearerVerifier | None = None,
     requests_per_second: float = DEFAULT_REQUESTS_PER_SECOND,
     metrics_token: str = "",
+    access_limits: AccessLimits | None = None,
+    is_local: bool = False,
     limits: Limits | None = None,
     peers: Sequence[str] = (),
     open_feed: OpenFeed | None = None,
@@ -252,6 +256,7 @@ def assemble(
         services=services,
         provider=provider,
         requires_client_certificates=requires_client_certificates,
+        limits=access_limits,
     )
     session_sweep = SessionSweep(records, caches, policies, health)
     _register_metrics(telemetry, plane, hub, identity, feed_clients)
@@ -259,13 +264,19 @@ def assemble(
     metrics = MetricsPage(telemetry, clock, metrics_token)
     rate = Buckets(clock, per_second=requests_per_second, burst=int(requests_per_second * BURST_SECONDS))
     return ControlPlaneParts(
-        app=build_app(Services(plane, hub, identity), plane_operations(health, metrics, publisher), rate),
+        app=build_app(
+            Services(plane, hub, identity),
+            plane_operations(health, metrics, publisher),
+            rate,
+            is_local=is_local,
+        ),
         plane=plane,
         publisher=publisher,
         kv_watch=kv_watch,
         feed_clients=feed_clients,
         hub=hub,
         telemetry=telemetry,
+        identity=identity,
         identity_keeper=IdentityKeeper(identity, clock, health),
         auto_license=AutoLicense(records, caches, health),
         session_sweep=session_sweep,
@@ -445,7 +456,7 @@ async def control_plane_process(
     """
     oidc = settings.oidc()
     issuer = OidcVerifier(oidc, fetch_document, clock) if oidc else None
-    settings.data_dir.mkdir(parents=True, exist_ok=True)
+    settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     keys = AccessKeys.load_or_create(settings.data_dir / "keys.json")
     service_keys = settings.service_keys(keys.controller)
     for key in (keys.viewer, keys.operator, keys.admin, keys.controller, *service_keys.all()):
@@ -466,6 +477,8 @@ async def control_plane_process(
             provider=_provider(settings, issuer, post_form, clock),
             requests_per_second=settings.api_requests_per_second,
             metrics_token=settings.metrics_token.get_secret_value(),
+            access_limits=settings.access_limits,
+            is_local=settings.is_local,
             limits=Limits(capacity_refresh_seconds=settings.capacity_refresh_interval_seconds),
             peers=settings.control_plane_peers,
             open_feed=(
@@ -476,6 +489,7 @@ async def control_plane_process(
             services=service_keys,
             requires_client_certificates=settings.tls_client_ca_file is not None,
         )
+        await parts.identity.require_way_in()
         if settings.worker_templates_auto_seed:
             config = read_yaml(settings.worker_templates_config_path)
             log.info("templates seeded", count=await parts.plane.records.templates.seed(config))
@@ -544,7 +558,7 @@ def _end_streams(parts: ControlPlaneParts) -> None:
 @contextmanager
 def _url_file(path: Path, url: str) -> Iterator[None]:
     """Write the URL to the data directory while the process runs, for commands of the CLI."""
-    path.write_text(f"{url}\n")
+    write_private(path, f"{url}\n")
     try:
         yield
     finally:

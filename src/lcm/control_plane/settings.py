@@ -18,6 +18,7 @@ from pydantic import (
 )
 from pydantic_settings import NoDecode
 
+from lcm.control_plane.access.identity import AccessLimits
 from lcm.control_plane.access.oidc import OidcConfig
 from lcm.control_plane.access.roles import Role
 from lcm.control_plane.access.services import ServiceKeys
@@ -104,6 +105,14 @@ class ControlPlaneSettings(CoordinationSettings, TlsSettings):
         None,
         description="Key that seals stored secrets: 32 bytes in base64; generated in the data directory if"
         " not set. Control planes on one store need the same. To rotate: the new key, a comma, the old key.",
+    )
+    access_keys_enabled: bool = Field(
+        True,
+        description="Whether people may sign in with the keys in keys.json, which do not expire. Off is"
+        " refused until an admin has a token, or OIDC_ISSUER is set.",
+    )
+    access_token_max_days: float | None = Field(
+        None, gt=0, description="Days that an access token lives at most; unset: as its creator says."
     )
     store_url: SecretStr | None = Field(
         None,
@@ -283,6 +292,9 @@ class ControlPlaneSettings(CoordinationSettings, TlsSettings):
     oidc_client_secret: RealPassword = Field(
         SecretStr(""), description="Secret of OIDC_CLIENT_ID; empty: a public client, with PKCE alone."
     )
+    oidc_token_type: str = Field(
+        "", description="The `typ` that its tokens must have, as at+jwt; empty: any but that of an ID token."
+    )
     oidc_role_claim: str = Field(
         "roles",
         description="OpenID Connect claim with role names; dots for nested claims: `realm_access.roles`.",
@@ -293,6 +305,17 @@ class ControlPlaneSettings(CoordinationSettings, TlsSettings):
         {"lcm-viewer": "viewer", "lcm-operator": "operator", "lcm-admin": "admin"},
         description="LCM role for each role name in OpenID Connect tokens, as a JSON object.",
     )
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only programs on this host reach it, and none of them is a proxy."""
+        is_loopback = self.host == "localhost" or self.host.startswith("127.") or self.host == "::1"
+        return is_loopback and not self.forwarded_allow_ips
+
+    @property
+    def access_limits(self) -> AccessLimits:
+        days = self.access_token_max_days
+        return AccessLimits(self.access_keys_enabled, timedelta(days=days) if days is not None else None)
 
     def policies(self, regions: tuple[str, ...]) -> Policies:
         """Return the rules for commands and queries."""
@@ -363,7 +386,9 @@ class ControlPlaneSettings(CoordinationSettings, TlsSettings):
         if self.oidc_issuer is None:
             return None
         roles = {name: Role[role.upper()] for name, role in self.oidc_roles.items()}
-        return OidcConfig(self.oidc_issuer, self.oidc_audience, self.oidc_role_claim, roles)
+        return OidcConfig(
+            self.oidc_issuer, self.oidc_audience, self.oidc_role_claim, roles, self.oidc_token_type
+        )
 
     def service_keys(self, generated: str) -> ServiceKeys:
         """Return who may call `/api/internal`; the generated key is for an LCM in which no key is set."""

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Mapping
 from contextlib import ExitStack
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from starlette.requests import HTTPConnection
@@ -11,19 +12,23 @@ from starlette.requests import HTTPConnection
 from lcm.control_plane.access.credentials import CACHED_SECONDS, Credential
 from lcm.control_plane.access.guessing import LOOKUPS_OF_GUESSERS, WRONG_BURST
 from lcm.control_plane.access.identity import (
+    COOKIE,
     LINK_LIFETIME,
     MAX_LINKS_PER_PRINCIPAL,
     MAX_SESSIONS_PER_PRINCIPAL,
     MAX_STREAMS,
     MAX_STREAMS_PER_PRINCIPAL,
     SESSION_LIFETIME,
+    AccessLimits,
     Identity,
     IdentityKeeper,
+    cookie_name,
 )
 from lcm.control_plane.access.rate_limit import Buckets
 from lcm.control_plane.access.roles import AccessDenied, AccessKeys, Principal, Role, TooManyRequests
 from lcm.control_plane.store.memory import MemoryStore
 from lcm.control_plane.store.port import Document, StoreUnavailable
+from lcm.core.configuration import ConfigurationError
 from lcm.core.health import Health
 from lcm.core.timeouts import timeout
 from support.virtual_time import VirtualClock
@@ -203,7 +208,7 @@ async def test_guessing_the_controllers_key_is_slowed_down_too(identity: Identit
 async def signed_in(identity: Identity, token: str) -> HTTPConnection:
     principal = await identity.principal_of(token, request({}))
     secret, _ = await identity.open_session(principal)
-    return request({"Cookie": f"lcm_session={secret}"})
+    return request({"Cookie": f"{COOKIE}_80={secret}"})
 
 
 async def test_a_session_is_the_person_who_opened_it_and_lasts_twelve_hours(
@@ -296,6 +301,70 @@ async def test_a_principal_cannot_pile_up_sessions(identity: Identity, clock: Vi
             await identity.authenticate(dropped)
     for kept in (*browsers[5:], other):
         await identity.authenticate(kept)
+
+
+async def test_signing_out_everywhere_ends_every_browser_and_no_token(
+    identity: Identity, clock: VirtualClock
+) -> None:
+    token, _ = await issue(identity, clock)
+    person = await identity.authenticate(bearer(token))
+    other = KEYS.principal_of("viewer-key")
+    assert other is not None
+    cookies = [(await identity.open_session(who))[0] for who in (person, person, other)]
+    assert len(await identity.list_sessions(person.id)) == 2
+    assert len(await identity.list_sessions()) == 3
+    await identity.end_sessions(person.id)
+    for cookie in cookies[:2]:
+        with pytest.raises(AccessDenied):
+            await identity.authenticate(request({"Cookie": f"{COOKIE}_80={cookie}"}))
+    assert [each.owner_id for each in await identity.list_sessions()] == [other.id]
+    await identity.authenticate(bearer(token))
+
+
+async def test_no_token_outlives_the_longest_life_not_even_one_that_exists(
+    store: CountingStore, clock: VirtualClock
+) -> None:
+    before = Identity(KEYS, store, clock)
+    token, _ = await issue(before, clock)
+    bounded = Identity(KEYS, store, clock, limits=AccessLimits(max_token_life=timedelta(days=1)))
+    _, credential = await bounded.tokens.issue(
+        name="long", role=Role.ADMIN, by="admin", expires_at=clock.now() + timedelta(days=9)
+    )
+    assert credential.expires_at == clock.now() + timedelta(days=1)
+    assert (await bounded.authenticate(bearer(token))).expires_at == clock.now() + timedelta(days=1)
+    await clock.sleep(24 * 3600)
+    with pytest.raises(AccessDenied):
+        await bounded.authenticate(bearer(token))
+    await before.authenticate(bearer(token))
+
+
+async def test_keys_that_are_switched_off_let_nobody_in_but_controllers(
+    store: CountingStore, clock: VirtualClock
+) -> None:
+    open_to_keys = Identity(KEYS, store, clock)
+    admin = await open_to_keys.authenticate(bearer("admin-key"))
+    cookie, _ = await open_to_keys.open_session(admin)
+    without = Identity(KEYS, store, clock, limits=AccessLimits(are_keys_enabled=False))
+    for wrong in (bearer("admin-key"), request({"Cookie": f"{COOKIE}_80={cookie}"})):
+        with pytest.raises(AccessDenied):
+            await without.authenticate(wrong)
+    await without.require_service(request({"X-API-Key": "controller-key"}))
+
+
+async def test_keys_are_not_switched_off_while_no_admin_has_another_way_in(
+    store: CountingStore, clock: VirtualClock
+) -> None:
+    without = Identity(KEYS, store, clock, limits=AccessLimits(are_keys_enabled=False))
+    await issue(without, clock)
+    with pytest.raises(ConfigurationError, match="role admin"):
+        await without.require_way_in()
+    await without.tokens.issue(
+        name="boss", role=Role.ADMIN, by="admin", expires_at=clock.now() + timedelta(days=1)
+    )
+    await without.require_way_in()
+    await clock.sleep(24 * 3600)
+    with pytest.raises(ConfigurationError):
+        await without.require_way_in()
 
 
 async def test_no_session_is_kept_of_a_revoked_token(identity: Identity, clock: VirtualClock) -> None:
@@ -455,3 +524,19 @@ async def test_buckets_are_bounded(clock: VirtualClock) -> None:
         buckets.take(str(number))
         assert buckets.take("busy") > 0, "a key in use is not dropped"
     assert len(buckets) <= 100
+
+
+def test_two_control_planes_on_one_host_have_cookies_of_their_own() -> None:
+    """Browsers send a cookie to every port of its host."""
+    names = {cookie_name(request({"host": host})) for host in ("127.0.0.1:8080", "127.0.0.1:8090")}
+    assert names == {f"{COOKIE}_8080", f"{COOKIE}_8090"}
+    assert cookie_name(request({"host": "lcm:x;y=z"})) == f"{COOKIE}_80"
+
+
+def test_keys_that_every_user_of_the_host_could_read_are_hidden(tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"
+    keys = AccessKeys.load_or_create(path)
+    assert path.stat().st_mode & 0o777 == 0o600
+    path.chmod(0o644)
+    assert AccessKeys.load_or_create(path) == keys
+    assert path.stat().st_mode & 0o007 == 0

@@ -117,3 +117,32 @@ async def test_no_request_passes_while_the_store_cannot_be_read(handler: Handler
 def test_without_the_middleware_there_is_no_principal() -> None:
     with pytest.raises(AccessDenied):
         principal_behind(HTTPConnection({"type": "http", "headers": [], "path": "/"}))
+
+
+@pytest.mark.parametrize(
+    ("host", "is_served"),
+    [
+        ("localhost:8080", True),
+        ("127.0.0.1:8080", True),
+        ("[::1]:8080", True),
+        ("lcm.localhost", True),
+        ("", True),
+        ("rebound.example", False),
+        ("rebound.example:8080", False),
+        ("127.0.0.1.rebound.example", False),
+    ],
+)
+async def test_a_site_whose_name_leads_to_loopback_reads_nothing(
+    host: str, is_served: bool, handler: Handler
+) -> None:
+    """DNS rebinding, on a path that needs no token."""
+    clock = VirtualClock()
+    local = AccessMiddleware(
+        handler,
+        Identity(KEYS, MemoryStore(), clock),
+        Buckets(clock, per_second=1e6, burst=1000),
+        is_local=True,
+    )
+    status, _ = await request(local, "GET", "/metrics", {"host": host}, None)
+    assert (status == 200, bool(handler.entered)) == (is_served, is_served)
+    assert status in (200, 421)

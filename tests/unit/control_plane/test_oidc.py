@@ -41,8 +41,11 @@ def clock() -> VirtualClock:
     return VirtualClock()
 
 
-def verifier(issuer: Issuer, clock: VirtualClock, role_claim: str = "roles") -> OidcVerifier:
-    return OidcVerifier(OidcConfig(issuer.address, AUDIENCE, role_claim, ROLES), issuer.fetch, clock)
+def verifier(
+    issuer: Issuer, clock: VirtualClock, role_claim: str = "roles", token_type: str = ""
+) -> OidcVerifier:
+    config = OidcConfig(issuer.address, AUDIENCE, role_claim, ROLES, token_type)
+    return OidcVerifier(config, issuer.fetch, clock)
 
 
 async def test_a_token_of_the_issuer_is_a_person_with_a_role(issuer: Issuer, clock: VirtualClock) -> None:
@@ -100,6 +103,35 @@ async def test_a_token_that_is_not_meant_for_here_and_now_does_not_count(
     with pytest.raises(AccessDenied) as denied:
         await verifier(issuer, clock).verify(issuer.token(clock.now(), **claims))
     assert denied.value.status == 401
+
+
+@pytest.mark.parametrize(
+    ("header", "claims", "token_type", "is_accepted"),
+    [
+        ({"typ": "JWT"}, {}, "", True),
+        ({"typ": "application/at+jwt"}, {}, "", True),
+        ({"typ": "logout+jwt"}, {}, "", False),
+        ({}, {"at_hash": "x"}, "", False),
+        ({}, {"typ": "ID"}, "", False),
+        ({"typ": "JWT"}, {}, "at+jwt", False),
+        ({"typ": "at+jwt"}, {}, "at+jwt", True),
+    ],
+)
+async def test_an_id_token_opens_nothing(
+    header: dict[str, Any],
+    claims: dict[str, Any],
+    token_type: str,
+    is_accepted: bool,
+    issuer: Issuer,
+    clock: VirtualClock,
+) -> None:
+    token = issuer.token(clock.now(), header, **claims)
+    strict = verifier(issuer, clock, token_type=token_type)
+    if is_accepted:
+        assert (await strict.verify(token)).role is Role.OPERATOR
+        return
+    with pytest.raises(AccessDenied, match="no access token"):
+        await strict.verify(token)
 
 
 async def test_clocks_may_differ_by_a_minute(issuer: Issuer, clock: VirtualClock) -> None:

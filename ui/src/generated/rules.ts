@@ -239,6 +239,7 @@ export const ROLE_OF_REQUEST = {
   "POST /api/workers/{worker_id}/cancel-drain": "operator",
   "POST /api/scheduling/preview": "viewer",
   "POST /api/secret-keys/rotate": "admin",
+  "DELETE /api/session/all": "viewer",
   "POST /api/session/links": "viewer",
   "PATCH /api/settings/discovery": "admin",
   "POST /api/tokens": "admin",

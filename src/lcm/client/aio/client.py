@@ -17,6 +17,7 @@ from lcm.client.aio_transport import AsyncTransport
 from lcm.client.calls import Call
 from lcm.client.contexts import Context, find_context
 from lcm.core.clock import SystemClock
+from lcm.rest.access import BrowserSession, BrowserSessions
 from lcm.rest.schemas import CostReport, LicenseDebts, LicenseSettings, RegionList, RegionView, SessionView
 
 if TYPE_CHECKING:
@@ -107,6 +108,18 @@ class AsyncLcm:
     async def who(self) -> SessionView:
         """Return who is calling, and with which role."""
         return await self._link.send(Call(path="/api/session", answer=SessionView))
+
+    async def browsers(self, *, all_people: bool = False) -> list[BrowserSession]:
+        """Return the browsers that are signed in as you; for admins also those of all people."""
+        query = {"all_people": all_people or None}
+        return (
+            await self._link.send(Call(path="/api/session/all", query=query, answer=BrowserSessions))
+        ).items
+
+    async def sign_out_everywhere(self, principal_id: str | None = None) -> None:
+        """End the browser sessions of yours; for admins also those of another principal."""
+        query = {"principal_id": principal_id}
+        await self._link.send(Call(method="DELETE", path="/api/session/all", query=query, answer=type(None)))
 
     async def cost(self) -> CostReport:
         return await self._link.send(Call(path="/api/cost", answer=CostReport))

@@ -18,6 +18,7 @@ from lcm.client.contexts import Context, find_context
 from lcm.client.sync.link import Events, Link
 from lcm.client.sync_transport import Transport
 from lcm.core.blocking_clock import BlockingClock
+from lcm.rest.access import BrowserSession, BrowserSessions
 from lcm.rest.schemas import CostReport, LicenseDebts, LicenseSettings, RegionList, RegionView, SessionView
 
 if TYPE_CHECKING:
@@ -108,6 +109,16 @@ class Lcm:
     def who(self) -> SessionView:
         """Return who is calling, and with which role."""
         return self._link.send(Call(path="/api/session", answer=SessionView))
+
+    def browsers(self, *, all_people: bool = False) -> list[BrowserSession]:
+        """Return the browsers that are signed in as you; for admins also those of all people."""
+        query = {"all_people": all_people or None}
+        return (self._link.send(Call(path="/api/session/all", query=query, answer=BrowserSessions))).items
+
+    def sign_out_everywhere(self, principal_id: str | None = None) -> None:
+        """End the browser sessions of yours; for admins also those of another principal."""
+        query = {"principal_id": principal_id}
+        self._link.send(Call(method="DELETE", path="/api/session/all", query=query, answer=type(None)))
 
     def cost(self) -> CostReport:
         return self._link.send(Call(path="/api/cost", answer=CostReport))

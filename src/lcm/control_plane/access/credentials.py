@@ -4,7 +4,7 @@ They are in the store, so several control planes on one store agree on them. Eac
 seconds: so late may one of them notice that another revoked a credential.
 """
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 import msgspec
@@ -58,7 +58,17 @@ class Credential(msgspec.Struct, frozen=True, kw_only=True):
 class Credentials:
     """All credentials of one kind."""
 
-    def __init__(self, store: Store, clock: Clock, kind: str, *, secret_prefix: str = "") -> None:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        kind: str,
+        *,
+        secret_prefix: str = "",
+        max_life: timedelta | None = None,
+    ) -> None:
+        """None lives longer than `max_life` after its creation, whatever its record says."""
+        self._max_life = max_life
         self._store = store
         self._clock = clock
         self._kind = kind
@@ -88,6 +98,7 @@ class Credentials:
             expires_at=expires_at,
             owner_id=owner_id,
         )
+        credential = self._bounded(credential)
         try:
             await self._store.insert(self._document(credential, 1, msgspec.json.encode(credential)))
         except UniqueKeyTaken:
@@ -117,7 +128,7 @@ class Credentials:
             self._cached.pop(credential_id, None)
             if document is None:
                 return None
-            credential = _decoder.decode(document.body)
+            credential = self._read(document)
             self._cached[credential_id] = (credential, self._clock.monotonic())
             if len(self._cached) > MAX_CACHED:
                 del self._cached[next(iter(self._cached))]
@@ -125,7 +136,7 @@ class Credentials:
 
     async def list_all(self) -> list[Credential]:
         """Return the credentials by name, with their last use."""
-        found = [_decoder.decode(document.body) for document in await self._store.list_all(self._kind)]
+        found = [self._read(document) for document in await self._store.list_all(self._kind)]
         return sorted((self._with_last_use(c) for c in found), key=lambda c: (c.name, c.id))
 
     async def revoke(self, credential_id: str) -> Credential:
@@ -166,7 +177,7 @@ class Credentials:
         """Remove expired credentials; return how many."""
         now, removed = self._clock.now(), 0
         for document in await self._store.list_all(self._kind):
-            if not _decoder.decode(document.body).is_valid_at(now):
+            if not self._read(document).is_valid_at(now):
                 try:
                     await self._store.delete(self._kind, document.id, document.version)
                 except VersionConflict:
@@ -178,6 +189,16 @@ class Credentials:
         """Names of tokens are unique; a principal may have several sessions."""
         names = (f"name:{credential.name}",) if credential.owner_id is None else ()
         return Document(self._kind, credential.id, version, body, names)
+
+    def _read(self, document: Document) -> Credential:
+        return self._bounded(_decoder.decode(document.body))
+
+    def _bounded(self, credential: Credential) -> Credential:
+        """The credential, with the expiry that the longest life allows."""
+        if self._max_life is None:
+            return credential
+        latest = credential.created_at + self._max_life
+        return replace(credential, expires_at=min(credential.expires_at or latest, latest))
 
     def _fresh(self, credential_id: str) -> Credential | None:
         credential, read_at = self._cached.get(credential_id, (None, 0.0))

@@ -6,6 +6,7 @@
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, Protocol
 
@@ -30,6 +31,7 @@ from lcm.control_plane.access.security_log import SecurityLog
 from lcm.control_plane.access.services import ServiceKeys
 from lcm.control_plane.store.port import Store, StoreUnavailable
 from lcm.core.clock import Clock
+from lcm.core.configuration import ConfigurationError
 from lcm.core.health import Health
 from lcm.core.hosted_service import HostedService
 from lcm.core.ids import Ids
@@ -100,6 +102,15 @@ class Provider(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class AccessLimits:
+    """What does not let people in any more."""
+
+    are_keys_enabled: bool = True
+    """Whether the keys of people in keys.json are valid. That of the controllers always is."""
+    max_token_life: timedelta | None = None
+
+
 class Identity:
     """All principals, and the requests that were refused."""
 
@@ -115,10 +126,14 @@ class Identity:
         services: ServiceKeys | None = None,
         provider: Provider | None = None,
         requires_client_certificates: bool = False,
+        limits: AccessLimits | None = None,
     ) -> None:
         self.keys = keys
         self.services = services or ServiceKeys((keys.controller,))
-        self.tokens = Credentials(store, clock, TOKEN, secret_prefix=TOKEN_PREFIX)
+        self._limits = limits = limits or AccessLimits()
+        self.tokens = Credentials(
+            store, clock, TOKEN, secret_prefix=TOKEN_PREFIX, max_life=limits.max_token_life
+        )
         self.sessions = Credentials(store, clock, SESSION)
         self.links = Credentials(store, clock, LINK)
         self.provider = provider
@@ -147,7 +162,7 @@ class Identity:
 
     async def principal_of(self, token: str, request: HTTPConnection) -> Principal:
         """Return the principal of a token. Raises AccessDenied, and TooManyRequests after many failures."""
-        by_key = self.keys.principal_of(token)
+        by_key = self.keys.principal_of(token) if self._limits.are_keys_enabled else None
         if by_key is not None:
             return by_key
         if self._issuer is not None and self._issuer.recognises(token):
@@ -252,6 +267,32 @@ class Identity:
                     await self._record_wrong(request, denied.detail)
                 raise
 
+    async def require_way_in(self) -> None:
+        """Raise ConfigurationError if no admin could sign in."""
+        if self._limits.are_keys_enabled or self._issuer is not None:
+            return
+        now = self._clock.now()
+        tokens = await self.tokens.list_all()
+        if not any(token.as_role is Role.ADMIN and token.is_valid_at(now) for token in tokens):
+            raise ConfigurationError(
+                "ACCESS_KEYS_ENABLED=false would keep all people out: create a token of role admin"
+                " first, or set OIDC_ISSUER"
+            )
+
+    async def list_sessions(self, owner_id: str | None = None) -> list[Credential]:
+        """Return the browser sessions that are open, newest first; of one principal or of all."""
+        now = self._clock.now()
+        found = [
+            session
+            for session in await self.sessions.list_all()
+            if session.is_valid_at(now) and owner_id in (None, session.owner_id)
+        ]
+        return sorted(found, key=lambda session: (session.created_at, session.id), reverse=True)
+
+    async def end_sessions(self, owner_id: str) -> None:
+        """Sign a principal out of every browser."""
+        await _revoke_oldest(self.sessions, owner_id, 0)
+
     async def revoke_token(self, token_id: str) -> Credential:
         """Revoke a token, and remove the sessions that were opened with it."""
         credential = await self.tokens.revoke(token_id)
@@ -324,7 +365,8 @@ class Identity:
     async def _is_known(self, principal_id: str) -> bool:
         kind, _, name = principal_id.partition(":")
         if kind == "key":
-            return any(self.keys.id_of(role) == principal_id for role in Role)
+            is_known = any(self.keys.id_of(role) == principal_id for role in Role)
+            return is_known and self._limits.are_keys_enabled
         if kind == "token":
             return await self.tokens.get(name) is not None
         return self._issuer is not None  # the issuer is not called: its tokens and their sessions expire
@@ -399,8 +441,15 @@ async def _revoke_oldest(credentials: Credentials, owner_id: str, kept: int) -> 
 
 
 def cookie_name(request: HTTPConnection) -> str:
-    """Return the cookie's name; with `__Host-` browsers guarantee that only this host set it over TLS."""
-    return _HOST_ONLY_COOKIE if request.scope["scheme"] == "https" else COOKIE
+    """Return the cookie's name; with `__Host-` browsers guarantee that only this host set it over TLS.
+
+    Without TLS it names the port: browsers send a cookie to every port of its host, so two LCMs on one host
+    would overwrite each other's.
+    """
+    if request.scope["scheme"] == "https":
+        return _HOST_ONLY_COOKIE
+    port = request.headers.get("host", "").rpartition(":")[2]
+    return f"{COOKIE}_{port}" if port.isascii() and port.isdigit() else f"{COOKIE}_80"
 
 
 def _has_client_certificate(request: HTTPConnection) -> bool:

@@ -37,6 +37,9 @@ KEYS_USABLE_SECONDS: Final = 24 * 3600.0
 REFETCH_SECONDS: Final = 30.0
 MAX_KEYS: Final = 100
 MAX_TOKEN_BYTES: Final = 16 * 1024
+ACCESS_TOKEN_TYPES: Final = frozenset({"", "jwt", "at+jwt"})
+"""Values of the header `typ`; issuers older than RFC 9068 give all their tokens the same."""
+ID_TOKEN_CLAIMS: Final = frozenset({"at_hash", "c_hash"})
 NAME_PREFIX: Final = "oidc:"
 """Before the names of the issuer's people: none of them acts under the name of a key, token or service."""
 
@@ -53,6 +56,8 @@ class OidcConfig:
     role_claim: str
     """Dots separate nested claims: `realm_access.roles`."""
     roles: Mapping[str, Role]
+    token_type: str = ""
+    """Required of the header `typ`, if it is set."""
 
     def __post_init__(self) -> None:
         require_private_transport(self.issuer)
@@ -86,7 +91,9 @@ class OidcVerifier:
 
     async def verify(self, token: str) -> Principal:
         """Return the person of an access token."""
-        claims = (await self.decode(token)).claims
+        decoded = await self.decode(token)
+        claims = decoded.claims
+        self._require_access_token(decoded.header, claims)
         try:
             self._check(claims)
         except MALFORMED as error:
@@ -130,6 +137,16 @@ class OidcVerifier:
             sub={"essential": True},
         )
         expected.validate(claims)
+
+    def _require_access_token(self, header: Mapping[str, Any], claims: Mapping[str, Any]) -> None:
+        """An ID token says who signed in somewhere, and opens nothing. Raises AccessDenied."""
+        found, wanted = str(header.get("typ", "")).lower(), self._config.token_type.lower()
+        if wanted:
+            is_access_token = found.removeprefix("application/") == wanted.removeprefix("application/")
+        else:
+            is_access_token = found.removeprefix("application/") in ACCESS_TOKEN_TYPES
+        if not is_access_token or claims.get("typ") == "ID" or not ID_TOKEN_CLAIMS.isdisjoint(claims):
+            raise AccessDenied(401, "this is no access token; send the one for LCM, not an ID token")
 
     def id_of(self, claims: Mapping[str, Any]) -> str:
         return f"oidc:{claims['sub']}"

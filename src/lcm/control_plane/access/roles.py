@@ -5,7 +5,9 @@ import hmac
 import json
 import os
 import secrets
+import stat
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from enum import IntEnum
@@ -13,10 +15,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Self
 
+import structlog
 from starlette.requests import HTTPConnection
 
 from lcm.core.configuration import ConfigurationError
 from lcm.core.secret_strength import weakness_of_key
+
+log = structlog.get_logger(__name__)
 
 TOKEN_PREFIX = "lcm_"  # noqa: S105 - lets scanners recognise a leaked one
 SAFE_METHODS = frozenset({"GET", "HEAD"})
@@ -79,6 +84,7 @@ class AccessKeys:
         Raises ConfigurationError for keys that can be guessed.
         """
         if path.exists():
+            _hide_from_others(path)
             stored: dict[str, str] = json.loads(path.read_text())
             for role, key in stored.items():
                 if (weakness := weakness_of_key(key)) is not None:
@@ -142,6 +148,16 @@ def write_private(path: Path, text: str) -> None:
         file.flush()
         os.fsync(file.fileno())
     partial.replace(path)
+
+
+def _hide_from_others(path: Path) -> None:
+    """Take every other user's access to a file of secrets away, if there is any; a mounted one may refuse."""
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if not mode & stat.S_IRWXO:
+        return
+    log.warning("keys could be read by every user of this host", path=str(path))
+    with suppress(OSError):
+        path.chmod(mode & ~stat.S_IRWXO)
 
 
 def _is_same(given: str, expected: str) -> bool:

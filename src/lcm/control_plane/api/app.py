@@ -42,7 +42,7 @@ from lcm.rest import (
     system,
 )
 from lcm.rest import fleet as fleet_schemas
-from lcm.rest.access import TokenCreated, TokenList
+from lcm.rest.access import BrowserSessions, TokenCreated, TokenList
 from lcm.web.answers import MalformedBody, PlainRoute, install_openapi
 from lcm.web.compression import Compressed
 from lcm.web.operations import HealthView, InfoView, ProcessOperations, ReadyView
@@ -77,7 +77,8 @@ _STRUCTS = (
     fleet_schemas.CleanupResult, fleet_schemas.DiscoveryView,
     Worker, WorkerTemplate, HealthView, ReadyView, InfoView,
     activity.ActivityPage, system.ProcessReport, system.SystemView,
-    TokenList, TokenCreated, schemas.CmlAccess, KeyRotated, security.SecurityAuditPage, SignInLink,
+    TokenList, TokenCreated, BrowserSessions, schemas.CmlAccess, KeyRotated, SignInLink,
+    security.SecurityAuditPage,
     LabletSession, Snapshot, lablets.LabletSessionRecords, lablets.LabletSessionView,
     lablets.LabletSessionPage, lablets.SessionHistory, lablets.PlacementOrders, lablets.PlacementResults,
     lablets.WaitingReport, lablets.SessionRejected, lablets.WindowsMoved, lablets.Unscheduled,
@@ -127,7 +128,9 @@ _REFUSALS: dict[type[errors.RequestError], tuple[int, str, str]] = {
 }
 
 
-def build_app(services: Services, process: ProcessOperations, rate: Buckets) -> FastAPI:
+def build_app(
+    services: Services, process: ProcessOperations, rate: Buckets, *, is_local: bool = False
+) -> FastAPI:
     """Return the application: all routes, error handlers and middleware, with this rate per principal."""
     app = _api()
     app.state.services = services
@@ -137,7 +140,7 @@ def build_app(services: Services, process: ProcessOperations, rate: Buckets) -> 
     _add_error_handlers(app)
     app.router.routes.sort(key=_route_priority)
     app.add_middleware(Compressed)
-    app.add_middleware(AccessMiddleware, identity=services.identity, rate=rate)
+    app.add_middleware(AccessMiddleware, identity=services.identity, rate=rate, is_local=is_local)
     app.add_middleware(Traced, ids=process.metrics.telemetry.trace_ids)
     return app
 

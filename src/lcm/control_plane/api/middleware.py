@@ -4,7 +4,9 @@ Access is denied by default: a path is open only if it is named here.
 """
 
 import math
+import re
 from collections import Counter
+from ipaddress import ip_address
 
 import structlog
 from starlette.datastructures import Headers
@@ -77,7 +79,12 @@ class AccessMiddleware:
     Controllers have no rate limit: their own queues pace them, and delaying them would delay the fleet.
     """
 
-    def __init__(self, app: ASGIApp, identity: Identity, rate: Buckets) -> None:
+    def __init__(self, app: ASGIApp, identity: Identity, rate: Buckets, *, is_local: bool = False) -> None:
+        """With `is_local` only requests to an address or to localhost are served.
+
+        A site whose name leads to loopback could otherwise read what needs no token.
+        """
+        self._is_local = is_local
         self._app = app
         self.identity = identity
         self._rate = rate
@@ -93,6 +100,10 @@ class AccessMiddleware:
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         answer = _Answer(scope, send, self.identity.refusals)
+        if self._is_local and not is_address_or_localhost(Headers(scope=scope).get("host", "")):
+            detail = "LCM listens on loopback: call it localhost, or name the proxy in FORWARDED_ALLOW_IPS"
+            await problem(421, "misdirected", "Another host was called", detail)(scope, receive, answer.send)
+            return
         try:
             await self._check_access(scope)
             with_body = await _read_body(Headers(scope=scope), receive, _limit_of(scope["path"]))
@@ -118,6 +129,18 @@ class AccessMiddleware:
         principal = await self.identity.authenticate(connection)
         charge(self._rate, principal)
         scope.setdefault("state", {})["principal"] = principal
+
+
+def is_address_or_localhost(host: str) -> bool:
+    """Return whether a Host header names no site; HTTP/1.0 may have none."""
+    name = host.rpartition(":")[0] if re.search(r":[0-9]*$", host) else host
+    if name in ("", "localhost") or name.endswith(".localhost"):
+        return True
+    try:
+        ip_address(name.strip("[]"))
+    except ValueError:
+        return False
+    return True
 
 
 class _Answer:

@@ -256,6 +256,9 @@ class SqliteStore:
     def _open(self) -> None:
         """Create or check the file, and open the reading connection, in the reader's thread."""
         try:
+            # Only its owner may read it; the files beside it get the same mode from SQLite.
+            self.path.touch(mode=0o600)
+            self.path.chmod(0o600)
             with contextlib.closing(sqlite3.connect(self.path)) as unchanged:
                 found = unchanged.execute("PRAGMA user_version").fetchone()[0]
             if found not in (0, _SCHEMA_VERSION):
@@ -268,7 +271,7 @@ class SqliteStore:
                 self._reading.executescript(
                     f"BEGIN; {_SCHEMA} PRAGMA user_version = {_SCHEMA_VERSION}; COMMIT;"
                 )
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:
             raise StoreUnavailable(f"cannot open {self.path}: {error}") from error
 
     async def _read(self, query: str, parameters: tuple[str | int, ...]) -> list[tuple[Any, ...]]:

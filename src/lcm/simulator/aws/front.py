@@ -41,6 +41,8 @@ class Front:
         self._control = control
 
     def __call__(self, environ: dict[str, Any], start_response: "StartResponse") -> Iterable[bytes]:
+        if "HTTP_ORIGIN" in environ:  # only browsers send it: a site could wreck the simulation
+            return Response("Requests of web pages are refused.", 403)(environ, start_response)
         if environ["PATH_INFO"].startswith(CONTROL):
             return self._control(environ, start_response)
         call = read_call(environ)

@@ -2,18 +2,27 @@
 
 import base64
 from datetime import datetime
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import RedirectResponse, Response
 
+from lcm.control_plane.access.credentials import Credential
 from lcm.control_plane.access.identity import Attempt, Identity, Provider, cookie_name
-from lcm.control_plane.access.roles import AccessDenied, Principal, TooManyRequests, refuse_foreign_origin
+from lcm.control_plane.access.roles import (
+    AccessDenied,
+    Principal,
+    Role,
+    TooManyRequests,
+    refuse_foreign_origin,
+    require,
+)
 from lcm.control_plane.api.dependencies import Viewer, audit_changes, services
 from lcm.control_plane.api.middleware import charge
 from lcm.domain.errors import NotFound
+from lcm.rest.access import BrowserSession, BrowserSessions
 from lcm.rest.schemas import SessionView, SignInWays
 from lcm.web.answers import answer, documented
 
@@ -76,6 +85,35 @@ async def sign_out(request: Request) -> Response:
         samesite="strict",
     )
     return response
+
+
+@router.get("/all", summary="List browser sessions", **documented(BrowserSessions))
+async def list_all(
+    person: Viewer,
+    request: Request,
+    all_people: Annotated[bool, Query(description="Of all people; only for admins.")] = False,
+) -> Response:
+    """The browsers that are signed in as you."""
+    if all_people:
+        require(person, Role.ADMIN)
+    identity = services(request).identity
+    found = await identity.list_sessions(None if all_people else person.id)
+    return answer(BrowserSessions(items=[_browser(session, person) for session in found]))
+
+
+@router.delete("/all", summary="Sign out everywhere", **documented(None, 204, "Signed out."))
+async def sign_out_everywhere(
+    person: Viewer,
+    request: Request,
+    principal_id: Annotated[
+        str | None, Query(max_length=300, description="Sign out this one instead of you; only for admins.")
+    ] = None,
+) -> Response:
+    """Every browser session of yours ends, this one too, with its event streams. Tokens stay valid."""
+    if principal_id not in (None, person.id):
+        require(person, Role.ADMIN)
+    await services(request).identity.end_sessions(principal_id or person.id)
+    return Response(status_code=204)
 
 
 @router.post("/links", summary="Make a sign-in link", **documented(SignInLink, 201, "Made."))
@@ -205,6 +243,19 @@ async def remember(response: Response, request: Request, identity: Identity, pri
         samesite="strict",
         secure=request.scope["scheme"] == "https",
         path="/",
+    )
+
+
+def _browser(session: Credential, person: Principal) -> BrowserSession:
+    return BrowserSession(
+        id=session.id,
+        principal_id=session.owner_id,
+        actor=session.name,
+        role=session.role,
+        created_at=session.created_at,
+        expires_at=session.expires_at,
+        last_used_at=session.last_used_at,
+        is_current=session.id == person.session_id,
     )
 
 
