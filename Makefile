@@ -121,6 +121,9 @@ lock: $(VENV)/uv ## Resolve the dependencies anew and pin them
 	echo virlutils | $(BIN)/uv pip compile - --python-version 3.11 --universal --generate-hashes \
 	  --no-emit-index-url --no-header --no-annotate -o requirements-virlutils.lock
 
+audit: $(VENV)/ready ## Look the locked packages up in advisory databases, where they can be reached
+	@$(BIN)/python -m tools.audit $(CURDIR)/$(BIN)/uv
+
 browser: ## Install Chromium for the end-to-end tests where that is possible
 	@tools/install-browser
 
