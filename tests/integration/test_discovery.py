@@ -127,8 +127,7 @@ async def test_a_planted_machine_gets_no_login_before_an_admin_adopts_it(
     async with api.stream() as stream:
         await stream.until("connected")
         await look_now(controller)
-        await stream.until("worker.imported")
-        [worker] = await workers_with(api, instance_id)
+        [worker] = await eventually(lambda: workers_with(api, instance_id))
         shown = await api.until(worker, "running", cml_ready=True)
         assert (shown["is_trusted"], shown["ws_connected"]) == (False, False)
         assert shown["discovered"]["vpc_id"].startswith("vpc-")

@@ -60,7 +60,7 @@ async def test_a_browser_signs_in_at_the_identity_provider_and_out_and_both_are_
                 async with browser.get(back, allow_redirects=False) as response:
                     assert (response.status, response.headers["Location"]) == (303, "/")
                     given, taken = response.headers.getall("Set-Cookie")
-                assert given.startswith("lcm_session=")
+                assert given.startswith("lcm_session_")
                 assert "SameSite=strict" in given
                 assert 0 < int(given.partition("Max-Age=")[2].partition(";")[0]) <= 300, (
                     "as long as its token"

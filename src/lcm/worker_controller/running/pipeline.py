@@ -23,7 +23,7 @@ from lcm.worker_controller.running.scale_down import ScaleDown
 
 log = structlog.get_logger(__name__)
 
-LOOK_SECONDS: Final = 60.0
+LOOK_SECONDS: Final = 10.0
 """How often a CML that is neither adopted nor ready is tried: it may never be one."""
 ATTEMPT_REPORT_SECONDS: Final = 60.0
 """How often an attempt that did not find CML ready is reported: a normal boot is not worth a write."""
