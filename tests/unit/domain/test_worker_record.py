@@ -68,7 +68,7 @@ def test_a_move_is_written_down_with_from_to_by_reason_and_time() -> None:
 
 def test_a_line_of_the_timeline_is_spelled_from_and_to() -> None:
     line = msgspec.json.decode(msgspec.json.encode(moved(a_worker(), PROVISIONING).state_history[-1]))
-    assert set(line) == {"from", "to", "by", "reason", "at"}
+    assert set(line) == {"from", "to", "by", "principal_id", "reason", "at"}
     assert (line["from"], line["to"]) == ("pending", "provisioning")
 
 
