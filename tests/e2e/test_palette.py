@@ -13,7 +13,7 @@ async def test_the_palette_finds_and_runs_a_command_by_keys_alone(page: Page, pl
     await open_page(page, plane, "dark")
     await page.get_by_role("searchbox").focus()
     await page.keyboard.press("Control+k")  # from a field, too
-    options = page.get_by_role("option")
+    options = page.get_by_role("dialog").get_by_role("option")
     await page.keyboard.type("cost")
     await expect(options).to_have_count(1)
     await page.keyboard.press("Enter")
@@ -52,7 +52,7 @@ async def test_palette_and_keyboard_sheet_are_accessible(
     assert await violations(page) == []
     await page.keyboard.press("Escape")
     await page.keyboard.press("Control+k")
-    await expect(page.get_by_role("option").first).to_be_visible()
+    await expect(page.get_by_role("dialog").get_by_role("option").first).to_be_visible()
     assert await violations(page) == []
     await page.set_viewport_size(PHONE)
     assert await violations(page) == []

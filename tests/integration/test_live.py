@@ -180,7 +180,7 @@ async def test_a_browser_that_stops_reading_is_told_reset_and_does_not_hold_up_a
     loop = asyncio.get_running_loop()
     await loop.sock_connect(stalled, (address.hostname, address.port))
     token = plane.admin.session.headers["Authorization"]
-    request = f"GET /api/events/stream HTTP/1.1\r\nHost: lcm\r\nAuthorization: {token}\r\n\r\n"
+    request = f"GET /api/events/stream HTTP/1.1\r\nHost: {address.netloc}\r\nAuthorization: {token}\r\n\r\n"
     await loop.sock_sendall(stalled, request.encode())
     assert b"200 OK" in await loop.sock_recv(stalled, 1024)
 

@@ -66,7 +66,12 @@ class MemoryLicensing:
         return self.give_back(server.host)
 
     def state_of(self, host: str) -> LicenseState:
-        return license_state(msgspec.json.encode(self._agent(host).status(now=0.0)))
+        self._agent(host)  # raises unless it can be reached
+        return self.truth_of(host)
+
+    def truth_of(self, host: str) -> LicenseState:
+        """The state of a server, whether it can be reached or not."""
+        return license_state(msgspec.json.encode(self.agent_of(host).status(now=0.0)))
 
     def give_back(self, host: str) -> str:
         agent = self._agent(host)

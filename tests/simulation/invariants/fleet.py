@@ -192,7 +192,7 @@ class I16Terms(Invariant):
         is_complete = _is_licensed(after) and not _is_licensed(before)
         if not is_complete or instance_id not in self.world.licensing.registered:
             return
-        state = self.world.licensing.state_of(instance_id)
+        state = self.world.licensing.truth_of(instance_id)
         has_product = terms.product_license in (None, state.tier)
         self.require(has_product, f"{after.name} is registered as {state.tier}, not as requested")
         has_nodes = terms.node_count in (None, state.node_count)
