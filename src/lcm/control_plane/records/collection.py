@@ -24,7 +24,7 @@ from lcm.domain.errors import Conflict, Fenced, NotFound, RequestError
 log = structlog.get_logger(__name__)
 
 MAX_ATTEMPTS = 8
-MAX_WRITTEN = 10_000
+MAX_WRITTEN = 2_000
 """How many of the records written last are kept as they were written."""
 
 
@@ -94,7 +94,7 @@ class Collection(ABC, Generic[R]):
 
     async def find(self, record_id: str) -> R | None:
         document = await self._store.get(self.kind, record_id)
-        return None if document is None else self.read(document)[1]
+        return None if document is None else self._record_of(document)
 
     async def _get(self, record_id: str) -> tuple[bytes, R, bool]:
         """Return the body in the present form, its record, and whether that was written here last."""
@@ -111,16 +111,19 @@ class Collection(ABC, Generic[R]):
         documents = await self._store.list_all(self.kind)
         decoded = {}
         for document in documents:
-            known = self._decoded.get(document.id)
-            if known is not None and known[0] == document.body:
-                decoded[document.id] = known
-                continue
             try:
-                decoded[document.id] = (document.body, self.read(document)[1])
+                decoded[document.id] = document.body, self._record_of(document)
             except msgspec.MsgspecError as error:
                 log.error("unreadable record skipped", kind=self.kind, id=document.id, error=str(error))
         self._decoded = decoded
         return [record for _, record in decoded.values()]
+
+    def _record_of(self, document: Document) -> R:
+        """Decode it, unless it was listed or written before as it is."""
+        for known in (self._decoded.get(document.id), self._written.get(document.id)):
+            if known is not None and known[0] == document.body:
+                return known[1]
+        return self.read(document)[1]
 
     async def add(self, record: R, fence: Fence | None = None) -> R:
         if (person := acting_principal()) is not None:
