@@ -152,7 +152,7 @@ async def seen_version(
 
 
 def _moment(text: Any) -> datetime:
-    """Return the moment in a query; pydantic would take a number as seconds."""
+    """Return the moment in a query or a body; pydantic would take a number as seconds."""
     try:
         found: datetime = msgspec.convert(text, Annotated[datetime, msgspec.Meta(tz=True)])
     except msgspec.ValidationError:

@@ -3,10 +3,11 @@
 from typing import Annotated
 
 from fastapi import APIRouter
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 from starlette.responses import Response
 
 from lcm.control_plane.api.accepted import INTENT, accepted
+from lcm.control_plane.api.bodies import RequestBody
 from lcm.control_plane.api.dependencies import Admin, Given, Plane
 from lcm.control_plane.api.references import WorkerRef
 from lcm.control_plane.commands.adopt_worker import adopt_worker
@@ -14,12 +15,10 @@ from lcm.control_plane.commands.adopt_worker import adopt_worker
 router = APIRouter(prefix="/api/workers/{worker_id}/adopt", tags=["workers"])
 
 
-class Adoption(BaseModel):
+class Adoption(RequestBody):
     """The server to trust, by the certificate that you have compared."""
 
-    model_config = ConfigDict(
-        extra="forbid", json_schema_extra={"examples": [{"certificate_sha256": "9f" * 32}]}
-    )
+    model_config = ConfigDict(json_schema_extra={"examples": [{"certificate_sha256": "9f" * 32}]})
 
     certificate_sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = Field(
         description="`cml_certificate_sha256` of the worker; null while that is null, or where certificates"

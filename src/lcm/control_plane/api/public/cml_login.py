@@ -3,10 +3,11 @@
 from typing import Annotated
 
 from fastapi import APIRouter
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import ConfigDict, Field, SecretStr
 from starlette.responses import Response
 
 from lcm.control_plane.api.accepted import INTENT, accepted
+from lcm.control_plane.api.bodies import RequestBody
 from lcm.control_plane.api.dependencies import Admin, Given, Plane
 from lcm.control_plane.api.references import WorkerRef
 from lcm.control_plane.commands.change_login import remove_login, set_login
@@ -14,12 +15,10 @@ from lcm.control_plane.commands.change_login import remove_login, set_login
 router = APIRouter(prefix="/api/workers/{worker_id}/cml-login", tags=["workers"])
 
 
-class NewLogin(BaseModel):
+class NewLogin(RequestBody):
     """An administrator account on the worker's CML; the password is stored sealed and never shown again."""
 
-    model_config = ConfigDict(
-        extra="forbid", json_schema_extra={"examples": [{"username": "lcm", "password": "…"}]}
-    )
+    model_config = ConfigDict(json_schema_extra={"examples": [{"username": "lcm", "password": "…"}]})
 
     username: Annotated[str, Field(min_length=1, max_length=64)]
     password: Annotated[SecretStr, Field(min_length=1, max_length=256, json_schema_extra={"writeOnly": True})]

@@ -1,13 +1,12 @@
 """Idle detection: holds, the switch and the idle status of a worker."""
 
-from datetime import datetime
-
 from fastapi import APIRouter
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 from starlette.responses import Response
 
 from lcm.control_plane.api.accepted import INTENT, accepted
-from lcm.control_plane.api.dependencies import Given, Operator, Plane, Viewer
+from lcm.control_plane.api.bodies import RequestBody
+from lcm.control_plane.api.dependencies import Given, Moment, Operator, Plane, Viewer
 from lcm.control_plane.api.references import WorkerRef
 from lcm.control_plane.commands.hold_worker import hold_worker, release_hold, toggle_idle_detection
 from lcm.control_plane.queries.idle import idle_status
@@ -17,15 +16,14 @@ from lcm.web.answers import answer, documented
 router = APIRouter(prefix="/api/workers/{worker_id}", tags=["idle detection"])
 
 
-class NewHold(BaseModel):
+class NewHold(RequestBody):
     """Keep a worker running until then, idle or not."""
 
     model_config = ConfigDict(
-        extra="forbid",
         json_schema_extra={"examples": [{"until": "2026-11-16T18:00:00Z", "reason": "exam"}]},
     )
 
-    until: AwareDatetime = Field(description="With a time zone. A past time is refused.")
+    until: Moment = Field(description="With a time zone. A past time is refused.")
     reason: str = Field("", max_length=200)
 
 
@@ -36,12 +34,11 @@ class NewHold(BaseModel):
 )
 async def hold(worker_id: WorkerRef, body: NewHold, person: Operator, plane: Plane, given: Given) -> Response:
     """The worker is not paused before that time; a pause that is decided and not carried out is cancelled."""
-    until: datetime = body.until
     worker = await hold_worker(
         plane.records,
         plane.policies,
         worker_id,
-        until=until,
+        until=body.until,
         reason=body.reason,
         by=person.name,
         preconditions=given,

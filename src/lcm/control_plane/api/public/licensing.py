@@ -3,10 +3,11 @@
 from typing import Annotated
 
 from fastapi import APIRouter
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import ConfigDict, Field, SecretStr
 from starlette.responses import Response
 
 from lcm.control_plane.api.accepted import INTENT, accepted
+from lcm.control_plane.api.bodies import RequestBody
 from lcm.control_plane.api.dependencies import Admin, Given, Plane, Viewer
 from lcm.control_plane.api.references import WorkerRef
 from lcm.control_plane.commands.license_worker import (
@@ -27,10 +28,10 @@ router = APIRouter(tags=["licensing"])
 Token = Annotated[SecretStr, Field(min_length=1, max_length=256, json_schema_extra={"writeOnly": True})]
 
 
-class Terms(BaseModel):
+class Terms(RequestBody):
     """What is set on CML besides; null is left as CML has it."""
 
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"token": "YTM4Y2Rm…"}]})
+    model_config = ConfigDict(json_schema_extra={"examples": [{"token": "YTM4Y2Rm…"}]})
 
     product_license: ProductLicense | None = None
     node_count: int | None = Field(None, ge=0, le=10_000, description="Nodes beyond those of the product.")

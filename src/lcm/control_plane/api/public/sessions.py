@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 import msgspec
 from fastapi import APIRouter, Query, Request
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 from starlette.responses import RedirectResponse, Response
 
 from lcm.control_plane.access.credentials import Credential
@@ -19,6 +19,7 @@ from lcm.control_plane.access.roles import (
     refuse_foreign_origin,
     require,
 )
+from lcm.control_plane.api.bodies import RequestBody
 from lcm.control_plane.api.dependencies import Viewer, audit_changes, services
 from lcm.control_plane.api.middleware import charge
 from lcm.domain.errors import NotFound
@@ -29,8 +30,8 @@ from lcm.web.answers import answer, documented
 router = APIRouter(prefix="/api/session", tags=["session"])
 
 
-class SignIn(BaseModel):
-    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+class SignIn(RequestBody):
+    model_config = ConfigDict(hide_input_in_errors=True)
 
     token: str = Field(
         min_length=1,

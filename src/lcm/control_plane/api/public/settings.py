@@ -4,9 +4,10 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter
 from msgspec.structs import replace
-from pydantic import BaseModel, ConfigDict, Field, StrictBool
+from pydantic import ConfigDict, Field
 from starlette.responses import Response
 
+from lcm.control_plane.api.bodies import RequestBody
 from lcm.control_plane.api.dependencies import Admin, Plane, SeenVersion, Viewer
 from lcm.control_plane.records import discovery_settings
 from lcm.control_plane.records.preconditions import etag
@@ -21,15 +22,14 @@ _Key = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[^\x00-\x1f
 _Value = Annotated[str, Field(max_length=256, pattern=r"^[^\x00-\x1f,]*$")]
 
 
-class DiscoveryChange(BaseModel):
+class DiscoveryChange(RequestBody):
     """Omitted fields keep their values; null falls back to the controller's environment."""
 
     model_config = ConfigDict(
-        extra="forbid",
         json_schema_extra={"examples": [{"tag_filter": {"team": "networking"}, "ami_filter": "CML-2.9*"}]},
     )
 
-    enabled: StrictBool | None = Field(None, description="False stops imports and the orphan sweep.")
+    enabled: bool | None = Field(None, description="False stops imports and the orphan sweep.")
     regions: list[Annotated[str, Field(max_length=63)]] | None = Field(
         None, min_length=1, max_length=50, description="Names of /api/regions."
     )

@@ -6,11 +6,12 @@ from typing import Annotated, Literal
 
 import structlog
 from fastapi import APIRouter, Request
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field
 from starlette.responses import Response
 
 from lcm.control_plane.access.credentials import Credential
 from lcm.control_plane.access.roles import Role
+from lcm.control_plane.api.bodies import RequestBody
 from lcm.control_plane.api.dependencies import Admin, Plane, services
 from lcm.domain.security import SERVICE_ACTORS
 from lcm.rest.access import TokenCreated, TokenList, TokenView
@@ -34,11 +35,10 @@ def _is_usable_name(name: str) -> str:
     return name
 
 
-class NewToken(BaseModel):
+class NewToken(RequestBody):
     """The token to create."""
 
     model_config = ConfigDict(
-        extra="forbid",
         json_schema_extra={"examples": [{"name": "ci-pipeline", "role": "operator"}]},
     )
 

@@ -4,10 +4,11 @@ import re
 from typing import Annotated
 
 from fastapi import APIRouter, Query
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field
 from starlette.responses import Response
 
 from lcm.control_plane.api.accepted import INTENT, accepted
+from lcm.control_plane.api.bodies import RequestBody
 from lcm.control_plane.api.dependencies import Admin, Given, Keyed, Operator, Plane, Viewer
 from lcm.control_plane.api.references import WorkerRef
 from lcm.control_plane.commands.create_worker import create_worker
@@ -59,11 +60,10 @@ TagKey = Annotated[
 TagValue = Annotated[str, Field(max_length=256, pattern=r"^[^\x00-\x1f]*$")]
 
 
-class NewWorker(BaseModel):
+class NewWorker(RequestBody):
     """The worker to create."""
 
     model_config = ConfigDict(
-        extra="forbid",
         json_schema_extra={"examples": [{"name": "networking-101", "template_name": "metal"}]},
     )
 
@@ -89,11 +89,11 @@ class NewWorker(BaseModel):
     )
 
 
-class Tags(BaseModel):
+class Tags(RequestBody):
     """All tags that the worker's instance should have."""
 
     model_config = ConfigDict(
-        extra="forbid", json_schema_extra={"examples": [{"tags": {"team": "networking", "course": "ccna"}}]}
+        json_schema_extra={"examples": [{"tags": {"team": "networking", "course": "ccna"}}]}
     )
 
     tags: dict[TagKey, TagValue] = Field(max_length=40, description="EC2 tags besides LCM's own.")
