@@ -63,6 +63,7 @@ RECEIVED: Final = (
     "TemplateSource",
     "TokenList",
     "TokenCreated",
+    "BrowserSessions",
     "DiscoveryView",
     "RegionList",
     "SessionView",

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from playwright.async_api import Page, expect
+from playwright.async_api import Browser, Page, expect
 
 from e2e.test_accessibility import PHONE, SCHEMES, Scheme, open_page, violations
 from support.api import person
@@ -88,6 +88,24 @@ async def test_a_token_is_shown_once_works_and_is_revoked(page: Page, plane: Lon
         await dialog.get_by_role("button", name="Revoke").click()
         await expect(line).to_have_count(0)
         assert (await pipeline.call("GET", "/api/session"))[0] == 401
+
+
+async def test_signing_out_everywhere_ends_the_sessions_of_all_browsers_and_no_token(
+    page: Page, browser: Browser, plane: LonePlane
+) -> None:
+    async with await browser.new_context() as profile:
+        other = await profile.new_page()
+        await open_page(other, plane, "dark")
+        await open_page(page, plane, "dark", "#/settings")
+        browsers = page.get_by_role("region", name="Browsers")
+        await expect(browsers.locator("[data-browser]")).to_have_count(2)
+        await expect(browsers.get_by_text("this browser")).to_have_count(1)
+        await browsers.get_by_role("button", name="Sign out everywhere").click()
+        await page.get_by_role("dialog").get_by_role("button", name="Sign out everywhere").click()
+        for each in (page, other):
+            await expect(each.get_by_label("Access token")).to_be_visible()
+        assert await page.context.cookies() == []
+    assert (await plane.admin.get("/api/session/all"))["items"] == []
 
 
 async def test_discovery_is_changed_field_by_field(page: Page, plane: LonePlane) -> None:

@@ -162,6 +162,10 @@ export function signOut(): Promise<void> {
   return request("DELETE", "/api/session");
 }
 
+export function signOutEverywhere(): Promise<void> {
+  return request("DELETE", "/api/session/all");
+}
+
 /** All workers except the terminated ones. */
 export function listWorkers(): Promise<WorkerView[]> {
   return listAllPages<WorkerView>("/api/workers?limit=500");

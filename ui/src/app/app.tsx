@@ -27,6 +27,7 @@ import {
   DiscoveryDialog,
   NewTokenDialog,
   RevokeDialog,
+  SignOutEverywhereDialog,
   TemplateDialog,
   TokenCreatedDialog,
 } from "../features/settings/settings-dialogs";
@@ -173,6 +174,8 @@ function Dialogs() {
       return <TokenCreatedDialog name={dialog.name} token={dialog.token} />;
     case "revoke-token":
       return <RevokeDialog token={dialog.token} />;
+    case "sign-out-everywhere":
+      return <SignOutEverywhereDialog />;
     case "add-definition":
       return <AddDefinitionDialog />;
     case "end-sessions":

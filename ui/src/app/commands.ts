@@ -22,7 +22,8 @@ export type OpenDialog =
         | "discovery"
         | "new-token"
         | "palette"
-        | "shortcuts";
+        | "shortcuts"
+        | "sign-out-everywhere";
     }
   | { readonly kind: "template"; readonly name: string; readonly isChanged: boolean }
   | { readonly kind: "token-created"; readonly name: string; readonly token: string }

@@ -87,6 +87,12 @@ export async function signOut(): Promise<void> {
   }
 }
 
+/** End every browser session of the user, this one too. */
+export async function signOutEverywhere(): Promise<void> {
+  await api.signOutEverywhere();
+  onSignedOut();
+}
+
 export function reconnectNow(): void {
   stream.retryNow();
 }

@@ -1,6 +1,8 @@
-/** The routes about settings: templates, discovery and tokens. */
+/** The routes about settings: templates, discovery, tokens and browser sessions. */
 
 import type {
+  BrowserSession,
+  BrowserSessions,
   DiscoveryView,
   NewToken,
   TemplateSource,
@@ -45,4 +47,9 @@ export function createToken(token: NewToken): Promise<TokenCreated> {
 
 export function revokeToken(id: string): Promise<void> {
   return request("DELETE", `/api/tokens/${encodeURIComponent(id)}`);
+}
+
+/** The browsers that are signed in as the user. */
+export async function listBrowsers(): Promise<readonly BrowserSession[]> {
+  return (await request<BrowserSessions>("GET", "/api/session/all")).items;
 }

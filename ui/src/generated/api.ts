@@ -100,6 +100,23 @@ export interface BatchView {
   readonly sessions: readonly LabletSessionView[];
 }
 
+/** A browser that is signed in, without its cookie. */
+export interface BrowserSession {
+  readonly id: string;
+  readonly principal_id: string | null;
+  readonly actor: string;
+  readonly role: string;
+  readonly created_at: string;
+  readonly expires_at: string | null;
+  readonly last_used_at: string | null;
+  readonly is_current: boolean;
+}
+
+/** Newest first. */
+export interface BrowserSessions {
+  readonly items: readonly BrowserSession[];
+}
+
 /** A class, or one session that belongs to none. */
 export interface CalendarEntry {
   readonly id: string;

@@ -2,6 +2,7 @@ import { useSignal } from "@preact/signals";
 import { messageOf } from "../../app/api";
 import { closeDialog, openDialog } from "../../app/commands";
 import { FormDialog, useSubmission } from "../../app/form-dialog";
+import { signOutEverywhere } from "../../app/session";
 import * as api from "../../app/settings-api";
 import { showError } from "../../app/toasts";
 import type { DiscoveryView, NewToken, TokenView, WorkerTemplate } from "../../generated/api";
@@ -190,6 +191,25 @@ export function RevokeDialog({ token }: { token: TokenView }) {
       <p class="dialog-text">
         Requests with it are refused at once, and <strong>all users who signed in with it are signed out</strong> within
         seconds.
+      </p>
+    </FormDialog>
+  );
+}
+
+export function SignOutEverywhereDialog() {
+  const { problem, isBusy, send } = useSubmission();
+  return (
+    <FormDialog
+      title="Sign out everywhere?"
+      submitLabel="Sign out everywhere"
+      isDangerous
+      isBusy={isBusy}
+      problem={problem}
+      onSubmit={() => void send(signOutEverywhere)}
+    >
+      <p class="dialog-text">
+        <strong>Every browser that is signed in as you is signed out</strong> within seconds, this one too. Tokens stay
+        valid.
       </p>
     </FormDialog>
   );

@@ -1,12 +1,12 @@
-/** The page of what can be changed at run time: templates, regions, discovery, the fleet's license and tokens. */
+/** The page of what can be changed at run time: templates, regions, discovery, the fleet's license, tokens and browsers. */
 
 import type { ComponentChildren } from "preact";
 import { usePolledAnswer } from "../../app/answer";
 import { listRegions, listTemplates } from "../../app/api";
 import { type OpenDialog, openDialog } from "../../app/commands";
 import { denialFor } from "../../app/session";
-import { listTokens, readDiscovery, readTemplate } from "../../app/settings-api";
-import type { TokenView, WorkerTemplate } from "../../generated/api";
+import { listBrowsers, listTokens, readDiscovery, readTemplate } from "../../app/settings-api";
+import type { BrowserSession, TokenView, WorkerTemplate } from "../../generated/api";
 import { formatExact, formatUsd } from "../../kit/format";
 import { Ago } from "../../kit/time";
 import { FleetLicense } from "../license/fleet-license-setting";
@@ -27,6 +27,7 @@ export function SettingsPage() {
       <Discovery />
       <Regions />
       {denialFor("tokens") === null && <Tokens />}
+      <Browsers />
     </>
   );
 }
@@ -210,6 +211,50 @@ function Token({ token }: { token: TokenView }) {
         )}
       </span>
       <OpenButton label="Revoke…" about={token.name} operation="tokens" dialog={{ kind: "revoke-token", token }} />
+    </li>
+  );
+}
+
+function Browsers() {
+  const { value, problem } = usePolledAnswer("browsers", listBrowsers, INTERVAL, settingsChanges);
+  return (
+    <Part
+      title="Browsers"
+      problem={problem.value}
+      button={
+        <OpenButton
+          label="Sign out everywhere…"
+          operation="sign-out-everywhere"
+          dialog={{ kind: "sign-out-everywhere" }}
+        />
+      }
+    >
+      <ul class="audit">
+        {value.value?.map((browser) => (
+          <Browser key={browser.id} browser={browser} />
+        ))}
+      </ul>
+    </Part>
+  );
+}
+
+function Browser({ browser }: { browser: BrowserSession }) {
+  return (
+    <li class="setting-line" data-browser={browser.id}>
+      <span class="setting-name">
+        {browser.actor}
+        {browser.is_current && <span class="role">this browser</span>}
+      </span>
+      <span class="setting-about">
+        signed in <Ago at={browser.created_at} />
+        {browser.last_used_at !== null && (
+          <>
+            {" "}
+            · used <Ago at={browser.last_used_at} />
+          </>
+        )}
+        {browser.expires_at !== null && ` · ends ${formatExact(browser.expires_at)}`}
+      </span>
     </li>
   );
 }

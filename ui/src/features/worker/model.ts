@@ -122,6 +122,7 @@ export type Operation =
   | "template"
   | "discovery"
   | "tokens"
+  | "sign-out-everywhere"
   | "discover-labs"
   | "run-lab"
   | "remove-lab"
@@ -134,6 +135,7 @@ const REQUEST_FOR: Readonly<Record<Operation, keyof typeof ROLE_OF_REQUEST>> = {
   template: "PUT /api/worker-templates/{name}",
   discovery: "PATCH /api/settings/discovery",
   tokens: "POST /api/tokens",
+  "sign-out-everywhere": "DELETE /api/session/all",
   "discover-labs": "POST /api/workers/{worker_id}/labs/discover",
   "run-lab": "POST /api/workers/{worker_id}/labs/{lab_id}/start",
   "remove-lab": "POST /api/workers/{worker_id}/labs/{lab_id}/remove",

@@ -77,15 +77,7 @@ async def sign_out(request: Request) -> Response:
         refuse_foreign_origin(request)
         audit_changes(request, principal)
         await identity.close_session(principal)
-    response = Response(status_code=204, headers={"Clear-Site-Data": '"cache"'})
-    response.delete_cookie(
-        cookie_name(request),
-        path="/",
-        secure=request.scope["scheme"] == "https",
-        httponly=True,
-        samesite="strict",
-    )
-    return response
+    return _signed_out(request)
 
 
 @router.get("/all", summary="List browser sessions", **documented(BrowserSessions))
@@ -114,7 +106,7 @@ async def sign_out_everywhere(
     if principal_id not in (None, person.id):
         require(person, Role.ADMIN)
     await services(request).identity.end_sessions(principal_id or person.id)
-    return Response(status_code=204)
+    return _signed_out(request) if principal_id in (None, person.id) else Response(status_code=204)
 
 
 @router.post("/links", summary="Make a sign-in link", **documented(SignInLink, 201, "Made."))
@@ -258,6 +250,19 @@ def _browser(session: Credential, person: Principal) -> BrowserSession:
         last_used_at=session.last_used_at,
         is_current=session.id == person.session_id,
     )
+
+
+def _signed_out(request: Request) -> Response:
+    """The browser forgets its session and what it has cached."""
+    response = Response(status_code=204, headers={"Clear-Site-Data": '"cache"'})
+    response.delete_cookie(
+        cookie_name(request),
+        path="/",
+        secure=request.scope["scheme"] == "https",
+        httponly=True,
+        samesite="strict",
+    )
+    return response
 
 
 def _view(person: Principal) -> SessionView:
