@@ -19,7 +19,7 @@ UI_BUILT := src/lcm/control_plane/static/index.html
 # Where this is set, every process compiles all it imports again: half of what its start costs.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run test check lint unit explore unit-coverage coverage bench bench-compare sim sim-coverage sim-hunt soak soak-ha soak-kill soak-class soak-labs soak-clicks screenshots docs dist lock lowest browser
+.PHONY: help setup run test check lint unit explore unit-coverage coverage bench bench-compare fuzz sim sim-coverage sim-hunt soak soak-ha soak-kill soak-class soak-labs soak-clicks screenshots docs dist lock lowest browser
 .PHONY: ferretdb prometheus helm clean types page pytest
 
 help: ## Show this list
@@ -67,10 +67,13 @@ coverage: setup $(OLDER_CLIENT) $(VIRLUTILS) browser ferretdb prometheus ## Show
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --cov --cov-fail-under=0 $(ARGS)
 
 bench: setup ## Measure what performance claims rest on
-	@for script in $(filter-out benchmarks/report.py benchmarks/compare.py,$(wildcard benchmarks/*.py)); do $(BIN)/python $$script $(ARGS) || exit 1; done
+	@for script in $(filter-out benchmarks/report.py benchmarks/compare.py benchmarks/fuzz.py,$(wildcard benchmarks/*.py)); do $(BIN)/python $$script $(ARGS) || exit 1; done
 
 bench-compare: setup ## Run benchmarks on this and another commit in turns: make bench-compare BASE=91fd182 [ARGS="ws_ingest --rounds 5"]
 	$(BIN)/python benchmarks/compare.py $(or $(BASE),91fd182) $(ARGS)
+
+fuzz: setup ## Send a control plane with 256 descriptors random requests and bytes: make fuzz [REQUESTS=100000 ARGS=--json]
+	@$(BIN)/python benchmarks/fuzz.py --requests $(or $(REQUESTS),100000) $(ARGS)
 
 sim: setup ## Run one simulated seed: make sim SEED=7 [SCENARIO=stop_start PLAN='role:site:nth:act;…']
 	@cd tests && ../$(BIN)/python -m simulation --seed $(or $(SEED),0) --scenario $(or $(SCENARIO),wander) --plan '$(PLAN)'
