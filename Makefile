@@ -10,6 +10,8 @@ JOBS   ?= 3
 OLDER_CLIENT := $(VENV)/virl2-client-2.9
 # Cisco's command line for CML, whose dependencies are not ours.
 VIRLUTILS := $(VENV)/virlutils
+# A generator of clients from OpenAPI documents, whose dependencies are not ours either.
+OPENAPI_CLIENT := $(VENV)/openapi-python-client
 # The lowest versions that pyproject.toml allows.
 LOWEST := $(VENV)/lowest
 # No process, no socket, virtual time.
@@ -43,7 +45,7 @@ page: setup
 	cd ui && PATH="$(CURDIR)/$(BIN):$$PATH" npm run --silent check
 	cd ui && PATH="$(CURDIR)/$(BIN):$$PATH" npm run --silent test
 
-pytest: setup $(OLDER_CLIENT) $(VIRLUTILS) browser ferretdb prometheus lint $(if $(ARGS),,unit-coverage)
+pytest: setup $(OLDER_CLIENT) $(VIRLUTILS) $(OPENAPI_CLIENT) browser ferretdb prometheus lint $(if $(ARGS),,unit-coverage)
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(if $(ARGS),,$(UNIT:%=--ignore=%)) $(ARGS)
 
 lint: $(VENV)/ready
@@ -63,7 +65,7 @@ explore: setup ## Run the property tests on examples that the suite does not dra
 unit-coverage: setup ## The same, measured: they must reach the branch coverage recorded in pyproject.toml
 	$(BIN)/python -m pytest -q -n auto --dist loadfile --cov --cov-report= $(UNIT)
 
-coverage: setup $(OLDER_CLIENT) $(VIRLUTILS) browser ferretdb prometheus ## Show which lines and branches of src/lcm the whole suite reaches
+coverage: setup $(OLDER_CLIENT) $(VIRLUTILS) $(OPENAPI_CLIENT) browser ferretdb prometheus ## Show which lines and branches of src/lcm the whole suite reaches
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --cov --cov-fail-under=0 $(ARGS)
 
 bench: setup ## Measure what performance claims rest on
@@ -123,6 +125,8 @@ lock: $(VENV)/uv ## Resolve the dependencies anew and pin them
 	  --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate -o requirements-lowest.lock
 	echo virlutils | $(BIN)/uv pip compile - --python-version 3.11 --universal --generate-hashes \
 	  --no-emit-index-url --no-header --no-annotate -o requirements-virlutils.lock
+	echo openapi-python-client | $(BIN)/uv pip compile - --python-version 3.11 --universal --generate-hashes \
+	  --no-emit-index-url --no-header --no-annotate -o requirements-openapi-python-client.lock
 
 audit: $(VENV)/ready ## Look the locked packages up in advisory databases, where they can be reached
 	@$(BIN)/python -m tools.audit $(CURDIR)/$(BIN)/uv
@@ -166,6 +170,10 @@ $(OLDER_CLIENT): $(VENV)/ready requirements-virl2-2.9.lock
 
 $(VIRLUTILS): $(VENV)/ready requirements-virlutils.lock
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes --no-deps --target $@ -r requirements-virlutils.lock
+	@touch $@
+
+$(OPENAPI_CLIENT): $(VENV)/ready requirements-openapi-python-client.lock
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes --no-deps --target $@ -r requirements-openapi-python-client.lock
 	@touch $@
 
 $(UI_BUILT): $(VENV)/ready $(UI_SOURCES)

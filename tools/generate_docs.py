@@ -10,6 +10,7 @@ from pydantic import AliasChoices
 from pydantic_settings import BaseSettings
 
 from lcm.control_plane.api.app import openapi_document
+from lcm.control_plane.api.openapi import part_of
 from lcm.control_plane.settings import ControlPlaneSettings
 from lcm.domain.lablet import states
 from lcm.domain.lifecycle import EC2_STATES, MEANING, TRANSITIONS, WorkerStatus
@@ -33,7 +34,8 @@ def documents() -> Mapping[str, str]:
         "session-states.md": session_states(),
         "configuration.md": configuration(),
         "cli.md": GENERATED + command_line(),
-        "openapi.json": json.dumps(openapi_document(), indent=1, ensure_ascii=False) + "\n",
+        "openapi.json": api(internal=False),
+        "openapi-internal.json": api(internal=True),
     }
 
 
@@ -122,6 +124,10 @@ def configuration() -> str:
         for name, default, meaning in sorted(_fields(settings)):
             out.write(f"| `{name}` | {default} | {meaning} |\n")
     return out.getvalue()
+
+
+def api(*, internal: bool) -> str:
+    return json.dumps(part_of(openapi_document(), internal=internal), indent=1, ensure_ascii=False) + "\n"
 
 
 def _fields(settings: type[BaseSettings]) -> list[tuple[str, str, str]]:

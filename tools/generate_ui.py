@@ -4,19 +4,13 @@ The dashboard states no rule of the server a second time: the API's types, the s
 meanings and colors, the roles, the names of events and the limits come from here.
 """
 
-import importlib
 import json
-import pkgutil
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, get_args
-
-from fastapi.routing import APIRoute
+from typing import Any, Final
 
 from lcm.control_plane.access.roles import SAFE_METHODS, Role
-from lcm.control_plane.api import public
 from lcm.control_plane.api.app import openapi_document
-from lcm.control_plane.api.dependencies import Admin, Operator, Viewer
 from lcm.control_plane.records.metrics_cache import CLOUDWATCH_WAITS_SECONDS, POINTS
 from lcm.control_plane.streaming.encoding import Batch
 from lcm.control_plane.streaming.event_names import SessionEvent, StreamEvent, WorkerEvent
@@ -115,8 +109,6 @@ STRUCTS: Final = (
 )  # fmt: skip
 """The modules of the structs that answers are made of."""
 
-ROLES: Final = ((Viewer, Role.VIEWER), (Operator, Role.OPERATOR), (Admin, Role.ADMIN))
-
 REF: Final = "#/components/schemas/"
 
 Schema = Mapping[str, Any]
@@ -124,8 +116,9 @@ Schema = Mapping[str, Any]
 
 def modules() -> Mapping[str, str]:
     """Every generated module by file name."""
-    components: Mapping[str, Schema] = openapi_document()["components"]["schemas"]
-    return {"api.ts": api_types(components), "rules.ts": rules(components)}
+    document = openapi_document()
+    components: Mapping[str, Schema] = document["components"]["schemas"]
+    return {"api.ts": api_types(components), "rules.ts": rules(components, document["paths"])}
 
 
 # The API's types.
@@ -210,7 +203,7 @@ def _union(types: Iterable[str]) -> str:
 # Rules and constants.
 
 
-def rules(components: Mapping[str, Schema]) -> str:
+def rules(components: Mapping[str, Schema], paths: Mapping[str, Schema]) -> str:
     colors = (*COLOR.values(), *states.COLOR.values())
     return HEADER + "\n".join(
         (
@@ -245,7 +238,7 @@ def rules(components: Mapping[str, Schema]) -> str:
             _constant("ROLES", [role.label for role in Role]),
             "export type Role = (typeof ROLES)[number];\n",
             "/** The role that each request for a change needs. */",
-            _constant("ROLE_OF_REQUEST", dict(_roles_of_requests())),
+            _constant("ROLE_OF_REQUEST", dict(_roles_of_requests(paths))),
             "/** Every event that carries a worker's whole record. */",
             _constant("WORKER_EVENTS", list(WorkerEvent)),
             "/** Every event that carries a lablet session's whole record. */",
@@ -306,14 +299,11 @@ def _stream_events() -> dict[str, str]:
     return {**events, "METRICS_BATCH": batch.event_type}
 
 
-def _roles_of_requests() -> Iterator[tuple[str, str]]:
-    for found in pkgutil.iter_modules(public.__path__, f"{public.__name__}."):
-        for route in importlib.import_module(found.name).router.routes:
-            if isinstance(route, APIRoute):
-                checks = {dependency.call for dependency in route.dependant.dependencies}
-                roles = [role.label for person, role in ROLES if get_args(person)[1].dependency in checks]
-                for method in sorted((route.methods or set()) - SAFE_METHODS):
-                    yield from ((f"{method} {route.path}", role) for role in roles)
+def _roles_of_requests(paths: Mapping[str, Schema]) -> Iterator[tuple[str, str]]:
+    for path, operations in paths.items():
+        for method, operation in operations.items():
+            if "x-role" in operation and method.upper() not in SAFE_METHODS:
+                yield f"{method.upper()} {path}", operation["x-role"]
 
 
 def _milliseconds(seconds: float) -> str:

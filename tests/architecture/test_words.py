@@ -61,6 +61,7 @@ INLINE_CODE = re.compile(r"`[^`\n]*`")
 
 GENERATED = {
     "configuration.md",
+    "openapi-internal.json",
     "openapi.json",
     "pause-states.md",
     "session-states.md",

@@ -279,6 +279,18 @@ async def test_every_route_says_who_may_use_it() -> None:
     assert set(ROUTES) - documented == UNDOCUMENTED
 
 
+def test_the_document_names_the_role_that_each_route_needs() -> None:
+    named = {
+        (method.upper(), path): operation.get("x-role", ANYBODY)
+        for path, operations in openapi_document()["paths"].items()
+        for method, operation in operations.items()
+    }
+    needed = {
+        route: role for route, role in ROUTES.items() if route not in UNDOCUMENTED and role != CONTROLLER
+    }
+    assert {route: named[route] for route in needed} == needed
+
+
 @pytest.mark.parametrize(("route", "needed"), ROUTES.items(), ids=[" ".join(route) for route in ROUTES])
 async def test_a_route_lets_in_whom_it_should_and_nobody_else(
     route: tuple[str, str], needed: str, people: dict[str, Api]

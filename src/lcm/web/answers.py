@@ -13,6 +13,7 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import BaseRoute
 
 from lcm.rest.schemas import FieldError, Problem
 from lcm.web.problems import MEDIA_TYPE
@@ -111,7 +112,9 @@ def _malformed(error: Exception, where: str) -> MalformedBody:
 
 
 def install_openapi(
-    app: FastAPI, structs: Iterable[type], describe: Callable[[dict[str, Any]], None]
+    app: FastAPI,
+    structs: Iterable[type],
+    describe: Callable[[dict[str, Any], Iterable[BaseRoute]], None],
 ) -> None:
     """Put the structs' schemas beside FastAPI's own; `describe` completes the document."""
 
@@ -124,7 +127,7 @@ def install_openapi(
             schemas = schema.setdefault("components", {}).setdefault("schemas", {})
             schemas.update(components)
             _drop_pydantic_errors(schema)
-            describe(schema)
+            describe(schema, app.routes)
             app.openapi_schema = schema
         return app.openapi_schema
 

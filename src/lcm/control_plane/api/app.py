@@ -13,9 +13,8 @@ from starlette.routing import BaseRoute
 from lcm import VERSION
 from lcm.control_plane.access.rate_limit import Buckets
 from lcm.control_plane.access.roles import AccessDenied, TooManyRequests
-from lcm.control_plane.api import dashboard, internal, operations, public
+from lcm.control_plane.api import dashboard, internal, openapi, operations, public
 from lcm.control_plane.api.middleware import AccessMiddleware, access_problem, rate_problem, store_problem
-from lcm.control_plane.api.openapi import describe_operations
 from lcm.control_plane.api.public.secret_keys import KeyRotated
 from lcm.control_plane.api.public.sessions import SignInLink
 from lcm.control_plane.api.services import Services
@@ -136,7 +135,7 @@ def build_app(
     app.state.services = services
     app.state.operations = process
     app.state.rate = rate
-    app.router.routes.extend(dashboard.router.routes)
+    app.router.routes.extend((*dashboard.router.routes, *openapi.router.routes))
     _add_error_handlers(app)
     app.router.routes.sort(key=_route_priority)
     app.add_middleware(Compressed)
@@ -152,7 +151,7 @@ def _route_priority(route: BaseRoute) -> tuple[bool, bool]:
 
 
 def openapi_document() -> dict[str, Any]:
-    """Return the OpenAPI document, for the reference documentation."""
+    """Return the OpenAPI document of all operations, public and internal."""
     return _api().openapi()
 
 
@@ -161,15 +160,13 @@ def _api() -> FastAPI:
         title="LCM control plane",
         version=VERSION,
         description=DESCRIPTION,
-        openapi_url="/api/openapi.json",
-        docs_url=None,
-        redoc_url=None,
+        openapi_url=None,  # and no page of FastAPI's: they load scripts from elsewhere
     )
     for router in (*public.ROUTERS, *internal.ROUTERS, operations.router):
         # Not `include_router`: it adds nothing to routes with a full path, matches each request twice, and
         # builds every route again for each application.
         app.router.routes.extend(router.routes)
-    install_openapi(app, _STRUCTS, describe_operations)
+    install_openapi(app, _STRUCTS, openapi.describe_operations)
     return app
 
 

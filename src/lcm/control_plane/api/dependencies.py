@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import msgspec
 from fastapi import Depends, Header, Request
+from fastapi.routing import APIRoute
 from pydantic import BeforeValidator
 
 from lcm.control_plane.access.guessing import address_of
@@ -50,9 +51,18 @@ def person(role: Role) -> Callable[[Request], Coroutine[Any, Any, Principal]]:
     return check
 
 
+_CHECKS = {role: person(role) for role in Role}
+
+
 def audit_changes(request: Request, principal: Principal) -> None:
     """Have what this request changes recorded as done by this principal."""
     audit_request(f"{request.method} {request.scope['route'].path}", address_of(request), principal)
+
+
+def role_of(route: APIRoute) -> Role | None:
+    """Return the lowest role that may use the route; None if it asks for none."""
+    checks = {dependency.call for dependency in route.dependant.dependencies}
+    return next((role for role, check in _CHECKS.items() if check in checks), None)
 
 
 async def calling_service(request: Request) -> str:
@@ -162,9 +172,9 @@ def _moment(text: Any) -> datetime:
 
 Moment = Annotated[datetime, BeforeValidator(_moment)]
 Plane = Annotated[ControlPlane, Depends(control_plane)]
-Viewer = Annotated[Principal, Depends(person(Role.VIEWER))]
-Operator = Annotated[Principal, Depends(person(Role.OPERATOR))]
-Admin = Annotated[Principal, Depends(person(Role.ADMIN))]
+Viewer = Annotated[Principal, Depends(_CHECKS[Role.VIEWER])]
+Operator = Annotated[Principal, Depends(_CHECKS[Role.OPERATOR])]
+Admin = Annotated[Principal, Depends(_CHECKS[Role.ADMIN])]
 Controller = Annotated[str, Depends(controller)]
 Service = Annotated[str, Depends(calling_service)]
 Keyed = Annotated[KeyedRequest | None, Depends(keyed)]
