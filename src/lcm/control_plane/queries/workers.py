@@ -2,10 +2,19 @@
 
 from collections.abc import Collection
 
+import msgspec
+
 from lcm.control_plane.records.groups import Records
+from lcm.control_plane.records.worker_views import WorkerViews
 from lcm.domain.lifecycle import TERMINATED, WorkerStatus
 from lcm.domain.worker import Worker
-from lcm.rest.schemas import WorkerPage, WorkerView
+
+
+class EncodedPage(msgspec.Struct, frozen=True, kw_only=True):
+    """A `WorkerPage` whose views are encoded already."""
+
+    items: list[msgspec.Raw]
+    next: str | None
 
 
 async def list_workers(
@@ -26,13 +35,15 @@ async def list_workers(
     return sorted(workers, key=lambda worker: (worker.name, worker.id))
 
 
-def page_of_workers(workers: list[Worker], *, limit: int, after: str | None) -> WorkerPage:
+def page_of_workers(
+    workers: list[Worker], views: WorkerViews, *, limit: int, after: str | None
+) -> EncodedPage:
     """Return the page of workers after the cursor of the previous page."""
     if after is not None:
         workers = [worker for worker in workers if _cursor(worker) > after]
     page = workers[:limit]
     rest = _cursor(page[-1]) if len(workers) > limit else None
-    return WorkerPage(items=[WorkerView.of(worker) for worker in page], next=rest)
+    return EncodedPage(items=[views.of(worker) for worker in page], next=rest)
 
 
 def _cursor(worker: Worker) -> str:

@@ -28,6 +28,7 @@ from lcm.control_plane.records.sessions import ArchivedSessions, LabletSessions,
 from lcm.control_plane.records.templates import Templates
 from lcm.control_plane.records.timelines import Timelines
 from lcm.control_plane.records.worker_cache import WorkerCache
+from lcm.control_plane.records.worker_views import WorkerViews
 from lcm.control_plane.records.workers import Workers
 from lcm.control_plane.store.port import Store
 from lcm.core.clock import Clock
@@ -107,6 +108,7 @@ class Caches:
     boot_times: BootTimes
     processes: Processes
     timelines: Timelines
+    worker_views: WorkerViews
 
     @classmethod
     def over(cls, records: Records) -> Self:
@@ -124,4 +126,5 @@ class Caches:
             BootTimes(records.clock),
             Processes(records.clock),
             Timelines(records.workers.list_all),
+            WorkerViews(),
         )

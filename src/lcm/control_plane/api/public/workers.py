@@ -113,7 +113,7 @@ async def list_all(
     workers = await list_workers(
         plane.records, statuses=status or (), aws_region=aws_region, include_terminated=include_terminated
     )
-    return answer(page_of_workers(workers, limit=limit, after=after))
+    return answer(page_of_workers(workers, plane.caches.worker_views, limit=limit, after=after))
 
 
 @router.post("", summary="Create a worker", **documented(WorkerView, 202, "Accepted.", problems=[409, 422]))
