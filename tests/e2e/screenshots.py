@@ -53,6 +53,7 @@ VIEWS = (
     View("system", "#/system", ".system-part"),
     View("activity", "#/activity", ".decision"),
     View("settings", "#/settings", "[data-template]"),
+    View("api", "#/settings/api?operation=create_worker", ".operation-body"),
 )
 IN_DOCS = ("dashboard", "worker", "definition", "session", "calendar", "scheduler")
 

@@ -24,6 +24,7 @@ import "./styles/calendar.css";
 import "./styles/scheduler.css";
 import "./styles/system.css";
 import "./styles/settings.css";
+import "./styles/reference.css";
 import "./styles/palette.css";
 import "./styles/dialog.css";
 import "./styles/sign-in.css";

@@ -21,6 +21,7 @@ import { RemoveLabDialog } from "../features/labs/remove-lab-dialog";
 import { DeregisterDialog, FleetLicenseDialog, RegisterDialog } from "../features/license/license-dialogs";
 import { PaletteDialog } from "../features/palette/palette-dialog";
 import { ShortcutsDialog } from "../features/palette/shortcuts-dialog";
+import { ApiPage } from "../features/reference/api-page";
 import { Scaling } from "../features/scaling/scaling-page";
 import { SchedulerPage } from "../features/scheduler/scheduler-page";
 import {
@@ -44,6 +45,7 @@ import { mediaQuery } from "../kit/media";
 import { openDialog } from "./commands";
 import { Header } from "./header";
 import {
+  isApiReference,
   isNewSession,
   openClassId,
   openDefinitionId,
@@ -111,7 +113,7 @@ function Page({ id }: { id: PageId }) {
     case "activity":
       return <ActivityPage />;
     case "settings":
-      return <SettingsPage />;
+      return isApiReference.value ? <ApiPage /> : <SettingsPage />;
     case "system":
       return <SystemPage />;
   }

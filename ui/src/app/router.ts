@@ -5,7 +5,7 @@
  * #/sessions/classes/{id} the access sheet of a class, #/definitions the lablet definitions, #/definitions/{id} one of
  * them, #/calendar what is booked with the days as its query, #/scheduler the queue and the workers, #/labs the labs on
  * all workers, #/scaling, #/cost, #/audit, #/system, #/activity (with its filter as its query) and #/settings are
- * pages of their own.
+ * pages of their own; #/settings/api is the reference of the API with its search and the open operation as its query.
  */
 
 import { computed, effect, signal } from "@preact/signals";
@@ -163,6 +163,10 @@ export function sessionHref(id: string): string {
 export function sessionsHref(filter = ""): string {
   return filter === "" ? "#/sessions" : `#/sessions?${filter}`;
 }
+
+export const API_HREF = "#/settings/api";
+
+export const isApiReference = computed(() => path.value === API_HREF);
 
 /** The labs of one worker. */
 export function labsHref(workerId: string): string {

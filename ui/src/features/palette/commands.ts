@@ -1,7 +1,7 @@
 /** The commands that the palette has now. */
 
 import { openCreateDialog, openDialog, requestAction } from "../../app/commands";
-import { go, newSessionHref, openWorkerId, PAGES, showWorker } from "../../app/router";
+import { API_HREF, go, newSessionHref, openWorkerId, PAGES, showWorker } from "../../app/router";
 import { denialFor, signOut } from "../../app/session";
 import { entries, type WorkerEntry } from "../../app/store";
 import { nextTheme } from "../../app/theme";
@@ -15,6 +15,7 @@ export function paletteCommands(): readonly PaletteCommand[] {
   return [
     ...open.flatMap(commandsOf),
     ...PAGES.map(({ id, label, href, key }) => always(`page-${id}`, `Go to ${label}`, key, () => go(href))),
+    always("api", "Go to API reference", "", () => go(API_HREF)),
     { ...always("create", "Create worker…", "c", openCreateDialog), denial: denialFor("create") },
     { ...always("book", "New session…", "", () => go(newSessionHref())), denial: denialFor("book") },
     always("theme", "Next theme", "", nextTheme),

@@ -4,6 +4,7 @@ import type { ComponentChildren } from "preact";
 import { usePolledAnswer } from "../../app/answer";
 import { listRegions, listTemplates } from "../../app/api";
 import { type OpenDialog, openDialog } from "../../app/commands";
+import { API_HREF } from "../../app/router";
 import { denialFor } from "../../app/session";
 import { listBrowsers, listTokens, readDiscovery, readTemplate } from "../../app/settings-api";
 import type { BrowserSession, TokenView, WorkerTemplate } from "../../generated/api";
@@ -20,6 +21,9 @@ export function SettingsPage() {
     <>
       <div class="page-head">
         <h1>Settings</h1>
+        <a class="button" href={API_HREF}>
+          API reference
+        </a>
       </div>
       <p class="page-lead">What can be changed while LCM runs. Every change is in the audit log.</p>
       <FleetLicense />
