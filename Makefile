@@ -109,12 +109,13 @@ soak-clicks: setup browser ## Click every control of a worker many times in a sl
 screenshots: setup browser ## Take a picture of each page of the dashboard on a simulated fleet: make screenshots [ARGS=--docs]
 	@cd tests && ../$(BIN)/python -m e2e.screenshots $(ARGS)
 
-dist: setup ## Build wheel and sdist, with the dashboard in both
+dist: docs ## Build wheel and sdist, with the dashboard and the man pages in both
 	@rm -rf dist
 	$(BIN)/python -m hatchling build -t sdist -t wheel
 
-docs: setup ## Generate docs/reference and ui/src/generated from the code
+docs: setup ## Generate docs/reference, docs/man and ui/src/generated from the code
 	$(BIN)/python -m tools.generate_docs
+	$(BIN)/python -m tools.generate_man
 	$(BIN)/python -m tools.generate_ui
 	$(BIN)/python -m tools.generate_client
 

@@ -1,4 +1,7 @@
-"""The reference of the command line, from the commands themselves; `generate_docs` writes it."""
+"""The reference of the command line, from the commands themselves; `generate_docs` writes it.
+
+`generate_man` writes the same as pages for `man`.
+"""
 
 import io
 from collections.abc import Iterator
@@ -24,7 +27,7 @@ def command_line() -> str:
     for code, meaning in MEANING.items():
         out.write(f"| {code.value} | {meaning} |\n")
     panel = None
-    found = list(_commands(root, "lcm"))
+    found = list(commands(root, "lcm"))
     panels = list(dict.fromkeys(_panel(command) for _, command in found))
     for name, command in sorted(found, key=lambda each: panels.index(_panel(each[1]))):
         if _panel(command) != panel:
@@ -34,13 +37,14 @@ def command_line() -> str:
     return out.getvalue()
 
 
-def _commands(group: Any, name: str, panel: str | None = None) -> Iterator[tuple[str, Any]]:
+def commands(group: Any, name: str, panel: str | None = None) -> Iterator[tuple[str, Any]]:
+    """Yield every command of the group, and of those within it, with its whole name."""
     for word, command in group.commands.items():
         if command.hidden:
             continue
         command.rich_help_panel = panel or command.rich_help_panel or "Other"
         if hasattr(command, "commands"):
-            yield from _commands(command, f"{name} {word}", command.rich_help_panel)
+            yield from commands(command, f"{name} {word}", command.rich_help_panel)
         else:
             yield f"{name} {word}", command
 
@@ -50,31 +54,37 @@ def _panel(command: Any) -> str:
 
 
 def _write(out: io.StringIO, name: str, command: Any) -> None:
-    shown = [each for each in command.params if not each.hidden and not set(each.opts) & set(HIDDEN)]
+    shown = parameters_of(command)
     arguments = [each for each in shown if each.param_type_name == "argument"]
-    options = [each for each in shown if each.param_type_name == "option"]
-    usage = " ".join([name, *(["[OPTIONS]"] if options else []), *map(_metavar, arguments)])
+    usage = " ".join([name, *(["[OPTIONS]"] if shown != arguments else []), *map(metavar_of, arguments)])
     out.write(f"\n### {name}\n\n`{usage}`\n\n{command.help}\n")
     if not shown:
         return
     out.write("\n| argument or option | default | meaning |\n|---|---|---|\n")
     for each in shown:
-        written = _metavar(each) if each in arguments else _written(each)
-        out.write(f"| `{written}` | {_default(each)} | {(each.help or '').replace('|', '/')} |\n")
+        out.write(f"| `{written(each)}` | {default_of(each)} | {(each.help or '').replace('|', '/')} |\n")
 
 
-def _metavar(argument: Any) -> str:
+def parameters_of(command: Any) -> list[Any]:
+    """Return the arguments and options that the command shows."""
+    return [each for each in command.params if not each.hidden and not set(each.opts) & set(HIDDEN)]
+
+
+def metavar_of(argument: Any) -> str:
     return str(argument.metavar or argument.name.upper())
 
 
-def _written(option: Any) -> str:
+def written(option: Any) -> str:
+    """Return an argument or an option as it is typed."""
+    if option.param_type_name == "argument":
+        return metavar_of(option)
     names = ", ".join(option.opts)
     if option.secondary_opts:
         return f"{names} / {', '.join(option.secondary_opts)}"
     return names if option.is_flag else f"{names} {option.metavar or option.name.upper()}"
 
 
-def _default(parameter: Any) -> str:
+def default_of(parameter: Any) -> str:
     value = parameter.default
     if value is None or value is False or value is True or callable(value) or value == ():
         return "required" if parameter.required else ""

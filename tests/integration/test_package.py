@@ -99,6 +99,7 @@ def test_the_sdist_makes_the_same_wheel_as_the_tree(built: Path, wheel_of_sdist:
     assert contents(wheel_of_sdist) == of_tree
     assert {"lcm/defaults/worker_templates.yaml", "lcm/control_plane/static/index.html"} <= set(of_tree)
     assert any(name.endswith("licenses/LICENSE") for name in of_tree)
+    assert any(name.endswith("data/share/man/man1/lcm-get.1") for name in of_tree)
 
 
 def test_an_installed_lcm_starts_in_an_empty_directory_and_serves_the_dashboard(
@@ -118,6 +119,7 @@ def test_without_extras_the_package_is_the_command_line_and_the_client(
     commands = installed(wheel_of_sdist, "", tmp_path)
     assert run(commands / "lcm", "--version", cwd=tmp_path).stdout.startswith(f"lcm {VERSION}")
     run(commands / "python", "-c", "from lcm.client import AsyncLcm, Lcm", cwd=tmp_path)
+    assert (commands.parent / "share" / "man" / "man1" / "lcm.1").is_file()
     for command, extra in (("up", "simulator"), ("control-plane", "server")):
         done = subprocess.run([commands / "lcm", command], capture_output=True, text=True, check=False)
         assert done.returncode == 1
