@@ -7,13 +7,14 @@ to hold more connections than one may have. Meanwhile a probe asks for `/health`
 time, and an operator for the workers. Everything stays on loopback.
 
 It fails on a 5xx, on success without a token, on a `/health` or an operator's request that fails, and if the
-operator's p99 is ten times that before.
+operator's p99 is ten times that before; for a p99 that says something it takes some ten thousand requests.
 """
 
 import argparse
 import asyncio
 import json
 import multiprocessing
+import os
 import re
 import resource
 import subprocess
@@ -175,10 +176,9 @@ def shots_of(requests: int, callers: int) -> list[Shot]:
     """So many that each caller sends each; the same ones in every run."""
     raw_count = int(requests * RAW_SHARE) // callers
     shots = [*raw(raw_count, Random(1)), *generated(requests // callers - raw_count, 1)]
-    # What schemathesis has not enough of is sent again.
-    found = [shots[number % len(shots)] for number in range(-(-requests // callers))]
-    Random(2).shuffle(found)
-    return found
+    Random(2).shuffle(shots)
+    # Where an operation has too few, others are sent again.
+    return [shots[number % len(shots)] for number in range(-(-requests // callers))]
 
 
 # Sending it.
@@ -221,7 +221,7 @@ class Outcome:
         statuses = [int(status) for status in STATUS.findall(answer)]
         self.unanswered += not statuses and not shot.is_raw
         self.statuses.update(f"{status // 100}xx" if status != 429 else "429" for status in statuses)
-        said = f"{caller.name}: {content[:300]!r} -> {answer[:300]!r}"
+        said = f"{caller.name}: {shot.content[:300]!r} -> {answer[:300]!r}"
         if any(status >= 500 for status in statuses):
             self.server_errors.append(said)
         is_success = any(200 <= status < 300 for status in statuses)
@@ -311,7 +311,8 @@ async def connection(
 
 
 def fuzz(shots: Sequence[Shot], keys: dict[str, str], port: int, told: Connection) -> None:
-    """In a process of its own, so that what it costs is not measured as the operator's wait."""
+    """In a process of its own that yields to the others: the CPU of who attacks is not that of the host."""
+    os.nice(10)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         told.send(runner.run(send_all(shots, callers_of(keys), port)))
 
@@ -422,7 +423,7 @@ class Run:
         return [
             ("requests", f"{outcome.sent:,} in {self.seconds:.0f} s"),
             ("answers", counts),
-            ("well-formed requests without an answer", f"{outcome.unanswered:,}"),
+            ("generated requests closed without an answer", f"{outcome.unanswered:,}"),
             ("connections of who never finishes or never reads", f"{outcome.held:,}"),
             ("open descriptors at most", f"{loud.most_descriptors} of {DESCRIPTORS}"),
             ("/health", f"{len(loud.health_failures)} of {loud.health_checks:,} failed"),
