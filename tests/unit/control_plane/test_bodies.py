@@ -66,3 +66,12 @@ async def test_a_hold_ends_at_a_written_time_and_not_at_a_number_of_seconds() ->
     for until in (4_102_444_800, "4102444800", "2100-01-01T00:00:00"):
         assert (await desk.operator.put("/api/workers/w1/hold", {"until": until})).status == 422
     assert (await desk.operator.put("/api/workers/w1/hold", {"until": "2100-01-01T00:00:00Z"})).status == 202
+
+
+async def test_terms_that_are_accepted_can_be_read_again() -> None:
+    desk = await PublicDesk().open()
+    for character in map(chr, range(256)):
+        terms = {"ssms_url": f"https://ssms{character}.example"}
+        stored = await desk.admin.put("/api/settings/license", {"token": "t" * 40, **terms})
+        assert stored.status in (200, 422)
+        assert (await desk.viewer.get("/api/settings/license")).status == 200, repr(character)

@@ -36,7 +36,10 @@ class Terms(RequestBody):
     product_license: ProductLicense | None = None
     node_count: int | None = Field(None, ge=0, le=10_000, description="Nodes beyond those of the product.")
     ssms_url: str | None = Field(
-        None, pattern=r"^https?://[^\s@]{1,255}$", description="License server instead of Cisco's."
+        # To the pattern of the stored terms \x1c to \x1f are white space, to pydantic's they are not.
+        None,
+        pattern=r"^https?://[^\s\x00-\x1f@]{1,255}$",
+        description="License server instead of Cisco's.",
     )
     proxy_host: str | None = Field(None, pattern=r"^[A-Za-z0-9.:_-]{1,253}$")
     proxy_port: int | None = Field(None, ge=1, le=65_535)
