@@ -52,6 +52,8 @@ def _page(word: str, command: Any) -> str:
     if len(found) == 1:
         [(_, only)] = found
         out.write(f".SH DESCRIPTION\n{_paragraphs(only.help)}")
+        if parameters_of(only):
+            out.write(".SH OPTIONS\n")
         _write_parameters(out, only)
     else:
         out.write(f".SH DESCRIPTION\n{_paragraphs(command.help)}.SH COMMANDS\n")
