@@ -22,7 +22,7 @@ from lcm.core.health import Health
 from lcm.core.timeouts import timeout
 from lcm.domain.errors import Throttled, Unreachable
 from lcm.domain.license import License, LicenseStatus, LicenseTerms, lose_instance
-from lcm.domain.lifecycle import PENDING, RUNNING, TERMINATED
+from lcm.domain.lifecycle import PENDING, RUNNING, STOPPED, TERMINATED
 from lcm.domain.scaling import AuditEvent
 from lcm.domain.worker import Action, CmlLicense, Worker
 from lcm.rest.schemas import CmlReport, LicenseToken
@@ -306,6 +306,17 @@ async def test_a_license_that_cannot_be_deregistered_is_a_debt_and_the_instance_
         assert debt.worker_id == worker.id
         (entry,) = await fleet.plane.records.audit.newest(event=AuditEvent.LICENSE_DEBT_RECORDED)
         assert (entry.worker_id, entry.reason) == (worker.id, debt.reason)
+
+
+async def test_a_stopped_instance_is_not_waited_for_to_give_its_license_back() -> None:
+    async with Fleet().running() as fleet:
+        worker = await licensed(fleet)
+        await fleet.ask(worker, Action.STOP)
+        await fleet.until(worker, STOPPED)
+        await fleet.ask(worker, Action.DELETE)
+        await fleet.until(worker, TERMINATED, within_seconds=60)
+        (debt,) = await list_debts(fleet.plane.records)
+        assert debt.worker_id == worker.id
 
 
 async def test_a_worker_without_a_license_is_terminated_at_once() -> None:

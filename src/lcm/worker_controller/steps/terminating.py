@@ -31,9 +31,10 @@ def decide(situation: Situation) -> Decision:
         case Known(instance) if situation.worker.instance.id is None:
             # Found by its client token: record its id before anything is done to it.
             return Move(TERMINATING, f"instance {instance.id} exists", instance=instance)
-        case Known() if _is_license_open(situation.worker):
+        case Known(instance) if _is_license_open(situation.worker):
+            is_down = instance.state in ("stopping", "stopped")  # no CML answers there any more
             waited = situation.now - situation.worker.status_since
-            return FreeLicense(is_late=waited >= RELEASE_PATIENCE)
+            return FreeLicense(is_late=is_down or waited >= RELEASE_PATIENCE)
         case Known(instance):
             return TerminateInstance(instance.id)
         case Unknown(reason):
