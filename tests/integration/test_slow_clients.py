@@ -1,6 +1,7 @@
 """Clients that send slowly, endlessly or nothing at all are sent away; the others do not notice."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
@@ -44,6 +45,16 @@ async def serving(
         running = tasks.create_task(server.run())
         yield server
         running.cancel()
+
+
+async def test_a_small_send_buffer_holds_several_segments_of_a_connection() -> None:
+    """A reader confirms a lone segment only after 40 ms, for which a long answer would stall."""
+    async with serving() as server:
+        _, writer = await asyncio.open_connection(server.host, server.port)
+        connection = writer.get_extra_info("socket")
+        assert 2 * connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG) <= 4096
+        writer.close()
+        await writer.wait_closed()
 
 
 def be_brief(server: HttpServer) -> None:

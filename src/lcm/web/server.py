@@ -27,6 +27,10 @@ HEADER_SECONDS = 10.0
 A TLS handshake may take as long; connections are counted when it is done.
 """
 
+SEGMENT_BYTES = 1448
+"""As on Ethernet. On loopback a segment has 64 kB, and a reader confirms every second one at once, but a
+single one 40 ms later: a small send buffer, which holds one of them, would stall each long answer."""
+
 WRITE_SECONDS = 60.0
 """How long a client may leave an answer unread once the buffers are full."""
 
@@ -263,6 +267,7 @@ def listen(host: str, port: int, send_buffer_bytes: int | None = None) -> socket
     listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     if send_buffer_bytes is not None:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, SEGMENT_BYTES)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
