@@ -1,10 +1,9 @@
 /** A list of definitions that is searched by typing; arrow keys choose, as in every group of radio buttons. */
 
 import { useSignal } from "@preact/signals";
-import { openDialog } from "../../app/commands";
-import { denialFor } from "../../app/session";
 import type { LabletDefinitionView } from "../../generated/api";
 import { Glyph } from "../../kit/icons";
+import { AddDefinitionButton } from "./add-definition-button";
 import { findDefinitions, needsSentence } from "./booking";
 import { definitions, definitionsProblem, loadDefinitions } from "./definitions";
 
@@ -40,28 +39,10 @@ export function DefinitionPicker({ chosen, onChoose }: PickerProps) {
             }}
           />
         </div>
-        <AddButton />
+        <AddDefinitionButton />
       </div>
       <Found known={known} text={text.value} chosen={chosen} onChoose={onChoose} />
     </div>
-  );
-}
-
-function AddButton() {
-  const denial = denialFor("define");
-  return (
-    <button
-      type="button"
-      class="button"
-      disabled={denial !== null}
-      title={denial ?? "From a topology that CML exports"}
-      onClick={() => {
-        openDialog.value = { kind: "add-definition" };
-      }}
-    >
-      <Glyph name="plus" />
-      Add definition…
-    </button>
   );
 }
 

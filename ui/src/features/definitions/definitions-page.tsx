@@ -2,14 +2,13 @@
 
 import { useComputed } from "@preact/signals";
 import { usePolledAnswer } from "../../app/answer";
-import { openDialog } from "../../app/commands";
 import * as api from "../../app/lablet-api";
 import { definitionHref } from "../../app/router";
-import { denialFor } from "../../app/session";
 import type { LabletDefinitionView } from "../../generated/api";
 import { formatCount } from "../../kit/format";
-import { Glyph } from "../../kit/icons";
+import { Loading } from "../../kit/loading";
 import { Ago } from "../../kit/time";
+import { AddDefinitionButton } from "../booking/add-definition-button";
 import { definitions as created } from "../booking/definitions";
 import { capacityText, type DefinitionGroup, groupsOf } from "./definitions";
 
@@ -23,31 +22,13 @@ export function DefinitionsPage() {
     <>
       <div class="page-head">
         <h1>Definitions</h1>
-        <AddButton />
+        <AddDefinitionButton isPrimary />
       </div>
       <p class="page-lead">
         The labs from which sessions are made. A version never changes; a change makes the next one.
       </p>
       <List known={value.value} problem={problem.value} />
     </>
-  );
-}
-
-function AddButton() {
-  const denial = denialFor("define");
-  return (
-    <button
-      type="button"
-      class="button button-primary"
-      disabled={denial !== null}
-      title={denial ?? "From a topology that CML exports"}
-      onClick={() => {
-        openDialog.value = { kind: "add-definition" };
-      }}
-    >
-      <Glyph name="plus" />
-      Add definition…
-    </button>
   );
 }
 
@@ -59,12 +40,7 @@ interface ListProps {
 function List({ known, problem }: ListProps) {
   if (known === null) {
     if (problem !== null) return <p role="alert">{problem}</p>;
-    return (
-      <div class="timeline-skeleton" aria-busy="true">
-        <span class="placeholder" />
-        <span class="placeholder" />
-      </div>
-    );
+    return <Loading />;
   }
   if (known.length === 0) {
     return (

@@ -7,6 +7,7 @@ import { request } from "../../app/api";
 import { query, replaceQuery } from "../../app/router";
 import type { Color } from "../../generated/rules";
 import { formatCount } from "../../kit/format";
+import { Loading } from "../../kit/loading";
 import {
   type ApiDocument,
   exampleOf,
@@ -49,15 +50,6 @@ export function ApiPage() {
       {problem.value !== null && <p role="alert">{problem.value}</p>}
       {answer === null ? problem.value === null && <Loading /> : <Reference document={answer} />}
     </>
-  );
-}
-
-function Loading() {
-  return (
-    <div class="timeline-skeleton" aria-busy="true">
-      <span class="placeholder" />
-      <span class="placeholder" />
-    </div>
   );
 }
 

@@ -8,6 +8,7 @@ import { fleetChanges } from "../../app/store";
 import type { FleetFinds, LeaderView, MonitorState, ProcessView, SystemProblem, SystemView } from "../../generated/api";
 import type { Color } from "../../generated/rules";
 import { Glyph } from "../../kit/icons";
+import { Loading } from "../../kit/loading";
 import { Age, Ago } from "../../kit/time";
 import { byKind, lagText, monitorColor, processColor, scanText, workText } from "./system";
 
@@ -29,15 +30,6 @@ export function SystemPage() {
       )}
       {system === null ? problem.value === null && <Loading /> : <System system={system} />}
     </>
-  );
-}
-
-function Loading() {
-  return (
-    <div class="timeline-skeleton" aria-busy="true">
-      <span class="placeholder" />
-      <span class="placeholder" />
-    </div>
   );
 }
 
