@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from lcm.cml.sessions import server_of
 from lcm.control_plane.commands.claim_leadership import claim_leadership, fence_for
+from lcm.control_plane.commands.report_live import report_live
 from lcm.control_plane.queries.labs import lab_work
 from lcm.core.health import Health
 from lcm.core.telemetry import Telemetry
@@ -18,7 +19,7 @@ from lcm.lablet_controller.extraction import ConfigExtraction
 from lcm.lablet_controller.lab_requests import LabRequests
 from lcm.lablet_controller.reconciler import LabletReconciler
 from lcm.lablet_controller.stats import Stats
-from lcm.rest.schemas import WORKER_CONTROLLER, LeadershipClaim
+from lcm.rest.schemas import WORKER_CONTROLLER, LeadershipClaim, LiveReports
 from lcm.simulator.cml.accounts import ADMIN_ID
 from lcm.simulator.cml.lab import Lab
 from lcm.simulator.cml.server import CmlServer as SimulatedCml
@@ -96,17 +97,22 @@ class DiscoveryBench(LabletBench):
 
     async def report_created(self, lab: Lab) -> None:
         """What the worker controller reports of a lab that CML has just made."""
+        await self.report_live(lab, "created")
+
+    async def report_live(self, lab: Lab, event: str, *, node_id: str | None = None) -> None:
+        """What the worker controller reports of a lab, or of one of its nodes."""
         change = LabChange(
             worker_id=WorkerId("w1"),
             lab_id=lab.id,
-            element_type="lab",
-            element_id=lab.id,
-            event="created",
+            element_type="lab" if node_id is None else "node",
+            element_id=node_id or lab.id,
+            event=event,
             at=self.clock.now(),
         )
         claim = LeadershipClaim(service=WORKER_CONTROLLER, cluster_id="etcd", revision=1, instance_id="w")
         fence = fence_for(WORKER_CONTROLLER, (await claim_leadership(self.records, claim)).epoch)
-        await self.records.labs.change("w1", lab.id, [change], fence=fence)
+        reports = LiveReports(lab_changes=[change])
+        await report_live(self.records, self.parts.plane.caches, self.policies, reports, fence=fence)
 
     def start_lab(self, lab: Lab) -> None:
         self.cml.labs.advance(self._moment())

@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from lcm.control_plane.commands.claim_leadership import fence_for
+from lcm.domain.capacity import Capacity
 from lcm.domain.errors import Conflict, Unreachable
 from lcm.domain.lablet.audit import LabletEvent
 from lcm.domain.lablet.listed_lab import LabKind
@@ -49,6 +50,39 @@ async def test_a_foreign_lab_is_recorded_with_what_it_takes_of_the_worker(bench:
     summary = (await bench.worker()).cml.labs
     assert summary.foreign_ports == (2000,)
     assert (summary.foreign_load.cpu, summary.foreign_load.memory_gb) == (1, 0.5)
+
+
+async def test_room_is_given_back_as_soon_as_the_live_feed_shows_a_foreign_lab_stopped(
+    bench: DiscoveryBench,
+) -> None:
+    """Until the next listing sessions would wait, and workers would be launched, for nothing."""
+    lab = bench.make_lab("of a person")
+    bench.start_lab(lab)
+    await bench.discover()
+    assert (await bench.worker()).cml.labs.foreign_load.nodes == 2
+    for node_id in lab.nodes:
+        await bench.report_live(lab, "STOPPED", node_id=node_id)
+    assert (await bench.worker()).cml.labs.foreign_load == Capacity()
+
+
+async def test_a_foreign_lab_that_is_started_takes_room_at_once(bench: DiscoveryBench) -> None:
+    lab = bench.make_lab("of a person")
+    await bench.discover()
+    assert (await bench.worker()).cml.labs.foreign_load == Capacity()
+    for node_id in lab.nodes:
+        await bench.report_live(lab, "STARTED", node_id=node_id)
+    load = (await bench.worker()).cml.labs.foreign_load
+    assert (load.cpu, load.memory_gb, load.nodes) == (1, 0.5, 2)
+
+
+async def test_the_ports_of_a_foreign_lab_are_free_as_soon_as_the_live_feed_shows_it_deleted(
+    bench: DiscoveryBench,
+) -> None:
+    lab = bench.make_lab("of a person", pc1="serial:2000")
+    await bench.discover()
+    assert (await bench.worker()).cml.labs.foreign_ports == (2000,)
+    await bench.report_live(lab, "deleted")
+    assert (await bench.worker()).cml.labs.foreign_ports == ()
 
 
 async def test_a_worker_is_listed_every_five_minutes_and_at_once_when_it_comes_up(

@@ -20,7 +20,8 @@ from lcm.control_plane.records.groups import Caches, Records
 from lcm.control_plane.store.port import Fence
 from lcm.domain.errors import NotFound
 from lcm.domain.idle import with_countdown
-from lcm.domain.lablet.listed_lab import LabAction
+from lcm.domain.lablet.lab_discovery import summarize
+from lcm.domain.lablet.listed_lab import LabAction, LabKind
 from lcm.domain.lablet.own_actions import is_own_action
 from lcm.domain.lifecycle import TERMINATED
 from lcm.domain.observed import record_activity, record_connection
@@ -84,6 +85,7 @@ async def _keep(
 ) -> int:
     """Write what must not be lost, all at once; return how many reports that were."""
     unknown = await _of_unknown_labs(records, caches, reports)
+    shared = await _with_labs_of_no_session(records, reports.lab_changes)
     writes: list[Coroutine[Any, Any, int]] = [
         *(_keep_lab(records, caches, changes, fence) for changes in _by_lab(reports.lab_changes)),
         *(_add_lab(records, stats, fence) for stats in unknown),
@@ -96,7 +98,9 @@ async def _keep(
             for sample in _with_another_labs_count(caches, reports.samples)
         ),
     ]
-    return sum(await _all(writes)) if writes else 0
+    kept = sum(await _all(writes)) if writes else 0
+    await _all(_keep_foreign_load(records, caches, worker_id, fence) for worker_id in shared)
+    return kept
 
 
 def _by_now(sample: Sample, now: datetime) -> Sample:
@@ -141,6 +145,36 @@ async def _keep_lab(records: Records, caches: Caches, changes: list[LabChange], 
     )
     accepted = len(changes) if is_accepted else 0
     return caches.metrics.count("lab_change", accepted=accepted, of=len(changes))
+
+
+async def _with_labs_of_no_session(records: Records, changes: Iterable[LabChange]) -> list[str]:
+    """Return the workers on which a lab changes that takes room without a claim."""
+    listed = {
+        change.worker_id
+        for change in changes
+        if (lab := await records.labs.find(change.worker_id, change.lab_id)) is not None
+        and lab.kind not in (None, LabKind.SESSION)
+    }
+    return sorted(listed)
+
+
+async def _keep_foreign_load(records: Records, caches: Caches, worker_id: str, fence: Fence) -> int:
+    """Give room back, or take it, as soon as labs of no session stop or start.
+
+    The next listing does the same if this write is lost.
+    """
+    if not caches.worker_cache.is_live(worker_id):
+        return 0
+    labs = await records.labs.of(worker_id)
+
+    def decide(worker: Worker) -> Worker:
+        known = worker.cml.labs
+        summary = summarize(labs, worker.claims, listed_at=known.listed_at, is_partial=known.is_partial)
+        return replace(worker, cml=replace(worker.cml, labs=summary)) if worker.is_live else worker
+
+    with suppress(NotFound):
+        await records.workers.change(worker_id, decide, fence=fence)
+    return 0
 
 
 async def _of_unknown_labs(records: Records, caches: Caches, reports: LiveReports) -> list[LabStats]:
