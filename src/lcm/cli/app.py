@@ -199,8 +199,6 @@ def _up_ha(options: "UpOptions", child: "SimulatorChild | None", as_json: bool) 
 
     if child is None:
         _fail("--ha works with the simulated cloud only: leave out --no-simulator and --aws-endpoint")
-    if options.tls:
-        _fail("--ha serves no TLS: leave out --tls")
     console = Console(stderr=True) if as_json else Console()
 
     def announce(ready: HaReady) -> None:
