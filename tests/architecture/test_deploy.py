@@ -476,6 +476,28 @@ def test_the_control_planes_of_the_chart_find_each_other(objects: Mapping[tuple[
         assert selector.items() <= spec["template"]["metadata"]["labels"].items()
 
 
+def test_pods_are_reached_only_by_who_needs_them(objects: Mapping[tuple[str, str], Any]) -> None:
+    own = {"matchLabels": {"app.kubernetes.io/name": "lcm", "app.kubernetes.io/instance": "lcm"}}
+    scrapers, clients = (
+        {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}}}
+        for name in ("monitoring", "ingress-nginx")
+    )
+    controllers = objects["NetworkPolicy", "controllers"]["spec"]
+    planes = objects["NetworkPolicy", "control-plane"]["spec"]
+    assert controllers["ingress"] == [{"from": [scrapers]}]
+    assert planes["ingress"] == [{"from": [{"podSelector": own}, scrapers, clients]}]
+    component = "app.kubernetes.io/component"
+    for name, spec in pods(objects):
+        labels = spec["template"]["metadata"]["labels"]
+        is_plane = name == "control-plane"
+        policy = (planes if is_plane else controllers)["podSelector"]
+        assert policy["matchLabels"].items() <= labels.items()
+        [*others] = policy.get("matchExpressions", [])
+        assert is_plane or others == [{"key": component, "operator": "NotIn", "values": ["control-plane"]}]
+        assert labels[component] == name
+    assert controllers["policyTypes"] == planes["policyTypes"] == ["Ingress"]
+
+
 def test_the_secret_the_chart_makes_has_every_key_that_is_asked_for(
     objects: Mapping[tuple[str, str], Any],
 ) -> None:

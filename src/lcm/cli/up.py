@@ -230,13 +230,13 @@ def _cml_login(simulation: SimulationInfo | None) -> dict[str, str]:
 @contextmanager
 def data_dir_for(options: UpOptions, *, is_simulated: bool) -> Iterator[Path]:
     """The given one, or a temporary one for a simulation: its records would outlive its instances."""
-    if options.data_dir is not None:
-        yield options.data_dir
-    elif is_simulated:
+    if options.data_dir is None and is_simulated:
         with tempfile.TemporaryDirectory(prefix="lcm-") as directory:
             yield Path(directory)
-    else:
-        yield Path("lcm-data")
+        return
+    data_dir = options.data_dir or Path("lcm-data")
+    data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)  # before a folder in it is made
+    yield data_dir
 
 
 async def _cloud(options: UpOptions, simulator: SimulatorChild | None) -> Cloud:
